@@ -75,8 +75,11 @@ impl Emulator {
     pub async fn start(address: SocketAddr, options: Options) -> io::Result<Self> {
         let stop = CancellationToken::new();
         let core = Arc::new(Core::new(Broker::new(options.faults), options.clock, stop.clone()));
-        core.with(|broker, now| options.provision.apply(broker, now))
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        core.with(|broker, now| {
+            broker.number_from(now);
+            options.provision.apply(broker, now)
+        })
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let server = Server::bind(address, Arc::clone(&core), Tokens::new(options.oidc_issuer))?;
         let address = server.address();
         let server = tokio::spawn(server.serve());

@@ -89,7 +89,7 @@ impl Broker {
         attributes.extend(about.map(|(key, value)| (format!("CloudPubSubDeadLetterSource{key}"), value)));
         Message {
             id: self.next_message(),
-            published: now,
+            published: now.in_whole_millis(),
             data: message.data.clone(),
             attributes,
             ordering_key: message.ordering_key.clone(),

@@ -42,8 +42,8 @@ macro_rules! named {
 }
 
 named! {
-    /// A method in which faults can be injected. The schema methods are missing, as they are always
-    /// refused.
+    /// A method in which faults can be injected. The schema methods are missing, as there
+    /// are no schemas.
     #[allow(missing_docs)]
     Method {
         CreateTopic = "CreateTopic",

@@ -12,7 +12,7 @@ use crate::proto::pubsub::PubsubMessage;
 pub struct Message {
     /// Unique in the broker, and increasing; in decimal, it is the `message_id`.
     pub id: u64,
-    /// When it was published.
+    /// When it was published, in whole milliseconds, as the service says it.
     pub published: Time,
     /// The body.
     pub data: Bytes,

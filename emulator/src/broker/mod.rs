@@ -22,6 +22,7 @@ mod policies;
 mod publish;
 mod push;
 mod refusal;
+mod schemas;
 mod snapshots;
 mod streams;
 mod subscriptions;
@@ -51,6 +52,7 @@ pub use message::Message;
 pub use overview::{Overview, SnapshotOverview, SubscriptionOverview, TopicOverview};
 pub use push::{PushDelivery, PushFigures, PushResult};
 pub use refusal::{Answer, Reason, Refusal};
+pub(crate) use streams::answers_pings;
 pub use streams::{StreamId, StreamOverview, StreamTurn};
 pub use time::Time;
 
@@ -116,6 +118,13 @@ impl Broker {
             last_message: 0,
             last_resource: 0,
         }
+    }
+
+    /// Numbers messages and resources onwards from this time in microseconds. So an id that an
+    /// earlier broker issued matches nothing in this one.
+    pub fn number_from(&mut self, time: Time) {
+        self.last_message = self.last_message.max(time.micros());
+        self.last_resource = self.last_resource.max(time.micros());
     }
 
     /// Takes the subscriptions that have had something new to take, to end, or to push since the

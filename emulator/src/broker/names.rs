@@ -18,6 +18,7 @@ pub(super) enum Kind {
     Topic,
     Subscription,
     Snapshot,
+    Schema,
 }
 
 impl Kind {
@@ -26,12 +27,14 @@ impl Kind {
             Self::Topic => "topics",
             Self::Subscription => "subscriptions",
             Self::Snapshot => "snapshots",
+            Self::Schema => "schemas",
         }
     }
 
     /// The kind of a well-formed name.
     pub(super) fn of(name: &str) -> Option<Self> {
-        [Self::Topic, Self::Subscription, Self::Snapshot].into_iter().find(|kind| well_formed(*kind, name))
+        let kinds = [Self::Topic, Self::Subscription, Self::Snapshot, Self::Schema];
+        kinds.into_iter().find(|kind| well_formed(*kind, name))
     }
 
     /// The common prefix of the names of a project's resources of this kind.
@@ -142,7 +145,8 @@ mod tests {
         }
         assert!(check(Kind::Topic, "topic", "projects/example.com:p-1/topics/abc").is_ok());
         assert_eq!(Kind::of("projects/p/snapshots/abc"), Some(Kind::Snapshot));
-        assert_eq!(Kind::of("projects/p/schemas/abc"), None);
+        assert_eq!(Kind::of("projects/p/schemas/abc"), Some(Kind::Schema));
+        assert_eq!(Kind::of("projects/p/secrets/abc"), None);
     }
 
     #[test]

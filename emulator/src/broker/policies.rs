@@ -85,13 +85,11 @@ impl Broker {
     }
 
     fn check_resource(&self, resource: &str) -> Answer<()> {
-        if resource.split('/').nth(2) == Some("schemas") {
-            return Err(Refusal::unsupported("This emulator does not support schemas."));
-        }
         match Kind::of(resource) {
             Some(Kind::Topic) => self.topic("resource", resource).map(|_| ()),
             Some(Kind::Subscription) => self.subscription("resource", resource).map(|_| ()),
             Some(Kind::Snapshot) => self.snapshot("resource", resource).map(|_| ()),
+            Some(Kind::Schema) => Err(Refusal::not_found(resource)),
             None => Err(limits::bad_argument(&format!("resource={resource}"))),
         }
     }

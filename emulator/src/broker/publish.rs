@@ -23,7 +23,7 @@ impl Broker {
             .into_iter()
             .map(|message| Message {
                 id: self.next_message(),
-                published: now,
+                published: now.in_whole_millis(),
                 data: message.data,
                 attributes: message.attributes,
                 ordering_key: message.ordering_key,

@@ -43,7 +43,7 @@ pub struct StreamOverview {
     pub id: StreamId,
     /// The subscription's full name.
     pub subscription: String,
-    /// The client's name for itself.
+    /// The client's name for itself: the header `x-client-name` of its call, else its `client_id`.
     pub client_id: String,
     /// How many messages it holds.
     pub messages: usize,
@@ -71,6 +71,8 @@ struct Stream {
     /// The flow control: how many messages may be outstanding, and their total size.
     max_messages: usize,
     max_bytes: usize,
+    /// Whether the client waits for an answer to a request without ids.
+    pings: bool,
 }
 
 impl Streams {
@@ -120,6 +122,7 @@ impl Broker {
             deadline: stream_deadline(request.stream_ack_deadline_seconds)?,
             max_messages: limit(request.max_outstanding_messages),
             max_bytes: limit(request.max_outstanding_bytes),
+            pings: answers_pings(request),
         };
         let answer = settle(subscription, now, request)?;
         let name = stream.subscription.clone();
@@ -131,7 +134,8 @@ impl Broker {
     }
 
     /// Handles a further request: acknowledgements, deadlines, another lease duration. With
-    /// exactly-once delivery it is answered; a refusal ends the stream.
+    /// exactly-once delivery it is answered; a refusal ends the stream. One that settles nothing is
+    /// a ping: a client of protocol version 1 gives up a stream that does not answer it soon.
     pub fn stream_request(
         &mut self,
         now: Time,
@@ -143,10 +147,11 @@ impl Broker {
         if request.stream_ack_deadline_seconds != 0 {
             stream.deadline = stream_deadline(request.stream_ack_deadline_seconds)?;
         }
-        let name = stream.subscription.clone();
+        let (name, pings) = (stream.subscription.clone(), stream.pings);
         let answer = settle(self.streamed(id)?, now, &request);
         self.settled(now, &name);
-        answer
+        let is_ping = request.ack_ids.is_empty() && request.modify_deadline_ack_ids.is_empty();
+        Ok(answer?.or_else(|| (pings && is_ping).then(|| self.stream_heartbeat(id))))
     }
 
     /// Takes what the stream can be sent now, within its flow control.
@@ -329,6 +334,11 @@ fn check_further(request: &pubsub::StreamingPullRequest) -> Answer<()> {
             "{field} can be set only in the first request of a streaming pull: leave it out of this one."
         )))
     })
+}
+
+/// Whether the client understands responses without messages, and so expects them.
+pub(crate) fn answers_pings(first: &pubsub::StreamingPullRequest) -> bool {
+    first.protocol_version >= 1
 }
 
 fn stream_deadline(seconds: i32) -> Answer<Duration> {

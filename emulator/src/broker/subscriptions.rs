@@ -1,8 +1,9 @@
 //! Subscriptions: create, get, list, update, delete, detach; and their expiry.
 //!
-//! Valid configurations are defined in `settings`; what happens to messages is decided in
+//! Valid configurations are defined in `settings`, updates in `fields`; what happens to messages is decided in
 //! `delivery`.
 
+mod fields;
 mod settings;
 
 use std::time::Duration;
@@ -10,42 +11,10 @@ use std::time::Duration;
 use super::agenda::Entry;
 use super::delivery::Delivery;
 use super::filter::Filter;
-use super::mask::{self, Fields};
 use super::names::{self, DELETED_TOPIC, Kind};
 use super::pages::Page;
 use super::{Answer, Broker, Name, Refusal, Time, limits};
 use crate::proto::pubsub;
-
-const FIELDS: Fields = Fields {
-    resource: "Subscription",
-    example: ("push_config", "pushConfig"),
-    mutable: &[
-        "push_config",
-        "bigquery_config",
-        "cloud_storage_config",
-        "bigtable_config",
-        "ack_deadline_seconds",
-        "retain_acked_messages",
-        "message_retention_duration",
-        "labels",
-        "expiration_policy",
-        "dead_letter_policy",
-        "retry_policy",
-        "enable_exactly_once_delivery",
-        "message_transforms",
-    ],
-    immutable: &[
-        "name",
-        "topic",
-        "enable_message_ordering",
-        "filter",
-        "detached",
-        "topic_message_retention_duration",
-        "state",
-        "analytics_hub_subscription_info",
-        "tags",
-    ],
-};
 
 /// A subscription and its messages.
 pub(super) struct Subscription {
@@ -181,15 +150,13 @@ impl Broker {
             let words = "The subscription in the UpdateSubscriptionRequest must be set.";
             return Err(Refusal::invalid(words));
         };
-        let paths = FIELDS.paths(request.update_mask.as_ref())?;
+        let paths = fields::FIELDS.paths(request.update_mask.as_ref())?;
         let current = self.subscription("subscription.name", &update.name)?;
         let name = current.name.clone();
         let mut config = current.config.clone();
-        for path in paths {
-            apply(&mut config, &update, path)?;
-        }
+        fields::apply(&mut config, &update, paths)?;
         settings::complete(&mut config)?;
-        if paths.iter().any(|path| path == "dead_letter_policy") {
+        if paths.iter().any(|path| path.starts_with("dead_letter_policy")) {
             self.check_dead_letter_topic(&config)?;
         }
         self.configure_subscription(now, &name, config.clone());
@@ -302,26 +269,4 @@ impl Broker {
         self.wake(name);
         self.reschedule(now, name);
     }
-}
-
-fn apply(config: &mut pubsub::Subscription, update: &pubsub::Subscription, path: &str) -> Answer<()> {
-    match path {
-        "push_config" => config.push_config.clone_from(&update.push_config),
-        "bigquery_config" => config.bigquery_config.clone_from(&update.bigquery_config),
-        "cloud_storage_config" => config.cloud_storage_config.clone_from(&update.cloud_storage_config),
-        "bigtable_config" => config.bigtable_config.clone_from(&update.bigtable_config),
-        "ack_deadline_seconds" => config.ack_deadline_seconds = update.ack_deadline_seconds,
-        "retain_acked_messages" => config.retain_acked_messages = update.retain_acked_messages,
-        "message_retention_duration" => config.message_retention_duration = update.message_retention_duration,
-        "labels" => config.labels.clone_from(&update.labels),
-        "expiration_policy" => config.expiration_policy = update.expiration_policy,
-        "dead_letter_policy" => config.dead_letter_policy.clone_from(&update.dead_letter_policy),
-        "retry_policy" => config.retry_policy = update.retry_policy,
-        "enable_exactly_once_delivery" => {
-            config.enable_exactly_once_delivery = update.enable_exactly_once_delivery;
-        }
-        "message_transforms" => config.message_transforms.clone_from(&update.message_transforms),
-        other => return Err(mask::unapplied(other)),
-    }
-    Ok(())
 }

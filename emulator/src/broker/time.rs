@@ -34,6 +34,16 @@ impl Time {
         Self(self.0.saturating_sub(duration))
     }
 
+    /// This time without what is less than a millisecond.
+    pub(crate) fn in_whole_millis(self) -> Self {
+        Self(Duration::new(self.0.as_secs(), self.0.subsec_millis() * 1_000_000))
+    }
+
+    /// Microseconds since 1970.
+    pub(crate) fn micros(self) -> u64 {
+        u64::try_from(self.0.as_micros()).unwrap_or(u64::MAX)
+    }
+
     /// The time of this machine's clock.
     pub(crate) fn now() -> Self {
         SystemTime::now().into()

@@ -17,6 +17,8 @@ const FIELDS: Fields = Fields {
     mutable: &[
         "labels",
         "message_storage_policy",
+        "message_storage_policy.allowed_persistence_regions",
+        "message_storage_policy.enforce_in_transit",
         "kms_key_name",
         "schema_settings",
         "message_retention_duration",
@@ -257,6 +259,8 @@ fn apply(config: &mut pubsub::Topic, update: &pubsub::Topic, path: &str) -> Answ
     match path {
         "labels" => config.labels.clone_from(&update.labels),
         "message_storage_policy" => config.message_storage_policy.clone_from(&update.message_storage_policy),
+        "message_storage_policy.allowed_persistence_regions"
+        | "message_storage_policy.enforce_in_transit" => apply_storage(config, update, path),
         "kms_key_name" => config.kms_key_name.clone_from(&update.kms_key_name),
         "schema_settings" => config.schema_settings.clone_from(&update.schema_settings),
         "message_retention_duration" => config.message_retention_duration = update.message_retention_duration,
@@ -267,6 +271,18 @@ fn apply(config: &mut pubsub::Topic, update: &pubsub::Topic, path: &str) -> Answ
         other => return Err(mask::unapplied(other)),
     }
     Ok(())
+}
+
+/// Takes one part of the storage policy; one without any content is none.
+fn apply_storage(config: &mut pubsub::Topic, update: &pubsub::Topic, path: &str) {
+    let new = update.message_storage_policy.clone().unwrap_or_default();
+    let policy = config.message_storage_policy.get_or_insert_default();
+    if path.ends_with(".enforce_in_transit") {
+        policy.enforce_in_transit = new.enforce_in_transit;
+    } else {
+        policy.allowed_persistence_regions = new.allowed_persistence_regions;
+    }
+    config.message_storage_policy.take_if(|policy| *policy == pubsub::MessageStoragePolicy::default());
 }
 
 fn names_of(set: &BTreeSet<Name>, list: &str, size: i32, token: &str) -> Answer<(Vec<String>, String)> {

@@ -11,17 +11,19 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::admin;
 use super::calls::Calls;
 use super::core::Core;
+use super::origin::Guard;
 use super::port::Port;
 use super::push::{Pushing, Tokens};
 
-/// The most connections that are served at once; more wait to be accepted.
+/// The most connections that are served at once. If there are more, those that have not asked
+/// anything yet are closed; beyond that, more wait to be accepted.
 const MOST_CONNECTIONS: usize = 4_096;
 
 /// The most connections that the system queues until they are accepted.
@@ -30,7 +32,7 @@ const BACKLOG: u32 = 1_024;
 /// How long a connection has to end gracefully.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// The delay after the system could not provide another connection.
+/// The delay after the system could not provide another connection, or while there are too many.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// How much a client may send ahead on one call, on one connection, and in one frame: so much that
@@ -52,12 +54,17 @@ const MOST_STREAMS: u32 = 1_000;
 const SILENCE: Duration = Duration::from_secs(20);
 const PING_PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long a connection may be open before its first request, and an HTTP/1 connection before the
+/// next one.
+const IDLE: Duration = Duration::from_secs(60);
+
 /// A listener that is bound to its port, and what it serves.
 pub(crate) struct Server {
     listener: Listener,
     address: SocketAddr,
     core: Arc<Core>,
     tokens: Arc<Tokens>,
+    most_connections: usize,
 }
 
 impl Server {
@@ -65,7 +72,7 @@ impl Server {
     pub(crate) fn bind(address: SocketAddr, core: Arc<Core>, tokens: Tokens) -> io::Result<Self> {
         let listener = listen(address).map_err(|error| explain(address, &error))?;
         let address = listener.0.local_addr()?;
-        Ok(Self { listener, address, core, tokens: Arc::new(tokens) })
+        Ok(Self { listener, address, core, tokens: Arc::new(tokens), most_connections: MOST_CONNECTIONS })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -75,14 +82,17 @@ impl Server {
     /// Serves until the core is stopped; returns once every connection has ended.
     pub(crate) async fn serve(self) {
         let pages = admin::routes(&self.core, &self.tokens);
-        let port = Port::new(&Calls::new(Arc::clone(&self.core)), pages);
+        let guard = Guard { is_loopback: self.address.ip().is_loopback() };
+        let port = Port::new(&Calls::new(Arc::clone(&self.core)), pages, guard);
         let tasks = TaskTracker::new();
         let driver = Arc::clone(&self.core);
         tasks.spawn(async move { driver.drive().await });
         tasks.spawn(Pushing::new(Arc::clone(&self.core), Arc::clone(&self.tokens)).run());
-        let permits = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-        while let Some((stream, permit)) = self.accept(&permits).await {
-            let connection = connection(stream, port.clone(), self.core.stop().clone());
+        let permits = Arc::new(Semaphore::new(self.most_connections));
+        let crowded = Arc::new(Notify::new());
+        while let Some((stream, permit)) = self.accept(&permits, &crowded).await {
+            let crowded = Arc::clone(&crowded);
+            let connection = connection(stream, port.clone(), crowded, self.core.stop().clone());
             tasks.spawn(async move {
                 connection.await;
                 drop(permit);
@@ -94,9 +104,19 @@ impl Server {
     }
 
     /// The next connection, once there is a permit for it; `None` once the core is stopped.
-    async fn accept(&self, permits: &Arc<Semaphore>) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+    async fn accept(
+        &self,
+        permits: &Arc<Semaphore>,
+        crowded: &Notify,
+    ) -> Option<(TcpStream, OwnedSemaphorePermit)> {
         let next = async {
-            let permit = Arc::clone(permits).acquire_owned().await.ok()?;
+            let permit = loop {
+                if let Ok(permit) = Arc::clone(permits).try_acquire_owned() {
+                    break permit;
+                }
+                crowded.notify_waiters();
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            };
             loop {
                 match self.listener.0.accept().await {
                     Ok((stream, _)) => return Some((stream, permit)),
@@ -114,12 +134,19 @@ impl Server {
     }
 }
 
-/// Serves one connection until it ends or the server is stopped.
-async fn connection(stream: TcpStream, port: Port, stop: CancellationToken) {
+/// Serves one connection until it ends, is idle for too long or in the way, or the server is
+/// stopped.
+async fn connection(stream: TcpStream, port: Port, crowded: Arc<Notify>, stop: CancellationToken) {
     // If it cannot be set, only latency suffers.
     let _slower = stream.set_nodelay(true);
-    let service = service_fn(move |request| port.clone().answer(request));
+    let asked = CancellationToken::new();
+    let first = asked.clone();
+    let service = service_fn(move |request| {
+        first.cancel();
+        port.clone().answer(request)
+    });
     let mut builder = Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(IDLE);
     builder
         .http2()
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
@@ -131,14 +158,22 @@ async fn connection(stream: TcpStream, port: Port, stop: CancellationToken) {
         .keep_alive_interval(SILENCE)
         .keep_alive_timeout(PING_PATIENCE);
     let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let idle = async {
+        tokio::select! {
+            biased;
+            () = asked.cancelled() => std::future::pending().await,
+            () = crowded.notified() => {}
+            () = tokio::time::sleep(IDLE) => {}
+        }
+    };
     // Errors of a connection are its client's business.
     tokio::select! {
-        _ended = served.as_mut() => {}
-        () = stop.cancelled() => {
-            served.as_mut().graceful_shutdown();
-            let _ended = tokio::time::timeout(FAREWELL, served).await;
-        }
+        _ended = served.as_mut() => return,
+        () = idle => {}
+        () = stop.cancelled() => {}
     }
+    served.as_mut().graceful_shutdown();
+    let _ended = tokio::time::timeout(FAREWELL, served).await;
 }
 
 /// Refuses connections from the moment it is dropped. Closing is not enough: a process that another
@@ -182,7 +217,35 @@ const ADVICE: &[(io::ErrorKind, &str)] = &[
 mod tests {
     use std::os::fd::AsFd;
 
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
     use super::*;
+    use crate::broker::{Broker, Faults};
+    use crate::clock::Clock;
+
+    #[tokio::test]
+    async fn connections_that_ask_nothing_make_room_for_one_that_asks() {
+        let stop = CancellationToken::new();
+        let core = Arc::new(Core::new(Broker::new(Faults::default()), Clock::system(), stop.clone()));
+        let mut server = Server::bind("127.0.0.1:0".parse().unwrap(), core, Tokens::new(None)).unwrap();
+        server.most_connections = 2;
+        let address = server.address();
+        let serving = tokio::spawn(server.serve());
+        let mut idle = Vec::new();
+        for _ in 0..2 {
+            idle.push(TcpStream::connect(address).await.unwrap());
+        }
+        let mut asking = TcpStream::connect(address).await.unwrap();
+        asking.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        asking.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        for mut connection in idle {
+            assert_eq!(connection.read(&mut [0]).await.unwrap(), 0);
+        }
+        stop.cancel();
+        serving.await.unwrap();
+    }
 
     #[tokio::test]
     async fn a_closed_listener_refuses_connections_even_if_its_socket_was_inherited() {

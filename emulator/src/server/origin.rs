@@ -1,44 +1,137 @@
-//! The page that a request comes from: pages of other sites may read from the emulator, but change
-//! nothing.
+//! The page that a request comes from. Pages of other sites change nothing and read nothing: their
+//! requests to change something are refused, and without a header of ours no browser shows them an
+//! answer.
 //!
-//! It refuses nothing itself, and does not protect against programs, which can send any header.
+//! A page can give its own site's name the address 127.0.0.1, and then counts as a page of the
+//! emulator's site. So an emulator on the loopback interface knows its own names, and refuses every
+//! other one. It does not protect against programs, which can send any header.
 
-use axum::http::{HeaderMap, Uri, header};
+use std::net::IpAddr;
 
-/// Whether the request comes from another site's page: browsers say so. Programs do not, and are
-/// let through.
-pub(super) fn is_foreign(headers: &HeaderMap, uri: &Uri) -> bool {
-    let Some(origin) = headers.get(header::ORIGIN) else { return false };
-    let host = headers.get(header::HOST).map(|host| host.as_bytes());
-    let host = host.or_else(|| uri.authority().map(|authority| authority.as_str().as_bytes()));
-    host.is_none() || origin.as_bytes().strip_prefix(b"http://") != host
+use axum::http::uri::Authority;
+use axum::http::{Request, header};
+
+/// The names by which container engines reach the loopback interface of their host.
+const HOST_OF_CONTAINERS: [&str; 2] = ["host.docker.internal", "host.containers.internal"];
+
+const FOREIGN_PAGE: &str = "Pages of other sites must not change this emulator.";
+const FOREIGN_NAME: &str = "This emulator listens on the loopback interface, and is reached there by localhost or an \
+                            address like 127.0.0.1 only, because a page of another site may be behind any other name. \
+                            Use one of these, or listen on another address.";
+
+/// Decides who is answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Guard {
+    /// Whether the listener is on the loopback interface.
+    pub(super) is_loopback: bool,
+}
+
+impl Guard {
+    /// Why a request is refused, if it is. gRPC clients may name any host, and send no origin, as
+    /// browsers do.
+    pub(super) fn refusal<B>(self, request: &Request<B>, is_grpc: bool) -> Option<&'static str> {
+        let origin = request.headers().get(header::ORIGIN).map(|origin| origin.as_bytes());
+        // The host of the page: empty if it has none of ours, as one over TLS.
+        let page = origin.map(|origin| origin.strip_prefix(b"http://").unwrap_or_default());
+        let host = host(request);
+        let named = if is_grpc { page } else { host };
+        if self.is_loopback && named.is_some_and(|name| !is_local(name)) {
+            return Some(FOREIGN_NAME);
+        }
+        let foreign = page.is_some() && (host.is_none() || page != host);
+        (foreign && !is_grpc && !request.method().is_safe()).then_some(FOREIGN_PAGE)
+    }
+}
+
+fn host<B>(request: &Request<B>) -> Option<&[u8]> {
+    let host = request.headers().get(header::HOST).map(|host| host.as_bytes());
+    host.or_else(|| request.uri().authority().map(|authority| authority.as_str().as_bytes()))
+}
+
+/// Whether this is a name or an address of the loopback interface, with a port or without.
+fn is_local(host: &[u8]) -> bool {
+    let Ok(authority) = Authority::try_from(host) else { return false };
+    let name = authority.host().trim_matches(['[', ']']);
+    if let Ok(address) = name.parse::<IpAddr>().map(|address| address.to_canonical()) {
+        // Clients are often told the unspecified address that a server listens on.
+        return address.is_loopback() || address.is_unspecified();
+    }
+    let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+    name == "localhost" || name.ends_with(".localhost") || HOST_OF_CONTAINERS.contains(&name.as_str())
 }
 
 #[cfg(test)]
 mod tests {
-    use axum::http::HeaderValue;
-
     use super::*;
 
+    fn request(method: &str, origin: Option<&str>, host: Option<&str>, uri: &str) -> Request<()> {
+        let mut request = Request::builder().method(method).uri(uri);
+        for (name, value) in [(header::ORIGIN, origin), (header::HOST, host)] {
+            if let Some(value) = value {
+                request = request.header(name, value);
+            }
+        }
+        request.body(()).unwrap()
+    }
+
     #[test]
-    fn accepts_only_the_origin_of_the_requested_address() {
+    fn only_pages_of_the_requested_address_change_something() {
         let table = [
-            (None, Some("localhost:8085"), "/", false),
-            (Some("http://localhost:8085"), Some("localhost:8085"), "/", false),
-            (Some("http://localhost:8085"), None, "http://localhost:8085/", false),
-            (Some("http://localhost:8085"), None, "/", true),
-            (Some("http://localhost:80"), Some("localhost:8085"), "/", true),
-            (Some("https://localhost:8085"), Some("localhost:8085"), "/", true),
-            (Some("null"), Some("localhost:8085"), "/", true),
+            (None, Some("localhost:8085"), "/", None),
+            (Some("http://localhost:8085"), Some("localhost:8085"), "/", None),
+            (Some("http://localhost:8085"), None, "http://localhost:8085/", None),
+            (Some("http://localhost:8085"), None, "/", Some(FOREIGN_PAGE)),
+            (Some("http://localhost:80"), Some("localhost:8085"), "/", Some(FOREIGN_PAGE)),
+            (Some("https://localhost:8085"), Some("localhost:8085"), "/", Some(FOREIGN_PAGE)),
+            (Some("null"), Some("localhost:8085"), "/", Some(FOREIGN_PAGE)),
         ];
         for (origin, host, uri, expected) in table {
-            let mut headers = HeaderMap::new();
-            for (name, value) in [(header::ORIGIN, origin), (header::HOST, host)] {
-                if let Some(value) = value {
-                    headers.insert(name, HeaderValue::from_static(value));
-                }
+            for is_loopback in [true, false] {
+                let guard = Guard { is_loopback };
+                let refusal = guard.refusal(&request("POST", origin, host, uri), false);
+                assert_eq!(refusal, expected, "{origin:?} {host:?} {uri}");
+                assert_eq!(guard.refusal(&request("GET", origin, host, uri), false), None);
             }
-            assert_eq!(is_foreign(&headers, &Uri::from_static(uri)), expected, "{origin:?} {host:?} {uri}");
         }
+    }
+
+    #[test]
+    fn on_the_loopback_interface_no_other_name_is_answered() {
+        let ours = [
+            "localhost",
+            "LOCALHOST.:8085",
+            "emulator.localhost:8085",
+            "127.0.0.1:8085",
+            "127.9.9.9",
+            "[::1]:8085",
+            "[::ffff:127.0.0.1]",
+            "0.0.0.0:8085",
+            "host.docker.internal:8085",
+        ];
+        let others = [
+            "evil.example:8085",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "localhost@evil.example",
+            "10.0.0.1:8085",
+            "[2001:db8::1]",
+            "",
+            "a b",
+        ];
+        for (hosts, expected) in [(&ours[..], None), (&others[..], Some(FOREIGN_NAME))] {
+            for host in hosts {
+                let origin = format!("http://{host}");
+                let page = |method| request(method, Some(&origin), Some(host), "/");
+                for method in ["GET", "POST"] {
+                    let refusal = Guard { is_loopback: true }.refusal(&page(method), false);
+                    assert_eq!(refusal, expected, "{method} {host}");
+                    assert_eq!(Guard { is_loopback: false }.refusal(&page(method), false), None, "{host}");
+                }
+                assert_eq!(Guard { is_loopback: true }.refusal(&page("POST"), true), expected, "gRPC {host}");
+                let program = request("POST", None, Some("pubsub.googleapis.com"), "/");
+                assert_eq!(Guard { is_loopback: true }.refusal(&program, true), None, "without an origin");
+            }
+        }
+        assert_eq!(Guard { is_loopback: true }.refusal(&request("GET", None, None, "/"), false), None);
     }
 }

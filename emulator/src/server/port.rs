@@ -13,7 +13,7 @@ use tonic::Code;
 use tower_service::Service as _;
 
 use super::calls::{Calls, PullGuard};
-use super::origin::is_foreign;
+use super::origin::Guard;
 use super::{grpc, rest};
 use crate::broker::Refusal;
 
@@ -22,27 +22,21 @@ use crate::broker::Refusal;
 pub(super) struct Port {
     grpc: axum::Router,
     rest: axum::Router,
+    guard: Guard,
 }
 
 impl Port {
-    /// Serves gRPC and REST, and `pages` under their own paths.
-    pub(super) fn new(calls: &Calls, pages: axum::Router) -> Self {
-        Self { grpc: grpc::routes(calls), rest: rest::routes(calls).merge(pages) }
+    /// Serves gRPC and REST, and `pages` under their own paths, to those whom the guard lets in.
+    pub(super) fn new(calls: &Calls, pages: axum::Router, guard: Guard) -> Self {
+        Self { grpc: grpc::routes(calls), rest: rest::routes(calls).merge(pages), guard }
     }
 
     pub(super) async fn answer(self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
-        // A page cannot send gRPC: browsers request permission for its content type first, and it
-        // is never granted.
-        let mut router = if is_grpc(request.headers()) {
-            self.grpc
-        } else if !request.method().is_safe() && is_foreign(request.headers(), request.uri()) {
-            return Ok(rest::refused(Refusal::new(
-                Code::PermissionDenied,
-                "Pages of other sites must not change this emulator.",
-            )));
-        } else {
-            self.rest
-        };
+        let is_grpc = is_grpc(request.headers());
+        if let Some(words) = self.guard.refusal(&request, is_grpc) {
+            return Ok(rest::refused(Refusal::new(Code::PermissionDenied, words)));
+        }
+        let mut router = if is_grpc { self.grpc } else { self.rest };
         Ok(guarded(router.call(request).await?))
     }
 }

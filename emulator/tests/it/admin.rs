@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use wakeq_emulator::proto::pubsub::Topic;
 use wakeq_emulator::{Emulator, FaultCode, Faults, Method, Options, Provision};
 
-use crate::inbox::{HttpMessage, ask};
+use crate::inbox::{HttpMessage, ask, ask_as};
 
 const TOPIC: &str = "GET /v1/projects/demo/topics/orders";
 
@@ -81,6 +81,21 @@ async fn only_its_own_page_may_reset_the_emulator() {
     assert_eq!(status(&emulator, TOPIC).await, 404);
     let state = request(&emulator, "GET /admin/state").await.json();
     assert_eq!((&state["topics"], &state["subscriptions"]), (&json!([]), &json!([])));
+    emulator.stop().await;
+}
+
+#[tokio::test]
+async fn a_page_behind_another_name_of_the_loopback_interface_is_not_answered() {
+    let emulator = emulator("demo,orders:worker").await;
+    let evil = format!("evil.example:{}", emulator.address().port());
+    let origin = format!("http://{evil}");
+    for request in ["GET /admin/state", "GET /", TOPIC, "POST /admin/forget"] {
+        let answer = ask_as(emulator.address(), &evil, request, &[("origin", &origin)], "").await;
+        assert_eq!(answer.status(), 403, "{request}");
+        assert!(answer.text().contains("localhost"), "{}", answer.text());
+    }
+    let local = format!("localhost:{}", emulator.address().port());
+    assert_eq!(ask_as(emulator.address(), &local, TOPIC, &[], "").await.status(), 200);
     emulator.stop().await;
 }
 

@@ -80,6 +80,12 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         "was not refused",
     ),
     google(
+        "a_ping_is_answered_at_once",
+        "does not answer",
+        "the official clients close a stream of protocol version 1 that does not answer within 15 s; 0.8.32 does",
+        "nothing came of: a response of the stream",
+    ),
+    google(
         "a_policy_is_kept_and_returned",
         "has no IAM",
         "iam_policy.proto, IAMPolicy.GetIamPolicy",
@@ -252,6 +258,12 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         "knows no labels",
         "proto, Topic.labels",
         "labels is not a known Topic field",
+    ),
+    google(
+        "parts_of_fields_are_changed",
+        "knows no parts of fields",
+        "https://protobuf.dev/reference/protobuf/google.protobuf: a mask's path names a field within a field too",
+        "is not a known Subscription field",
     ),
     google(
         "permissions_are_answered_from_those_asked_for",

@@ -125,9 +125,20 @@ pub(crate) async fn ask(
     headers: &[(&str, &str)],
     body: &str,
 ) -> HttpMessage {
+    ask_as(address, &address.to_string(), request, headers, body).await
+}
+
+/// The same, calling it by another name.
+pub(crate) async fn ask_as(
+    address: SocketAddr,
+    host: &str,
+    request: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> HttpMessage {
     let mut stream = BufReader::new(TcpStream::connect(address).await.unwrap());
     let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-    let head = format!("{request} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{headers}");
+    let head = format!("{request} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{headers}");
     stream.write_all(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).as_bytes()).await.unwrap();
     HttpMessage::read(&mut stream).await.unwrap()
 }

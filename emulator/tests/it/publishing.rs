@@ -115,6 +115,8 @@ cases! {
         let message = message(&received);
         assert_eq!(message.message_id, ids[0]);
         assert_ne!(message.message_id, "mine");
-        assert!(message.publish_time.unwrap().seconds > 1_700_000_000, "{message:?}");
+        let publish_time = message.publish_time.unwrap();
+        assert!(publish_time.seconds > 1_700_000_000, "{message:?}");
+        assert_eq!(publish_time.nanos % 1_000_000, 0, "in whole milliseconds");
     }
 }

@@ -7,7 +7,7 @@ use wakeq_emulator::proto::protobuf::Timestamp;
 use wakeq_emulator::proto::pubsub::seek_request::Target;
 use wakeq_emulator::proto::pubsub::{CreateSnapshotRequest, SeekRequest};
 
-use crate::stage::{Stage, refused, sorted, texts};
+use crate::stage::{Stage, message, refused, sorted, texts};
 
 async fn try_seek(stage: &Stage, subscription: &str, target: Option<Target>) -> Result<(), Status> {
     let request = SeekRequest { subscription: subscription.to_owned(), target };
@@ -16,6 +16,10 @@ async fn try_seek(stage: &Stage, subscription: &str, target: Option<Target>) -> 
 
 async fn seek(stage: &Stage, subscription: &str, target: Target) {
     try_seek(stage, subscription, Some(target)).await.unwrap();
+}
+
+fn millis(time: SystemTime) -> u128 {
+    time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis()
 }
 
 fn at(time: SystemTime) -> Target {
@@ -59,14 +63,34 @@ cases! {
     async fn seeking_to_a_messages_time_brings_back_that_and_later_ones(stage) {
         let (topic, subscription) = stage.pair_with(|resource| resource.retain_acked_messages = true).await;
         stage.publish_texts(&topic, &["before"]).await;
+        let before = stage.pull_one(&subscription).await;
+        stage.acknowledge(&subscription, std::slice::from_ref(&before)).await;
+        let published = message(&before).publish_time.unwrap();
+        // Two messages of one millisecond have the same time.
+        while millis(SystemTime::now()) <= published.seconds as u128 * 1_000 + published.nanos as u128 / 1_000_000 {
+            tokio::task::yield_now().await;
+        }
         stage.publish_texts(&topic, &["from here"]).await;
+        let from_here = stage.pull_one(&subscription).await;
         stage.publish_texts(&topic, &["after"]).await;
-        let received = stage.pull_all(&subscription, 3).await;
-        stage.acknowledge(&subscription, &received).await;
-        let from = received.iter().map(|received| received.message.as_ref().unwrap());
-        let from = from.into_iter().find(|message| &message.data[..] == b"from here").unwrap();
-        seek(&stage, &subscription, Target::Time(from.publish_time.unwrap())).await;
+        let after = stage.pull_one(&subscription).await;
+        stage.acknowledge(&subscription, &[from_here.clone(), after]).await;
+        seek(&stage, &subscription, Target::Time(message(&from_here).publish_time.unwrap())).await;
         assert_eq!(sorted(&stage.pull_all(&subscription, 2).await), ["after", "from here"]);
+    }
+
+    async fn seeking_withdraws_what_is_outstanding(stage) {
+        let (_, subscription) = stage.pair().await;
+        let (topic, snapshot) = (stage.topic_name("a-topic"), snapshot(&stage, &subscription).await);
+        for target in [at(SystemTime::now() - HOUR), Target::Snapshot(snapshot)] {
+            let ids = stage.publish_texts(&topic, &["outstanding"]).await;
+            let outstanding = stage.pull_one(&subscription).await;
+            seek(&stage, &subscription, target).await;
+            stage.acknowledge(&subscription, &[outstanding]).await; // too late
+            let again = stage.pull_one(&subscription).await;
+            assert_eq!(message(&again).message_id, ids[0]);
+            stage.acknowledge(&subscription, &[again]).await;
+        }
     }
 
     async fn seeking_to_a_snapshot_brings_back_what_was_unacknowledged_then_and_what_came_later(stage) {

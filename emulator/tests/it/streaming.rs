@@ -41,6 +41,16 @@ cases! {
         assert_eq!(texts(&stream.take(1).await), ["after"]);
     }
 
+    async fn a_ping_is_answered_at_once(stage) {
+        let (topic, subscription) = stage.pair().await;
+        let request = StreamingPullRequest { protocol_version: 1, ..first(&subscription) };
+        let mut stream = stage.stream(request).await;
+        stage.publish_texts(&topic, &["established"]).await;
+        stream.take(1).await;
+        stream.send(StreamingPullRequest::default()).await;
+        stream.response(|response| response.received_messages.is_empty()).await;
+    }
+
     async fn an_acknowledgement_in_the_stream_counts(stage) {
         let (topic, subscription) = stage.pair().await;
         let mut stream = stage.stream(first(&subscription)).await;

@@ -3,8 +3,8 @@
 use tonic::Code;
 use wakeq_emulator::proto::pubsub::schema_service_client::SchemaServiceClient;
 use wakeq_emulator::proto::pubsub::{
-    CreateSchemaRequest, DeleteTopicRequest, GetTopicRequest, ListTopicSubscriptionsRequest,
-    ListTopicsRequest, MessageStoragePolicy, Schema, Topic, schema,
+    CreateSchemaRequest, DeleteTopicRequest, GetSchemaRequest, GetTopicRequest, ListSchemasRequest,
+    ListTopicSubscriptionsRequest, ListTopicsRequest, MessageStoragePolicy, Schema, Topic, schema,
 };
 
 use crate::stage::{Stage, map, refused, refused_as, seconds, text, texts};
@@ -160,6 +160,15 @@ cases! {
         let listed = stage.publisher.list_topic_subscriptions(request).await.unwrap().into_inner();
         assert_eq!(listed.subscriptions, Vec::<String>::new());
         assert_eq!(stage.subscription(&old).await.topic, "_deleted-topic_");
+    }
+
+    async fn without_schemas_the_list_is_empty_and_none_is_found(stage) {
+        let mut schemas = SchemaServiceClient::new(stage.channel.clone());
+        let request = ListSchemasRequest { parent: format!("projects/{}", stage.project), ..Default::default() };
+        assert_eq!(schemas.list_schemas(request).await.unwrap().into_inner().schemas, []);
+        let name = format!("projects/{}/schemas/orders", stage.project);
+        let request = GetSchemaRequest { name, ..Default::default() };
+        refused(schemas.get_schema(request).await, Code::NotFound);
     }
 
     async fn a_schema_is_kept_as_it_was_created(stage) {

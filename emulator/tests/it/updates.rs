@@ -79,6 +79,18 @@ cases! {
         assert_eq!(stage.subscription(&updated.name).await, updated);
     }
 
+    async fn parts_of_fields_are_changed(stage) {
+        let before = orders(&stage).await;
+        let retry_policy =
+            Some(RetryPolicy { minimum_backoff: Some(seconds(12)), maximum_backoff: Some(seconds(99)) });
+        let resource = Subscription { name: before.name.clone(), retry_policy, ..Subscription::default() };
+        let updated = update(&stage, &resource, &["retry_policy.minimum_backoff"]).await.unwrap();
+        let retry_policy =
+            Some(RetryPolicy { minimum_backoff: Some(seconds(12)), maximum_backoff: Some(seconds(22)) });
+        assert_eq!(updated, Subscription { retry_policy, ..before });
+        refused(update(&stage, &resource, &["retry_policy.colour"]).await, Code::InvalidArgument);
+    }
+
     async fn what_the_mask_names_and_the_subscription_lacks_is_cleared(stage) {
         let before = orders(&stage).await;
         let resource = Subscription { name: before.name.clone(), ..Subscription::default() };

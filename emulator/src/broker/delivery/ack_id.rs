@@ -1,9 +1,17 @@
-//! Ack ids: the subscription, the slot in it, and the lease. They are opaque to clients.
+//! Ack ids: the subscription, the slot in it, and the lease. They are opaque to clients, and as long
+//! as the service's, so that a request that is too large there is too large here.
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 const SERIAL: usize = 16;
 const SLOT: usize = 8;
 const LEASE: usize = 16;
+/// How long the service's ack ids are.
+const LENGTH: usize = 176;
+/// The rest of an ack id says nothing.
+const FILLER: &str = match std::str::from_utf8(&[b'_'; LENGTH - SERIAL - SLOT - LEASE]) {
+    Ok(filler) => filler,
+    Err(_) => "",
+};
 
 /// The content of an ack id.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -18,16 +26,17 @@ pub(super) struct AckId {
 
 impl AckId {
     pub(super) fn text(self) -> String {
-        let mut text = String::with_capacity(SERIAL + SLOT + LEASE);
+        let mut text = String::with_capacity(LENGTH);
         push(&mut text, self.serial, SERIAL);
         push(&mut text, u64::from(self.slot), SLOT);
         push(&mut text, self.lease, LEASE);
+        text.push_str(FILLER);
         text
     }
 
     /// `None` if no emulator issued it.
     pub(super) fn parse(text: &str) -> Option<Self> {
-        let bytes = text.as_bytes();
+        let bytes = text.strip_suffix(FILLER)?.as_bytes();
         if bytes.len() != SERIAL + SLOT + LEASE {
             return None;
         }
@@ -65,13 +74,17 @@ mod tests {
             AckId { serial: u64::MAX, slot: u32::MAX, lease: 0x0123_4567_89ab_cdef },
         ] {
             assert_eq!(AckId::parse(&id.text()), Some(id));
+            assert_eq!(id.text().len(), 176);
         }
     }
 
     #[test]
     fn rejects_malformed_ack_ids() {
         let text = AckId { serial: 1, slot: 2, lease: 3 }.text();
-        for other in ["", "ack", &text[1..], &format!("{text}0"), &text.replace('3', "g"), &"é".repeat(20)] {
+        let short = text.trim_end_matches('_');
+        for other in
+            ["", "ack", short, &text[1..], &format!("{text}0"), &text.replace('3', "g"), &"é".repeat(88)]
+        {
             assert_eq!(AckId::parse(other), None, "{other}");
         }
     }

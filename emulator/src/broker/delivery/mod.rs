@@ -24,7 +24,8 @@
 //! - **A stream that ends** leaves its messages leased: the ids stay valid on other streams and in
 //!   unary calls until the leases expire, and then the messages are redelivered.
 //! - **Dead messages** of a key do not block the later ones.
-//! - **Seeking back** redelivers acknowledged messages as if for the first time.
+//! - **Seeking back** redelivers acknowledged and leased messages as if for the first time. The ids
+//!   with which they were handed out no longer acknowledge them.
 
 mod ack_id;
 mod enter;

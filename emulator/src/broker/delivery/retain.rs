@@ -9,7 +9,7 @@ use super::{Contents, Delivery, Message, Time, Timer};
 
 impl Delivery {
     /// Acknowledges the messages published before that time; those published since, and still here,
-    /// become pending.
+    /// become available, acknowledged or leased.
     pub(crate) fn seek_to_time(&mut self, now: Time, time: Time) {
         self.catch_up(now);
         let (since, before): (Vec<u32>, Vec<u32>) =
@@ -28,7 +28,7 @@ impl Delivery {
         Contents::new(self.pending().filter(keeps).map(|at| Arc::clone(&self.slots[at].message)).collect())
     }
 
-    /// Makes the snapshot's messages pending, and acknowledges everything else.
+    /// Makes the snapshot's messages available, and acknowledges everything else.
     pub(crate) fn seek_to(&mut self, now: Time, contents: &Contents) {
         self.catch_up(now);
         let retained: HashSet<u64> = contents.messages().iter().map(|message| message.id).collect();
@@ -37,22 +37,25 @@ impl Delivery {
         self.restore(now, contents.messages());
     }
 
-    /// Makes messages pending that a topic or a snapshot still has, adding the missing ones.
+    /// Makes messages available that a topic or a snapshot still has, adding the missing ones.
     /// Expired ones are skipped.
     pub(crate) fn restore(&mut self, now: Time, messages: &[Arc<Message>]) {
         self.catch_up(now);
-        let mut here: HashMap<u64, u32> = self.all().map(|at| (self.slots[at].message.id, at)).collect();
+        let mut here: HashMap<u64, Vec<u32>> = HashMap::new();
+        for at in self.all() {
+            here.entry(self.slots[at].message.id).or_default().push(at);
+        }
         let mut restored = Vec::with_capacity(messages.len());
         for message in messages {
             if self.is_expired(message) {
                 continue;
             }
-            let at = *here.entry(message.id).or_insert_with(|| {
+            let copies = here.entry(message.id).or_insert_with(|| {
                 let at = self.slots.occupy(Arc::clone(message), false);
                 self.age.push_back(&mut self.slots.items, Lane::Age, at);
-                at
+                vec![at]
             });
-            restored.push(at);
+            restored.append(copies);
         }
         self.sort_by_age();
         restored.sort_by_key(|at| self.slots[*at].order());
@@ -76,11 +79,11 @@ impl Delivery {
         }
     }
 
-    /// Makes acknowledged messages pending, as if for the first time. They must be ordered from the
-    /// oldest.
+    /// Makes acknowledged and leased messages available, as if for the first time. They must be
+    /// ordered from the oldest.
     fn revive_all(&mut self, slots: Vec<u32>) {
         let (lined, free): (Vec<u32>, Vec<u32>) =
-            slots.into_iter().filter(|at| !self.slots[*at].is_pending()).partition(|at| self.has_line(*at));
+            slots.into_iter().filter(|at| !self.slots[*at].is_to_come()).partition(|at| self.has_line(*at));
         for at in free {
             self.revive(at);
         }
@@ -95,8 +98,8 @@ impl Delivery {
     }
 
     fn revive(&mut self, at: u32) {
-        // A message before it may have made it pending already.
-        if self.slots[at].is_pending() {
+        // A message before it may have requeued it already.
+        if self.slots[at].is_to_come() {
             return;
         }
         self.withdraw(at);

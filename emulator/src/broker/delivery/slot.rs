@@ -65,9 +65,14 @@ pub(super) struct Slot {
 impl Slot {
     /// Whether it is not acknowledged.
     pub(super) fn is_pending(&self) -> bool {
+        self.is_to_come() || matches!(self.state, State::Leased { .. })
+    }
+
+    /// Whether it is going to be handed out: neither acknowledged nor leased.
+    pub(super) fn is_to_come(&self) -> bool {
         match self.state {
-            State::Ready { .. } | State::Waiting { .. } | State::Queued { .. } | State::Leased { .. } => true,
-            State::Free | State::Done | State::Kept => false,
+            State::Ready { .. } | State::Waiting { .. } | State::Queued { .. } => true,
+            State::Leased { .. } | State::Free | State::Done | State::Kept => false,
         }
     }
 

@@ -243,6 +243,26 @@ fn exactly_once_delivery_confirms_each_id() {
 }
 
 #[test]
+fn a_request_that_settles_nothing_is_answered_if_the_client_understands_it() {
+    for (protocol_version, exactly_once) in [(0, false), (1, false), (2, true)] {
+        let mut service = Service::new(|resource| resource.enable_exactly_once_delivery = exactly_once);
+        let id = service.open(&StreamingPullRequest { protocol_version, ..first() });
+        let properties = SubscriptionProperties {
+            exactly_once_delivery_enabled: exactly_once,
+            message_ordering_enabled: false,
+        };
+        let pong =
+            pubsub::StreamingPullResponse { subscription_properties: Some(properties), ..Default::default() };
+        let expected = (protocol_version > 0).then_some(pong);
+        assert_eq!(service.ask(id, further()).unwrap(), expected);
+        service.publish(&["a"]);
+        let (_, ack_id) = service.take(id).remove(0);
+        let confirmed = service.ask(id, ack(&ack_id)).unwrap();
+        assert_eq!(confirmed.is_some(), exactly_once, "an acknowledgement is no ping");
+    }
+}
+
+#[test]
 fn rejects_invalid_requests_of_an_open_stream() {
     let mut service = Service::new(|_| {});
     let id = service.open(&first());

@@ -70,7 +70,7 @@ fn rejects_policies_of_missing_resources_and_invalid_policies() {
     assert_eq!(code(get(&mut world, absent)), Code::NotFound);
     assert_eq!(test(&mut world, absent, "a.b.c"), Ok(Vec::new()), "nothing is permitted on nothing");
     assert_eq!(code(get(&mut world, "nonsense")), Code::InvalidArgument);
-    assert_eq!(code(get(&mut world, "projects/p/schemas/abc")), Code::Unimplemented);
+    assert_eq!(code(get(&mut world, "projects/p/schemas/abc")), Code::NotFound);
     assert_eq!(code(test(&mut world, TOPIC, "pubsub.*")), Code::InvalidArgument);
     let versions = |version| iam::Policy { version, ..policy("a", &[]) };
     for (version, expected) in [(1, Code::Ok), (2, Code::InvalidArgument), (3, Code::Ok)] {

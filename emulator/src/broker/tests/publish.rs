@@ -123,6 +123,31 @@ fn a_message_goes_to_every_subscription_that_is_there_and_lets_it_through() {
 }
 
 #[test]
+fn the_time_of_publication_has_whole_milliseconds() {
+    let mut world = World::with_subscription();
+    world.now = world.now + std::time::Duration::from_nanos(7_999_999);
+    world.publish(TOPIC, &["a"]);
+    let published = world.pull(SUBSCRIPTION)[0].message.as_ref().unwrap().publish_time.unwrap();
+    assert_eq!((published.seconds, published.nanos % 1_000_000), (world.now.timestamp().seconds, 0));
+    assert!(published.nanos > 0, "{published:?}");
+}
+
+#[test]
+fn another_broker_gives_other_message_and_ack_ids() {
+    let ids = |seconds| {
+        let mut world = World::new();
+        world.broker.number_from(Time::from_secs(seconds));
+        world.topic(TOPIC);
+        world.subscribe(subscription());
+        let ids = world.publish(TOPIC, &["a"]);
+        (ids, world.pull(SUBSCRIPTION).remove(0).ack_id)
+    };
+    let (before, after) = (ids(1_700_000_000), ids(1_700_000_001));
+    assert!(before.0[0].parse::<u64>().unwrap() < after.0[0].parse().unwrap(), "{before:?} {after:?}");
+    assert_ne!(before.1, after.1);
+}
+
+#[test]
 fn message_ids_are_never_given_twice() {
     let mut world = World::with_subscription();
     let mut ids = world.publish(TOPIC, &["a", "b"]);

@@ -1,8 +1,8 @@
 //! What the emulator serves besides the API: faults at run time, forgetting everything, its state,
 //! the keys of its push tokens, and a page for people.
 //!
-//! An endpoint changes nothing but what it documents. Pages of other sites may read; their requests
-//! to change something are refused before they get here.
+//! An endpoint changes nothing but what it documents. Requests of other sites' pages to change
+//! something are refused before they get here, and what they ask for their browser keeps from them.
 
 mod faults;
 mod json;

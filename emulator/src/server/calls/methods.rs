@@ -113,14 +113,15 @@ service! { IamPolicy, policy_json:
 
 service! { SchemaService, schema_json:
     "CreateSchema" create_schema(CreateSchemaRequest) -> Schema = no_schemas;
-    "GetSchema" get_schema(GetSchemaRequest) -> Schema = no_schemas;
-    "ListSchemas" list_schemas(ListSchemasRequest) -> ListSchemasResponse = no_schemas;
+    "GetSchema" get_schema(GetSchemaRequest) -> Schema = Broker::get_schema;
+    "ListSchemas" list_schemas(ListSchemasRequest) -> ListSchemasResponse = Broker::list_schemas;
     "ListSchemaRevisions" list_schema_revisions(ListSchemaRevisionsRequest)
-        -> ListSchemaRevisionsResponse = no_schemas;
+        -> ListSchemaRevisionsResponse = Broker::list_schema_revisions;
     "CommitSchema" commit_schema(CommitSchemaRequest) -> Schema = no_schemas;
-    "RollbackSchema" rollback_schema(RollbackSchemaRequest) -> Schema = no_schemas;
-    "DeleteSchemaRevision" delete_schema_revision(DeleteSchemaRevisionRequest) -> Schema = no_schemas;
-    "DeleteSchema" delete_schema(DeleteSchemaRequest) -> Empty = no_schemas;
+    "RollbackSchema" rollback_schema(RollbackSchemaRequest) -> Schema = Broker::rollback_schema;
+    "DeleteSchemaRevision" delete_schema_revision(DeleteSchemaRevisionRequest)
+        -> Schema = Broker::delete_schema_revision;
+    "DeleteSchema" delete_schema(DeleteSchemaRequest) -> Empty = empty(Broker::delete_schema);
     "ValidateSchema" validate_schema(ValidateSchemaRequest) -> ValidateSchemaResponse = no_schemas;
     "ValidateMessage" validate_message(ValidateMessageRequest) -> ValidateMessageResponse = no_schemas;
     {}
@@ -141,6 +142,6 @@ fn by_reference<Req, Res>(
 
 fn no_schemas<Req, Res>(_: &mut Broker, _: Time, _: Req) -> Answer<Res> {
     Err(Refusal::unsupported(
-        "This emulator has no schemas: messages are not validated. Publish without one, or use the service.",
+        "This emulator keeps no schemas: messages are not validated. Publish without one, or use the service.",
     ))
 }

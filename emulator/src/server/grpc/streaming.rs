@@ -15,7 +15,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::status;
-use crate::broker::{Answer, Method, Refusal, StreamId, StreamTurn};
+use crate::broker::{Answer, Method, Refusal, StreamId, StreamTurn, answers_pings};
 use crate::proto::pubsub::{StreamingPullRequest, StreamingPullResponse};
 use crate::server::calls::{Calls, stopping};
 use crate::server::core::Core;
@@ -24,6 +24,10 @@ use crate::server::waiting::Waiter;
 /// The responses of a stream.
 pub(in crate::server) type Stream =
     Pin<Box<dyn futures_util::Stream<Item = Result<StreamingPullResponse, Status>> + Send>>;
+
+/// The name of a client that cannot choose its `client_id`, or has several: official client
+/// libraries choose one for each connection.
+const CLIENT_NAME: &str = "x-client-name";
 
 /// The most messages in one response: enough to make its overhead negligible, few enough to leave
 /// the subscription's other streams their share.
@@ -41,8 +45,11 @@ pub(in crate::server) async fn streaming_pull(
     calls: &Calls,
     request: Request<Streaming<StreamingPullRequest>>,
 ) -> Result<Response<Stream>, Status> {
-    let mut requests = request.into_inner();
-    let first = requests.message().await?.ok_or_else(|| status(nothing_asked()))?;
+    let (metadata, _, mut requests) = request.into_parts();
+    let mut first = requests.message().await?.ok_or_else(|| status(nothing_asked()))?;
+    if let Some(name) = metadata.get(CLIENT_NAME).and_then(|name| name.to_str().ok()) {
+        name.clone_into(&mut first.client_id);
+    }
     let stream = OpenStream::open(calls, &first, requests).await.map_err(status)?;
     let turns = unfold(stream, |mut stream| async move {
         let item = stream.next().await?;
@@ -86,7 +93,7 @@ impl OpenStream {
         let (sender, answers) = channel(WAITING_ANSWERS);
         let reader = read(Arc::clone(&core), id, requests, Arc::clone(&asked), sender);
         let _reader = AbortOnDropHandle::new(tokio::spawn(reader));
-        let heartbeats = first.protocol_version >= 1;
+        let heartbeats = answers_pings(first);
         Ok(Self {
             core,
             id,

@@ -104,3 +104,15 @@ async fn a_client_that_does_not_answer_pings_is_disconnected() {
     tokio::time::timeout(Duration::from_secs(3_600), ended).await.expect("it is held for ever").unwrap();
     assert!(!heard.is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_asks_nothing_is_closed() {
+    let emulator = Emulator::start("127.0.0.1:0".parse().unwrap(), Options::default()).await.unwrap();
+    for beginning in ["", "PRI * HTTP", "GET / HT", "GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"] {
+        let mut connection = tokio::net::TcpStream::connect(emulator.address()).await.unwrap();
+        connection.write_all(beginning.as_bytes()).await.unwrap();
+        let mut heard = Vec::new();
+        let ended = connection.read_to_end(&mut heard);
+        tokio::time::timeout(Duration::from_secs(3_600), ended).await.expect(beginning).unwrap();
+    }
+}

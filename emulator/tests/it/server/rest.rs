@@ -30,6 +30,29 @@ async fn enums_are_words_or_numbers_as_asked() {
 }
 
 #[tokio::test]
+async fn a_health_check_may_list_the_schemas_of_a_project() {
+    let stage = Stage::new().await;
+    let schemas = "/v1/projects/a-project/schemas";
+    assert_eq!(ask(&stage.emulator, "GET", &format!("{schemas}?view=1"), "").await, (200, json!({})));
+    let (status, words) = refused(&stage.emulator, "GET", &format!("{schemas}/orders"), "").await;
+    assert!(status == 404 && words.starts_with("NOT_FOUND"), "{words}");
+}
+
+#[tokio::test]
+async fn a_mask_names_parts_of_fields_in_either_spelling() {
+    let stage = Stage::new().await;
+    for mask in ["expirationPolicy.ttl", "expiration_policy.ttl"] {
+        let body = json!({
+            "subscription": { "name": SUBSCRIPTION, "expirationPolicy": { "ttl": "172800s" } },
+            "updateMask": mask,
+        });
+        let (status, updated) =
+            ask(&stage.emulator, "PATCH", &format!("/v1/{SUBSCRIPTION}"), &body.to_string()).await;
+        assert_eq!((status, &updated["expirationPolicy"]["ttl"]), (200, &json!("172800s")), "{updated}");
+    }
+}
+
+#[tokio::test]
 async fn an_unknown_field_is_named() {
     let stage = Stage::new().await;
     let path = "/v1/projects/a-project/topics/another";
@@ -47,7 +70,8 @@ async fn refusals_have_the_form_of_google_s_apis() {
     assert!(status == 404 && words.starts_with("NOT_FOUND"), "{words}");
     let (status, words) = refused(emulator, "PUT", &format!("/v1/{TOPIC}"), "{}").await;
     assert!(status == 409 && words.starts_with("ALREADY_EXISTS"), "{words}");
-    let (status, words) = refused(emulator, "GET", "/v1/projects/a-project/schemas?view=1", "").await;
+    let (status, words) =
+        refused(emulator, "POST", "/v1/projects/a-project/schemas?schemaId=orders", "{}").await;
     assert!(status == 501 && words.starts_with("UNIMPLEMENTED") && words.contains("schemas"), "{words}");
     let (status, words) = refused(emulator, "GET", "/v1/nothing", "").await;
     assert!(status == 404 && words.contains("GET /v1/nothing"), "{words}");

@@ -43,6 +43,30 @@ async fn try_open(stage: &Stage, change: impl FnOnce(&mut StreamingPullRequest))
 }
 
 #[tokio::test]
+async fn streams_whose_calls_name_one_client_are_one_clients() {
+    let stage = Stage::new().await;
+    let mut streams = Vec::new();
+    for (id, name) in [("a", Some("worker-1")), ("b", Some("worker-1")), ("c", None)] {
+        let (requests, receiver) = channel(1);
+        let first = StreamingPullRequest {
+            subscription: SUBSCRIPTION.to_owned(),
+            stream_ack_deadline_seconds: 10,
+            client_id: id.to_owned(),
+            ..StreamingPullRequest::default()
+        };
+        requests.send(first).await.unwrap();
+        let mut call = tonic::Request::new(ReceiverStream::new(receiver));
+        if let Some(name) = name {
+            call.metadata_mut().insert("x-client-name", name.parse().unwrap());
+        }
+        streams.push((requests, stage.subscriber.clone().streaming_pull(call).await.unwrap()));
+    }
+    let overview = stage.emulator.broker(|broker, now| broker.overview(now));
+    let clients: Vec<_> = overview.streams.into_iter().map(|stream| stream.client_id).collect();
+    assert_eq!(clients, ["worker-1", "worker-1", "c"]);
+}
+
+#[tokio::test]
 async fn one_publish_is_one_response() {
     let stage = Stage::new().await;
     let mut stream = open(&stage, |_| ()).await;

@@ -43,6 +43,45 @@ fn seeking_back_keeps_the_order_of_a_key_whatever_was_out() {
 }
 
 #[test]
+fn a_seek_withdraws_what_is_leased_and_its_old_ids_acknowledge_nothing() {
+    let exactly_once = Settings { exactly_once: true, ..ordered() };
+    for (settings, key) in
+        [(settings(), ""), (ordered(), "x"), (exactly_once.clone(), ""), (exactly_once, "x")]
+    {
+        for to_snapshot in [false, true] {
+            let mut bench = Bench::new(settings.clone());
+            let start = bench.now;
+            bench.publish(&[key, key, key]);
+            let contents = bench.delivery.snapshot(bench.now);
+            let taken = bench.take(A, 2);
+            if to_snapshot {
+                bench.delivery.seek_to(bench.now, &contents);
+            } else {
+                bench.delivery.seek_to_time(bench.now, start);
+            }
+            assert_eq!(bench.delivery.held_by(StreamId(1)).0, 0);
+            bench.ack_all(&taken);
+            let mut again = bench.numbers(B, 10);
+            again.sort_unstable();
+            assert_eq!(again, [1, 2, 3], "{key:?} {to_snapshot}");
+            assert_eq!(bench.backlog(), 3);
+        }
+    }
+}
+
+#[test]
+fn a_seek_withdraws_both_copies_of_a_duplicated_message() {
+    let mut bench = Bench::new(settings());
+    let first = message(1, bench.now, "");
+    bench.delivery.enqueue(bench.now, first, Fate::Twice);
+    let contents = bench.delivery.snapshot(bench.now);
+    let taken = bench.take(A, 2);
+    assert_eq!(numbers(&taken), [1, 1]);
+    bench.delivery.seek_to(bench.now, &contents);
+    assert_eq!(bench.numbers(B, 10), [1, 1]);
+}
+
+#[test]
 fn without_retention_of_acknowledged_messages_there_is_nothing_to_bring_back() {
     let (mut bench, start) = after_an_hour(ordered(), "");
     bench.delivery.seek_to_time(bench.now, start);
