@@ -18,8 +18,9 @@ const PRINTED_WITHIN: Duration = Duration::from_secs(60);
 /// Far more than a share of the notifications would hide.
 const EVENTS: usize = 20;
 
-/// What is tried: a failed attempt, a handler that nobody has, and a worker of another program,
-/// which needs no option of `cargo dev` to get every event, its other tenants' too.
+/// What is tried: a failed attempt, a dead event, a handler that nobody has, and quick events, for
+/// which the worker opens another stream and is still alone. Then a worker of another program, which
+/// needs no option of `cargo dev` to get every event, its other tenants' too.
 #[tokio::test(flavor = "multi_thread")]
 async fn it_says_what_failed_and_stands_back_for_another_worker() {
     let Some(dev) = Dev::start().await else { return };
@@ -35,6 +36,12 @@ async fn it_says_what_failed_and_stands_back_for_another_worker() {
     ))
     .await;
     dev.prints(&format!("{flaky}  flaky      done in")).await;
+    let broken = emit("broken", CanvasId::DEFAULT).await;
+    let dies = format!("{broken}  broken     attempt 3 failed (the service is down), the last one: dead");
+    while !dev.has_printed(&dies) {
+        let greet = emit("greet", CanvasId::DEFAULT).await;
+        dev.prints(&format!("{greet}  greet      says: hello, Ada")).await;
+    }
     let mine = emit("mine", CanvasId::DEFAULT).await;
     dev.prints(&format!("{mine}  mine       NO HANDLER `mine` HERE")).await;
 
@@ -47,6 +54,7 @@ async fn it_says_what_failed_and_stands_back_for_another_worker() {
         }
     };
     let handlers = Handlers::new().on("greet", run.clone()).on("mine", run);
+    assert!(!dev.has_printed("another worker has joined"), "nobody was there");
     let worker = QueueWorker::new(store, pubsub, handlers, WorkerConfig::default()).unwrap();
     let (stop, working) = (worker.stop_token(), tokio::spawn(worker.run()));
     dev.prints("another worker has joined").await;
@@ -111,10 +119,16 @@ impl Dev {
     async fn prints(&self, words: &str) -> String {
         let mut lines = self.lines.clone();
         let has_it = |lines: &Vec<String>| lines.iter().any(|line| line.contains(words));
-        let found = timeout(PRINTED_WITHIN, lines.wait_for(has_it)).await;
-        let printed = self.lines.borrow().clone();
-        assert!(matches!(found, Ok(Ok(_))), "{words:?} was not printed:\n{}", printed.join("\n"));
-        printed.into_iter().find(|line| line.contains(words)).unwrap()
+        match timeout(PRINTED_WITHIN, lines.wait_for(has_it)).await {
+            Ok(Ok(printed)) => printed.iter().rfind(|line| line.contains(words)).unwrap().clone(),
+            Ok(Err(_)) | Err(_) => {
+                panic!("{words:?} was not printed:\n{}", self.lines.borrow().join("\n"))
+            }
+        }
+    }
+
+    fn has_printed(&self, words: &str) -> bool {
+        self.lines.borrow().iter().any(|line| line.contains(words))
     }
 
     /// Connects as its `export` lines say.

@@ -15,6 +15,7 @@ mod deps;
 mod docker;
 mod edge;
 mod field;
+mod guide;
 mod image;
 mod links;
 mod package;
@@ -80,6 +81,9 @@ enum Verb {
         #[arg(help = format!("One of: {}", field::names()))]
         name: Option<String>,
     },
+    /// Run `cargo dev` for two minutes, follow docs/guide.md beside it line by line, and check what
+    /// both print.
+    Guide,
     /// Build the Dockerfile on bases built without a registry, run the image and process one event.
     Image,
     /// Pack the packages that are published, and build each from its packed files, as publishing
@@ -141,6 +145,7 @@ fn main() -> ExitCode {
         Verb::Deps => deps::run(),
         Verb::Edge { name } => edge::run(name.as_deref()),
         Verb::Field { name } => field::run(name.as_deref()),
+        Verb::Guide => guide::run(),
         Verb::Image => image::run(),
         Verb::Package { quick } => package::run(quick),
         Verb::Prepare { check } => prepare::run(check),

@@ -161,9 +161,9 @@ impl PubSub {
         }
     }
 
-    /// How many clients have a streaming pull open on a subscription; `None` if only the emulator
-    /// knows, which is not ours.
-    pub fn clients(&self, subscription: &str) -> Option<usize> {
+    /// The client of each open streaming pull of a subscription; `None` if only the emulator knows,
+    /// which is not ours.
+    pub fn clients(&self, subscription: &str) -> Option<Vec<String>> {
         match self {
             Self::Own(emulator) => Some(emulator.clients(subscription)),
             Self::Environment(_) | Self::Google(_) | Self::Container(_) => None,

@@ -3,7 +3,6 @@
 //!
 //! It must never listen on anything but 127.0.0.1.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -53,14 +52,14 @@ impl OwnEmulator {
         self.address.to_string()
     }
 
-    /// How many clients have a streaming pull open on a subscription, given as
-    /// `projects/{project}/subscriptions/{id}`.
-    pub fn clients(&self, subscription: &str) -> usize {
+    /// The client of each open streaming pull of a subscription, given as
+    /// `projects/{project}/subscriptions/{id}`. A client with several has its name there as often.
+    pub fn clients(&self, subscription: &str) -> Vec<String> {
         let emulator = self.running.as_ref().and_then(|running| running.emulator.as_ref());
-        let Some(emulator) = emulator else { return 0 };
+        let Some(emulator) = emulator else { return Vec::new() };
         let overview = emulator.broker(|broker, now| broker.overview(now));
         let on_it = overview.streams.into_iter().filter(|stream| stream.subscription == subscription);
-        on_it.map(|stream| stream.client_id).collect::<BTreeSet<_>>().len()
+        on_it.map(|stream| stream.client_id).collect()
     }
 
     /// Ends it at once, without telling its clients; all its data is lost, and nothing answers at

@@ -4,7 +4,6 @@
 
 use std::time::Duration;
 
-use google_cloud_auth::credentials::anonymous;
 use google_cloud_gax::client_builder::Error as BuilderError;
 use google_cloud_gax::exponential_backoff::ExponentialBackoffBuilder;
 use google_cloud_gax::retry_policy::{NeverRetry, RetryPolicyExt};
@@ -13,6 +12,7 @@ use google_cloud_pubsub::client::{Publisher, Subscriber, SubscriptionAdmin, Topi
 use google_cloud_pubsub::retry_policy::RetryableErrors;
 
 use super::config::PubSubConfig;
+use super::named;
 use crate::notify::NotifyError;
 
 /// Most messages that Pub/Sub accepts in one request.
@@ -34,7 +34,7 @@ pub(super) async fn publisher(config: &PubSubConfig, topic: String) -> Result<Pu
         .with_retry_policy(RetryableErrors.with_time_limit(config.publish_timeout))
         .with_backoff_policy(back_off);
     if let Some(endpoint) = config.endpoint() {
-        builder = builder.with_endpoint(endpoint).with_credentials(anonymous::Builder::new().build());
+        builder = builder.with_endpoint(endpoint).with_credentials(named::credentials());
     }
     builder.build().await.map_err(|error| no_client("publisher", error))
 }
@@ -42,7 +42,7 @@ pub(super) async fn publisher(config: &PubSubConfig, topic: String) -> Result<Pu
 pub(super) async fn subscriber(config: &PubSubConfig) -> Result<Subscriber, NotifyError> {
     let mut builder = Subscriber::builder();
     if let Some(endpoint) = config.endpoint() {
-        builder = builder.with_endpoint(endpoint).with_credentials(anonymous::Builder::new().build());
+        builder = builder.with_endpoint(endpoint).with_credentials(named::credentials());
     }
     builder.build().await.map_err(|error| no_client("subscriber", error))
 }
@@ -59,9 +59,8 @@ pub(super) async fn admins(config: &PubSubConfig) -> Result<Admins, NotifyError>
     let mut topics = TopicAdmin::builder().with_retry_policy(NeverRetry);
     let mut subscriptions = SubscriptionAdmin::builder().with_retry_policy(NeverRetry);
     if let Some(endpoint) = config.endpoint() {
-        topics = topics.with_endpoint(endpoint.clone()).with_credentials(anonymous::Builder::new().build());
-        subscriptions =
-            subscriptions.with_endpoint(endpoint).with_credentials(anonymous::Builder::new().build());
+        topics = topics.with_endpoint(endpoint.clone()).with_credentials(named::credentials());
+        subscriptions = subscriptions.with_endpoint(endpoint).with_credentials(named::credentials());
     }
     Ok(Admins {
         topics: topics.build().await.map_err(|error| no_client("topic administration", error))?,

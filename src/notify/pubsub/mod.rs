@@ -7,6 +7,7 @@ mod broadcasts;
 mod clients;
 mod config;
 mod failure;
+mod named;
 mod publisher;
 mod rights;
 mod settings;
@@ -71,6 +72,12 @@ impl PubSub {
         };
         let signals = Signals::over(broadcasts.clone());
         Ok(Self { config, broker, publisher, broadcasts, signals })
+    }
+
+    /// The name under which wakeq's own emulator lists this process's streams. Google's service does
+    /// not get it.
+    pub fn client_name() -> &'static str {
+        named::of_this_process()
     }
 
     /// The configuration that it was made with.
