@@ -54,6 +54,9 @@ pub struct LiveEvent {
     pub losses: i32,
     /// Since when a worker has found no handler for it.
     pub unknown_since: Option<Timestamp>,
+    /// How many events of its handler are running, if it could run as well: of the 1,000 that were
+    /// due first.
+    pub running: u32,
     /// The URL of its handler's target, if any. A worker that has a function for it runs that.
     pub target: Option<String>,
     /// The last error of its handler.
@@ -101,12 +104,21 @@ impl LiveEvent {
             CheckResult::Ready if self.pulled => {
                 "waits until a service leases it: its queue is pulled over HTTP"
             }
+            CheckResult::Ready if self.target.is_some() && self.running > 0 => {
+                "is sent to its target when others of its handler or canvas have ended, or a worker \
+                 has more places free: waits for its share of the workers, the target's within its \
+                 canvas's"
+            }
             CheckResult::Ready if self.target.is_some() => {
                 "is sent to its target when a worker with free capacity receives its notification"
             }
             CheckResult::Ready if self.unknown_since.is_some() => {
                 "waits for a worker that has its handler, or for a target to be registered; is \
                  retried every few minutes"
+            }
+            CheckResult::Ready if self.running > 0 => {
+                "runs when a worker has a place free: others of its handler are running, and each \
+                 free place goes to the canvas with the fewest"
             }
             CheckResult::Ready => "runs when a worker with free capacity receives its notification",
         }
@@ -142,6 +154,12 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<LiveEven
     let HandlerAddress { scope, modifier } = &event.address;
     let unknown_since = store.unknown_since(scope, modifier, timing.unknown_noted_within()).await?;
     let target = store.target_url(&event.address).await?;
+    let running = match (state, &event.copy_of) {
+        (CheckResult::Ready, None) => store.running_of(scope).await?,
+        (_, Some(_))
+        | (CheckResult::Behind | CheckResult::Halted | CheckResult::FacetHeld, None)
+        | (CheckResult::Delayed | CheckResult::Running | CheckResult::Held(_), None) => 0,
+    };
     let first = first(store, &event).await?.filter(|(first, _)| *first != id);
     let (since, until) = match state {
         CheckResult::Behind | CheckResult::Halted | CheckResult::FacetHeld => (event.enqueued_at, None),
@@ -171,6 +189,7 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<LiveEven
         retries: event.retries,
         losses: event.losses,
         unknown_since,
+        running,
         target,
         worker: event.worker,
         last_error: event.last_error,

@@ -10,6 +10,7 @@ mod pauses;
 mod progress;
 mod queues;
 mod ticks;
+mod turns;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -23,7 +24,7 @@ use crate::notify::{Notifier, NotifyError};
 use crate::store::{GROUP_DEAD_PAGE, IdleRetention, Retention, Store, StoreError, TOMBSTONES_PAGE};
 use crate::telemetry::WakeMetrics;
 use backlog::Backlog;
-use pace::{Pace, Turn};
+use pace::Pace;
 use pauses::Pauses;
 use progress::Progress;
 
@@ -31,7 +32,8 @@ use progress::Progress;
 const PAGE: usize = 1_000;
 /// Least time between two pages, so that workers and broker are not flooded.
 const PAGE_PERIOD: Duration = Duration::from_millis(50);
-/// Default number of events of one canvas that are woken per second: as many as it may emit.
+/// Default rate of waking one canvas's events, per second: two seconds of it are published ahead of
+/// what workers take, and a tenth of it whatever they take.
 pub(crate) const CANVAS_EVENT_RATE: u32 = 1_000;
 
 /// A process looks for expired data in one of this many of its passes; a row of `chores` admits one
@@ -276,26 +278,17 @@ impl Waker {
         job: i64,
         published: &AtomicUsize,
     ) -> Result<bool, WakeError> {
-        while let Some(turn) = self.turn(canvas).await {
+        while let Some(turn) = self.turn(canvas, PAGE).await {
             let page = self.store.resume_page(job).await?;
             crate::fault::point("resume.page");
             self.publish(&page.notifications).await?;
-            turn.took(page.notifications.len());
+            turn.took(&page.notifications);
             published.fetch_add(page.notifications.len(), Ordering::Relaxed);
             if !page.more || self.is_over() {
                 return Ok(page.elsewhere);
             }
         }
         Ok(false)
-    }
-
-    /// The canvas's turn to publish a page; `None` if it does not come within the time limit.
-    async fn turn(&self, canvas: CanvasId) -> Option<Turn> {
-        let turn = self.pace.turn(canvas);
-        match self.until {
-            Some(until) => tokio::time::timeout_at(until, turn).await.ok(),
-            None => Some(turn.await),
-        }
     }
 
     /// Publishes as much of what a change made due as the canvas may publish at once; the minute's
@@ -305,7 +298,7 @@ impl Waker {
         canvas: CanvasId,
         notifications: &[Notification],
     ) -> Result<(), WakeError> {
-        let taken = self.pace.take(canvas, notifications.len());
+        let taken = self.pace.take(canvas, notifications);
         self.publish(&notifications[..taken]).await
     }
 

@@ -147,6 +147,25 @@ impl Store {
         Ok(doing.collect())
     }
 
+    /// How many of a handler's events are running now: among its 1,000 that were due first, so that
+    /// the cost has a bound.
+    pub(crate) async fn running_of(&self, scope: &HandlerScope) -> Result<u32, StoreError> {
+        in_memory!(self, running_of(scope));
+        let query = sqlx::query_scalar!(
+            r#"select count(*) as "count!" from (
+                 select locked_at, queue from wakeq.events_v2
+                  where canvas_id = $1 and module = $2 and name = $3
+                  order by canvas_id, module, name, delay_until, id limit 1000) e
+              where e.locked_at > now() - $4::interval and e.queue is null"#,
+            scope.canvas.0,
+            scope.module.as_str() as _,
+            scope.name.as_str() as _,
+            interval(self.timing().lease)
+        );
+        let running = self.session().await?.one("count what runs of a handler", query).await?;
+        Ok(u32::try_from(running).unwrap_or(u32::MAX))
+    }
+
     /// Since when some worker has not known this handler with this modifier, if that happened
     /// within the last `recently`.
     pub(crate) async fn unknown_since(

@@ -1,14 +1,14 @@
 //! `notify_at`, the promise on a row, where neither emit nor the owner of a claim writes it: park,
 //! defer, bring forward.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use uuid::Uuid;
 
 use super::session::interval;
 use super::{Store, StoreError};
-use crate::event::EventId;
+use crate::event::{CanvasId, EventId};
 
 impl Store {
     /// Clears the promise of events while a rule stands on their handler; `false` for each that no
@@ -139,6 +139,34 @@ impl Store {
             interval(self.timing().lease)
         );
         self.session().await?.execute("postpone promises", query).await.map(drop)
+    }
+
+    /// Which of these events wait to be taken by a worker: they are due, and neither claimed nor
+    /// parked.
+    pub(crate) async fn still_waiting(&self, ids: &[EventId]) -> Result<HashSet<EventId>, StoreError> {
+        in_memory!(self, still_waiting(ids));
+        let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+        let query = sqlx::query_scalar!(
+            "select id from wakeq.events_v2
+              where id = any ((select $1::uuid[])::uuid[])
+                and notify_at is not null and locked_at is null and delay_until <= now()",
+            &keys
+        );
+        let waiting = self.session().await?.all("look which events wait", query).await?;
+        Ok(waiting.into_iter().map(EventId).collect())
+    }
+
+    /// Another canvas that has events, if any: the nearest one in the order of ids, so that one page
+    /// of an index is read.
+    pub(crate) async fn other_canvas(&self, canvas: CanvasId) -> Result<Option<CanvasId>, StoreError> {
+        in_memory!(self, other_canvas(canvas));
+        let query = sqlx::query_scalar!(
+            r#"select coalesce(
+                   (select canvas_id from wakeq.events_v2 where canvas_id > $1 order by canvas_id, module, name, delay_until limit 1),
+                   (select canvas_id from wakeq.events_v2 where canvas_id < $1 order by canvas_id desc, module desc, name desc, delay_until desc limit 1)) as canvas"#,
+            canvas.0
+        );
+        Ok(self.session().await?.one("look for other canvases", query).await?.map(CanvasId))
     }
 
     /// Undoes a pass of the probe that could not be published: the events are due again after the

@@ -1,5 +1,5 @@
-//! What a pass publishes beside its pages, each canvas at its rate: overdue events beyond what
-//! their canvas may publish at once, and open resume jobs.
+//! What a pass publishes beside its pages, each canvas as fast as workers take its events: overdue
+//! events beyond what their canvas may publish at once, and open resume jobs.
 //!
 //! Losing it loses nothing: a held event's promise is due shortly after its turn, and a job is a
 //! row.
@@ -13,11 +13,11 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{PAGE, WakeError, Waker};
+use super::{WakeError, Waker};
 use crate::event::{CanvasId, EventId, Notification};
 
 /// Most events that one pass holds.
-const HELD_MAX: usize = 100_000;
+const HELD_MAX: usize = 500_000;
 
 /// Ends with its pass, or when it is dropped.
 pub(super) struct Backlog {
@@ -28,6 +28,8 @@ pub(super) struct Backlog {
     held: Arc<AtomicUsize>,
     woken: Arc<AtomicUsize>,
     work: JoinSet<Result<(), WakeError>>,
+    /// When to begin no further page: after a period, the next pass continues.
+    until: Instant,
 }
 
 /// A canvas with more overdue events than may be published at once.
@@ -48,6 +50,7 @@ pub(super) struct PageSplit {
 
 impl Backlog {
     pub(super) fn new(waker: &Waker) -> Self {
+        let period = Instant::now() + waker.store.timing().probe_period;
         Self {
             waker: waker.clone(),
             canvases: HashMap::new(),
@@ -55,6 +58,7 @@ impl Backlog {
             held: Arc::default(),
             woken: Arc::default(),
             work: JoinSet::new(),
+            until: waker.until.map_or(period, |own| own.min(period)),
         }
     }
 
@@ -69,7 +73,7 @@ impl Backlog {
         let mut split = PageSplit::default();
         for (canvas, mut events) in canvases {
             let waits = self.canvases.get(&canvas).is_some_and(|behind| behind.position() > 0);
-            let taken = if waits { 0 } else { self.waker.pace.take(canvas, events.len()) };
+            let taken = if waits { 0 } else { self.waker.pace.take(canvas, &events) };
             split.later.extend(self.wait(canvas, events.split_off(taken)));
             split.now.append(&mut events);
         }
@@ -91,33 +95,32 @@ impl Backlog {
     }
 
     fn hold(&self, behind: &mut CanvasBacklog, event: Notification) -> Duration {
-        let timing = self.waker.store.timing();
-        let within = self.waker.until.map_or(timing.probe_period, |until| until - Instant::now());
-        let wait = self.waker.pace.time_of(event.canvas, behind.position() + 1);
-        if wait > within || self.held.load(Ordering::Relaxed) >= HELD_MAX {
+        let within = self.until.saturating_duration_since(Instant::now());
+        if within.is_zero() || self.held.load(Ordering::Relaxed) >= HELD_MAX {
             behind.left += 1;
-            return wait;
+            return within + self.waker.pace.time_of(event.canvas, behind.left);
         }
         behind.held.fetch_add(1, Ordering::Relaxed);
         self.held.fetch_add(1, Ordering::Relaxed);
         // The publishing task may have ended because the broker is unavailable; then the promise
         // wakes the event.
         let _ = behind.given.try_send(event);
-        wait + timing.grace
+        within + self.waker.store.timing().grace
     }
 
     /// Starts publishing the held events of a canvas.
     fn begin(&mut self, canvas: CanvasId) -> CanvasBacklog {
         let (given, mut held_events) = mpsc::channel(HELD_MAX);
-        let (waker, woken) = (self.waker.clone(), Arc::clone(&self.woken));
+        let waker = Waker { until: Some(self.until), ..self.waker.clone() };
+        let (woken, most) = (Arc::clone(&self.woken), waker.pace.page_of(canvas));
         let held = Arc::new(AtomicUsize::new(0));
         let (own, all) = (Arc::clone(&held), Arc::clone(&self.held));
         self.work.spawn(async move {
             let mut page = Vec::new();
-            while held_events.recv_many(&mut page, PAGE).await > 0 {
-                let Some(turn) = waker.turn(canvas).await else { break };
+            while held_events.recv_many(&mut page, most).await > 0 {
+                let Some(turn) = waker.turn(canvas, page.len()).await else { break };
                 let published = waker.publish(&page).await;
-                turn.took(page.len());
+                turn.took(&page);
                 published?;
                 woken.fetch_add(page.len(), Ordering::Relaxed);
                 own.fetch_sub(page.len(), Ordering::Relaxed);
@@ -131,13 +134,11 @@ impl Backlog {
 
     /// Continues resume jobs, for one period at most: then the next pass of any process does.
     pub(super) fn carry_on(&mut self, jobs: Vec<(CanvasId, i64)>) {
-        let until = Instant::now() + self.waker.store.timing().probe_period;
-        let until = self.waker.until.map_or(until, |own| own.min(until));
         for (canvas, job) in jobs {
             if self.waker.is_over() || !self.jobs.insert(job) {
                 continue;
             }
-            let waker = Waker { until: Some(until), ..self.waker.clone() };
+            let waker = Waker { until: Some(self.until), ..self.waker.clone() };
             self.work.spawn(async move { waker.resume(canvas, job, &AtomicUsize::new(0)).await.map(drop) });
         }
     }

@@ -1,10 +1,10 @@
-//! Limits how fast the events of a canvas are published when many wait: a burst, then a rate.
-//! Pub/Sub does not distinguish canvases, so one canvas's notifications there delay those of
-//! others.
+//! Limits how many events of a canvas are published when many wait: as many as workers take, and a
+//! few more than that. Pub/Sub does not distinguish canvases, so one canvas's notifications there
+//! delay those of others.
 //!
-//! It publishes nothing, and does not look at events.
+//! It publishes nothing, and asks nobody: what was taken is told to it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,107 +12,168 @@ use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
 use super::{PAGE, PAGE_PERIOD};
-use crate::event::CanvasId;
+use crate::event::{CanvasId, EventId, Notification};
 
-/// The burst of a canvas, as time at its rate.
-const BURST: Duration = Duration::from_secs(2);
+/// How many events of a canvas may be published that no worker has taken, as seconds at its rate.
+const AHEAD_S: u32 = 2;
+/// What part of its rate a canvas has even if no worker takes anything.
+const LEAST_PART: u32 = 10;
+/// Most published events of a canvas that are asked about; earlier ones count as waiting until
+/// their part of the rate is over.
+const ASKED_MAX: usize = 4 * PAGE;
 /// Events per second of [`CanvasId::DEFAULT`], the canvas of deployments with one tenant, where
 /// there is no other canvas to delay.
 const RATE_ALONE: u32 = 1_000_000;
-/// Number of canvases from which on full buckets are removed.
+/// Number of canvases from which on accounts without published events are removed.
 const SWEEP_LEAST: usize = 64;
 const NANOS: u128 = 1_000_000_000;
 
-/// A token bucket for each canvas, and turns: pages of one canvas are published one after the
-/// other, those of different canvases concurrently.
+/// An account for each canvas, and turns: pages of one canvas are published one after the other,
+/// those of different canvases concurrently.
 pub(super) struct Pace {
     /// Events per second.
     rate: u32,
-    buckets: Mutex<Buckets>,
+    accounts: Mutex<Accounts>,
     /// When the next page, of any canvas, may be published.
     next_page: tokio::sync::Mutex<Option<Instant>>,
 }
 
-/// A bucket is stored as the moment when it will be full again. Its lock is the canvas's turn.
-type Bucket = Arc<tokio::sync::Mutex<Instant>>;
+/// Its lock is the canvas's turn.
+type SharedAccount = Arc<tokio::sync::Mutex<Account>>;
 
-struct Buckets {
-    of: HashMap<CanvasId, Bucket>,
+struct Accounts {
+    of: HashMap<CanvasId, SharedAccount>,
     sweep_at: usize,
+}
+
+/// What was published of a canvas and not taken: a token bucket, stored as the moment when it will
+/// be full even if no worker takes anything.
+struct Account {
+    full_at: Instant,
+    published: VecDeque<EventId>,
 }
 
 /// The turn of a canvas: no other page of it is published until it ends.
 pub(super) struct Turn {
-    rate: u32,
-    full_at: OwnedMutexGuard<Instant>,
+    /// How long an event counts that no worker takes.
+    each: Duration,
+    account: OwnedMutexGuard<Account>,
 }
 
 impl Pace {
     pub(super) fn new(rate: u32) -> Self {
-        let buckets = Buckets { of: HashMap::new(), sweep_at: SWEEP_LEAST };
-        Self { rate: rate.max(1), buckets: Mutex::new(buckets), next_page: tokio::sync::Mutex::default() }
+        let accounts = Accounts { of: HashMap::new(), sweep_at: SWEEP_LEAST };
+        Self { rate: rate.max(1), accounts: Mutex::new(accounts), next_page: tokio::sync::Mutex::default() }
     }
 
-    /// Waits for the canvas's turn, and until a page of it may be published. Waiters for the same
-    /// canvas are served in order of arrival, so they alternate: a short job is not stuck behind a
-    /// long one.
+    /// Waits for the canvas's turn. Waiters for the same canvas are served in order of arrival, so
+    /// they alternate: a short job is not stuck behind a long one.
     pub(super) async fn turn(&self, canvas: CanvasId) -> Turn {
-        let full_at = self.bucket(canvas).lock_owned().await;
-        let spare = BURST - self.time_of(canvas, PAGE).min(BURST);
-        tokio::time::sleep_until((*full_at).max(Instant::now() + spare) - spare).await;
+        Turn { each: self.each(canvas), account: self.account(canvas).lock_owned().await }
+    }
+
+    /// Waits until the next page, of any canvas, may be published.
+    pub(super) async fn page(&self) {
         let mut next_page = self.next_page.lock().await;
         if let Some(at) = *next_page {
             tokio::time::sleep_until(at).await;
         }
         *next_page = Some(Instant::now() + PAGE_PERIOD);
-        Turn { rate: self.rate_of(canvas), full_at }
     }
 
-    /// How many of this many events may be published now; they count as published.
-    pub(super) fn take(&self, canvas: CanvasId, events: usize) -> usize {
+    /// Most events of a canvas in a page.
+    pub(super) fn page_of(&self, canvas: CanvasId) -> usize {
+        PAGE.min(self.rate_of(canvas) as usize)
+    }
+
+    /// How many of these events may be published now; they count as published.
+    pub(super) fn take(&self, canvas: CanvasId, events: &[Notification]) -> usize {
         // Another page of the canvas has the turn.
-        let Ok(full_at) = self.bucket(canvas).try_lock_owned() else { return 0 };
-        let left = BURST.saturating_sub(full_at.saturating_duration_since(Instant::now()));
-        let rate = self.rate_of(canvas);
-        let taken = events.min(usize::try_from(left.as_nanos() * u128::from(rate) / NANOS).unwrap_or(events));
-        Turn { rate, full_at }.took(taken);
+        let Ok(account) = self.account(canvas).try_lock_owned() else { return 0 };
+        let turn = Turn { each: self.each(canvas), account };
+        let left = turn.ahead().saturating_sub(turn.used());
+        let room = left.as_nanos().checked_div(turn.each.as_nanos());
+        let taken = events.len().min(room.and_then(|room| usize::try_from(room).ok()).unwrap_or(usize::MAX));
+        turn.took(&events[..taken]);
         taken
     }
 
     /// How long this many events of a canvas take at its rate.
     pub(super) fn time_of(&self, canvas: CanvasId, events: usize) -> Duration {
-        time_of(events, self.rate_of(canvas))
+        Duration::from_secs(events as u64) / self.rate_of(canvas)
+    }
+
+    fn each(&self, canvas: CanvasId) -> Duration {
+        let nanos = NANOS * u128::from(LEAST_PART) / u128::from(self.rate_of(canvas));
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
     fn rate_of(&self, canvas: CanvasId) -> u32 {
         if canvas == CanvasId::DEFAULT { self.rate.max(RATE_ALONE) } else { self.rate }
     }
 
-    fn bucket(&self, canvas: CanvasId) -> Bucket {
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        if buckets.of.len() >= buckets.sweep_at {
+    fn account(&self, canvas: CanvasId) -> SharedAccount {
+        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        if accounts.of.len() >= accounts.sweep_at {
             let now = Instant::now();
-            let is_used = |bucket: &Bucket| {
-                Arc::strong_count(bucket) > 1 || bucket.try_lock().is_ok_and(|full_at| *full_at > now)
+            let is_used = |account: &SharedAccount| {
+                Arc::strong_count(account) > 1
+                    || account.try_lock().is_ok_and(|account| account.full_at > now)
             };
-            buckets.of.retain(|_, bucket| is_used(bucket));
-            buckets.sweep_at = SWEEP_LEAST.max(2 * buckets.of.len());
+            accounts.of.retain(|_, account| is_used(account));
+            accounts.sweep_at = SWEEP_LEAST.max(2 * accounts.of.len());
         }
-        let new = || Arc::new(tokio::sync::Mutex::new(Instant::now()));
-        Arc::clone(buckets.of.entry(canvas).or_insert_with(new))
+        let new = || Account { full_at: Instant::now(), published: VecDeque::new() };
+        Arc::clone(accounts.of.entry(canvas).or_insert_with(|| Arc::new(tokio::sync::Mutex::new(new()))))
     }
 }
 
 impl Turn {
-    /// Ends the turn after this many events.
-    pub(super) fn took(mut self, events: usize) {
-        let from = (*self.full_at).max(Instant::now());
-        *self.full_at = from + time_of(events, self.rate);
+    /// How long to wait, if nothing is taken meanwhile, until this many events may be published.
+    /// More than there is ever room for may be published if nothing else is.
+    pub(super) fn wait(&self, events: usize) -> Option<Duration> {
+        let spare = self.ahead() - self.time(events).min(self.ahead());
+        self.used().checked_sub(spare).filter(|wait| !wait.is_zero())
     }
-}
 
-fn time_of(events: usize, rate: u32) -> Duration {
-    Duration::from_secs(events as u64) / rate
+    /// The published events that workers may not have taken.
+    pub(super) fn published(&self) -> Vec<EventId> {
+        self.account.published.iter().copied().collect()
+    }
+
+    /// Those that were asked about are taken, except these.
+    pub(super) fn still_wait(&mut self, waiting: &HashSet<EventId>) {
+        let before = self.account.published.len();
+        self.account.published.retain(|id| waiting.contains(id));
+        let taken = self.time(before - self.account.published.len());
+        let now = Instant::now();
+        self.account.full_at = self.account.full_at.checked_sub(taken).map_or(now, |at| at.max(now));
+    }
+
+    /// Ends the turn after these events.
+    pub(super) fn took(mut self, events: &[Notification]) {
+        let from = self.account.full_at.max(Instant::now());
+        self.account.full_at = from + self.time(events.len());
+        if self.used().is_zero() {
+            self.account.published.clear();
+        }
+        self.account.published.extend(events.iter().map(|event| event.id));
+        let beyond = self.account.published.len().saturating_sub(ASKED_MAX);
+        self.account.published.drain(..beyond);
+    }
+
+    /// The room of an empty account.
+    fn ahead(&self) -> Duration {
+        Duration::from_secs(u64::from(AHEAD_S * LEAST_PART))
+    }
+
+    fn used(&self) -> Duration {
+        self.account.full_at.saturating_duration_since(Instant::now())
+    }
+
+    fn time(&self, events: usize) -> Duration {
+        self.each.saturating_mul(u32::try_from(events).unwrap_or(u32::MAX))
+    }
 }
 
 #[cfg(test)]
@@ -125,23 +186,62 @@ mod tests {
         CanvasId(Uuid::from_u128(number))
     }
 
-    /// Publishes this many pages; returns how long it took.
+    fn events(number: u128, count: usize) -> Vec<Notification> {
+        let event = |_| Notification { id: EventId(Uuid::new_v4()), canvas: canvas(number) };
+        (0..count).map(event).collect()
+    }
+
+    fn take(pace: &Pace, number: u128, count: usize) -> usize {
+        pace.take(canvas(number), &events(number, count))
+    }
+
+    /// The turn of a canvas once a page of it may be published.
+    async fn turn(pace: &Pace, number: u128) -> Turn {
+        let turn = pace.turn(canvas(number)).await;
+        tokio::time::sleep(turn.wait(PAGE).unwrap_or_default()).await;
+        pace.page().await;
+        turn
+    }
+
+    /// Publishes this many pages, of which workers take nothing; returns how long it took.
     async fn publish(pace: &Pace, number: u128, pages: usize) -> Duration {
         let start = Instant::now();
         for _ in 0..pages {
-            pace.turn(canvas(number)).await.took(PAGE);
+            turn(pace, number).await.took(&events(number, PAGE));
         }
         start.elapsed()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_canvas_has_two_seconds_worth_at_once_and_then_its_rate() {
+    async fn what_workers_do_not_take_has_two_seconds_worth_at_once_and_a_tenth_of_the_rate() {
         let pace = Pace::new(1_000);
         assert_eq!(publish(&pace, 1, 2).await, PAGE_PERIOD, "as fast as ever");
-        assert_eq!(publish(&pace, 1, 100).await.as_secs_f64().round(), 100.0);
-        tokio::time::sleep(2 * BURST).await;
+        assert_eq!(publish(&pace, 1, 10).await.as_secs_f64().round(), 100.0);
+        tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!(publish(&pace, 1, 2).await, PAGE_PERIOD, "full again, and not fuller");
-        assert!(publish(&pace, 1, 1).await > Duration::from_millis(900));
+        assert!(publish(&pace, 1, 1).await > Duration::from_secs(9));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_canvas_has_the_pace_at_which_workers_take_its_events() {
+        let (pace, start) = (Pace::new(1_000), Instant::now());
+        for _ in 0..100 {
+            let mut turn = pace.turn(canvas(1)).await;
+            turn.still_wait(&HashSet::new());
+            assert_eq!(turn.wait(PAGE), None, "all of it was taken");
+            pace.page().await;
+            turn.took(&events(1, PAGE));
+        }
+        assert_eq!(start.elapsed(), 99 * PAGE_PERIOD, "nothing holds it back");
+        turn(&pace, 2).await.took(&events(2, 2 * PAGE));
+        let mut turn = pace.turn(canvas(2)).await;
+        let published = turn.published();
+        turn.still_wait(&published[..1_500].iter().copied().collect());
+        assert_eq!(turn.wait(500), None, "as many as were taken");
+        let wait = turn.wait(PAGE).unwrap().as_secs_f64();
+        assert!((4.0..=5.0).contains(&wait), "{wait}");
+        turn.still_wait(&published[..1_000].iter().copied().collect());
+        assert_eq!((turn.wait(PAGE), turn.published().len()), (None, 1_000));
     }
 
     /// One canvas has a long backlog, and many others a short one each: the short ones are
@@ -167,51 +267,48 @@ mod tests {
     async fn jobs_of_one_canvas_have_its_pace_together_and_alternate() {
         let (pace, start) = (Pace::new(1_000), Instant::now());
         let (long, short) = tokio::join!(publish(&pace, 1, 50), publish(&pace, 1, 3));
-        assert!(short < Duration::from_secs(6), "{short:?}");
-        assert_eq!((long.as_secs_f64().round(), start.elapsed()), (51.0, long));
+        assert!(short < Duration::from_secs(60), "{short:?}");
+        assert_eq!((long.as_secs_f64().round(), start.elapsed()), (510.0, long));
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_taken_at_once_counts_and_a_turn_is_not_disturbed() {
         let pace = Pace::new(1_000);
-        assert_eq!((pace.take(canvas(1), 1_500), pace.take(canvas(1), 1_500)), (1_500, 500));
-        assert_eq!(
-            (pace.take(canvas(1), 1), pace.take(canvas(2), 1)),
-            (0, 1),
-            "another has a bucket of its own"
-        );
-        tokio::time::sleep(Duration::from_millis(10)).await;
-        assert_eq!(pace.take(canvas(1), 1_000), 10);
+        assert_eq!((take(&pace, 1, 1_500), take(&pace, 1, 1_500)), (1_500, 500));
+        assert_eq!((take(&pace, 1, 1), take(&pace, 2, 1)), (0, 1), "another has an account of its own");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(take(&pace, 1, 1_000), 10);
         let turn = pace.turn(canvas(3)).await;
-        assert_eq!(pace.take(canvas(3), 1), 0);
-        turn.took(0);
-        assert_eq!(pace.take(canvas(3), 1), 1, "what was not published was not taken");
+        assert_eq!(take(&pace, 3, 1), 0);
+        turn.took(&[]);
+        assert_eq!(take(&pace, 3, 1), 1, "what was not published was not taken");
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_canvas_of_deployments_with_one_tenant_has_no_rate() {
         let pace = Pace::new(1_000);
         assert_eq!(publish(&pace, 0, 101).await, 100 * PAGE_PERIOD);
-        assert_eq!(pace.take(CanvasId::DEFAULT, 100_000), 100_000);
-        assert_eq!(pace.take(canvas(1), 100_000), 2_000);
+        assert_eq!(take(&pace, 0, 100_000), 100_000);
+        assert_eq!(take(&pace, 1, 100_000), 2_000);
     }
 
     /// A page is published whole, however low the rate, and rate 0 counts as 1.
     #[tokio::test(start_paused = true)]
     async fn rates_from_the_lowest_to_the_highest() {
-        for (rate, seconds) in [(0, 2_000), (100, 20), (1_000_000_000, 0)] {
+        for (rate, seconds) in [(0, 20_000), (100, 200), (1_000_000_000, 0)] {
             assert_eq!(publish(&Pace::new(rate), 1, 3).await.as_secs(), seconds, "{rate}");
         }
-        assert_eq!(Pace::new(u32::MAX).take(canvas(1), 1_000_000), 1_000_000);
+        assert_eq!(take(&Pace::new(u32::MAX), 1, 100_000), 100_000);
+        assert_eq!([0, 20, 5_000].map(|rate| Pace::new(rate).page_of(canvas(1))), [1, 20, PAGE]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn canvases_are_forgotten_once_their_buckets_are_full() {
+    async fn canvases_are_forgotten_once_their_events_count_no_longer() {
         let pace = Pace::new(1_000);
         for number in 1..10_000 {
-            assert_eq!(pace.take(canvas(number), 100), 100);
+            assert_eq!(take(&pace, number, 10), 10);
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        assert!(pace.buckets.lock().unwrap().of.len() < 2 * SWEEP_LEAST);
+        assert!(pace.accounts.lock().unwrap().of.len() < 2 * SWEEP_LEAST);
     }
 }

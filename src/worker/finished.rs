@@ -1,11 +1,7 @@
 //! The result of a run: why it ended, its report, and what has to run next.
 
-use std::sync::Arc;
-
-use tokio::sync::Semaphore;
-
 use super::counters::{RunReport, Verdict};
-use super::permits::{PermitKind, Permits};
+use super::permits::{Permits, Shortage};
 use crate::event::Notification;
 use crate::machine::{Answer, When};
 use crate::store::StoreError;
@@ -15,8 +11,8 @@ use crate::store::StoreError;
 pub(super) enum RunEnd {
     Wait(When),
     Answer(Answer),
-    /// It needs this many permits of a semaphore that has too few left.
-    NeedsPermits(PermitKind, Arc<Semaphore>, u32),
+    /// It needs something of which too little is left.
+    NeedsRoom(Shortage),
     /// Postgres did not answer.
     Failed(StoreError),
 }
@@ -42,7 +38,7 @@ impl RunEnd {
             Self::Answer(Answer::Acknowledge) => Verdict::Acknowledged,
             Self::Answer(Answer::PutBack) | Self::Wait(When::Soon) => Verdict::PutBack,
             Self::Wait(When::In(wait)) => Verdict::Waits(*wait),
-            Self::NeedsPermits(..) => Verdict::WaitsForRoom,
+            Self::NeedsRoom(_) => Verdict::WaitsForRoom,
             Self::Failed(error) => Verdict::Failed(error.to_string()),
         }
     }

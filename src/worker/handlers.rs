@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use super::answers::{HandlerError, HandlerResult};
+use super::places::PlaceKind;
 use crate::event::{
     CanvasId, CopyOf, EventId, HandlerAddress, InvalidName, Metadata, Name, Place, Timestamp,
 };
@@ -312,7 +313,7 @@ fn handler(called: &str, route: Route, run: BoxedHandler) -> Result<Handler, Inv
     let concurrency =
         route.concurrency.map(|limit| Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS))));
     let Route { retry, timeout, halts, patience, .. } = route;
-    Ok(Handler { run, retry, timeout, concurrency, share: None, halts, patience, revision: None })
+    Ok(Handler { run, retry, timeout, concurrency, halts, patience, revision: None })
 }
 
 /// A registered handler, or a target.
@@ -322,15 +323,23 @@ pub(super) struct Handler {
     pub(super) timeout: Option<Duration>,
     /// Limits how many of its events run at a time.
     pub(super) concurrency: Option<Arc<Semaphore>>,
-    /// Limits how many targets of its canvas, or of its queue, are called at a time, for the sake
-    /// of others; `None` for a function.
-    pub(super) share: Option<Arc<Semaphore>>,
     /// Whether the death of an event halts its lane.
     pub(super) halts: bool,
     /// The age up to which "not yet" is not counted as an attempt.
     pub(super) patience: Duration,
     /// The revision of the target's registration; `None` for a function.
     pub(super) revision: Option<Uuid>,
+}
+
+impl Handler {
+    /// What it needs a place as.
+    pub(super) fn kind(&self) -> PlaceKind {
+        match (self.revision, &self.concurrency) {
+            (None, _) => PlaceKind::Function,
+            (Some(_), None) => PlaceKind::Target,
+            (Some(_), Some(_)) => PlaceKind::LimitedTarget,
+        }
+    }
 }
 
 /// The handlers by key.

@@ -1,16 +1,19 @@
 //! The worker's loop. It holds a limited number of notifications, starts one when a slot is free,
-//! in rotation over the canvases, answers it when its run has ended, and keeps those that wait for
+//! of the canvas with the fewest, answers it when its run has ended, and keeps those that wait for
 //! their time or for room. A notification that is kept for longer than a turn is acknowledged, so
 //! that the broker continues to send; those that exceed the limits are left to other workers.
 
+mod stopping;
+mod surplus;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::task::{self, JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -21,7 +24,7 @@ use super::finished::{FinishedRun, RunEnd};
 use super::lot::ParkingLot;
 use super::offers::Offers;
 use super::pace::Pace;
-use super::permits::{PermitKind, PermitQueues, Permits};
+use super::permits::{PermitQueues, Permits, Shortage};
 use super::republisher::{self, Republisher};
 use super::rotation::Rotation;
 use super::run::Runner;
@@ -29,6 +32,7 @@ use crate::event::{CanvasId, EventId, Notification};
 use crate::machine::{Answer, Outcome, When};
 use crate::notify::{Delivery, Notifier, Subscription};
 use crate::telemetry::WorkerGauges;
+use surplus::{ASIDE_MAX, Surplus};
 
 /// How long a notification waits here if its run got no answer from Postgres.
 const FAILED_WAIT: Duration = Duration::from_secs(1);
@@ -36,6 +40,8 @@ const FAILED_WAIT: Duration = Duration::from_secs(1);
 const CLOSE_WAIT: Duration = Duration::from_millis(1_500);
 /// How long dropping whatever is left after that may take.
 const ABORT_WAIT: Duration = Duration::from_millis(250);
+/// How often a worker that is full looks whether it holds the events of one canvas only.
+const ASK_PERIOD: Duration = Duration::from_millis(300);
 /// How often the subscription is checked for trouble, and notifications that wait for room are
 /// offered to other workers.
 const TROUBLE_PERIOD: Duration = Duration::from_secs(1);
@@ -43,13 +49,30 @@ const TROUBLE_PERIOD: Duration = Duration::from_secs(1);
 /// Runs a notification to its end: the machine, or a replacement in tests.
 pub(super) trait NotificationRunner: Send + Sync + 'static {
     fn run(&self, notification: Notification, permits: Permits) -> impl Future<Output = FinishedRun> + Send;
+
+    /// Another canvas that has events, if any; also if that is not known in time.
+    fn other_canvas(&self, canvas: CanvasId) -> impl Future<Output = Option<CanvasId>> + Send;
+
+    /// Puts off the promises of events by this long.
+    fn put_off(&self, later: Vec<(EventId, Duration)>) -> impl Future<Output = ()> + Send;
 }
 
 impl NotificationRunner for Runner {
     fn run(&self, notification: Notification, permits: Permits) -> impl Future<Output = FinishedRun> + Send {
         self.run(notification, permits)
     }
+
+    fn other_canvas(&self, canvas: CanvasId) -> impl Future<Output = Option<CanvasId>> + Send {
+        self.other_canvas(canvas)
+    }
+
+    fn put_off(&self, later: Vec<(EventId, Duration)>) -> impl Future<Output = ()> + Send {
+        self.put_off(later)
+    }
 }
+
+/// A task that ran a notification, and what came of it.
+type EndedTask = Result<(task::Id, (Delivery, FinishedRun)), JoinError>;
 
 /// A notification that waits for its start, with the permits that it already holds.
 struct PendingRun {
@@ -71,8 +94,11 @@ pub(super) struct Intake<R> {
     lot: ParkingLot,
     offers: Offers,
     republisher: Republisher,
+    surplus: Surplus,
     waiting: Rotation<CanvasId, PendingRun>,
     running: JoinSet<(Delivery, FinishedRun)>,
+    /// The canvas of each run.
+    owners: HashMap<task::Id, CanvasId>,
     acquiring: JoinSet<(Notification, Permits)>,
     permit_queues: Arc<PermitQueues>,
     counters: Arc<Counters>,
@@ -93,7 +119,8 @@ impl<R: NotificationRunner> Intake<R> {
     ) -> Self {
         let held_max = config.held_max();
         let ahead = PrefetchStream::new(Arc::clone(&notifier), config.ahead_max());
-        let republish_max = 2 * (held_max + ahead.size() + config.lot_max);
+        let republish_max = 2 * (held_max + ahead.size() + config.lot_max) + ASIDE_MAX;
+        let surplus = Surplus::new(&runner);
         Self {
             runner,
             capacity: config.capacity,
@@ -105,8 +132,10 @@ impl<R: NotificationRunner> Intake<R> {
             lot: ParkingLot::new(config.lot_max),
             offers: Offers::new(config.capacity),
             republisher: Republisher::start(notifier, republish_max),
+            surplus,
             waiting: Rotation::new(),
             running: JoinSet::new(),
+            owners: HashMap::new(),
             acquiring: JoinSet::new(),
             permit_queues: Arc::default(),
             counters,
@@ -125,11 +154,14 @@ impl<R: NotificationRunner> Intake<R> {
         kill: CancellationToken,
     ) -> bool {
         let mut looks = tokio::time::interval(TROUBLE_PERIOD);
-        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut asks = tokio::time::interval(ASK_PERIOD);
+        for ticks in [&mut looks, &mut asks] {
+            ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        }
         loop {
             let starts = self.running.len() < self.capacity && !self.waiting.is_empty();
             // Without handed-over ones: chains must not hold back at the broker what others emit.
-            let holds_more = self.held() < self.held_limit();
+            let holds_more = self.held() < self.held_limit() || self.looks_through();
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
@@ -138,9 +170,12 @@ impl<R: NotificationRunner> Intake<R> {
                 _ = looks.tick() => {
                     self.report(subscription.trouble());
                     self.offer();
+                    self.offer_aside();
                     self.look_ahead();
                 }
-                Some(ended) = self.running.join_next() => self.all_ended(ended),
+                _ = asks.tick() => self.ask_for_others(),
+                answer = self.surplus.answer() => self.others_answered(answer),
+                Some(ended) = self.running.join_next_with_id() => self.all_ended(ended),
                 Some(acquired) = self.acquiring.join_next() => self.acquired(acquired),
                 (id, delivery) = self.lot.due() => self.due(id, delivery),
                 () = std::future::ready(()), if starts => self.start_all(),
@@ -159,7 +194,8 @@ impl<R: NotificationRunner> Intake<R> {
 
     fn report(&self, trouble: Option<String>) {
         self.gauges.receives(trouble.is_none());
-        self.gauges.show(self.running.len(), self.lot.len() + self.waiting.len());
+        let waiting = self.waiting.len() + self.waiting.aside();
+        self.gauges.show(self.running.len(), self.lot.len() + waiting);
         self.trouble.send_if_modified(|known| {
             let changed = *known != trouble;
             *known = trouble;
@@ -201,27 +237,6 @@ impl<R: NotificationRunner> Intake<R> {
         }
     }
 
-    /// Queues a notification for its turn.
-    fn wait(&mut self, notification: Notification, delivery: Delivery) {
-        let pending = PendingRun { notification, delivery, permits: Permits::default() };
-        self.waiting.push(notification.canvas, pending);
-        self.shed();
-    }
-
-    /// Leaves to other workers what exceeds the limits: the last of the canvas with the most.
-    fn shed(&mut self) {
-        while self.held() > self.held_limit()
-            && let Some(pending) = self.waiting.shed()
-        {
-            self.republish(pending);
-        }
-        while self.waiting.links() > self.links_max()
-            && let Some(pending) = self.waiting.shed_link()
-        {
-            self.republish(pending);
-        }
-    }
-
     fn republish(&self, pending: PendingRun) {
         self.republisher.republish(pending.notification, pending.delivery);
     }
@@ -245,7 +260,8 @@ impl<R: NotificationRunner> Intake<R> {
     fn start(&mut self, PendingRun { notification, delivery, permits }: PendingRun) {
         let runner = Arc::clone(&self.runner);
         self.pace.ran(Instant::now(), self.running.len());
-        self.running.spawn(async move { (delivery, runner.run(notification, permits).await) });
+        let run = self.running.spawn(async move { (delivery, runner.run(notification, permits).await) });
+        self.owners.insert(run.id(), notification.canvas);
     }
 
     /// Starts as many as there are slots.
@@ -257,9 +273,11 @@ impl<R: NotificationRunner> Intake<R> {
 
     fn start_next(&mut self) {
         let Some(pending) = self.waiting.pop() else { return };
+        self.is_taken(pending.notification.id);
         // If the event waits for its time, it is run all the same: it may have become due
         // (`run_now`).
         if self.lot.waits_for_permit(pending.notification.id) {
+            self.waiting.ended(pending.notification.canvas);
             self.acknowledge_duplicate(pending.delivery);
         } else {
             self.start(pending);
@@ -275,7 +293,7 @@ impl<R: NotificationRunner> Intake<R> {
 
     /// Starts first within its canvas, because it already holds a permit that others wait for, but
     /// not ahead of other canvases.
-    fn acquired(&mut self, acquired: Result<(Notification, Permits), tokio::task::JoinError>) {
+    fn acquired(&mut self, acquired: Result<(Notification, Permits), JoinError>) {
         let Ok((notification, permits)) = acquired else { return };
         if let Some(delivery) = self.lot.take(notification.id) {
             self.waiting.push_first(notification.canvas, PendingRun { notification, delivery, permits });
@@ -284,14 +302,14 @@ impl<R: NotificationRunner> Intake<R> {
     }
 
     /// Ends this run, and the others that have ended by now.
-    fn all_ended(&mut self, first: Result<(Delivery, FinishedRun), tokio::task::JoinError>) {
+    fn all_ended(&mut self, first: EndedTask) {
         let mut next = Some(first);
         while let Some(ended) = next {
             // The run that ended was running until now.
             self.pace.ran(Instant::now(), self.running.len() + 1);
             self.pace.ended();
             self.ended(ended);
-            next = self.running.try_join_next();
+            next = self.running.try_join_next_with_id();
         }
         if self.ahead.extra() == 0 && self.pace.has_seen_enough() {
             self.look_ahead();
@@ -300,9 +318,13 @@ impl<R: NotificationRunner> Intake<R> {
 
     /// Answers the notification of a run. If the run panicked, which is a bug in wakeq, or was
     /// aborted, dropping its delivery puts it back.
-    fn ended(&mut self, ended: Result<(Delivery, FinishedRun), tokio::task::JoinError>) {
+    fn ended(&mut self, ended: EndedTask) {
+        let task = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
+        if let Some(canvas) = self.owners.remove(&task) {
+            self.waiting.ended(canvas);
+        }
         let (delivery, finished) = match ended {
-            Ok(ended) => ended,
+            Ok((_, ended)) => ended,
             Err(error) if error.is_cancelled() => return,
             Err(error) => {
                 return tracing::error!(
@@ -328,9 +350,7 @@ impl<R: NotificationRunner> Intake<R> {
             }
             RunEnd::Wait(When::In(wait)) => self.park(notification, delivery, wait),
             RunEnd::Failed(_) => self.try_again(notification, delivery),
-            RunEnd::NeedsPermits(kind, semaphore, count) => {
-                self.wait_for_permits(notification, delivery, permits, (kind, semaphore, count));
-            }
+            RunEnd::NeedsRoom(shortage) => self.wait_for_room(notification, delivery, permits, shortage),
         }
         if let Some(other) = gone.then(|| self.lot.take(notification.id)).flatten() {
             self.acknowledge_duplicate(other);
@@ -401,12 +421,12 @@ impl<R: NotificationRunner> Intake<R> {
 
     /// Keeps a notification until there is room, one per event. It is acknowledged like those that
     /// wait for their time.
-    fn wait_for_permits(
+    fn wait_for_room(
         &mut self,
         notification: Notification,
         delivery: Delivery,
-        mut permits: Permits,
-        (kind, semaphore, count): (PermitKind, Arc<tokio::sync::Semaphore>, u32),
+        permits: Permits,
+        shortage: Shortage,
     ) {
         if self.stopping {
             return self.republisher.republish(notification, delivery);
@@ -421,68 +441,13 @@ impl<R: NotificationRunner> Intake<R> {
         }
         delivery.acknowledge();
         self.offers.waits_here(notification.id);
-        let permit_queues = Arc::clone(&self.permit_queues);
+        let queues = Arc::clone(&self.permit_queues);
         let acquiring = self.acquiring.spawn(async move {
-            permits.hold(kind, permit_queues.acquire(notification.canvas, semaphore, count).await);
-            (notification, permits)
+            // What it waits for is never closed.
+            let acquired = shortage.over(&queues, notification.canvas, permits).await;
+            (notification, acquired.unwrap_or_default())
         });
         self.lot.park_for_permit(notification, self.republisher.delivery(notification), acquiring);
-    }
-
-    /// Offers notifications that wait for room to other workers: the latest of the canvas with the
-    /// most, as long as more of them wait than may wait for a slot.
-    fn offer(&mut self) {
-        let kept = self.held_max - self.capacity;
-        for _ in 0..self.offers.next() {
-            if self.lot.permit_waiters() <= kept {
-                return;
-            }
-            let Some((id, delivery)) = self.lot.take_last_permit_waiter() else { return };
-            self.offers.offer(id);
-            delivery.put_back();
-        }
-    }
-
-    /// Stops receiving, leaves to others what has not started, lets runs end within the grace, and
-    /// cuts off the rest.
-    async fn stop(mut self, subscription: Box<dyn Subscription>, kill: CancellationToken) {
-        self.stopping = true;
-        let deadline = Instant::now() + self.shutdown_grace;
-        tracing::info!(running = self.running.len(), grace = ?self.shutdown_grace, "shutting down");
-        self.acquiring.shutdown().await;
-        self.lot.clear();
-        while let Some(pending) = self.waiting.pop() {
-            self.republish(pending);
-        }
-        let grace = self.shutdown_grace + CLOSE_WAIT;
-        let mut streams = self.ahead.close(self.republisher.sender());
-        streams.spawn(republisher::close(subscription, self.republisher.sender(), grace));
-        let closing = tokio::spawn(tokio::time::timeout(grace, streams.join_all()));
-        self.drain(deadline).await;
-        if !self.running.is_empty() {
-            tracing::warn!(
-                running = self.running.len(),
-                "the grace is over: handlers are cut off, their claims released"
-            );
-            kill.cancel();
-            self.drain(Instant::now() + CLOSE_WAIT).await;
-        }
-        // Not awaited indefinitely: a handler that blocks its thread can't be cut off.
-        self.running.abort_all();
-        self.drain(Instant::now() + ABORT_WAIT).await;
-        let Self { running, republisher, .. } = self;
-        drop(running);
-        let last = deadline + CLOSE_WAIT;
-        republisher.close(last.saturating_duration_since(Instant::now()).max(ABORT_WAIT)).await;
-        if closing.await.is_err() {
-            tracing::error!("closing the subscription failed");
-        }
-    }
-
-    async fn drain(&mut self, deadline: Instant) {
-        while let Ok(Some(ended)) = tokio::time::timeout_at(deadline, self.running.join_next()).await {
-            self.ended(ended);
-        }
     }
 }
 

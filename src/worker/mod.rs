@@ -14,8 +14,10 @@ mod leases;
 mod lot;
 mod name;
 mod offers;
+mod others;
 mod pace;
 mod permits;
+mod places;
 mod process;
 mod push;
 mod remote;
@@ -51,6 +53,7 @@ use crate::wake::{CANVAS_EVENT_RATE, Waker};
 use handlers::Registry;
 use leases::Leases;
 use permits::Permits;
+use places::Places;
 use run::Runner;
 use statements::Statements;
 use unknown::UnknownHandlers;
@@ -73,8 +76,10 @@ pub struct WorkerConfig {
     pub name: Option<Name>,
     /// Most handlers that run at a time. Default 64.
     pub capacity: usize,
-    /// Most HTTP targets of one canvas, or of one queue, that are called at a time. Default `None`:
-    /// a quarter of the capacity, so that slow targets of one canvas don't hold up the others.
+    /// Most requests at a time to the HTTP targets of one canvas, or of one queue. Default `None`: a
+    /// quarter of the capacity whatever else runs, and more as long as a quarter is left free for
+    /// others. A single target leaves some of it to its canvas's others, unless its policy sets a
+    /// limit.
     pub target_share: Option<usize>,
     /// Notifications held ahead beyond the capacity, which no other worker has in the meantime.
     /// Default `None`: four times the capacity, and 5,000 more while handlers are so quick that
@@ -376,7 +381,6 @@ impl QueueWorker {
 
     /// For so many runs at a time.
     fn runner(&self, leases: Arc<Leases>, at_once: usize) -> Runner {
-        let share = self.config.target_share.unwrap_or_else(|| (self.config.capacity / 4).max(1));
         let values = Values::new(self.config.value_bytes_max, self.config.capacity);
         let alone = (self.config.suspect_losses, values.small_max());
         Runner {
@@ -384,7 +388,7 @@ impl QueueWorker {
             registry: Arc::clone(&self.registry),
             unknown: UnknownHandlers::default(),
             remote: self.remote.clone(),
-            remote_share: share.min(LOT_MAX),
+            places: Places::new(self.config.capacity, self.config.target_share),
             leases,
             policy: Policy::of(self.store.timing(), self.config.losses_max),
             suspect_losses: self.config.suspect_losses,

@@ -72,6 +72,11 @@ impl Pace {
         self.quick_looks >= SURE
     }
 
+    /// How long this many runs would take; short while nothing is known.
+    pub(super) fn time_of(&self, runs: usize) -> Duration {
+        LATE.mul_f64(runs as f64 / self.done_in_time().max(1) as f64)
+    }
+
     /// How many runs would be done within `LATE`: by the best of the last looks, since a moment in
     /// which nothing ends says little.
     pub(super) fn done_in_time(&self) -> usize {

@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::places::{Place, PlaceRequest, Places};
 use crate::event::CanvasId;
 
 /// The permits that a run holds.
 #[derive(Debug, Default)]
 pub(super) struct Permits {
     handler: Option<OwnedSemaphorePermit>,
-    canvas: Option<OwnedSemaphorePermit>,
+    place: Option<Place>,
     suspect: Option<OwnedSemaphorePermit>,
     value: Option<OwnedSemaphorePermit>,
 }
@@ -20,10 +21,37 @@ pub(super) struct Permits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PermitKind {
     Handler,
-    Canvas,
     Suspect,
     /// The bytes of a large value.
     Value,
+}
+
+/// What a run has to wait for before it may claim.
+#[derive(Debug)]
+pub(super) enum Shortage {
+    /// This many permits of a semaphore that has too few left.
+    Permits(PermitKind, Arc<Semaphore>, u32),
+    /// A place that has to be left to others for now.
+    Place(Places, PlaceRequest),
+}
+
+impl Shortage {
+    /// Waits until it is over; returns what the run then holds. Cancel safe: only the place in the
+    /// queue is lost.
+    pub(super) async fn over(
+        self,
+        queues: &PermitQueues,
+        canvas: CanvasId,
+        mut permits: Permits,
+    ) -> Option<Permits> {
+        match self {
+            Self::Permits(kind, semaphore, count) => {
+                *permits.permit(kind) = Some(queues.acquire(canvas, semaphore, count).await?);
+            }
+            Self::Place(places, request) => permits.place = Some(places.wait(request).await?),
+        }
+        Some(permits)
+    }
 }
 
 impl Permits {
@@ -37,15 +65,21 @@ impl Permits {
         permit.is_some()
     }
 
-    /// Also holds a permit that was waited for.
-    pub(super) fn hold(&mut self, kind: PermitKind, acquired: Option<OwnedSemaphorePermit>) {
-        *self.permit(kind) = acquired;
+    /// Tries to take a place, unless the run already has one; returns whether it does now.
+    pub(super) fn try_take_place(&mut self, places: &Places, request: &PlaceRequest) -> bool {
+        if self.place.is_none() {
+            self.place = places.try_take(request);
+        }
+        self.place.is_some()
+    }
+
+    pub(super) fn has_place(&self) -> bool {
+        self.place.is_some()
     }
 
     fn permit(&mut self, kind: PermitKind) -> &mut Option<OwnedSemaphorePermit> {
         match kind {
             PermitKind::Handler => &mut self.handler,
-            PermitKind::Canvas => &mut self.canvas,
             PermitKind::Suspect => &mut self.suspect,
             PermitKind::Value => &mut self.value,
         }

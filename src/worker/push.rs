@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
@@ -215,7 +215,7 @@ impl Inner {
                     RunEnd::Answer(Answer::PutBack)
                     | RunEnd::Wait(When::Soon)
                     | RunEnd::Failed(_)
-                    | RunEnd::NeedsPermits(..) => self.leave_to_promise(ran, SOON).await,
+                    | RunEnd::NeedsRoom(_) => self.leave_to_promise(ran, SOON).await,
                 };
             }
             match finished.end {
@@ -231,29 +231,28 @@ impl Inner {
                     }
                     self.unless_stopped(tokio::time::sleep_until(due)).await?;
                 }
-                RunEnd::NeedsPermits(kind, semaphore, count) => {
+                RunEnd::NeedsRoom(shortage) => {
                     // A waiting request occupies one of the deployment's, in which an event of
                     // another handler could run.
                     let Ok(_waits) = self.waiting.try_acquire() else {
                         return self.leave_to_promise(id, SOON).await;
                     };
-                    let acquiring = self.permit_queues.acquire(notification.canvas, semaphore, count);
+                    let acquiring = shortage.over(&self.permit_queues, notification.canvas, finished.permits);
                     let Some(acquired) = self.acquire(acquiring, latest).await? else {
                         return self.leave_to_promise(id, SOON).await;
                     };
-                    permits = finished.permits;
-                    permits.hold(kind, Some(acquired));
+                    permits = acquired;
                 }
             }
         }
     }
 
     /// A permit, if one is free in time.
-    async fn acquire(
+    async fn acquire<T>(
         &self,
-        acquiring: impl Future<Output = Option<OwnedSemaphorePermit>>,
+        acquiring: impl Future<Output = Option<T>>,
         latest: Instant,
-    ) -> Result<Option<OwnedSemaphorePermit>, PushError> {
+    ) -> Result<Option<T>, PushError> {
         Ok(self.unless_stopped(tokio::time::timeout_at(latest, acquiring)).await?.ok().flatten())
     }
 

@@ -16,12 +16,10 @@ use crate::store::StoreError;
 /// Looks up handlers that run elsewhere. `wakeq-service` implements it for the registered HTTP
 /// targets.
 pub trait RemoteHandlers: Send + Sync + 'static {
-    /// The handler at an address now, if there is one. `share` is how many handlers of one tenant
-    /// this worker may run at a time.
+    /// The handler at an address now, if there is one.
     fn find<'a>(
         &'a self,
         address: &'a HandlerAddress,
-        share: usize,
     ) -> BoxFuture<'a, Result<Option<RemoteHandler>, StoreError>>;
 }
 
@@ -35,8 +33,6 @@ pub struct RemoteHandler {
     pub timeout: Duration,
     /// Limits how many of its events run at a time.
     pub concurrency: Option<Arc<Semaphore>>,
-    /// Limits how many handlers of its tenant run at a time, for the sake of the others.
-    pub share: Arc<Semaphore>,
     /// Whether the death of an event halts its lane.
     pub halts: bool,
     /// The revision of its registration: if it is gone, only this revision is paused.
@@ -45,13 +41,12 @@ pub struct RemoteHandler {
 
 impl From<RemoteHandler> for Handler {
     fn from(handler: RemoteHandler) -> Self {
-        let RemoteHandler { run, retry, timeout, concurrency, share, halts, revision } = handler;
+        let RemoteHandler { run, retry, timeout, concurrency, halts, revision } = handler;
         Self {
             run,
             retry,
             timeout: Some(timeout),
             concurrency,
-            share: Some(share),
             halts,
             patience: PATIENCE,
             revision: Some(revision),

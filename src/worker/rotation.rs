@@ -1,19 +1,23 @@
-//! Round-robin over owners: a queue for each owner that has something waiting, served in turn.
+//! Max-min fairness over owners: a queue for each owner that has something waiting. A free place
+//! goes to the owner with the fewest places, and owners with as many take turns.
 //!
 //! Pure: it starts nothing and has no clock. The caller bounds its size.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
-/// Waiting items by owner. Between two turns of one owner, every other owner has at most one.
+/// Waiting items by owner, and how many places each owner has.
 #[derive(Debug)]
 pub(super) struct Rotation<K, T> {
     /// By owner; entries are never empty.
     queues: HashMap<K, Queue<T>>,
     /// Every owner that has something waiting, once; the first is next.
     turns: VecDeque<K>,
+    /// How many places an owner has; entries are never 0.
+    places: HashMap<K, usize>,
     came: usize,
     links: usize,
+    aside: usize,
 }
 
 /// The waiting items of one owner. Arrived and handed-over items alternate while both wait, each in
@@ -22,28 +26,41 @@ pub(super) struct Rotation<K, T> {
 struct Queue<T> {
     came: VecDeque<T>,
     links: VecDeque<T>,
+    /// Arrived items that were set aside: they follow those in `came`.
+    aside: VecDeque<T>,
     /// The next turn is for an arrived item, if there is one.
     for_came: bool,
 }
 
 impl<T> Queue<T> {
     fn new() -> Self {
-        Self { came: VecDeque::new(), links: VecDeque::new(), for_came: false }
+        Self { came: VecDeque::new(), links: VecDeque::new(), aside: VecDeque::new(), for_came: false }
     }
 
     fn is_empty(&self) -> bool {
-        self.came.is_empty() && self.links.is_empty()
+        self.came.is_empty() && self.links.is_empty() && self.aside.is_empty()
     }
 }
 
 impl<K: Copy + Eq + Hash, T> Rotation<K, T> {
     pub(super) fn new() -> Self {
-        Self { queues: HashMap::new(), turns: VecDeque::new(), came: 0, links: 0 }
+        let (queues, turns, places) = (HashMap::new(), VecDeque::new(), HashMap::new());
+        Self { queues, turns, places, came: 0, links: 0, aside: 0 }
     }
 
-    /// How many items wait.
+    /// How many items wait, not counting those set aside.
     pub(super) fn len(&self) -> usize {
         self.came + self.links
+    }
+
+    /// How many were set aside.
+    pub(super) fn aside(&self) -> usize {
+        self.aside
+    }
+
+    /// The owner of all that waits, if there is only one.
+    pub(super) fn only_owner(&self) -> Option<K> {
+        self.turns.front().copied().filter(|_| self.turns.len() == 1)
     }
 
     /// How many of them were handed over.
@@ -83,6 +100,23 @@ impl<K: Copy + Eq + Hash, T> Rotation<K, T> {
         })
     }
 
+    /// Whether an owner has items that were set aside.
+    pub(super) fn has_aside(&self, owner: K) -> bool {
+        self.queues.get(&owner).is_some_and(|queue| !queue.aside.is_empty())
+    }
+
+    /// Adds an arrived item behind those of its owner that were set aside.
+    pub(super) fn push_aside(&mut self, owner: K, waits: T) {
+        self.queue(owner).aside.push_back(waits);
+        self.aside += 1;
+    }
+
+    /// Sets an item aside that was shed: it came before those that were set aside earlier.
+    pub(super) fn set_aside(&mut self, owner: K, waits: T) {
+        self.queue(owner).aside.push_front(waits);
+        self.aside += 1;
+    }
+
     /// Removes the latest arrived item of the owner with the most; among several such owners, of
     /// the one whose turn is last.
     pub(super) fn shed(&mut self) -> Option<T> {
@@ -92,6 +126,21 @@ impl<K: Copy + Eq + Hash, T> Rotation<K, T> {
     /// Like [`Self::shed`], for handed-over items.
     pub(super) fn shed_link(&mut self) -> Option<T> {
         self.shed_of(|queue| &mut queue.links).inspect(|_| self.links -= 1)
+    }
+
+    /// Like [`Self::shed`], for items that were set aside.
+    pub(super) fn shed_aside(&mut self) -> Option<T> {
+        self.shed_of(|queue| &mut queue.aside).inspect(|_| self.aside -= 1)
+    }
+
+    /// The owner has one place less.
+    pub(super) fn ended(&mut self, owner: K) {
+        if let Some(places) = self.places.get_mut(&owner) {
+            *places -= 1;
+            if *places == 0 {
+                self.places.remove(&owner);
+            }
+        }
     }
 
     fn shed_of(&mut self, part: fn(&mut Queue<T>) -> &mut VecDeque<T>) -> Option<T> {
@@ -107,16 +156,28 @@ impl<K: Copy + Eq + Hash, T> Rotation<K, T> {
         last
     }
 
-    /// Takes the first item of the owner whose turn it is. An owner with more goes to the back.
+    /// Takes the first item of the owner that has the fewest places, or whose turn it is among
+    /// several such owners; it then has one more. An owner with more items goes to the back.
     pub(super) fn pop(&mut self) -> Option<T> {
-        let owner = self.turns.pop_front()?;
+        let at = self.next()?;
+        let owner = self.turns.remove(at)?;
+        *self.places.entry(owner).or_default() += 1;
         let queue = self.queues.get_mut(&owner)?;
+        if queue.came.is_empty() {
+            (self.came, self.aside) = fetched(queue, (self.came, self.aside));
+        }
         let has_link = !queue.links.is_empty() && (queue.came.is_empty() || !queue.for_came);
         queue.for_came = has_link;
-        let (part, count) =
-            if has_link { (&mut queue.links, &mut self.links) } else { (&mut queue.came, &mut self.came) };
-        let first = part.pop_front();
-        *count -= usize::from(first.is_some());
+        let first = if has_link {
+            self.links -= 1;
+            queue.links.pop_front()
+        } else {
+            self.came -= usize::from(!queue.came.is_empty());
+            let first = queue.came.pop_front();
+            // Its place in the order: later arrivals are behind what was set aside.
+            (self.came, self.aside) = fetched(queue, (self.came, self.aside));
+            first
+        };
         if queue.is_empty() {
             self.queues.remove(&owner);
         } else {
@@ -124,58 +185,145 @@ impl<K: Copy + Eq + Hash, T> Rotation<K, T> {
         }
         first
     }
+
+    /// Where the owner with the fewest places stands among the turns.
+    fn next(&self) -> Option<usize> {
+        let mut fewest = None;
+        for (at, owner) in self.turns.iter().enumerate() {
+            let places = self.places.get(owner).copied().unwrap_or(0);
+            if fewest.is_none_or(|(least, _)| places < least) {
+                fewest = Some((places, at));
+            }
+            if places == 0 {
+                break;
+            }
+        }
+        fewest.map(|(_, at)| at)
+    }
+}
+
+/// Moves the first item that was set aside to the arrived ones; returns the new counts of both.
+fn fetched<T>(queue: &mut Queue<T>, (came, aside): (usize, usize)) -> (usize, usize) {
+    match queue.aside.pop_front() {
+        Some(first) => {
+            queue.came.push_back(first);
+            (came + 1, aside - 1)
+        }
+        None => (came, aside),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeMap;
 
     use proptest::prelude::*;
 
     use super::*;
 
-    /// An item is added for an owner, or a turn is taken.
-    fn steps() -> impl Strategy<Value = Vec<Option<u8>>> {
-        let owner = prop_oneof![3 => Just(0), 2 => 1..4_u8, 1 => 4..12_u8];
-        prop::collection::vec(prop_oneof![3 => owner.prop_map(Some), 2 => Just(None)], 0..300)
+    /// What happens: an item is added for an owner, a place is free, or the owner with this number
+    /// among those that have places has one less.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Comes(u8),
+        Free,
+        Ends(usize),
     }
 
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let owner = prop_oneof![3 => Just(0), 2 => 1..4_u8, 1 => 4..12_u8];
+        let step = prop_oneof![
+            3 => owner.prop_map(Step::Comes),
+            2 => Just(Step::Free),
+            1 => (0..100_usize).prop_map(Step::Ends),
+        ];
+        prop::collection::vec(step, 0..300)
+    }
+
+    /// What is expected of an owner that waits: its items, and when it came or had its last turn.
+    type Waiting = BTreeMap<u8, (VecDeque<usize>, usize)>;
+
     proptest! {
+        /// A free place goes to the owner with the fewest, and among several to the one whose last
+        /// turn, or arrival, is the longest ago. If all runs are as long, owners take turns.
         // Shows: FAIR-01
         #[test]
-        fn every_waiting_owner_has_one_turn_per_round(steps in steps()) {
+        fn a_free_place_goes_to_the_owner_with_the_fewest(steps in steps()) {
             let mut rotation = Rotation::new();
-            // The expected waiting items of each owner.
-            let mut waiting: BTreeMap<u8, VecDeque<usize>> = BTreeMap::new();
-            // For each waiting owner, which owners had a turn since its last one or its arrival.
-            let mut since: BTreeMap<u8, BTreeSet<u8>> = BTreeMap::new();
-            let rest = std::iter::repeat_n(None, 301);
+            let mut waiting = Waiting::new();
+            let mut places: BTreeMap<u8, usize> = BTreeMap::new();
+            let rest = std::iter::repeat_n(Step::Free, 301);
             for (at, step) in steps.into_iter().chain(rest).enumerate() {
-                if let Some(owner) = step {
-                    rotation.push(owner, (owner, at));
-                    waiting.entry(owner).or_default().push_back(at);
-                    since.entry(owner).or_default();
-                } else if let Some((owner, taken)) = rotation.pop() {
-                    let queue = waiting.get_mut(&owner).expect("it waited");
-                    prop_assert_eq!(queue.pop_front(), Some(taken), "first in, first out");
-                    since.remove(&owner);
-                    for (other, turns) in &mut since {
-                        prop_assert!(turns.insert(owner), "{} had two turns while {} waited", owner, other);
+                match step {
+                    Step::Comes(owner) => {
+                        rotation.push(owner, (owner, at));
+                        waiting.entry(owner).or_insert_with(|| (VecDeque::new(), at)).0.push_back(at);
                     }
-                    if queue.is_empty() {
-                        waiting.remove(&owner);
-                    } else {
-                        since.insert(owner, BTreeSet::new());
+                    Step::Ends(number) => {
+                        let having: Vec<u8> = places.keys().copied().collect();
+                        if let Some(owner) = having.get(number % having.len().max(1)) {
+                            rotation.ended(*owner);
+                            *places.get_mut(owner).unwrap() -= 1;
+                            places.retain(|_, count| *count > 0);
+                        }
                     }
-                } else {
-                    prop_assert!(waiting.is_empty(), "there is something to take");
+                    Step::Free => {
+                        let has = |owner: &u8| places.get(owner).copied().unwrap_or(0);
+                        let first = waiting.iter().min_by_key(|(owner, (_, since))| (has(owner), *since));
+                        let expected = first.map(|(owner, (items, _))| (*owner, items[0]));
+                        prop_assert_eq!(rotation.pop(), expected);
+                        if let Some((owner, _)) = expected {
+                            *places.entry(owner).or_default() += 1;
+                            let (items, since) = waiting.get_mut(&owner).unwrap();
+                            items.pop_front();
+                            *since = at;
+                            waiting.retain(|_, (items, _)| !items.is_empty());
+                        }
+                    }
                 }
-                prop_assert_eq!(rotation.len(), waiting.values().map(VecDeque::len).sum::<usize>());
+                prop_assert_eq!(rotation.len(), waiting.values().map(|(items, _)| items.len()).sum::<usize>());
                 prop_assert_eq!(rotation.is_empty(), waiting.is_empty());
                 prop_assert_eq!((rotation.queues.len(), rotation.turns.len()), (waiting.len(), waiting.len()));
+                prop_assert_eq!(rotation.places.len(), places.len());
             }
             prop_assert!(waiting.is_empty());
         }
+    }
+
+    #[test]
+    fn an_owner_of_long_runs_has_no_more_places_than_one_of_short_runs() {
+        let mut rotation = Rotation::new();
+        (0..100).for_each(|_| rotation.push("long", "long"));
+        (0..100).for_each(|_| rotation.push("short", "short"));
+        let mut long = 0;
+        for _ in 0..8 {
+            rotation.pop().unwrap();
+        }
+        for _ in 0..50 {
+            rotation.ended("short");
+            long += usize::from(rotation.pop() == Some("long"));
+        }
+        assert_eq!(long, 0, "each has four of eight places, whatever ends first");
+    }
+
+    #[test]
+    fn what_was_set_aside_keeps_its_place_in_the_order() {
+        let mut rotation = Rotation::new();
+        (1..=3).for_each(|number| rotation.push(1, number));
+        let shed = [rotation.shed(), rotation.shed()];
+        assert_eq!(shed, [Some(3), Some(2)]);
+        shed.into_iter().flatten().for_each(|number| rotation.set_aside(1, number));
+        rotation.push_aside(1, 4);
+        assert_eq!(
+            (rotation.len(), rotation.aside(), rotation.has_aside(1), rotation.has_aside(2)),
+            (1, 3, true, false)
+        );
+        rotation.push(2, 9);
+        assert_eq!((rotation.only_owner(), rotation.shed_aside()), (None, Some(4)));
+        assert_eq!([(); 4].map(|()| rotation.pop()), [Some(1), Some(9), Some(2), Some(3)]);
+        assert!(rotation.is_empty() && rotation.aside() == 0 && rotation.len() == 0);
+        rotation.set_aside(1, 5);
+        assert_eq!((rotation.only_owner(), rotation.len(), rotation.pop()), (Some(1), 0, Some(5)));
     }
 
     #[test]

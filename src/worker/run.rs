@@ -20,14 +20,16 @@ use super::counters::RunReport;
 use super::finished::{FinishedRun, RunEnd};
 use super::handlers::{Execution, Handler, Registry};
 use super::leases::Leases;
-use super::permits::{PermitKind, Permits};
+use super::permits::{PermitKind, Permits, Shortage};
+use super::places::{PlaceRequest, Places};
 use super::process::process;
 use super::remote::RemoteHandlers;
 use super::statements::{SoloClaim, Statements};
 use super::unknown::UnknownHandlers;
 use super::values::Values;
 use crate::event::{
-    Cause, CopyOf, HandlerAddress, Name, Notification, Place, Schedule, Turn, target_of_queue,
+    CanvasId, Cause, CopyOf, EventId, HandlerAddress, Name, Notification, Place, Schedule, Turn,
+    target_of_queue,
 };
 use crate::machine::{Answer, Effect, HandlerEnd, Input, Outcome, Policy, Removal, State};
 use crate::store::{ClaimedEvent, LoadedEvent, StoreError};
@@ -48,8 +50,8 @@ pub(super) struct Runner {
     pub(super) registry: Arc<Registry>,
     pub(super) unknown: UnknownHandlers,
     pub(super) remote: Option<Arc<dyn RemoteHandlers>>,
-    /// How many remote handlers of one tenant run here at a time.
-    pub(super) remote_share: usize,
+    /// Who may take a place here.
+    pub(super) places: Places,
     pub(super) leases: Arc<Leases>,
     pub(super) policy: Policy,
     pub(super) suspect_losses: u32,
@@ -84,9 +86,28 @@ impl Runner {
         }
     }
 
+    /// Another canvas that has events, if any is known.
+    pub(super) async fn other_canvas(&self, canvas: CanvasId) -> Option<CanvasId> {
+        match self.statements.other_canvas(canvas).await {
+            Ok(other) => other,
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::debug!(error, "it is not known whether another canvas has events");
+                None
+            }
+        }
+    }
+
+    pub(super) async fn put_off(&self, later: Vec<(EventId, Duration)>) {
+        if let Err(error) = self.statements.put_off(&later).await {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(error, "promises were not put off; they are kept as they are");
+        }
+    }
+
     async fn find_remote(&self, address: &HandlerAddress) -> Result<Option<Arc<Handler>>, StoreError> {
         let Some(remote) = &self.remote else { return Ok(None) };
-        let found = remote.find(address, self.remote_share).await?;
+        let found = remote.find(address).await?;
         Ok(found.map(|handler| Arc::new(handler.into())))
     }
 
@@ -226,11 +247,13 @@ impl Run<'_> {
         }
     }
 
-    /// Tries the claim first: if it succeeds, it answers the load and all checks.
+    /// Tries the claim first: if it succeeds, it answers the load and all checks. While a slow
+    /// function has to leave places to others, the handler has to be known before.
     async fn load(&self) -> Result<(Stage, Option<Schedule>), StoreError> {
         let statements = &self.runner.statements;
         let sent = Instant::now();
-        if let Some(event) = statements.claim_ahead(self.notification).await? {
+        let may_claim = self.permits.has_place() || !self.runner.places.are_short();
+        if may_claim && let Some(event) = statements.claim_ahead(self.notification).await? {
             let schedule = self.schedule(&event);
             return Ok((Stage::EarlyClaim(self.hold(event, sent)), Some(schedule)));
         }
@@ -302,8 +325,10 @@ impl Run<'_> {
         }
         // Last, so that an event that waits for its handler takes nothing from the canvas's other
         // handlers.
-        if let Some(share) = &handler.share {
-            self.acquire(PermitKind::Canvas, share, 1)?;
+        let request =
+            PlaceRequest { address: place_of(&row.address, row.queue.as_ref()), kind: handler.kind() };
+        if !self.permits.try_take_place(&self.runner.places, &request) {
+            return Err(RunEnd::NeedsRoom(Shortage::Place(self.runner.places.clone(), request)));
         }
         // Nothing else is waited for once there is room for the value.
         let large = self.runner.values.permits_for(row.value_bytes);
@@ -326,7 +351,7 @@ impl Run<'_> {
         if self.permits.try_acquire(kind, semaphore, count) {
             Ok(())
         } else {
-            Err(RunEnd::NeedsPermits(kind, Arc::clone(semaphore), count))
+            Err(RunEnd::NeedsRoom(Shortage::Permits(kind, Arc::clone(semaphore), count)))
         }
     }
 
@@ -364,8 +389,13 @@ impl Run<'_> {
             execution.metadata.traceparent = Some(trace);
         }
         let started = Instant::now();
+        let place = (!self.permits.has_place()).then(|| {
+            let address = place_of(&owner.subject.address, owner.subject.queue());
+            self.runner.places.take(PlaceRequest { address, kind: owner.handler.kind() })
+        });
         let running = process(&owner.handler, execution, &owner.held_claim, &self.runner.kill);
         let report = running.instrument(processing.clone()).await;
+        drop(place);
         let took = started.elapsed();
         if report.end == HandlerEnd::LeaseLost {
             self.give_up(&owner.held_claim).await;
@@ -414,6 +444,11 @@ impl Run<'_> {
         }
         true
     }
+}
+
+/// The handler whose places an event takes: all copies in a queue are the queue's.
+fn place_of(address: &HandlerAddress, queue: Option<&Name>) -> HandlerAddress {
+    queue.map_or_else(|| address.clone(), target_of_queue)
 }
 
 /// The step after the load.

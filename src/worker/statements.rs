@@ -206,6 +206,16 @@ impl Statements {
         Box::pin(self.store.pause_gone(address, revision, reason, &Actor::user(GONE_ACTOR))).await
     }
 
+    /// Another canvas that has events, if any.
+    pub(super) async fn other_canvas(&self, canvas: CanvasId) -> Result<Option<CanvasId>, StoreError> {
+        self.store.other_canvas(canvas).await
+    }
+
+    /// Puts off the promises of events that this worker can't start soon.
+    pub(super) async fn put_off(&self, later: &[(EventId, Duration)]) -> Result<(), StoreError> {
+        self.store.postpone(later).await
+    }
+
     /// Moves an event to the dead events. Rare, so not batched.
     pub(super) async fn die(
         &self,

@@ -186,6 +186,7 @@ async fn a_canvas_has_a_rate_in_events() {
     let ask = async |path: &str, body: &Value| {
         service.ask(&key, Method::POST, &format!("{theirs}{path}"), body.clone()).await
     };
+    assert_eq!(service.get("/handlers").await.status, 200, "it is not alone");
     let wrong = json!({"events": [{"name": "greet"}, {"name": "no name"}]});
     assert_eq!(ask("/events:batch", &wrong).await.status, 400);
     assert_eq!(ask("/events:batch", &batch).await.status, 202, "what no two seconds hold takes all of them");
@@ -203,6 +204,25 @@ async fn a_canvas_has_a_rate_in_events() {
     assert_eq!(service.ask(&key, Method::GET, &format!("{theirs}/handlers"), Value::Null).await.status, 200);
     assert_eq!(service.post("/events:batch", batch).await.status, 202, "another canvas has its own");
     assert_eq!(service.stop().await.rows().await, 2000, "of what was refused there is nothing");
+}
+
+/// A canvas that has a process to itself is held back for nobody's sake, until another uses it.
+#[tokio::test]
+async fn a_lone_canvas_may_emit_more_than_its_rate_until_another_comes() {
+    let config =
+        HttpConfig { canvas_event_rate: 10, lone_canvas_event_rate: 10_000, ..HttpConfig::default() };
+    let service = Service::with(config).await;
+    let key = service.key("other", OTHER, &Scope::ALL).await;
+    let batch = json!({"events": vec![json!({"name": "greet"}); 500]});
+    let path = format!("/canvases/{OTHER}/events:batch");
+    let emit = async || service.ask(&key, Method::POST, &path, batch.clone()).await;
+    for _ in 0..4 {
+        assert_eq!(emit().await.status, 202);
+    }
+    assert_eq!(service.get("/handlers").await.status, 200);
+    assert_eq!(emit().await.status, 202, "what no two seconds hold takes all of them");
+    assert_eq!(emit().await.problem(), (429, "too-many-requests".into()));
+    assert_eq!(service.stop().await.rows().await, 2_500);
 }
 
 /// A canvas that sends or receives more than its rate per second is refused before its body is

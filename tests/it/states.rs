@@ -49,6 +49,7 @@ fn ready(name: &str, row: &Row, now: Timestamp) -> LiveEvent {
         last_error: None,
         copy_of: None,
         pulled: false,
+        running: 0,
         place: None,
         first: None,
         now,

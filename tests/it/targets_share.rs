@@ -1,5 +1,7 @@
 //! What one canvas's targets may take of a worker.
 
+use std::collections::BTreeSet;
+
 use wakeq::machine::Outcome;
 use wakeq::queues::NewQueue;
 use wakeq::workers::Verdict;
@@ -35,7 +37,7 @@ async fn unanswered(receiver: &mut Receiver, count: usize) -> Vec<PendingRequest
     inside
 }
 
-/// A canvas whose targets do not answer holds its share of the capacity, over all its handlers
+/// A canvas whose targets do not answer leaves a quarter of the places free, over all its handlers
 /// together, and nothing else waits for them.
 // Shows: TARGET-12
 #[tokio::test]
@@ -49,10 +51,14 @@ async fn slow_targets_keep_neither_other_canvases_nor_functions_waiting() {
     }
     put(&stage, OTHER, "greet", &quick).await;
     stage.emit_many("greet", 10).await;
-    stage.emit_many("part", 10).await;
-    let mut inside = unanswered(&mut slow, 2).await;
+    let mut inside = unanswered(&mut slow, 4).await;
     let mut waiting = 0;
-    while waiting < 18 {
+    while waiting < 6 {
+        waiting += usize::from(running.report().await.verdict == Verdict::WaitsForRoom);
+    }
+    stage.emit_many("part", 10).await;
+    inside.extend(unanswered(&mut slow, 1).await);
+    while waiting < 15 {
         waiting += usize::from(running.report().await.verdict == Verdict::WaitsForRoom);
     }
     let theirs = emit(&stage, OTHER, "greet").await;
@@ -62,15 +68,57 @@ async fn slow_targets_keep_neither_other_canvases_nor_functions_waiting() {
     let function = emit(&stage, CanvasId::DEFAULT, "local").await;
     assert_eq!(seen.next().await.id, function);
 
-    for _ in 0..18 {
-        assert!(slow.is_quiet());
-        inside.pop().unwrap().answer("200 OK", &[]);
-        inside.push(slow.next().await);
-    }
+    assert!(slow.is_quiet());
     inside.into_iter().for_each(|arrived| arrived.answer("200 OK", &[]));
+    for _ in 0..15 {
+        slow.next().await.answer("200 OK", &[]);
+    }
     running.until_count(20, Outcome::Deleted).await;
     notifier.drained().await;
     assert_eq!(stage.rows().await, 0);
+    running.stop().await;
+}
+
+/// A target that does not answer leaves places to its canvas's other targets, with the defaults:
+/// they are called at once.
+// Shows: TARGET-12
+#[tokio::test]
+async fn a_hanging_target_keeps_no_other_of_its_canvas_waiting() {
+    let (stage, _) = Stage::memory().await;
+    let (mut hanging, mut quick) = (Receiver::start().await, Receiver::start().await);
+    let mut running = worker(&stage, Handlers::new(), None);
+    for (name, receiver) in [("hangs", &hanging), ("quick", &quick)] {
+        put(&stage, OTHER, name, receiver).await;
+    }
+    let waits =
+        stage.queue.emit_all((0..20).map(|at| Event::new("hangs", &at).unwrap().canvas(OTHER)).collect());
+    let waits = waits.await.unwrap();
+    let inside = unanswered(&mut hanging, 4).await;
+    let mut waiting = 0;
+    while waiting < 16 {
+        waiting += usize::from(running.report().await.verdict == Verdict::WaitsForRoom);
+    }
+    let mut next = BTreeSet::new();
+    for event in &waits {
+        next.insert(stage.live(OTHER, event.id).await.next());
+    }
+    assert!(
+        next.iter().any(|next| next.contains("its share of the workers, the target's within its canvas's")),
+        "{next:?}"
+    );
+    for _ in 0..5 {
+        let healthy = emit(&stage, OTHER, "quick").await;
+        let arrived = quick.next().await;
+        assert_eq!(arrived.header("webhook-id"), healthy.to_string());
+        arrived.answer("200 OK", &[]);
+        running.until(healthy, Outcome::Deleted).await;
+    }
+    assert!(hanging.is_quiet(), "it has half of the places, and nobody else wants any");
+    inside.into_iter().for_each(|arrived| arrived.answer("200 OK", &[]));
+    for _ in 0..16 {
+        hanging.next().await.answer("200 OK", &[]);
+    }
+    running.until_count(16, Outcome::Deleted).await;
     running.stop().await;
 }
 
@@ -84,8 +132,10 @@ async fn an_operator_says_how_much_a_canvas_may_take() {
     assert!(worker_of_none.err().unwrap().to_string().contains("never be called"));
     let mut receiver = Receiver::start().await;
     let mut running = worker(&stage, Handlers::new(), Some(8));
-    put(&stage, CanvasId::DEFAULT, "greet", &receiver).await;
-    stage.emit_many("greet", 8).await;
+    for name in ["greet", "part"] {
+        put(&stage, CanvasId::DEFAULT, name, &receiver).await;
+        stage.emit_many(name, 4).await;
+    }
     unanswered(&mut receiver, 8).await.into_iter().for_each(|arrived| arrived.answer("200 OK", &[]));
     running.until_count(8, Outcome::Deleted).await;
     running.stop().await;

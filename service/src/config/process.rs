@@ -74,8 +74,8 @@ pub(crate) struct LotArgs {
 #[derive(Args, Clone, Copy)]
 #[command(next_help_heading = "Rates")]
 pub(crate) struct RateArgs {
-    /// Events per second that one canvas may emit over HTTP, and that are woken for it from a
-    /// backlog
+    /// Events per second that one canvas may emit over HTTP beside others; two seconds' worth of a
+    /// backlog is woken ahead of what workers take
     #[arg(long, env = "WAKEQ_CANVAS_EVENT_RATE", default_value_t = WorkerConfig::default().canvas_event_rate,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) canvas_event_rate: u32,
@@ -178,6 +178,9 @@ pub(crate) struct ServeArgs {
     /// Requests per second per canvas
     #[arg(long, env = "WAKEQ_CANVAS_RATE", default_value_t = HttpConfig::default().canvas_rate)]
     canvas_rate: u32,
+    /// Events per second that a canvas may emit while no other canvas uses this process
+    #[arg(long, env = "WAKEQ_LONE_CANVAS_EVENT_RATE", default_value_t = HttpConfig::default().lone_canvas_event_rate)]
+    lone_canvas_event_rate: u32,
     /// Bytes per second of request and response bodies, per canvas and per credential
     #[arg(long, env = "WAKEQ_CANVAS_BYTE_RATE", default_value_t = HttpConfig::default().canvas_byte_rate)]
     canvas_byte_rate: u32,
@@ -289,6 +292,7 @@ impl ServeArgs {
             share_percent: self.share,
             credential_rate: self.credential_rate,
             canvas_rate: self.canvas_rate,
+            lone_canvas_event_rate: self.lone_canvas_event_rate,
             canvas_byte_rate: self.canvas_byte_rate,
             stranger_rate: self.stranger_rate,
             docs: !self.no_docs,

@@ -130,7 +130,7 @@ impl Deliverer {
         deployment: Option<&OwnDeployment>,
     ) -> DeliveryOutcome {
         let within = target.policy.timeout.min(TIMEOUT_MAX);
-        let (clock, begun) = (AttemptClock::new(), Instant::now());
+        let (clock, begun) = (AttemptClock::new(event.address.scope.canvas), Instant::now());
         let answered = match clock.within(within, self.send(target, event, deployment)).await {
             Ok(Ok(answered)) => answered,
             Ok(Err(failure)) => return DeliveryOutcome::failed(failure.to_string()),

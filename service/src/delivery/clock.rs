@@ -1,4 +1,4 @@
-//! Measures an attempt's time. The clock is stopped while the attempt waits for capacity in its own
+//! Measures an attempt's time, and knows for which canvas it is. The clock is stopped while the attempt waits for capacity in its own
 //! process, which does not count towards the target's timeout.
 
 use std::future::Future;
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
+use wakeq::CanvasId;
 
 tokio::task_local! {
     /// The clock of the current task's attempt: the HTTP client between the attempt and its
@@ -18,6 +19,7 @@ tokio::task_local! {
 /// Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct AttemptClock {
+    canvas: CanvasId,
     waits: Arc<watch::Sender<Waits>>,
 }
 
@@ -33,13 +35,18 @@ struct Waits {
 pub(super) struct AttemptTimedOut;
 
 impl AttemptClock {
-    pub(super) fn new() -> Self {
-        Self { waits: Arc::new(watch::Sender::new(Waits::default())) }
+    pub(super) fn new(canvas: CanvasId) -> Self {
+        Self { canvas, waits: Arc::new(watch::Sender::new(Waits::default())) }
+    }
+
+    /// The canvas of the attempt.
+    pub(super) fn canvas(&self) -> CanvasId {
+        self.canvas
     }
 
     /// The clock of the current task's attempt.
     pub(super) fn current() -> Self {
-        CURRENT.try_with(Clone::clone).unwrap_or_else(|_| Self::new())
+        CURRENT.try_with(Clone::clone).unwrap_or_else(|_| Self::new(CanvasId::DEFAULT))
     }
 
     /// Runs an attempt until its time limit, which is extended by the time that the clock is
@@ -110,7 +117,7 @@ mod tests {
             drop(pause);
             sleep(Duration::from_secs(works_s - works_s / 2)).await;
         };
-        AttemptClock::new().within(LIMIT, work).await.is_ok()
+        AttemptClock::new(CanvasId::DEFAULT).within(LIMIT, work).await.is_ok()
     }
 
     #[tokio::test(start_paused = true)]
@@ -123,7 +130,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_clock_runs_when_no_wait_is_in_progress() {
-        let clock = AttemptClock::new();
+        let clock = AttemptClock::new(CanvasId::DEFAULT);
         let (first, second) = (clock.pause(), clock.pause());
         sleep(Duration::from_secs(1)).await;
         drop(first);

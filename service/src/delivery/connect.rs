@@ -16,13 +16,14 @@ use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_rustls::rustls::pki_types::ServerName;
+use wakeq::CanvasId;
 
 use super::address;
 use super::clock::AttemptClock;
 use super::lookups::{Lookup, Lookups};
+use super::permits::{SharedPermit, SharedPermits};
 use super::rules::{RefusedTarget, Rules};
 use super::tls::{self, Tls};
 
@@ -120,13 +121,13 @@ pub(super) struct Shared {
 struct SharedInner {
     lookups: Lookups,
     tls: Tls,
-    permits: Arc<Semaphore>,
+    permits: SharedPermits,
     connects: AtomicU64,
 }
 
 impl Shared {
     pub(super) fn new(lookups: Lookups, tls: Tls, connections_max: usize) -> Self {
-        let permits = Arc::new(Semaphore::new(connections_max.clamp(1, Semaphore::MAX_PERMITS)));
+        let permits = SharedPermits::new(connections_max);
         Self { inner: Arc::new(SharedInner { lookups, tls, permits, connects: AtomicU64::new(0) }) }
     }
 
@@ -169,7 +170,9 @@ impl Inner {
         let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
         let (permit, found) = {
             let _pause = clock.pause();
-            timeout(CAPACITY_WITHIN, self.begin(host, port)).await.map_err(|_| ConnectError::NoCapacity)??
+            timeout(CAPACITY_WITHIN, self.begin(clock.canvas(), host, port))
+                .await
+                .map_err(|_| ConnectError::NoCapacity)??
         };
         let opening = async { self.open(&self.addresses(host, port, found).await?, port).await };
         let (tcp, is_public) =
@@ -197,18 +200,19 @@ impl Inner {
     }
 
     /// Acquires a connection permit and, if the host is a name, starts its lookup.
-    async fn begin(&self, host: &str, port: u16) -> Result<(OwnedSemaphorePermit, ParsedHost), ConnectError> {
+    async fn begin(
+        &self,
+        canvas: CanvasId,
+        host: &str,
+        port: u16,
+    ) -> Result<(SharedPermit, ParsedHost), ConnectError> {
         if let Ok(address) = host.parse() {
             let address = self.rules.check_address("", port, address)?;
-            return Ok((self.permit().await?, ParsedHost::Address(address)));
+            return Ok((self.shared.inner.permits.acquire(canvas).await, ParsedHost::Address(address)));
         }
         self.rules.check_name(host)?;
-        let permit = self.permit().await?;
-        Ok((permit, ParsedHost::Name(self.shared.inner.lookups.begin(host).await)))
-    }
-
-    async fn permit(&self) -> Result<OwnedSemaphorePermit, ConnectError> {
-        Arc::clone(&self.shared.inner.permits).acquire_owned().await.map_err(|_| ConnectError::NoCapacity)
+        let permit = self.shared.inner.permits.acquire(canvas).await;
+        Ok((permit, ParsedHost::Name(self.shared.inner.lookups.begin(canvas, host).await)))
     }
 
     /// The checked addresses of a host that is a name, or the one that is its address.
@@ -268,7 +272,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 /// A plain or TLS connection. Holds its connection permit until it is dropped.
 pub(super) struct Stream {
     io: TokioIo<Box<dyn Io>>,
-    _permit: OwnedSemaphorePermit,
+    _permit: SharedPermit,
 }
 
 impl Connection for Stream {
@@ -337,7 +341,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_slow_lookup_does_not_use_up_other_timeouts() {
         let (connector, begun) = (connector(), Instant::now());
-        let clocks = [AttemptClock::new(), AttemptClock::new()];
+        let clocks = [AttemptClock::new(CanvasId::DEFAULT), AttemptClock::new(CanvasId::DEFAULT)];
         let (slow, healthy) = tokio::join!(
             connect(&connector, "https://slow.example/", &clocks[0]),
             connect(&connector, "https://healthy.example/", &clocks[1]),
@@ -350,8 +354,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn waiting_for_capacity_is_bounded() {
-        let (connector, clock) = (connector(), AttemptClock::new());
-        let all = connector.inner.shared.inner.permits.acquire_many(2).await.unwrap();
+        let (connector, clock) = (connector(), AttemptClock::new(CanvasId::DEFAULT));
+        let permits = &connector.inner.shared.inner.permits;
+        let all = [permits.acquire(CanvasId::DEFAULT).await, permits.acquire(CanvasId::DEFAULT).await];
         let refused = connect(&connector, "https://healthy.example/", &clock).await;
         assert!(matches!(refused, ConnectError::NoCapacity), "{refused}");
         assert_eq!(clock.waited(), CAPACITY_WITHIN);

@@ -1,5 +1,5 @@
-//! Bounded DNS lookups: a limited number at a time, and one shared by all callers that ask for the
-//! same name meanwhile. Answers are neither cached nor checked.
+//! Bounded DNS lookups: a limited number at a time, of which each canvas has a share, and one shared
+//! by all callers that ask for the same name meanwhile. Answers are neither cached nor checked.
 
 use std::collections::HashMap;
 use std::io;
@@ -7,9 +7,11 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::timeout;
+use wakeq::CanvasId;
 
+use super::permits::SharedPermits;
 use super::resolve::Resolve;
 
 /// Maximum number of concurrent lookups; each occupies a thread until the system answers.
@@ -25,8 +27,8 @@ pub(super) struct Lookups {
 
 struct Inner {
     resolver: Arc<dyn Resolve>,
-    permits: Semaphore,
-    in_flight: Mutex<HashMap<String, Arc<watch::Sender<Stage>>>>,
+    permits: SharedPermits,
+    in_flight: Mutex<HashMap<(CanvasId, String), Arc<watch::Sender<Stage>>>>,
 }
 
 #[derive(Clone, Debug)]
@@ -43,36 +45,36 @@ pub(super) struct Lookup {
 
 impl Lookups {
     pub(super) fn new(resolver: Arc<dyn Resolve>, lookups_max: usize) -> Self {
-        let (permits, in_flight) = (Semaphore::new(lookups_max), Mutex::default());
+        let (permits, in_flight) = (SharedPermits::new(lookups_max), Mutex::default());
         Self { inner: Arc::new(Inner { resolver, permits, in_flight }) }
     }
 
-    /// Starts a lookup of a name once a permit is free, or joins the one that is waiting or
-    /// running.
-    pub(super) async fn begin(&self, name: &str) -> Lookup {
-        let mut stage = self.join(name);
+    /// Starts a lookup of a name for a canvas once it has a permit, or joins the one that is waiting
+    /// or running for it.
+    pub(super) async fn begin(&self, canvas: CanvasId, name: &str) -> Lookup {
+        let mut stage = self.join((canvas, name.to_owned()));
         // If the lookup's task fails, `addresses` reports it.
         let _begun = stage.wait_for(|stage| !matches!(stage, Stage::Queued)).await.is_ok();
         Lookup { stage }
     }
 
-    fn join(&self, name: &str) -> watch::Receiver<Stage> {
+    fn join(&self, asked: (CanvasId, String)) -> watch::Receiver<Stage> {
         let mut in_flight = self.inner.in_flight();
-        if let Some(stage) = in_flight.get(name) {
+        if let Some(stage) = in_flight.get(&asked) {
             return stage.subscribe();
         }
         let (sender, receiver) = watch::channel(Stage::Queued);
         let stage = Arc::new(sender);
-        in_flight.insert(name.to_owned(), Arc::clone(&stage));
+        in_flight.insert(asked.clone(), Arc::clone(&stage));
         drop(in_flight);
-        let task = LookupTask { inner: Arc::clone(&self.inner), name: name.to_owned(), stage };
+        let task = LookupTask { inner: Arc::clone(&self.inner), asked, stage };
         tokio::spawn(task.look_up());
         receiver
     }
 }
 
 impl Inner {
-    fn in_flight(&self) -> MutexGuard<'_, HashMap<String, Arc<watch::Sender<Stage>>>> {
+    fn in_flight(&self) -> MutexGuard<'_, HashMap<(CanvasId, String), Arc<watch::Sender<Stage>>>> {
         // No code panics while a change is incomplete.
         self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -95,7 +97,7 @@ impl Lookup {
 /// A lookup that other callers can join until this is dropped.
 struct LookupTask {
     inner: Arc<Inner>,
-    name: String,
+    asked: (CanvasId, String),
     stage: Arc<watch::Sender<Stage>>,
 }
 
@@ -105,7 +107,7 @@ impl LookupTask {
     /// name never holds two permits.
     async fn look_up(self) {
         let inner = Arc::clone(&self.inner);
-        let mut permit = std::pin::pin!(inner.permits.acquire());
+        let mut permit = std::pin::pin!(inner.permits.acquire(self.asked.0));
         let permit = loop {
             tokio::select! {
                 biased;
@@ -114,7 +116,7 @@ impl LookupTask {
             }
         };
         self.stage.send_replace(Stage::Started);
-        let looking = timeout(LOOKUP_WITHIN, inner.resolver.resolve(&self.name));
+        let looking = timeout(LOOKUP_WITHIN, inner.resolver.resolve(&self.asked.1));
         let answer = looking.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         drop(permit);
         let stage = Arc::clone(&self.stage);
@@ -128,7 +130,7 @@ impl LookupTask {
         let mut in_flight = self.inner.in_flight();
         let is_wanted = self.stage.receiver_count() > 0;
         if !is_wanted {
-            in_flight.remove(&self.name);
+            in_flight.remove(&self.asked);
         }
         !is_wanted
     }
@@ -137,8 +139,8 @@ impl LookupTask {
 impl Drop for LookupTask {
     fn drop(&mut self) {
         let mut in_flight = self.inner.in_flight();
-        if in_flight.get(&self.name).is_some_and(|stage| Arc::ptr_eq(stage, &self.stage)) {
-            in_flight.remove(&self.name);
+        if in_flight.get(&self.asked).is_some_and(|stage| Arc::ptr_eq(stage, &self.stage)) {
+            in_flight.remove(&self.asked);
         }
     }
 }
@@ -149,8 +151,13 @@ mod tests {
 
     use async_trait::async_trait;
     use futures_util::poll;
+    use tokio::sync::Semaphore;
+    use uuid::Uuid;
 
     use super::*;
+
+    const A: CanvasId = CanvasId(Uuid::from_u128(1));
+    const B: CanvasId = CanvasId(Uuid::from_u128(2));
 
     /// Answers once it is permitted to, and records the names it is asked for.
     #[derive(Debug)]
@@ -182,9 +189,9 @@ mod tests {
     #[tokio::test]
     async fn requests_for_one_name_share_a_lookup() {
         let (gate, lookups) = lookups(2);
-        let (first, second) = tokio::join!(lookups.begin("slow"), lookups.begin("slow"));
+        let (first, second) = tokio::join!(lookups.begin(A, "slow"), lookups.begin(A, "slow"));
         drop(first);
-        let third = lookups.begin("slow").await;
+        let third = lookups.begin(A, "slow").await;
         assert_eq!(gate.asked(), ["slow"], "it goes on when the first has left");
         gate.answers.add_permits(1);
         let (second, third) = tokio::join!(second.addresses(), third.addresses());
@@ -193,10 +200,10 @@ mod tests {
             (vec![[127, 0, 0, 1].into()], vec![[127, 0, 0, 1].into()])
         );
         gate.answers.add_permits(2);
-        let again = lookups.begin("slow").await.addresses().await;
+        let again = lookups.begin(A, "slow").await.addresses().await;
         assert!(again.is_ok());
         assert_eq!(gate.asked(), ["slow", "slow"], "an answer is not kept");
-        let none = lookups.begin("none").await.addresses().await;
+        let none = lookups.begin(A, "none").await.addresses().await;
         assert_eq!(none.unwrap_err().kind(), io::ErrorKind::NotFound);
         assert!(lookups.inner.in_flight().is_empty());
     }
@@ -204,9 +211,9 @@ mod tests {
     #[tokio::test]
     async fn a_lookup_begins_when_there_is_room() {
         let (gate, lookups) = lookups(1);
-        let slow = lookups.begin("slow").await;
-        let mut left = Box::pin(lookups.begin("left"));
-        let mut healthy = pin!(lookups.begin("healthy"));
+        let slow = lookups.begin(A, "slow").await;
+        let mut left = Box::pin(lookups.begin(A, "left"));
+        let mut healthy = pin!(lookups.begin(A, "healthy"));
         assert!(poll!(&mut left).is_pending() && poll!(&mut healthy).is_pending());
         drop(left);
         gate.answers.add_permits(2);
@@ -219,8 +226,36 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_hanging_lookup_frees_its_slot() {
         let (_gate, lookups) = lookups(1);
-        let slow = lookups.begin("slow").await;
+        let slow = lookups.begin(A, "slow").await;
         assert_eq!(slow.addresses().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
-        lookups.begin("healthy").await;
+        lookups.begin(A, "healthy").await;
+    }
+
+    /// One canvas has targets at names whose servers do not answer: another one's name is looked
+    /// up, also if it is one of these.
+    #[tokio::test]
+    async fn a_canvas_leaves_lookups_to_others() {
+        let (gate, lookups) = lookups(8);
+        let names = (0..20).map(|number| format!("slow{number}"));
+        let mut hanging: Vec<_> = names
+            .map(|name| {
+                let lookups = lookups.clone();
+                Box::pin(async move { lookups.begin(A, &name).await })
+            })
+            .collect();
+        let mut begun = 0;
+        for lookup in &mut hanging {
+            begun += usize::from(poll!(lookup).is_ready());
+            tokio::task::yield_now().await;
+        }
+        while gate.asked().len() < 6 {
+            tokio::task::yield_now().await;
+        }
+        lookups.begin(B, "healthy").await;
+        lookups.begin(B, "slow0").await;
+        let asked = gate.asked();
+        assert_eq!(asked.len(), 8, "{asked:?}");
+        assert_eq!(asked[6..], ["healthy", "slow0"]);
+        assert!(begun <= 6);
     }
 }

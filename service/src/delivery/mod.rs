@@ -14,6 +14,7 @@ mod headers;
 mod id_token;
 mod lookups;
 mod names;
+mod permits;
 mod resolve;
 mod rules;
 mod sign;
@@ -54,7 +55,8 @@ pub struct DeliveryConfig {
     /// only origin for it. A token carries the workers' own identity, so none is sent without
     /// permission.
     pub audiences: Vec<AllowedAudience>,
-    /// Maximum number of open connections, including idle ones. Default 512.
+    /// Maximum number of open connections, including idle ones. Default 512; one canvas leaves a
+    /// quarter of them to others.
     pub connections_max: usize,
     /// Certificates of additional certificate authorities beside the system's, as DER.
     pub authorities: Vec<Vec<u8>>,

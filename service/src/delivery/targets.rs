@@ -14,10 +14,7 @@ use super::{Deliverer, DeliveryOutcome};
 use wakeq::internals::{Coalescer, FoundTarget};
 use wakeq::targets::TargetPolicy;
 use wakeq::workers::{BoxedHandler, RemoteHandler, RemoteHandlers};
-use wakeq::{
-    CanvasId, Execution, HandlerAddress, HandlerError, HandlerResult, HandlerScope, Name, RetryPolicy, Store,
-    StoreError,
-};
+use wakeq::{Execution, HandlerAddress, HandlerError, HandlerResult, RetryPolicy, Store, StoreError};
 
 /// Semaphores kept before unused ones are removed.
 const SEMAPHORES_KEPT: usize = 10_000;
@@ -40,7 +37,6 @@ pub struct Targets {
     deliverer: Deliverer,
     lookups: Coalescer<HandlerAddress, Option<Arc<FoundTarget>>>,
     limits: Mutex<Semaphores<HandlerAddress>>,
-    shares: Mutex<Semaphores<ShareKey>>,
 }
 
 impl Targets {
@@ -50,14 +46,13 @@ impl Targets {
         let lookups = store.batched(|store, addresses: Vec<HandlerAddress>| async move {
             store.targets_at(&addresses).await
         });
-        Self { deliverer, lookups, limits: Mutex::default(), shares: Mutex::default() }
+        Self { deliverer, lookups, limits: Mutex::default() }
     }
 
-    fn handler(&self, address: &HandlerAddress, found: Arc<FoundTarget>, share: usize) -> RemoteHandler {
+    fn handler(&self, address: &HandlerAddress, found: Arc<FoundTarget>) -> RemoteHandler {
         let policy = &found.target.policy;
         let limit = policy.concurrency.map(|limit| usize::try_from(limit).unwrap_or(1));
         let concurrency = limit.map(|limit| semaphore(&self.limits, address, limit));
-        let share = semaphore(&self.shares, &ShareKey::of(address), share);
         let timeout = policy.timeout + Deliverer::CAPACITY_WITHIN + SLACK;
         let (retry, halts, revision) = (retry(policy), policy.halts, found.revision);
         let deliverer = self.deliverer.clone();
@@ -65,7 +60,7 @@ impl Targets {
             let (deliverer, found) = (deliverer.clone(), Arc::clone(&found));
             Box::pin(async move { deliver(&deliverer, &found, event).await })
         });
-        RemoteHandler { run, retry, timeout, concurrency, share, halts, revision }
+        RemoteHandler { run, retry, timeout, concurrency, halts, revision }
     }
 }
 
@@ -73,11 +68,10 @@ impl RemoteHandlers for Targets {
     fn find<'a>(
         &'a self,
         address: &'a HandlerAddress,
-        share: usize,
     ) -> BoxFuture<'a, Result<Option<RemoteHandler>, StoreError>> {
         async move {
             let found = self.lookups.call(address.clone()).await?;
-            Ok(found.map(|found| self.handler(address, found, share)))
+            Ok(found.map(|found| self.handler(address, found)))
         }
         .boxed()
     }
@@ -104,23 +98,8 @@ fn semaphore<K: Clone + Eq + Hash>(all: &Mutex<Semaphores<K>>, key: &K, limit: u
     all.lock().unwrap_or_else(PoisonError::into_inner).of(key, limit)
 }
 
-/// What shares a limit on deliveries: a canvas, or a queue, since the targets of all queues are on
-/// one reserved canvas.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum ShareKey {
-    Canvas(CanvasId),
-    Queue(Name),
-}
-
-impl ShareKey {
-    fn of(address: &HandlerAddress) -> Self {
-        let HandlerScope { canvas, name, .. } = &address.scope;
-        if canvas.is_reserved() { Self::Queue(name.clone()) } else { Self::Canvas(*canvas) }
-    }
-}
-
-/// How many deliveries this worker makes at a time to an address, or for a sharer: one semaphore
-/// each, kept while it is in use.
+/// How many deliveries this worker makes at a time to an address: one semaphore each, kept while it
+/// is in use.
 struct Semaphores<K> {
     by_key: HashMap<K, (usize, Arc<Semaphore>)>,
 }
@@ -151,7 +130,7 @@ impl<K: Clone + Eq + Hash> Semaphores<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wakeq::internals::target_of_queue;
+    use wakeq::{CanvasId, HandlerScope, Name};
 
     fn address(name: &str) -> HandlerAddress {
         let scope = HandlerScope::worker(CanvasId::DEFAULT, name).unwrap();
@@ -166,20 +145,6 @@ mod tests {
         assert!(limits.of(&address("a"), 1).try_acquire().is_err());
         assert!(limits.of(&address("b"), 1).try_acquire().is_ok());
         assert!(limits.of(&address("a"), 2).try_acquire().is_ok());
-        drop(taken);
-    }
-
-    #[test]
-    fn queues_and_canvases_have_shares_of_their_own() {
-        let queue = |name: &str| ShareKey::of(&target_of_queue(&name.parse().unwrap()));
-        assert_ne!(queue("billing"), queue("search"));
-        assert_eq!(queue("billing"), queue("billing"));
-        assert_eq!(ShareKey::of(&address("a")), ShareKey::of(&address("b")));
-        assert_ne!(ShareKey::of(&address("billing")), queue("billing"));
-        let mut shares = Semaphores::default();
-        let taken = shares.of(&queue("billing"), 1).try_acquire_owned().unwrap();
-        assert!(shares.of(&queue("billing"), 1).try_acquire().is_err());
-        assert!(shares.of(&queue("search"), 1).try_acquire().is_ok());
         drop(taken);
     }
 

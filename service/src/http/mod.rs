@@ -86,7 +86,7 @@ pub(crate) struct ApiParts {
     deliverer: Option<Deliverer>,
     pub(crate) limits: Limits,
     pub(crate) shares: Shares,
-    recent_canvases: Arc<RecentCanvases>,
+    pub(crate) recent_canvases: Arc<RecentCanvases>,
     audit: AuditBuffer,
     readiness: Arc<Readiness>,
     push: Push,

@@ -31,6 +31,8 @@ pub(super) struct ShareLimits {
     pub(super) per_credential: u32,
     pub(super) per_canvas: u32,
     pub(super) events_per_canvas: u32,
+    /// While no other canvas uses this process.
+    pub(super) events_alone: u32,
     /// Bytes per second of a canvas, or of a credential across canvases.
     pub(super) bytes: u32,
     pub(super) of_strangers: u32,
@@ -41,8 +43,9 @@ pub(crate) struct Shares {
     requests: Tally<LimitKey>,
     credentials: RateLimiter<Arc<str>>,
     canvases: RateLimiter<CanvasId>,
-    /// Emitted events.
+    /// Emitted events, beside those of other canvases and alone.
     events: RateLimiter<CanvasId>,
+    events_alone: RateLimiter<CanvasId>,
     /// Bytes of bodies and answers.
     bytes: RateLimiter<LimitKey>,
     strangers: RateLimiter<IpAddr>,
@@ -82,6 +85,7 @@ impl Shares {
             credentials: RateLimiter::new(limits.per_credential, 2),
             canvases: RateLimiter::new(limits.per_canvas, 2),
             events: RateLimiter::new(limits.events_per_canvas, 2),
+            events_alone: RateLimiter::new(limits.events_alone.max(limits.events_per_canvas), 2),
             bytes: RateLimiter::new(limits.bytes, 1),
             strangers: RateLimiter::new(limits.of_strangers, 2),
         }
@@ -106,9 +110,16 @@ impl Shares {
         taken.map_err(|(key, wait)| too_fast(&format!("{key} (in bytes)"), wait))
     }
 
-    /// Counts a request's events, all of which are emitted or none.
-    pub(crate) fn count_events(&self, canvas: CanvasId, events: usize) -> Result<(), Problem> {
-        let taken = self.events.take(canvas, events as u64, Instant::now());
+    /// Counts a request's events, all of which are emitted or none, of a canvas that is alone in
+    /// this process or has others beside it.
+    pub(crate) fn count_events(
+        &self,
+        canvas: CanvasId,
+        has_other: bool,
+        events: usize,
+    ) -> Result<(), Problem> {
+        let rates = if has_other { &self.events } else { &self.events_alone };
+        let taken = rates.take(canvas, events as u64, Instant::now());
         taken.map_err(|wait| too_fast("this canvas (in events)", wait))
     }
 

@@ -147,6 +147,11 @@ impl Tables {
         Ok(chosen.map(|chosen| chosen.emitted_at))
     }
 
+    pub(in crate::store) fn running_of(&self, scope: &HandlerScope) -> Result<u32, StoreError> {
+        let rows = self.events.values().filter(|row| row.address.scope == *scope && !self.is_free(row));
+        Ok(u32::try_from(rows.count()).unwrap_or(u32::MAX))
+    }
+
     pub(in crate::store) fn unknown_since(
         &self,
         scope: &HandlerScope,

@@ -1,9 +1,10 @@
 //! The minute's statement, resume jobs, and renewed promises.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use super::{Row, Tables};
-use crate::event::{EventId, Notification, RuleKind, Timestamp};
+use crate::event::{CanvasId, EventId, Notification, RuleKind, Timestamp};
 use crate::store::StoreError;
 use crate::store::chores::MinuteOutcome;
 use crate::store::resume::{PAGE, ResumePage};
@@ -120,6 +121,23 @@ impl Tables {
             }
         }
         Ok(())
+    }
+
+    pub(in crate::store) fn still_waiting(
+        &mut self,
+        ids: &[EventId],
+    ) -> Result<HashSet<EventId>, StoreError> {
+        let waits =
+            |row: &Row| row.notify_at.is_some() && row.locked_at.is_none() && row.delay_until <= self.now;
+        Ok(ids.iter().copied().filter(|id| self.events.get(id).is_some_and(waits)).collect())
+    }
+
+    pub(in crate::store) fn other_canvas(
+        &mut self,
+        canvas: CanvasId,
+    ) -> Result<Option<CanvasId>, StoreError> {
+        let canvases = self.events.values().map(|row| row.notification().canvas);
+        Ok(canvases.filter(|other| *other != canvas).min())
     }
 
     pub(in crate::store) fn postpone(&mut self, later: &[(EventId, Duration)]) -> Result<(), StoreError> {

@@ -159,6 +159,36 @@ async fn a_worker_with_quick_handlers_takes_more_ahead() {
     }
 }
 
+/// One canvas has more events than a worker may hold and set aside: another's starts at the next
+/// free place, the rest is left to its promises, and none is lost.
+#[tokio::test(start_paused = true)]
+async fn what_exceeds_the_memory_is_left_to_its_promise() {
+    let mut scene = Scene::default();
+    let slow = Plan { lasts: LONGEST, ..Plan::default() };
+    (0..3_000).for_each(|_| scene.publish(1, slow.clone()));
+    scene.publish(2, slow);
+    let notifier: Arc<dyn Notifier> = Arc::new(LocalNotifier::new());
+    notifier.publish(&scene.published).await.unwrap();
+    let bench = scene.clone().bench();
+    let work = Work::start_setting_aside(bench, &notifier, &bench::config(4, 16), 100).await;
+    tokio::time::sleep(LONGEST * 3 / 2).await;
+    assert_eq!(canvases(&TestBench::lock(&work.bench.starts))[..5], [1, 1, 1, 1, 2]);
+    work.stop.cancel();
+    assert!(work.working.await.unwrap());
+    let put_off = TestBench::lock(&work.bench.put_off).clone();
+    assert!(put_off.len() > 2_000, "{}", put_off.len());
+    let waits = Duration::from_secs(1)..=Duration::from_secs(600);
+    assert!(put_off.iter().all(|(_, wait)| waits.contains(wait)));
+    let mut kept: BTreeSet<EventId> = put_off.into_iter().map(|(id, _)| id).collect();
+    kept.extend(TestBench::lock(&work.bench.starts).iter().map(|start| start.notification.id));
+    let mut rest = notifier.subscribe(5_000).await.unwrap();
+    while let Ok(Some(delivery)) = tokio::time::timeout(LONGEST, rest.next()).await {
+        kept.insert(delivery.notification.as_ref().unwrap().id);
+        delivery.acknowledge();
+    }
+    assert_eq!(kept.len(), 3_001);
+}
+
 fn canvases(starts: &[Start]) -> Vec<u128> {
     starts.iter().map(|start| start.notification.canvas.0.as_u128()).collect()
 }

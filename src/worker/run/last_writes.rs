@@ -49,7 +49,7 @@ impl Run<'_> {
         let Owner { subject, held_claim, handler } = owner;
         let statements = &self.runner.statements;
         // Its end makes no room that is short: only the worker's capacity.
-        let lingers = subject.copy.is_none() && handler.concurrency.is_none() && handler.share.is_none();
+        let lingers = subject.copy.is_none() && handler.concurrency.is_none() && handler.revision.is_none();
         if subject.place.is_some() {
             crate::fault::point("link.processed");
             self.until_settled(held_claim, claim, || statements.link_completions.call(claim), is_gone).await

@@ -52,11 +52,14 @@ pub struct HttpConfig {
     /// Requests per second for one canvas, with all its credentials, with bursts of twice as many;
     /// more are answered 429. Default 2,000.
     pub canvas_rate: u32,
-    /// Events per second that one canvas may emit, singly, in batches and on objects, with bursts
-    /// of twice as many; further emits are answered 429 until the rate permits them. The events of
-    /// a lifted rule are woken at the same rate. Default 1,000: about what quick handlers on a
-    /// small worker process.
+    /// Events per second that one canvas may emit beside others, singly, in batches and on objects,
+    /// with bursts of twice as many; further emits are answered 429 until the rate permits them.
+    /// Two seconds' worth of a backlog is woken ahead of what workers take, and a tenth of the rate
+    /// whatever they take. Default 1,000: about what quick handlers on a small worker process.
     pub canvas_event_rate: u32,
+    /// Events per second that a canvas may emit while no other canvas has used this process for ten
+    /// minutes. Default 100,000.
+    pub lone_canvas_event_rate: u32,
     /// Bytes per second of request bodies and answers, for one canvas and for one credential across
     /// canvases, with bursts of one second's worth; further requests are answered 429 until the
     /// rate permits them. Default 8 MiB.
@@ -118,6 +121,7 @@ impl Default for HttpConfig {
             credential_rate: 1000,
             canvas_rate: 2000,
             canvas_event_rate: 1000,
+            lone_canvas_event_rate: 100_000,
             canvas_byte_rate: 8 * 1024 * 1024,
             stranger_rate: 20,
             trusted_proxies: Vec::new(),
@@ -158,6 +162,7 @@ impl HttpConfig {
             per_credential: self.credential_rate,
             per_canvas: self.canvas_rate,
             events_per_canvas: self.canvas_event_rate,
+            events_alone: self.lone_canvas_event_rate,
             bytes: self.canvas_byte_rate,
             of_strangers: self.stranger_rate,
         }
@@ -198,8 +203,9 @@ impl HttpConfig {
         if !(1..=100).contains(&self.share_percent) {
             return Err(HttpError::Config("share_percent must be 1 to 100"));
         }
-        let rates = [self.credential_rate, self.canvas_rate, self.canvas_event_rate, self.stranger_rate];
-        if rates.iter().any(|rate| !(1..=1_000_000).contains(rate)) {
+        let events = [self.canvas_event_rate, self.lone_canvas_event_rate];
+        let rates = [self.credential_rate, self.canvas_rate, self.stranger_rate].into_iter().chain(events);
+        if rates.into_iter().any(|rate| !(1..=1_000_000).contains(&rate)) {
             return Err(HttpError::Config(
                 "the rates of credentials, canvases and strangers must be 1 to 1,000,000",
             ));

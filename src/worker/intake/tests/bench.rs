@@ -8,6 +8,7 @@ use tokio::sync::Semaphore;
 use super::*;
 use crate::notify::{LocalNotifier, NotifyError};
 use crate::worker::WorkerConfig;
+use crate::worker::permits::PermitKind;
 
 /// Duration of the longest handler.
 pub(super) const LONGEST: Duration = Duration::from_secs(10);
@@ -23,7 +24,7 @@ pub(super) struct Plan {
     /// It fails this often, and is retried after this delay.
     pub(super) retries: u32,
     pub(super) retry_delay: Duration,
-    /// The limits that it needs permits of, by number: its handler's, and its canvas's for targets.
+    /// The limits that it needs permits of, by number: its handler's, and one that others share.
     pub(super) limit: Option<usize>,
     pub(super) share: Option<usize>,
     /// The next event of its object.
@@ -70,6 +71,10 @@ pub(super) struct TestBench {
     pub(super) received: Arc<Mutex<HashMap<EventId, Duration>>>,
     /// All starts, in order.
     pub(super) starts: Mutex<Vec<Start>>,
+    /// The canvas of each event that has not ended.
+    canvases: Mutex<HashMap<EventId, CanvasId>>,
+    /// The events whose promises were put off.
+    pub(super) put_off: Mutex<Vec<(EventId, Duration)>>,
 }
 
 impl TestBench {
@@ -94,11 +99,11 @@ impl TestBench {
     /// Takes permits of both of its limits, the share last; the error names the missing one.
     fn acquire(&self, plan: &Plan, permits: &mut Permits) -> Result<(), RunEnd> {
         let limits = Self::lock(&self.limits);
-        for (kind, number) in [(PermitKind::Handler, plan.limit), (PermitKind::Canvas, plan.share)] {
+        for (kind, number) in [(PermitKind::Handler, plan.limit), (PermitKind::Value, plan.share)] {
             if let Some(limit) = number.map(|number| &limits[number])
                 && !permits.try_acquire(kind, &limit.semaphore, 1)
             {
-                return Err(RunEnd::NeedsPermits(kind, Arc::clone(&limit.semaphore), 1));
+                return Err(RunEnd::NeedsRoom(Shortage::Permits(kind, Arc::clone(&limit.semaphore), 1)));
             }
         }
         Ok(())
@@ -173,6 +178,9 @@ impl NotificationRunner for TestBench {
     async fn run(&self, notification: Notification, mut permits: Permits) -> FinishedRun {
         let (end, ran) = self.perform(notification, &mut permits).await;
         let over = matches!(end, RunEnd::Answer(_));
+        if over {
+            Self::lock(&self.canvases).remove(&ran.id);
+        }
         let next = Self::lock(&self.plans)[&ran.id].next.filter(|_| over);
         if let Some(next) = next {
             // Its turn comes now.
@@ -190,6 +198,15 @@ impl NotificationRunner for TestBench {
         });
         let again = (ran != notification).then_some(notification);
         FinishedRun { end, permits, report, fault: None, next: next.into_iter().collect(), again }
+    }
+
+    async fn other_canvas(&self, canvas: CanvasId) -> Option<CanvasId> {
+        let plans = Self::lock(&self.canvases);
+        plans.values().copied().find(|other| *other != canvas)
+    }
+
+    async fn put_off(&self, later: Vec<(EventId, Duration)>) {
+        Self::lock(&self.put_off).extend(later);
     }
 }
 
@@ -320,11 +337,13 @@ impl Scene {
             turns: Mutex::default(),
             received: Arc::default(),
             starts: Mutex::default(),
+            canvases: Mutex::new(self.canvases),
+            put_off: Mutex::default(),
         })
     }
 }
 
-fn config(capacity: usize, prefetch: impl Into<Option<usize>>) -> WorkerConfig {
+pub(super) fn config(capacity: usize, prefetch: impl Into<Option<usize>>) -> WorkerConfig {
     WorkerConfig { capacity, prefetch: prefetch.into(), ..WorkerConfig::default() }
 }
 
@@ -351,9 +370,19 @@ impl Work {
         notifier: &Arc<dyn Notifier>,
         config: &WorkerConfig,
     ) -> Self {
+        Self::start_setting_aside(bench, notifier, config, ASIDE_MAX).await
+    }
+
+    /// A worker that sets aside this many.
+    pub(super) async fn start_setting_aside(
+        bench: Arc<TestBench>,
+        notifier: &Arc<dyn Notifier>,
+        config: &WorkerConfig,
+        aside_max: usize,
+    ) -> Self {
         let subscription = notifier.subscribe(config.held_max()).await.unwrap();
         let (reports, ended) = mpsc::channel(1_000_000);
-        let intake = Intake::new(
+        let mut intake = Intake::new(
             Arc::clone(&bench),
             Arc::clone(notifier),
             config,
@@ -361,6 +390,7 @@ impl Work {
             Some(reports),
             watch::Sender::new(None),
         );
+        intake.surplus.aside_max = aside_max;
         let stop = CancellationToken::new();
         let working = tokio::spawn(intake.run(subscription, stop.clone(), CancellationToken::new()));
         Self { bench, ended, stop, working }

@@ -179,7 +179,8 @@ async fn send(
     emission: Emission,
 ) -> Result<Response, Problem> {
     caller.may_emit(api, emission.events())?;
-    api.shares.count_events(caller.canvas, emission.events().count())?;
+    let has_other = api.recent_canvases.has_other(caller.canvas);
+    api.shares.count_events(caller.canvas, has_other, emission.events().count())?;
     if let Some(key) = idempotency::key(&received.headers)? {
         return idempotency::emit(api, caller, &key, received, emission).await;
     }

@@ -1,0 +1,192 @@
+//! What a worker has received and can't start soon: left to other workers, or, while canvases share
+//! this worker, set aside so that it stands in front of nobody in the subscription. Nothing is lost
+//! if the process ends: what was set aside has been acknowledged, and its promise wakes it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::super::offers::Offers;
+use super::super::others::OtherCanvases;
+use super::*;
+
+/// Most notifications that are set aside; beyond that, those of the canvas with the most are left
+/// to their promises.
+pub(super) const ASIDE_MAX: usize = 50_000;
+/// Most events whose promises one statement moves.
+const BATCH_MAX: usize = 1_000;
+/// How many notifications set aside are offered to other workers per second at most.
+const OFFERS_MAX: usize = 1_000;
+/// Shortest and longest time by which a promise is put off.
+const PUT_OFF: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(600);
+
+/// An answer whether another canvas has events, and how long it took.
+type OtherAnswer = (Option<CanvasId>, Duration);
+
+/// What is known of the surplus.
+pub(super) struct Surplus {
+    others: OtherCanvases,
+    asking: JoinSet<OtherAnswer>,
+    /// What was set aside, by event.
+    ids: HashSet<EventId>,
+    offers: Offers,
+    later: mpsc::Sender<(EventId, Duration)>,
+    pub(super) aside_max: usize,
+    _putting_off: AbortOnDropHandle<()>,
+}
+
+impl Surplus {
+    pub(super) fn new<R: NotificationRunner>(runner: &Arc<R>) -> Self {
+        let (later, receiver) = mpsc::channel(2 * BATCH_MAX);
+        let putting_off = tokio::spawn(put_off(Arc::clone(runner), receiver));
+        Self {
+            others: OtherCanvases::new(Instant::now()),
+            asking: JoinSet::new(),
+            ids: HashSet::new(),
+            offers: Offers::new(OFFERS_MAX),
+            later,
+            aside_max: ASIDE_MAX,
+            _putting_off: AbortOnDropHandle::new(putting_off),
+        }
+    }
+
+    /// The answer to the question that was asked. Cancel safe; pending if none was.
+    pub(super) async fn answer(&mut self) -> OtherAnswer {
+        loop {
+            match self.asking.join_next().await {
+                Some(Ok(answer)) => return answer,
+                Some(Err(_)) => {}
+                None => std::future::pending().await,
+            }
+        }
+    }
+}
+
+/// Puts off promises in batches. A failure is harmless: the promise stays as it was.
+async fn put_off<R: NotificationRunner>(runner: Arc<R>, mut receiver: mpsc::Receiver<(EventId, Duration)>) {
+    let mut batch = Vec::new();
+    while receiver.recv_many(&mut batch, BATCH_MAX).await > 0 {
+        runner.put_off(std::mem::take(&mut batch)).await;
+    }
+}
+
+impl<R: NotificationRunner> Intake<R> {
+    /// Whether notifications are received although as many are held as may be.
+    pub(super) fn looks_through(&self) -> bool {
+        self.surplus.others.are_known(Instant::now()) && self.surplus.later.capacity() >= BATCH_MAX
+    }
+
+    /// Asks whether another canvas has events, if all that is held is of one.
+    pub(super) fn ask_for_others(&mut self) {
+        let Some(canvas) = self.waiting.only_owner().filter(|_| self.held() >= self.held_limit()) else {
+            return;
+        };
+        let now = Instant::now();
+        if self.surplus.others.may_ask(now) {
+            let runner = Arc::clone(&self.runner);
+            self.surplus.asking.spawn(async move {
+                let other = runner.other_canvas(canvas).await;
+                (other, now.elapsed())
+            });
+        }
+    }
+
+    pub(super) fn others_answered(&mut self, (other, took): OtherAnswer) {
+        self.surplus.others.answered(other, took, Instant::now());
+    }
+
+    /// Queues a notification for its turn: behind what was set aside of its canvas.
+    pub(super) fn wait(&mut self, notification: Notification, delivery: Delivery) {
+        self.surplus.others.saw(notification.canvas, Instant::now());
+        if self.surplus.ids.contains(&notification.id) {
+            return self.acknowledge_duplicate(delivery);
+        }
+        let pending = PendingRun { notification, delivery, permits: Permits::default() };
+        if self.waiting.has_aside(notification.canvas) {
+            let pending = self.acknowledged(pending);
+            self.waiting.push_aside(notification.canvas, pending);
+        } else {
+            self.waiting.push(notification.canvas, pending);
+        }
+        self.shed();
+    }
+
+    /// Gives up what exceeds the limits: the last of the canvas with the most.
+    pub(super) fn shed(&mut self) {
+        while self.held() > self.held_limit()
+            && let Some(pending) = self.waiting.shed()
+        {
+            if self.looks_through() {
+                let (canvas, pending) = (pending.notification.canvas, self.acknowledged(pending));
+                self.waiting.set_aside(canvas, pending);
+            } else {
+                self.republish(pending);
+            }
+        }
+        while self.waiting.links() > self.links_max()
+            && let Some(pending) = self.waiting.shed_link()
+        {
+            self.republish(pending);
+        }
+        while self.waiting.aside() > self.surplus.aside_max
+            && let Some(pending) = self.waiting.shed_aside()
+        {
+            self.leave_to_promise(pending);
+        }
+    }
+
+    /// Answers a notification that is set aside: from now on, putting it back means publishing it.
+    fn acknowledged(&mut self, PendingRun { notification, delivery, permits }: PendingRun) -> PendingRun {
+        self.surplus.ids.insert(notification.id);
+        self.surplus.offers.waits_here(notification.id);
+        delivery.acknowledge();
+        PendingRun { notification, delivery: self.republisher.delivery(notification), permits }
+    }
+
+    /// A notification is no longer set aside, if it was.
+    pub(super) fn is_taken(&mut self, id: EventId) {
+        self.surplus.ids.remove(&id);
+    }
+
+    /// Leaves an event to its promise, which is put off to about when its turn would have come.
+    fn leave_to_promise(&mut self, pending: PendingRun) {
+        let id = pending.notification.id;
+        self.is_taken(id);
+        pending.delivery.acknowledge();
+        let wait = self.pace.time_of(self.waiting.aside()).clamp(*PUT_OFF.start(), *PUT_OFF.end());
+        // If there is no room, the promise stays as it was.
+        let _ = self.surplus.later.try_send((id, wait));
+    }
+
+    /// Offers what was set aside to other workers: the last of the canvas with the most, and fewer
+    /// while all of it comes back.
+    pub(super) fn offer_aside(&mut self) {
+        if self.waiting.aside() == 0 {
+            return;
+        }
+        for _ in 0..self.surplus.offers.next().min(self.waiting.aside()) {
+            let Some(pending) = self.waiting.shed_aside() else { return };
+            let id = pending.notification.id;
+            self.is_taken(id);
+            self.surplus.offers.offer(id);
+            pending.delivery.put_back();
+        }
+    }
+
+    /// Offers notifications that wait for room to other workers: the latest of the canvas with the
+    /// most, as long as more of them wait than may wait for a slot.
+    pub(super) fn offer(&mut self) {
+        let kept = self.held_max - self.capacity;
+        for _ in 0..self.offers.next() {
+            if self.lot.permit_waiters() <= kept {
+                return;
+            }
+            let Some((id, delivery)) = self.lot.take_last_permit_waiter() else { return };
+            self.offers.offer(id);
+            delivery.put_back();
+        }
+    }
+}

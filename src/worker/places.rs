@@ -1,0 +1,349 @@
+//! Who may take one of a worker's places: each canvas's targets have a share, each target has a
+//! share of that, and a slow function leaves some places to others. What is free beyond a reserve
+//! may be borrowed, so nobody is held back for the sake of nobody.
+//!
+//! This is trunk reservation, as telephone networks have it: within its share a party takes any
+//! place, beyond it only while more places are free than are reserved for others.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::event::{CanvasId, HandlerAddress, HandlerScope, Name};
+
+/// A function is slow if its runs take this long, or if none has ended for as long.
+const SLOW: Duration = Duration::from_secs(1);
+/// How long a function counts as one that may want a place after it last ran.
+const RECENT: Duration = Duration::from_secs(600);
+/// The weight of a run in the mean duration of its function.
+const WEIGHT: u32 = 8;
+
+/// How many places the targets of a canvas may take, and one of them.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    capacity: usize,
+    /// The most for all targets of a canvas, if the operator has set it.
+    canvas_max: Option<usize>,
+}
+
+impl Limits {
+    /// What the targets of a canvas may take whatever else runs.
+    fn of_canvas(self) -> usize {
+        self.canvas_max.unwrap_or(self.capacity / 4).max(1)
+    }
+
+    /// What one target may take as long as its canvas is within its share.
+    fn of_target(self) -> usize {
+        (self.of_canvas() / 2).max(1)
+    }
+
+    /// What a slow function leaves to other handlers.
+    fn left_by_functions(self) -> usize {
+        self.capacity / 8
+    }
+
+    /// Whether a target may take a place while `free` are, if it has `own` and all targets of its
+    /// canvas have `all`. `own` is `None` if the target has a limit of its own.
+    fn admits(self, free: usize, all: usize, own: Option<usize>) -> bool {
+        let is_beyond = own.is_some_and(|own| own >= self.of_target());
+        match self.canvas_max {
+            Some(max) => {
+                let room = max.saturating_sub(all);
+                room > if is_beyond { (max / 4).max(1) } else { 0 }
+            }
+            None if is_beyond => free > self.capacity / 2,
+            None => all < self.of_canvas() || free > self.capacity / 4,
+        }
+    }
+}
+
+/// What a share belongs to: a canvas or, since the targets of all queues are on one reserved
+/// canvas, a queue.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Sharer {
+    Canvas(CanvasId),
+    Queue(Name),
+}
+
+impl Sharer {
+    fn of(address: &HandlerAddress) -> Self {
+        let HandlerScope { canvas, name, .. } = &address.scope;
+        if canvas.is_reserved() { Self::Queue(name.clone()) } else { Self::Canvas(*canvas) }
+    }
+}
+
+/// What wants a place.
+#[derive(Clone, Debug)]
+pub(super) struct PlaceRequest {
+    pub(super) address: HandlerAddress,
+    pub(super) kind: PlaceKind,
+}
+
+/// What kind of handler wants it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PlaceKind {
+    Function,
+    Target,
+    /// A target whose policy limits how many of its events run at a time.
+    LimitedTarget,
+}
+
+/// The places of a worker. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    limits: Limits,
+    book: Mutex<Book>,
+}
+
+/// Who has places, and who waits for one.
+#[derive(Debug, Default)]
+struct Book {
+    taken: usize,
+    /// By sharer; entries are never empty.
+    targets: HashMap<Sharer, HashMap<HandlerAddress, usize>>,
+    functions: HashMap<HandlerAddress, Function>,
+    swept: Option<Instant>,
+    waiting: HashMap<HandlerAddress, Queue>,
+    last_number: u64,
+}
+
+/// The runs of a function for one canvas.
+#[derive(Debug)]
+struct Function {
+    running: usize,
+    mean: Duration,
+    /// When one last ended, or when the first began.
+    ended: Instant,
+}
+
+/// Those that wait for a place for the same handler, in order.
+#[derive(Debug)]
+struct Queue {
+    kind: PlaceKind,
+    waiters: VecDeque<(u64, oneshot::Sender<Place>)>,
+}
+
+/// A place that was taken; free again when this is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    places: Places,
+    request: PlaceRequest,
+    since: Instant,
+}
+
+impl Places {
+    pub(super) fn new(capacity: usize, canvas_max: Option<usize>) -> Self {
+        let limits = Limits { capacity: capacity.max(1), canvas_max };
+        Self { inner: Arc::new(Inner { limits, book: Mutex::default() }) }
+    }
+
+    /// Takes a place unless it has to be left to others.
+    pub(super) fn try_take(&self, request: &PlaceRequest) -> Option<Place> {
+        let mut book = self.book();
+        let is_first = !book.waiting.contains_key(&request.address);
+        (is_first && book.admits(self.inner.limits, request)).then(|| self.count(&mut book, request.clone()))
+    }
+
+    /// Takes a place for a run that has claimed its event already.
+    pub(super) fn take(&self, request: PlaceRequest) -> Place {
+        self.count(&mut self.book(), request)
+    }
+
+    /// Waits for a place. Cancel safe: only the turn is lost.
+    pub(super) async fn wait(&self, request: PlaceRequest) -> Option<Place> {
+        let (sender, receiver) = oneshot::channel();
+        {
+            let mut book = self.book();
+            book.last_number += 1;
+            let number = book.last_number;
+            let PlaceRequest { address, kind } = request;
+            let queue = book.waiting.entry(address);
+            queue
+                .or_insert_with(|| Queue { kind, waiters: VecDeque::new() })
+                .waiters
+                .push_back((number, sender));
+        }
+        // It may have become free in between.
+        self.grant();
+        receiver.await.ok()
+    }
+
+    /// Whether some function has to leave places to others, so that no event may be claimed before
+    /// its handler is known.
+    pub(super) fn are_short(&self) -> bool {
+        let most = self.inner.limits.capacity - self.inner.limits.left_by_functions();
+        let book = self.book();
+        if book.taken < most {
+            return false;
+        }
+        let mut large = book.functions.iter().filter(|(_, function)| function.running >= most);
+        large.any(|(address, function)| function.is_slow() && book.has_others(address))
+    }
+
+    fn count(&self, book: &mut Book, request: PlaceRequest) -> Place {
+        book.add(&request);
+        Place { places: self.clone(), request, since: Instant::now() }
+    }
+
+    /// Gives free places to those that wait.
+    fn grant(&self) {
+        let mut granted = Vec::new();
+        {
+            let mut book = self.book();
+            while let Some((request, sender)) = book.next(self.inner.limits) {
+                granted.push((sender, self.count(&mut book, request)));
+            }
+        }
+        // Without the lock: a place is free again if its waiter has left.
+        for (sender, place) in granted {
+            drop(sender.send(place));
+        }
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.inner.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.book().remove(&self.request, self.since);
+        self.places.grant();
+    }
+}
+
+impl Book {
+    fn admits(&self, limits: Limits, request: &PlaceRequest) -> bool {
+        match request.kind {
+            PlaceKind::Function => {
+                let most = limits.capacity - limits.left_by_functions();
+                let own = self.functions.get(&request.address);
+                !own.is_some_and(|own| own.running >= most && own.is_slow())
+                    || !self.has_others(&request.address)
+            }
+            PlaceKind::Target | PlaceKind::LimitedTarget => {
+                let (all, own) = self.of_target(&request.address);
+                let own = (request.kind == PlaceKind::Target).then_some(own);
+                limits.admits(limits.capacity.saturating_sub(self.taken), all, own)
+            }
+        }
+    }
+
+    /// How many places the targets of an address's canvas have, and its own.
+    fn of_target(&self, address: &HandlerAddress) -> (usize, usize) {
+        let of_canvas = self.targets.get(&Sharer::of(address));
+        of_canvas
+            .map_or((0, 0), |targets| (targets.values().sum(), targets.get(address).copied().unwrap_or(0)))
+    }
+
+    /// Whether another handler ran here within ten minutes, or waits.
+    fn has_others(&self, address: &HandlerAddress) -> bool {
+        !self.targets.is_empty()
+            || self.functions.len() > 1
+            || self.waiting.keys().any(|waiting| waiting != address)
+    }
+
+    /// The waiter to be served next, if one may be: of the canvas with the fewest places, then of
+    /// the handler with the fewest, then the one that has waited longest.
+    fn next(&mut self, limits: Limits) -> Option<(PlaceRequest, oneshot::Sender<Place>)> {
+        self.waiting.retain(|_, queue| {
+            while queue.waiters.front().is_some_and(|(_, sender)| sender.is_closed()) {
+                queue.waiters.pop_front();
+            }
+            !queue.waiters.is_empty()
+        });
+        let request = |(address, queue): (&HandlerAddress, &Queue)| {
+            let request = PlaceRequest { address: address.clone(), kind: queue.kind };
+            let first = queue.waiters.front().map_or(u64::MAX, |(number, _)| *number);
+            self.admits(limits, &request).then(|| ((self.of_target(address), first), request))
+        };
+        let (_, request) = self.waiting.iter().filter_map(request).min_by_key(|(order, _)| *order)?;
+        let queue = self.waiting.get_mut(&request.address)?;
+        let (_, sender) = queue.waiters.pop_front()?;
+        if queue.waiters.is_empty() {
+            self.waiting.remove(&request.address);
+        }
+        Some((request, sender))
+    }
+
+    fn add(&mut self, PlaceRequest { address, kind }: &PlaceRequest) {
+        self.taken += 1;
+        match kind {
+            PlaceKind::Function => {
+                let now = Instant::now();
+                if let Some(function) = self.functions.get_mut(address) {
+                    return function.begin(now);
+                }
+                self.sweep(now);
+                self.functions
+                    .insert(address.clone(), Function { running: 1, mean: Duration::ZERO, ended: now });
+            }
+            PlaceKind::Target | PlaceKind::LimitedTarget => {
+                *self.targets.entry(Sharer::of(address)).or_default().entry(address.clone()).or_default() +=
+                    1;
+            }
+        }
+    }
+
+    fn remove(&mut self, PlaceRequest { address, kind }: &PlaceRequest, since: Instant) {
+        self.taken -= 1;
+        match kind {
+            PlaceKind::Function => {
+                if let Some(function) = self.functions.get_mut(address) {
+                    function.end(since);
+                }
+            }
+            PlaceKind::Target | PlaceKind::LimitedTarget => {
+                let sharer = Sharer::of(address);
+                let Some(targets) = self.targets.get_mut(&sharer) else { return };
+                if let Some(own) = targets.get_mut(address) {
+                    *own -= 1;
+                }
+                targets.retain(|_, own| *own > 0);
+                if targets.is_empty() {
+                    self.targets.remove(&sharer);
+                }
+            }
+        }
+    }
+
+    /// Forgets functions that have not run for long.
+    fn sweep(&mut self, now: Instant) {
+        if self.swept.is_none_or(|swept| now.duration_since(swept) > RECENT / 10) {
+            self.functions
+                .retain(|_, function| function.running > 0 || now.duration_since(function.ended) < RECENT);
+            self.swept = Some(now);
+        }
+    }
+}
+
+impl Function {
+    fn begin(&mut self, now: Instant) {
+        if self.running == 0 {
+            self.ended = now;
+        }
+        self.running += 1;
+    }
+
+    fn end(&mut self, since: Instant) {
+        let now = Instant::now();
+        let took = now.duration_since(since);
+        self.mean = (self.mean * (WEIGHT - 1) + took) / WEIGHT;
+        (self.running, self.ended) = (self.running - 1, now);
+    }
+
+    fn is_slow(&self) -> bool {
+        self.mean >= SLOW || self.ended.elapsed() >= SLOW
+    }
+}
