@@ -148,7 +148,7 @@ impl Tables {
     }
 
     pub(in crate::store) fn running_of(&self, scope: &HandlerScope) -> Result<u32, StoreError> {
-        let rows = self.events.values().filter(|row| row.address.scope == *scope && !self.is_free(row));
+        let rows = self.events.values().filter(|row| row.address().scope == *scope && !self.is_free(row));
         Ok(u32::try_from(rows.count()).unwrap_or(u32::MAX))
     }
 

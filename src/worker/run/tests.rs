@@ -71,7 +71,10 @@ async fn a_candidate_that_waits_for_room_keeps_what_is_known() {
     let mut run = Run { runner: &runner, notification: notification(), permits: Permits::default() };
     let candidate = Stage::Candidate(Candidate { row: row(), handler });
     let (stage, answer) = run.perform(candidate, Effect::ClaimLock).await;
-    assert!(matches!(answer, Err(RunEnd::NeedsPermits(PermitKind::Handler, _, 1))), "{answer:?}");
+    assert!(
+        matches!(answer, Err(RunEnd::NeedsRoom(Shortage::Permits(PermitKind::Handler, _, 1)))),
+        "{answer:?}"
+    );
     assert_eq!(stage.name(), "Candidate");
     assert_eq!(stage.summary().address, Some(row().address));
 }
