@@ -5,6 +5,7 @@
 
 mod backlog;
 mod idle;
+mod missed;
 mod pace;
 mod pauses;
 mod progress;

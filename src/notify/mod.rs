@@ -52,6 +52,13 @@ pub trait Notifier: Send + Sync + 'static {
         false
     }
 
+    /// Waits until this process is to look for what it may have missed, and perhaps others with it:
+    /// the time since when notifications may not have reached a worker. Default: it waits for ever,
+    /// as a broker keeps what it was given.
+    async fn missed(&self) -> Duration {
+        std::future::pending().await
+    }
+
     /// The broadcasts of emitted events for listeners. Default none: nothing is broadcast.
     fn broadcasts(&self) -> Option<Broadcasts> {
         None

@@ -1,11 +1,15 @@
 //! LISTEN and NOTIFY: texts from process to process through the database. Nothing is kept: what is
 //! sent while nobody listens is gone.
+//!
+//! Every role that may connect can do both, on any channel: callers choose names and texts such that
+//! this reveals and allows nothing.
 
 use std::io;
 use std::sync::Arc;
 
-use sqlx::postgres::PgListener;
+use sqlx::postgres::{PgListener, PgPool};
 
+use super::session::answer_limit;
 use super::{Store, StoreError};
 
 /// Most bytes of a payload: the server refuses 8,000.
@@ -36,26 +40,44 @@ impl Store {
         }
     }
 
+    /// The secret from which names and keys of channels follow. It is never disclosed.
+    pub(crate) async fn notice_secret(&self) -> Result<Vec<u8>, StoreError> {
+        let query = sqlx::query_scalar!("select notice_secret from wakeq.deployment");
+        self.notice_session().await?.one("read the secret of notices", query).await
+    }
+
     /// Listens on a channel, with a connection of its own.
     pub(crate) async fn listen(&self, channel: &str) -> Result<Listening, StoreError> {
         self.can_listen()?;
-        let failed = |error| StoreError::Unavailable(Arc::new(error));
-        let mut listener = PgListener::connect_with(&self.pool_to_listen()).await.map_err(failed)?;
-        listener.eager_reconnect(false);
-        listener.listen(channel).await.map_err(failed)?;
-        Ok(Listening { listener })
+        let after = answer_limit(self.config.statement_timeout);
+        let listening = async {
+            let mut listener = PgListener::connect_with(&self.pool_to_listen()).await?;
+            listener.eager_reconnect(false);
+            listener.listen(channel).await?;
+            Ok::<_, sqlx::Error>(Listening { listener, notices: self.pool_of_notices().clone() })
+        };
+        match tokio::time::timeout(after, listening).await {
+            Ok(listening) => listening.map_err(|error| StoreError::Unavailable(Arc::new(error))),
+            Err(_) => Err(StoreError::TimedOut { statement: "listen", after, ended: false }),
+        }
     }
 }
 
 /// A connection that listens.
 pub(crate) struct Listening {
     listener: PgListener,
+    /// Listening ends when it is closed.
+    notices: PgPool,
 }
 
 impl Listening {
     /// The next payload; after an error, nothing more will come. Cancel safe.
     pub(crate) async fn next(&mut self) -> Result<String, StoreError> {
-        match self.listener.try_recv().await {
+        let received = tokio::select! {
+            received = self.listener.try_recv() => received,
+            () = self.notices.close_event() => Err(sqlx::Error::PoolClosed),
+        };
+        match received {
             Ok(Some(notification)) => Ok(notification.payload().to_owned()),
             Ok(None) => Err(StoreError::Unavailable(Arc::new(
                 io::Error::from(io::ErrorKind::ConnectionAborted).into(),

@@ -41,6 +41,7 @@ mod long_values;
 #[cfg(feature = "testing")]
 mod memory;
 mod migrate;
+mod missed;
 mod permits;
 mod pools;
 mod probe;

@@ -344,6 +344,11 @@ impl Store {
         Session::of(&self.notices, self.config.statement_timeout).await
     }
 
+    /// The pool of NOTIFY.
+    pub(super) fn pool_of_notices(&self) -> &PgPool {
+        &self.notices
+    }
+
     /// A pool of one connection, for LISTEN, which keeps it: one that is dead without a sign blocks
     /// neither the next attempt nor the end of the process.
     pub(super) fn pool_to_listen(&self) -> PgPool {

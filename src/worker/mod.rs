@@ -301,6 +301,7 @@ impl QueueWorker {
             .paced(self.config.canvas_event_rate)
             .letting_sleep(self.config.lets_database_sleep);
         let period = self.store.timing().probe_period;
+        let missing = AbortOnDropHandle::new(tokio::spawn(waker.clone().find_missed()));
         let chores = AbortOnDropHandle::new(tokio::spawn(waker.run(period, Some(self.config.retention))));
         let [renewing, watching] = self.keep(&leases);
         let subscription = self.notifier.subscribe(self.config.held_max()).await?;
@@ -308,7 +309,7 @@ impl QueueWorker {
         let (notifier, config) = (Arc::clone(&self.notifier), &self.config);
         let intake = intake::Intake::new(runner, notifier, config, self.counters, self.reports, self.trouble);
         let working = pin!(intake.run(subscription, self.stop.clone(), self.kill));
-        match select(working, select_all([chores, renewing, watching])).await {
+        match select(working, select_all([chores, missing, renewing, watching])).await {
             Either::Left((true, _)) => Ok(()),
             Either::Left((false, _)) => Err(WorkerError::Defect("its subscription")),
             // Without renewals or the probe the worker can't work correctly: shut down in good

@@ -113,6 +113,11 @@ async fn a_healthy_queue_passes() {
     for kind in [RoleKind::Api, RoleKind::Worker] {
         Store::grant_rights(database.url(), &StoreConfig::default(), &role, kind).await.unwrap();
     }
+    let only_ours = format!(
+        "revoke connect on database {0} from public; grant connect on database {0} to {role}",
+        database.name()
+    );
+    sql(&database, &only_ours).await;
     let found = doctor(&url, Some(&config), &[]).await;
     assert_eq!((found.bad("fail"), found.bad("warn")), (vec![], vec![]), "{:#}", found.report);
     assert_eq!(found.one("rights").1, format!("{role} has what the API and a worker need"));
@@ -239,6 +244,43 @@ async fn reports_missing_and_excessive_rights() {
     found.says("role", "warn", "owns the schema");
 }
 
+/// What docs/operations.md advises about roles of other programs, of this database.
+fn limits(database: &str, ours: &str, program: &str) -> String {
+    let pages = std::fs::read_to_string(crate::tree::root().join("docs/operations.md")).unwrap();
+    let advised = pages.split("### Roles of other programs").nth(1).expect("the heading");
+    let sql = advised.split("```sql").nth(1).and_then(|rest| rest.split("```").next()).expect("statements");
+    let sql = sql
+        .replace("app_owner, app_api, app_worker", ours)
+        .replace("database app ", &format!("database {database} "));
+    sql.replace("shop", program)
+}
+
+/// To connect is a matter of trust: another role that may is reported until it is limited. The
+/// deployment goes on working.
+#[tokio::test]
+async fn other_roles_are_reported_until_they_are_limited() {
+    let database = database().await;
+    if is_skipped("sessions of several roles") {
+        return;
+    }
+    let (ours, url) = login(&database, "worker").await;
+    Store::grant_rights(database.url(), &StoreConfig::default(), &ours, RoleKind::Worker).await.unwrap();
+    let found = async || doctor(&url, None, &[]).await;
+    found().await.says("other roles", "warn", "every role of the server may connect");
+    let name = database.name();
+    let closed =
+        format!("revoke connect on database {name} from public; grant connect on database {name} to {ours}");
+    sql(&database, &closed).await;
+    assert_eq!(found().await.one("other roles"), ("ok", "none may connect"));
+    let (program, _) = login(&database, "shop").await;
+    sql(&database, &format!("grant connect on database {name} to {program}")).await;
+    found().await.says("other roles", "warn", &format!("{program} may connect without a limit"));
+    sql(&database, &limits(name, &ours, &program)).await;
+    assert_eq!(found().await.one("other roles"), ("ok", "1 may connect, within limits"));
+    let worker = PgPool::connect(&url).await.unwrap();
+    sqlx::query("select wakeq.log_floor()").execute(&worker).await.expect("workers append to the log");
+}
+
 /// A session that holds a lock that claims wait for is reported with its process and role.
 #[tokio::test]
 async fn holders_of_gates_are_named() {
@@ -294,7 +336,8 @@ async fn reports_a_neglected_database() {
     let sql = "select pg_backend_pid() + 0 * pg_current_xact_id()::text::bigint::integer";
     let pid: i32 = sqlx::query_scalar(sql).fetch_one(&mut *old).await.unwrap();
     let found = doctor(database.url(), None, &["--open-for", "0s"]).await;
-    let warned = ["role", "minute's pass", "promises", "resume jobs", "handlers", "old transactions"];
+    let warned =
+        ["role", "other roles", "minute's pass", "promises", "resume jobs", "handlers", "old transactions"];
     assert_eq!(found.bad("warn"), warned, "{:#}", found.report);
     assert!(found.one("handlers").1.contains("WORKER/mistyped/_"), "{:#}", found.report);
     let words = found.one("old transactions").1;

@@ -105,6 +105,8 @@ impl Doctor {
         }));
         let powers = store.role_powers().await;
         findings.push(judged("role", powers, |powers| doctor::role(powers, &server.role)));
+        let strangers = store.strangers().await;
+        findings.push(judged("other roles", strangers, |strangers| doctor::strangers(&strangers)));
         let secrets = store.secret_counts().await;
         findings
             .push(judged("signing secrets", secrets, |counts| doctor::secrets(store.secret_keys(), &counts)));

@@ -15,7 +15,9 @@ use tokio_util::task::AbortOnDropHandle;
 use super::parts::{MakeHandlers, Parts, ProcessPart, until_stopped};
 use super::telemetry::{SharedObserver, TelemetryArgs};
 use super::{Context, descriptors};
-use crate::config::{DeliveryArgs, LotArgs, PushArgs, RateArgs, ServeArgs, WorkerArgs, on_cloud_run};
+use crate::config::{
+    DeliveryArgs, LotArgs, NotifierArgs, PushArgs, RateArgs, ServeArgs, WorkerArgs, on_cloud_run,
+};
 use crate::delivery::{Deliverer, Targets};
 use crate::http::{HttpConfig, HttpServer};
 use crate::observe::Observer;
@@ -30,6 +32,12 @@ use wakeq::{
 
 /// Pause before waking the waiting events is retried, after the database was unavailable.
 const WAKE_PAUSE: Duration = Duration::from_secs(2);
+
+/// The longest time from the grace's end to the process's end, whatever holds its parts up: the
+/// platform's limit is 2 s after the grace.
+const ENDING: Duration = Duration::from_millis(1_700);
+/// How long the connections to the database may take to close.
+const CLOSING: Duration = Duration::from_secs(1);
 
 /// Extra time for answering pushes whose runs were cut off.
 const PUSH_ANSWER_GRACE: Duration = Duration::from_millis(1_600);
@@ -82,8 +90,9 @@ impl Serve {
             return self.run_pushed(context, handlers).await;
         }
         let process = Process::start(context, Task::Accept, self.rates).await?;
-        let serving =
-            process.serve(HttpConfig { delivery: self.delivery.config()?, ..self.http.config()? }).await?;
+        let http = HttpConfig { delivery: self.delivery.config()?, ..self.http.config()? };
+        let grace = http.shutdown_grace;
+        let serving = process.serve(http).await?;
         if !process.notifier.wakes() {
             tracing::info!(
                 "this process wakes no workers: they find the events that it accepts by their \
@@ -91,7 +100,7 @@ impl Serve {
             );
         }
         let waking = process.wake(None, self.worker.config().lets_database_sleep).await?;
-        process.together(vec![serving, waking]).await
+        process.together(vec![serving, waking], grace).await
     }
 
     /// Push mode: also runs pushed events and expires what is old. The minute's pass is made on
@@ -132,15 +141,16 @@ impl Serve {
         if !on_cloud_run() {
             parts.push(process.wake(Some(config.retention), config.lets_database_sleep).await?);
         }
-        process.together(parts).await
+        process.together(parts, config.shutdown_grace).await
     }
 }
 
 impl Work {
     pub(super) async fn run(self, context: &Context, handlers: impl MakeHandlers) -> anyhow::Result<()> {
         let process = Process::start(context, Task::Work, self.rates).await?;
+        let grace = self.worker.config().shutdown_grace;
         let working = process.work(handlers, self.worker, self.lot, &self.delivery).await?;
-        process.together(vec![working]).await
+        process.together(vec![working], grace).await
     }
 }
 
@@ -154,10 +164,11 @@ impl All {
         );
         let process = Process::start(context, Task::Work, rates).await?;
         let mut http = HttpConfig { delivery: delivery.config()?, ..http.config()? };
-        http.shutdown_grace = http.shutdown_grace.min(worker.config().shutdown_grace);
+        let grace = worker.config().shutdown_grace;
+        http.shutdown_grace = http.shutdown_grace.min(grace);
         let serving = process.serve(http).await?;
         let working = process.work(handlers, worker, lot, &delivery).await?;
-        process.together(vec![serving, working]).await
+        process.together(vec![serving, working], grace).await
     }
 }
 
@@ -177,6 +188,8 @@ struct Process {
     /// Whether no other process wakes its workers.
     is_local: bool,
     rates: RateArgs,
+    /// Closes its broadcasts.
+    notifiers: NotifierArgs,
     /// What the queue's gauges query.
     observed: SharedObserver,
     /// What the program adds.
@@ -216,7 +229,8 @@ impl Process {
         let listening = AbortOnDropHandle::new(listening);
         let queue = Queue::new(store.clone(), Arc::clone(&notifier), QueueConfig::default());
         let own = Parts::new(store.clone(), queue, stop.clone());
-        Ok(Self { store, notifier, is_local, rates, observed, own, stop, _listening: listening })
+        let notifiers = context.notifier.clone();
+        Ok(Self { store, notifier, is_local, rates, notifiers, observed, own, stop, _listening: listening })
     }
 
     /// The part that serves HTTP.
@@ -358,12 +372,38 @@ impl Process {
     }
 
     /// Runs all parts until a signal arrives or one of them ends: none can do without the others.
-    async fn together(self, parts: Vec<ProcessPart>) -> anyhow::Result<()> {
+    /// After the grace it ends in any case, even if a database that is dead without a sign holds up
+    /// a part.
+    async fn together(self, parts: Vec<ProcessPart>, grace: Duration) -> anyhow::Result<()> {
         let mut running = JoinSet::new();
         for ProcessPart { name, running: part } in parts.into_iter().chain(self.own.take()) {
             running.spawn(async move { (name, part.await) });
         }
         let mut outcome = Ok(());
+        let ended = async {
+            self.all_end(&mut running, &mut outcome).await;
+            self.observed.set(None);
+            self.notifiers.close_broadcasts().await;
+            self.store.close_within(CLOSING).await;
+        };
+        let over = async {
+            self.stop.cancelled().await;
+            tokio::time::sleep(grace + ENDING).await;
+        };
+        tokio::select! {
+            () = ended => {}
+            () = over => tracing::warn!(
+                "the process ends although not all of it has: events that it was running are released by their leases"
+            ),
+        }
+        outcome
+    }
+
+    async fn all_end(
+        &self,
+        running: &mut JoinSet<(&'static str, anyhow::Result<()>)>,
+        outcome: &mut anyhow::Result<()>,
+    ) {
         while let Some(ended) = running.join_next().await {
             let ended = match ended {
                 Ok((name, Ok(()))) if !self.stop.is_cancelled() => Err(anyhow!("{name} ended unexpectedly")),
@@ -373,11 +413,9 @@ impl Process {
             self.stop.cancel();
             match ended {
                 Err(later) if outcome.is_err() => tracing::error!("another part failed: {later:#}"),
-                ended => outcome = outcome.and(ended),
+                Err(first) => *outcome = Err(first),
+                Ok(()) => {}
             }
         }
-        self.observed.set(None);
-        self.store.close().await;
-        outcome
     }
 }

@@ -10,6 +10,7 @@ mod own;
 mod pubsub;
 mod rights;
 mod secrets;
+mod strangers;
 
 use std::fmt;
 
@@ -26,6 +27,7 @@ pub(crate) use own::own_names;
 pub(crate) use pubsub::{pubsub_rights, push_horizon, topics, without_topics};
 pub(crate) use rights::{rights, role};
 pub(crate) use secrets::secrets;
+pub(crate) use strangers::strangers;
 
 /// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -1,6 +1,7 @@
 //! A channel of broadcasts: one connection listens for all listeners of the process.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
@@ -9,28 +10,35 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
-use super::ear::{Hear, listen};
+use super::ear::{Ear, Hear};
+use super::outlet::{Keyring, Outlet};
+use super::seal::{CONTENT_BYTES_MAX, Purpose};
 use crate::broadcast::{Channel, Inbox, ListenError, LocalChannel, PublishOutcome};
 use crate::event::Broadcast;
 use crate::notify::NotifyError;
-use crate::store::{PAYLOAD_BYTES_MAX, Store, StoreError};
+use crate::store::StoreError;
 
-/// Most broadcasts in one statement: 800 kB.
-const STATEMENT_MAX: usize = 100;
+/// The first byte of a broadcast; a check has no bytes.
+const BROADCAST: u8 = 0;
 
 /// A channel of broadcasts.
 pub(super) struct PostgresChannel {
-    store: Store,
-    name: &'static str,
+    keyring: Keyring,
+    purpose: Purpose,
+    /// The sender of what this process broadcasts.
+    id: Uuid,
+    outlet: Arc<Outlet>,
     /// The listeners of this process.
     audience: LocalChannel,
     listening: tokio::sync::Mutex<Weak<AbortOnDropHandle<()>>>,
 }
 
 impl PostgresChannel {
-    pub(super) fn new(store: &Store, name: &'static str) -> Self {
+    pub(super) fn new(keyring: Keyring, purpose: Purpose) -> Self {
+        let id = Uuid::new_v4();
+        let outlet = Arc::new(Outlet::new(keyring.clone(), purpose, id));
         let (audience, listening) = (LocalChannel::default(), tokio::sync::Mutex::default());
-        Self { store: store.clone(), name, audience, listening }
+        Self { keyring, purpose, id, outlet, audience, listening }
     }
 
     /// Listens as long as the result is held.
@@ -40,13 +48,9 @@ impl PostgresChannel {
             return Ok(listening);
         }
         let (begun, beginning) = oneshot::channel();
-        let hearer = Hearer {
-            store: self.store.clone(),
-            channel: self.name,
-            echo: Uuid::new_v4().to_string(),
-            audience: self.audience.clone(),
-        };
-        let task = AbortOnDropHandle::new(tokio::spawn(listen(self.store.clone(), self.name, hearer, begun)));
+        let ear = Ear { keyring: self.keyring.clone(), purpose: self.purpose, own: self.id };
+        let hearer = Hearer { outlet: Arc::clone(&self.outlet), audience: self.audience.clone() };
+        let task = AbortOnDropHandle::new(tokio::spawn(ear.listen(hearer, begun)));
         beginning.await.map_err(|_| StoreError::Defect)??;
         let listening = Arc::new(task);
         *current = Arc::downgrade(&listening);
@@ -57,17 +61,17 @@ impl PostgresChannel {
 #[async_trait]
 impl Channel for PostgresChannel {
     async fn publish(&self, broadcasts: &[Broadcast]) -> PublishOutcome {
-        let texts = broadcasts.iter().map(|broadcast| broadcast.body_within(PAYLOAD_BYTES_MAX));
-        let texts: Vec<String> = texts.filter(|text| text.len() <= PAYLOAD_BYTES_MAX).collect();
-        let mut outcome = PublishOutcome { lost: broadcasts.len() - texts.len(), error: None };
+        let bodies = broadcasts.iter().map(|broadcast| broadcast.body_within(CONTENT_BYTES_MAX - 1));
+        let short = bodies.filter(|body| body.len() < CONTENT_BYTES_MAX);
+        let contents: Vec<Vec<u8>> = short.map(|body| [&[BROADCAST], body.as_bytes()].concat()).collect();
+        let mut outcome = PublishOutcome { lost: broadcasts.len() - contents.len(), error: None };
         if outcome.lost > 0 {
-            outcome.error = Some(failed("a broadcast is larger than the 7,999 bytes of a NOTIFY", None));
+            outcome.error =
+                Some(failed("the metadata of a broadcast alone are too large for a NOTIFY", None));
         }
-        for texts in texts.chunks(STATEMENT_MAX) {
-            if let Err(error) = self.store.notify(self.name, texts).await {
-                outcome.lost += texts.len();
-                outcome.error = Some(failed("NOTIFY failed", Some(error)));
-            }
+        if let Err(error) = self.outlet.send(&contents).await {
+            outcome.lost = broadcasts.len();
+            outcome.error = Some(failed("NOTIFY failed", Some(error)));
         }
         outcome
     }
@@ -91,32 +95,27 @@ fn failed(what: &str, source: Option<StoreError>) -> ListenError {
 }
 
 struct Hearer {
-    store: Store,
-    channel: &'static str,
-    echo: String,
+    outlet: Arc<Outlet>,
     audience: LocalChannel,
 }
 
 impl Hear for Hearer {
-    fn begin(&self) {
+    fn begin(&self, _: Option<Duration>) {
         self.audience.each(Inbox::lost);
     }
 
-    fn hear(&self, text: &str) {
-        match Broadcast::parse(text.as_bytes()) {
+    fn hear(&self, _: Uuid, content: &[u8]) {
+        let Some((&BROADCAST, body)) = content.split_first() else { return };
+        match Broadcast::parse(body) {
             Ok(broadcast) => self.audience.each(|inbox| inbox.offer(&broadcast)),
             Err(error) => tracing::debug!(error = &error as &dyn std::error::Error, "passed over"),
         }
     }
 
     fn check(&self) {
-        let (store, channel, echo) = (self.store.clone(), self.channel, self.echo.clone());
-        // If it fails, the echo does not come, which is reported.
-        tokio::spawn(async move { drop(store.notify(channel, &[echo]).await) });
-    }
-
-    fn is_echo(&self, text: &str) -> bool {
-        text == self.echo
+        let outlet = Arc::clone(&self.outlet);
+        // If it fails, it does not come back, which is reported.
+        tokio::spawn(async move { drop(outlet.send(&[Vec::new()]).await) });
     }
 
     fn trouble(&self, reason: Option<String>) {

@@ -1,15 +1,19 @@
-//! Listens on a channel, and again after every interruption.
+//! Listens on a channel, and again after every interruption and when the secret was replaced.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use uuid::Uuid;
 
-use crate::store::{Listening, Store, StoreError};
+use super::outlet::Keyring;
+use super::seal::{ChannelKeys, Purpose};
+use crate::store::{Listening, StoreError};
 
 /// How often a process that listens sends itself a message, to notice a connection that is dead
 /// without a sign.
-const CHECK: Duration = Duration::from_secs(60);
+pub(super) const CHECK: Duration = Duration::from_secs(20);
 /// The first pause before it listens again; it doubles each time.
 const RETRY: Duration = Duration::from_millis(100);
 /// The longest of these pauses.
@@ -17,77 +21,114 @@ const RETRY_MAX: Duration = Duration::from_secs(10);
 
 /// What is done with what is heard.
 pub(super) trait Hear: Send + Sync + 'static {
-    /// It listens from now on. What was sent before is missed.
-    fn begin(&self);
+    /// It listens from now on. What was sent before is missed: for this long at most, or, when it
+    /// begins for the first time, for ever.
+    fn begin(&self, missed: Option<Duration>);
 
-    /// A message of any process.
-    fn hear(&self, text: &str);
+    /// A message of any process of the deployment.
+    fn hear(&self, sender: Uuid, content: &[u8]);
 
-    /// Sends a message that comes back to this process, which recognizes it by [`Hear::is_echo`].
+    /// Sends any message, which comes back to this process.
     fn check(&self);
-
-    fn is_echo(&self, text: &str) -> bool;
 
     /// Why nothing is heard now; `None` if all is well again.
     fn trouble(&self, reason: Option<String>);
 }
 
-/// Listens until it is dropped. `begun` learns how the first attempt went.
-pub(super) async fn listen(
-    store: Store,
-    channel: &'static str,
-    hearer: impl Hear,
-    begun: oneshot::Sender<Result<(), StoreError>>,
-) {
-    let (mut begun, mut pause) = (Some(begun), RETRY);
-    loop {
-        let heard = store.listen(channel).await;
-        if let Some(begun) = begun.take() {
-            // A caller that has left needs no answer.
-            let _ = begun.send(heard.as_ref().map(|_| ()).map_err(Clone::clone));
-        }
-        let error = match heard {
-            Ok(listening) => {
-                pause = RETRY;
-                tracing::info!(channel, "listening");
-                hearer.trouble(None);
-                hearer.begin();
-                hear(listening, &hearer).await
-            }
-            Err(error) => error,
-        };
-        let reason = format!("the notifications of other processes are not heard: {error}");
-        tracing::warn!(
-            error = &error as &dyn std::error::Error,
-            channel,
-            retry = ?pause,
-            "the messages of other processes are not heard"
-        );
-        hearer.trouble(Some(reason));
-        sleep(pause).await;
-        pause = (2 * pause).min(RETRY_MAX);
-    }
+/// A channel, and who listens on it.
+pub(super) struct Ear {
+    pub(super) keyring: Keyring,
+    pub(super) purpose: Purpose,
+    /// The sender of the process's own messages on this channel.
+    pub(super) own: Uuid,
 }
 
-/// Hears until the connection breaks, or no longer brings what this process sends itself.
-async fn hear(mut listening: Listening, hearer: &impl Hear) -> StoreError {
-    let mut checks = interval(CHECK);
-    checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    checks.reset();
-    let mut checking = false;
-    loop {
-        tokio::select! {
-            text = listening.next() => match text {
-                Ok(text) if hearer.is_echo(&text) => checking = false,
-                Ok(text) => hearer.hear(&text),
-                Err(error) => return error,
-            },
-            _ = checks.tick() => {
-                if checking {
-                    return StoreError::TimedOut { statement: "listen", after: CHECK, ended: true };
+/// Why it no longer hears.
+enum End {
+    /// The secret was replaced, and the channel with it.
+    Replaced,
+    Failed(StoreError),
+}
+
+impl Ear {
+    /// Listens until it is dropped. `begun` learns how the first attempt went.
+    pub(super) async fn listen(self, hearer: impl Hear, begun: oneshot::Sender<Result<(), StoreError>>) {
+        let (mut begun, mut pause, mut heard) = (Some(begun), RETRY, None::<Instant>);
+        loop {
+            let opened = self.open().await;
+            if let Some(begun) = begun.take() {
+                // A caller that has left needs no answer.
+                let _ = begun.send(opened.as_ref().map(|_| ()).map_err(Clone::clone));
+            }
+            let error = match opened {
+                Ok((listening, keys)) => {
+                    pause = RETRY;
+                    tracing::info!(channel = self.purpose.label(), "listening");
+                    hearer.trouble(None);
+                    hearer.begin(heard.map(|heard| heard.elapsed()));
+                    let heard = heard.insert(Instant::now());
+                    match self.hear(listening, &keys, &hearer, heard).await {
+                        End::Replaced => continue,
+                        End::Failed(error) => error,
+                    }
                 }
-                checking = true;
-                hearer.check();
+                Err(error) => error,
+            };
+            let reason = format!("the notifications of other processes are not heard: {error}");
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                channel = self.purpose.label(),
+                retry = ?pause,
+                "the messages of other processes are not heard"
+            );
+            hearer.trouble(Some(reason));
+            sleep(pause).await;
+            pause = (2 * pause).min(RETRY_MAX);
+        }
+    }
+
+    async fn open(&self) -> Result<(Listening, Arc<ChannelKeys>), StoreError> {
+        let keys = self.keyring.read().await?;
+        let listening = self.keyring.store.listen(&keys.channel(self.purpose)).await?;
+        Ok((listening, keys))
+    }
+
+    /// Hears until the connection breaks, or no longer brings what this process sends itself. What
+    /// is not a message of the deployment is passed over; `heard` is when the last one came.
+    async fn hear(
+        &self,
+        mut listening: Listening,
+        keys: &Arc<ChannelKeys>,
+        hearer: &impl Hear,
+        heard: &mut Instant,
+    ) -> End {
+        let mut checks = interval(CHECK);
+        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        checks.reset();
+        let mut checking = false;
+        loop {
+            tokio::select! {
+                payload = listening.next() => match payload {
+                    Ok(payload) => {
+                        let Some(message) = keys.open(self.purpose, &payload) else { continue };
+                        *heard = Instant::now();
+                        checking &= message.sender != self.own;
+                        hearer.hear(message.sender, &message.content);
+                    }
+                    Err(error) => return End::Failed(error),
+                },
+                _ = checks.tick() => {
+                    if checking {
+                        let statement = "listen";
+                        return End::Failed(StoreError::TimedOut { statement, after: CHECK, ended: true });
+                    }
+                    // If it can't be read, the check fails as well.
+                    if self.keyring.read().await.is_ok_and(|now| !Arc::ptr_eq(&now, keys)) {
+                        return End::Replaced;
+                    }
+                    checking = true;
+                    hearer.check();
+                }
             }
         }
     }

@@ -8,8 +8,9 @@ use uuid::Uuid;
 
 use crate::event::{EventId, stable_hash};
 
-/// How long a worker that says nothing still counts: two and a half of its messages.
-const SILENCE_MAX: Duration = Duration::from_secs(150);
+/// How long a worker that says nothing still counts: two and a half of its messages. So what a dead
+/// one was to handle waits no longer than for its promise, even if the others are never idle.
+const SILENCE_MAX: Duration = Duration::from_secs(50);
 
 /// Most other workers that count: beyond them, events are looked at twice.
 const OTHERS_MAX: usize = 100;

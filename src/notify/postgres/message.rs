@@ -1,65 +1,104 @@
-//! What the processes send each other: JSON of at most 7,999 bytes.
+//! What the processes send each other about events: bytes, which are sealed before they are sent.
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::seal::CONTENT_BYTES_MAX;
 use crate::event::{CanvasId, EventId, Notification};
-use crate::store::PAYLOAD_BYTES_MAX;
 
-/// Bytes of a message without its events.
-const FRAME_BYTES: usize = 80;
-/// Bytes of a canvas: `"<uuid>":[],`.
-const CANVAS_BYTES: usize = 42;
-/// Bytes of an event: `"<uuid>",`.
-const EVENT_BYTES: usize = 39;
+/// Bytes of an id.
+const ID_BYTES: usize = 16;
+/// Bytes of a canvas: its id, and the number of its events.
+const CANVAS_BYTES: usize = ID_BYTES + 2;
 
-/// A message on the channel.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Message {
-    /// The process that sent it.
-    pub(super) from: Uuid,
-    pub(super) news: News,
-}
-
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+/// The content of a message.
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum News {
-    /// It has begun to listen, and wants to know what it missed.
+    /// The sender has begun to listen, and wants to know what it missed.
     Hello,
     /// It is there.
     Here,
     /// It takes no events any more.
     Bye,
+    /// It was interrupted, and publishes what was missed by all that were.
+    Looking,
     /// These events are to be looked at.
-    Wake(BTreeMap<CanvasId, Vec<EventId>>),
+    Wake(Vec<Notification>),
 }
 
-impl Message {
-    pub(super) fn text(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
+impl News {
+    /// The messages that say it: several if it names many events.
+    pub(super) fn contents(&self) -> Vec<Vec<u8>> {
+        match self {
+            Self::Hello => vec![vec![0]],
+            Self::Here => vec![vec![1]],
+            Self::Bye => vec![vec![2]],
+            Self::Looking => vec![vec![3]],
+            Self::Wake(notifications) => wakes(notifications),
+        }
+    }
+
+    /// Reads a message; `None` if it is another release's.
+    pub(super) fn read(content: &[u8]) -> Option<Self> {
+        let (kind, rest) = content.split_first()?;
+        match (kind, rest) {
+            (0, []) => Some(Self::Hello),
+            (1, []) => Some(Self::Here),
+            (2, []) => Some(Self::Bye),
+            (3, []) => Some(Self::Looking),
+            (4, rest) => notifications(rest).map(Self::Wake),
+            _ => None,
+        }
     }
 }
 
 /// The messages that carry these notifications, in their order.
-pub(super) fn wakes(from: Uuid, notifications: &[Notification]) -> Vec<String> {
-    let mut texts = Vec::new();
-    let (mut events, mut bytes) = (BTreeMap::<_, Vec<_>>::new(), FRAME_BYTES);
-    for Notification { id, canvas } in notifications {
-        let more = EVENT_BYTES + if events.contains_key(canvas) { 0 } else { CANVAS_BYTES };
-        if bytes + more > PAYLOAD_BYTES_MAX {
-            texts.push(Message { from, news: News::Wake(std::mem::take(&mut events)) }.text());
-            bytes = FRAME_BYTES + CANVAS_BYTES + EVENT_BYTES;
+fn wakes(all: &[Notification]) -> Vec<Vec<u8>> {
+    let mut contents = Vec::new();
+    let (mut events, mut bytes) = (BTreeMap::<CanvasId, Vec<EventId>>::new(), 1);
+    for Notification { id, canvas } in all {
+        let more = ID_BYTES + if events.contains_key(canvas) { 0 } else { CANVAS_BYTES };
+        if bytes + more > CONTENT_BYTES_MAX {
+            contents.push(wake(&std::mem::take(&mut events)));
+            bytes = 1 + CANVAS_BYTES + ID_BYTES;
         } else {
             bytes += more;
         }
         events.entry(*canvas).or_default().push(*id);
     }
     if !events.is_empty() {
-        texts.push(Message { from, news: News::Wake(events) }.text());
+        contents.push(wake(&events));
     }
-    texts
+    contents
+}
+
+/// One message: each canvas with the number of its events, and the events.
+fn wake(events: &BTreeMap<CanvasId, Vec<EventId>>) -> Vec<u8> {
+    let mut content = vec![4];
+    for (canvas, ids) in events {
+        content.extend_from_slice(canvas.0.as_bytes());
+        // A message has room for fewer than 400.
+        content.extend_from_slice(&u16::try_from(ids.len()).unwrap_or(u16::MAX).to_be_bytes());
+        ids.iter().for_each(|id| content.extend_from_slice(id.0.as_bytes()));
+    }
+    content
+}
+
+fn notifications(mut rest: &[u8]) -> Option<Vec<Notification>> {
+    let mut all = Vec::new();
+    while !rest.is_empty() {
+        let (canvas, counted) = rest.split_at_checked(ID_BYTES)?;
+        let (count, ids) = counted.split_at_checked(2)?;
+        let count = usize::from(u16::from_be_bytes(count.try_into().ok()?));
+        let (ids, others) = ids.split_at_checked(count * ID_BYTES)?;
+        let canvas = CanvasId(Uuid::from_slice(canvas).ok()?);
+        for id in ids.chunks_exact(ID_BYTES) {
+            all.push(Notification { id: EventId(Uuid::from_slice(id).ok()?), canvas });
+        }
+        rest = others;
+    }
+    Some(all)
 }
 
 #[cfg(test)]
@@ -68,46 +107,41 @@ mod tests {
 
     #[test]
     fn a_message_is_as_agreed() {
-        let from: Uuid = "11111111-2222-4333-8444-555555555555".parse().unwrap();
-        let id = "0190aaaa-bbbb-7ccc-8ddd-eeeeffff0000".parse().unwrap();
-        let texts = wakes(from, &[Notification { id, canvas: CanvasId::DEFAULT }]);
-        assert_eq!(
-            texts,
-            [
-                r#"{"from":"11111111-2222-4333-8444-555555555555","news":{"wake":{"00000000-0000-0000-0000-000000000000":["0190aaaa-bbbb-7ccc-8ddd-eeeeffff0000"]}}}"#
-            ]
-        );
-        assert_eq!(
-            Message { from, news: News::Hello }.text(),
-            r#"{"from":"11111111-2222-4333-8444-555555555555","news":"hello"}"#
-        );
+        let id = EventId("0190aaaa-bbbb-7ccc-8ddd-eeeeffff0000".parse().unwrap());
+        let sent = News::Wake(vec![Notification { id, canvas: CanvasId(Uuid::from_u128(7)) }]);
+        let [content] = sent.contents().try_into().unwrap();
+        let expected = [&[4][..], Uuid::from_u128(7).as_bytes(), &[0, 1], id.0.as_bytes()].concat();
+        assert_eq!(content, expected);
+        assert_eq!(News::read(&content), Some(sent));
+        for (news, byte) in [(News::Hello, 0), (News::Here, 1), (News::Bye, 2), (News::Looking, 3)] {
+            assert_eq!(news.contents(), [[byte]]);
+            assert_eq!(News::read(&[byte]), Some(news));
+        }
+        for nonsense in [&[][..], &[9], &[0, 0], &content[..34], &content[..18], &[4, 1]] {
+            assert_eq!(News::read(nonsense), None, "{nonsense:?}");
+        }
     }
 
     #[test]
     fn pages_are_full_and_within_what_the_server_accepts() {
-        let from = Uuid::new_v4();
         let one = CanvasId(Uuid::new_v4());
         for canvases in [1, 3, 1_000] {
             let canvases: Vec<_> = (0..canvases).map(|_| CanvasId(Uuid::new_v4())).chain([one]).collect();
             let sent: Vec<_> = (0..1_000)
                 .map(|place| Notification { id: EventId::new(), canvas: canvases[place % canvases.len()] })
                 .collect();
-            let texts = wakes(from, &sent);
+            let contents = News::Wake(sent.clone()).contents();
             let mut received = Vec::new();
-            for text in &texts {
-                assert!(text.len() <= PAYLOAD_BYTES_MAX, "{}", text.len());
-                let message: Message = serde_json::from_str(text).unwrap();
-                let News::Wake(events) = message.news else { panic!("{text}") };
-                for (canvas, ids) in events {
-                    received.extend(ids.into_iter().map(|id| Notification { id, canvas }));
-                }
+            for content in &contents {
+                assert!(content.len() <= CONTENT_BYTES_MAX, "{}", content.len());
+                let Some(News::Wake(more)) = News::read(content) else { panic!("{content:?}") };
+                received.extend(more);
             }
-            let total: usize = texts.iter().map(String::len).sum();
-            assert!(texts.len() <= total / 7_800 + 1, "{} messages for {total} bytes", texts.len());
-            let key = |notification: &Notification| notification.id;
-            received.sort_by_key(key);
+            let total: usize = contents.iter().map(Vec::len).sum();
+            assert!(contents.len() <= total / 5_900 + 1, "{} messages for {total} bytes", contents.len());
+            received.sort_by_key(|notification| notification.id);
             assert_eq!(received, sent, "ids are ordered by time");
         }
-        assert!(wakes(from, &[]).is_empty());
+        assert!(News::Wake(Vec::new()).contents().is_empty());
     }
 }

@@ -1,14 +1,21 @@
 //! Postgres as the notifier: NOTIFY after the commit, on a connection of its own.
 //!
+//! Every role that may connect can LISTEN and NOTIFY, so channels have secret names and messages are
+//! sealed: what another role sends is dropped unread, and what it hears it can't read.
+//!
 //! Every process hears every notification, and one of them is to handle it first; the others keep
 //! it in reserve for a moment, and look at the event if they have nothing else to do. So a worker
 //! that is busy, or dies, holds up nothing for longer than that, and one that comes later is told
 //! what waits. What nobody hears is found by the promises on the rows.
 
+mod bounds;
 mod broadcasts;
 mod ear;
+mod gap;
 mod members;
 mod message;
+mod outlet;
+mod seal;
 mod sender;
 
 use std::fmt;
@@ -17,7 +24,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::oneshot;
-use tokio::time::sleep;
+use tokio::time::{sleep, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
@@ -26,23 +33,19 @@ use super::{Delivery, Notifier, NotifyError, Subscription};
 use crate::broadcast::{Broadcasts, Signals};
 use crate::event::Notification;
 use crate::store::{Store, StoreError};
+use bounds::{Answers, Shares};
 use broadcasts::PostgresChannel;
-use ear::{Hear, listen};
+use ear::{Ear, Hear};
+use gap::Gaps;
 use members::Members;
-use message::{Message, News};
+use message::News;
+use outlet::{Keyring, Outlet};
+use seal::Purpose;
 use sender::Sender;
 
-/// The channel of notifications.
-const CHANNEL: &str = "wakeq";
-/// The channel of signals between processes.
-const SIGNALS: &str = "wakeq_signals";
-/// The channel of broadcasts.
-const BROADCASTS: &str = "wakeq_broadcasts";
 /// Most notifications that wait in a process. They take about 30 MB; events beyond them are woken
 /// by their promises.
 const WAITING_MAX: usize = 250_000;
-/// Beyond so many waiting messages, those that are no notifications are dropped.
-const NONSENSE_MAX: usize = 1_000;
 /// The delay before a message that was put back is delivered again: the same as for the
 /// subscription that `wakeq topics create` makes.
 const RETRY_DELAY: Duration = Duration::from_secs(10);
@@ -61,7 +64,10 @@ const ANSWER: Duration = Duration::from_secs(1);
 ///
 /// Notifications are kept by the workers only. If all of them end, call
 /// [`Admin::wake`](crate::Admin::wake) with `true` when the first one starts again; otherwise the
-/// minute's pass finds the events.
+/// minute's pass finds the events. After a connection broke, a worker looks for what it missed.
+///
+/// The role of the store reads the table `wakeq.deployment`, whose secret keeps other roles of the
+/// database from reading and forging messages.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -85,10 +91,14 @@ pub struct PostgresNotifier {
 struct Shared {
     /// Identifies the own messages, which are skipped when they come back.
     id: Uuid,
-    store: Store,
+    keyring: Keyring,
+    outlet: Arc<Outlet>,
     sender: Sender,
     mailbox: Mailbox,
     members: Mutex<Members>,
+    shares: Mutex<Shares>,
+    answers: Mutex<Answers>,
+    gaps: Gaps,
     working: Mutex<Weak<Working>>,
     /// Held while a first subscription begins to listen.
     beginning: tokio::sync::Mutex<()>,
@@ -99,14 +109,19 @@ impl PostgresNotifier {
     /// A notifier over the database of this store. Must be called inside a tokio runtime; nothing
     /// is sent yet.
     pub fn new(store: &Store) -> Self {
-        let id = Uuid::new_v4();
-        let signals = PostgresChannel::new(store, SIGNALS);
+        let (id, keyring) = (Uuid::new_v4(), Keyring::new(store));
+        let outlet = Arc::new(Outlet::new(keyring.clone(), Purpose::Notifications, id));
+        let signals = PostgresChannel::new(keyring.clone(), Purpose::Signals);
         let shared = Shared {
             id,
-            store: store.clone(),
-            sender: Sender::new(store.clone(), CHANNEL, id),
+            keyring,
+            outlet: Arc::clone(&outlet),
+            sender: Sender::new(outlet),
             mailbox: Mailbox::new(RETRY_DELAY),
             members: Mutex::new(Members::of(id)),
+            shares: Mutex::default(),
+            answers: Mutex::default(),
+            gaps: Gaps::default(),
             working: Mutex::default(),
             beginning: tokio::sync::Mutex::default(),
             trouble: Mutex::default(),
@@ -116,11 +131,12 @@ impl PostgresNotifier {
     }
 
     /// A notifier that also broadcasts what is emitted, to listeners in every process. An event
-    /// whose broadcast takes more than 7,999 bytes of JSON goes without its value, or is missed if
+    /// whose broadcast takes more than 5,958 bytes of JSON goes without its value, or is missed if
     /// its metadata are that large.
     pub fn broadcasting(store: &Store) -> Self {
-        let broadcasts = Broadcasts::over(Arc::new(PostgresChannel::new(store, BROADCASTS)));
-        Self { broadcasts: Some(broadcasts), ..Self::new(store) }
+        let alone = Self::new(store);
+        let channel = PostgresChannel::new(alone.shared.keyring.clone(), Purpose::Broadcasts);
+        Self { broadcasts: Some(Broadcasts::over(Arc::new(channel))), ..alone }
     }
 }
 
@@ -136,14 +152,15 @@ impl Notifier for PostgresNotifier {
         if notifications.is_empty() {
             return Ok(());
         }
-        if self.shared.works() && self.shared.take_in(notifications.iter().copied()) {
+        let own = self.shared.id;
+        if self.shared.works() && self.shared.take_in(own, notifications.iter().copied()) {
             return Ok(());
         }
         self.shared.sender.wake(notifications.to_vec()).await.map_err(failed)
     }
 
     async fn check(&self) -> Result<(), NotifyError> {
-        self.shared.store.notify(CHANNEL, &[]).await.map_err(failed)
+        self.shared.outlet.check().await.map_err(failed)
     }
 
     /// Other workers answer within a second, and know what waits.
@@ -151,6 +168,12 @@ impl Notifier for PostgresNotifier {
         let _listening = self.shared.work().await;
         sleep(ANSWER).await;
         self.shared.members().is_alone()
+    }
+
+    async fn missed(&self) -> Duration {
+        let missed = self.shared.gaps.next().await;
+        self.shared.sender.say(News::Looking);
+        missed
     }
 
     fn broadcasts(&self) -> Option<Broadcasts> {
@@ -162,7 +185,7 @@ impl Notifier for PostgresNotifier {
     }
 
     async fn subscribe(&self, max_outstanding: usize) -> Result<Box<dyn Subscription>, NotifyError> {
-        self.shared.store.can_listen().map_err(failed)?;
+        self.shared.keyring.store.can_listen().map_err(failed)?;
         let inner = self.shared.mailbox.subscribe(max_outstanding)?;
         let working = self.shared.work().await;
         Ok(Box::new(PostgresSubscription { inner, working: Some(working), shared: Arc::clone(&self.shared) }))
@@ -195,9 +218,8 @@ impl Shared {
             return working;
         }
         let (begun, beginning) = oneshot::channel();
-        let echo = Message { from: self.id, news: News::Here }.text();
-        let hearer = Hearer { shared: Arc::clone(self), echo };
-        let task = tokio::spawn(listen(self.store.clone(), CHANNEL, hearer, begun));
+        let ear = Ear { keyring: self.keyring.clone(), purpose: Purpose::Notifications, own: self.id };
+        let task = tokio::spawn(ear.listen(Hearer { shared: Arc::clone(self) }, begun));
         // Ends with the caller, also while it begins.
         let listening = AbortOnDropHandle::new(task);
         // It reports by itself why it does not listen.
@@ -207,14 +229,15 @@ impl Shared {
         working
     }
 
-    /// Keeps these notifications for the workers of this process. Returns whether no other process
-    /// has any.
-    fn take_in(&self, notifications: impl Iterator<Item = Notification>) -> bool {
+    /// Keeps these notifications of this sender for the workers of this process. Returns whether no
+    /// other process has any.
+    fn take_in(&self, sender: Uuid, notifications: impl Iterator<Item = Notification>) -> bool {
         let members = self.members();
+        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
         self.mailbox.change(|messages| {
             for notification in notifications {
                 // A worker that takes the waiting one sees everything that was committed before.
-                if messages.names(notification.id) {
+                if messages.names(notification.id) || !shares.admit(sender, messages.waiting()) {
                     continue;
                 }
                 let is_own = members.is_own(notification.id);
@@ -226,6 +249,20 @@ impl Shared {
             }
         });
         members.is_alone()
+    }
+
+    /// Tells processes that have begun to listen what waits here.
+    fn answer(self: &Arc<Self>, waiting: Vec<Notification>) {
+        let Some(at) = self.answers.lock().unwrap_or_else(PoisonError::into_inner).add(waiting) else {
+            return;
+        };
+        let shared = Arc::clone(self);
+        tokio::spawn(async move {
+            sleep_until(at).await;
+            let waiting = shared.answers.lock().unwrap_or_else(PoisonError::into_inner).take();
+            // What they do not learn now is found by the promises.
+            drop(shared.sender.wake(waiting).await);
+        });
     }
 
     /// After the members have changed.
@@ -249,51 +286,44 @@ impl Drop for Working {
 /// What a worker hears.
 struct Hearer {
     shared: Arc<Shared>,
-    /// The own message that comes back.
-    echo: String,
 }
 
 impl Hear for Hearer {
-    fn begin(&self) {
+    fn begin(&self, missed: Option<Duration>) {
         self.shared.sender.say(News::Hello);
+        if let Some(missed) = missed {
+            self.shared.gaps.add(missed);
+        }
     }
 
-    fn hear(&self, text: &str) {
+    fn hear(&self, sender: Uuid, content: &[u8]) {
         let shared = &self.shared;
-        let Ok(message) = serde_json::from_str::<Message>(text) else {
-            let body = Content::Body(text.as_bytes().to_vec());
-            shared
-                .mailbox
-                .change(|messages| (messages.waiting() < NONSENSE_MAX).then(|| messages.push(body)));
-            return;
-        };
-        if message.from == shared.id {
+        if sender == shared.id {
             return;
         }
-        match message.news {
-            News::Wake(events) => {
-                let events = events
-                    .into_iter()
-                    .flat_map(|(canvas, ids)| ids.into_iter().map(move |id| Notification { id, canvas }));
-                shared.take_in(events);
+        let Some(news) = News::read(content) else {
+            tracing::debug!(%sender, "passed over a message of another release");
+            return;
+        };
+        match news {
+            News::Wake(notifications) => {
+                shared.take_in(sender, notifications.into_iter());
             }
             News::Hello => {
                 shared.sender.say(News::Here);
+                // Before its share of them becomes a reserve here.
                 let waiting = shared.mailbox.read(super::mailbox::Messages::ready_notifications);
-                self.joined(message.from);
-                if !waiting.is_empty() {
-                    let sender = shared.sender.clone();
-                    // What it does not learn now is found by the promises.
-                    tokio::spawn(async move { drop(sender.wake(waiting).await) });
-                }
+                self.joined(sender);
+                shared.answer(waiting);
             }
-            News::Here => self.joined(message.from),
+            News::Here => self.joined(sender),
             News::Bye => {
                 let mut members = shared.members();
-                if members.left(message.from) {
+                if members.left(sender) {
                     shared.divide(&members);
                 }
             }
+            News::Looking => shared.gaps.looked(),
         }
     }
 
@@ -304,10 +334,6 @@ impl Hear for Hearer {
         }
         drop(members);
         self.shared.sender.say(News::Here);
-    }
-
-    fn is_echo(&self, text: &str) -> bool {
-        text == self.echo
     }
 
     fn trouble(&self, reason: Option<String>) {

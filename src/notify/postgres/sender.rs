@@ -1,15 +1,16 @@
 //! One NOTIFY at a time: what comes meanwhile, or within a few milliseconds of the last, goes out
 //! together. Notifying transactions wait for each other's commits, so there should be few.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
-use uuid::Uuid;
 
-use super::message::{Message, News, wakes};
+use super::message::News;
+use super::outlet::Outlet;
 use crate::event::Notification;
-use crate::store::{Store, StoreError};
+use crate::store::StoreError;
 
 /// From one NOTIFY to the next at least.
 const SPACING: Duration = Duration::from_millis(5);
@@ -17,9 +18,6 @@ const SPACING: Duration = Duration::from_millis(5);
 const WAITING_MAX: usize = 20_000;
 /// Most calls whose notifications go out together.
 const TOGETHER_MAX: usize = 1_000;
-/// Most messages in one statement: 800 kB.
-const STATEMENT_MAX: usize = 100;
-
 /// What is to be sent.
 #[derive(Debug)]
 enum Outgoing {
@@ -35,9 +33,9 @@ pub(super) struct Sender {
 
 impl Sender {
     /// Must be called inside a tokio runtime.
-    pub(super) fn new(store: Store, channel: &'static str, from: Uuid) -> Self {
+    pub(super) fn new(outlet: Arc<Outlet>) -> Self {
         let (queue, waiting) = mpsc::channel(WAITING_MAX);
-        tokio::spawn(send_all(store, channel, from, waiting));
+        tokio::spawn(send_all(outlet, waiting));
         Self { queue }
     }
 
@@ -60,7 +58,7 @@ impl Sender {
     }
 }
 
-async fn send_all(store: Store, channel: &'static str, from: Uuid, mut waiting: mpsc::Receiver<Outgoing>) {
+async fn send_all(outlet: Arc<Outlet>, mut waiting: mpsc::Receiver<Outgoing>) {
     let mut together = Vec::new();
     let mut next = Instant::now();
     while waiting.recv_many(&mut together, TOGETHER_MAX).await > 0 {
@@ -70,18 +68,20 @@ async fn send_all(store: Store, channel: &'static str, from: Uuid, mut waiting: 
         {
             together.push(outgoing);
         }
-        let (mut texts, mut notifications, mut callers) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut contents, mut notifications, mut callers) = (Vec::new(), Vec::new(), Vec::new());
         for outgoing in together.drain(..) {
             match outgoing {
-                Outgoing::News(news) => texts.push(Message { from, news }.text()),
+                Outgoing::News(news) => contents.extend(news.contents()),
                 Outgoing::Notifications(more, caller) => {
                     notifications.extend(more);
                     callers.push(caller);
                 }
             }
         }
-        texts.extend(wakes(from, &notifications));
-        let result = send(&store, channel, &texts).await;
+        // Whatever a crowd of processes asks at once is answered once.
+        contents.dedup();
+        contents.extend(News::Wake(notifications).contents());
+        let result = outlet.send(&contents).await;
         if let Err(error) = &result {
             tracing::debug!(error = error as &dyn std::error::Error, "other processes were not notified");
         }
@@ -91,11 +91,4 @@ async fn send_all(store: Store, channel: &'static str, from: Uuid, mut waiting: 
         }
         next = Instant::now() + SPACING;
     }
-}
-
-async fn send(store: &Store, channel: &str, texts: &[String]) -> Result<(), StoreError> {
-    for texts in texts.chunks(STATEMENT_MAX) {
-        store.notify(channel, texts).await?;
-    }
-    Ok(())
 }

@@ -1,0 +1,114 @@
+//! Interruptions: what was sent while this process did not listen has to be looked for, by one of
+//! the processes that were interrupted together.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+
+/// The least pause after an interruption before what was missed is looked for.
+const PAUSE: Duration = Duration::from_millis(250);
+/// The longest is this much longer, so that of many processes one is the first.
+const SPREAD: Duration = Duration::from_secs(2);
+
+/// A time in which this process may have missed messages.
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    began: Instant,
+    ended: Instant,
+}
+
+/// The interruptions of this process that were not looked into.
+#[derive(Debug, Default)]
+pub(super) struct Gaps {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    gap: Option<Gap>,
+    /// When another process last said that it looks for what was missed.
+    looked: Option<Instant>,
+}
+
+impl Gaps {
+    /// Messages may have been missed for this long until now.
+    pub(super) fn add(&self, missed: Duration) {
+        let ended = Instant::now();
+        let began = ended.checked_sub(missed).unwrap_or(ended);
+        let mut state = self.state();
+        let began = state.gap.map_or(began, |gap| gap.began.min(began));
+        state.gap = Some(Gap { began, ended });
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// Another process publishes what was missed, from now on.
+    pub(super) fn looked(&self) {
+        self.state().looked = Some(Instant::now());
+    }
+
+    /// Waits until this process is to publish what was missed; returns since when. One of several
+    /// that were interrupted together does so, after a random pause; the others hear what it
+    /// publishes. Cancel safe.
+    pub(super) async fn next(&self) -> Duration {
+        loop {
+            if self.state().gap.is_none() {
+                self.changed.notified().await;
+                continue;
+            }
+            sleep(pause()).await;
+            let mut state = self.state();
+            let looked = state.looked;
+            let Some(gap) = state.gap.take() else { continue };
+            if looked.is_none_or(|looked| looked < gap.ended) {
+                return gap.began.elapsed();
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn pause() -> Duration {
+    let share = uuid::Uuid::new_v4().as_u128() % 1_000;
+    PAUSE + SPREAD.mul_f64(share as f64 / 1_000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::timeout;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[tokio::test(start_paused = true)]
+    async fn an_interruption_is_looked_into_once_and_soon() {
+        let gaps = Gaps::default();
+        assert!(timeout(LONG, gaps.next()).await.is_err(), "there was none");
+        let begun = Instant::now();
+        gaps.add(Duration::from_secs(3));
+        gaps.add(Duration::from_secs(1));
+        let missed = gaps.next().await;
+        let pause = begun.elapsed();
+        assert!((PAUSE..=PAUSE + SPREAD).contains(&pause), "{pause:?}");
+        assert_eq!(missed, Duration::from_secs(3) + pause, "the longer one, until now");
+        assert!(timeout(LONG, gaps.next()).await.is_err(), "once");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_of_those_that_were_interrupted_looks_for_all() {
+        let gaps = Gaps::default();
+        gaps.looked();
+        tokio::time::advance(Duration::from_millis(1)).await;
+        gaps.add(LONG);
+        gaps.next().await;
+        gaps.add(LONG);
+        gaps.looked();
+        assert!(timeout(LONG, gaps.next()).await.is_err(), "another looks, and this one hears");
+    }
+}

@@ -1,0 +1,41 @@
+//! Publishes what this process, and others that were interrupted with it, may have missed.
+
+use std::time::Duration;
+
+use super::{PAGE_PERIOD, WakeError, Waker};
+
+/// Most pages that are looked at after one interruption; the promises wake the rest.
+const PAGES: usize = 10;
+
+impl Waker {
+    /// After each interruption of the notifier, looks once for what was missed.
+    pub(crate) async fn find_missed(self) {
+        loop {
+            let missed = self.notifier.missed().await;
+            match self.publish_missed(missed).await {
+                Ok(woken) => tracing::info!(woken, ?missed, "looked for events that were missed"),
+                Err(error) => tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "what was missed was not found: it waits for its promises"
+                ),
+            }
+        }
+    }
+
+    /// Publishes the events that were emitted in this time until now and have not begun; returns how
+    /// many.
+    async fn publish_missed(&self, missed: Duration) -> Result<usize, WakeError> {
+        let (mut woken, mut after) = (0, None);
+        for _ in 0..PAGES {
+            let page = self.store.missed_for(missed, after).await?;
+            self.publish(&page.notifications).await?;
+            woken += page.notifications.len();
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+            tokio::time::sleep(PAGE_PERIOD).await;
+        }
+        Ok(woken)
+    }
+}

@@ -1,0 +1,78 @@
+//! A process whose connections to the database die: it ends when it is told to, and finds what it
+//! missed.
+
+use std::sync::Arc;
+
+use sqlx::PgPool;
+use wakeq::machine::Outcome;
+use wakeq::notify::PostgresNotifier;
+use wakeq::{Event, Handlers, Queue, QueueConfig, Timing, WorkerConfig};
+
+use crate::door::recording;
+use crate::processes::Process;
+use crate::support::{OTHER, RunningWorker, Statements, connect, database, is_skipped, wait_while};
+use crate::wire::Wire;
+
+const LISTENING: &str =
+    "select count(*) from pg_stat_activity where query like 'LISTEN%' and datname = current_database()";
+
+/// With the default durations a promise is due after 30 s, and looked at within another minute.
+#[tokio::test]
+async fn what_was_missed_in_an_interruption_starts_before_its_promise() {
+    if is_skipped("sessions that listen, and others beside them") {
+        return;
+    }
+    let database = database().await;
+    let wire = Wire::to(&database).await;
+    let store = connect(&wire.url, Timing::default()).await;
+    let notifier = Arc::new(PostgresNotifier::new(&store));
+    let (handler, mut seen) = recording();
+    let handlers = Handlers::new().on("greet", handler);
+    let mut worker = RunningWorker::start(store, notifier.clone(), handlers, WorkerConfig::default());
+    let elsewhere = connect(database.url(), Timing::default()).await;
+    let emitter = Arc::new(PostgresNotifier::new(&elsewhere));
+    let queue = Queue::new(elsewhere, emitter, QueueConfig::default());
+    let event = || Event::new("greet", &1).unwrap();
+    let sql = PgPool::connect(database.url()).await.unwrap();
+    wait_while!(sql.value::<i64>(LISTENING).await == 0, "it listens");
+    let first = queue.emit(event()).await.unwrap();
+    worker.until(first.id, Outcome::Deleted).await;
+
+    wire.cut();
+    let missed = [queue.emit(event()).await.unwrap(), queue.emit(event().canvas(OTHER)).await.unwrap()];
+    assert!(missed.iter().all(|emitted| emitted.notified), "nobody could know that it is not heard");
+    wire.mend();
+    for emitted in missed {
+        worker.until(emitted.id, Outcome::Deleted).await;
+    }
+    seen.take(3).await;
+    worker.stop().await;
+}
+
+/// However it is dead: connections that were open carry nothing, or new ones neither.
+#[tokio::test]
+async fn a_process_ends_in_time_whatever_the_database_does() {
+    if is_skipped("a connection that listens") {
+        return;
+    }
+    let settings = [
+        ("WAKEQ_NOTIFIER", "postgres"),
+        ("WAKEQ_BROADCAST", "1"),
+        ("PORT", "0"),
+        ("WAKEQ_SHUTDOWN_GRACE", "1s"),
+    ];
+    for (command, dies) in [
+        ("work", Wire::freeze as fn(&Wire)),
+        ("work", Wire::silence),
+        ("all", Wire::freeze),
+        ("all", Wire::silence),
+    ] {
+        let database = database().await;
+        let wire = Wire::to(&database).await;
+        let mut process = Process::own(command, &wire.url, None, &settings);
+        process.says("listening").await;
+        process.says("woke the waiting events").await;
+        dies(&wire);
+        assert_eq!(process.stop().await, Some(0), "{command}");
+    }
+}
