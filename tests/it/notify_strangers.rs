@@ -16,8 +16,7 @@ use wakeq_services::TestDatabase;
 use crate::notify::{TIMEOUT, acknowledge_next, notifications};
 use crate::support::{OTHER, Statements, connect, database, is_skipped, login, wait_while};
 
-/// What a stranger may guess: names of earlier versions, the usual ones, and that of the wire's
-/// protocol with an empty secret.
+/// What a stranger may guess.
 const GUESSES: [&str; 6] =
     ["wakeq", "wakeq_broadcasts", "wakeq_signals", "wakeq_notifications", "notifications", "public"];
 
@@ -104,7 +103,7 @@ async fn a_role_that_may_only_connect_or_emit_hears_nothing() {
         listener.listen_all(GUESSES.into_iter().chain(["marker"])).await.unwrap();
         listeners.push(listener);
         let names: Vec<Option<String>> = sqlx::query_scalar(NAMES).fetch_all(stranger).await.unwrap();
-        assert_eq!(names, [], "it does not see what others listen on");
+        assert!(names.is_empty(), "it sees what others listen on: {names:?}");
         let secret = sqlx::query("select notice_secret from wakeq.deployment").fetch_one(stranger).await;
         assert!(secret.unwrap_err().to_string().contains("permission denied"));
     }
@@ -140,14 +139,8 @@ async fn a_name_that_leaked_tells_nothing() {
     assert!(heard.len() >= 2, "{heard:?}");
     for payload in &heard {
         assert!(!payload.contains("4111") && !payload.contains(&sent[0].id.to_string()), "{payload}");
-        // Replayed on each channel: an event is looked at once more at most, and no listener of
-        // another channel takes it.
-        for name in names.iter().filter(|name| payload.len() > 100 && name.len() == 38) {
-            assert!(
-                payload.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/".contains(&byte)),
-                "{name}"
-            );
-        }
+        let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || b"+/".contains(&byte);
+        assert!(payload.bytes().all(is_base64), "{payload}");
     }
 }
 

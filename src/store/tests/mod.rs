@@ -15,6 +15,7 @@ mod inserts;
 mod log;
 mod log_pages;
 mod minute;
+mod missed;
 mod order;
 mod overlapping;
 mod parking;
