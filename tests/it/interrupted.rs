@@ -6,17 +6,19 @@ use std::sync::Arc;
 use sqlx::PgPool;
 use wakeq::machine::Outcome;
 use wakeq::notify::PostgresNotifier;
-use wakeq::{Event, Handlers, Queue, QueueConfig, Timing, WorkerConfig};
+use wakeq::{Event, Handlers, Queue, QueueConfig, WorkerConfig};
 
 use crate::door::recording;
 use crate::processes::Process;
-use crate::support::{OTHER, RunningWorker, Statements, connect, database, is_skipped, wait_while};
+use crate::support::{
+    OTHER, RunningWorker, Statements, connect, database, is_skipped, promised_late, wait_while,
+};
 use crate::wire::Wire;
 
 const LISTENING: &str =
     "select count(*) from pg_stat_activity where query like 'LISTEN%' and datname = current_database()";
 
-/// With the default durations a promise is due after 30 s, and looked at within another minute.
+/// Its promise would come later than this test waits.
 #[tokio::test]
 async fn what_was_missed_in_an_interruption_starts_before_its_promise() {
     if is_skipped("sessions that listen, and others beside them") {
@@ -24,12 +26,12 @@ async fn what_was_missed_in_an_interruption_starts_before_its_promise() {
     }
     let database = database().await;
     let wire = Wire::to(&database).await;
-    let store = connect(&wire.url, Timing::default()).await;
+    let store = connect(&wire.url, promised_late()).await;
     let notifier = Arc::new(PostgresNotifier::new(&store));
     let (handler, mut seen) = recording();
     let handlers = Handlers::new().on("greet", handler);
     let mut worker = RunningWorker::start(store, notifier.clone(), handlers, WorkerConfig::default());
-    let elsewhere = connect(database.url(), Timing::default()).await;
+    let elsewhere = connect(database.url(), promised_late()).await;
     let emitter = Arc::new(PostgresNotifier::new(&elsewhere));
     let queue = Queue::new(elsewhere, emitter, QueueConfig::default());
     let event = || Event::new("greet", &1).unwrap();

@@ -78,9 +78,12 @@ async fn carry(mut client: TcpStream, address: String, mut state: watch::Receive
         State::Cut => return,
     }
     let Ok(mut server) = TcpStream::connect(&address).await else { return };
-    tokio::select! {
-        _ = copy_bidirectional(&mut client, &mut server) => {}
-        _ = state.wait_for(|now| *now != begun) => hold((client, server), state).await,
+    let dies = tokio::select! {
+        _ = copy_bidirectional(&mut client, &mut server) => false,
+        _ = state.wait_for(|now| *now != begun) => true,
+    };
+    if dies {
+        hold((client, server), state).await;
     }
 }
 
