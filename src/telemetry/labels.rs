@@ -1,79 +1,257 @@
-//! Which handlers a metric names: the first few hundred, and `other` for the rest, so that invented
-//! names can't make this process, or what collects its metrics, grow.
+//! Which handlers a metric names: those of this program, a few hundred others, and `other` for the
+//! rest, so that invented names can't make this process, or what collects its metrics, grow.
+//!
+//! The places of the others are shared among canvases. A canvas may have all of them while no other
+//! one needs any; one that has fewer takes a place of the one that has the most.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
+use std::time::Instant;
 
 use opentelemetry::StringValue;
 
-use crate::event::{HandlerScope, Name};
+use crate::event::{CanvasId, HandlerScope, Name};
 
-/// Most handlers that one metric names.
+/// Most handlers that one metric names, besides those of the program.
 pub(super) const HANDLERS_MAX: usize = 200;
 /// The name of all others.
 const OTHER: &str = "other";
+/// A name that was not used for this long makes room for another one.
+const IDLE_MS: u64 = 24 * 3600 * 1000;
+/// The least time between two searches for such names.
+const SEARCH_MS: u64 = 60 * 1000;
+
+/// The handlers of this program, which every metric of the process names.
+static OF_PROGRAM: RwLock<Option<HashSet<String>>> = RwLock::new(None);
+
+/// Names the handlers of this program, from now on, whatever names canvases invent.
+pub(crate) fn name_handlers<'a>(handlers: impl Iterator<Item = (&'a str, &'a str)>) {
+    let mut known = OF_PROGRAM.write().unwrap_or_else(PoisonError::into_inner);
+    let known = known.get_or_insert_default();
+    known.extend(handlers.map(|(module, name)| label(module, name)));
+}
 
 /// The names that are in use.
+#[derive(Debug)]
+pub(super) struct Labels {
+    names: RwLock<Names>,
+    since: Instant,
+}
+
 #[derive(Debug, Default)]
-pub(super) struct Labels(RwLock<HashMap<String, StringValue>>);
+struct Names {
+    labels: HashMap<String, Label>,
+    /// How many labels each canvas has.
+    places: HashMap<CanvasId, usize>,
+    searched_ms: u64,
+}
+
+#[derive(Debug)]
+struct Label {
+    text: StringValue,
+    /// The canvas that it counts for: the first one that used it. None, for a handler of the
+    /// program.
+    canvas: Option<CanvasId>,
+    used_ms: AtomicU64,
+}
+
+impl Default for Labels {
+    fn default() -> Self {
+        Self { names: RwLock::default(), since: Instant::now() }
+    }
+}
 
 impl Labels {
     /// `MODULE/name`, without the canvas.
     pub(super) fn of(&self, scope: &HandlerScope) -> StringValue {
-        self.named(label(scope))
+        self.named(label(scope.module.as_str(), scope.name.as_str()), scope.canvas, self.now_ms())
     }
 
     /// The name of a queue.
     pub(super) fn of_queue(&self, queue: &Name) -> StringValue {
-        self.named(queue.to_string())
+        self.named(queue.to_string(), CanvasId::DEFAULT, self.now_ms())
     }
 
     /// Whether the handler has a name of its own.
     pub(super) fn knows(&self, scope: &HandlerScope) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).contains_key(&label(scope))
+        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
+        names.labels.contains_key(&label(scope.module.as_str(), scope.name.as_str()))
     }
 
-    fn named(&self, name: String) -> StringValue {
-        if let Some(known) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&name) {
-            return known.clone();
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn named(&self, name: String, canvas: CanvasId, now_ms: u64) -> StringValue {
+        {
+            let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(known) = names.labels.get(&name) {
+                known.used_ms.store(now_ms, Ordering::Relaxed);
+                return known.text.clone();
+            }
+            if !is_of_program(&name) && names.has_no_place(canvas, now_ms) {
+                return OTHER.into();
+            }
         }
-        let mut names = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if names.len() >= HANDLERS_MAX && !names.contains_key(&name) {
-            return OTHER.into();
-        }
-        names.entry(name).or_insert_with_key(|name| name.clone().into()).clone()
+        let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
+        names.add(name, canvas, now_ms)
     }
 }
 
-fn label(scope: &HandlerScope) -> String {
-    [scope.module.as_str(), "/", scope.name.as_str()].concat()
+impl Names {
+    /// Whether there is certainly no place for another label of the canvas.
+    fn has_no_place(&self, canvas: CanvasId, now_ms: u64) -> bool {
+        self.is_full() && now_ms < self.searched_ms + SEARCH_MS && self.largest_beside(canvas).is_none()
+    }
+
+    fn is_full(&self) -> bool {
+        self.places.values().sum::<usize>() >= HANDLERS_MAX
+    }
+
+    /// The canvas with the most labels, if it still has more than this one after giving it one.
+    fn largest_beside(&self, canvas: CanvasId) -> Option<CanvasId> {
+        let own = self.places.get(&canvas).copied().unwrap_or(0);
+        let largest = self.places.iter().max_by_key(|(canvas, places)| (**places, canvas.0));
+        largest.filter(|(_, places)| own + 1 < **places).map(|(canvas, _)| *canvas)
+    }
+
+    fn add(&mut self, name: String, canvas: CanvasId, now_ms: u64) -> StringValue {
+        if let Some(known) = self.labels.get(&name) {
+            return known.text.clone();
+        }
+        let canvas = (!is_of_program(&name)).then_some(canvas);
+        if let Some(canvas) = canvas {
+            if self.is_full() && now_ms >= self.searched_ms + SEARCH_MS {
+                self.forget_idle(now_ms);
+            }
+            if self.is_full() {
+                let Some(largest) = self.largest_beside(canvas) else { return OTHER.into() };
+                self.take_from(largest);
+            }
+            *self.places.entry(canvas).or_default() += 1;
+        }
+        let text = StringValue::from(name.clone());
+        self.labels.insert(name, Label { text: text.clone(), canvas, used_ms: now_ms.into() });
+        text
+    }
+
+    fn forget_idle(&mut self, now_ms: u64) {
+        self.searched_ms = now_ms;
+        let is_idle = |label: &Label| label.used_ms.load(Ordering::Relaxed) + IDLE_MS <= now_ms;
+        let idle: Vec<String> =
+            self.labels.iter().filter(|(_, label)| is_idle(label)).map(|(name, _)| name.clone()).collect();
+        idle.iter().for_each(|name| self.forget(name));
+    }
+
+    /// Forgets the label of the canvas that was not used for the longest time.
+    fn take_from(&mut self, canvas: CanvasId) {
+        let of_canvas = self.labels.iter().filter(|(_, label)| label.canvas == Some(canvas));
+        let oldest = of_canvas.min_by_key(|(name, label)| (label.used_ms.load(Ordering::Relaxed), *name));
+        if let Some(name) = oldest.map(|(name, _)| name.clone()) {
+            self.forget(&name);
+        }
+    }
+
+    fn forget(&mut self, name: &str) {
+        let Some(Label { canvas: Some(canvas), .. }) = self.labels.remove(name) else { return };
+        if let Some(places) = self.places.get_mut(&canvas) {
+            *places -= 1;
+            if *places == 0 {
+                self.places.remove(&canvas);
+            }
+        }
+    }
+}
+
+fn is_of_program(name: &str) -> bool {
+    let known = OF_PROGRAM.read().unwrap_or_else(PoisonError::into_inner);
+    known.as_ref().is_some_and(|known| known.contains(name))
+}
+
+fn label(module: &str, name: &str) -> String {
+    [module, "/", name].concat()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::CanvasId;
+
+    fn canvas(number: u128) -> CanvasId {
+        CanvasId(uuid::Uuid::from_u128(number))
+    }
+
+    fn scope(canvas_number: u128, name: &str) -> HandlerScope {
+        HandlerScope::worker(canvas(canvas_number), name).unwrap()
+    }
+
+    fn label_of(labels: &Labels, canvas_number: u128, name: &str) -> String {
+        labels.of(&scope(canvas_number, name)).as_str().to_owned()
+    }
 
     #[test]
     fn the_first_handlers_keep_their_names_and_the_rest_share_one() {
         let labels = Labels::default();
-        let label = |index: usize| {
-            let scope = HandlerScope::worker(CanvasId::DEFAULT, &format!("h{index}")).unwrap();
-            labels.of(&scope).as_str().to_owned()
-        };
         for index in 0..10 * HANDLERS_MAX {
-            let expected = if index < HANDLERS_MAX { format!("WORKER/h{index}") } else { OTHER.to_owned() };
-            assert_eq!(label(index), expected);
+            let expected =
+                if index < HANDLERS_MAX { format!("WORKER/first-{index}") } else { OTHER.to_owned() };
+            assert_eq!(label_of(&labels, 0, &format!("first-{index}")), expected);
         }
-        assert_eq!(label(0), "WORKER/h0");
-        assert_eq!(labels.0.read().unwrap().len(), HANDLERS_MAX);
+        assert_eq!(label_of(&labels, 0, "first-0"), "WORKER/first-0");
+        assert_eq!(labels.names.read().unwrap().labels.len(), HANDLERS_MAX);
+    }
+
+    /// A canvas that invents names can take neither the names of another canvas nor their places,
+    /// and places do not go back and forth.
+    #[test]
+    fn each_canvas_has_a_share_of_the_names() {
+        let labels = Labels::default();
+        for index in 0..240 {
+            label_of(&labels, 1, &format!("noise-{index}"));
+        }
+        for index in 0..HANDLERS_MAX {
+            let expected = if index < 100 { format!("WORKER/own-{index}") } else { OTHER.to_owned() };
+            assert_eq!(label_of(&labels, 2, &format!("own-{index}")), expected);
+        }
+        let held = |labels: &Labels| labels.names.read().unwrap().places.clone();
+        let halves = HashMap::from([(canvas(1), 100), (canvas(2), 100)]);
+        assert_eq!(held(&labels), halves);
+        for round in 0..3 {
+            for index in 0..240 {
+                label_of(&labels, 1, &format!("noise-{round}-{index}"));
+            }
+        }
+        assert_eq!(label_of(&labels, 2, "own-7"), "WORKER/own-7");
+        assert_eq!(held(&labels), halves);
+        assert_eq!(label_of(&labels, 3, "payments"), "WORKER/payments", "a third one");
+    }
+
+    #[test]
+    fn the_handlers_of_the_program_are_always_named() {
+        let labels = Labels::default();
+        (0..HANDLERS_MAX).for_each(|index| drop(label_of(&labels, 1, &format!("noise-{index}"))));
+        assert_eq!(label_of(&labels, 1, "of-the-program"), OTHER);
+        name_handlers([("WORKER", "of-the-program")].into_iter());
+        assert_eq!(label_of(&labels, 1, "of-the-program"), "WORKER/of-the-program");
+        assert_eq!(labels.names.read().unwrap().labels.len(), HANDLERS_MAX + 1);
+    }
+
+    #[test]
+    fn a_name_that_nobody_uses_makes_room_within_a_day() {
+        let labels = Labels::default();
+        let named = |name: &str, now_ms| labels.named(name.to_owned(), canvas(1), now_ms);
+        (0..HANDLERS_MAX).for_each(|index| drop(named(&format!("h{index}"), 1)));
+        named("h0", IDLE_MS);
+        assert_eq!(named("new", IDLE_MS).as_str(), OTHER);
+        assert_eq!(named("new", IDLE_MS + SEARCH_MS).as_str(), "new");
+        assert_eq!(named("h0", IDLE_MS + SEARCH_MS).as_str(), "h0", "it was in use");
+        assert_eq!(labels.names.read().unwrap().labels.len(), 2);
     }
 
     #[test]
     fn a_canvas_is_no_part_of_a_name() {
         let labels = Labels::default();
         let other = HandlerScope::worker(CanvasId(uuid::Uuid::max()), "h").unwrap();
-        let scope = HandlerScope::worker(CanvasId::DEFAULT, "h").unwrap();
-        assert_eq!(labels.of(&other), labels.of(&scope));
+        assert_eq!(labels.of(&other), labels.of(&scope(0, "h")));
     }
 }

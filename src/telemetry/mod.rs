@@ -14,6 +14,7 @@ use std::time::Duration;
 use crate::event::{EventId, HandlerAddress, HandlerScope, Name, Traceparent};
 
 pub use keeping::QuotaGauge;
+pub(crate) use labels::name_handlers;
 pub(crate) use metrics::{BroadcastMetrics, SendMetrics, WakeMetrics, WorkerGauges};
 pub use metrics::{Gauges, HandlerGauge, QueueGauge, RunMetrics, counter, observed};
 pub use spans::continue_trace;

@@ -277,6 +277,11 @@ impl Handlers {
         self.routes.is_empty() && self.queues.is_empty()
     }
 
+    /// The modules and names of its functions.
+    pub(super) fn names(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.routes.iter().map(|(route, _)| (route.module.as_str(), route.name.as_str()))
+    }
+
     pub(super) fn registry(self) -> Result<Registry, InvalidRoute> {
         let mut registry = Registry::default();
         for (route, run) in self.routes {

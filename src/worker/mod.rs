@@ -49,6 +49,7 @@ use crate::event::{Name, Notification};
 use crate::machine::Policy;
 use crate::notify::{Notifier, NotifyError, Subscription};
 use crate::store::{Retention, Store, StoreError};
+use crate::telemetry::name_handlers;
 use crate::wake::{CANVAS_EVENT_RATE, Waker};
 use handlers::Registry;
 use leases::Leases;
@@ -233,6 +234,7 @@ impl QueueWorker {
         if config.suspect_losses == 0 || config.losses_max < config.suspect_losses {
             return Err(WorkerError::Config("use 1 <= suspect_losses <= losses_max"));
         }
+        name_handlers(handlers.names());
         let registry = Arc::new(handlers.registry()?);
         let name = config.name.clone().unwrap_or_else(name::of_this_process);
         Ok(Self {
