@@ -1,7 +1,8 @@
 # The images of `wakeq` and of its Pub/Sub emulator: one binary each, no shell, no package manager.
 # `docker build --tag wakeq .`, `docker build --target wakeq-emulator --tag pubsub-emulator .`
 #
-# For a program with your own handlers see docs/container.md.
+# For a program with your own handlers see docs/container.md. The base images have tags here; a release resolves them to
+# digests, which its provenance names (.github/workflows/release.yml).
 ARG BUILDER=docker.io/library/rust:1.95.0-slim-bookworm
 ARG RUNTIME=gcr.io/distroless/cc-debian12:nonroot
 ARG VERSION=0.1.0
