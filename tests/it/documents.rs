@@ -127,6 +127,37 @@ async fn what_plain_sql_emits_is_run() {
     assert_eq!(shop.rows().await, 0);
 }
 
+/// What Postgres grants everyone, and the document takes away.
+#[tokio::test]
+async fn a_role_fills_no_disk_and_counts_no_rows_of_others() {
+    if is_skipped("sessions of two roles") {
+        return;
+    }
+    let mut shop = Shop::open().await;
+    let everybodys = [
+        "create temporary table filler as select 1",
+        "select lo_from_bytea(0, 'x')",
+        "select lo_create(0)",
+        "select lo_creat(-1)",
+        "select n_tup_ins from pg_stat_user_tables",
+        "select n_tup_ins from pg_stat_all_tables",
+    ];
+    for sql in everybodys {
+        shop.run(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+    let (owner, _) = login(&shop.stage.database, "owner").await;
+    let name: String = shop.stage.pool.value("select current_database()::text").await;
+    let recipe =
+        sql("What Postgres lets every role do").replace("database app ", &format!("database \"{name}\" "));
+    let recipe = recipe.replace("app_owner, app_api, app_worker;", &format!("{owner};"));
+    sqlx::raw_sql(AssertSqlSafe(recipe)).execute(&shop.stage.pool).await.unwrap();
+    for sql in ["create temporary table filler_2 as select 1"].iter().chain(&everybodys[1..]) {
+        let refused = shop.refused(sql).await;
+        assert!(refused.contains("permission denied"), "{sql}: {refused}");
+    }
+    shop.run(&sql("In your transaction")).await.unwrap();
+}
+
 /// The function is the only way: no table, no other canvas, no reserved name, nothing that a
 /// handler can't read.
 #[tokio::test]
