@@ -209,6 +209,14 @@ create table wakeq.settings (
     set_at   timestamptz not null default now()
 );
 
+-- How long trails are kept at least, whatever a process asks for: what was done, and what happened.
+-- Only the owner of the schema changes it. Null: for ever.
+create table wakeq.least_kept (
+    trail text not null primary key check (trail in ('record', 'log')),
+    kept  interval check (kept >= interval '1 hour')
+);
+insert into wakeq.least_kept values ('record', interval '90 days'), ('log', null);
+
 -- No index of events and no predicate of one may name locked_at, worker, claims, losses or retries:
 -- claims would no longer be HOT updates.
 create index events_v2_promised on wakeq.events_v2 (notify_at) where notify_at is not null;
@@ -265,6 +273,25 @@ return (
 create function wakeq.duration_of(setting text, usual interval) returns interval language plpgsql stable as $$
 begin
     return coalesce((select s.value_us * interval '1 microsecond' from wakeq.settings s where s.name = setting), usual);
+end
+$$;
+
+-- How long a trail is kept: as long as was asked for, and at least as long as the owner of the
+-- schema wants. The owner itself may ask for less. To be called with the owner's rights, by a
+-- function that deletes. Null: for ever.
+create function wakeq.kept_for(trail text, asked interval) returns interval
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    bound interval;
+begin
+    if asked is null or asked < interval '1 hour' then
+        raise exception 'the % is kept for an hour at least', kept_for.trail;
+    end if;
+    if pg_has_role(session_user, current_user, 'member') then
+        return asked;
+    end if;
+    select l.kept into bound from wakeq.least_kept l where l.trail = kept_for.trail;
+    return case when bound is not null then greatest(bound, asked) end;
 end
 $$;
 

@@ -195,8 +195,9 @@ begin
     readable := least(last, lowest);
 end $$;
 
--- Drops the first partition if all of its events are older than this and nothing needs one of them:
--- no consumer group (0006), no pin, and no open appender. Returns its name, or null. Whole
+-- Drops the first partition if all of its events are older than this, and than wakeq.least_kept has
+-- it, and nothing needs one of them: no consumer group (0006), no pin, and no open appender. Roles
+-- that append cannot choose when an event was appended. Returns its name, or null. Whole
 -- partitions leave the log in no other way. Appenders wait behind this function's lock, so it waits
 -- for it no longer than they do.
 create function wakeq.drop_log_partition(kept interval) returns text
@@ -207,9 +208,10 @@ declare
     number bigint;
     beyond bigint;
     newest timestamptz;
+    bound  constant interval := wakeq.kept_for('log', kept);
 begin
-    if kept is null or kept < interval '1 hour' then
-        raise exception 'the log is kept for an hour at least';
+    if bound is null then
+        return null;
     end if;
     select min(substr(relname, 5)::bigint) into number
       from pg_class join pg_inherits on inhrelid = pg_class.oid
@@ -225,7 +227,7 @@ begin
     execute format(
         'select max(appended_at) from (select appended_at from wakeq.%I order by seq desc limit 1000) as last', part)
        into newest;
-    if newest > now() - kept then
+    if newest > now() - bound then
         return null;
     end if;
     execute format('alter table wakeq.log detach partition wakeq.%I', part);

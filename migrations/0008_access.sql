@@ -96,8 +96,9 @@ insert into wakeq.deployment default values;
 create table wakeq.canvas_quotas (
     canvas_id uuid not null,
     quota     text not null check (quota in (
-                  'events', 'event-bytes', 'objects', 'log-streams', 'log-bytes', 'entities', 'entity-events',
-                  'crons', 'cron-ticks', 'keys', 'targets')),
+                  'events', 'event-bytes', 'objects', 'object-bytes', 'chosen-ids', 'idempotency-keys', 'log-streams',
+                  'log-bytes', 'entities', 'entity-events', 'crons', 'cron-ticks', 'keys', 'targets', 'rules',
+                  'audit-lines')),
     most      bigint not null check (most between 0 and 1000000000000000),
     set_at    timestamptz not null default now(),
     set_by    text not null check (length(set_by) between 1 and 200),
@@ -131,18 +132,17 @@ create index audit_log_age on wakeq.audit_log (at);
 create function wakeq.quota_of(canvas uuid, what text, usual bigint) returns bigint language sql stable
 return coalesce((select most from wakeq.canvas_quotas where canvas_id = canvas and quota = what), usual);
 
--- The record is deleted by age alone: no role but the owner deletes from it otherwise. Returns how
--- many lines were deleted, at most 1,000.
+-- The record is deleted by age alone, no earlier than wakeq.least_kept has it: no role but the owner
+-- deletes from it otherwise, or chooses the time of a line. Returns how many lines were deleted, at
+-- most 1,000.
 create function wakeq.expire_audit(kept interval) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
-    gone bigint;
+    gone  bigint;
+    bound constant interval := wakeq.kept_for('record', kept);
 begin
-    if kept is null or kept < interval '1 hour' then
-        raise exception 'the record is kept for an hour at least';
-    end if;
     delete from wakeq.audit_log where id = any (array(
-        select id from wakeq.audit_log where at < now() - kept order by at limit 1000 for update skip locked));
+        select id from wakeq.audit_log where at < now() - bound order by at limit 1000 for update skip locked));
     get diagnostics gone = row_count;
     return gone;
 end $$;
@@ -152,14 +152,12 @@ end $$;
 create function wakeq.expire_keys(kept interval) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
-    gone bigint;
+    gone  bigint;
+    bound constant interval := wakeq.kept_for('record', kept);
 begin
-    if kept is null or kept < interval '1 hour' then
-        raise exception 'keys that count no more are kept for an hour at least';
-    end if;
     delete from wakeq.access_keys where id = any (array(
         select id from wakeq.access_keys
-         where least(revoked_at, expires_at) < now() - kept limit 1000 for update skip locked));
+         where least(revoked_at, expires_at) < now() - bound limit 1000 for update skip locked));
     get diagnostics gone = row_count;
     return gone;
 end $$;
@@ -271,7 +269,8 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
     values
         ('_migrations',          'select',                         'select'),
         ('access_keys',          'select, insert, update',         null),
-        ('audit_log',            'select, insert',                 'insert'),
+        -- Rows are added, but not with any id and time: wakeq.needed_rights lists the columns.
+        ('audit_log',            'select',                         null),
         ('canvas_quotas',        'select, insert, update, delete', 'select'),
         ('chores',               'select, update',                 'select, update'),
         ('claim_gate',           null,                             'insert'),
@@ -298,7 +297,9 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
         ('idle_cursor',          'select, update',                 'select, update'),
         ('idle_marks',           'select, insert, delete',         'select, insert, delete'),
         ('locks',                'select, insert, update',         'select, insert, update'),
-        ('log',                  'select, insert',                 'select, insert'),
+        ('least_kept',           'select',                         'select'),
+        -- As for the audit log: nobody chooses when an event was appended.
+        ('log',                  'select',                         'select'),
         ('log_appenders',        'select',                         'select'),
         ('log_gate',             'insert',                         'insert'),
         ('log_partitioning',     'select',                         'select'),
@@ -335,6 +336,13 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
       from wakeq.table_rights() as r
       join pg_class c on c.relnamespace = 'wakeq'::regnamespace and c.relname = r.name
     union all
+    select 'columns', format('wakeq.%I', c.relname), format('insert (%s)', string_agg(quote_ident(a.attname), ', '))
+      from pg_class c
+      join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+     where c.relnamespace = 'wakeq'::regnamespace
+       and (c.relname = 'audit_log' and a.attname not in ('id', 'at') or c.relname = 'log' and a.attname <> 'appended_at')
+     group by c.relname
+    union all
     select 'sequence', format('wakeq.%I', c.relname), unnest(array['usage', 'select'])
       from pg_class c where c.relnamespace = 'wakeq'::regnamespace and c.relkind = 'S'
     union all
@@ -343,7 +351,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
       from pg_proc p
       left join (values
           ('await_claims', 'api'), ('claim', 'worker'), ('pull_turns', 'api'), ('drop_log_partition', 'worker'),
-          ('erase_entity', 'worker'), ('emit', null), ('check_emit', null), ('grant_rights', null),
+          ('erase_entity', 'worker'), ('kept_for', null), ('emit', null), ('check_emit', null), ('grant_rights', null),
           ('take_turns', 'worker'), ('facets_in_turn', 'worker'), ('share_turns', 'worker'),
           ('copies_in_turn', 'worker'), ('recalled_in_turn', 'worker'), ('choose_copies', 'worker'),
           ('outcome_of_pass', 'worker'), ('move_facets', 'worker'), ('lock_copies', 'worker'),
@@ -370,7 +378,9 @@ begin
         select n.object_kind, n.object, string_agg(n.needed, ', ') as needed
           from wakeq.needed_rights(kind) as n group by n.object_kind, n.object
     loop
-        execute format('grant %s on %s %s to %I', granted.needed, granted.object_kind, granted.object, role);
+        execute format('grant %s on %s %s to %I', granted.needed,
+                       case granted.object_kind when 'columns' then 'table' else granted.object_kind end,
+                       granted.object, role);
     end loop;
     -- Cloud SQL makes its users members of a role that may take on other roles, and lets them
     -- create roles.

@@ -113,6 +113,50 @@ async fn neither_role_can_do_more_than_its_work() {
     }
 }
 
+/// Neither role makes the record or the log end earlier than the owner has it: by asking for less,
+/// by lines and events of long ago, or with numbers that it uses up.
+#[tokio::test]
+async fn neither_role_shortens_a_trail() {
+    let Some(roles) = Roles::open().await else { return };
+    let stage = &roles.stage;
+    let backdated = [
+        "insert into wakeq.audit_log (at, actor, action, outcome) values ('2000-01-01', 'ada', 'pause', 'done')",
+        "insert into wakeq.audit_log (id, actor, action, outcome) overriding system value values (0, 'ada', 'pause', 'done')",
+        "insert into wakeq.log (seq, prev, canvas_id, category, stream, position, bucket, id, name, payload, appended_at)
+         values (4999999, 0, gen_random_uuid(), 'c', 's', 0, 0, gen_random_uuid(), 'n', '1', '2000-01-01')",
+        "update wakeq.least_kept set kept = '1 hour'",
+        "delete from wakeq.least_kept",
+        "insert into wakeq.least_kept values ('more', '1 hour')",
+        "select wakeq.kept_for('log', '1 hour')",
+    ];
+    refused(&roles.api.0, &backdated).await;
+    refused(&roles.worker.0, &backdated).await;
+    for sql in [
+        "insert into wakeq.audit_log (at, canvas_id, actor, action, outcome)
+         select now() - age, canvas, 'ada', 'pause', 'done'
+           from unnest(array[interval '89 days', '91 days']) age,
+                unnest(array['00000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000007']::uuid[]) canvas",
+        "insert into wakeq.log (seq, prev, canvas_id, category, stream, position, bucket, id, name, payload, appended_at)
+         values (1, 0, gen_random_uuid(), 'ledger', 's', 0, 0, gen_random_uuid(), 'paid', '1', now() - interval '50 days')",
+    ] {
+        stage.execute(sql).await;
+    }
+    let mut worker = PgConnection::connect(&roles.worker.0).await.unwrap();
+    let mut ask = async |sql: &str| -> Option<String> {
+        sqlx::query_scalar(AssertSqlSafe(sql.to_owned())).fetch_one(&mut worker).await.unwrap()
+    };
+    assert_eq!(ask("select wakeq.expire_audit('1 hour')::text").await.as_deref(), Some("2"));
+    stage.execute("select setval('wakeq.log_seq', 5000100)").await;
+    ask("select wakeq.add_log_partitions(10000000)::text").await;
+    assert_eq!(ask("select wakeq.drop_log_partition('1 hour')").await, None, "it is kept for ever");
+    stage.execute("update wakeq.least_kept set kept = '60 days' where trail = 'log'").await;
+    assert_eq!(ask("select wakeq.drop_log_partition('1 hour')").await, None, "it is young");
+    stage.execute("update wakeq.least_kept set kept = '40 days' where trail = 'log'").await;
+    assert_eq!(ask("select wakeq.drop_log_partition('60 days')").await, None, "it asks for more");
+    assert_eq!(ask("select wakeq.drop_log_partition('1 hour')").await.as_deref(), Some("log_0"));
+    assert_eq!(stage.count("select count(*) from wakeq.audit_log").await, 2);
+}
+
 async fn fail(_: Execution) -> HandlerResult {
     Err(HandlerError::operational("it never works"))
 }

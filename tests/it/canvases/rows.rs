@@ -11,11 +11,12 @@ use super::answers::LATE;
 use super::seed::{Values, secret};
 
 /// Tables without a canvas, and the reason. Nothing that a tenant emits or reads changes them.
-const OF_NOBODY: [(&str, &str); 21] = [
+const OF_NOBODY: [(&str, &str); 22] = [
     ("chores", "one row for each periodic task of the deployment"),
     ("consumer_groups", "groups read the log of every canvas"),
     ("consumer_positions", "groups read the log of every canvas"),
     ("deployment", "one row: what the deployment is"),
+    ("least_kept", "how long the owner wants trails kept"),
     ("locks", "which process coordinates a group"),
     ("claim_gate", "what claims pass through when rules are set"),
     ("entity_owners", "which process works on a type, of every canvas"),

@@ -47,6 +47,10 @@ impl ServiceStore {
                  from wakeq.needed_rights($1)
                 where not case object_kind
                           when 'table' then has_table_privilege(object, needed)
+                          when 'columns' then not exists (
+                              select from pg_catalog.pg_attribute a
+                               where a.attrelid = object::regclass and needed ~ ('[( ]' || a.attname || '[,)]')
+                                 and not has_column_privilege(object, a.attname::text, 'insert'))
                           when 'sequence' then has_sequence_privilege(object, needed)
                           when 'function' then has_function_privilege(object, needed)
                           else has_schema_privilege(object, needed) end
