@@ -2,13 +2,15 @@
 //! is unique across all canvases.
 
 use sha2::{Digest, Sha256};
-use uuid::Builder;
+use uuid::{Builder, Version};
 
-use super::{CanvasId, EventId};
+use super::{CanvasId, EventId, Name};
 
 /// Domain separation: hashed first, so that no other hash over a canvas and an id yields the same
 /// id. `wakeq.chosen_id` in the migrations uses the same text.
 const DOMAIN: &[u8] = b"wakeq chosen id";
+/// The same, for ids that count among those of one handler.
+const DOMAIN_OF_HANDLER: &[u8] = b"wakeq id chosen for a handler";
 
 impl EventId {
     /// The id of the event that is emitted on `canvas` with the chosen id `id`: deterministic, and
@@ -24,10 +26,25 @@ impl EventId {
     /// assert_ne!(id, EventId::chosen("00000000-0000-0000-0000-000000000001".parse().unwrap(), order));
     /// ```
     pub fn chosen(canvas: CanvasId, id: Self) -> Self {
-        let mut hash = Sha256::new();
-        hash.update(DOMAIN);
-        hash.update(canvas.0.as_bytes());
-        hash.update(id.0.as_bytes());
+        let hash = Sha256::new().chain_update(DOMAIN).chain_update(canvas.0.as_bytes());
+        Self::of_hash(hash.chain_update(id.0.as_bytes()))
+    }
+
+    /// The id chosen by a caller that may emit to some handlers only: it counts among those of its
+    /// handler, so that it takes no id that others of its canvas will choose.
+    #[doc(hidden)]
+    pub fn of_handler(module: &Name, name: &Name, id: Self) -> Self {
+        let hash = Sha256::new().chain_update(DOMAIN_OF_HANDLER).chain_update(id.0.as_bytes());
+        // No name contains a slash.
+        Self::of_hash(hash.chain_update(module.as_str()).chain_update("/").chain_update(name.as_str()))
+    }
+
+    /// Whether it was made of an id that a caller chose.
+    pub(crate) fn is_chosen(self) -> bool {
+        self.0.get_version() == Some(Version::Custom)
+    }
+
+    fn of_hash(hash: Sha256) -> Self {
         let mut bytes = [0; 16];
         bytes.copy_from_slice(&hash.finalize()[..16]);
         Self(Builder::from_custom_bytes(bytes).into_uuid())

@@ -79,6 +79,8 @@ pub struct EventFields<'a> {
     pub object: Option<&'a ObjectKey>,
     /// What it carries.
     pub metadata: &'a Metadata,
+    /// Whether it is also appended to the log.
+    pub is_logged: bool,
 }
 
 /// An event of the module of answers, which only wakeq itself emits.
@@ -310,6 +312,7 @@ impl Event {
             due: self.due,
             object: self.object.as_ref(),
             metadata: &self.metadata,
+            is_logged: self.logged.is_some(),
         }
     }
 

@@ -39,12 +39,6 @@ async fn a_key_for_a_module_emits_for_it_and_for_nothing_else() {
         assert_eq!(emit(&service, &key, own, "/events", event.clone()).await, *expected, "{module}/{name}");
         let batch = json!({"events": [{"module": "image", "name": "first"}, event.clone()]});
         assert_eq!(emit(&service, &key, own, "/events:batch", batch).await, *expected, "{module}/{name}");
-        for change in
-            [json!({"main": event}), json!({"main": {"module": "image", "name": "x"}, "subevents": [event]})]
-        {
-            let path = "/objects/work:1/events";
-            assert_eq!(emit(&service, &key, own, path, change).await, *expected, "{module}/{name}");
-        }
         let foreign = (404, "not-found".to_owned());
         assert_eq!(emit(&service, &key, OTHER, "/events", event).await, foreign, "{module}/{name}");
     }
@@ -55,6 +49,107 @@ async fn a_key_for_a_module_emits_for_it_and_for_nothing_else() {
     let stage = service.stop().await;
     let others = "select count(*) from wakeq.events_v2 where module <> 'image' and (module, name) <> ('WORKER', 'resize')";
     assert_eq!(stage.count(others).await, 0);
+}
+
+/// Each field of each way to emit, with the event's own handler within the key's scopes: what
+/// writes more than events of that handler is refused, and all else is as for an unlimited key.
+#[tokio::test]
+async fn a_key_for_a_module_writes_nothing_but_its_events() {
+    let service = Service::start().await;
+    let narrow = key(&service, &["emit:image/*"]).await;
+    let wide = key(&service, &["emit"]).await;
+    let own = CanvasId::DEFAULT;
+    let state = json!({"main": {"module": "image", "name": "resize"}, "state": {"balance": 500}});
+    assert_eq!(emit(&service, &wide, own, "/objects/acct:1/events", state).await.0, 202);
+    let fields = [
+        ("value", json!({"x": 1}), true),
+        ("modifier", json!("small"), true),
+        ("delay_s", json!(3600), true),
+        ("delay_until", json!("2030-01-01T00:00:00Z"), true),
+        ("id", json!(Uuid::new_v4()), true),
+        ("only_queues", json!(false), true),
+        ("logged", json!(false), true),
+        ("object", json!("acct:1"), false),
+        ("logged", json!(true), false),
+        ("logged", json!({"category": "ledger", "stream": "acct-1"}), false),
+    ];
+    let expected = |allowed| if allowed { (202, String::new()) } else { (403, "forbidden".to_owned()) };
+    for (field, value, allowed) in fields {
+        let mut event = json!({"module": "image", "name": "resize"});
+        event[field] = value;
+        let batch = json!({"events": [{"module": "image", "name": "first"}, event]});
+        let single = emit(&service, &narrow, own, "/events", event.clone()).await;
+        assert_eq!(single, expected(allowed), "{event}");
+        assert_eq!(emit(&service, &narrow, own, "/events:batch", batch).await, expected(allowed), "{event}");
+        assert_eq!(emit(&service, &wide, own, "/events", event.clone()).await.0, 202, "{event}");
+    }
+    let main = json!({"module": "image", "name": "resize"});
+    for change in [
+        json!({"main": main}),
+        json!({"main": main, "subevents": [main]}),
+        json!({"main": main, "state": {"balance": 1_000_000}}),
+    ] {
+        let answer = emit(&service, &narrow, own, "/objects/acct:1/events", change.clone()).await;
+        assert_eq!(answer, expected(false), "{change}");
+    }
+    for (attribute, value, allowed) in
+        [("delayseconds", "3600", true), ("subject", "acct:1", true), ("object", "acct:1", false)]
+    {
+        let mut cloud =
+            json!({"specversion": "1.0", "type": "image/resize", "source": "/shop", "id": attribute});
+        cloud[attribute] = json!(value);
+        for (kind, body) in
+            [("cloudevents", cloud.to_string()), ("cloudevents-batch", json!([cloud]).to_string())]
+        {
+            let request = service.request(Method::POST, &format!("/v1/canvases/{own}/events"));
+            let request =
+                request.bearer_auth(&narrow).header("content-type", format!("application/{kind}+json"));
+            let status = Answer::of(request.body(body)).await.status.as_u16();
+            assert_eq!(status, expected(allowed).0, "{kind} with {attribute}");
+        }
+    }
+    for (path, body) in [
+        (
+            "/log",
+            json!({"appends": [{"category": "c", "stream": "s", "events": [{"name": "n", "payload": 1}]}]}),
+        ),
+        ("/entities/account/ada/events", json!({"name": "deposit", "payload": 1})),
+    ] {
+        assert_eq!(emit(&service, &narrow, own, path, body).await, expected(false), "{path}");
+    }
+    let object = service.get("/objects/acct:1").await.json();
+    assert_eq!(object["state"], json!({"balance": 500}));
+    let stage = service.stop().await;
+    let by_narrow = "select count(*) from wakeq.log where category = 'ledger'";
+    assert_eq!(stage.count(by_narrow).await, 1, "only what the unlimited key logged there");
+    let reasons = "select count(distinct detail) from wakeq.audit_log
+                    where outcome = 'refused' and action = 'emit' and detail like '%needs the scope for all handlers'";
+    assert_eq!(stage.count(reasons).await, 3, "`object`, `logged` and a change of an object");
+}
+
+/// A chosen id counts among those of its handler, so that a limited key can't use up the ids that
+/// others will choose; for itself a repeat is a duplicate.
+#[tokio::test]
+async fn the_ids_of_a_limited_key_are_its_own() {
+    let service = Service::start().await;
+    let narrow = key(&service, &["emit:image/*"]).await;
+    let wide = key(&service, &["emit"]).await;
+    let ask = async |key: &str, module: &str, id: Uuid| {
+        let event = json!({"module": module, "name": "resize", "id": id});
+        let path = format!("/canvases/{}/events", CanvasId::DEFAULT);
+        let answer = service.ask(key, Method::POST, &path, event).await.json();
+        (answer["id"].as_str().unwrap().to_owned(), answer["duplicate"] == json!(true))
+    };
+    let order = Uuid::new_v4();
+    let (taken, first) = ask(&narrow, "image", order).await;
+    assert_eq!(ask(&narrow, "image", order).await, (taken.clone(), true));
+    assert!(!first);
+    for module in ["WORKER", "image"] {
+        let (id, duplicate) = ask(&wide, module, order).await;
+        assert_ne!(id, taken);
+        assert_eq!(duplicate, module == "image", "the second of the unlimited key");
+    }
+    service.stop().await;
 }
 
 #[tokio::test]

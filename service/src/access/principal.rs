@@ -144,6 +144,18 @@ pub enum Denied {
         /// The scope.
         needed: Scope,
     },
+    /// The scope is granted for the handlers concerned, and the request would write more than their
+    /// events.
+    #[error(
+        "the scope `{needed}` was granted for some handlers only, and {what} writes more than events of \
+         these handlers: it needs the scope for all handlers"
+    )]
+    Beyond {
+        /// The scope.
+        needed: Scope,
+        /// The field or the operation.
+        what: &'static str,
+    },
 }
 
 /// Decides whether a principal may use a scope on a canvas: the only place where that is decided.

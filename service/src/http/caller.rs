@@ -17,7 +17,8 @@ use super::problem::Problem;
 use super::record::{Line, shown};
 use super::shares::LimitKey;
 use crate::access::{
-    CredentialFilter, Grant, Principal, Reach, Scope, authorize, authorize_everywhere, authorize_handler,
+    CredentialFilter, Denied, Grant, Principal, Reach, Scope, authorize, authorize_everywhere,
+    authorize_handler,
 };
 use wakeq::control::AuditOutcome;
 use wakeq::{Actor, Admin, CanvasId, Event, HandlerAddress, HandlerScope};
@@ -80,6 +81,20 @@ impl Caller {
         }
     }
 
+    /// Whether the caller may emit to some handlers only.
+    pub(crate) fn is_limited(&self) -> bool {
+        authorize(&self.principal, self.canvas, Scope::Emit).is_err()
+    }
+
+    /// Checks that the caller may do what writes more than events of some handlers; if not, records
+    /// that it tried.
+    pub(crate) fn may_emit_with(&self, api: &Api, what: &'static str) -> Result<(), Problem> {
+        if !self.is_limited() {
+            return Ok(());
+        }
+        Err(self.refused_emit(api, Denied::Beyond { needed: Scope::Emit, what }, None))
+    }
+
     /// Checks that the caller may emit these events; if not, records the first one that it may not.
     pub(crate) fn may_emit<'e>(
         &self,
@@ -91,11 +106,15 @@ impl Caller {
             let decided = authorize_handler(&self.principal, self.canvas, Scope::Emit, module, name);
             decided.map_err(|denied| {
                 let scope = HandlerScope { canvas: self.canvas, module: module.clone(), name: name.clone() };
-                let line = self.line(AuditOutcome::Refused, "emit".into(), Some(scope));
-                api.audit.refused(Line { reason: Some(denied.to_string()), ..line }, self.request_id());
-                denied.into()
+                self.refused_emit(api, denied, Some(scope))
             })
         })
+    }
+
+    fn refused_emit(&self, api: &Api, denied: Denied, scope: Option<HandlerScope>) -> Problem {
+        let line = self.line(AuditOutcome::Refused, "emit".into(), scope);
+        api.audit.refused(Line { reason: Some(denied.to_string()), ..line }, self.request_id());
+        denied.into()
     }
 
     /// The id of the request; empty without one.

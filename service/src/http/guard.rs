@@ -101,7 +101,8 @@ impl GuardedRoutes {
     }
 
     /// Adds a route for holders of [`Scope::Emit`], even if for some handlers only: for each event
-    /// it has to call [`Caller::may_emit`].
+    /// it has to call [`Caller::may_emit`], and for what it writes beside events
+    /// [`Caller::may_emit_with`].
     pub(super) fn emitting(self, routes: UtoipaMethodRouter<Api>) -> Self {
         self.on_all(About::Events, [Scope::Emit].into_iter().collect(), routes)
     }
@@ -322,7 +323,7 @@ impl Rule {
                 Denied::NotEverywhere { .. } => {
                     self.note(parts, canvas, None, "not a credential for every canvas".to_owned()).await;
                 }
-                Denied::Forbidden { .. } | Denied::Narrow { .. } => {
+                Denied::Forbidden { .. } | Denied::Narrow { .. } | Denied::Beyond { .. } => {
                     self.note(parts, canvas, Some(&principal), denied.to_string()).await
                 }
             }

@@ -131,9 +131,10 @@ impl FromRequestParts<Api> for Reader {
         let canvases = canvases(&caller, Scope::Read).map_err(|denied| match denied {
             // The path names no canvas whose existence could be revealed.
             Denied::NotFound => Denied::Forbidden { needed: Scope::Read },
-            denied @ (Denied::Forbidden { .. } | Denied::Narrow { .. } | Denied::NotEverywhere { .. }) => {
-                denied
-            }
+            denied @ (Denied::Forbidden { .. }
+            | Denied::Narrow { .. }
+            | Denied::Beyond { .. }
+            | Denied::NotEverywhere { .. }) => denied,
         })?;
         note(api, parts, &caller, &credential, canvases.as_deref());
         Ok(Self { credential, authorization, canvases })

@@ -195,9 +195,10 @@ impl From<Denied> for Problem {
     fn from(denied: Denied) -> Self {
         match denied {
             Denied::NotFound => Self::not_found(),
-            Denied::Forbidden { .. } | Denied::Narrow { .. } | Denied::NotEverywhere { .. } => {
-                Self::new(Kind::Forbidden, denied.to_string())
-            }
+            Denied::Forbidden { .. }
+            | Denied::Narrow { .. }
+            | Denied::Beyond { .. }
+            | Denied::NotEverywhere { .. } => Self::new(Kind::Forbidden, denied.to_string()),
         }
     }
 }

@@ -179,6 +179,10 @@ async fn send(
     emission: Emission,
 ) -> Result<Response, Problem> {
     caller.may_emit(api, emission.events())?;
+    if let Some(what) = emission.beside_events() {
+        caller.may_emit_with(api, what)?;
+    }
+    let emission = if caller.is_limited() { emission.with_ids_of_handlers() } else { emission };
     let has_other = api.recent_canvases.has_other(caller.canvas);
     api.shares.count_events(caller.canvas, has_other, emission.events().count())?;
     if let Some(key) = idempotency::key(&received.headers)? {

@@ -9,7 +9,7 @@ use crate::resources::emit::wire::json;
 use crate::resources::emit::wire::refusal::{Fault, Refusal};
 use wakeq::events::Traceparent;
 use wakeq::order::ObjectKey;
-use wakeq::{CanvasId, Event};
+use wakeq::{CanvasId, Event, EventId};
 
 /// Maximum number of events in one request.
 pub(super) const EVENTS_MAX: usize = 1000;
@@ -56,6 +56,42 @@ impl Emission {
             Self::On(change) => (Some(&change.main), change.subevents.as_slice()),
         };
         one.into_iter().chain(rest)
+    }
+
+    /// What it writes beside events of their handlers, if anything: a chain belongs to an object
+    /// with all of its handlers, and the log and the state of an object to the canvas.
+    pub(super) fn beside_events(&self) -> Option<&'static str> {
+        let of_event = |event: &Event| {
+            let fields = event.fields();
+            match (fields.object, fields.is_logged) {
+                (Some(_), _) => Some("`object`"),
+                (None, true) => Some("`logged`"),
+                (None, false) => None,
+            }
+        };
+        match self {
+            Self::One(_) | Self::Batch(_) => self.events().find_map(of_event),
+            Self::On(_) => Some("a change of an object"),
+        }
+    }
+
+    /// The same, with chosen ids that count among those of each event's handler.
+    pub(super) fn with_ids_of_handlers(self) -> Self {
+        let narrowed = |event: Event| {
+            let Some(id) = event.fields().id else { return event };
+            let (module, name) = event.handler();
+            let id = EventId::of_handler(module, name, id);
+            event.id(id)
+        };
+        match self {
+            Self::One(event) => Self::One(Box::new(narrowed(*event))),
+            Self::Batch(events) => Self::Batch(events.into_iter().map(narrowed).collect()),
+            Self::On(change) => Self::On(Box::new(Change {
+                main: narrowed(change.main),
+                subevents: change.subevents.into_iter().map(narrowed).collect(),
+                ..*change
+            })),
+        }
     }
 }
 
