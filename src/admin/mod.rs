@@ -35,7 +35,7 @@ use std::time::Duration;
 use crate::event::{Actor, CanvasId, EventId, HandlerAddress, Name, Notification, Timestamp};
 use crate::notify::Notifier;
 use crate::store::Retention;
-use crate::store::{AuditLine, DUE_PAGE, Refusal, Store, StoreError};
+use crate::store::{Additions, AuditLine, DUE_PAGE, Refusal, Store, StoreError};
 use crate::wake::{Pass, WakeError, Waker};
 
 /// Most rows in a list.
@@ -246,6 +246,13 @@ impl Admin {
     pub async fn refused(&self, refusals: &[Refusal]) -> Result<(), AdminError> {
         let notes: Vec<_> = refusals.iter().map(AuditLine::from).collect();
         self.note(&notes).await
+    }
+
+    /// Whether a canvas's audit log has room for this many lines. Errors: [`AdminError::Store`] with
+    /// [`StoreError::Quota`](crate::StoreError::Quota).
+    #[doc(hidden)]
+    pub async fn admit_lines(&self, canvas: CanvasId, lines: u64) -> Result<(), AdminError> {
+        Ok(self.store.admit(canvas, &Additions::recording(lines)).await?)
     }
 
     /// Records requests that changed nothing, [`LIST_MAX`] per statement.

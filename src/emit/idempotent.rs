@@ -89,7 +89,7 @@ impl Queue {
         answer: impl FnOnce(&[Emitted]) -> String + Send,
     ) -> Result<Idempotent, EmitError> {
         let CheckedEvents { events, chosen, permit: _permit } = self.all_checked(events)?;
-        if let Err(full) = self.admit(&events).await {
+        if let Err(full) = self.admit_with(&events, state, Some(key.0.canvas)).await {
             // A request that was answered before needs no quota.
             let replayed = self.store.replayed(&key.0).await?;
             return replayed.map(|answer| Idempotent::Replayed { answer }).ok_or(full.into());

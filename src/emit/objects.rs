@@ -40,8 +40,8 @@ impl Queue {
         let span = self.sending(&events, true);
         let emitting = async {
             let CheckedEvents { events, chosen, permit: _permit } = self.all_checked(events)?;
-            self.admit(&events).await?;
             let state = state.map(|state| NewState { canvas, object: &key, state });
+            self.admit_with(&events, state, None).await?;
             let inserted = retry_busy(&events, || self.store.insert_on(&events, &chosen, state)).await;
             let inserted = self.counted(&events, inserted).map_err(|error| refused(&events, error))?;
             self.inserted(&events, inserted).await
@@ -81,8 +81,8 @@ impl Queue {
         let span = self.sending(&events, true);
         let inserting = async {
             let CheckedEvents { events, chosen, permit: _permit } = self.all_checked(events)?;
-            self.admit(&events).await?;
             let state = state.map(|state| NewState { canvas, object: &key, state });
+            self.admit_with(&events, state, None).await?;
             let inserted =
                 insert_with_state(connection, &events, &chosen, state, self.store.emission()).await;
             let inserted =

@@ -1,8 +1,8 @@
 //! Quotas: events that exceed a quota of their canvas are refused before anything is written.
 
 use super::Queue;
-use crate::event::NewEvent;
-use crate::store::{Additions, StoreError};
+use crate::event::{CanvasId, NewEvent};
+use crate::store::{Additions, NewState, StoreError};
 
 impl Queue {
     /// Whether quotas apply to this queue.
@@ -13,10 +13,28 @@ impl Queue {
 
     /// Refuses events that exceed a quota of their canvas, before anything is written.
     pub(super) async fn admit(&self, events: &[NewEvent]) -> Result<(), StoreError> {
+        self.admit_with(events, None, None).await
+    }
+
+    /// The same, with what is written beside them: the state of an object, and an idempotency key
+    /// on its canvas.
+    pub(super) async fn admit_with(
+        &self,
+        events: &[NewEvent],
+        state: Option<NewState<'_>>,
+        key: Option<CanvasId>,
+    ) -> Result<(), StoreError> {
         if !self.config.quotas {
             return Ok(());
         }
-        for (canvas, added) in Additions::by(events) {
+        let mut all = Additions::by(events);
+        if let Some(NewState { canvas, object, state }) = state {
+            all.entry(canvas).or_default().set_state(object, state.len());
+        }
+        if let Some(canvas) = key {
+            all.entry(canvas).or_default().remember_key();
+        }
+        for (canvas, added) in all {
             let admitted = self.store.admit(canvas, &added).await;
             admitted.inspect_err(|error| self.not_sent(events, error))?;
         }

@@ -10,12 +10,18 @@ const GIB: u64 = 1024 * 1024 * 1024;
 /// A resource that is limited per canvas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Quota {
-    /// Events that wait or run, with their copies in registered queues.
+    /// Events that wait, run or are dead, with their copies in registered queues.
     Events,
-    /// The bytes of their values.
+    /// The bytes of their values, and of the errors of dead ones.
     EventBytes,
     /// Objects on which events were emitted.
     Objects,
+    /// The bytes of their states.
+    ObjectBytes,
+    /// Chosen ids that are remembered.
+    ChosenIds,
+    /// Idempotency keys with their answers.
+    IdempotencyKeys,
     /// Streams of the log; an entity has two.
     LogStreams,
     /// The bytes of payloads and metadata in these streams.
@@ -32,14 +38,21 @@ pub enum Quota {
     Keys,
     /// Handlers that are reached over HTTP.
     Targets,
+    /// Pauses and blocks.
+    Rules,
+    /// Lines of the audit log.
+    AuditLines,
 }
 
 impl Quota {
     /// All quotas.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 16] = [
         Self::Events,
         Self::EventBytes,
         Self::Objects,
+        Self::ObjectBytes,
+        Self::ChosenIds,
+        Self::IdempotencyKeys,
         Self::LogStreams,
         Self::LogBytes,
         Self::Entities,
@@ -48,6 +61,8 @@ impl Quota {
         Self::CronTicks,
         Self::Keys,
         Self::Targets,
+        Self::Rules,
+        Self::AuditLines,
     ];
 
     /// Its name in the API, on the command line and in the database.
@@ -56,6 +71,9 @@ impl Quota {
             Self::Events => "events",
             Self::EventBytes => "event-bytes",
             Self::Objects => "objects",
+            Self::ObjectBytes => "object-bytes",
+            Self::ChosenIds => "chosen-ids",
+            Self::IdempotencyKeys => "idempotency-keys",
             Self::LogStreams => "log-streams",
             Self::LogBytes => "log-bytes",
             Self::Entities => "entities",
@@ -64,6 +82,8 @@ impl Quota {
             Self::CronTicks => "cron-ticks",
             Self::Keys => "keys",
             Self::Targets => "targets",
+            Self::Rules => "rules",
+            Self::AuditLines => "audit-lines",
         }
     }
 
@@ -71,35 +91,49 @@ impl Quota {
     pub fn default_limit(self) -> u64 {
         match self {
             Self::Events | Self::Objects | Self::LogStreams | Self::EntityEvents => 1_000_000,
-            Self::EventBytes => 8 * GIB,
+            Self::EventBytes | Self::ObjectBytes => 8 * GIB,
+            Self::ChosenIds => 100_000_000,
+            Self::IdempotencyKeys => 5_000_000,
             Self::LogBytes => 32 * GIB,
             Self::Entities => 250_000,
             Self::Crons | Self::Keys | Self::Targets => 1_000,
             Self::CronTicks => 6_000,
+            Self::Rules => 10_000,
+            Self::AuditLines => 10_000_000,
         }
     }
 
     /// Whether usage shrinks by itself as work is done, so that retrying later can succeed.
     pub fn drains(self) -> bool {
         match self {
-            Self::Events | Self::EventBytes | Self::EntityEvents => true,
+            Self::Events
+            | Self::EventBytes
+            | Self::EntityEvents
+            | Self::ChosenIds
+            | Self::IdempotencyKeys => true,
             Self::Objects
+            | Self::ObjectBytes
             | Self::LogStreams
             | Self::LogBytes
             | Self::Entities
             | Self::Crons
             | Self::CronTicks
             | Self::Keys
-            | Self::Targets => false,
+            | Self::Targets
+            | Self::Rules
+            | Self::AuditLines => false,
         }
     }
 
     /// The name of what is counted, for messages.
     fn noun(self) -> &'static str {
         match self {
-            Self::Events => "waiting events",
-            Self::EventBytes => "bytes of waiting events",
+            Self::Events => "waiting and dead events",
+            Self::EventBytes => "bytes of waiting and dead events",
             Self::Objects => "objects",
+            Self::ObjectBytes => "bytes of objects' states",
+            Self::ChosenIds => "chosen ids that are remembered",
+            Self::IdempotencyKeys => "idempotency keys that are remembered",
             Self::LogStreams => "streams of the log",
             Self::LogBytes => "bytes of the log",
             Self::Entities => "entities",
@@ -108,6 +142,8 @@ impl Quota {
             Self::CronTicks => "ticks of crons a minute",
             Self::Keys => "keys",
             Self::Targets => "targets",
+            Self::Rules => "pauses and blocks",
+            Self::AuditLines => "lines of the audit log",
         }
     }
 
@@ -115,7 +151,13 @@ impl Quota {
     fn advice(self) -> &'static str {
         match self {
             Self::Events | Self::EventBytes => {
-                "emit again when workers have processed some, or purge those that will not be run"
+                "emit again when workers have processed some, or purge those that will not be run, and \
+                 delete or redrive dead ones"
+            }
+            Self::ObjectBytes => "set smaller states, or keep large ones elsewhere",
+            Self::ChosenIds => "emit again when older ids are forgotten, or let wakeq choose the ids",
+            Self::IdempotencyKeys => {
+                "emit again when keys of the day before are forgotten, or emit more events per key"
             }
             Self::EntityEvents => "send again when the type's processor has processed some",
             Self::Objects => {
@@ -131,6 +173,8 @@ impl Quota {
                            their audit records"
             }
             Self::Targets => "delete one first",
+            Self::Rules => "unpause or unblock some first",
+            Self::AuditLines => "change less until older lines expire",
         }
     }
 }
@@ -140,8 +184,9 @@ displayed_as_text!(Quota);
 /// A text that is not the name of a quota.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no such quota: use one of events, event-bytes, objects, log-streams, log-bytes, \
-     entities, entity-events, crons, cron-ticks, keys and targets"
+    "there is no such quota: use one of events, event-bytes, objects, object-bytes, chosen-ids, \
+     idempotency-keys, log-streams, log-bytes, entities, entity-events, crons, cron-ticks, keys, targets, \
+     rules and audit-lines"
 )]
 pub struct InvalidQuota;
 

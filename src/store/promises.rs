@@ -10,6 +10,9 @@ use super::session::interval;
 use super::{Store, StoreError};
 use crate::event::{CanvasId, EventId};
 
+/// Most handlers of a canvas that are noted as unknown.
+const UNKNOWN_MAX: i64 = 10_000;
+
 impl Store {
     /// Clears the promise of events while a rule stands on their handler; `false` for each that no
     /// rule holds any longer. The rule's row is locked, so that lifting it waits and then finds
@@ -36,8 +39,8 @@ impl Store {
     }
 
     /// Postpones the promise of events whose handler this worker does not know, and notes the
-    /// handler, unless it is a queue's. Another worker may know it, so the promise stays; the
-    /// intervals grow up to twelve times the first. What is parked stays parked, by the assignment:
+    /// handler, unless it is a queue's or its canvas has [`UNKNOWN_MAX`] of them. Another worker may
+    /// know it, so the promise stays, and finds it without a note; the intervals grow up to twelve times the first. What is parked stays parked, by the assignment:
     /// as a condition it would make the planner read all promises in their order, and deadlock with
     /// batches in the order of the ids.
     pub(crate) async fn defer(&self, ids: &[EventId]) -> Result<(), StoreError> {
@@ -50,13 +53,23 @@ impl Store {
                   where id = any ($1) and delay_until <= clock_timestamp()
                     and (locked_at is null or locked_at < clock_timestamp() - $3::interval)
               returning canvas_id, module, name, modifier, queue
+             ), full_up as materialized (
+                 select c.canvas_id from (select distinct d.canvas_id from deferred d where d.queue is null) as c
+                  where exists (select from wakeq.unknown_handlers u where u.canvas_id = c.canvas_id offset $4)
              )
              insert into wakeq.unknown_handlers (canvas_id, module, name, modifier)
-             select distinct canvas_id, module, name, modifier from deferred where queue is null order by 1, 2, 3, 4
+             select distinct d.canvas_id, d.module, d.name, d.modifier from deferred d
+              where d.queue is null
+                and (d.canvas_id not in (select f.canvas_id from full_up f)
+                     or exists (select from wakeq.unknown_handlers u
+                                 where u.canvas_id = d.canvas_id and u.module = d.module and u.name = d.name
+                                   and u.modifier = d.modifier))
+              order by 1, 2, 3, 4
                  on conflict (canvas_id, module, name, modifier) do update set last_seen = now()",
             &keys,
             interval(self.timing().unknown_handler_wait),
-            interval(self.timing().lease)
+            interval(self.timing().lease),
+            UNKNOWN_MAX - 1
         );
         self.session().await?.execute("defer events", query).await.map(drop)
     }

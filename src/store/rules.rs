@@ -1,8 +1,8 @@
 //! Pauses and blocks. Lifting one is always a delete, one rule per transaction, together with its
 //! resume job.
 
-use super::{Store, StoreError};
-use crate::event::{Actor, CanvasId, HandlerScope, Name, RuleKind, Timestamp};
+use super::{Store, StoreError, default_quota};
+use crate::event::{Actor, CanvasId, HandlerScope, Name, Quota, QuotaExceeded, RuleKind, Timestamp};
 
 /// A pause or a block on a handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,10 +60,16 @@ impl Store {
         let query = sqlx::query!(
             r#"with patience as (
                    select set_config('lock_timeout', '4s', true) as set
+               ), kept as (
+                   select count(*) as rules, wakeq.quota_of($2, 'rules', $10) as most,
+                          coalesce(bool_or((r.rule_type, r.event_space, r.handler_name)
+                                           = ($1::text::wakeq.scheduling_rule_type, $3, $4)), false) as has_it
+                     from wakeq.scheduling_rules r where r.canvas_id = $2
                ), put as (
                    insert into wakeq.scheduling_rules
                        (rule_type, canvas_id, event_space, handler_name, reason, until, created_by)
-                   select $1::text::wakeq.scheduling_rule_type, $2, $3, $4, $5, $6, $7 from patience
+                   select $1::text::wakeq.scheduling_rule_type, $2, $3, $4, $5, $6, $7 from patience, kept
+                    where kept.rules < kept.most or kept.has_it
                        on conflict on constraint scheduling_rules_one_of_a_kind
                        do update set reason = excluded.reason, until = excluded.until, created_by = excluded.created_by
                 returning xmax = 0 as new, created_at
@@ -75,12 +81,12 @@ impl Store {
                                1000), $8
                      from put
                )
-               select new as "new!", created_at at time zone 'UTC' as "created_at!",
+               select new as "new?", created_at at time zone 'UTC' as "created_at?", rules as "rules!", most as "most!",
                       exists (select from wakeq.scheduling_rules r
                                where r.canvas_id = $2 and r.event_space = $3 and r.handler_name = $4
                                  and r.rule_type <> $1::text::wakeq.scheduling_rule_type
                                  and (r.until is null or r.until > now())) as "other_stands!"
-                 from put"#,
+                 from kept left join put on true"#,
             kind.as_str(),
             scope.canvas.0,
             scope.module.as_str() as _,
@@ -89,9 +95,16 @@ impl Store {
             until,
             actor.name(),
             actor.request_id(),
-            actor.credential_id()
+            actor.credential_id(),
+            default_quota(Quota::Rules)
         );
         let row = self.session().await?.one("add a rule", query).await?;
+        let (Some(new), Some(created_at)) = (row.new, row.created_at) else {
+            let [used, limit] = [row.rules, row.most].map(|count| u64::try_from(count).unwrap_or(0));
+            let exceeded =
+                QuotaExceeded { canvas: scope.canvas, quota: Quota::Rules, limit, used, wanted: 1 };
+            return Err(exceeded.into());
+        };
         // A claim lasts at most as long as a statement and the silence of its connection may; two
         // waits are longer than that.
         match self.await_older_claims().await {
@@ -104,9 +117,9 @@ impl Store {
             reason: reason.map(Into::into),
             until,
             created_by: actor.name().into(),
-            created_at: row.created_at,
+            created_at,
         };
-        Ok(AddedRule { new: row.new, rule, other_stands: row.other_stands })
+        Ok(AddedRule { new, rule, other_stands: row.other_stands })
     }
 
     /// Waits until every claim that may not have seen a committed rule has ended.

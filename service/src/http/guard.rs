@@ -165,8 +165,9 @@ fn path_parameters(path: &str) -> Vec<RefOr<Parameter>> {
             "object" => ("The object, by which events are ordered", text.pattern(Some(OBJECT))),
             "group" => ("The consumer group's name", text.pattern(Some(NAME))),
             "quota" => (
-                "The quota: events, event-bytes, objects, log-streams, log-bytes, entities, \
-                 entity-events, crons, cron-ticks, keys or targets",
+                "The quota: events, event-bytes, objects, object-bytes, chosen-ids, idempotency-keys, \
+                 log-streams, log-bytes, entities, entity-events, crons, cron-ticks, keys, targets, rules \
+                 or audit-lines",
                 text.pattern(Some("^[a-z-]{1,32}$")),
             ),
             "key" => ("The key's prefix", text.pattern(Some("^[0-9a-f]{12}$"))),
@@ -340,11 +341,20 @@ impl Rule {
         if let Some(slot) = parts.extensions.get::<Arc<Slot>>() {
             slot.count_for(Arc::clone(&limit_keys))?;
         }
+        if self.records_changes(&parts.method) {
+            self.api.admin.admit_lines(canvas, 1).await?;
+        }
         let caller = Caller { principal, canvas, limit_keys, request: Some(request), client };
         self.api.audit.signed_in(&credential, Some(canvas), caller.request_id(), || {
             caller.line(AuditOutcome::Done, "sign-in".into(), None)
         });
         Ok(caller)
+    }
+
+    /// Whether the audit log has a line for each request, and its canvas needs room for that. An
+    /// admin is never kept from changing keys and blocks by what others had recorded.
+    fn records_changes(&self, method: &Method) -> bool {
+        self.about == About::Canvas && !method.is_safe() && self.scopes.contains(Scope::Operate)
     }
 
     /// The first of the route's scopes that the caller lacks, as the reason for the refusal.

@@ -1,14 +1,18 @@
 //! The limits themselves: setting them per canvas, with a line in the audit log; and how much of
 //! each is in use.
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 
 use super::measure::{default_quota, number};
-use super::{QuotaPair, Store, StoreError};
+use super::{Measurement, QuotaPair, Store, StoreError};
 use crate::event::{Actor, CanvasId, Quota};
 
-/// How long, in seconds, an answer about usage is valid for all callers.
-const HOLDS_S: u64 = 5;
+/// How long an answer about usage is valid for all callers, at least.
+const HOLDS: Duration = Duration::from_secs(5);
+/// And this many times as long as it took, so that asking often costs little.
+const HOLDS_TIMES: u32 = 20;
 
 /// A quota of a canvas, and how much of it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,18 +57,15 @@ impl Store {
     async fn used_lately(&self, canvas: CanvasId, measured: QuotaPair) -> Result<[u64; 2], StoreError> {
         let known = self.quotas.of(canvas, measured);
         let _measuring = known.measuring.lock().await;
-        let is_fresh = |at: Instant| at.elapsed().as_secs() < HOLDS_S;
+        let is_fresh = |seen: &Measurement| seen.at.elapsed() < HOLDS.max(seen.took * HOLDS_TIMES);
         if let Some(used) = known.with(|headroom| {
-            headroom
-                .measurement()
-                .filter(|measurement| is_fresh(measurement.at))
-                .and_then(|_| headroom.used())
+            headroom.measurement().filter(|measurement| is_fresh(*measurement)).and_then(|_| headroom.used())
         }) {
             return Ok(used);
         }
         let (spent, at) = (known.with(|headroom| headroom.spent()), Instant::now());
         let (used, limits) = self.measure(canvas, measured).await?;
-        let measurement = super::Measurement { at, took: at.elapsed(), used, limits };
+        let measurement = Measurement { at, took: at.elapsed(), used, limits };
         known.with(|headroom| headroom.record(measurement, spent));
         Ok(used)
     }
@@ -88,7 +89,8 @@ impl Store {
             r#"select (select count(*) from wakeq.cron_records where canvas_id = $1) as "crons!",
                       (select coalesce(sum(minute_ticks), 0) from wakeq.cron_records where canvas_id = $1) as "ticks!",
                       (select count(*) from wakeq.access_keys where canvas_id = $1) as "keys!",
-                      (select count(*) from wakeq.http_targets where canvas_id = $1) as "targets!""#,
+                      (select count(*) from wakeq.http_targets where canvas_id = $1) as "targets!",
+                      (select count(*) from wakeq.scheduling_rules where canvas_id = $1) as "rules!""#,
             canvas.0
         );
         let row = self.session().await?.one("count what a canvas has registered", query).await?;
@@ -97,6 +99,7 @@ impl Store {
             (Quota::CronTicks, number(row.ticks)),
             (Quota::Keys, number(row.keys)),
             (Quota::Targets, number(row.targets)),
+            (Quota::Rules, number(row.rules)),
         ])
     }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::headroom::Pair;
-use super::{Store, StoreError};
+use super::{LOG_ROW_BYTES, Store, StoreError};
 use crate::event::{CanvasId, EventId, ObjectKey, Quota, StreamId};
 
 /// About how many events' sizes are read, if there are more.
@@ -13,6 +13,8 @@ const SAMPLE: i64 = 500;
 const LOG_SAMPLE: i32 = 2_000;
 /// A log with fewer sequence numbers than this is read as a whole.
 const LOG_SMALL: i64 = 20_000;
+/// Up to this number, chosen ids are counted one by one.
+const IDS_FEW: i64 = 50_000;
 /// Most types of entities that are visited.
 const TYPES_MAX: i32 = 1_000;
 
@@ -26,9 +28,9 @@ pub fn default_quota(quota: Quota) -> i64 {
 }
 
 impl Store {
-    /// Waiting events and the bytes of their values. The events are counted in their index, up to
-    /// one beyond the limit. The sizes are those of every n-th event, from a random start, so that
-    /// large ones can't be hidden.
+    /// Waiting and dead events and the bytes of their values. The events are counted in their
+    /// indexes, up to one beyond the limit. The sizes are those of every n-th event, from a random
+    /// start, so that large ones can't be hidden.
     pub(super) async fn measure_waiting(&self, canvas: CanvasId) -> Result<(Pair, Pair), StoreError> {
         let query = sqlx::query!(
             r#"with limits as materialized (
@@ -45,35 +47,110 @@ impl Store {
                ), sizes as (
                    select avg(octet_length(e.value)) as mean
                      from sampled s join wakeq.events_v2 e on e.canvas_id = $1 and e.id = s.id
+               ), dead as materialized (
+                   select count(*) as events from (
+                       select from wakeq.dead_events where canvas_id = $1 limit (select events + 1 from limits)) as dead
+               ), dead_sampled as materialized (
+                   select id from (
+                       select id, row_number() over () as number from (
+                           select id from wakeq.dead_events where canvas_id = $1
+                            order by canvas_id, died_at, id limit (select events from dead)) as dead) as numbered
+                    where (number + $4) % (select greatest(1, events / $5) from dead) = 0
+               ), dead_sizes as (
+                   select avg(octet_length(d.value) + coalesce(octet_length(d.last_error), 0)) as mean
+                     from dead_sampled s join wakeq.dead_events d on d.canvas_id = $1 and d.id = s.id
                )
-               select c.events as "events!", coalesce(s.mean * c.events, 0)::bigint as "bytes!",
+               select c.events + d.events as "events!",
+                      (coalesce(s.mean * c.events, 0) + coalesce(t.mean * d.events, 0))::bigint as "bytes!",
                       l.events as "events_max!", l.bytes as "bytes_max!"
-                 from limits l, counted c, sizes s"#,
+                 from limits l, counted c, sizes s, dead d, dead_sizes t"#,
             canvas.0,
             default_quota(Quota::Events),
             default_quota(Quota::EventBytes),
             chance(),
             SAMPLE
         );
-        let row = self.session().await?.one("count the waiting events of a canvas", query).await?;
+        let row = self.session().await?.one("count the events of a canvas", query).await?;
         let used = [number(row.events), number(row.bytes)];
         Ok((used, [number(row.events_max), number(row.bytes_max)]))
     }
 
-    /// Objects, counted in their index.
+    /// Objects, counted in their index, and the bytes of their states: of every n-th object, from a
+    /// random start.
     pub(super) async fn measure_objects(&self, canvas: CanvasId) -> Result<(Pair, Pair), StoreError> {
         let query = sqlx::query!(
             r#"with limits as materialized (
-                   select wakeq.quota_of($1, 'objects', $2) as objects
+                   select wakeq.quota_of($1, 'objects', $2) as objects, wakeq.quota_of($1, 'object-bytes', $3) as bytes
+               ), counted as materialized (
+                   select count(*) as objects from (
+                       select from wakeq.objects where canvas_id = $1 limit (select objects + 1 from limits)) as counted
+               ), sampled as materialized (
+                   select object from (
+                       select object, row_number() over () as number from (
+                           select object from wakeq.objects where canvas_id = $1
+                            order by canvas_id, object limit (select objects from counted)) as kept) as numbered
+                    where (number + $4) % (select greatest(1, objects / $5) from counted) = 0
+               ), sizes as (
+                   select avg(coalesce(octet_length(o.state), 0)) as mean
+                     from sampled s join wakeq.objects o on o.canvas_id = $1 and o.object = s.object
                )
-               select objects as "most!", (select count(*) from (
-                          select from wakeq.objects where canvas_id = $1 limit (select objects + 1 from limits)) as counted) as "objects!"
-                 from limits"#,
+               select c.objects as "objects!", coalesce(s.mean * c.objects, 0)::bigint as "bytes!",
+                      l.objects as "objects_max!", l.bytes as "bytes_max!"
+                 from limits l, counted c, sizes s"#,
             canvas.0,
-            default_quota(Quota::Objects)
+            default_quota(Quota::Objects),
+            default_quota(Quota::ObjectBytes),
+            chance(),
+            SAMPLE
         );
         let row = self.session().await?.one("count the objects of a canvas", query).await?;
-        Ok(([number(row.objects), 0], [number(row.most), u64::MAX]))
+        let used = [number(row.objects), number(row.bytes)];
+        Ok((used, [number(row.objects_max), number(row.bytes_max)]))
+    }
+
+    /// The bytes of an object's state.
+    pub(super) async fn state_bytes(&self, canvas: CanvasId, object: &ObjectKey) -> Result<u64, StoreError> {
+        let query = sqlx::query_scalar!(
+            r#"select octet_length(state)::bigint as "bytes!" from wakeq.objects
+                where canvas_id = $1 and object = $2 and state is not null"#,
+            canvas.0,
+            object.as_str() as _
+        );
+        Ok(self.session().await?.optional("look at the size of a state", query).await?.map_or(0, number))
+    }
+
+    /// Chosen ids and idempotency keys.
+    ///
+    /// Keys are counted in their index, up to one beyond the limit. So are ids up to a number; if
+    /// there are more, then those in a random 4096th of all ids, which stands for the whole, since
+    /// stored ids are as good as random ([`EventId::chosen`]).
+    pub(super) async fn measure_remembered(&self, canvas: CanvasId) -> Result<(Pair, Pair), StoreError> {
+        let query = sqlx::query!(
+            r#"with limits as materialized (
+                   select wakeq.quota_of($1, 'chosen-ids', $2) as ids, wakeq.quota_of($1, 'idempotency-keys', $3) as keys
+               ), few as materialized (
+                   select count(*) as ids from (
+                       select from wakeq.emitted_ids where canvas_id = $1 limit $4::bigint + 1) as counted
+               ), part as materialized (
+                   select lpad(to_hex($5::bigint % 4096), 3, '0') as digits
+               ), many as (
+                   select count(*) * 4096 as ids from part p, wakeq.emitted_ids e
+                    where (select ids from few) > $4 and e.canvas_id = $1
+                      and e.id between rpad(p.digits, 32, '0')::uuid and rpad(p.digits, 32, 'f')::uuid
+               )
+               select l.ids as "ids_max!", l.keys as "keys_max!",
+                      (case when f.ids > $4 then greatest(m.ids, $4) else f.ids end)::bigint as "ids!",
+                      (select count(*) from (
+                          select from wakeq.idempotency_keys where canvas_id = $1 limit (select keys + 1 from limits)) as counted) as "keys!"
+                 from limits l, few f, many m"#,
+            canvas.0,
+            default_quota(Quota::ChosenIds),
+            default_quota(Quota::IdempotencyKeys),
+            IDS_FEW,
+            chance()
+        );
+        let row = self.session().await?.one("count what a canvas has remembered", query).await?;
+        Ok(([number(row.ids), number(row.keys)], [number(row.ids_max), number(row.keys_max)]))
     }
 
     /// Streams of the log, counted in their index, and the bytes in them.
@@ -94,14 +171,14 @@ impl Store {
                      from ends e, generate_series(1, $4) as numbers
                     where e.last - e.first >= $5
                ), sizes as (
-                   select coalesce(octet_length(l.payload) + octet_length(l.metadata), 0)::float8 as size
+                   select coalesce(octet_length(l.payload) + octet_length(l.metadata) + $6, 0)::float8 as size
                      from picked p left join lateral (
                          select payload, metadata from wakeq.log where seq = p.seq and canvas_id = $1) as l on true
                ), estimated as (
                    select greatest(0, avg(size) - 2 * coalesce(stddev_samp(size), 0) / sqrt(greatest(count(*), 1))) as mean
                      from sizes
                ), whole as (
-                   select sum(octet_length(l.payload) + octet_length(l.metadata)) as bytes
+                   select sum(octet_length(l.payload) + octet_length(l.metadata) + $6) as bytes
                      from ends e, wakeq.log l
                     where e.last - e.first < $5 and l.canvas_id = $1 and l.seq between e.first and e.last
                )
@@ -115,7 +192,8 @@ impl Store {
             default_quota(Quota::LogStreams),
             default_quota(Quota::LogBytes),
             LOG_SAMPLE,
-            LOG_SMALL
+            LOG_SMALL,
+            i32::try_from(LOG_ROW_BYTES).unwrap_or(i32::MAX)
         );
         let row = self.session().await?.for_statements(2).one("measure the log of a canvas", query).await?;
         let used = [number(row.streams), number(row.bytes)];
@@ -153,6 +231,22 @@ impl Store {
         let row = self.session().await?.one("count the entities of a canvas", query).await?;
         let used = [number(row.entities), number(row.events)];
         Ok((used, [number(row.entities_max), number(row.events_max)]))
+    }
+
+    /// Lines of the audit log, counted in their index.
+    pub(super) async fn measure_record(&self, canvas: CanvasId) -> Result<(Pair, Pair), StoreError> {
+        let query = sqlx::query!(
+            r#"with limits as materialized (
+                   select wakeq.quota_of($1, 'audit-lines', $2) as lines
+               )
+               select lines as "most!", (select count(*) from (
+                          select from wakeq.audit_log where canvas_id = $1 limit (select lines + 1 from limits)) as counted) as "lines!"
+                 from limits"#,
+            canvas.0,
+            default_quota(Quota::AuditLines)
+        );
+        let row = self.session().await?.one("count the audit lines of a canvas", query).await?;
+        Ok(([number(row.lines), 0], [number(row.most), u64::MAX]))
     }
 
     /// How many of these objects do not exist yet.

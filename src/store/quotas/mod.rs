@@ -25,25 +25,42 @@ pub use measure::default_quota;
 /// Most measurements that are remembered at a time: one per canvas and pair of quotas.
 const KNOWN_MAX: usize = 50_000;
 
+/// About what an event of the log takes besides its payload and metadata.
+const LOG_ROW_BYTES: u64 = 200;
+
 /// Two quotas that are measured together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum QuotaPair {
     Waiting,
     Objects,
+    Remembered,
     Log,
     Entities,
+    Record,
 }
 
 impl QuotaPair {
-    const ALL: [Self; 4] = [Self::Waiting, Self::Objects, Self::Log, Self::Entities];
+    const ALL: [Self; 6] =
+        [Self::Waiting, Self::Objects, Self::Remembered, Self::Log, Self::Entities, Self::Record];
 
-    /// Objects have only one.
+    /// The record has only one.
     pub(crate) fn quotas(self) -> [Option<Quota>; 2] {
         match self {
             Self::Waiting => [Some(Quota::Events), Some(Quota::EventBytes)],
-            Self::Objects => [Some(Quota::Objects), None],
+            Self::Objects => [Some(Quota::Objects), Some(Quota::ObjectBytes)],
+            Self::Remembered => [Some(Quota::ChosenIds), Some(Quota::IdempotencyKeys)],
             Self::Log => [Some(Quota::LogStreams), Some(Quota::LogBytes)],
             Self::Entities => [Some(Quota::Entities), Some(Quota::EntityEvents)],
+            Self::Record => [Some(Quota::AuditLines), None],
+        }
+    }
+
+    /// Whether what is counted first, or second, has names: then some of it may exist already.
+    fn names_things(self, which: usize) -> bool {
+        match self {
+            Self::Waiting | Self::Remembered | Self::Record => false,
+            Self::Objects => true,
+            Self::Log | Self::Entities => which == 0,
         }
     }
 
@@ -51,9 +68,8 @@ impl QuotaPair {
     fn free(self) -> Pair {
         const MIB: u64 = 1024 * 1024;
         match self {
-            Self::Waiting | Self::Log => [1_000, 16 * MIB],
-            Self::Objects => [1_000, u64::MAX],
-            Self::Entities => [1_000, 1_000],
+            Self::Waiting | Self::Objects | Self::Log => [1_000, 16 * MIB],
+            Self::Remembered | Self::Entities | Self::Record => [1_000, 1_000],
         }
     }
 }
@@ -64,11 +80,16 @@ pub struct Additions<'a> {
     events: u64,
     event_bytes: u64,
     objects: BTreeSet<&'a ObjectKey>,
+    /// An object's new state, and its bytes.
+    state: Option<(&'a ObjectKey, u64)>,
+    chosen_ids: u64,
+    idempotency_keys: u64,
     streams: BTreeSet<&'a StreamId>,
     log_bytes: u64,
     /// Pairs of type and id.
     entities: BTreeSet<(&'a str, &'a str)>,
     entity_events: u64,
+    audit_lines: u64,
 }
 
 impl<'a> Additions<'a> {
@@ -80,35 +101,55 @@ impl<'a> Additions<'a> {
             let bytes = bytes(event.value.len());
             added.events += 1;
             added.event_bytes += bytes;
+            added.chosen_ids += u64::from(event.id.is_chosen());
             added.objects.extend(&event.object);
             if let Some(stream) = &event.logged {
-                added.streams.insert(stream);
-                added.log_bytes += bytes;
+                added.append(stream, event.value.len());
             }
         }
         all
     }
 
+    /// Adds the new state of an object.
+    pub(crate) fn set_state(&mut self, object: &'a ObjectKey, size_bytes: usize) {
+        self.state = Some((object, bytes(size_bytes)));
+    }
+
+    /// What recording this many lines adds.
+    pub(crate) fn recording(lines: u64) -> Self {
+        Self { audit_lines: lines, ..Self::default() }
+    }
+
+    /// Adds an idempotency key.
+    pub(crate) fn remember_key(&mut self) {
+        self.idempotency_keys += 1;
+    }
+
     /// Adds what a call appends to a stream of the log.
     pub(crate) fn append(&mut self, stream: &'a StreamId, size_bytes: usize) {
         self.streams.insert(stream);
-        self.log_bytes += bytes(size_bytes);
+        self.log_bytes += bytes(size_bytes) + LOG_ROW_BYTES;
     }
 
     /// Adds an event to an entity.
     pub fn send(&mut self, entity_type: &'a str, entity: &'a str, size_bytes: usize) {
         self.entities.insert((entity_type, entity));
         self.entity_events += 1;
-        self.log_bytes += bytes(size_bytes);
+        self.log_bytes += bytes(size_bytes) + LOG_ROW_BYTES;
     }
 
-    fn pairs(&self) -> [(QuotaPair, Pair); 4] {
+    fn pairs(&self) -> [(QuotaPair, Pair); 6] {
         let count = |set: usize| u64::try_from(set).unwrap_or(u64::MAX);
         [
             (QuotaPair::Waiting, [self.events, self.event_bytes]),
-            (QuotaPair::Objects, [count(self.objects.len()), 0]),
+            (
+                QuotaPair::Objects,
+                [count(self.objects.len()), self.state.map_or(0, |(_, size_bytes)| size_bytes)],
+            ),
+            (QuotaPair::Remembered, [self.chosen_ids, self.idempotency_keys]),
             (QuotaPair::Log, [count(self.streams.len()), self.log_bytes]),
             (QuotaPair::Entities, [count(self.entities.len()), self.entity_events]),
+            (QuotaPair::Record, [self.audit_lines, 0]),
         ]
     }
 }
@@ -193,8 +234,8 @@ impl Store {
                 Verdict::Measure => self.remeasure(canvas, measured, &known).await,
                 Verdict::Wait(until) => tokio::time::sleep_until(until).await,
                 // What already exists needs no room; that is only looked up when room is short.
-                Verdict::Full(0) if !exact && measured != QuotaPair::Waiting => {
-                    wanted[0] = self.count_new(canvas, measured, added).await?;
+                Verdict::Full(which) if !exact && measured.names_things(which) => {
+                    wanted = self.count_new(canvas, measured, wanted, added).await?;
                     exact = true;
                     if wanted == [0, 0] {
                         return Ok(());
@@ -248,24 +289,35 @@ impl Store {
         match measured {
             QuotaPair::Waiting => self.measure_waiting(canvas).await,
             QuotaPair::Objects => self.measure_objects(canvas).await,
+            QuotaPair::Remembered => self.measure_remembered(canvas).await,
+            QuotaPair::Record => self.measure_record(canvas).await,
             QuotaPair::Log => self.measure_log(canvas).await,
             QuotaPair::Entities => self.measure_entities(canvas).await,
         }
     }
 
-    /// How many of the objects, streams or entities do not exist yet.
+    /// What is wanted, without the objects, streams and entities that exist, and without the bytes
+    /// of the state that a new one replaces.
     async fn count_new(
         &self,
         canvas: CanvasId,
         measured: QuotaPair,
+        [things, bytes]: Pair,
         added: &Additions<'_>,
-    ) -> Result<u64, StoreError> {
-        match measured {
-            QuotaPair::Waiting => Ok(added.events),
-            QuotaPair::Objects => self.count_new_objects(canvas, &added.objects).await,
-            QuotaPair::Log => self.count_new_streams(canvas, &added.streams).await,
-            QuotaPair::Entities => self.count_new_entities(canvas, &added.entities).await,
-        }
+    ) -> Result<Pair, StoreError> {
+        Ok(match measured {
+            QuotaPair::Waiting | QuotaPair::Remembered | QuotaPair::Record => [things, bytes],
+            QuotaPair::Objects => {
+                let replaced = match added.state {
+                    Some((object, _)) => self.state_bytes(canvas, object).await?,
+                    None => 0,
+                };
+                let new = self.count_new_objects(canvas, &added.objects).await?;
+                [new, bytes.saturating_sub(replaced)]
+            }
+            QuotaPair::Log => [self.count_new_streams(canvas, &added.streams).await?, bytes],
+            QuotaPair::Entities => [self.count_new_entities(canvas, &added.entities).await?, bytes],
+        })
     }
 }
 

@@ -90,6 +90,33 @@ async fn what_is_deferred_during_a_registration_is_due_at_once() {
     assert_eq!(table.number("select count(*) from wakeq.events_v2 where notify_at <= now()").await, 2);
 }
 
+/// A canvas that invents handlers has 10,000 notes, and no more; what it has noted is refreshed, its
+/// events are put off all the same, and other canvases have their own notes.
+#[tokio::test]
+async fn notes_of_unknown_handlers_are_bounded_on_each_canvas() {
+    let table = Table::new().await;
+    let mut ids = Vec::new();
+    for name in ["new", "known", "theirs"] {
+        ids.extend(table.add_for(1, name).await);
+    }
+    table
+        .run(
+            "insert into wakeq.unknown_handlers (canvas_id, module, name, modifier, last_seen)
+             select '00000000-0000-0000-0000-000000000000', 'WORKER', case n when 1 then 'known' else 'h' || n end, '_',
+                    now() - interval '1 day'
+               from generate_series(1, 10000) n",
+        )
+        .await;
+    table
+        .run("update wakeq.events_v2 set canvas_id = '00000000-0000-0000-0000-000000000007' where name = 'theirs'")
+        .await;
+    table.store.defer(&ids).await.unwrap();
+    assert_eq!((table.number(PUT_OFF).await, table.number(NOTES).await), (3, 10_001));
+    let recent = "select count(*) from wakeq.unknown_handlers
+                   where name in ('known', 'theirs') and last_seen > now() - interval '1 hour'";
+    assert_eq!(table.number(recent).await, 2);
+}
+
 /// Without a target, and while a rule or a claim stands, nothing is woken.
 #[tokio::test]
 async fn only_what_has_a_target_and_waits_is_woken() {

@@ -35,7 +35,7 @@ const QUEUES: Coverage = OfThePlatform("queues belong to the platform");
 const GROUPS: Coverage = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tested.
-const CALLS: [(&str, &str, Coverage); 99] = [
+const CALLS: [(&str, &str, Coverage); 100] = [
     ("Admin", "put_cron", By("put_cron")),
     ("Admin", "cron", By("show_cron")),
     ("Admin", "crons", By("list_crons")),
@@ -70,6 +70,7 @@ const CALLS: [(&str, &str, Coverage); 99] = [
     ("Admin", "wake", OfThePlatform("what is overdue, of any canvas")),
     ("Admin", "wake_within", OfThePlatform("the same, in limited time")),
     ("Admin", "refused", OfThePlatform("the record of refusals, each with its canvas")),
+    ("Admin", "admit_lines", There("quotas::kept")),
     ("Admin", "note", OfThePlatform("records of requests, each with its canvas")),
     ("Admin", "object", By("show_object")),
     ("Admin", "halted", Here),

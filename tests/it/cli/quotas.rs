@@ -10,18 +10,23 @@ use crate::support::OTHER;
 /// What is typed, and what is printed.
 const SESSION: &str = "\
 $ quotas show
-QUOTA          USED        LIMIT  SET
-events            0      1000000
-event-bytes       0   8589934592
-objects           0      1000000
-log-streams       0      1000000
-log-bytes         0  34359738368
-entities          0       250000
-entity-events     0      1000000
-crons             0         1000
-cron-ticks        0         6000
-keys              1         1000
-targets           0         1000
+QUOTA             USED        LIMIT  SET
+events               0      1000000
+event-bytes          0   8589934592
+objects              0      1000000
+object-bytes         0   8589934592
+chosen-ids           0    100000000
+idempotency-keys     0      5000000
+log-streams          0      1000000
+log-bytes            0  34359738368
+entities             0       250000
+entity-events        0      1000000
+crons                0         1000
+cron-ticks           0         6000
+keys                 1         1000
+targets              0         1000
+rules                0        10000
+audit-lines          0     10000000
 $ quotas set crons 0
 crons: the canvas may keep 0
 $ quotas unset crons

@@ -3,7 +3,9 @@
 
 mod cost;
 mod http;
+mod kept;
 mod kinds;
+mod tables;
 
 use uuid::Uuid;
 use wakeq::control::{Quota, QuotaExceeded};

@@ -20,8 +20,9 @@ enum Verb {
     Show(JsonArg),
     /// Set a limit of the canvas; through a server this requires a key for all canvases
     Set {
-        /// The quota: events, event-bytes, objects, log-streams, log-bytes, entities,
-        /// entity-events, crons, cron-ticks, keys or targets
+        /// The quota: events, event-bytes, objects, object-bytes, chosen-ids, idempotency-keys,
+        /// log-streams, log-bytes, entities, entity-events, crons, cron-ticks, keys, targets,
+        /// rules or audit-lines
         quota: Quota,
         /// The limit; existing data is kept
         limit: u64,

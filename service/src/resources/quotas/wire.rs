@@ -6,8 +6,9 @@ use utoipa::ToSchema;
 /// A quota of a canvas.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Quota {
-    /// The quota: `events`, `event-bytes`, `objects`, `log-streams`, `log-bytes`, `entities`,
-    /// `entity-events`, `crons`, `cron-ticks`, `keys` or `targets`.
+    /// The quota: `events`, `event-bytes`, `objects`, `object-bytes`, `chosen-ids`,
+    /// `idempotency-keys`, `log-streams`, `log-bytes`, `entities`, `entity-events`, `crons`,
+    /// `cron-ticks`, `keys`, `targets`, `rules` or `audit-lines`.
     #[schema(example = "events")]
     pub(crate) quota: String,
     /// The limit.

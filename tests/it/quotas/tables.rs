@@ -1,0 +1,113 @@
+//! Every table of the schema, and what bounds what one canvas can put into it. A new table fails
+//! here until that is answered.
+
+use wakeq::control::Quota;
+
+use crate::support::{Stage, Statements};
+
+/// What bounds the rows of one canvas.
+enum Bound {
+    /// Its rows, or their bytes, count for these quotas.
+    Quotas(&'static [Quota]),
+    /// The rows of another table, of which each has a few at most.
+    With(&'static str),
+    /// A number, or a rate and an age: why.
+    Stated(&'static str),
+    /// Operators and processes fill it, canvases do not.
+    Platform,
+}
+
+use Bound::{Platform, Quotas, Stated, With};
+
+const TABLES: &[(&str, Bound)] = &[
+    ("_migrations", Platform),
+    ("access_keys", Quotas(&[Quota::Keys])),
+    ("audit_log", Quotas(&[Quota::AuditLines])),
+    ("canvas_quotas", Platform),
+    ("canvas_turns", Stated("one row per canvas")),
+    ("chores", Platform),
+    ("claim_gate", Platform),
+    ("consumer_dead", With("log")),
+    ("consumer_groups", Platform),
+    ("consumer_positions", Platform),
+    ("cron_records", Quotas(&[Quota::Crons])),
+    ("dead_events", Quotas(&[Quota::Events, Quota::EventBytes])),
+    ("deployment", Platform),
+    ("emitted_ids", Quotas(&[Quota::ChosenIds])),
+    ("emitters", Platform),
+    ("entities", Quotas(&[Quota::Entities])),
+    ("entity_asides", With("entities")),
+    ("entity_events", With("log")),
+    ("entity_owners", Platform),
+    ("events_v2", Quotas(&[Quota::Events, Quota::EventBytes])),
+    ("facet_settings", Platform),
+    ("facets", Stated("one row per canvas and registered queue")),
+    ("halted_lanes", With("dead_events")),
+    ("http_targets", Quotas(&[Quota::Targets])),
+    ("idempotency_keys", Quotas(&[Quota::IdempotencyKeys])),
+    ("idle_cursor", Platform),
+    ("idle_marks", Platform),
+    ("least_kept", Platform),
+    ("locks", Platform),
+    ("log", Quotas(&[Quota::LogBytes])),
+    ("log_gate", Platform),
+    ("log_partitioning", Platform),
+    ("log_pins", Platform),
+    ("log_streams", Quotas(&[Quota::LogStreams])),
+    ("nodes", Platform),
+    ("objects", Quotas(&[Quota::Objects, Quota::ObjectBytes])),
+    ("queue_patterns", Platform),
+    ("queue_registry", Platform),
+    ("queue_turns", Platform),
+    ("queue_wakes", Platform),
+    ("queues", Platform),
+    ("resume_jobs", Stated("one row per lifted rule, until its events are awake")),
+    ("scheduling_rules", Quotas(&[Quota::Rules])),
+    ("service_accounts", Platform),
+    ("settings", Platform),
+    ("single_groups", Platform),
+    ("subscribers", Platform),
+    ("subscriptions", Platform),
+    ("tombstones", Stated("100,000 per canvas; the hourly pass removes the oldest beyond that")),
+    ("unknown_handlers", Stated("10,000 per canvas; the next ones are not noted")),
+];
+
+#[tokio::test]
+async fn every_table_that_a_canvas_can_grow_has_a_bound() {
+    let (stage, _) = Stage::memory().await;
+    let tables: Vec<String> = stage
+        .pool
+        .values(
+            "select relname::text from pg_class
+              where relnamespace = 'wakeq'::regnamespace and relkind in ('r', 'p') and not relispartition order by 1",
+        )
+        .await;
+    let answered: Vec<&str> = TABLES.iter().map(|(table, _)| *table).collect();
+    assert_eq!(tables, answered, "what bounds the rows of one canvas in a new table?");
+    let of_canvases: Vec<String> = stage
+        .pool
+        .values(
+            "select c.relname::text from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attname = 'canvas_id'
+              where c.relnamespace = 'wakeq'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition order by 1",
+        )
+        .await;
+    let by_operators =
+        ["canvas_quotas", "emitters", "facet_settings", "idle_cursor", "queue_wakes", "service_accounts"];
+    let mut counted = Vec::new();
+    for (table, bound) in TABLES {
+        match bound {
+            Platform => assert!(
+                !of_canvases.iter().any(|of| of == table) || by_operators.contains(table),
+                "{table} has canvases"
+            ),
+            Quotas(quotas) => counted.extend_from_slice(quotas),
+            With(other) => assert!(answered.contains(other), "{table} with {other}"),
+            Stated(why) => assert!(why.len() > 10, "{table}"),
+        }
+    }
+    // Two are no rows of their own: what waits in inboxes, and how often crons tick.
+    let elsewhere = [Quota::EntityEvents, Quota::CronTicks];
+    for quota in Quota::ALL {
+        assert!(counted.contains(&quota) || elsewhere.contains(&quota), "{quota} bounds no table");
+    }
+}
