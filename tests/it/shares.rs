@@ -352,6 +352,50 @@ async fn the_audit_log_has_sign_ins_reads_and_client_addresses() {
     assert_eq!(lines, expected);
 }
 
+/// A canvas fills its share of what is recorded, with many keys and with one that has the name of
+/// another canvas's: each line of that other one stands, and what the first one lost is counted.
+#[tokio::test]
+async fn a_canvas_uses_up_only_its_own_share_of_the_record() {
+    let service = Service::start().await;
+    let theirs = service.key("billing", OTHER, &[Scope::Read]).await;
+    let mut noisy = Vec::new();
+    for holder in ["billing", "b", "c", "d", "e", "f", "g"] {
+        noisy.push(service.key(holder, CanvasId::DEFAULT, &[Scope::Read]).await);
+    }
+    let reads = ["/dead-events", "/objects/o", "/entities/t/e", "/log?category=c", "/cron", "/cron/c"];
+    let refused = ["pause", "purge", "block"];
+    let ask = async |key: &str, canvas: CanvasId| {
+        for path in reads {
+            service.ask(key, Method::GET, &format!("/canvases/{canvas}{path}"), Value::Null).await;
+        }
+        for name in 0..3 {
+            for action in refused {
+                let method = if action == "purge" { Method::POST } else { Method::PUT };
+                let path = format!("/canvases/{canvas}/handlers/WORKER/h{name}/{action}");
+                assert_eq!(service.ask(key, method, &path, json!({})).await.status, 403, "{path}");
+            }
+        }
+    };
+    for key in &noisy {
+        ask(key, CanvasId::DEFAULT).await;
+    }
+    ask(&theirs, OTHER).await;
+    let stage = service.stop().await;
+    let of_other = async |what: &str| -> i64 {
+        let sql = format!("select count(*) from wakeq.audit_log where canvas_id = $1 and {what}");
+        sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).bind(OTHER.0).fetch_one(&stage.pool).await.unwrap()
+    };
+    assert_eq!(of_other("actor = 'key:billing' and outcome = 'refused'").await, 9);
+    assert_eq!(of_other("action in ('sign-in', 'list_dead_events', 'read_log', 'list_crons')").await, 4);
+    assert_eq!(of_other("action = 'not-recorded'").await, 0);
+    // However many batches they were written in.
+    let counted = "select sum(times)::bigint from wakeq.audit_log
+                    where canvas_id = $1 and (outcome = 'refused' or action in ('sign-in', 'not-recorded'))";
+    let counted: i64 =
+        sqlx::query_scalar(counted).bind(CanvasId::DEFAULT.0).fetch_one(&stage.pool).await.unwrap();
+    assert_eq!(counted, 7 * 10, "a sign-in and nine refusals of each key");
+}
+
 /// What an operator does to the whole deployment is in the record of no canvas.
 #[tokio::test]
 async fn waking_everything_and_new_durations_are_recorded() {

@@ -1,9 +1,10 @@
 //! Gathers audit log entries that belong to no change: refusals, sign-ins, listeners and reads of
 //! values. Equal ones are counted, and all are written now and then, so that a caller in a loop
-//! costs neither a statement nor a row per request.
+//! costs neither a statement nor a row per request, and no line of the process's log.
+
+mod batch;
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,27 +14,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::client::Client;
+use batch::{Added, Batch, STRANGER};
 use wakeq::control::AuditOutcome;
 use wakeq::internals::AuditLine;
-use wakeq::{Actor, Admin, CanvasId, HandlerScope};
+use wakeq::{Admin, AdminError, CanvasId, HandlerScope, StoreError};
 
 /// How long refusals, sign-ins and listeners are gathered before they are written.
 const SOON: Duration = Duration::from_secs(5);
 /// How long reads are gathered.
 const LATER: Duration = Duration::from_secs(300);
-/// Maximum number of different lines gathered about identified callers; more are only logged.
-const LINES_MAX: usize = 200;
-/// Maximum number of them per caller, so that no caller crowds out the others.
-const LINES_PER_CALLER_MAX: usize = 10;
-/// Maximum number of lines about unidentified callers: they can neither crowd out the others nor
-/// fill the audit log.
-const STRANGER_LINES_MAX: usize = 50;
-/// Maximum number of those per client address, and per canvas, so that the noise of one hides no
-/// other.
-const LINES_PER_ADDRESS_MAX: usize = 5;
-const LINES_PER_CANVAS_MAX: usize = 10;
-/// The logged name of an unidentified caller.
-const STRANGER: &str = "unauthenticated";
 /// A credential that is used again within this time does not count as a new sign-in.
 const SESSION: Duration = Duration::from_secs(3600);
 /// Maximum number of sign-ins remembered; beyond it, some are recorded again.
@@ -75,12 +64,15 @@ impl AuditBuffer {
         Self { soon: writer(SOON), later: writer(LATER), sessions: Arc::default() }
     }
 
-    /// Records that a request was refused.
+    /// Records that a request was refused. The process's log has the first of equal ones, and their
+    /// number when they are written.
     pub(super) fn refused(&self, line: Line, request: &str) {
-        let (actor, client) = (line.actor.as_deref().unwrap_or(STRANGER), line.client.0);
-        let (canvas, reason) = (line.canvas.unwrap_or_default(), line.reason.as_deref().unwrap_or_default());
-        tracing::info!(%canvas, actor, %client, action = %line.action, reason, "refused");
-        self.soon.add(line, request);
+        if self.soon.add(line.clone(), request) == Added::New {
+            let (actor, client) = (line.actor.as_deref().unwrap_or(STRANGER), line.client.0);
+            let (canvas, reason) =
+                (line.canvas.unwrap_or_default(), line.reason.as_deref().unwrap_or_default());
+            tracing::info!(%canvas, actor, %client, action = %line.action, reason, "refused");
+        }
     }
 
     /// Records that a caller listens.
@@ -150,64 +142,6 @@ struct Shared {
     some: Notify,
 }
 
-#[derive(Default)]
-struct Batch {
-    rows: HashMap<Line, Row>,
-}
-
-struct Row {
-    times: u32,
-    /// The first of the requests.
-    request: String,
-}
-
-impl Batch {
-    /// Adds a line, unless a limit is reached; returns whether it was added.
-    fn add(&mut self, line: Line, request: &str) -> bool {
-        if let Some(row) = self.rows.get_mut(&line) {
-            row.times = row.times.saturating_add(1);
-            return true;
-        }
-        let count = |same: &dyn Fn(&Line) -> bool| {
-            self.rows.keys().filter(|row| row.actor.is_some() == line.actor.is_some() && same(row)).count()
-        };
-        let network: IpAddr = line.client.network();
-        let is_full = match line.actor {
-            None => {
-                count(&|_| true) >= STRANGER_LINES_MAX
-                    || count(&|row| row.client.network() == network) >= LINES_PER_ADDRESS_MAX
-                    || count(&|row| row.canvas == line.canvas) >= LINES_PER_CANVAS_MAX
-            }
-            Some(_) => {
-                count(&|_| true) >= LINES_MAX || count(&|row| row.actor == line.actor) >= LINES_PER_CALLER_MAX
-            }
-        };
-        if is_full {
-            return false;
-        }
-        self.rows.insert(line, Row { times: 1, request: request.to_owned() });
-        true
-    }
-
-    fn into_notes(self) -> Vec<AuditLine> {
-        self.rows.into_iter().map(|(line, row)| audit_line(line, &row)).collect()
-    }
-}
-
-fn audit_line(line: Line, row: &Row) -> AuditLine {
-    let actor = Actor::user(line.actor.as_deref().unwrap_or(STRANGER)).request(&row.request);
-    AuditLine {
-        outcome: line.outcome,
-        canvas: line.canvas,
-        actor: actor.credential(&shown(line.credential.as_deref(), line.client)),
-        action: line.action.to_string(),
-        scope: line.scope,
-        event: None,
-        detail: line.reason,
-        times: row.times,
-    }
-}
-
 /// The beginning of an entry's detail: the credential and the client address.
 pub(super) fn shown(credential: Option<&str>, client: Client) -> String {
     match credential {
@@ -224,11 +158,10 @@ impl BatchWriter {
         Self { shared, writing: Arc::new(Mutex::new(Some(AbortOnDropHandle::new(writing)))), stop }
     }
 
-    fn add(&self, line: Line, request: &str) {
+    fn add(&self, line: Line, request: &str) -> Added {
         let added = self.shared.batch.lock().unwrap_or_else(PoisonError::into_inner).add(line, request);
-        if added {
-            self.shared.some.notify_one();
-        }
+        self.shared.some.notify_one();
+        added
     }
 
     async fn finish(&self) {
@@ -242,12 +175,37 @@ impl BatchWriter {
     }
 }
 
+/// Says in the process's log what it was not told call by call.
+fn report(note: &AuditLine) {
+    let (canvas, actor, times) = (note.canvas.unwrap_or_default(), note.actor.name(), note.times);
+    if note.action == batch::NOT_RECORDED {
+        tracing::warn!(%canvas, times, "the share of a canvas in the audit log is used up: calls are missing");
+    } else if note.outcome == AuditOutcome::Refused && times > 1 {
+        tracing::info!(%canvas, actor, action = note.action, times, "refused several times");
+    }
+}
+
+/// The lines; or, if the audit log of the canvas is full, one that says how many there were.
+async fn admitted(admin: &Admin, canvas: Option<CanvasId>, lines: Vec<AuditLine>) -> Vec<AuditLine> {
+    let Some(known) = canvas else { return lines };
+    let count = u64::try_from(lines.len()).unwrap_or(u64::MAX);
+    match admin.admit_lines(known, count).await {
+        Err(AdminError::Store(StoreError::Quota(_))) => vec![batch::instead_of(canvas, &lines)],
+        // What can't be measured is written.
+        Ok(()) | Err(_) => lines,
+    }
+}
+
 async fn write(shared: Arc<Shared>, admin: Admin, stop: CancellationToken) {
     loop {
         let stopped = stop.run_until_cancelled(shared.some.notified()).await.is_none()
             || stop.run_until_cancelled(tokio::time::sleep(shared.period)).await.is_none();
         let batch = std::mem::take(&mut *shared.batch.lock().unwrap_or_else(PoisonError::into_inner));
-        let notes = batch.into_notes();
+        let mut notes = Vec::new();
+        for (canvas, lines) in batch.into_lines() {
+            notes.extend(admitted(&admin, canvas, lines).await);
+        }
+        notes.iter().for_each(report);
         if !notes.is_empty()
             && let Err(error) = admin.note(&notes).await
         {
@@ -257,77 +215,5 @@ async fn write(shared: Arc<Shared>, admin: Admin, stop: CancellationToken) {
         if stopped {
             return;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use uuid::Uuid;
-
-    use super::*;
-
-    fn client(last: u8) -> Client {
-        Client(IpAddr::from([203, 0, 113, last]))
-    }
-
-    fn refused(actor: Option<&str>, canvas: u128, from: u8, action: String) -> Line {
-        let actor = actor.map(str::to_owned);
-        let credential = actor.is_some().then(|| "with wakeq_0123456789ab".to_owned());
-        Line {
-            outcome: AuditOutcome::Refused,
-            canvas: Some(CanvasId(Uuid::from_u128(canvas))),
-            actor,
-            credential,
-            client: client(from),
-            action: action.into(),
-            scope: None,
-            reason: Some("because".into()),
-        }
-    }
-
-    #[test]
-    fn equal_refusals_are_counted_and_the_rest_is_bounded() {
-        let mut batch = Batch::default();
-        for actor in 0..100 {
-            let name = format!("key:{actor:02}");
-            for index in 0..20 {
-                batch.add(refused(Some(&name), 1, 1, format!("known-{index}")), "r");
-            }
-        }
-        for request in ["first", "second", "third"] {
-            assert!(batch.add(refused(Some("key:00"), 1, 1, "known-7".into()), request));
-        }
-        let notes = batch.into_notes();
-        assert_eq!(notes.len(), LINES_MAX);
-        let of = |name| notes.iter().filter(move |note| note.actor.name() == name);
-        assert_eq!(
-            (of("key:00").count(), of("key:19").count(), of("key:20").count()),
-            (LINES_PER_CALLER_MAX, LINES_PER_CALLER_MAX, 0)
-        );
-        let seven = of("key:00").find(|note| note.action == "known-7").unwrap();
-        assert_eq!((seven.times, seven.actor.request_id()), (4, Some("r")));
-        assert_eq!(seven.actor.credential_id(), Some("with wakeq_0123456789ab from 203.0.113.1"));
-    }
-
-    /// One address tries a thousand keys on a canvas; other addresses and other canvases are still
-    /// recorded.
-    #[test]
-    fn refusals_of_one_address_do_not_hide_others() {
-        let mut batch = Batch::default();
-        for index in 0..1000 {
-            batch.add(refused(None, 1, 1, format!("noise-{index}")), "r");
-        }
-        assert_eq!(batch.rows.len(), LINES_PER_ADDRESS_MAX);
-        assert!(batch.add(refused(None, 1, 2, "probe".into()), "r"), "from elsewhere");
-        for address in 3..100 {
-            batch.add(refused(None, 1, address, format!("noise-{address}")), "r");
-        }
-        assert_eq!(batch.rows.len(), LINES_PER_CANVAS_MAX);
-        assert!(batch.add(refused(None, 2, 2, "probe".into()), "r"), "of another canvas");
-        for canvas in 3..100 {
-            batch.add(refused(None, canvas, canvas as u8, "noise".into()), "r");
-        }
-        assert_eq!(batch.rows.len(), STRANGER_LINES_MAX);
-        assert!(batch.add(refused(Some("key:a"), 1, 1, "known".into()), "r"), "known callers have room");
     }
 }
