@@ -132,9 +132,9 @@ create index audit_log_age on wakeq.audit_log (at);
 create function wakeq.quota_of(canvas uuid, what text, usual bigint) returns bigint language sql stable
 return coalesce((select most from wakeq.canvas_quotas where canvas_id = canvas and quota = what), usual);
 
--- The record is deleted by age alone, no earlier than wakeq.least_kept has it: no role but the owner
--- deletes from it otherwise, or chooses the time of a line. Returns how many lines were deleted, at
--- most 1,000.
+-- The record is deleted by age alone, no earlier than wakeq.least_kept has it: no role but the
+-- owner deletes from it otherwise, or chooses the time of a line. Returns how many lines were
+-- deleted, at most 1,000.
 create function wakeq.expire_audit(kept interval) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -340,7 +340,8 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
       from pg_class c
       join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
      where c.relnamespace = 'wakeq'::regnamespace
-       and (c.relname = 'audit_log' and a.attname not in ('id', 'at') or c.relname = 'log' and a.attname <> 'appended_at')
+       and (c.relname = 'audit_log' and a.attname not in ('id', 'at')
+            or c.relname = 'log' and a.attname <> 'appended_at')
      group by c.relname
     union all
     select 'sequence', format('wakeq.%I', c.relname), unnest(array['usage', 'select'])
