@@ -1,7 +1,7 @@
 //! Servers that speak Postgres's protocol and are not one Postgres: which one it is, and why wakeq
 //! does not run on it.
 //!
-//! It only asks; refusing is up to those who ask.
+//! It asks and judges; its callers refuse.
 
 use std::fmt;
 

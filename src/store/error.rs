@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failed_tls_handshake_is_no_server_that_is_down() {
+    fn a_failed_tls_handshake_is_not_an_unreachable_server() {
         let handshake = io::Error::new(io::ErrorKind::InvalidData, "invalid peer certificate");
         let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
         for (error, beginning) in [

@@ -46,7 +46,7 @@ const UNEXPECTED: [&str; 5] = [
 
 /// What some of the guide's lines have to print.
 const ANSWERS: [(&str, &str); 4] = [
-    ("cargo wakeq stats", "broken"),
+    ("cargo wakeq stats", "greet"),
     ("cargo wakeq explain", "RulePaused"),
     ("cargo wakeq dead list", "the service is down"),
     ("cargo wakeq dead redrive", "brought back"),

@@ -19,7 +19,7 @@ const FOREIGN_NAME: &str = "This emulator listens on the loopback interface, and
                             address like 127.0.0.1 only, because a page of another site may be behind any other name. \
                             Use one of these, or listen on another address.";
 
-/// Decides who is answered.
+/// Decides which requests are answered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Guard {
     /// Whether the listener is on the loopback interface.

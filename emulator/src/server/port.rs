@@ -26,7 +26,7 @@ pub(super) struct Port {
 }
 
 impl Port {
-    /// Serves gRPC and REST, and `pages` under their own paths, to those whom the guard lets in.
+    /// Serves gRPC and REST, and `pages` under their own paths, to requests that the guard lets in.
     pub(super) fn new(calls: &Calls, pages: axum::Router, guard: Guard) -> Self {
         Self { grpc: grpc::routes(calls), rest: rest::routes(calls).merge(pages), guard }
     }

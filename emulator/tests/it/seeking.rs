@@ -82,7 +82,7 @@ cases! {
     async fn seeking_withdraws_what_is_outstanding(stage) {
         let (_, subscription) = stage.pair().await;
         let (topic, snapshot) = (stage.topic_name("a-topic"), snapshot(&stage, &subscription).await);
-        for target in [at(SystemTime::now() - HOUR), Target::Snapshot(snapshot)] {
+        for target in [Target::Snapshot(snapshot), at(SystemTime::now() - HOUR)] {
             let ids = stage.publish_texts(&topic, &["outstanding"]).await;
             let outstanding = stage.pull_one(&subscription).await;
             seek(&stage, &subscription, target).await;

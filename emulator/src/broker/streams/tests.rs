@@ -258,7 +258,7 @@ fn a_request_that_settles_nothing_is_answered_if_the_client_understands_it() {
         service.publish(&["a"]);
         let (_, ack_id) = service.take(id).remove(0);
         let confirmed = service.ask(id, ack(&ack_id)).unwrap();
-        assert_eq!(confirmed.is_some(), exactly_once, "an acknowledgement is no ping");
+        assert_eq!(confirmed.is_some(), exactly_once, "an acknowledgement is not a ping");
     }
 }
 

@@ -3,6 +3,7 @@
 mod consistency;
 mod consume;
 mod lifetimes;
+mod masks;
 mod policies;
 mod publish;
 mod snapshots;

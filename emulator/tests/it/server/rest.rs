@@ -43,12 +43,12 @@ async fn a_mask_names_parts_of_fields_in_either_spelling() {
     let stage = Stage::new().await;
     for mask in ["expirationPolicy.ttl", "expiration_policy.ttl"] {
         let body = json!({
-            "subscription": { "name": SUBSCRIPTION, "expirationPolicy": { "ttl": "172800s" } },
+            "subscription": { "name": SUBSCRIPTION, "expirationPolicy": { "ttl": "1728000s" } },
             "updateMask": mask,
         });
         let (status, updated) =
             ask(&stage.emulator, "PATCH", &format!("/v1/{SUBSCRIPTION}"), &body.to_string()).await;
-        assert_eq!((status, &updated["expirationPolicy"]["ttl"]), (200, &json!("172800s")), "{updated}");
+        assert_eq!((status, &updated["expirationPolicy"]["ttl"]), (200, &json!("1728000s")), "{updated}");
     }
 }
 
