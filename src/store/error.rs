@@ -107,8 +107,8 @@ const UNAVAILABLE: [&str; 9] =
 /// The class of errors for resources that are used up.
 const EXHAUSTED: &str = "53";
 
-/// What to look at when the server is unavailable. TLS is negotiated with a server that runs and was
-/// found.
+/// What to look at when the server is unavailable. TLS is negotiated with a server that runs and
+/// was found.
 fn unavailable(source: &sqlx::Error) -> &'static str {
     let code = source.as_database_error().and_then(|error| error.code());
     match (source, code.as_deref()) {

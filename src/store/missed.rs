@@ -31,7 +31,7 @@ pub(crate) struct MissedCursor {
 
 impl Store {
     /// Events that were emitted in this time until now, and that nobody has begun: their promises
-    /// stand a grace later. Some may have been notified of all the same. The promises are not moved.
+    /// stand a grace later. Some may have been notified of all the same. No promise is moved.
     pub(crate) async fn missed_for(
         &self,
         missed: Duration,

@@ -22,8 +22,8 @@ impl Waker {
         }
     }
 
-    /// Publishes the events that were emitted in this time until now and have not begun; returns how
-    /// many.
+    /// Publishes the events that were emitted in this time until now and have not begun; returns
+    /// how many.
     async fn publish_missed(&self, missed: Duration) -> Result<usize, WakeError> {
         let (mut woken, mut after) = (0, None);
         for _ in 0..PAGES {

@@ -1,7 +1,7 @@
 //! Postgres as the notifier: NOTIFY after the commit, on a connection of its own.
 //!
-//! Every role that may connect can LISTEN and NOTIFY, so channels have secret names and messages are
-//! sealed: what another role sends is dropped unread, and what it hears it can't read.
+//! Every role that may connect can LISTEN and NOTIFY, so channels have secret names and messages
+//! are sealed: what another role sends is dropped unread, and what it hears it can't read.
 //!
 //! Every process hears every notification, and one of them is to handle it first; the others keep
 //! it in reserve for a moment, and look at the event if they have nothing else to do. So a worker

@@ -81,7 +81,8 @@ impl ChannelKeys {
         Some(STANDARD_NO_PAD.encode(sealed))
     }
 
-    /// The message in a payload; `None` for what no process of this deployment sent on this channel.
+    /// The message in a payload; `None` for what no process of this deployment sent on this
+    /// channel.
     pub(super) fn open(&self, purpose: Purpose, payload: &str) -> Option<Opened> {
         let bytes = STANDARD_NO_PAD.decode(payload).ok()?;
         let (head, sealed) = bytes.split_at_checked(HEAD_BYTES)?;
