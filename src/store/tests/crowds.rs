@@ -2,14 +2,26 @@
 //! canvases.
 
 use super::Table;
-use crate::event::CanvasId;
+use crate::event::{CanvasId, Notification};
 
 /// The canvas with many events.
 pub(crate) const MANY: CanvasId = CanvasId(uuid::Uuid::from_u128(6));
 /// The canvas with few events.
 pub(crate) const FEW: CanvasId = CanvasId(uuid::Uuid::from_u128(7));
 
+/// Deletes events as if workers had completed them.
+pub(crate) async fn complete(pool: &sqlx::PgPool, events: &[Notification]) {
+    let ids: Vec<_> = events.iter().map(|event| event.id.0).collect();
+    let deleted = sqlx::query("delete from wakeq.events_v2 where id = any ($1)").bind(ids);
+    deleted.execute(pool).await.unwrap();
+}
+
 impl Table {
+    /// How many events are left.
+    pub(crate) async fn left(&self) -> i64 {
+        self.number("select count(*) from wakeq.events_v2").await
+    }
+
     /// Adds this many overdue events of one canvas, and three of another that became overdue later.
     pub(crate) async fn crowd(&self, count: i32) {
         self.add(count).await;
