@@ -189,6 +189,8 @@ create table wakeq.claim_gate (
     nothing boolean not null check (false)
 );
 
+alter table wakeq.claim_gate replica identity full;
+
 comment on table wakeq.claim_gate is 'Always empty: claims and new rules lock it';
 
 -- Periodic work that one process at a time may do: the row admits a process when the work is due.
@@ -197,7 +199,9 @@ create table wakeq.chores (
     next_at   timestamptz not null default now(),
     passes    bigint not null default 0,
     -- Every promise before this moment has been kept: the probe starts to read here.
-    low_water timestamptz not null default '-infinity'
+    low_water timestamptz not null default '-infinity',
+    -- While the promises before the mark are read in slices: those before this are still to be read.
+    behind    timestamptz
 );
 insert into wakeq.chores (name) values ('minute'), ('expire'), ('idle');
 

@@ -36,6 +36,7 @@ comment on column wakeq.objects.last_seq is 'The id of the last event that was e
 -- Lanes that are halted because one of their events died and its handler asks for that, until the
 -- event is redriven or skipped.
 create table wakeq.halted_lanes (
+    id        bigint generated always as identity primary key,
     canvas_id uuid not null,
     object    wakeq.object_key not null,
     module    wakeq.name not null,

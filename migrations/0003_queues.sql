@@ -10,7 +10,8 @@
 -- One row: the version that emitters compare with what they know, in the statement that inserts.
 create table wakeq.queue_registry (
     one     boolean not null default true primary key check (one),
-    -- Grows with each change of a pattern.
+    -- Grows with each change of a pattern, to the clock's microseconds: a server that lost a change
+    -- in a failover does not give its version to another one.
     version bigint not null check (version >= 0)
 );
 insert into wakeq.queue_registry (version) values (0);
@@ -62,7 +63,7 @@ create table wakeq.facet_settings (
 
 -- Jobs that wake what waits in a queue, because a canvas or the whole queue may continue: from the
 -- given place on. The table is nearly always empty, and then the minute's statement, which looks at
--- it, reads no page. So it has no index.
+-- it, reads no page. So it has no index, and replication names a row by all of it.
 create table wakeq.queue_wakes (
     id           bigint generated always as identity,
     queue        wakeq.name not null references wakeq.queues (name) on delete cascade,
@@ -72,6 +73,8 @@ create table wakeq.queue_wakes (
     after_id     uuid not null default '00000000-0000-0000-0000-000000000000',
     created_at   timestamptz not null default now()
 );
+
+alter table wakeq.queue_wakes replica identity full;
 
 -- One row for each queue that has turns. The lock on the row is the lock of the queue.
 create table wakeq.queue_turns (

@@ -82,6 +82,8 @@ create table wakeq.log_gate (
     nothing boolean not null check (false)
 );
 
+alter table wakeq.log_gate replica identity full;
+
 -- The transactions that are appending, and the number that was the last when each of them began to.
 -- One that ends during the look may be left out, since later snapshots see what it appended; one
 -- that goes on is never left out.

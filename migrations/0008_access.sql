@@ -120,6 +120,9 @@ create table wakeq.emitters (
     constraint emitters_canvas check (canvas_id <> 'ffffffff-ffff-ffff-ffff-ffffffffffff')
 );
 
+-- Without a primary key, since the canvas may be null: replication names a row by all of it.
+alter table wakeq.emitters replica identity full;
+
 comment on table wakeq.emitters is 'Which role may emit on which canvas by wakeq.emit; a null canvas stands for all';
 
 create unique index access_keys_two_live on wakeq.access_keys (canvas_id, holder, slot) nulls not distinct
@@ -163,20 +166,23 @@ begin
 end $$;
 
 -- Refuses an event that the caller may not emit, or that is not one. It runs with the rights of the
--- schema's owner, as `emit` does. The caller is the role that the session logged in as.
+-- schema's owner, as `emit` does. The caller is the role that the session has set, as a pooled
+-- session does for one tenant after another, or else the one that it logged in as.
 create function wakeq.check_emit(canvas uuid, module text, value text) returns void
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    caller constant name := coalesce(nullif(current_setting('role'), 'none'), session_user);
 begin
-    if not pg_has_role(session_user, current_user, 'member') and not exists (
+    if not pg_has_role(caller, current_user, 'member') and not exists (
         select from wakeq.emitters e join pg_roles r on r.rolname = e.role
-         where pg_has_role(session_user, r.oid, 'member') and (e.canvas_id is null or e.canvas_id = check_emit.canvas))
+         where pg_has_role(caller, r.oid, 'member') and (e.canvas_id is null or e.canvas_id = check_emit.canvas))
     then
-        raise exception 'the role % may not emit on the canvas %', session_user, check_emit.canvas
+        raise exception 'the role % may not emit on the canvas %', caller, check_emit.canvas
             using
                 errcode = 'insufficient_privilege',
                 hint = format(
                     'The owner of the schema allows it: insert into wakeq.emitters (role, canvas_id) values (%L, %L);',
-                    session_user, check_emit.canvas);
+                    caller, check_emit.canvas);
     end if;
     if check_emit.canvas is null or check_emit.canvas = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
         or check_emit.module in ('ANSWER', 'CRON', 'QUEUE')
@@ -227,9 +233,13 @@ declare
 begin
     perform wakeq.check_emit(emit.canvas, emit.module, emit.value);
     if emit.object is not null then
-        insert into wakeq.objects (canvas_id, object) values (emit.canvas, emit.object) on conflict do nothing;
-        select o.last_seq into previous from wakeq.objects o
-         where o.canvas_id = emit.canvas and o.object = emit.object for update;
+        -- An idle object may be forgotten between the two statements.
+        loop
+            insert into wakeq.objects (canvas_id, object) values (emit.canvas, emit.object) on conflict do nothing;
+            select o.last_seq into previous from wakeq.objects o
+             where o.canvas_id = emit.canvas and o.object = emit.object for update;
+            exit when found;
+        end loop;
     end if;
     moment := coalesce(emit.due, moment);
     event_id := coalesce(wakeq.chosen_id(emit.canvas, own_id), gen_random_uuid());

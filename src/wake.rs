@@ -4,6 +4,7 @@
 //! The store moves a promise before anything is published: a process that dies there loses nothing.
 
 mod backlog;
+mod expiry;
 mod idle;
 mod missed;
 mod pace;
@@ -11,6 +12,7 @@ mod pauses;
 mod progress;
 mod queues;
 mod ticks;
+mod trouble;
 mod turns;
 
 use std::sync::Arc;
@@ -22,12 +24,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::event::{CanvasId, Notification};
 use crate::notify::{Notifier, NotifyError};
-use crate::store::{GROUP_DEAD_PAGE, IdleRetention, Retention, Store, StoreError, TOMBSTONES_PAGE};
+use crate::store::{PulledSplit, Retention, Store, StoreError};
 use crate::telemetry::WakeMetrics;
 use backlog::Backlog;
 use pace::Pace;
 use pauses::Pauses;
 use progress::Progress;
+use trouble::Trouble;
 
 /// Most notifications published at a time.
 const PAGE: usize = 1_000;
@@ -40,15 +43,6 @@ pub(crate) const CANVAS_EVENT_RATE: u32 = 1_000;
 /// A process looks for expired data in one of this many of its passes; a row of `chores` admits one
 /// process per hour.
 const EXPIRE_EVERY: u64 = 60;
-
-/// Most pages of expired data that one pass deletes, so that none takes minutes; the next
-/// continues.
-const EXPIRE_PAGES: usize = 100;
-/// Most pages of unused data that one process looks at in a row.
-const IDLE_PAGES: usize = 20;
-
-/// Most partitions of the log that one pass drops.
-const LOG_PARTITIONS: usize = 10;
 
 /// Wakes events. Cheap to clone.
 #[derive(Clone)]
@@ -196,16 +190,23 @@ impl Waker {
 
     async fn pages(&self, retention: Option<Retention>) -> Result<Pass, WakeError> {
         let mut pass = Pass::default();
-        let mut backlog = Backlog::new(self);
+        let (mut backlog, mut trouble) = (Backlog::new(self), Trouble::default());
         let (mut again, mut open) = (false, false);
-        // One failing part must not hold up the others.
-        let mut trouble = Ok(());
         loop {
             let started = Instant::now();
             let minute = match self.store.minute(again).await {
-                // Another process is running the pass at this moment.
-                Err(error) if error.is_contention() => break,
-                minute => minute?,
+                Ok(minute) => minute,
+                Err(error) => {
+                    // Contention: another process is running the pass at this moment.
+                    if !error.is_contention() {
+                        let is_reachable = !matches!(error, StoreError::Unavailable(_));
+                        trouble.note("the minute", error);
+                        if is_reachable && !again {
+                            self.tick_all(&mut pass, &mut trouble).await;
+                        }
+                    }
+                    break;
+                }
             };
             // Without a horizon, the pass is what normally wakes delayed events: nothing was lost.
             if !self.store.timing().horizon.is_zero() {
@@ -213,61 +214,61 @@ impl Waker {
             }
             // First, because these promises have been moved: if the process dies before this, they
             // wait for the back-off.
-            let published = self.publish_overdue(minute.notifications, &mut backlog).await?;
+            let woken = self.publish_overdue(minute.notifications, &mut backlog, &mut trouble).await;
+            pass.woken += woken.unwrap_or(0);
+            minute.failed.into_iter().for_each(|error| trouble.note("promises and jobs", error));
             if minute.crons {
-                match self.tick(None).await {
-                    Ok(ticks) => pass.ticks = ticks,
-                    Err(error) => trouble = Err(error),
-                }
+                self.tick_all(&mut pass, &mut trouble).await;
             }
-            if minute.queues
-                && let Err(error) = self.tidy_queues().await
-            {
-                trouble = Err(error);
+            if minute.queues {
+                self.tidy_queues(&mut trouble).await;
             }
             if minute.log {
                 self.provide_for_log().await;
             }
-            pass.woken += published?;
             backlog.carry_on(minute.jobs);
             open |= minute.open;
-            if !minute.more || self.is_over() {
+            // Where nothing can be published, no further promises are moved.
+            if !minute.more || woken.is_none() || self.is_over() {
                 break;
             }
             again = true;
             tokio::time::sleep_until(started + PAGE_PERIOD).await;
         }
-        let (woken, jobs, carried_on) = backlog.end().await;
-        (pass.woken, pass.jobs, trouble) = (pass.woken + woken, jobs, trouble.and(carried_on));
+        let (woken, jobs) = backlog.end(&mut trouble).await;
+        (pass.woken, pass.jobs) = (pass.woken + woken, jobs);
         if let Some(retention) = retention.filter(|_| open)
             && self.passes.fetch_add(1, Ordering::Relaxed).is_multiple_of(EXPIRE_EVERY)
-            && let Err(error) = self.expire(retention).await
         {
-            let error = &error as &dyn std::error::Error;
-            tracing::error!(error, "expired rows were not deleted; retrying within two hours");
+            self.expire(retention).await;
         }
         pass.more = self.is_over();
-        trouble.map(|()| pass)
+        trouble.ended().map(|()| pass)
+    }
+
+    async fn tick_all(&self, pass: &mut Pass, trouble: &mut Trouble) {
+        pass.ticks += trouble.look("ticks", self.tick(None).await).unwrap_or(0);
     }
 
     /// Publishes as much of a page as its canvases may publish at once; returns the number of
-    /// events, or why none were published. The rest waits for its turn.
+    /// events, or `None` if none were published. The rest waits for its turn.
     async fn publish_overdue(
         &self,
         page: Vec<Notification>,
         backlog: &mut Backlog,
-    ) -> Result<Result<usize, WakeError>, StoreError> {
+        trouble: &mut Trouble,
+    ) -> Option<usize> {
         let split = backlog.split(page);
         let published = self.publish(&split.now).await;
         if published.is_err() {
             // The back-off is meant for lost notifications, not for a broker that is unavailable.
             let ids: Vec<_> = split.now.iter().map(|notification| notification.id).collect();
-            self.store.promise_again(&ids).await?;
+            trouble.look("promises that were not published", self.store.promise_again(&ids).await);
         }
         if !split.later.is_empty() {
-            self.store.postpone(&split.later).await?;
+            trouble.look("promises to be published later", self.store.postpone(&split.later).await);
         }
-        Ok(published.map(|()| split.now.len()))
+        trouble.look("notifications", published).map(|()| split.now.len())
     }
 
     /// Continues a resume job of a canvas to its end, until another process has it, or until the
@@ -303,81 +304,24 @@ impl Waker {
         self.publish(&notifications[..taken]).await
     }
 
-    /// Creates partitions of the log for the next sequence numbers. Appenders create missing ones
-    /// themselves, so a failure does not stop the pass.
-    async fn provide_for_log(&self) {
-        if let Err(error) = self.store.add_log_partitions().await {
-            let error = &error as &dyn std::error::Error;
-            tracing::error!(error, "no partitions of the log were created; retrying in ten passes");
-        }
-    }
-
-    /// Drops partitions of the log that are older than this and no longer needed. If the log is in
-    /// use, a later pass drops them.
-    async fn expire_log(&self, kept: Duration) -> Result<(), StoreError> {
-        for _ in 0..LOG_PARTITIONS {
-            match self.store.drop_log_partition(kept).await {
-                Ok(Some(partition)) => tracing::info!(partition, "an old partition of the log was dropped"),
-                Ok(None) => break,
-                Err(error) if error.is_contention() => {
-                    let error = &error as &dyn std::error::Error;
-                    tracing::info!(error, "the log is in use: its old partitions are dropped later");
-                    break;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    /// Deletes expired data. If there is too much of it, the rest is left to the next pass, of this
-    /// process or another.
-    async fn expire(&self, retention: Retention) -> Result<(), StoreError> {
-        if let Some(kept) = retention.log {
-            self.expire_log(kept).await?;
-        }
-        self.expire_idle(retention).await?;
-        let kept = retention.dead_events;
-        let (mut group_dead, mut tombstones, mut others) = (true, true, true);
-        for page in 0..EXPIRE_PAGES {
-            group_dead = group_dead && self.store.expire_group_dead(kept).await? >= GROUP_DEAD_PAGE;
-            tombstones = tombstones && self.store.expire_tombstones(kept).await? >= TOMBSTONES_PAGE;
-            others = others && self.store.expire(page > 0, retention).await?;
-            if !group_dead && !tombstones && !others {
-                return Ok(());
-            }
-            if self.is_over() {
-                break;
-            }
-        }
-        self.passes.store(0, Ordering::Relaxed);
-        self.store.hasten_expiry().await
-    }
-
-    /// Deletes data that is no longer used, a part at a time: the next part an hour later.
-    async fn expire_idle(&self, retention: Retention) -> Result<(), StoreError> {
-        let Retention { idle, audit, .. } = retention;
-        let kept = IdleRetention { objects: idle, entity_events: idle, keys: audit };
-        for page in 0..IDLE_PAGES {
-            if !self.store.expire_idle(page > 0, kept).await? || self.is_over() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Publishes notifications for workers. Copies in pulled queues get their turns instead.
+    /// Publishes notifications for workers. Copies in pulled queues get their turns instead: after
+    /// the others have been published, since the lock of a queue may have to be waited for.
     pub(crate) async fn publish(&self, notifications: &[Notification]) -> Result<(), WakeError> {
         if notifications.is_empty() {
             return Ok(());
         }
-        let notifications = self.store.announce_pulled(notifications).await?;
-        if notifications.is_empty() || !self.notifier.wakes() {
-            return Ok(());
+        let PulledSplit { workers, pulled } = self.store.split_pulled(notifications).await?;
+        let mut trouble = Trouble::default();
+        if !workers.is_empty() && self.notifier.wakes() {
+            match self.notifier.publish(&workers).await {
+                Ok(()) => self.progress.woke(workers.len()),
+                Err(error) => trouble.note("notifications", error),
+            }
         }
-        self.notifier.publish(&notifications).await?;
-        self.progress.woke(notifications.len());
-        Ok(())
+        for copies in &pulled {
+            trouble.look("announcements of copies", self.store.announce_pulled(copies).await);
+        }
+        trouble.ended()
     }
 }
 

@@ -35,7 +35,7 @@ use std::time::Duration;
 use crate::event::{Actor, CanvasId, EventId, HandlerAddress, Name, Notification, Timestamp};
 use crate::notify::Notifier;
 use crate::store::Retention;
-use crate::store::{Additions, AuditLine, DUE_PAGE, Refusal, Store, StoreError};
+use crate::store::{Additions, AuditLine, MakingDue, Refusal, Store, StoreError};
 use crate::wake::{Pass, WakeError, Waker};
 
 /// Most rows in a list.
@@ -216,7 +216,10 @@ impl Admin {
         if all {
             self.store.note_wake_all().await?;
             // This also makes the minute's pass due.
-            while self.waker.progress.made_due(self.store.make_all_due().await?) >= DUE_PAGE {}
+            let mut due = MakingDue::default();
+            while !due.is_over {
+                self.waker.progress.made_due(self.store.make_due(&mut due).await?);
+            }
         } else {
             self.store.hasten_minute(2 * self.store.timing().probe_period).await?;
         }

@@ -1,15 +1,15 @@
 //! Periodic work, done by one process at a time: a row of `chores` lets one through when it is due.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use sqlx::postgres::types::PgInterval;
 use uuid::Uuid;
 
 use super::session::interval;
+use super::slices::Portion;
 use super::{Store, StoreError};
 use crate::event::{CanvasId, EventId, Notification, Timestamp};
 
-/// How many promises one statement makes due: the `limit` in [`Store::make_all_due`].
-pub(crate) const DUE_PAGE: u64 = 1000;
 /// Most dead events of consumer groups that are deleted at a time.
 pub(crate) const GROUP_DEAD_PAGE: u64 = 10_000;
 
@@ -35,6 +35,8 @@ pub(crate) struct MinuteOutcome {
     pub(crate) more: bool,
     /// Whether it was due, and no other process was first.
     pub(crate) open: bool,
+    /// Why parts of it were not done.
+    pub(crate) failed: Vec<StoreError>,
 }
 
 struct MinuteRow {
@@ -65,6 +67,7 @@ impl MinuteRow {
             log: self.log,
             more: self.full || self.lifted,
             open: self.open,
+            failed: Vec::new(),
         }
     }
 }
@@ -98,6 +101,25 @@ impl Default for Retention {
 }
 
 impl Store {
+    /// One page of the minute's pass, with [one statement](Self::minute_at_once) where that is
+    /// possible. Where it takes too long, which under an old snapshot it may, this and the next
+    /// passes do [its parts](Self::minute_in_parts) one by one.
+    pub(crate) async fn minute(&self, again: bool) -> Result<MinuteOutcome, StoreError> {
+        in_memory!(self, minute(again));
+        if !self.probe.is_in_parts(again) {
+            match self.minute_at_once(again).await {
+                Err(error) if error.is_too_long() => {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "the minute's statement is divided: does a long transaction hold an old snapshot?"
+                    );
+                }
+                outcome => return outcome,
+            }
+        }
+        self.minute_in_parts(again).await
+    }
+
     /// The minute's statement: lifts one rule that reached its end, moves the promises of a page of
     /// overdue events, lists open jobs. Does none of that unless it is due, or `again`: the next
     /// page of the same pass.
@@ -122,8 +144,7 @@ impl Store {
     /// An idle queue asks nothing else, so this reads fewer than ten pages; when it is not due,
     /// only `chores`, without its index (which has as many pages as the table), and a page or two
     /// of the index of crons.
-    pub(crate) async fn minute(&self, again: bool) -> Result<MinuteOutcome, StoreError> {
-        in_memory!(self, minute(again));
+    async fn minute_at_once(&self, again: bool) -> Result<MinuteOutcome, StoreError> {
         let (timing, known) = (self.timing(), self.probe.known());
         let query = sqlx::query_as!(
             MinuteRow,
@@ -192,13 +213,13 @@ impl Store {
     }
 
     /// How long nothing needs a pass, as far as is known now; `None` if nothing ever does. Promises
-    /// are what passes wake; so rules that end, ticks, and what passes carry on.
+    /// are what passes wake; so rules that end, ticks, and what passes carry on. The promises are
+    /// looked at from the beginning and not from the low-water mark: no tenth pass comes while
+    /// nothing is sent.
     pub(crate) async fn until_next_pass(&self) -> Result<Option<Duration>, StoreError> {
         let query = sqlx::query_scalar!(
             r#"select extract(epoch from least(
-                          (select notify_at from wakeq.events_v2
-                            where notify_at >= (select low_water from wakeq.chores where name || '' = 'minute')
-                            order by notify_at limit 1),
+                          (select notify_at from wakeq.events_v2 where notify_at >= '-infinity' order by notify_at limit 1),
                           (select min(until) from wakeq.scheduling_rules),
                           (select min(next_at) from wakeq.cron_records) - $1::interval,
                           case when exists (select from wakeq.resume_jobs) or exists (select from wakeq.queue_wakes)
@@ -315,24 +336,81 @@ impl Store {
         self.session().await?.one("delete expired rows", query).await
     }
 
-    /// Moves to now the promises of all events that are due within the horizon and not claimed, and
-    /// the next pass of the minute's statement with them. Returns how many: a page at a time, with
-    /// fewer than [`DUE_PAGE`] in the last.
-    pub(crate) async fn make_all_due(&self) -> Result<u64, StoreError> {
-        in_memory!(self, make_all_due());
-        let query = sqlx::query!(
-            "with page as (
-                 select id from wakeq.events_v2
-                  where notify_at > now() and delay_until <= now() + $1 and locked_at is null
-                  order by notify_at limit 1000 for update skip locked
-             ), reset as (
-                 update wakeq.chores set next_at = now(), low_water = '-infinity' where name = 'minute'
-             )
-             update wakeq.events_v2 e set notify_at = now(), probes = 0 from page where e.id = page.id",
-            interval(self.timing().horizon)
-        );
-        Ok(self.session().await?.execute("make everything due", query).await?.rows_affected())
+    /// Moves to now the promises of events that are due within the horizon and not claimed, a page
+    /// at a time, and the next pass of the minute's statement with them. Returns how many.
+    pub(crate) async fn make_due(&self, progress: &mut MakingDue) -> Result<u64, StoreError> {
+        #[cfg(feature = "testing")]
+        if let Some(mut tables) = self.tables() {
+            progress.is_over = true;
+            return tables.make_all_due();
+        }
+        let started = Instant::now();
+        let row = match self.page_made_due(progress).await {
+            Err(error) if error.is_too_long() => {
+                progress.portion = progress.portion.smaller().ok_or(error)?;
+                return Ok(0);
+            }
+            row => row?,
+        };
+        let is_full = row.count >= progress.portion.page;
+        progress.is_over = !is_full && row.until.is_none();
+        progress.from = if is_full { row.reached } else { row.until };
+        progress.portion = progress.portion.after(started.elapsed(), self.config.statement_timeout);
+        Ok(row.count.cast_unsigned())
     }
+
+    async fn page_made_due(&self, progress: &MakingDue) -> Result<DueRow, StoreError> {
+        let query = sqlx::query_as!(
+            DueRow,
+            r#"with page as materialized (
+                   select id, notify_at from wakeq.events_v2
+                    where notify_at > now() and notify_at >= coalesce($2::timestamptz, now())
+                      and notify_at <= coalesce(coalesce($2, now()) + $3::interval, 'infinity')
+                      and delay_until <= now() + $1 and locked_at is null
+                    order by notify_at limit $4 for update skip locked
+               ), reset as (
+                   update wakeq.chores set next_at = now(), low_water = '-infinity' where name = 'minute'
+               ), moved as (
+                   update wakeq.events_v2 set notify_at = now(), probes = 0 where id = any (array(select id from page))
+               )
+               select count(*) as "count!", max(notify_at) as reached, coalesce($2, now()) + $3 as until from page"#,
+            interval(self.timing().horizon),
+            progress.from,
+            progress.portion.length().map(interval) as Option<PgInterval>,
+            progress.portion.page
+        );
+        self.session().await?.one("make everything due", query).await
+    }
+}
+
+/// How far [`Store::make_due`] has come.
+#[derive(Debug)]
+pub(crate) struct MakingDue {
+    /// Where it continues; `None` at first.
+    from: Option<Timestamp>,
+    portion: Portion,
+    pub(crate) is_over: bool,
+}
+
+impl Default for MakingDue {
+    fn default() -> Self {
+        Self { from: None, portion: Portion::WHOLE, is_over: false }
+    }
+}
+
+#[cfg(test)]
+impl MakingDue {
+    /// As after a page that took too long.
+    pub(crate) fn in_slices() -> Self {
+        Self { portion: Portion::FIRST, ..Self::default() }
+    }
+}
+
+struct DueRow {
+    count: i64,
+    reached: Option<Timestamp>,
+    /// The end of the slice; `None`: there was none.
+    until: Option<Timestamp>,
 }
 
 pub(super) fn notifications(ids: Vec<Uuid>, canvases: Vec<Uuid>) -> Vec<Notification> {

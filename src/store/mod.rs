@@ -42,6 +42,7 @@ mod long_values;
 mod memory;
 mod migrate;
 mod missed;
+mod parts;
 mod permits;
 mod pools;
 mod probe;
@@ -58,6 +59,7 @@ mod session_settings;
 mod settings;
 #[cfg(feature = "testing")]
 mod shift;
+mod slices;
 mod statement;
 mod targets;
 #[cfg(test)]
@@ -71,7 +73,7 @@ pub use audit::{AuditEntry, AuditLine, AuditOutcome, Refusal};
 pub(crate) use chains::NewState;
 pub use chains::{Object, insert_with_state};
 pub use chores::Retention;
-pub(crate) use chores::{DUE_PAGE, GROUP_DEAD_PAGE};
+pub(crate) use chores::{GROUP_DEAD_PAGE, MakingDue};
 pub(crate) use claims::{ClaimLimits, Retry};
 pub use coalescer::Coalescer;
 pub(crate) use coalescer::{BATCH_MAX, IN_FLIGHT};
@@ -96,7 +98,9 @@ pub use log::{LogAppender, LogBatch, LogEnd, LogHolder, LogHorizon, append_batch
 pub use migrate::{MigrationDifferences, MigrationState, MigrationStatus};
 pub use permits::{Purpose, on_behalf_of};
 pub use queues::{Emission, Facet, FacetSettings, Lease, QueueDepth, RegisteredQueue};
-pub(crate) use queues::{Fence, LeasePosition, LeasedRow, NewQueueRow, QueuePut, TurnOutcome, TurnRequest};
+pub(crate) use queues::{
+    Fence, LeasePosition, LeasedRow, NewQueueRow, PulledSplit, QueuePut, TurnOutcome, TurnRequest,
+};
 pub use quotas::{Additions, QuotaUse, default_quota, quota_exceeded, serialize_on_canvas};
 pub use rights::RoleKind;
 pub use route::DatabaseRoute;

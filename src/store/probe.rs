@@ -3,6 +3,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use super::parts::Parts;
 use crate::event::Timestamp;
 
 /// What this process knows of its own passes.
@@ -17,6 +18,8 @@ pub(super) struct PassProgress {
     pub(super) kept_until: Option<Timestamp>,
     /// What `kept_until` will be once the current pass has completed.
     will_be_kept_until: Option<Timestamp>,
+    /// While passes are taken in parts.
+    parts: Option<Parts>,
 }
 
 impl Probe {
@@ -28,6 +31,37 @@ impl Probe {
     #[cfg(feature = "testing")]
     pub(super) fn forget(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = PassProgress::default();
+    }
+
+    /// What is left of the current pass, if passes are taken in parts.
+    pub(super) fn parts(&self) -> Option<Parts> {
+        self.known().parts
+    }
+
+    /// Whether a page is to be taken in parts; a pass that begins may try all at once again.
+    pub(super) fn is_in_parts(&self, again: bool) -> bool {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.parts = known.parts.filter(|parts| again || !parts.is_over());
+        known.parts.is_some()
+    }
+
+    /// Begins a pass in parts, unless this is a page of one that has begun.
+    pub(super) fn begin(
+        &self,
+        again: bool,
+        recent: (Option<Timestamp>, Timestamp),
+        behind: Option<Timestamp>,
+    ) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let parts = known.parts.unwrap_or(Parts::AFTER_ALL_AT_ONCE);
+        if !again || !parts.has_begun() {
+            known.parts = Some(parts.of_pass(recent, behind));
+        }
+    }
+
+    /// Records how far a pass in parts has got.
+    pub(super) fn keep(&self, parts: Parts) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).parts = Some(parts);
     }
 
     /// Records a page: `rest` is where it ended, if there may be more. Once the whole pass has

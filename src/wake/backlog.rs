@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{WakeError, Waker};
+use super::{Trouble, WakeError, Waker};
 use crate::event::{CanvasId, EventId, Notification};
 
 /// Most events that one pass holds.
@@ -143,22 +143,21 @@ impl Backlog {
         }
     }
 
-    /// Waits for all of it to end. Returns how many held events were published, how many jobs were
-    /// continued, and the first error; a failing part does not hold up the others.
-    pub(super) async fn end(self) -> (usize, usize, Result<(), WakeError>) {
+    /// Waits for all of it to end. Returns how many held events were published, and how many jobs
+    /// were continued; a failing part does not hold up the others.
+    pub(super) async fn end(self, trouble: &mut Trouble) -> (usize, usize) {
         let Self { canvases, jobs, woken, mut work, .. } = self;
         drop(canvases);
-        let mut trouble = Ok(());
         while let Some(ended) = work.join_next().await {
             match ended {
-                Ok(ended) => trouble = trouble.and(ended),
+                Ok(ended) => drop(trouble.look("jobs and waiting events", ended)),
                 Err(error) => {
                     let error = &error as &dyn std::error::Error;
                     tracing::error!(error, "waking panicked; the next pass continues");
                 }
             }
         }
-        (woken.load(Ordering::Relaxed), jobs.len(), trouble)
+        (woken.load(Ordering::Relaxed), jobs.len())
     }
 }
 
@@ -170,7 +169,7 @@ impl CanvasBacklog {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::Mutex;
 
     use super::*;
@@ -182,7 +181,7 @@ mod tests {
 
     /// A broker that records the published notifications in order.
     #[derive(Default)]
-    struct Broker {
+    pub(in crate::wake) struct Broker {
         published: Mutex<Vec<Notification>>,
         got: tokio::sync::Notify,
     }
@@ -210,13 +209,13 @@ mod tests {
             self.published().iter().position(|one| one.canvas == FEW).expect("nothing of the other canvas")
         }
 
-        fn events(&self) -> HashSet<EventId> {
+        pub(in crate::wake) fn events(&self) -> HashSet<EventId> {
             self.published().iter().map(|one| one.id).collect()
         }
     }
 
     /// A waker with a rate, and its broker.
-    fn waker(table: &Table, rate: u32) -> (Waker, Arc<Broker>) {
+    pub(in crate::wake) fn waker(table: &Table, rate: u32) -> (Waker, Arc<Broker>) {
         let broker = Arc::<Broker>::default();
         (Waker::new(table.store.clone(), Arc::clone(&broker) as Arc<dyn Notifier>).paced(rate), broker)
     }

@@ -9,10 +9,9 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Counts events that were made due; returns their number.
-    pub(crate) fn made_due(&self, count: u64) -> u64 {
+    /// Counts events that were made due.
+    pub(crate) fn made_due(&self, count: u64) {
         self.due.fetch_add(count, Ordering::Relaxed);
-        count
     }
 
     /// Counts published notifications.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::time::Instant;
 
-use super::{PAGE_PERIOD, WakeError, Waker};
+use super::{PAGE_PERIOD, Trouble, WakeError, Waker};
 use crate::event::Name;
 
 impl Waker {
@@ -31,9 +31,13 @@ impl Waker {
 
     /// Removes queues that are drained, continues waking copies, and wakes those for which facets
     /// with a limit have room: the process that should have done it may have died.
-    pub(super) async fn tidy_queues(&self) -> Result<(), WakeError> {
-        self.store.end_drained().await?;
-        self.wake_queue(None, &AtomicUsize::new(0)).await?;
+    pub(super) async fn tidy_queues(&self, trouble: &mut Trouble) {
+        trouble.look("queues that are drained", self.store.end_drained().await);
+        trouble.look("copies to wake", self.wake_queue(None, &AtomicUsize::new(0)).await);
+        trouble.look("room in facets", self.wake_rooms().await);
+    }
+
+    async fn wake_rooms(&self) -> Result<(), WakeError> {
         let mut after = None;
         loop {
             let started = Instant::now();
@@ -55,5 +59,33 @@ impl Waker {
         }
         self.store.end_drained().await?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::store::tests::Table;
+    use crate::wake::backlog::tests::waker;
+
+    /// A pulled queue whose lock another session holds delays its own copies only: the events of
+    /// other canvases and the copies of other queues in the same page are announced, and the pass
+    /// succeeds.
+    #[tokio::test]
+    async fn a_locked_queue_delays_only_its_own_copies() {
+        let Some(table) = Table::new().await.beside_transactions() else { return };
+        table.crowd(4).await;
+        for queue in ["held", "other"] {
+            table.pulled_copy(queue).await;
+        }
+        let held = table.hold_queue("held").await;
+        let (waker, broker) = waker(&table, 1_000);
+        let pass = waker.pass(None).await.unwrap();
+        assert_eq!((pass.woken, broker.events().len()), (9, 7));
+        assert_eq!((table.announced("held").await, table.announced("other").await), ((0, 1), (1, 0)));
+        held.rollback().await.unwrap();
+        table.run("update wakeq.events_v2 set notify_at = now() where queue = 'held'").await;
+        table.run("update wakeq.chores set next_at = now()").await;
+        waker.pass(None).await.unwrap();
+        assert_eq!(table.announced("held").await.0, 1);
     }
 }

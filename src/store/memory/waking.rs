@@ -7,15 +7,16 @@ use super::{Row, Tables};
 use crate::event::{CanvasId, EventId, Notification, RuleKind, Timestamp};
 use crate::store::StoreError;
 use crate::store::chores::MinuteOutcome;
+use crate::store::queues::PulledSplit;
 use crate::store::resume::{PAGE, ResumePage};
 
 impl Tables {
     /// There are no queues in memory.
-    pub(in crate::store) fn announce_pulled(
+    pub(in crate::store) fn split_pulled(
         &self,
         notifications: &[Notification],
-    ) -> Result<Vec<Notification>, StoreError> {
-        Ok(notifications.to_vec())
+    ) -> Result<PulledSplit, StoreError> {
+        Ok(PulledSplit { workers: notifications.to_vec(), ..PulledSplit::default() })
     }
 
     /// Lifts one rule that reached its end, moves what is overdue, lists open jobs; does nothing
@@ -60,6 +61,7 @@ impl Tables {
             log: false,
             more,
             open,
+            failed: Vec::new(),
         })
     }
 

@@ -117,7 +117,8 @@ impl Store {
     pub(crate) async fn drain_queue(&self, name: &Name, actor: &Actor) -> Result<bool, StoreError> {
         let query = sqlx::query_scalar!(
             r#"with bumped as (
-                   update wakeq.queue_registry set version = version + 1
+                   update wakeq.queue_registry
+                      set version = greatest(version + 1, (extract(epoch from clock_timestamp()) * 1000000)::bigint)
                     where exists (select from wakeq.queues where name = $1)
                 returning version
                ), changed as (

@@ -16,7 +16,7 @@ pub use depth::QueueDepth;
 pub use leases::Lease;
 pub(crate) use leases::LeasePosition;
 pub(super) use placements::Placements;
-pub(crate) use pulls::{Fence, LeasedRow};
+pub(crate) use pulls::{Fence, LeasedRow, PulledSplit};
 pub(crate) use registration::{NewQueueRow, QueuePut};
 pub use registry::Emission;
 pub(super) use registry::{QueueRegistry, RegistryCache, STALE_TRIES, too_busy};

@@ -3,7 +3,7 @@
 //! A lease is a claim like a worker's, with a length of its own: its `locked_at` is written such
 //! that it stands until then.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -199,13 +199,12 @@ impl Store {
         self.session().await?.optional("extend a lease", query).await
     }
 
-    /// Puts those of these events that are copies of pulled queues into the rotations; returns the
-    /// others, of which workers have to be notified.
-    pub(crate) async fn announce_pulled(
+    /// Tells copies of pulled queues from the other events, of which workers have to be notified.
+    pub(crate) async fn split_pulled(
         &self,
         notifications: &[Notification],
-    ) -> Result<Vec<Notification>, StoreError> {
-        in_memory!(self, announce_pulled(notifications));
+    ) -> Result<PulledSplit, StoreError> {
+        in_memory!(self, split_pulled(notifications));
         let ids: Vec<Uuid> = notifications.iter().map(|notification| notification.id.0).collect();
         let query = sqlx::query!(
             r#"select e.queue::text as "queue!", array_agg(e.id) as "ids!"
@@ -214,15 +213,40 @@ impl Store {
             &ids
         );
         let rows = self.session().await?.all("look for copies that are pulled", query).await?;
-        let mut pulled = std::collections::HashSet::new();
-        for row in rows {
-            self.announce_to(&row.queue, &row.ids).await?;
-            pulled.extend(row.ids);
-        }
-        Ok(notifications
-            .iter()
-            .filter(|notification| !pulled.contains(&notification.id.0))
-            .copied()
-            .collect())
+        let pulled: Vec<_> =
+            rows.into_iter().map(|row| PulledCopies { queue: row.queue, ids: row.ids }).collect();
+        let found: HashSet<Uuid> = pulled.iter().flat_map(|copies| copies.ids.iter().copied()).collect();
+        let others = notifications.iter().filter(|notification| !found.contains(&notification.id.0));
+        Ok(PulledSplit { workers: others.copied().collect(), pulled })
     }
+
+    /// Puts copies of a pulled queue into its rotation, so that they get their turns. Where the
+    /// queue's lock is not had in time, they are promised again.
+    pub(crate) async fn announce_pulled(&self, copies: &PulledCopies) -> Result<(), StoreError> {
+        let Err(error) = self.announce_to(&copies.queue, &copies.ids).await else { return Ok(()) };
+        let ids: Vec<EventId> = copies.ids.iter().copied().map(EventId).collect();
+        tracing::info!(
+            error = &error as &dyn std::error::Error,
+            queue = %copies.queue,
+            copies = ids.len(),
+            "copies were not announced to their queue: they are promised again"
+        );
+        self.promise_again(&ids).await
+    }
+}
+
+/// Events, divided by how they get to a handler.
+#[derive(Debug, Default)]
+pub(crate) struct PulledSplit {
+    /// Those that workers are notified of.
+    pub(crate) workers: Vec<Notification>,
+    /// Those that services pull.
+    pub(crate) pulled: Vec<PulledCopies>,
+}
+
+/// Copies in one pulled queue.
+#[derive(Debug)]
+pub(crate) struct PulledCopies {
+    queue: String,
+    ids: Vec<Uuid>,
 }

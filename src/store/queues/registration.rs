@@ -140,7 +140,11 @@ async fn end(transaction: Transaction<'_, Postgres>, commits: bool) -> Result<()
 /// again, and returns the version before.
 async fn raise_version(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     let grow = sqlx::query_scalar!(
-        r#"update wakeq.queue_registry set version = version + 1 returning version - 1 as "before!""#
+        r#"with before as materialized (select version from wakeq.queue_registry for update)
+           update wakeq.queue_registry r
+              set version = greatest(before.version + 1, (extract(epoch from clock_timestamp()) * 1000000)::bigint)
+             from before
+        returning before.version as "before!""#
     );
     grow.fetch_one(connection).await
 }

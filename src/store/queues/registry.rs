@@ -62,11 +62,10 @@ impl RegistryCache {
     }
 
     fn keep(&self, read: &Arc<QueueRegistry>) {
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        // An old snapshot of a caller's transaction may be behind what is known.
-        if read.version > known.version {
-            *known = Arc::clone(read);
-        }
+        // Not only a later version: after a failover that lost the last change, the earlier one
+        // counts again. Where it was an old snapshot of a caller's transaction, the next insert
+        // reads once more.
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(read);
     }
 }
 

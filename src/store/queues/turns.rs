@@ -131,11 +131,17 @@ impl Store {
     /// Recalls those of these copies that their facets have passed over: from then on, a run that
     /// ends there finds them.
     pub(crate) async fn recall_held(&self, copies: &[EventId]) -> Result<(), StoreError> {
+        // As in `announce`.
+        let mut trouble = Ok(());
         for (queue, ids) in self.queues_of(copies).await? {
-            let query = sqlx::query!(r#"select true as "done!" from wakeq.recall_held($1, $2)"#, queue, &ids);
-            self.session().await?.all("recall copies", query).await?;
+            trouble = trouble.and(self.recall_held_in(&queue, &ids).await);
         }
-        Ok(())
+        trouble
+    }
+
+    async fn recall_held_in(&self, queue: &str, ids: &[Uuid]) -> Result<(), StoreError> {
+        let query = sqlx::query!(r#"select true as "done!" from wakeq.recall_held($1, $2)"#, queue, ids);
+        self.session().await?.all("recall copies", query).await.map(drop)
     }
 
     async fn queues_of(&self, copies: &[EventId]) -> Result<Vec<(String, Vec<Uuid>)>, StoreError> {

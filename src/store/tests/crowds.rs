@@ -32,6 +32,32 @@ impl Table {
         sqlx::query(moved).bind(FEW.0).bind(few).execute(&self.pool).await.unwrap();
     }
 
+    /// Adds an overdue copy of the canvas with many events, in a pulled queue of its own.
+    pub(crate) async fn pulled_copy(&self, queue: &str) {
+        let add = "with queue as (
+                       insert into wakeq.queues (name, created_by, updated_by, in_flight_max, pulled)
+                       values ($1, 'test', 'test', 10, true))
+                   insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, queue, origin)
+                   values (gen_random_uuid(), $2, 'WORKER', 'mail', '_', '1', $1, gen_random_uuid())";
+        sqlx::query(add).bind(queue).bind(MANY.0).execute(&self.pool).await.unwrap();
+    }
+
+    /// Takes the lock of a queue, until the transaction ends.
+    pub(crate) async fn hold_queue(&self, queue: &str) -> sqlx::Transaction<'static, sqlx::Postgres> {
+        let mut held = self.pool.begin().await.unwrap();
+        sqlx::query("select wakeq.lock_queue($1)").bind(queue).execute(&mut *held).await.unwrap();
+        held
+    }
+
+    /// How many facets of a queue are in its rotation, and how many of its copies were promised
+    /// for within the grace without counting as lost.
+    pub(crate) async fn announced(&self, queue: &str) -> (i64, i64) {
+        let look = "select (select count(*) from wakeq.facets where queue = $1 and position is not null),
+                           (select count(*) from wakeq.events_v2
+                             where queue = $1 and probes = 0 and notify_at < now() + interval '31 s')";
+        sqlx::query_as(look).bind(queue).fetch_one(&self.pool).await.unwrap()
+    }
+
     /// Parks all events, with a resume job per canvas.
     pub(crate) async fn lift_all(&self) {
         self.run("update wakeq.events_v2 set notify_at = null").await;

@@ -7,7 +7,7 @@ use super::crowds::{FEW, MANY};
 use super::parking::resume;
 use super::{Table, scope, tester};
 use crate::event::{EventId, RuleKind};
-use crate::store::{Retention, StoreConfig};
+use crate::store::{MakingDue, Retention, StoreConfig};
 
 impl Table {
     async fn due_again(&self) {
@@ -389,8 +389,10 @@ async fn everything_that_waits_can_be_made_due() {
     ] {
         sqlx::query(column).bind(id.0).execute(&table.pool).await.unwrap();
     }
-    assert_eq!(table.store.make_all_due().await.unwrap(), 1);
-    assert_eq!(table.store.make_all_due().await.unwrap(), 0);
+    for moved in [1, 0] {
+        let mut due = MakingDue::default();
+        assert_eq!((table.store.make_due(&mut due).await.unwrap(), due.is_over), (moved, true));
+    }
     let minute = table.store.minute(false).await.unwrap();
     assert_eq!(minute.notifications.iter().map(|notification| notification.id).collect::<Vec<_>>(), ids[3..]);
 }

@@ -1,0 +1,184 @@
+//! The minute's pass in parts, as under an old snapshot.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use super::Table;
+use super::crowds::{FEW, MANY};
+use crate::event::{EventId, Notification};
+use crate::store::{Store, StoreConfig, StoreError};
+
+impl Table {
+    /// Adds an event on a canvas that is promised this long ago; not everything is on one canvas.
+    async fn promised(&self, canvas: crate::event::CanvasId, ago: &str) -> EventId {
+        let id = self.add(1).await[0];
+        let moved =
+            "update wakeq.events_v2 set canvas_id = $1, notify_at = now() - $2::text::interval where id = $3";
+        sqlx::query(moved).bind(canvas.0).bind(ago).bind(id.0).execute(&self.pool).await.unwrap();
+        id
+    }
+
+    async fn due_as_pass(&self, before: i64) {
+        let due = "update wakeq.chores set next_at = now(), passes = $1 where name = 'minute'";
+        sqlx::query(due).bind(before).execute(&self.pool).await.unwrap();
+    }
+
+    /// The pages of one pass in parts: what they publish.
+    async fn pass_in_parts(&self) -> Result<Vec<Notification>, StoreError> {
+        let (mut published, mut again) = (Vec::new(), false);
+        loop {
+            let minute = self.store.minute_in_parts(again).await?;
+            published.extend(minute.notifications);
+            assert_eq!(minute.failed.len(), 0, "{:?}", minute.failed);
+            if !minute.more {
+                return Ok(published);
+            }
+            again = true;
+        }
+    }
+}
+
+/// What is running, delayed, parked or lost is treated as by the one statement, page after page,
+/// with what became due last in front.
+#[tokio::test]
+async fn a_pass_in_parts_does_what_one_statement_does() {
+    let outcomes = async |in_parts: bool| {
+        let table = Table::new().await;
+        let ids = table.add(1_500).await;
+        table.claim(&ids[..2]).await;
+        table.run("update wakeq.events_v2 set notify_at = now() - interval '1 min' * random()").await;
+        for (change, id) in [
+            ("update wakeq.events_v2 set locked_at = now() - interval '1 h' where id = $1", ids[1]),
+            ("update wakeq.events_v2 set delay_until = now() + interval '9 min' where id = $1", ids[2]),
+            ("update wakeq.events_v2 set delay_until = now() + interval '9 days' where id = $1", ids[3]),
+            ("update wakeq.events_v2 set notify_at = null where id = $1", ids[4]),
+            ("update wakeq.events_v2 set probes = 3 where id = $1", ids[5]),
+        ] {
+            sqlx::query(change).bind(id.0).execute(&table.pool).await.unwrap();
+        }
+        let published = match in_parts {
+            true => table.pass_in_parts().await.unwrap(),
+            false => {
+                let mut published = table.store.minute(false).await.unwrap().notifications;
+                published.extend(table.store.minute(true).await.unwrap().notifications);
+                published
+            }
+        };
+        let published: HashSet<EventId> = published.into_iter().map(|told| told.id).collect();
+        let missing: Vec<usize> = (0..ids.len()).filter(|at| !published.contains(&ids[*at])).collect();
+        let promises: Vec<(Option<i64>, i32)> = sqlx::query_as(
+            "select round(extract(epoch from notify_at - now()) / 20)::bigint * 20, probes from wakeq.events_v2
+              order by array_position($1, id)",
+        )
+        .bind(ids[..7].iter().map(|id| id.0).collect::<Vec<_>>())
+        .fetch_all(&table.pool)
+        .await
+        .unwrap();
+        (missing, promises[..7].to_vec())
+    };
+    let (at_once, in_parts) = (outcomes(false).await, outcomes(true).await);
+    assert_eq!(at_once.0, [0, 3, 4], "running, far in the future, parked");
+    assert_eq!(in_parts, at_once);
+}
+
+/// What is before the low-water mark is read from the tenth pass on, slice by slice. How far is
+/// kept in the table, so that another process continues.
+#[tokio::test]
+async fn what_is_before_the_mark_is_read_over_several_passes() {
+    let table = Table::new().await;
+    table.run("update wakeq.chores set low_water = now() - interval '2 min' where name = 'minute'").await;
+    let (new, old) = (table.promised(MANY, "1 s").await, table.promised(FEW, "3 years").await);
+    table.due_as_pass(4).await;
+    let ids = |published: Vec<Notification>| published.into_iter().map(|told| told.id).collect::<Vec<_>>();
+    assert_eq!(ids(table.pass_in_parts().await.unwrap()), [new]);
+    let newer = table.promised(FEW, "1 s").await;
+    table.due_as_pass(9).await;
+    assert_eq!(ids(table.pass_in_parts().await.unwrap()), [newer], "ten slices do not reach so far");
+    assert!(table.holds("select behind is not null from wakeq.chores where name = 'minute'").await);
+    let (mut passes, mut found) = (0, Vec::new());
+    while table.holds("select behind is not null from wakeq.chores where name = 'minute'").await {
+        passes += 1;
+        assert!(passes < 200, "the beginning is never reached");
+        table.due_as_pass(10 + passes).await;
+        // The store of each second pass begins with small slices again.
+        found.extend(ids(table.pass_in_parts().await.unwrap()));
+    }
+    assert_eq!(found, [old]);
+}
+
+/// Where a part fails, the others are done: here nobody can list the jobs.
+#[tokio::test]
+async fn a_part_that_fails_stops_no_other() {
+    let table = Table::new().await;
+    let id = table.promised(FEW, "1 s").await;
+    table.due_as_pass(0).await;
+    table.run("alter table wakeq.resume_jobs rename to resume_jobs_elsewhere").await;
+    let minute = table.store.minute_in_parts(false).await.unwrap();
+    assert_eq!(minute.notifications, [Notification { id, canvas: FEW }]);
+    assert!(minute.crons && minute.queues && minute.open);
+    assert_eq!(minute.failed.len(), 1);
+}
+
+/// More entries of completed events than a statement can read in its time: the snapshot keeps them,
+/// from before the low-water mark until now. What is due is woken all the same, the passes are
+/// counted, crons are reported, and what a long transaction left behind the mark is found.
+#[tokio::test]
+async fn an_old_snapshot_stops_no_pass() {
+    let Some(table) = Table::new().await.beside_transactions() else { return };
+    let mut snapshot = table.pool.begin().await.unwrap();
+    sqlx::query("set transaction isolation level repeatable read").execute(&mut *snapshot).await.unwrap();
+    sqlx::query("select from wakeq.chores").execute(&mut *snapshot).await.unwrap();
+    table
+        .run(
+            "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, notify_at)
+             select lpad(to_hex(n), 32, '0')::uuid, '00000000-0000-0000-0000-000000000006', 'WORKER', 'done', '_', '1',
+                    now() - n * interval '3 ms'
+               from generate_series(1, 300000) n",
+        )
+        .await;
+    table.run("delete from wakeq.events_v2").await;
+    table.run("update wakeq.chores set low_water = now() - interval '2 min' where name = 'minute'").await;
+    let (new, old) = (table.promised(MANY, "1 s").await, table.promised(FEW, "10 min").await);
+    table.due_as_pass(9).await;
+    let config = StoreConfig { statement_timeout: Duration::from_millis(100), ..StoreConfig::default() };
+    // On a busy machine a statement may take longer than this although it reads nothing.
+    let hurried: Store = loop {
+        if let Ok(store) = Store::connect(table.database.url(), super::fit(config.clone())).await {
+            break store;
+        }
+    };
+    let (mut woken, mut crons) = (HashSet::new(), false);
+    while woken.len() < 2 {
+        let mut again = false;
+        while let Ok(minute) = hurried.minute(again).await {
+            woken.extend(minute.notifications.iter().map(|told| told.id));
+            crons |= minute.crons;
+            if !minute.more {
+                break;
+            }
+            again = true;
+        }
+        table.run("update wakeq.chores set next_at = now() where name = 'minute'").await;
+    }
+    assert_eq!(woken, HashSet::from([new, old]));
+    assert!(table.number("select passes from wakeq.chores where name = 'minute'").await >= 10);
+    snapshot.rollback().await.unwrap();
+}
+
+/// Everything that waits is made due slice by slice where a page at once takes too long; nothing is
+/// left out.
+#[tokio::test]
+async fn everything_is_made_due_slice_by_slice() {
+    let table = Table::new().await;
+    table.add(2_500).await;
+    table
+        .run("update wakeq.events_v2 set notify_at = now() + interval '1 s' + random() * interval '90 days'")
+        .await;
+    let mut due = crate::store::MakingDue::in_slices();
+    let mut moved = 0;
+    while !due.is_over {
+        moved += table.store.make_due(&mut due).await.unwrap();
+    }
+    assert_eq!(moved, 2_500);
+    assert!(table.holds("select bool_and(notify_at <= now()) from wakeq.events_v2").await);
+}
