@@ -3,6 +3,8 @@
 //! A lease is a claim like a worker's, and each change of it is fenced by its token. The copies are
 //! of events of all canvases: callers check the authorization.
 
+mod selection;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,9 +40,6 @@ const LOOK_LAST: Duration = Duration::from_secs(1);
 /// How often a process looks for events that became due in a queue that has enough copies to lease.
 const LOOK_BUSY: Duration = Duration::from_secs(1);
 
-/// Number of expired leases from which on a copy is leased alone, and at which it dies.
-const SUSPECT_LOSSES: i32 = 2;
-const LOSSES_MAX: i32 = 5;
 /// How often a call continues if it found only copies that died.
 const TRIES: usize = 10;
 
@@ -157,7 +156,7 @@ impl Admin {
         for _ in 0..TRIES {
             let rows = self.next_turns(queue, max, lease).await?;
             let nothing = rows.is_empty();
-            self.select_leased(queue, rows, halts, &mut now).await?;
+            self.select_leased(queue, rows, halts, &mut now).await;
             if nothing || !now.copies.is_empty() {
                 break;
             }
@@ -364,44 +363,6 @@ impl Admin {
             Fence::Over => Err(AdminError::LeaseOver(id)),
             Fence::Stands { claim, scope, retries, object } => Ok(HeldCopy { claim, scope, retries, object }),
         }
-    }
-
-    /// Decides which of the leased copies are handed out. Copies that were lost too often die. One
-    /// that was lost before is handed out alone, so that it takes no others with it; the others are
-    /// released and keep their places.
-    async fn select_leased(
-        &self,
-        queue: &Name,
-        rows: Vec<LeasedRow>,
-        halts: bool,
-        now: &mut LeaseBatch,
-    ) -> Result<(), AdminError> {
-        let (poison, mut rows): (Vec<_>, Vec<_>) =
-            rows.into_iter().partition(|row| row.event.losses >= LOSSES_MAX);
-        for row in poison {
-            let words = "its leases ran out too often";
-            // If not, it was ended by someone else in the meantime.
-            if self.move_to_dead(row.event.claim, Cause::Poison, words, halts).await? {
-                let held = HeldCopy::of(row);
-                self.wake_leasable(queue, &held, true).await;
-                now.died.push(held.scope);
-            }
-        }
-        if let Some(at) = rows.iter().position(|row| row.event.losses >= SUSPECT_LOSSES)
-            && rows.len() > 1
-        {
-            let suspect = rows.remove(at);
-            let claims: Vec<Claim> = rows.iter().map(|row| row.event.claim).collect();
-            self.store.release(&claims).await?;
-            let notifications = rows.iter().map(|row| {
-                let canvas = row.event.address.scope.canvas;
-                Notification { id: row.event.claim.id, canvas }
-            });
-            self.publish(&notifications.collect::<Vec<_>>()).await;
-            rows = vec![suspect];
-        }
-        now.copies = rows.into_iter().filter_map(LeasedCopy::of).collect();
-        Ok(())
     }
 
     /// Wakes copies that may be leased now that one was released or removed. That is committed, so
