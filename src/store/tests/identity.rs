@@ -19,7 +19,11 @@ async fn a_publication_of_all_tables_refuses_nothing() {
     let mut refused = Vec::new();
     for name in &tables {
         let delete = format!("delete from wakeq.{name} where false");
-        if let Err(error) = sqlx::query(sqlx::AssertSqlSafe(delete)).execute(&table.pool).await {
+        let deleted = sqlx::query(sqlx::AssertSqlSafe(delete)).execute(&table.pool).await;
+        // Nobody deletes from the log.
+        if let Err(error) = deleted.map_err(|error| error.to_string())
+            && !error.contains("the log is never changed")
+        {
             refused.push(format!("{name}: {error}"));
         }
     }

@@ -134,3 +134,25 @@ async fn an_unprivileged_session_cannot_delay_log_readers_or_appenders() {
     let page = table.store.read_log(&log, 3, 10).await.unwrap();
     assert_eq!((page.events.len(), page.through, page.held), (2, 5, false));
 }
+
+/// A pooled session that has set the role of one tenant emits on the canvases of that role only,
+/// whatever the role may do that it logged in as.
+#[tokio::test]
+async fn a_role_that_was_set_emits_on_its_own_canvases() {
+    let table = Table::new().await;
+    let role = format!("{}_tenant", table.database.name());
+    let make = format!(
+        "create role {role}; grant usage on schema wakeq to {role}; grant execute on function wakeq.emit to {role};
+         insert into wakeq.emitters (role, canvas_id) values ('{role}', '{}')",
+        canvas(6)
+    );
+    sqlx::raw_sql(AssertSqlSafe(make)).execute(&table.pool).await.unwrap();
+    let mut session = table.pool.acquire().await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(format!("set role {role}"))).execute(&mut *session).await.unwrap();
+    for (of, may) in [(6, true), (7, false)] {
+        let emit = format!("select from wakeq.emit('greet', '1', canvas => '{}')", canvas(of));
+        let emitted = sqlx::raw_sql(AssertSqlSafe(emit)).execute(&mut *session).await;
+        assert_eq!(emitted.is_ok(), may, "on canvas {of}: {emitted:?}");
+    }
+    sqlx::raw_sql("reset role").execute(&mut *session).await.unwrap();
+}
