@@ -13,14 +13,16 @@
 -- Domains, not check constraints: a domain is checked when a value is written, and not again at
 -- each claim. No pattern counts: Postgres makes the states of a bound such as {1,128} anew for each
 -- value, which takes ten to thirty times as long (tests/it/forms.rs has those patterns).
-create domain wakeq.name as text check (octet_length(value) between 1 and 128 and value !~ '[^A-Za-z0-9_.-]');
+-- A path can't contain . and .. as they are.
+create domain wakeq.name as text check (
+    octet_length(value) between 1 and 128 and value !~ '[^A-Za-z0-9_.-]' and value not in ('.', '..'));
 create domain wakeq.payload as text check (octet_length(value) <= 16777216);
 create domain wakeq.traceparent as text check (
     octet_length(value) = 55 and value like '__-________________________________-________________-__'
     and value not like '%-%-%-%-%' and value !~ '[^0-9a-f-]');
 -- What events are ordered by, such as work:1.
 create domain wakeq.object_key as text check (
-    octet_length(value) between 1 and 200 and value !~ '[^A-Za-z0-9_.:@=+~-]');
+    octet_length(value) between 1 and 200 and value !~ '[^A-Za-z0-9_.:@=+~-]' and value not in ('.', '..'));
 
 create table wakeq.events_v2 (
     id          uuid not null primary key,

@@ -82,6 +82,9 @@ create table wakeq.idle_cursor (
 insert into wakeq.idle_cursor (canvas_id, object) values ('00000000-0000-0000-0000-000000000000', '');
 
 create index halted_lanes_event on wakeq.halted_lanes (canvas_id, event_id);
+-- For lists: the longest halted first; and which handlers are halted, and how often.
+create index halted_lanes_age on wakeq.halted_lanes (canvas_id, halted_at, event_id);
+create index halted_lanes_handler on wakeq.halted_lanes (canvas_id, module, name);
 create unique index halted_lanes_of_handlers on wakeq.halted_lanes (canvas_id, object, module, name)
     where queue is null;
 create unique index halted_lanes_of_queues on wakeq.halted_lanes (canvas_id, object, queue) where queue is not null;

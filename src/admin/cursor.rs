@@ -8,9 +8,9 @@ use std::str::FromStr;
 
 use super::AdminError;
 use crate::event::{CanvasId, EventId, Name, Timestamp, is_storable};
-use crate::store::{LeasePosition, Position};
+use crate::store::{HaltedPosition, HandlerPosition, LeasePosition, Position, TargetPosition};
 
-/// Longest text of a cursor: two names and the rest of a key.
+/// Longest text of a cursor: three names and the rest of a key.
 const LENGTH_MAX: usize = 400;
 
 /// The position of the next page of a list. Its text is parsed with `parse`.
@@ -27,6 +27,9 @@ enum Key {
     Dead(DeadPosition),
     Audit(i64),
     Lease(LeasePosition),
+    Handler(HandlerPosition),
+    Halted(HaltedPosition),
+    Target(TargetPosition),
 }
 
 /// When an event died, and its id.
@@ -50,32 +53,51 @@ impl Cursor {
         Self(Key::Lease(position))
     }
 
+    pub(super) fn of_handler(position: HandlerPosition) -> Self {
+        Self(Key::Handler(position))
+    }
+
+    pub(super) fn of_halted(position: HaltedPosition) -> Self {
+        Self(Key::Halted(position))
+    }
+
+    pub(super) fn of_target(position: TargetPosition) -> Self {
+        Self(Key::Target(position))
+    }
+
     pub(super) fn lease(&self) -> Result<LeasePosition, AdminError> {
-        match self.0 {
-            Key::Lease(position) => Ok(position),
-            Key::Event(_) | Key::Dead(_) | Key::Audit(_) => Err(AdminError::Cursor),
-        }
+        let Key::Lease(position) = self.0 else { return Err(AdminError::Cursor) };
+        Ok(position)
     }
 
     pub(super) fn event(&self) -> Result<Position, AdminError> {
-        match &self.0 {
-            Key::Event(position) => Ok(position.clone()),
-            Key::Dead(_) | Key::Audit(_) | Key::Lease(_) => Err(AdminError::Cursor),
-        }
+        let Key::Event(position) = &self.0 else { return Err(AdminError::Cursor) };
+        Ok(position.clone())
     }
 
     pub(super) fn dead(&self) -> Result<DeadPosition, AdminError> {
-        match self.0 {
-            Key::Dead(position) => Ok(position),
-            Key::Event(_) | Key::Audit(_) | Key::Lease(_) => Err(AdminError::Cursor),
-        }
+        let Key::Dead(position) = self.0 else { return Err(AdminError::Cursor) };
+        Ok(position)
     }
 
     pub(super) fn audit(&self) -> Result<i64, AdminError> {
-        match self.0 {
-            Key::Audit(id) => Ok(id),
-            Key::Event(_) | Key::Dead(_) | Key::Lease(_) => Err(AdminError::Cursor),
-        }
+        let Key::Audit(id) = self.0 else { return Err(AdminError::Cursor) };
+        Ok(id)
+    }
+
+    pub(super) fn handler(&self) -> Result<HandlerPosition, AdminError> {
+        let Key::Handler(position) = &self.0 else { return Err(AdminError::Cursor) };
+        Ok(position.clone())
+    }
+
+    pub(super) fn halted(&self) -> Result<HaltedPosition, AdminError> {
+        let Key::Halted(position) = self.0 else { return Err(AdminError::Cursor) };
+        Ok(position)
+    }
+
+    pub(super) fn target(&self) -> Result<TargetPosition, AdminError> {
+        let Key::Target(position) = &self.0 else { return Err(AdminError::Cursor) };
+        Ok(position.clone())
     }
 }
 
@@ -90,6 +112,11 @@ impl fmt::Display for Cursor {
             }
             Key::Audit(id) => write!(formatter, "a~{id}"),
             Key::Lease((canvas, id)) => write!(formatter, "l~{}~{}", canvas.0.simple(), id.0.simple()),
+            Key::Handler((module, name)) => write!(formatter, "h~{module}~{name}"),
+            Key::Halted((halted_at, id)) => {
+                write!(formatter, "o~{}~{}", halted_at.timestamp_micros(), id.0.simple())
+            }
+            Key::Target((module, name, modifier)) => write!(formatter, "g~{module}~{name}~{modifier}"),
         }
     }
 }
@@ -112,6 +139,9 @@ impl FromStr for Cursor {
             ["d", died_at, id] => Key::Dead(DeadPosition(moment(died_at)?, part(id)?)),
             ["a", id] => Key::Audit(part(id)?),
             ["l", canvas, id] => Key::Lease((part::<CanvasId>(canvas)?, part(id)?)),
+            ["h", module, name] => Key::Handler((part(module)?, part(name)?)),
+            ["o", halted_at, id] => Key::Halted((moment(halted_at)?, part(id)?)),
+            ["g", module, name, modifier] => Key::Target((part(module)?, part(name)?, part(modifier)?)),
             _ => return Err(AdminError::Cursor),
         };
         Ok(Self(key))
@@ -137,11 +167,15 @@ mod tests {
         let id = EventId(uuid::Uuid::from_u128(77));
         let delay_until = Timestamp::from_timestamp_micros(-62_135_596_799_999_999).unwrap();
         let position = Position { module: "a-b_c.d".into(), name: "x".repeat(128), delay_until, id };
+        let name: Name = "x".repeat(128).parse().unwrap();
         for cursor in [
             Cursor::of_event(&position),
             Cursor::of_dead(&DeadPosition(delay_until, id)),
             Cursor::of_audit(i64::MAX),
             Cursor::of_lease((CanvasId(uuid::Uuid::max()), id)),
+            Cursor::of_handler((name.clone(), name.clone())),
+            Cursor::of_halted((delay_until, id)),
+            Cursor::of_target((name.clone(), name.clone(), name.clone())),
         ] {
             let text = cursor.to_string();
             assert!(
@@ -166,6 +200,12 @@ mod tests {
             "d~1",
             "l~1",
             "l~x~y",
+            "h~m",
+            "h~m~n~x",
+            "h~m~",
+            "o~1",
+            "g~m~n",
+            "g~m~n~m n",
             "e~m~n~1",
             "b~1",
             &format!("d~{}~{id}", i64::MAX),

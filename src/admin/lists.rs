@@ -142,7 +142,9 @@ impl Admin {
         Ok(Page { items, next })
     }
 
-    /// Actions and refusals on a canvas, the newest first, up to `limit`, 1 to [`LIST_MAX`].
+    /// Actions and refusals on a canvas, the newest first, up to `limit`, 1 to [`LIST_MAX`]. What was
+    /// done on every canvas, as to queues and consumer groups, is among those of
+    /// [`CanvasId::DEFAULT`], and not shown to its tenant.
     pub async fn audit(
         &self,
         canvas: CanvasId,
@@ -151,7 +153,8 @@ impl Admin {
     ) -> Result<Page<AuditEntry>, AdminError> {
         let before = cursor.map(Cursor::audit).transpose()?;
         let limit = limit.clamp(1, LIST_MAX);
-        let mut items = self.store.audit(canvas, before, i64::from(limit) + 1).await?;
+        let platform = self.copies && canvas == CanvasId::DEFAULT;
+        let mut items = self.store.audit(canvas, platform, before, i64::from(limit) + 1).await?;
         let more = cut(&mut items, limit as usize, |entry| {
             entry.actor.len() + entry.detail.as_deref().map_or(0, str::len)
         });

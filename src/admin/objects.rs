@@ -1,6 +1,6 @@
 //! Objects: showing them and their halted lanes, and resuming those.
 
-use super::{Admin, AdminError, checked};
+use super::{Admin, AdminError, Cursor, LIST_MAX, Page, checked};
 use crate::event::{Actor, CanvasId, Lane, Name, ObjectKey};
 use crate::store::{HaltedLane, InHand, Object, StoreError, Tombstone};
 
@@ -13,14 +13,34 @@ impl Admin {
         Ok(self.store.object(canvas, key).await?)
     }
 
-    /// Halted lanes of a canvas, or of one of its objects, because an event died; the longest
-    /// halted first, up to 1,000.
+    /// Halted lanes of a canvas, because an event died; the longest halted first, up to `limit`, 1
+    /// to [`LIST_MAX`].
     pub async fn halted(
         &self,
         canvas: CanvasId,
-        object: Option<&ObjectKey>,
+        cursor: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<Page<HaltedLane>, AdminError> {
+        let after = cursor.map(Cursor::halted).transpose()?;
+        let limit = limit.clamp(1, LIST_MAX) as usize;
+        let mut found = self.store.halted_lanes(canvas, None, self.copies, after, limit as i64 + 1).await?;
+        let more = found.len() > limit;
+        found.truncate(limit);
+        let last = found.last().filter(|_| more);
+        let next = last.map(|(halted, _)| Cursor::of_halted((halted.halted_at, halted.event)));
+        let shown = found.into_iter().filter(|(_, is_shown)| *is_shown);
+        Ok(Page { items: shown.map(|(halted, _)| halted).collect(), next })
+    }
+
+    /// The halted lanes of an object, the longest halted first, up to 1,000: each is of another
+    /// handler or queue.
+    pub async fn halted_on(
+        &self,
+        canvas: CanvasId,
+        object: &ObjectKey,
     ) -> Result<Vec<HaltedLane>, AdminError> {
-        Ok(self.store.halted_lanes(canvas, object, self.copies, LANES_MAX).await?)
+        let found = self.store.halted_lanes(canvas, Some(object), self.copies, None, LANES_MAX).await?;
+        Ok(found.into_iter().filter_map(|(halted, is_shown)| is_shown.then_some(halted)).collect())
     }
 
     /// The running events of an object, with their workers, by handler and queue; up to 1,000.
@@ -29,7 +49,7 @@ impl Admin {
     }
 
     /// The links of an object's chain after `after` that a consumer waits for in vain, in order, up
-    /// to 1,000: their events were cancelled or purged, or died and were skipped. With `queue`,
+    /// to `limit`, 1 to 1,001: their events were cancelled or purged, or died and were skipped. With `queue`,
     /// those that are missing in that registered queue.
     ///
     /// ```
@@ -40,7 +60,7 @@ impl Admin {
     /// async fn book(admin: &Admin, event: Execution, mut last: i64) -> HandlerResult {
     ///     let place = event.place.ok_or_else(|| HandlerError::value("it is on no object"))?;
     ///     if consume(last, place.link) == Consumption::Delay {
-    ///         let gone = admin.tombstones(event.address.scope.canvas, &place.object, None, last).await?;
+    ///         let gone = admin.tombstones(event.address.scope.canvas, &place.object, None, last, 1000).await?;
     ///         last = pass_over(last, gone.iter().map(|gone| gone.link));
     ///     }
     ///     match consume(last, place.link) {
@@ -56,8 +76,10 @@ impl Admin {
         object: &ObjectKey,
         queue: Option<&Name>,
         after: i64,
+        limit: u32,
     ) -> Result<Vec<Tombstone>, AdminError> {
-        Ok(self.store.tombstones(canvas, object, (queue, self.copies), after, LANES_MAX).await?)
+        let limit = i64::from(limit.clamp(1, LIST_MAX + 1));
+        Ok(self.store.tombstones(canvas, object, (queue, self.copies), after, limit).await?)
     }
 
     /// Resumes an object for a handler, including its lanes in registered queues, without the event

@@ -1,11 +1,14 @@
 //! How many events each handler has, how many could run now, and the rules in force.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use super::{Admin, AdminError, LIST_MAX};
+use super::{Admin, AdminError, Cursor, LIST_MAX, Page};
 use crate::event::{CanvasId, HandlerScope, Timestamp};
 use crate::store::RegisteredTarget;
 use crate::store::{Depth, HandlerActivity, HandlerCounts, HandlerDepth, Rule};
+
+/// Most targets of one handler in a list of handlers.
+const TARGETS_SHOWN: usize = 10;
 
 /// The events of one handler, counted by what they wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +35,8 @@ pub struct HandlerStats {
     pub unknown_since: Option<Timestamp>,
     /// Its targets, by modifier.
     pub targets: Vec<RegisteredTarget>,
+    /// Whether it has more targets than are shown.
+    pub more_targets: bool,
 }
 
 impl HandlerStats {
@@ -52,54 +57,77 @@ impl HandlerStats {
             rules,
             unknown_since: doing.unknown_since,
             targets: Vec::new(),
+            more_targets: false,
+        }
+    }
+
+    /// Adds a target, or notes that there are more than are shown.
+    fn add(&mut self, target: RegisteredTarget, shown: usize) {
+        if self.targets.len() < shown {
+            self.targets.push(target);
+        } else {
+            self.more_targets = true;
         }
     }
 }
 
 impl Admin {
-    /// The handlers of a canvas that have events, rules or targets, with counts; only one handler,
-    /// if it is given.
-    pub async fn stats(
+    /// The handlers of a canvas that have events, rules or targets, with counts, by module and name;
+    /// up to `limit`, 1 to [`LIST_MAX`]. Of each, at most ten targets are shown: [`Admin::targets`]
+    /// lists all.
+    pub async fn handlers(
         &self,
         canvas: CanvasId,
-        scope: Option<&HandlerScope>,
-    ) -> Result<Vec<HandlerStats>, AdminError> {
-        let handler = scope.map(|scope| (&scope.module, &scope.name));
-        let mut counts = self.store.counts(canvas, handler, i64::from(LIST_MAX)).await?;
-        let mut rules = BTreeMap::<_, Vec<_>>::new();
-        for rule in self.store.rules(Some(canvas), handler, 2 * i64::from(LIST_MAX)).await? {
-            rules.entry(rule.scope.clone()).or_default().push(rule);
-        }
-        let counted: BTreeSet<_> = counts.iter().map(|counted| counted.scope.clone()).collect();
-        let others = rules.keys().filter(|scope| !counted.contains(*scope)).cloned();
-        counts.extend(others.map(HandlerCounts::none));
-        let scopes: Vec<_> = counts.iter().map(|counted| counted.scope.clone()).collect();
-        let recently = self.store.timing().unknown_noted_within();
-        let doing = self.store.doing(canvas, &scopes, recently).await?;
-        let stats = scopes.into_iter().zip(counts).zip(doing).map(|((scope, counted), doing)| {
-            let rules = rules.remove(&scope).unwrap_or_default();
-            (scope, HandlerStats::of(counted, doing, rules))
-        });
-        let stats: BTreeMap<_, _> = stats.collect();
-        let stats = self.with_targets(canvas, scope, stats).await?;
-        Ok(stats.into_values().collect())
+        cursor: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<Page<HandlerStats>, AdminError> {
+        let after = cursor.map(Cursor::handler).transpose()?;
+        let limit = limit.clamp(1, LIST_MAX) as usize;
+        let mut found = self.store.handlers(canvas, after.as_ref(), limit as i64 + 1).await?;
+        let more = found.len() > limit;
+        found.truncate(limit);
+        let next = found.last().filter(|_| more);
+        let next = next.map(|last| Cursor::of_handler((last.module.clone(), last.name.clone())));
+        Ok(Page { items: self.stats_of(canvas, &found, TARGETS_SHOWN).await?, next })
     }
 
-    /// Adds the targets, including handlers that have nothing but a target.
-    async fn with_targets(
+    /// A handler with its counts, rules and targets, of which it shows up to [`LIST_MAX`]; `None` if
+    /// it has nothing of these.
+    pub async fn stats(&self, handler: &HandlerScope) -> Result<Option<HandlerStats>, AdminError> {
+        let handlers = std::slice::from_ref(handler);
+        Ok(self.stats_of(handler.canvas, handlers, LIST_MAX as usize).await?.pop())
+    }
+
+    /// The stats of these handlers, in their order, without those that have nothing.
+    async fn stats_of(
         &self,
         canvas: CanvasId,
-        scope: Option<&HandlerScope>,
-        mut stats: BTreeMap<HandlerScope, HandlerStats>,
-    ) -> Result<BTreeMap<HandlerScope, HandlerStats>, AdminError> {
-        for target in self.targets(canvas, scope).await? {
-            let scope = target.address.scope.clone();
-            let nothing = || {
-                HandlerStats::of(HandlerCounts::none(scope.clone()), HandlerActivity::default(), Vec::new())
-            };
-            stats.entry(scope.clone()).or_insert_with(nothing).targets.push(target);
+        handlers: &[HandlerScope],
+        targets_shown: usize,
+    ) -> Result<Vec<HandlerStats>, AdminError> {
+        if handlers.is_empty() {
+            return Ok(Vec::new());
         }
-        Ok(stats)
+        let counts = self.store.counts(canvas, handlers).await?;
+        let recently = self.store.timing().unknown_noted_within();
+        let doing = self.store.doing(canvas, handlers, recently).await?;
+        let mut rules = BTreeMap::<_, Vec<_>>::new();
+        for rule in self.store.rules_of(canvas, handlers).await? {
+            rules.entry(rule.scope.clone()).or_default().push(rule);
+        }
+        let mut targets = BTreeMap::<_, Vec<_>>::new();
+        for target in self.store.targets_of(canvas, handlers, targets_shown as i64 + 1).await? {
+            targets.entry(target.address.scope.clone()).or_default().push(target);
+        }
+        let stats = counts.into_iter().zip(doing).filter_map(|(counted, doing)| {
+            let rules = rules.remove(&counted.scope).unwrap_or_default();
+            let targets = targets.remove(&counted.scope).unwrap_or_default();
+            let has_something = !counted.is_nothing() || !rules.is_empty() || !targets.is_empty();
+            let mut stats = HandlerStats::of(counted, doing, rules);
+            targets.into_iter().for_each(|target| stats.add(target, targets_shown));
+            has_something.then_some(stats)
+        });
+        Ok(stats.collect())
     }
 
     /// How many events of a canvas, or of one handler, are due and free to run. Cheap however many

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::retries::check_retries;
-use super::{Admin, AdminError, LIST_MAX, checked};
+use super::{Admin, AdminError, Cursor, LIST_MAX, Page, checked};
 use crate::event::{
     Actor, CanvasId, HandlerAddress, HandlerScope, Name, RuleKind, SealError, SealedSecret, Secret,
     TargetPolicy, TargetUrl,
@@ -149,18 +149,36 @@ impl Admin {
     /// The target at an address; `None` if there is none.
     pub async fn target(&self, address: &HandlerAddress) -> Result<Option<RegisteredTarget>, AdminError> {
         let HandlerScope { canvas, module, name } = &address.scope;
-        let found = self.store.targets(*canvas, Some((module, name)), Some(&address.modifier), 1).await?;
+        let found =
+            self.store.targets(*canvas, Some((module, name)), Some(&address.modifier), None, 1).await?;
         Ok(found.into_iter().next())
     }
 
-    /// The targets of a canvas, or of one handler, by address; up to [`LIST_MAX`].
+    /// The targets of a canvas, or of one handler, by address; up to `limit`, 1 to [`LIST_MAX`].
     pub async fn targets(
         &self,
         canvas: CanvasId,
         scope: Option<&HandlerScope>,
-    ) -> Result<Vec<RegisteredTarget>, AdminError> {
+        cursor: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<Page<RegisteredTarget>, AdminError> {
         let handler: Option<(&Name, &Name)> = scope.map(|scope| (&scope.module, &scope.name));
-        Ok(self.store.targets(canvas, handler, None, i64::from(LIST_MAX)).await?)
+        let after = cursor.map(Cursor::target).transpose()?;
+        if let (Some((module, name)), Some(after)) = (handler, &after)
+            && (*module != after.0 || *name != after.1)
+        {
+            return Err(AdminError::Cursor);
+        }
+        let limit = limit.clamp(1, LIST_MAX) as usize;
+        let one_more = limit as i64 + 1;
+        let mut items = self.store.targets(canvas, handler, None, after.as_ref(), one_more).await?;
+        let more = items.len() > limit;
+        items.truncate(limit);
+        let next = items.last().filter(|_| more).map(|target| {
+            let HandlerAddress { scope, modifier } = &target.address;
+            Cursor::of_target((scope.module.clone(), scope.name.clone(), modifier.clone()))
+        });
+        Ok(Page { items, next })
     }
 
     /// Deletes a target. A running attempt continues. From then on its events wait like those of a

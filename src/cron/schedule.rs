@@ -19,6 +19,10 @@ const EXPRESSION_BYTES_MAX: usize = 256;
 /// Longest name of a zone, in bytes. The longest existing one has 32.
 const ZONE_BYTES_MAX: usize = 64;
 
+/// The fields of an expression, the optional one first, and how many values each has.
+const FIELDS: [(&str, u32); 6] =
+    [("seconds", 60), ("minutes", 60), ("hours", 24), ("days", 31), ("months", 12), ("weekdays", 7)];
+
 /// The parser stops searching at the year 5000. A search from this year covers a hundred years.
 const SEARCHED_FROM_MAX: i32 = 4899;
 /// The calendar repeats itself, including weekdays and leap years, after this many years, which
@@ -84,6 +88,18 @@ fn hint(name: &str) -> String {
     }
 }
 
+/// Says what is wrong with a step that is as long as its field: `*/90` would tick every hour, and not
+/// every 90 minutes.
+fn too_long_a_step(expression: &str) -> Option<String> {
+    let fields: Vec<_> = expression.split(' ').collect();
+    let named = FIELDS.get(FIELDS.len().checked_sub(fields.len())?..)?;
+    named.iter().zip(fields).find_map(|((name, values), field)| {
+        let steps = field.split(',').filter_map(|part| part.split_once('/')?.1.parse::<u32>().ok());
+        let step = steps.into_iter().find(|step| step >= values)?;
+        Some(format!("a step of {step} is as long as all {values} {name}, or longer"))
+    })
+}
+
 impl CronSchedule {
     /// A schedule of five fields (minute, hour, day of the month, month, weekday), or six with
     /// seconds first; or one of `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly`. The
@@ -99,6 +115,9 @@ impl CronSchedule {
         let expression = expression.split_whitespace().collect::<Vec<_>>().join(" ");
         let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
         let cron = parser.parse(&expression).map_err(|error| invalid(reason(&error)))?;
+        if let Some(reason) = too_long_a_step(&expression) {
+            return Err(invalid(reason));
+        }
         let zone =
             Zone::parse(zone).ok_or_else(|| InvalidSchedule::Zone { name: cut(zone, ZONE_BYTES_MAX) })?;
         let every_hour = cron.pattern.hours.values().len() == 24;

@@ -10,7 +10,8 @@ use super::CanvasId;
 /// them, plain SQL included.
 pub(crate) const RESERVED_MODULES: [&str; 3] = ["ANSWER", "CRON", "QUEUE"];
 
-/// One part of a handler's address: `[A-Za-z0-9_.-]{1,128}`.
+/// One part of a handler's address: `[A-Za-z0-9_.-]{1,128}`, but neither `.` nor `..`, which no path
+/// can contain.
 ///
 /// ```
 /// use wakeq::Name;
@@ -23,7 +24,9 @@ pub struct Name(Box<str>);
 
 /// A text that is not a valid part of a handler's address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not a valid name: use 1 to 128 of the characters A-Z a-z 0-9 _ . -")]
+#[error(
+    "{text:?} is not a valid name: use 1 to 128 of the characters A-Z a-z 0-9 _ . -, and not . or .. alone"
+)]
 pub struct InvalidName {
     /// The refused text, cut to 128 characters.
     pub text: String,
@@ -78,12 +81,18 @@ impl Name {
     }
 }
 
+/// Whether the text is `.` or `..`: in a path these mean something else, so that nothing of this name
+/// could be shown or changed over HTTP.
+pub(super) fn is_dots(text: &str) -> bool {
+    matches!(text, "." | "..")
+}
+
 impl FromStr for Name {
     type Err = InvalidName;
 
     fn from_str(text: &str) -> Result<Self, InvalidName> {
         let valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
-        if (1..=128).contains(&text.len()) && text.bytes().all(valid) {
+        if (1..=128).contains(&text.len()) && text.bytes().all(valid) && !is_dots(text) {
             Ok(Self(text.into()))
         } else {
             Err(InvalidName { text: text.chars().take(128).collect() })

@@ -29,6 +29,7 @@ mod queue;
 mod quota;
 mod schedule;
 mod sealed;
+mod spelled;
 mod target;
 
 pub use actor::Actor;
@@ -56,6 +57,7 @@ pub use schedule::{Cause, Claim, InvalidTiming, RuleKind, Schedule, Timing};
 pub use sealed::SealError;
 pub use sealed::{InvalidSecretKeys, NewSecretKey, SecretKeys};
 pub(crate) use sealed::{OpenError, SealedSecret};
+pub use spelled::Spelled;
 pub use target::{
     InvalidSecret, InvalidTargetUrl, NoSecret, Secret, Secrets, Target, TargetPolicy, TargetUrl,
 };

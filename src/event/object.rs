@@ -3,13 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::handler::is_dots;
 use super::{CanvasId, HandlerScope, Name};
 
 /// Longest key of an object, in characters.
 const KEY_MAX: usize = 200;
 
 /// The partition key by which events are ordered, such as `work:1`: 1 to 200 of the characters
-/// `A-Z a-z 0-9 _ . : @ = + ~ -`.
+/// `A-Z a-z 0-9 _ . : @ = + ~ -`, but neither `.` nor `..`, which no path can contain.
 ///
 /// A part of an object is written after a `/` and belongs to its main object: events about the
 /// object and about its parts form one chain.
@@ -27,8 +28,8 @@ pub struct ObjectKey(Box<str>);
 /// A text that is not a valid object key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is not a valid object: use 1 to 200 of the characters A-Z a-z 0-9 _ . : @ = + ~ - \
-     and, before a part of it, /"
+    "{text:?} is not a valid object: use 1 to 200 of the characters A-Z a-z 0-9 _ . : @ = + ~ -, \
+     not . or .. alone, and, before a part of it, /"
 )]
 pub struct InvalidObjectKey {
     /// The refused text, cut to 128 characters.
@@ -47,7 +48,8 @@ impl FromStr for ObjectKey {
 
     fn from_str(text: &str) -> Result<Self, InvalidObjectKey> {
         let valid = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:@=+~-".contains(&byte);
-        let is_key = |part: &str| (1..=KEY_MAX).contains(&part.len()) && part.bytes().all(valid);
+        let is_key =
+            |part: &str| (1..=KEY_MAX).contains(&part.len()) && part.bytes().all(valid) && !is_dots(part);
         let mut parts = text.split('/');
         let main = parts.next().filter(|main| is_key(main));
         match main.filter(|_| parts.all(is_key)) {

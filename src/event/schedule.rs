@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::{EventId, Timestamp, Turn};
+use super::{EventId, Spelled, Timestamp, Turn};
 
 /// The right to run an event, as long as no later claim is made on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -107,7 +107,12 @@ pub struct Timing {
 
 /// A duration that a queue can't work with.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the duration `{name}` is {value:?}: it must lie between {least:?} and {most:?}")]
+#[error(
+    "the duration `{name}` is {}: it must lie between {} and {}",
+    Spelled(*value),
+    Spelled(*least),
+    Spelled(*most)
+)]
 pub struct InvalidTiming {
     /// The field of [`Timing`].
     pub name: &'static str,
@@ -144,7 +149,7 @@ impl Timing {
     /// use wakeq::Timing;
     ///
     /// let timing = Timing { lease: Duration::ZERO, ..Timing::default() };
-    /// assert!(timing.check().unwrap_err().to_string().starts_with("the duration `lease` is 0ns"));
+    /// assert!(timing.check().unwrap_err().to_string().starts_with("the duration `lease` is 0s:"));
     /// ```
     pub fn check(&self) -> Result<(), InvalidTiming> {
         let tick = Duration::from_millis(100);

@@ -151,20 +151,28 @@ impl Store {
         self.session().await?.execute("add to the audit log", query).await.map(drop)
     }
 
-    /// The audit log of a canvas, newest first: lines with ids below `before`.
+    /// The audit log of a canvas, newest first: lines with ids below `before`; with `platform` also
+    /// those about every canvas.
     pub(crate) async fn audit(
         &self,
         canvas: CanvasId,
+        platform: bool,
         before: Option<i64>,
         limit: i64,
     ) -> Result<Vec<AuditEntry>, StoreError> {
         let query = sqlx::query!(
-            r#"select id, at, actor, action, module::text as module, name::text as name, event_id, outcome, detail, times,
-                      request_id
-                 from wakeq.audit_log where canvas_id = $1 and id < $2 order by id desc limit $3"#,
+            r#"select id as "id!", at as "at!", actor as "actor!", action as "action!", module::text as module,
+                      name::text as name, event_id, outcome as "outcome!", detail, times as "times!", request_id
+                 from ((select * from wakeq.audit_log where canvas_id = $1 and id < $2
+                         order by canvas_id desc, id desc limit $3)
+                        union all
+                       (select * from wakeq.audit_log where $4 and canvas_id is null and id < $2
+                         order by canvas_id desc, id desc limit $3)) as lines
+                order by id desc limit $3"#,
             canvas.0,
             before.unwrap_or(i64::MAX),
-            limit
+            limit,
+            platform
         );
         let rows = self.session().await?.all("read the audit log", query).await?;
         Ok(rows

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::handlers::columns;
 use super::session::interval;
 use super::{Store, StoreError};
 use crate::event::{CanvasId, HandlerScope, Name, Timestamp};
@@ -30,9 +31,9 @@ pub struct HandlerCounts {
 }
 
 impl HandlerCounts {
-    /// The counts of a handler without events.
-    pub(crate) fn none(scope: HandlerScope) -> Self {
-        Self { scope, due: 0, delayed: 0, oldest_due: None, dead: 0, halted: 0 }
+    /// Whether there is nothing to count.
+    pub(crate) fn is_nothing(&self) -> bool {
+        [self.due, self.delayed, self.dead, self.halted] == [0; 4]
     }
 }
 
@@ -46,55 +47,48 @@ pub(crate) struct HandlerActivity {
 }
 
 impl Store {
-    /// Counts of every handler of a canvas that has events, or of the one named; at most `limit`
-    /// handlers. Counting is an index-only scan. Copies in queues count if their queue shows them.
+    /// Counts of these handlers of a canvas, in the given order. Each count is an index-only scan of
+    /// the handler's events, whatever the planner knows. Copies in queues count if their queue shows
+    /// them.
     pub(crate) async fn counts(
         &self,
         canvas: CanvasId,
-        handler: Option<(&Name, &Name)>,
-        limit: i64,
+        handlers: &[HandlerScope],
     ) -> Result<Vec<HandlerCounts>, StoreError> {
+        let (modules, names) = columns(handlers);
         let query = sqlx::query!(
-            r#"with live as (
-                   select module, name, count(*) filter (where delay_until <= now()) as due,
-                          count(*) filter (where delay_until > now()) as delayed,
-                          min(delay_until) filter (where delay_until <= now()) as oldest_due
-                     from wakeq.events_v2
-                    where canvas_id = $1 and ($2::text is null or module = $2) and ($3::text is null or name = $3)
-                      and (queue is null or wakeq.is_shown(queue))
-                    group by module, name
-               ), dead as (
-                   select module, name, count(*) as dead from wakeq.dead_events
-                    where canvas_id = $1 and ($2::text is null or module = $2) and ($3::text is null or name = $3)
-                      and (queue is null or wakeq.is_shown(queue))
-                    group by module, name
-               ), halted as (
-                   select module, name, count(*) as halted from wakeq.halted_lanes
-                    where canvas_id = $1 and ($2::text is null or module = $2) and ($3::text is null or name = $3)
-                      and (queue is null or wakeq.is_shown(queue))
-                    group by module, name
-               )
-               select module::text as "module!", name::text as "name!", coalesce(due, 0) as "due!",
-                      coalesce(delayed, 0) as "delayed!", oldest_due, coalesce(dead, 0) as "dead!",
-                      coalesce(halted, 0) as "halted!"
-                 from live full join dead using (module, name) full join halted using (module, name)
-                order by 1, 2 limit $4"#,
+            r#"select live.due as "due!", live.delayed as "delayed!", live.oldest_due, dead.count as "dead!",
+                      halted.count as "halted!"
+                 from (select at, module::wakeq.name as module, name::wakeq.name as name
+                         from unnest($2::text[], $3::text[]) with ordinality as given (module, name, at)) as wanted
+                cross join lateral (
+                    select count(*) filter (where e.delay_until <= now()) as due,
+                           count(*) filter (where e.delay_until > now()) as delayed,
+                           min(e.delay_until) filter (where e.delay_until <= now()) as oldest_due
+                      from wakeq.events_v2 e
+                     where e.canvas_id = $1 and e.module = wanted.module and e.name = wanted.name
+                       and (e.queue is null or wakeq.is_shown(e.queue))) as live
+                cross join lateral (
+                    select count(*) from wakeq.dead_events d
+                     where d.canvas_id = $1 and d.module = wanted.module and d.name = wanted.name
+                       and (d.queue is null or wakeq.is_shown(d.queue))) as dead
+                cross join lateral (
+                    select count(*) from wakeq.halted_lanes h
+                     where h.canvas_id = $1 and h.module = wanted.module and h.name = wanted.name
+                       and (h.queue is null or wakeq.is_shown(h.queue))) as halted
+                order by wanted.at"#,
             canvas.0,
-            handler.map(|(module, _)| module.as_str()),
-            handler.map(|(_, name)| name.as_str()),
-            limit
+            &modules,
+            &names
         );
         let rows = self.session().await?.all("count events", query).await?;
-        let counts = rows.into_iter().filter_map(|row| {
-            let scope = super::load::address(canvas.0, &row.module, &row.name, "_").ok()?.scope;
-            Some(HandlerCounts {
-                scope,
-                due: row.due,
-                delayed: row.delayed,
-                oldest_due: row.oldest_due,
-                dead: row.dead,
-                halted: row.halted,
-            })
+        let counts = rows.into_iter().zip(handlers).map(|(row, scope)| HandlerCounts {
+            scope: scope.clone(),
+            due: row.due,
+            delayed: row.delayed,
+            oldest_due: row.oldest_due,
+            dead: row.dead,
+            halted: row.halted,
         });
         Ok(counts.collect())
     }
@@ -111,8 +105,7 @@ impl Store {
         handlers: &[HandlerScope],
         recently: Duration,
     ) -> Result<Vec<HandlerActivity>, StoreError> {
-        let modules: Vec<_> = handlers.iter().map(|scope| scope.module.as_str().to_owned()).collect();
-        let names: Vec<_> = handlers.iter().map(|scope| scope.name.as_str().to_owned()).collect();
+        let (modules, names) = columns(handlers);
         let look = (RUNNING_LOOKS / i64::try_from(handlers.len().max(1)).unwrap_or(i64::MAX)).max(1);
         let query = sqlx::query!(
             r#"select runs.count as "running!",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::event::{InvalidTiming, QuotaExceeded};
+use crate::event::{InvalidTiming, QuotaExceeded, Spelled};
 
 /// Why a statement gave no result. Whether it took effect is unknown for
 /// [`StoreError::Unavailable`], [`StoreError::Defect`] and, unless `ended`,
@@ -17,7 +17,7 @@ pub enum StoreError {
     Unavailable(#[source] Arc<sqlx::Error>),
     /// No answer in time: either the server cancelled the statement and rolled it back, or no
     /// answer came at all and the connection was closed.
-    #[error("Postgres did not answer `{statement}` within {after:?}")]
+    #[error("Postgres did not answer `{statement}` within {}", Spelled(*after))]
     TimedOut {
         /// The statement's name.
         statement: &'static str,
@@ -69,8 +69,10 @@ pub enum StoreError {
     Timing(#[from] InvalidTiming),
     /// The deployment's other processes use other durations.
     #[error(
-        "the duration `{name}` is {ours:?} here, and {deployment:?} in the deployment's other processes: give every \
-         process the same, or, to change it, stop them all, run `wakeq settings set`, and start them with the new one"
+        "the duration `{name}` is {} here, and {} in the deployment's other processes: give every process the same, \
+         or, to change it, stop them all, run `wakeq settings set`, and start them with the new one",
+        Spelled(*ours),
+        Spelled(*deployment)
     )]
     OtherTiming {
         /// The field of [`crate::Timing`].
@@ -120,6 +122,11 @@ fn unavailable(source: &sqlx::Error) -> &'static str {
         }
         (sqlx::Error::Tls(_), _) => NO_TLS,
         (sqlx::Error::Io(error), _) if error.kind() == std::io::ErrorKind::InvalidData => NO_TLS,
+        // The pool does not say what kept it from opening a connection within its time.
+        (sqlx::Error::PoolTimedOut, _) => {
+            "Postgres is not reachable: check DATABASE_URL, that the server runs, and that it has connections left for \
+             this role (`wakeq doctor` says which it is)"
+        }
         _ => "Postgres is not reachable: check DATABASE_URL and that the server runs",
     }
 }

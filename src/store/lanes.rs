@@ -29,6 +29,10 @@ pub struct HaltedLane {
     pub halted_at: Timestamp,
 }
 
+/// Where a page of halted lanes ended: since when the last one has been halted, and the event that
+/// died.
+pub(crate) type HaltedPosition = (Timestamp, EventId);
+
 /// An event of an object that is being processed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InHand {
@@ -156,32 +160,36 @@ impl Store {
         Ok(row.map(|row| (EventId(row.id), Link { id: row.seq, prev: row.prev })))
     }
 
-    /// The halted lanes of a canvas, of one object or all, longest halted first; those of a queue
-    /// if it shows its copies, or with `copies` all.
+    /// The halted lanes of a canvas after a position, longest halted first: of one object or all. At
+    /// most `limit`. With each, whether it may be shown: one of a queue if that shows its copies, or
+    /// with `copies` every one.
     pub(crate) async fn halted_lanes(
         &self,
         canvas: CanvasId,
         object: Option<&ObjectKey>,
         copies: bool,
+        after: Option<HaltedPosition>,
         limit: i64,
-    ) -> Result<Vec<HaltedLane>, StoreError> {
-        in_memory!(self, halted_lanes(canvas, object, limit));
+    ) -> Result<Vec<(HaltedLane, bool)>, StoreError> {
+        in_memory!(self, halted_lanes(canvas, object, after, limit));
         let query = sqlx::query!(
             r#"select object::text as "object!", module::text as "module!", name::text as "name!", queue::text as queue,
-                      event_id, seq, halted_at
+                      event_id, seq, halted_at, $4 or queue is null or wakeq.is_shown(queue) as "is_shown!"
                  from wakeq.halted_lanes
                 where canvas_id = $1 and ($2::text is null or object = $2)
-                  and ($4 or queue is null or wakeq.is_shown(queue))
-                order by halted_at, object, module, name limit $3"#,
+                  and (halted_at, event_id) > (coalesce($5::timestamptz, '-infinity'), $6::uuid)
+                order by canvas_id, halted_at, event_id limit $3"#,
             canvas.0,
             object.map(ObjectKey::as_str),
             limit,
-            copies
+            copies,
+            after.map(|(halted_at, _)| halted_at),
+            after.map_or(Uuid::nil(), |(_, event)| event.0)
         );
         let rows = self.session().await?.all("list halted lanes", query).await?;
         let lanes = rows.into_iter().filter_map(|row| {
             let scope = super::load::address(canvas.0, &row.module, &row.name, "_").ok()?.scope;
-            Some(HaltedLane {
+            let lane = HaltedLane {
                 lane: Lane {
                     scope,
                     object: row.object.parse().ok()?,
@@ -190,7 +198,8 @@ impl Store {
                 event: EventId(row.event_id),
                 event_seq: row.seq,
                 halted_at: row.halted_at,
-            })
+            };
+            Some((lane, row.is_shown))
         });
         Ok(lanes.collect())
     }

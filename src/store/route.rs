@@ -44,7 +44,8 @@ impl DatabaseRoute {
                 "the database is on another host, and its certificate would not be checked, so others could read the \
                  password and every event: add sslmode=verify-full to the URL (and sslrootcert=FILE, if the certificate \
                  is of an authority of your own), or set WAKEQ_ALLOW_UNVERIFIED_DATABASE=1 \
-                 (StoreConfig::allow_unverified_database) if the network is to be trusted",
+                 (StoreConfig::allow_unverified_database) if the network is to be trusted. If this is not the host that you \
+                 meant, percent-encode the password in the URL (@ as %40, / as %2F, # as %23)",
             )),
             Self::Local | Self::Verified(_) | Self::Unverified(_) => Ok(()),
         }

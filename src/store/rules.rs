@@ -1,6 +1,7 @@
 //! Pauses and blocks. Lifting one is always a delete, one rule per transaction, together with its
 //! resume job.
 
+use super::handlers::columns;
 use super::{Store, StoreError, default_quota};
 use crate::event::{Actor, CanvasId, HandlerScope, Name, Quota, QuotaExceeded, RuleKind, Timestamp};
 
@@ -168,6 +169,44 @@ impl Store {
             actor.credential_id()
         );
         self.session().await?.one("lift a rule", query).await
+    }
+
+    /// The rules in force on these handlers of a canvas, in the given order; a block before a pause.
+    pub(crate) async fn rules_of(
+        &self,
+        canvas: CanvasId,
+        handlers: &[HandlerScope],
+    ) -> Result<Vec<Rule>, StoreError> {
+        let (modules, names) = columns(handlers);
+        let query = sqlx::query!(
+            r#"select rule.kind as "kind!", rule.reason, rule.until, rule.created_by as "created_by!",
+                      rule.created_at as "created_at!", wanted.at as "at!"
+                 from (select at, module::wakeq.name as module, name::wakeq.name as name
+                         from unnest($2::text[], $3::text[]) with ordinality as given (module, name, at)) as wanted
+                cross join lateral (
+                    select r.rule_type::text as kind, r.reason, r.until, r.created_by,
+                           r.created_at at time zone 'UTC' as created_at
+                      from wakeq.scheduling_rules r
+                     where r.canvas_id = $1 and r.event_space = wanted.module and r.handler_name = wanted.name
+                       and (r.until is null or r.until > now())
+                     order by r.rule_type desc limit 2) as rule
+                order by wanted.at, rule.kind"#,
+            canvas.0,
+            &modules,
+            &names
+        );
+        let rows = self.session().await?.all("list the rules of handlers", query).await?;
+        let rules = rows.into_iter().filter_map(|row| {
+            Some(Rule {
+                kind: row.kind.parse().ok()?,
+                scope: handlers.get(usize::try_from(row.at - 1).ok()?)?.clone(),
+                reason: row.reason,
+                until: row.until,
+                created_by: row.created_by,
+                created_at: row.created_at,
+            })
+        });
+        Ok(rules.collect())
     }
 
     /// The rules in force, of all canvases or one, of all handlers or one; a block before a pause.

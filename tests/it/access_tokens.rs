@@ -211,8 +211,8 @@ async fn only_listed_accounts_are_let_in_whatever_the_case() {
     let principal = service.ask(&token_of(stranger)).await.unwrap();
     assert_eq!(authorize(&principal, CANVAS, Scope::Admin), Ok(()));
     assert_eq!(authorize(&principal, CANVAS, Scope::Emit), Ok(()), "from the grant for every canvas");
-    assert_eq!(access.accounts(CredentialFilter::Everything).await.unwrap().len(), 3);
-    assert_eq!(access.accounts(CANVAS.into()).await.unwrap().len(), 2);
+    assert_eq!(access.accounts(CredentialFilter::Everything, None, 100).await.unwrap().len(), 3);
+    assert_eq!(access.accounts(CANVAS.into(), None, 100).await.unwrap().len(), 2);
 
     assert!(access.remove_account(stranger, Reach::EveryCanvas, &by("a")).await.unwrap());
     assert!(!access.remove_account(stranger, Reach::EveryCanvas, &by("a")).await.unwrap());

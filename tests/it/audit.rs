@@ -11,7 +11,7 @@ use wakeq_service::access::{Access, AccessConfig, CredentialFilter, NewKey, Reac
 use crate::support::{OTHER, Stage, Statements, scope, wait_while};
 
 async fn record(stage: &Stage) -> Vec<AuditEntry> {
-    stage.admin.audit(CanvasId::DEFAULT, None, 1000).await.unwrap().items
+    stage.admin.for_tenants().audit(CanvasId::DEFAULT, None, 1000).await.unwrap().items
 }
 
 /// `action handler outcome xtimes`, oldest first.
@@ -126,7 +126,7 @@ async fn refusals_are_recorded_in_their_number() {
     stage.admin.refused(&[]).await.unwrap();
     let (mut times, mut cursor) = (Vec::new(), None);
     loop {
-        let page = stage.admin.audit(CanvasId::DEFAULT, cursor.as_ref(), 2).await.unwrap();
+        let page = stage.admin.for_tenants().audit(CanvasId::DEFAULT, cursor.as_ref(), 2).await.unwrap();
         times.extend(page.items.iter().map(|line| line.times));
         let full = Some("ä".repeat(1000));
         assert!(page.items.iter().all(|line| line.outcome == AuditOutcome::Refused && line.detail == full));
@@ -168,7 +168,7 @@ async fn a_change_fails_if_its_audit_line_fails() {
     assert!(access.allow_account("r@p.iam.gserviceaccount.com", reach, scopes, &eve).await.is_err());
     let keys = access.keys(CredentialFilter::Everything, None, 10).await.unwrap();
     assert_eq!((keys.len(), keys[0].revoked_at), (1, None));
-    assert_eq!(access.accounts(CredentialFilter::Everything).await.unwrap(), []);
+    assert_eq!(access.accounts(CredentialFilter::Everything, None, 100).await.unwrap(), []);
     let wrong = Actor::user("");
     assert!(matches!(stage.admin.cancel(CanvasId::DEFAULT, id, &wrong).await, Err(AdminError::Invalid(_))));
     assert_eq!(lines(&stage).await, ["pause h done x1"]);

@@ -46,7 +46,7 @@ async fn untouched(stage: &Stage, mine: EventId) {
     let explained = stage.admin.explain(MINE, mine).await.unwrap();
     let Explanation::Dead(dead) = explained else { panic!("it is among the dead events") };
     assert_eq!((dead.id, dead.halts, dead.address.scope.canvas), (mine, true, MINE));
-    let halted = stage.admin.halted(MINE, None).await.unwrap();
+    let halted = stage.admin.halted(MINE, None, 10).await.unwrap().items;
     assert!(halted.iter().any(|lane| lane.event == mine), "{halted:?}");
     let filter = DeadFilter { canvas: MINE, ..DeadFilter::default() };
     let listed = stage.admin.dead(&filter, None, 10).await.unwrap().items;
@@ -79,7 +79,7 @@ async fn other_canvases_cannot_affect_an_event_by_reusing_its_id() {
     }
     worker.stop().await;
     assert_eq!(stage.admin.redrive_one(MINE, id, &ada()).await.unwrap(), mine, "by the id that was chosen");
-    assert!(stage.admin.halted(MINE, None).await.unwrap().is_empty());
+    assert!(stage.admin.halted(MINE, None, 10).await.unwrap().items.is_empty());
 }
 
 /// An event that waits for a hundred years under my event's id prevents neither redriving mine nor

@@ -381,6 +381,6 @@ async fn a_rule_is_about_one_canvas() {
     worker.until(held, Outcome::RulePaused).await;
     assert_eq!(seen.next().await.id, free);
     assert!(seen.rest().is_empty());
-    assert!(stage.admin.stats(CanvasId::DEFAULT, None).await.unwrap().iter().all(|one| one.rules.is_empty()));
+    assert!(stage.admin.stats(&scope("greet")).await.unwrap().is_none_or(|one| one.rules.is_empty()));
     worker.stop().await;
 }

@@ -59,6 +59,7 @@ mod late;
 mod leases;
 mod lifting;
 mod listening;
+mod lists;
 mod local;
 mod log;
 mod many;

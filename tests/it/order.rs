@@ -208,11 +208,11 @@ async fn a_halted_object_waits_for_an_operator() {
     let mut worker = stage.worker(log.halting(retry, Arc::clone(&broken)));
     let emitted = emit_on(&stage, "work:1", 0..4).await;
     worker.until(emitted[0].id, Outcome::HandedOver).await;
-    let halted = stage.admin.halted(CanvasId::DEFAULT, None).await.unwrap();
+    let halted = stage.admin.halted(CanvasId::DEFAULT, None, 10).await.unwrap().items;
     let lane = Lane { scope: scope(HANDLER), object: key("work:1"), queue: None };
     let halted: Vec<_> = halted.iter().map(|halted| (&halted.lane, halted.event)).collect();
     assert_eq!(halted, [(&lane, emitted[0].id)]);
-    assert_eq!(stage.admin.stats(CanvasId::DEFAULT, None).await.unwrap()[0].halted, 1);
+    assert_eq!(stage.admin.stats(&scope(HANDLER)).await.unwrap().unwrap().halted, 1);
     worker.until(stage.queue.emit(on("work:2", 9)).await.unwrap().id, Outcome::HandedOver).await;
     let live = stage.live(CanvasId::DEFAULT, emitted[1].id).await;
     assert_eq!((live.state, live.state.outcome()), (CheckResult::Halted, Outcome::ObjectHalted));
@@ -406,7 +406,7 @@ async fn the_kit_runs_objects_in_order() {
         assert_eq!(counts, (2, 1, 1, 1), "{drained}");
         let object = kit.queue().object(CanvasId::DEFAULT, "work:1").await.unwrap().unwrap();
         assert_eq!((object.last_id, object.state.as_deref()), (emitted[2].link.unwrap().id, Some("7")));
-        let halted = kit.admin().halted(CanvasId::DEFAULT, None).await.unwrap();
+        let halted = kit.admin().halted(CanvasId::DEFAULT, None, 10).await.unwrap().items;
         assert_eq!((halted.len(), halted[0].event), (1, emitted[1].id));
         assert!(kit.admin().skip(&halted[0].lane, &Actor::admin("ops")).await.unwrap());
         let drained = kit.drain().await.unwrap();

@@ -73,9 +73,7 @@ fn idle(name: &str) -> HandlerStats {
 }
 
 async fn stats(stage: &Stage, name: &str) -> HandlerStats {
-    let mut stats = stage.admin.stats(CanvasId::DEFAULT, Some(&scope(name))).await.unwrap();
-    assert_eq!(stats.len(), 1);
-    stats.remove(0)
+    stage.admin.stats(&scope(name)).await.unwrap().expect("the handler is listed")
 }
 
 /// Waiting.
@@ -91,7 +89,7 @@ async fn waiting() {
     assert_eq!(answer.next(), "runs when a worker with free capacity receives its notification");
     let expected = HandlerStats { waiting: 5, oldest_due: Some(row.delay_until), ..idle("greet") };
     assert_eq!(stats(&stage, "greet").await, expected);
-    assert!(stage.admin.stats(CanvasId::DEFAULT, Some(&scope("other"))).await.unwrap().is_empty());
+    assert_eq!(stage.admin.stats(&scope("other")).await.unwrap(), None);
 }
 
 /// Delayed.
@@ -182,8 +180,8 @@ async fn a_rule_alone() {
     let last = CanvasId(uuid::Uuid::max());
     let of_last = HandlerScope { canvas: last, ..scope("greet") };
     stage.admin.pause(&of_last, &Actor::user("ada"), &Stop::default()).await.unwrap();
-    assert_eq!(stage.admin.stats(last, None).await.unwrap().len(), 1);
-    assert_eq!(stage.admin.stats(CanvasId::DEFAULT, None).await.unwrap().len(), 1);
+    assert_eq!(stage.admin.handlers(last, None, 10).await.unwrap().items.len(), 1);
+    assert_eq!(stage.admin.handlers(CanvasId::DEFAULT, None, 10).await.unwrap().items.len(), 1);
 }
 
 /// Running, since its claim.
@@ -214,7 +212,7 @@ async fn running() {
     assert_eq!(stats(&stage, "greet").await, expected);
     door.open(1);
     worker.until(id, Outcome::Deleted).await;
-    assert!(stage.admin.stats(CanvasId::DEFAULT, None).await.unwrap().is_empty());
+    assert!(stage.admin.handlers(CanvasId::DEFAULT, None, 10).await.unwrap().items.is_empty());
     worker.stop().await;
 }
 

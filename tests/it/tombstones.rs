@@ -41,7 +41,7 @@ impl Consumer {
     async fn take(&self, admin: &Admin, link: Link, queue: Option<&Name>) -> Consumption {
         let mut last = self.0.lock().unwrap().0;
         if consume(last, link) == Consumption::Delay {
-            for gone in admin.tombstones(CanvasId::DEFAULT, &key(), queue, last).await.unwrap() {
+            for gone in admin.tombstones(CanvasId::DEFAULT, &key(), queue, last, 1000).await.unwrap() {
                 let passed = pass_over(last, [gone.link]);
                 if passed > last {
                     self.0.lock().unwrap().1.push(gone.cause);
@@ -100,7 +100,7 @@ impl Stage {
     /// The tombstones that a consumer is shown, as causes and links.
     async fn missing(&self, canvas: CanvasId, queue: Option<&str>) -> Vec<(String, Link)> {
         let queue = queue.map(|name| name.parse::<Name>().unwrap());
-        let found = self.admin.tombstones(canvas, &key(), queue.as_ref(), 0).await.unwrap();
+        let found = self.admin.tombstones(canvas, &key(), queue.as_ref(), 0, 1000).await.unwrap();
         found.into_iter().map(|gone| (gone.cause, gone.link)).collect()
     }
 }
@@ -167,14 +167,14 @@ async fn what_halts_is_missing_only_when_it_is_skipped() {
     let handlers = consumer.handlers(&stage.admin, Route::new(HANDLER).halt_on_death());
     stage.emit_values(&[1, -1, 3, -2, 5]).await;
     let worker = stage.worker(handlers);
-    let halted = async || stage.admin.halted(CanvasId::DEFAULT, None).await.unwrap().len();
+    let halted = async || stage.admin.halted(CanvasId::DEFAULT, None, 10).await.unwrap().items.len();
     wait_while!(halted().await != 1, "it stands still");
     assert_eq!(stage.missing(CanvasId::DEFAULT, None).await, []);
     stage.admin.redrive(&DeadFilter::default(), &ada(), false).await.unwrap();
     wait_while!(consumer.log().len() < 3 || halted().await != 1, "it goes on, and stands still again");
     assert_eq!(consumer.log(), ["consumed"; 3]);
     assert_eq!(stage.missing(CanvasId::DEFAULT, None).await, []);
-    let lane = stage.admin.halted(CanvasId::DEFAULT, None).await.unwrap().remove(0).lane;
+    let lane = stage.admin.halted(CanvasId::DEFAULT, None, 10).await.unwrap().items.remove(0).lane;
     assert!(stage.admin.skip(&lane, &ada()).await.unwrap());
     stage.until_empty().await;
     assert_eq!(consumer.log()[3..], ["dead", "consumed"]);
@@ -203,7 +203,11 @@ async fn a_copy_is_missing_in_its_queue() {
     assert_eq!(stage.missing(OTHER, Some("shown")).await, []);
     let tenants = stage.admin.for_tenants();
     let seen = async |queue: &str| {
-        tenants.tombstones(CanvasId::DEFAULT, &key(), Some(&queue.parse().unwrap()), 0).await.unwrap().len()
+        tenants
+            .tombstones(CanvasId::DEFAULT, &key(), Some(&queue.parse().unwrap()), 0, 1000)
+            .await
+            .unwrap()
+            .len()
     };
     assert_eq!((seen("hidden").await, seen("shown").await), (0, 1));
 }
@@ -223,7 +227,7 @@ async fn a_tombstone_is_written_with_the_death() {
     theatre.died(victim.pid()).await;
     let dead = "select count(*) from wakeq.dead_events d join wakeq.tombstones t using (canvas_id, object, seq, prev)";
     assert_eq!(theatre.count(dead).await, 1);
-    let gone = theatre.admin.tombstones(CanvasId::DEFAULT, &key(), None, 0).await.unwrap();
+    let gone = theatre.admin.tombstones(CanvasId::DEFAULT, &key(), None, 0, 1000).await.unwrap();
     let links: Vec<Link> = emitted.iter().filter_map(|emitted| emitted.link).collect();
     assert_eq!(gone.iter().map(|gone| gone.link).collect::<Vec<_>>(), links[..1]);
     assert_eq!(consume(pass_over(0, [gone[0].link]), links[1]), Consumption::Consume);

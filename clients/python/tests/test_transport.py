@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import unittest
 import urllib.request
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -103,6 +104,25 @@ class Transport(unittest.TestCase):
             error = strange.exception
             self.assertEqual((error.status, error.code, error.type), (status, None, "about:blank"))
         self.assertEqual(visits, [])
+
+    def test_a_key_in_the_clear_to_another_machine_is_warned_of(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for url in (NOWHERE, "http://localhost", "http://[::1]:80", "https://queue.example"):
+                self.assertFalse(Client(url, KEY).is_in_the_clear, url)
+        for url in ("http://queue.example", "http://10.0.0.1:8080", "http://127.0.0.1.example"):
+            with self.assertWarnsRegex(UserWarning, "in the clear to " + url) as caught:
+                self.assertTrue(Client(url, KEY).is_in_the_clear)
+            self.assertNotIn(KEY, str(caught.warning))
+
+    def test_pages_of_handlers_are_gathered(self) -> None:
+        def answer(request: Request) -> None:
+            is_second = "cursor=h~a~b" in request.path
+            page = {"items": [{"name": "c" if is_second else "b"}], "next_cursor": None if is_second else "h~a~b"}
+            request.answer(200, json.dumps(page).encode(), content_type="application/json")
+
+        with Client(serving(self, answer), KEY, retries=0) as wakeq:
+            self.assertEqual([handler["name"] for handler in wakeq.handlers()], ["b", "c"])
 
     def test_connections_are_kept_and_those_that_ended_are_not_used(self) -> None:
         peers: set[Any] = set()

@@ -93,10 +93,16 @@ impl Client {
         Ok(self.request::<TheEvent>(&of_event(Method::POST, "/cancel", id)).await?.id)
     }
 
-    /// The handlers of the canvas that have events, rules or targets.
+    /// All handlers of the canvas that have events, rules or targets: one request for each thousand.
     pub async fn handlers(&self) -> Result<Vec<Handler>, Error> {
-        let request = Request::new(Method::GET, "/v1/canvases/{canvas}/handlers");
-        Ok(self.request::<Page<Handler>>(&request).await?.items)
+        let list = || Request::new(Method::GET, "/v1/canvases/{canvas}/handlers").query("limit", "1000");
+        let mut page: Page<Handler> = self.request(&list()).await?;
+        let mut all = page.items;
+        while let Some(cursor) = page.next_cursor {
+            page = self.request(&list().query("cursor", &cursor)).await?;
+            all.extend(page.items);
+        }
+        Ok(all)
     }
 
     /// Pauses a handler on this canvas: when it returns, no worker claims an event of it anymore.

@@ -34,6 +34,16 @@ export class Client {
     this.#timeoutMs = within("timeoutMs", timeoutMs, 1, TIMEOUT_MS_MAX);
     this.#retries = within("retries", retries, 0, RETRIES_MAX);
     this.#fetch = fetch;
+    if (this.isInTheClear) {
+      const words = `the key travels in the clear to ${new URL(this.#base).host}: prefer https://`;
+      globalThis.process?.emitWarning ? process.emitWarning(words) : console.warn(words);
+    }
+  }
+
+  /** Whether the key travels in the clear to another machine. */
+  get isInTheClear() {
+    const { protocol, hostname } = new URL(this.#base);
+    return protocol === "http:" && !/^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(hostname);
   }
 
   /**
@@ -87,11 +97,21 @@ export class Client {
   }
 
   /**
-   * The handlers of the canvas: their counts, rules and targets.
+   * All handlers of the canvas, their counts, rules and targets: a request for each thousand.
    * @param {CallOptions} [options]
    */
   async handlers(options) {
-    return (await this.request("GET", "/v1/canvases/{canvas}/handlers", options)).items;
+    /** @type {Schemas["Handler"][]} */
+    const found = [];
+    /** @type {string | undefined} */
+    let cursor;
+    do {
+      const query = cursor === undefined ? { limit: 1000 } : { limit: 1000, cursor };
+      const page = await this.request("GET", "/v1/canvases/{canvas}/handlers", { ...options, query });
+      found.push(...page.items);
+      cursor = page.next_cursor ?? undefined;
+    } while (cursor !== undefined);
+    return found;
   }
 
   /**

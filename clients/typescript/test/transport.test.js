@@ -102,6 +102,22 @@ test("the key is in nothing that is printed", async () => {
   assert.ok(!printed.join().includes(KEY.slice(-20)), printed.join());
 });
 
+test("a key in the clear to another machine is warned of", async () => {
+  const told = [];
+  const warned = (/** @type {Error} */ warning) => told.push(warning.message);
+  process.on("warning", warned);
+  for (const url of ["http://127.0.0.1:1", "http://localhost", "http://[::1]:80", "https://queue.example"]) {
+    assert.equal(new Client({ url, key: KEY }).isInTheClear, false, url);
+  }
+  for (const url of ["http://queue.example", "http://10.0.0.1:8080", "http://127.0.0.1.example"]) {
+    assert.equal(new Client({ url, key: KEY }).isInTheClear, true, url);
+  }
+  await new Promise(setImmediate);
+  process.off("warning", warned);
+  assert.equal(told.length, 3);
+  assert.ok(told[0].includes("in the clear to queue.example") && !told.join().includes(KEY), told.join());
+});
+
 test("invalid arguments are never sent", async () => {
   const url = "http://127.0.0.1:1";
   for (const wrong of ["", "queue.example", "localhost:8080", "ftp://x", "https://a:b@x", "https://x?a", "https://x#a"]) {

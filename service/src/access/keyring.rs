@@ -270,9 +270,17 @@ impl Access {
         Ok(removed)
     }
 
-    /// Lists the admitted service accounts by address; at most 1,000.
-    pub async fn accounts(&self, filter: CredentialFilter) -> Result<Vec<Account>, AccessError> {
-        let rows = self.inner.store.accounts(filter.rows(), i64::from(LIST_MAX)).await?;
+    /// Lists the admitted service accounts by address, those for every canvas first, starting after
+    /// the address and reach `after`; at most `limit`, up to 1,001.
+    pub async fn accounts(
+        &self,
+        filter: CredentialFilter,
+        after: Option<(&str, Reach)>,
+        limit: u32,
+    ) -> Result<Vec<Account>, AccessError> {
+        let after = after.map(|(email, reach)| (email, reach.to_row()));
+        let limit = i64::from(limit.clamp(1, LIST_MAX + 1));
+        let rows = self.inner.store.accounts(filter.rows(), after, limit).await?;
         Ok(rows.into_iter().map(account_of_row).collect())
     }
 }

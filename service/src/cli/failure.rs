@@ -213,13 +213,13 @@ fn of_store(error: &StoreError) -> Exit {
         }
         error if error.is_contention() => Exit::Unavailable,
         StoreError::Quota(_) => Exit::Conflict,
+        StoreError::Timing(_) => Exit::Usage,
         StoreError::Refused { .. }
         | StoreError::NotMigrated(_)
         | StoreError::Migration(_)
         | StoreError::UnsafeDurability { .. }
         | StoreError::RoleSettings { .. }
         | StoreError::ForeignEngine(_)
-        | StoreError::Timing(_)
         | StoreError::OtherTiming { .. }
         | StoreError::Config(_)
         | StoreError::Defect
@@ -240,20 +240,26 @@ pub(crate) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
 fn each_once(causes: impl Iterator<Item = String>) -> String {
     let mut words = String::new();
     for cause in causes {
-        if !words.contains(&cause) {
+        if !words.contains(without_line(&cause)) {
             words = if words.is_empty() { cause } else { format!("{words}: {cause}") };
         }
     }
     words.replace('\n', " ")
 }
 
-/// Postgres's message without the prefix of the client library and the line number, which refers to
-/// Postgres's source.
+/// Postgres's message without the prefix of the client library and the line number.
 fn of_postgres(cause: &str) -> String {
-    let Some(said) = cause.strip_prefix("error returned from database: ") else { return cause.to_owned() };
+    match cause.strip_prefix("error returned from database: ") {
+        Some(said) => without_line(said).to_owned(),
+        None => cause.to_owned(),
+    }
+}
+
+/// Without the line number that Postgres's messages end with, which refers to its own source.
+fn without_line(said: &str) -> &str {
     match said.rsplit_once(" at line ") {
-        Some((words, line)) if line.bytes().all(|byte| byte.is_ascii_digit()) => words.to_owned(),
-        Some(_) | None => said.to_owned(),
+        Some((words, line)) if line.bytes().all(|byte| byte.is_ascii_digit()) => words,
+        Some(_) | None => said,
     }
 }
 
@@ -269,6 +275,10 @@ mod tests {
             .context("Postgres is away\nnow")
             .context("Postgres is away\nnow");
         assert_eq!(words(&error), "Postgres is away now: no such role\\u{1b}[31m");
+        let repeated = anyhow!("no such role at line 335")
+            .context("error returned from database: no such role at line 335")
+            .context("Postgres refused it");
+        assert_eq!(words(&repeated), "Postgres refused it: no such role");
         assert_eq!(Exit::of(&error), Exit::Failed);
         let missing = anyhow::Error::from(Failure::NotFound("x".into())).context("y");
         assert_eq!(Exit::of(&missing) as u8, 3);

@@ -12,7 +12,9 @@ mod completions;
 mod descriptors;
 mod doctor;
 pub(crate) mod failure;
+pub(crate) mod given;
 mod health;
+mod help;
 mod logging;
 mod manual;
 mod migrate;
@@ -34,7 +36,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use serde::de::DeserializeOwned;
 
 use crate::config::{CanvasArgs, DatabaseArgs, DeliveryArgs, NotifierArgs, TimingArgs};
@@ -137,7 +139,7 @@ where
     A: IntoIterator<Item: Into<OsString> + Clone>,
     F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>,
 {
-    let cli = match Cli::try_parse_from(arguments) {
+    let cli = match Cli::from_arguments(arguments) {
         Ok(cli) => cli,
         Err(answer) => {
             // A closed pipe is not worth a message.
@@ -191,10 +193,16 @@ Exit codes: 0 done, 1 failed, 2 invalid arguments, 3 not found (event, target, c
 /// A durable event queue: Postgres holds every event; Google Cloud Pub/Sub, or Postgres itself,
 /// only wakes the workers.
 #[derive(Parser)]
-#[command(name = "wakeq", version, max_term_width = 110, after_help = AFTER_HELP)]
+#[command(name = "wakeq", version, max_term_width = 110, after_help = AFTER_HELP, disable_help_flag = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    /// Print help
+    #[arg(short, long, action = ArgAction::HelpShort, global = true)]
+    help: Option<bool>,
+    /// Print help with the options that every command has, and rarer ones
+    #[arg(long, action = ArgAction::HelpLong, global = true)]
+    help_all: Option<bool>,
     #[command(flatten)]
     context: Context,
     #[command(flatten)]
@@ -319,6 +327,17 @@ impl Command {
 }
 
 impl Cli {
+    /// The arguments, as [`help`] has them.
+    fn from_arguments<A>(arguments: A) -> Result<Self, clap::Error>
+    where
+        A: IntoIterator<Item: Into<OsString> + Clone>,
+    {
+        let mut command = help::command(Self::command());
+        let matches = command.try_get_matches_from_mut(arguments);
+        let parsed = matches.and_then(|mut matches| Self::from_arg_matches_mut(&mut matches));
+        parsed.map_err(|error| help::naming_variable(error, &command))
+    }
+
     /// Runs the command with its log, metrics and traces.
     async fn run_observed(self, handlers: impl MakeHandlers) -> anyhow::Result<()> {
         let started = Telemetry::start(self.command.telemetry());

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
+use super::failure::Failure;
 use super::progress::Progress;
 use super::show::JsonArg;
 use super::{Context, show};
@@ -50,10 +51,10 @@ impl Secrets {
 
 async fn rotate(context: &Context, json: JsonArg) -> anyhow::Result<()> {
     let store = context.store().await?;
-    anyhow::ensure!(
-        !store.secret_keys().ids().is_empty(),
-        "there is no key to encrypt with: set WAKEQ_SECRET_KEY, with the new key first, NEW,OLD"
-    );
+    if store.secret_keys().ids().is_empty() {
+        let words = "there is no key to encrypt with: set WAKEQ_SECRET_KEY, with the new key first, NEW,OLD";
+        return Err(Failure::Usage(words.to_owned()).into());
+    }
     let changed = Cell::new(0);
     let so_far = || format!("the secrets of {} encrypted so far", show::count(changed.get(), "target"));
     let actor = context.actor();

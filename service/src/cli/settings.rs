@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use super::show::JsonArg;
 use super::{Context, show};
 use wakeq::Timing;
+use wakeq::internals::Spelled;
 
 #[derive(Args)]
 pub(crate) struct Settings {
@@ -20,8 +21,8 @@ pub(crate) struct Settings {
 enum Verb {
     /// Show the durations of this deployment
     Show,
-    /// Change the given durations (--lease 30s); stop all other processes first, and restart them
-    /// with the same values
+    /// Change the given durations (--lease 30s; --help-all lists them); stop all other processes
+    /// first, and restart them with the same values
     Set,
 }
 
@@ -34,14 +35,14 @@ impl Settings {
         };
         let durations = store.timing().fields().into_iter();
         let durations: BTreeMap<_, _> =
-            durations.map(|(name, value)| (name, humantime::format_duration(value).to_string())).collect();
+            durations.map(|(name, value)| (name, Spelled(value).to_string())).collect();
         self.json.print(&durations, |_| show_timing(store.timing()))
     }
 }
 
 fn show_timing(timing: &Timing) -> anyhow::Result<()> {
     for (name, value) in timing.fields() {
-        show::line(format_args!("{name:22} {}", humantime::format_duration(value)))?;
+        show::line(format_args!("{name:22} {}", Spelled(value)))?;
     }
     Ok(())
 }

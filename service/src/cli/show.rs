@@ -50,9 +50,7 @@ impl JsonArg {
     ) -> anyhow::Result<()> {
         self.print(list, |list| {
             people(&list.items)?;
-            if let Some(cursor) = &list.next_cursor {
-                note(format_args!("there are more: --cursor {}", text::clean(cursor)));
-            }
+            note_of_more(list.next_cursor.as_deref());
             Ok(())
         })
     }
@@ -66,6 +64,13 @@ impl JsonArg {
         row: impl FnMut(&T) -> [String; COLUMNS],
     ) -> anyhow::Result<()> {
         self.print_list(list, |items| Table::of(head, items.iter().map(row)).print(nothing))
+    }
+}
+
+/// Says how to continue a list that has more items.
+pub(crate) fn note_of_more(next: Option<&str>) {
+    if let Some(cursor) = next {
+        note(format_args!("there are more: --cursor {}", text::clean(cursor)));
     }
 }
 

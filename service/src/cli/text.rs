@@ -6,8 +6,8 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 /// Escapes what a terminal must not receive raw: `\u{1b}`, `\n`.
 pub(crate) fn clean(text: &str) -> String {
     let mut cleaned = String::with_capacity(text.len());
-    for character in text.chars() {
-        if is_harmless(character) {
+    for (character, is_harmless) in judged(text) {
+        if is_harmless {
             cleaned.push(character);
         } else {
             cleaned.extend(character.escape_default());
@@ -26,11 +26,11 @@ pub(crate) fn clean_lines(text: &str) -> String {
 pub(crate) fn clean_json(text: &str) -> String {
     let mut cleaned = String::with_capacity(text.len());
     let mut units = [0; 2];
-    for character in text.chars() {
+    for (character, is_harmless) in judged(text) {
         match character {
             '\r' => cleaned.push(' '),
             '\n' | '\t' => cleaned.push(character),
-            _ if is_harmless(character) => cleaned.push(character),
+            _ if is_harmless => cleaned.push(character),
             _ => {
                 for unit in character.encode_utf16(&mut units) {
                     cleaned.push_str(&format!("\\u{unit:04x}"));
@@ -39,6 +39,17 @@ pub(crate) fn clean_json(text: &str) -> String {
         }
     }
     cleaned
+}
+
+/// Each character, and whether it may be shown as it is. A joiner may after what is not ASCII: it
+/// belongs to the writing of Persian and Indic words, and to emoji.
+fn judged(text: &str) -> impl Iterator<Item = (char, bool)> {
+    let mut before = ' ';
+    text.chars().map(move |character| {
+        let joins = matches!(character, '\u{200c}' | '\u{200d}') && !before.is_ascii();
+        before = character;
+        (character, joins || is_harmless(character))
+    })
 }
 
 /// Neither a control character, nor an invisible one that changes how its neighbours are read.
@@ -73,6 +84,11 @@ mod tests {
             clean("a\u{1b}[31mb\u{9b}c\nd\u{202e}e\u{7f}"),
             "a\\u{1b}[31mb\\u{9b}c\\nd\\u{202e}e\\u{7f}"
         );
+        for joined in ["\u{1f469}\u{200d}\u{1f4bb}", "\u{645}\u{6cc}\u{200c}\u{62e}\u{648}"] {
+            assert_eq!(clean(joined), joined);
+            assert_eq!(clean_json(joined), joined);
+        }
+        assert_eq!(clean("a\u{200d}b"), "a\\u{200d}b", "two names that look the same");
         assert_eq!(clean_lines("a\nb\u{7}\r\nc"), "a\nb\\u{7}\nc");
     }
 

@@ -124,6 +124,21 @@ pub(crate) struct MissingSetting {
 )]
 pub(crate) struct NotPostgres;
 
+/// `DATABASE_URL` has a password that ends its authority.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the password in DATABASE_URL contains /, ? or # as it is, which ends the name of the host: \
+     percent-encode it (/ as %2F, ? as %3F, # as %23, @ as %40)"
+)]
+pub(crate) struct PlainPassword;
+
+/// Whether an @ comes after the end of the authority, where only a password can have put it.
+fn has_plain_password(url: &str) -> bool {
+    let (_, rest) = url.split_once("://").unwrap_or_default();
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    !authority.contains('@') && rest.contains('@')
+}
+
 impl DatabaseArgs {
     /// Whether a connection URL is given.
     pub(crate) fn is_given(&self) -> bool {
@@ -140,6 +155,7 @@ impl DatabaseArgs {
         let is_postgres =
             ["postgres://", "postgresql://"].iter().any(|scheme| self.database_url.starts_with(scheme));
         anyhow::ensure!(is_postgres, NotPostgres);
+        anyhow::ensure!(!has_plain_password(&self.database_url), PlainPassword);
         Ok(&self.database_url)
     }
 

@@ -23,10 +23,10 @@ pub(crate) struct WorkerArgs {
     #[arg(long, env = "WAKEQ_CAPACITY", default_value_t = WorkerConfig::default().capacity)]
     capacity: usize,
     /// Maximum HTTP targets of one canvas at a time [default: a quarter of the capacity]
-    #[arg(long, env = "WAKEQ_TARGET_SHARE")]
+    #[arg(long, env = "WAKEQ_TARGET_SHARE", hide_short_help = true)]
     target_share: Option<usize>,
     /// Memory for large values of running events, in bytes; events that do not fit wait
-    #[arg(long, env = "WAKEQ_VALUE_BYTES_MAX", default_value_t = WorkerConfig::default().value_bytes_max)]
+    #[arg(long, env = "WAKEQ_VALUE_BYTES_MAX", hide_short_help = true, default_value_t = WorkerConfig::default().value_bytes_max)]
     value_bytes_max: usize,
     /// How long handlers may keep running after SIGTERM [default: 28s, on Cloud Run 8s]
     #[arg(long, env = "WAKEQ_SHUTDOWN_GRACE", value_parser = humantime::parse_duration)]
@@ -36,7 +36,7 @@ pub(crate) struct WorkerArgs {
           value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true, hide_possible_values = true)]
     pub(crate) no_targets: bool,
     /// Send nothing to the database while idle, so that a serverless Postgres may suspend
-    #[arg(long, env = "WAKEQ_LET_DATABASE_SLEEP", num_args = 0..=1, default_missing_value = "1", default_value = "0",
+    #[arg(long, env = "WAKEQ_LET_DATABASE_SLEEP", hide_short_help = true, num_args = 0..=1, default_missing_value = "1", default_value = "0",
           value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true, hide_possible_values = true)]
     let_database_sleep: bool,
     /// How long dead events are kept (30days)
@@ -63,10 +63,10 @@ pub(crate) struct WorkerArgs {
 pub(crate) struct LotArgs {
     /// Notifications to prefetch beyond what runs [default: four times the capacity, 5,000 more
     /// with quick handlers]
-    #[arg(long, env = "WAKEQ_PREFETCH")]
+    #[arg(long, env = "WAKEQ_PREFETCH", hide_short_help = true)]
     prefetch: Option<usize>,
     /// Maximum notifications in memory that wait to be due, or for a free slot of their handler
-    #[arg(long, env = "WAKEQ_LOT", default_value_t = WorkerConfig::default().lot_max)]
+    #[arg(long, env = "WAKEQ_LOT", hide_short_help = true, default_value_t = WorkerConfig::default().lot_max)]
     lot: usize,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct LotArgs {
 pub(crate) struct RateArgs {
     /// Events per second that one canvas may emit over HTTP beside others; two seconds' worth of a
     /// backlog is woken ahead of what workers take
-    #[arg(long, env = "WAKEQ_CANVAS_EVENT_RATE", default_value_t = WorkerConfig::default().canvas_event_rate,
+    #[arg(long, env = "WAKEQ_CANVAS_EVENT_RATE", hide_short_help = true, default_value_t = WorkerConfig::default().canvas_event_rate,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) canvas_event_rate: u32,
 }
@@ -88,6 +88,7 @@ pub(crate) struct PushArgs {
     /// Audience of the push tokens; must not be an audience of the API
     #[arg(
         id = "push_audiences",
+        hide_short_help = true,
         long = "push-audience",
         env = "WAKEQ_PUSH_AUDIENCE",
         value_delimiter = ',',
@@ -97,6 +98,7 @@ pub(crate) struct PushArgs {
     /// Service accounts whose tokens Pub/Sub and Cloud Scheduler send
     #[arg(
         id = "push_accounts",
+        hide_short_help = true,
         long = "push-account",
         env = "WAKEQ_PUSH_ACCOUNTS",
         value_delimiter = ',',
@@ -124,6 +126,7 @@ pub(crate) struct DeliveryArgs {
     /// CANVAS=orders=https://orders-x.a.run.app
     #[arg(
         id = "deliver_audiences",
+        hide_short_help = true,
         long = "deliver-audience",
         env = "WAKEQ_DELIVER_AUDIENCE",
         value_delimiter = ',',
@@ -155,43 +158,49 @@ pub(crate) struct ServeArgs {
     #[arg(long = "audience", env = "WAKEQ_AUDIENCE", value_delimiter = ',')]
     audiences: Vec<String>,
     /// Origins of this service besides its audiences; HTTP targets there are refused
-    #[arg(long = "own-origin", env = "WAKEQ_OWN_ORIGINS", value_delimiter = ',', value_name = "ORIGINS")]
+    #[arg(
+        long = "own-origin",
+        env = "WAKEQ_OWN_ORIGINS",
+        hide_short_help = true,
+        value_delimiter = ',',
+        value_name = "ORIGINS"
+    )]
     own_origins: Vec<String>,
     /// URL of the public keys that verify ID tokens; for local emulators
     #[arg(long, env = "WAKEQ_JWKS_URL", default_value_t = AccessConfig::default().jwks_url, hide_short_help = true)]
     jwks_url: String,
     /// Maximum connections at a time
-    #[arg(long, env = "WAKEQ_MAX_CONNECTIONS", default_value_t = HttpConfig::default().max_connections)]
+    #[arg(long, env = "WAKEQ_MAX_CONNECTIONS", hide_short_help = true, default_value_t = HttpConfig::default().max_connections)]
     max_connections: usize,
     /// Maximum requests at a time
-    #[arg(long, env = "WAKEQ_MAX_REQUESTS", default_value_t = HttpConfig::default().max_requests)]
+    #[arg(long, env = "WAKEQ_MAX_REQUESTS", hide_short_help = true, default_value_t = HttpConfig::default().max_requests)]
     max_requests: usize,
     /// Maximum listeners at a time
-    #[arg(long, env = "WAKEQ_MAX_LISTENERS", default_value_t = HttpConfig::default().max_listeners)]
+    #[arg(long, env = "WAKEQ_MAX_LISTENERS", hide_short_help = true, default_value_t = HttpConfig::default().max_listeners)]
     max_listeners: usize,
     /// Share of these limits for one canvas, credential or client address, in percent
-    #[arg(long, env = "WAKEQ_SHARE", default_value_t = HttpConfig::default().share_percent)]
+    #[arg(long, env = "WAKEQ_SHARE", hide_short_help = true, default_value_t = HttpConfig::default().share_percent)]
     share: u8,
     /// Requests per second per credential
-    #[arg(long, env = "WAKEQ_CREDENTIAL_RATE", default_value_t = HttpConfig::default().credential_rate)]
+    #[arg(long, env = "WAKEQ_CREDENTIAL_RATE", hide_short_help = true, default_value_t = HttpConfig::default().credential_rate)]
     credential_rate: u32,
     /// Requests per second per canvas
-    #[arg(long, env = "WAKEQ_CANVAS_RATE", default_value_t = HttpConfig::default().canvas_rate)]
+    #[arg(long, env = "WAKEQ_CANVAS_RATE", hide_short_help = true, default_value_t = HttpConfig::default().canvas_rate)]
     canvas_rate: u32,
     /// Events per second that a canvas may emit while no other canvas uses this process
     #[arg(long, env = "WAKEQ_LONE_CANVAS_EVENT_RATE", default_value_t = HttpConfig::default().lone_canvas_event_rate)]
     lone_canvas_event_rate: u32,
     /// Bytes per second of request and response bodies, per canvas and per credential
-    #[arg(long, env = "WAKEQ_CANVAS_BYTE_RATE", default_value_t = HttpConfig::default().canvas_byte_rate)]
+    #[arg(long, env = "WAKEQ_CANVAS_BYTE_RATE", hide_short_help = true, default_value_t = HttpConfig::default().canvas_byte_rate)]
     canvas_byte_rate: u32,
     /// Requests per second per address without a valid credential
-    #[arg(long, env = "WAKEQ_STRANGER_RATE", default_value_t = HttpConfig::default().stranger_rate)]
+    #[arg(long, env = "WAKEQ_STRANGER_RATE", hide_short_help = true, default_value_t = HttpConfig::default().stranger_rate)]
     stranger_rate: u32,
     /// Proxies whose X-Forwarded-For is trusted, as address ranges: 35.191.0.0/16,130.211.0.0/22
     #[arg(long, env = "WAKEQ_TRUSTED_PROXIES", value_delimiter = ',', value_name = "RANGES")]
     trusted_proxies: Vec<String>,
     /// Don't serve /docs and /openapi.json, which need no credential
-    #[arg(long, env = "WAKEQ_NO_DOCS", num_args = 0..=1, default_missing_value = "1", default_value = "0",
+    #[arg(long, env = "WAKEQ_NO_DOCS", hide_short_help = true, num_args = 0..=1, default_missing_value = "1", default_value = "0",
           value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true, hide_possible_values = true)]
     no_docs: bool,
 }

@@ -48,6 +48,13 @@ impl SecretArgs {
                 let read = std::fs::File::open(file)
                     .and_then(|opened| opened.take(FILE_MAX_BYTES).read_to_string(&mut text));
                 read.with_context(|| format!("read the key for signing secrets from {}", file.display()))?;
+                // Some editors write a byte order mark.
+                let text = text.trim_start_matches('\u{feff}').trim().to_owned();
+                anyhow::ensure!(
+                    !text.is_empty(),
+                    "{} has no key for signing secrets: it is empty",
+                    file.display()
+                );
                 text
             }
             (given, None) => given.to_owned(),
@@ -87,6 +94,11 @@ mod tests {
         let path = file.to_str().unwrap();
         let keys = arguments("", Some(path), true).keys().unwrap();
         assert_eq!((keys.ids().len(), keys.allows_clear()), (2, true));
+        std::fs::write(&file, format!("\u{feff}{key}\n")).unwrap();
+        assert_eq!(arguments("", Some(path), true).keys().unwrap().ids().len(), 1);
+        std::fs::write(&file, "\n").unwrap();
+        let empty = arguments("", Some(path), false).keys().unwrap_err().to_string();
+        assert!(empty.ends_with("it is empty"), "{empty}");
         let both = arguments(&key, Some(path), false).keys().unwrap_err();
         assert!(both.to_string().contains("both given"), "{both}");
         std::fs::remove_file(&file).unwrap();

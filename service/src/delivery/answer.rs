@@ -34,7 +34,9 @@ pub(super) fn verdict(
             failed(if wait.is_some() { "it said when to try again" } else { "it has no capacity now" }, wait)
         }
         300..=399 => failed("redirects are not followed; register the URL that it should go to", None),
-        401 | 403 => failed("it did not accept the sender; check its secret, or its audience", None),
+        401 | 403 => {
+            failed("it did not accept the sender; check its secret, its audience, and the clock here", None)
+        }
         404 | 405 => failed("it does not accept POST at this URL; register the one that does", None),
         413 => failed("the event's value is too large for it", None),
         _ => failed("it should answer 2xx once the event is done; its own log shows why it did not", None),

@@ -26,7 +26,8 @@ const PORTS_REFUSED: &[u16] = &[
 pub enum RefusedTarget {
     /// Plain HTTP is not allowed by the deployment.
     #[error(
-        "plain http is refused: use https, or have the operator allow it with --deliver-http (WAKEQ_DELIVER_HTTP)"
+        "plain http is refused: use https, or have the operator allow it with --deliver-http (WAKEQ_DELIVER_HTTP), which \
+         a command on the database needs as well as the workers"
     )]
     PlainHttp,
     /// Not a usual HTTP port, and not opened.

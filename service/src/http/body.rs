@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{FromRequest, FromRequestParts, Query, RawPathParams, Request};
+use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Query, RawPathParams, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -124,10 +124,6 @@ impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
-        // `?dry_run=true` with an empty body must not be executed for real.
-        if request.uri().query().is_some_and(|query| !query.is_empty()) {
-            return Err(Problem::bad_request("this accepts no query: everything belongs in the body"));
-        }
         let is_json = is_json(request.headers());
         let CompleteBody(bytes) = CompleteBody::from_request(request, api).await?;
         if bytes.is_empty() {
@@ -254,7 +250,7 @@ impl FromRequestParts<Api> for EventPath {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         let parameters = parameters(parts, api).await?;
-        let id = in_the_path(part(&parameters, "id")?, parts).and_then(|text| text.parse().ok());
+        let id = plain(&parameters, "id", parts).and_then(|text| text.parse().ok());
         id.map(Self).ok_or_else(|| Problem::bad_request("an event's id is a uuid, as its emit returned it"))
     }
 }
@@ -323,7 +319,19 @@ pub(crate) async fn canvas(parts: &mut Parts, api: &Api) -> Option<CanvasId> {
 /// The same, even if it is reserved.
 pub(crate) async fn any_canvas(parts: &mut Parts, api: &Api) -> Option<CanvasId> {
     let parameters = parameters(parts, api).await.ok()?;
-    in_the_path(part(&parameters, "canvas").ok()?, parts)?.parse().ok()
+    plain(&parameters, "canvas", parts)?.parse().ok()
+}
+
+/// The answer where [`canvas`] finds none: a reserved one is as if it did not exist.
+pub(crate) fn no_canvas(parts: &Parts) -> Problem {
+    match placed(parts, "canvas") {
+        Some(text) if is_plain_uuid(text) && text.parse::<CanvasId>().is_ok() => Problem::not_found(),
+        Some(_) | None => Problem::new(
+            Kind::NotFound,
+            "the canvas in the path is not a uuid: write all of its 36 characters, in lower case and \
+             not percent-encoded",
+        ),
+    }
 }
 
 /// The canvas in the path of a facet or of a quota.
@@ -345,10 +353,25 @@ async fn parameters(parts: &mut Parts, api: &Api) -> Result<RawPathParams, Probl
         .map_err(|_| Problem::bad_request("the path is not percent-encoded UTF-8"))
 }
 
-/// A uuid in its canonical form and not percent-encoded, so that a proxy's rules see the same path.
-fn in_the_path<'a>(text: &'a str, parts: &Parts) -> Option<&'a str> {
-    let usual = text.len() == 36 && !text.bytes().any(|byte| byte.is_ascii_uppercase());
-    (usual && parts.uri.path().split('/').any(|part| part == text)).then_some(text)
+/// The uuid that the path has under this name, in its canonical form and not percent-encoded, so
+/// that a proxy's rules see the same path.
+fn plain<'a>(parameters: &'a RawPathParams, name: &str, parts: &Parts) -> Option<&'a str> {
+    let text = part(parameters, name).ok()?;
+    (is_plain_uuid(text) && placed(parts, name) == Some(text)).then_some(text)
+}
+
+fn is_plain_uuid(text: &str) -> bool {
+    text.len() == 36 && !text.bytes().any(|byte| byte.is_ascii_uppercase())
+}
+
+/// The segment of the path as it was sent, at the place that the route has for this name.
+fn placed<'a>(parts: &'a Parts, name: &str) -> Option<&'a str> {
+    let route = parts.extensions.get::<MatchedPath>()?;
+    let is_meant = |segment: &str| {
+        segment.strip_prefix('{').and_then(|segment| segment.strip_suffix('}')).is_some_and(|it| it == name)
+    };
+    let place = route.as_str().split('/').position(is_meant)?;
+    parts.uri.path().split('/').nth(place)
 }
 
 fn part<'a>(parameters: &'a RawPathParams, name: &str) -> Result<&'a str, Problem> {

@@ -29,6 +29,8 @@ pub(crate) struct Caller {
     pub(super) principal: Principal,
     /// The canvas in the path, where the scopes are held; the default one for routes without it.
     pub(crate) canvas: CanvasId,
+    /// Whether the route concerns every canvas: its records are not shown to a tenant.
+    pub(super) is_platform: bool,
     /// The keys that the request and its bytes count for.
     pub(super) limit_keys: Arc<[LimitKey]>,
     /// `None` for the operator of a command: there is no HTTP request.
@@ -48,6 +50,7 @@ impl Caller {
         Self {
             principal: Principal::trusted(&**name, vec![everything]),
             canvas,
+            is_platform: false,
             limit_keys: [].into(),
             request: None,
             client: Client::of(&Extensions::new()),
@@ -71,7 +74,7 @@ impl Caller {
     pub(super) fn line(&self, outcome: AuditOutcome, action: Arc<str>, scope: Option<HandlerScope>) -> Line {
         Line {
             outcome,
-            canvas: Some(self.canvas),
+            canvas: (!self.is_platform).then_some(self.canvas),
             actor: Some(self.principal.name().to_owned()),
             credential: credential(&self.principal),
             client: self.client,

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use axum::body::HttpBody;
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, header};
+use axum::http::{HeaderMap, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use url::form_urlencoded;
-use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn, PathItem, Paths};
+use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{KnownFormat, SchemaFormat, Type};
 use utoipa::openapi::security::SecurityRequirement;
 use utoipa::openapi::{ObjectBuilder, RefOr, Required, ResponseBuilder};
@@ -21,6 +21,7 @@ use super::body::{HandlerPath, announced};
 use super::caller::{Caller, Operator};
 use super::client::Client;
 use super::limits::Slot;
+use super::operations::Operations;
 use super::problem::Problem;
 use super::record::Line;
 use super::shares::{LimitKey, credential_of};
@@ -54,8 +55,9 @@ const ALWAYS_THERE: [&str; 9] = [
 ];
 
 /// Operations that read values, states, crons or dead events: the audit log records who used them.
-const READS_VALUES: [&str; 8] = [
+const READS_VALUES: [&str; 9] = [
     "list_dead_events",
+    "list_group_dead",
     "show_object",
     "show_entity",
     "entity_status",
@@ -130,10 +132,9 @@ impl GuardedRoutes {
         for (path, item) in &mut paths.paths {
             item.parameters = Some(path_parameters(path));
             let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
-            let varies = path.matches('{').count() > usize::from(about != About::EveryCanvas);
-            operations.into_iter().flatten().for_each(|operation| describe(operation, about, scopes, varies));
+            operations.into_iter().flatten().for_each(|operation| describe(operation, about, scopes));
         }
-        let rule = Rule { api: self.api.clone(), about, scopes, actions: actions(&paths) };
+        let rule = Rule { api: self.api.clone(), about, scopes, operations: Operations::of(&paths) };
         let routes: UtoipaMethodRouter<Api> = (schemas, paths, methods);
         let layer = from_fn_with_state(rule, admit);
         self.router = self.router.routes(routes.map(|methods| methods.route_layer(layer)));
@@ -180,9 +181,8 @@ fn path_parameters(path: &str) -> Vec<RefOr<Parameter>> {
     names.map(parameter).collect()
 }
 
-/// Adds the answers common to guarded operations. `varies`: the path names more than a canvas.
-fn describe(operation: &mut Operation, about: About, scopes: Scopes, varies: bool) {
-    let takes_nothing = operation.parameters.is_none() && operation.request_body.is_none() && !varies;
+/// Adds the answers common to guarded operations.
+fn describe(operation: &mut Operation, about: About, scopes: Scopes) {
     let names: Vec<_> = scopes.iter().map(|scope| format!("`{scope}`")).collect();
     let noun = if names.len() == 1 { "scope" } else { "scopes" };
     let place = match about {
@@ -209,7 +209,7 @@ fn describe(operation: &mut Operation, about: About, scopes: Scopes, varies: boo
         ),
     ] {
         let is_there = operation.operation_id.as_ref().is_some_and(|id| ALWAYS_THERE.contains(&id.as_str()));
-        if status == "400" && takes_nothing || status == "404" && is_there {
+        if status == "404" && is_there {
             continue;
         }
         let response = ResponseBuilder::new().description(words).build();
@@ -224,22 +224,7 @@ struct Rule {
     about: About,
     /// All of them are required.
     scopes: Scopes,
-    /// The name of each method's operation in the OpenAPI document, and so in the audit log.
-    actions: Arc<[(Method, Arc<str>)]>,
-}
-
-fn actions(paths: &Paths) -> Arc<[(Method, Arc<str>)]> {
-    let actions = |item: &PathItem| {
-        let operations = [
-            (Method::GET, &item.get),
-            (Method::PUT, &item.put),
-            (Method::POST, &item.post),
-            (Method::DELETE, &item.delete),
-        ];
-        operations
-            .map(|(method, operation)| Some((method, operation.as_ref()?.operation_id.as_deref()?.into())))
-    };
-    paths.paths.values().flat_map(actions).flatten().collect()
+    operations: Operations,
 }
 
 /// Passes a request on to its handler, or refuses it, looking only at its path and headers.
@@ -247,14 +232,15 @@ async fn admit(State(rule): State<Rule>, request: Request, next: Next) -> Respon
     let (mut parts, body) = request.into_parts();
     if let Some(operator) = parts.extensions.get::<Operator>().cloned() {
         return match rule.operator(&mut parts, &operator).await {
-            Some(caller) => {
+            Ok(caller) => {
                 parts.extensions.insert(caller);
                 next.run(Request::from_parts(parts, body)).await
             }
-            None => Problem::not_found().into_response(),
+            Err(problem) => problem.into_response(),
         };
     }
-    match rule.caller(&mut parts).await {
+    let admitted = rule.caller(&mut parts).await;
+    match admitted.and_then(|caller| rule.operations.accept(&parts).map(|()| caller)) {
         Ok(caller) => {
             let read = rule.reading(&parts, &caller);
             let (canvas, method) = (caller.canvas, parts.method.clone());
@@ -283,18 +269,20 @@ async fn admit(State(rule): State<Rule>, request: Request, next: Next) -> Respon
 
 impl Rule {
     /// The operator as the caller. Reserved canvases are not hidden from it.
-    async fn operator(&self, parts: &mut Parts, operator: &Operator) -> Option<Caller> {
+    async fn operator(&self, parts: &mut Parts, operator: &Operator) -> Result<Caller, Problem> {
+        self.operations.accept(parts)?;
         let canvas = match self.about {
-            About::Canvas | About::Events => body::any_canvas(parts, &self.api).await?,
+            About::Canvas | About::Events => {
+                body::any_canvas(parts, &self.api).await.ok_or_else(Problem::not_found)?
+            }
             About::EveryCanvas => CanvasId::DEFAULT,
         };
-        Some(Caller::operator(operator, canvas))
+        Ok(Caller::operator(operator, canvas))
     }
 
     async fn caller(&self, parts: &mut Parts) -> Result<Caller, Problem> {
         let client = Client::of(&parts.extensions);
         let principal = self.api.access.authenticate(authorization(&parts.headers)).await;
-        // Requests for every canvas are recorded on the default canvas.
         let canvas = match self.about {
             About::Canvas | About::Events => body::canvas(parts, &self.api).await,
             About::EveryCanvas => Some(CanvasId::DEFAULT),
@@ -304,7 +292,7 @@ impl Rule {
             Err(error) => {
                 if let Some(reason) = reason(&error) {
                     self.api.shares.count_unauthenticated(client)?;
-                    if let Some(canvas) = canvas {
+                    if canvas.is_some() {
                         self.note(parts, canvas, None, reason).await;
                     }
                 }
@@ -313,19 +301,20 @@ impl Rule {
         };
         let credential = credential_of(&principal);
         self.api.shares.count_request(&credential)?;
-        let canvas = canvas.ok_or_else(Problem::not_found)?;
+        let canvas = canvas.ok_or_else(|| body::no_canvas(parts))?;
         let request = parts.extensions.get::<RequestId>().cloned().ok_or_else(Problem::not_found)?;
         if let Some(denied) = self.missing(parts, &principal, canvas).await {
             match denied {
                 // Names of one canvas must not be revealed to another.
                 Denied::NotFound => {
-                    self.note(parts, canvas, None, "the credential of another canvas".to_owned()).await;
+                    self.note(parts, Some(canvas), None, "the credential of another canvas".to_owned()).await;
                 }
                 Denied::NotEverywhere { .. } => {
-                    self.note(parts, canvas, None, "not a credential for every canvas".to_owned()).await;
+                    self.note(parts, Some(canvas), None, "not a credential for every canvas".to_owned())
+                        .await;
                 }
                 Denied::Forbidden { .. } | Denied::Narrow { .. } | Denied::Beyond { .. } => {
-                    self.note(parts, canvas, Some(&principal), denied.to_string()).await
+                    self.note(parts, Some(canvas), Some(&principal), denied.to_string()).await
                 }
             }
             return Err(denied.into());
@@ -344,8 +333,10 @@ impl Rule {
         if self.records_changes(&parts.method) {
             self.api.admin.admit_lines(canvas, 1).await?;
         }
-        let caller = Caller { principal, canvas, limit_keys, request: Some(request), client };
-        self.api.audit.signed_in(&credential, Some(canvas), caller.request_id(), || {
+        let is_platform = self.about == About::EveryCanvas;
+        let caller = Caller { principal, canvas, is_platform, limit_keys, request: Some(request), client };
+        let recorded_on = (!is_platform).then_some(canvas);
+        self.api.audit.signed_in(&credential, recorded_on, caller.request_id(), || {
             caller.line(AuditOutcome::Done, "sign-in".into(), None)
         });
         Ok(caller)
@@ -378,32 +369,36 @@ impl Rule {
 
     /// The audit log line about reading values, to be recorded if the request succeeds.
     fn reading(&self, parts: &Parts, caller: &Caller) -> Option<Line> {
-        let action = self.action(&parts.method);
+        let action = self.operations.action(&parts.method);
         let query = parts.uri.query().unwrap_or_default().as_bytes();
         let whole = || form_urlencoded::parse(query).any(|(name, value)| name == "view" && value == "full");
         let reads = READS_VALUES.contains(&&*action) || action.as_ref() == SHOWS_A_VALUE && whole();
         reads.then(|| caller.line(AuditOutcome::Done, action, None))
     }
 
-    /// The operation's name in the OpenAPI document and the audit log.
-    fn action(&self, method: &Method) -> Arc<str> {
-        let method = if method == Method::HEAD { &Method::GET } else { method };
-        let action = self.actions.iter().find(|(known, _)| known == method);
-        action.map_or_else(|| "call".into(), |(_, action)| Arc::clone(action))
-    }
-
-    /// Records a refusal for the canvas's admins.
-    async fn note(&self, parts: &mut Parts, canvas: CanvasId, who: Option<&Principal>, reason: String) {
+    /// Records a refusal for the canvas's admins, or for those of every canvas.
+    async fn note(
+        &self,
+        parts: &mut Parts,
+        canvas: Option<CanvasId>,
+        who: Option<&Principal>,
+        reason: String,
+    ) {
+        let canvas = canvas.filter(|_| self.about != About::EveryCanvas);
         let handler = HandlerPath::from_request_parts(parts, &self.api).await.ok();
         let request = parts.extensions.get::<RequestId>().map_or("", |id| &id.0);
         let line = Line {
             outcome: AuditOutcome::Refused,
-            canvas: Some(canvas),
+            canvas,
             actor: who.map(|who| who.name().to_owned()),
             credential: who.and_then(credential),
             client: Client::of(&parts.extensions),
-            action: self.action(&parts.method),
-            scope: handler.map(|HandlerPath { module, name }| HandlerScope { canvas, module, name }),
+            action: self.operations.action(&parts.method),
+            scope: canvas.zip(handler).map(|(canvas, handler)| HandlerScope {
+                canvas,
+                module: handler.module,
+                name: handler.name,
+            }),
             reason: Some(reason),
         };
         self.api.audit.refused(line, request);

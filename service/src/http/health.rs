@@ -51,7 +51,7 @@ struct Checks {
     database: bool,
     /// Whether the schema is the one that this program needs.
     migrations: bool,
-    /// Whether Pub/Sub has the topic.
+    /// Whether Pub/Sub has the topic and, where the process runs events, their subscription.
     notifier: bool,
 }
 

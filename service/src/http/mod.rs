@@ -15,6 +15,7 @@ pub(crate) mod limits;
 mod listen;
 mod local;
 mod openapi;
+pub(crate) mod operations;
 mod own;
 pub(crate) mod paging;
 pub(crate) mod problem;
@@ -23,12 +24,13 @@ mod recent_canvases;
 mod record;
 mod server;
 mod shares;
+mod strangers;
 
 use std::ops::Deref;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -57,6 +59,7 @@ use health::Readiness;
 use limits::Limits;
 use listen::Listeners;
 pub(crate) use local::{CallError, LocalApi};
+use operations::strict;
 use problem::{Kind, Problem};
 use push::Push;
 use recent_canvases::RecentCanvases;
@@ -122,8 +125,10 @@ fn router(api: &Api, own: Arc<OwnDeployment>, docs: bool) -> Router {
     let (router, document) = routes(api).split_for_parts();
     let pages = if docs { openapi::pages(document) } else { Router::new() };
     router
-        .merge(pages)
-        .fallback(async || Problem::not_found())
+        .merge(pages.route_layer(from_fn_with_state(api.clone(), strangers::count)))
+        .fallback(strangers::no_path)
+        .method_not_allowed_fallback(strangers::no_method)
+        .layer(from_fn(strangers::one_host))
         .layer(from_fn_with_state(Arc::new(limits::Slots::new(api.clone())), limits::shed))
         .layer(from_fn_with_state(own, own::refuse))
         .layer(from_fn_with_state(HttpMetrics::new(), answer::complete))
@@ -133,11 +138,11 @@ fn router(api: &Api, own: Arc<OwnDeployment>, docs: bool) -> Router {
 /// The first five routes authenticate their callers themselves: they concern no canvas, or several.
 fn routes(api: &Api) -> OpenApiRouter<Api> {
     OpenApiRouter::with_openapi(openapi::base())
-        .routes(routes!(health::alive))
-        .routes(routes!(health::ready))
-        .routes(routes!(push::push))
-        .routes(routes!(push::wake))
-        .routes(routes!(listen::listen))
+        .routes(strict(routes!(health::alive)))
+        .routes(strict(routes!(health::ready)))
+        .routes(strict(routes!(push::push)))
+        .routes(strict(routes!(push::wake)))
+        .routes(strict(routes!(listen::listen)))
         .merge(guarded(api).into_router())
 }
 
@@ -159,6 +164,7 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         // A target receives the events of its handler, so registering one includes reading.
         .on_both([Scope::Operate, Scope::Read], routes!(targets::put))
         .on(Scope::Operate, routes!(targets::delete))
+        .on(Scope::Read, routes!(targets::list))
         .on(Scope::Read, routes!(targets::one))
         .on_both([Scope::Operate, Scope::Read], routes!(targets::put_modifier))
         .on(Scope::Operate, routes!(targets::delete_modifier))

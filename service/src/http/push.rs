@@ -23,7 +23,8 @@ use utoipa::ToSchema;
 
 use super::Api;
 use super::body::CompleteBody;
-use super::guard::authorization;
+use super::client::Client;
+use super::guard::{authorization, reason};
 use super::problem::{Kind, Problem};
 use crate::access::PushDenied;
 use wakeq::database::Retention;
@@ -76,6 +77,9 @@ impl FromRequestParts<Api> for Pusher {
         match api.access.authenticate_push(authorization(&parts.headers)).await {
             Ok(_) => Ok(Self),
             Err(denied) => {
+                if is_checked(&denied) {
+                    api.shares.count_unauthenticated(Client::of(&parts.extensions))?;
+                }
                 let (error, path) = (&denied as &dyn Error, parts.uri.path());
                 // Unknown callers are common; an account of the project's own that may not push is
                 // a mistake to be noticed.
@@ -88,6 +92,14 @@ impl FromRequestParts<Api> for Pusher {
                 Err(denied.into())
             }
         }
+    }
+}
+
+/// Whether the caller is to blame, so that its address may not try again at any speed.
+fn is_checked(denied: &PushDenied) -> bool {
+    match denied {
+        PushDenied::Off | PushDenied::NotNamed(_) => true,
+        PushDenied::Unauthenticated(error) => reason(error).is_some(),
     }
 }
 

@@ -44,6 +44,19 @@ impl<T> List<T> {
         let next_cursor = items.last().filter(|_| more).map(cursor);
         Self { next_cursor, ..Self::whole(items) }
     }
+
+    /// The page after a cursor of a list that is read as a whole, because it is short: up to `limit`
+    /// of the items, by key.
+    pub(crate) fn part<S: Into<T>>(
+        mut items: Vec<S>,
+        limit: u32,
+        after: Option<&str>,
+        key: impl Fn(&S) -> String,
+    ) -> Self {
+        items.sort_by_key(&key);
+        let rest = items.into_iter().filter(|item| after.is_none_or(|after| *key(item) > *after));
+        Self::page(rest.take(limit as usize + 1).collect(), limit, key)
+    }
 }
 
 impl<S, T: From<S>> From<Page<S>> for List<T> {

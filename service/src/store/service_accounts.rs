@@ -103,18 +103,28 @@ impl ServiceStore {
         session.answered("look for a service account", rows)
     }
 
-    /// The accounts that have access, by email and canvas. At most `limit`.
-    pub(crate) async fn accounts(&self, of: RowsOf, limit: i64) -> Result<Vec<AccountRow>, StoreError> {
+    /// The accounts that have access, by email and canvas, after an email with its canvas. At most
+    /// `limit`.
+    pub(crate) async fn accounts(
+        &self,
+        of: RowsOf,
+        after: Option<(&str, Option<CanvasId>)>,
+        limit: i64,
+    ) -> Result<Vec<AccountRow>, StoreError> {
         let (all, canvas) = of.canvas();
         let mut session = self.session().await?;
         let query = sqlx::query_as!(
             AccountRow,
             "select email, canvas_id, scopes, created_at, created_by from wakeq.service_accounts
               where ($1 or canvas_id is not distinct from $2) and revoked_at is null
+                and ($4::text is null or email > $4
+                     or email = $4 and canvas_id is not null and ($5::uuid is null or canvas_id > $5))
               order by email, canvas_id nulls first limit $3",
             all,
             canvas,
-            limit
+            limit,
+            after.map(|(email, _)| email),
+            after.and_then(|(_, canvas)| canvas).map(|canvas| canvas.0)
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         session.answered("list service accounts", rows)

@@ -16,6 +16,7 @@ mod subscription;
 mod topics;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 
@@ -30,7 +31,7 @@ use broadcasts::BroadcastTopic;
 use clients::Admins;
 use publisher::TopicPublisher;
 use tokio::sync::RwLock;
-use topics::{check_topic, create_with};
+use topics::{check_subscription, check_topic, create_with};
 
 /// Notifications over a topic and a subscription of Google Cloud Pub/Sub.
 ///
@@ -53,6 +54,8 @@ pub struct PubSub {
     publisher: Arc<TopicPublisher>,
     broadcasts: Option<Broadcasts>,
     signals: Signals,
+    /// Whether this process has subscribed, so that the subscription is its concern.
+    is_consumed: Arc<AtomicBool>,
 }
 
 impl PubSub {
@@ -71,7 +74,7 @@ impl PubSub {
             None => None,
         };
         let signals = Signals::over(broadcasts.clone());
-        Ok(Self { config, broker, publisher, broadcasts, signals })
+        Ok(Self { config, broker, publisher, broadcasts, signals, is_consumed: Arc::default() })
     }
 
     /// The name under which wakeq's own emulator lists this process's streams. Google's service does
@@ -94,7 +97,11 @@ impl Notifier for PubSub {
     }
 
     async fn check(&self) -> Result<(), NotifyError> {
-        check_topic(&self.broker.admins, &self.config).await
+        check_topic(&self.broker.admins, &self.config).await?;
+        if self.is_consumed.load(Ordering::Relaxed) {
+            check_subscription(&self.broker.admins, &self.config).await?;
+        }
+        Ok(())
     }
 
     fn broadcasts(&self) -> Option<Broadcasts> {
@@ -108,6 +115,7 @@ impl Notifier for PubSub {
     async fn subscribe(&self, max_outstanding: usize) -> Result<Box<dyn Subscription>, NotifyError> {
         let opened =
             subscription::open(Arc::clone(&self.config), Arc::clone(&self.broker), max_outstanding).await?;
+        self.is_consumed.store(true, Ordering::Relaxed);
         Ok(Box::new(opened))
     }
 }

@@ -137,6 +137,25 @@ pub(super) async fn check_topic(admins: &Admins, config: &PubSubConfig) -> Resul
     }
 }
 
+/// Whether the subscription exists, and is one of the topic. An account that may consume need not be
+/// allowed to see it: that is not an error.
+pub(super) async fn check_subscription(admins: &Admins, config: &PubSubConfig) -> Result<(), NotifyError> {
+    let (subscription, topic) = (config.subscription_path(), config.topic_path());
+    match find_subscription(admins, config).await {
+        Ok(found) if found.topic == topic => Ok(()),
+        Ok(found) => {
+            let what = format!(
+                "{subscription} is one of {}, and not of {topic}, so it receives nothing: delete it, and create it \
+                 anew with `wakeq topics create`",
+                found.topic
+            );
+            Err(NotifyError { what, source: None })
+        }
+        Err(error) if FailureKind::of(&error) == FailureKind::Denied => Ok(()),
+        Err(error) => Err(failed(&subscription, config, error)),
+    }
+}
+
 /// Like [`create_topics`], with existing clients.
 pub(super) async fn create_with(admins: &Admins, config: &PubSubConfig) -> Result<TopicsReport, NotifyError> {
     let topic = config.topic_path();

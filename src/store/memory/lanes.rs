@@ -2,7 +2,9 @@
 
 use super::{Row, Tables};
 use crate::event::{CanvasId, EventId, Lane, Link, Name, NewEvent, Notification, ObjectKey, Place, Turn};
-use crate::store::{HaltedLane, InHand, InsertOutcome, NewState, Object, StoreError, Tombstone};
+use crate::store::{
+    HaltedLane, HaltedPosition, InHand, InsertOutcome, NewState, Object, StoreError, Tombstone,
+};
 
 impl Tables {
     pub(in crate::store) fn insert_on(
@@ -141,15 +143,19 @@ impl Tables {
         &self,
         canvas: CanvasId,
         object: Option<&ObjectKey>,
+        after: Option<HaltedPosition>,
         limit: i64,
-    ) -> Result<Vec<HaltedLane>, StoreError> {
+    ) -> Result<Vec<(HaltedLane, bool)>, StoreError> {
+        let position = |halted: &HaltedLane| (halted.halted_at, halted.event);
         let meant = |halted: &&HaltedLane| {
-            halted.lane.canvas() == canvas && object.is_none_or(|object| halted.lane.object == *object)
+            halted.lane.canvas() == canvas
+                && object.is_none_or(|object| halted.lane.object == *object)
+                && after.is_none_or(|after| position(halted) > after)
         };
         let mut halted: Vec<HaltedLane> = self.halted.values().filter(meant).cloned().collect();
-        halted.sort_by_key(|halted| halted.halted_at);
+        halted.sort_by_key(position);
         halted.truncate(usize::try_from(limit).unwrap_or(0));
-        Ok(halted)
+        Ok(halted.into_iter().map(|halted| (halted, true)).collect())
     }
 
     pub(in crate::store) fn running(

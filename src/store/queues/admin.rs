@@ -4,6 +4,8 @@
 use super::registration::QUEUES_MAX;
 use std::time::Duration;
 
+use uuid::Uuid;
+
 use crate::event::{Actor, CanvasId, Name, PullPolicy, Timestamp};
 use crate::store::RegisteredTarget;
 use crate::store::session::interval;
@@ -134,7 +136,7 @@ impl Store {
             actor.name(),
             actor.request_id(),
             actor.credential_id(),
-            CanvasId::DEFAULT.0
+            None::<Uuid>
         );
         self.session().await?.one("unregister a queue", query).await
     }
@@ -293,6 +295,6 @@ impl Store {
     async fn targets_of_queues(&self, name: Option<&Name>) -> Result<Vec<RegisteredTarget>, StoreError> {
         let module = Name::queue();
         let handler = name.map(|name| (&module, name));
-        self.targets(CanvasId::OF_QUEUES, handler, None, QUEUES_MAX).await
+        self.targets(CanvasId::OF_QUEUES, handler, None, None, QUEUES_MAX).await
     }
 }

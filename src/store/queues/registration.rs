@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sqlx::{Connection, PgConnection, Postgres, Transaction};
 use tokio::sync::Semaphore;
+use uuid::Uuid;
 
 use super::admin::{FacetSettings, integer};
 use super::registry::{Patterns, compiled, patterns_of};
@@ -185,7 +186,7 @@ async fn put(
     sqlx::query!(
         "insert into wakeq.audit_log (canvas_id, actor, action, outcome, request_id, detail)
          values ($1, $2, 'put-queue', 'done', $3, concat_ws('; ', $4::text, left('queue ' || $5::text, 800)))",
-        CanvasId::DEFAULT.0,
+        None::<Uuid>,
         new.actor.name(),
         new.actor.request_id(),
         new.actor.credential_id(),

@@ -14,7 +14,7 @@ use crate::event::{Actor, HandlerAddress};
 pub use lookup::FoundTarget;
 pub use registered::RegisteredTarget;
 pub(in crate::store) use registered::put_within;
-pub(crate) use registered::{NewTargetRow, PutOutcome};
+pub(crate) use registered::{NewTargetRow, PutOutcome, TargetPosition};
 pub use resealing::SecretCounts;
 
 impl Store {

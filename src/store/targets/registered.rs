@@ -6,13 +6,17 @@ use sqlx::{Connection, PgConnection};
 
 use super::lookup::milliseconds;
 use crate::event::{
-    Actor, CanvasId, HandlerAddress, Name, Quota, QuotaExceeded, RuleKind, SealedSecret, Secret, SecretKeys,
-    TargetPolicy, TargetUrl, Timestamp,
+    Actor, CanvasId, HandlerAddress, HandlerScope, Name, Quota, QuotaExceeded, RuleKind, SealedSecret,
+    Secret, SecretKeys, TargetPolicy, TargetUrl, Timestamp,
 };
+use crate::store::handlers::columns;
 use crate::store::load::address;
 use crate::store::quotas::{default_quota, serialize_on_canvas};
 use crate::store::session::interval;
 use crate::store::{Store, StoreError};
+
+/// Where a page of targets ended: the last module, name and modifier.
+pub(crate) type TargetPosition = (Name, Name, Name);
 
 /// How long the previous secret still signs.
 const PREVIOUS_FOR: Duration = Duration::from_secs(24 * 3600);
@@ -146,12 +150,14 @@ impl Store {
         self.session().await?.one("delete a target", query).await
     }
 
-    /// The targets of a canvas, or of one handler of it, by address; at most `limit`.
+    /// The targets of a canvas, or of one handler of it, after a position, by address; at most
+    /// `limit`.
     pub(crate) async fn targets(
         &self,
         canvas: CanvasId,
         handler: Option<(&Name, &Name)>,
         modifier: Option<&Name>,
+        after: Option<&TargetPosition>,
         limit: i64,
     ) -> Result<Vec<RegisteredTarget>, StoreError> {
         in_memory!(self, targets());
@@ -163,15 +169,55 @@ impl Store {
                       created_at, created_by, updated_at, updated_by
                  from wakeq.http_targets
                 where canvas_id = $1 and ($2::text is null or module = $2) and ($3::text is null or name = $3)
-                  and ($4::text is null or modifier = $4)
+                  and ($4::text is null or modifier = $4) and (module, name, modifier) > ($6::text, $7::text, $8::text)
                 order by module, name, modifier limit $5"#,
             canvas.0,
             handler.map(|(module, _)| module.as_str()),
             handler.map(|(_, name)| name.as_str()),
             modifier.map(Name::as_str),
-            limit
+            limit,
+            after.map_or("", |(module, _, _)| module.as_str()),
+            after.map_or("", |(_, name, _)| name.as_str()),
+            after.map_or("", |(_, _, modifier)| modifier.as_str())
         );
         let rows = self.session().await?.all("list targets", query).await?;
+        Ok(rows.into_iter().filter_map(|row| row.into_target(canvas)).collect())
+    }
+
+    /// The first targets of these handlers of a canvas, in the given order; at most `each` of one.
+    pub(crate) async fn targets_of(
+        &self,
+        canvas: CanvasId,
+        handlers: &[HandlerScope],
+        each: i64,
+    ) -> Result<Vec<RegisteredTarget>, StoreError> {
+        let (modules, names) = columns(handlers);
+        let query = sqlx::query_as!(
+            Row,
+            r#"select target.module as "module!", target.name as "name!", target.modifier as "modifier!",
+                      target.url as "url!", target.retries as "retries!", target.delay_ms as "delay_ms!",
+                      target.factor as "factor!", target.delay_max_ms as "delay_max_ms!",
+                      target.timeout_ms as "timeout_ms!", target.concurrency, target.halts as "halts!",
+                      target.audience, target.previous_until, target.created_at as "created_at!",
+                      target.created_by as "created_by!", target.updated_at as "updated_at!",
+                      target.updated_by as "updated_by!"
+                 from (select at, module::wakeq.name as module, name::wakeq.name as name
+                         from unnest($2::text[], $3::text[]) with ordinality as given (module, name, at)) as wanted
+                cross join lateral (
+                    select t.module::text as module, t.name::text as name, t.modifier::text as modifier, t.url, t.retries,
+                           t.delay_ms, t.factor, t.delay_max_ms, t.timeout_ms, t.concurrency, t.halts, t.audience,
+                           case when t.previous_until > now() then t.previous_until end as previous_until,
+                           t.created_at, t.created_by, t.updated_at, t.updated_by
+                      from wakeq.http_targets t
+                     where t.canvas_id = $1 and t.module = wanted.module and t.name = wanted.name
+                     order by t.canvas_id, t.module, t.name, t.modifier limit $4) as target
+                order by wanted.at, target.modifier"#,
+            canvas.0,
+            &modules,
+            &names,
+            each
+        );
+        let rows = self.session().await?.all("list the targets of handlers", query).await?;
         Ok(rows.into_iter().filter_map(|row| row.into_target(canvas)).collect())
     }
 }

@@ -359,9 +359,9 @@ async fn a_death_is_passed_over_or_halts_its_lane() {
         assert_eq!(turn(&table.store, late).await == Turn::Halted, halts);
         complete(&table.store, emitted[2].0).await;
     }
-    let halted = table.store.halted_lanes(CanvasId::DEFAULT, None, true, 10).await.unwrap();
-    assert_eq!(halted.iter().map(|halted| halted.lane.clone()).collect::<Vec<_>>(), [lane("stands")]);
-    let counts = table.store.counts(CanvasId::DEFAULT, None, 10).await.unwrap();
+    let halted = table.store.halted_lanes(CanvasId::DEFAULT, None, true, None, 10).await.unwrap();
+    assert_eq!(halted.iter().map(|(halted, _)| halted.lane.clone()).collect::<Vec<_>>(), [lane("stands")]);
+    let counts = table.store.counts(CanvasId::DEFAULT, &[lane("stands").scope]).await.unwrap();
     assert_eq!((counts[0].halted, counts[0].dead), (1, 2));
     let depth = table.store.depth(CanvasId::DEFAULT, None).await.unwrap();
     assert_eq!(depth.depth, 1, "the first of the lane that goes on");

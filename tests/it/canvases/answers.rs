@@ -20,10 +20,11 @@ const HEADERS: [&str; 3] = ["date", "x-request-id", "content-length"];
 const OF_THE_REQUEST: [&str; 2] = ["request_id", "instance"];
 
 /// Outcomes and actions that the record gathers and writes seconds or minutes later, some as one.
-pub(super) const LATE: [&str; 11] = [
+pub(super) const LATE: [&str; 12] = [
     "refused",
     "sign-in",
     "list_dead_events",
+    "list_group_dead",
     "show_object",
     "show_entity",
     "entity_status",

@@ -73,7 +73,9 @@ const CALLS: [(&str, &str, Coverage); 100] = [
     ("Admin", "admit_lines", There("quotas::kept")),
     ("Admin", "note", OfThePlatform("records of requests, each with its canvas")),
     ("Admin", "object", By("show_object")),
-    ("Admin", "halted", Here),
+    ("Admin", "handlers", By("list_handlers")),
+    ("Admin", "halted", By("list_halted_objects")),
+    ("Admin", "halted_on", Here),
     ("Admin", "running", Here),
     ("Admin", "tombstones", By("list_tombstones")),
     ("Admin", "skip", By("skip_object")),
@@ -217,14 +219,14 @@ impl Calls<'_> {
         }
         for scope in self.scopes() {
             let about = scope.to_string();
-            let (rules, stats) = (admin.rules(Some(&scope)).await, admin.stats(canvas, Some(&scope)).await);
-            let targets = admin.targets(canvas, Some(&scope)).await;
+            let (rules, stats) = (admin.rules(Some(&scope)).await, admin.stats(&scope).await);
+            let targets = admin.targets(canvas, Some(&scope), None, 100).await;
             self.note("rules", &about, rules);
             self.note("stats", &about, stats);
             self.note("targets", &about, targets);
         }
         for object in self.victim.objects.clone() {
-            let halted = admin.halted(canvas, Some(&object.parse().unwrap())).await;
+            let halted = admin.halted_on(canvas, &object.parse().unwrap()).await;
             let running = admin.running(canvas, &object.parse().unwrap()).await;
             self.note("halted", &object, halted);
             self.note("running", &object, running);
@@ -327,7 +329,7 @@ impl Calls<'_> {
             self.note("keys", "after the victim's", listed.unwrap().len());
             self.note("revoke_key", "the victim's", revoked);
         }
-        let accounts = access.accounts(filter).await.unwrap();
+        let accounts = access.accounts(filter, None, 100).await.unwrap();
         let removed = access.remove_account(&email, reach, &by).await;
         let scopes = [wakeq_service::access::Scope::Read].into_iter().collect();
         let allowed = access.allow_account(&email, reach, scopes, &by).await;

@@ -14,7 +14,7 @@ use crate::cli::Terminal;
 
 /// Command lines with placeholders for the victim's values. Verbs without one are here too, for
 /// their output.
-const LINES: [&str; 69] = [
+const LINES: [&str; 70] = [
     "events list",
     "events list --handler <handler>",
     "events list --cursor <cursor list_events>",
@@ -23,6 +23,7 @@ const LINES: [&str; 69] = [
     "explain <id>",
     "handlers list",
     "handlers show <handler>",
+    "handlers targets <handler>",
     "stats",
     "stats <handler>",
     "depth",

@@ -285,8 +285,16 @@ impl Planting<'_> {
             if !parameters.iter().any(|parameter| parameter["name"] == "cursor") {
                 continue;
             }
-            if operation.everywhere {
-                self.values.cursors.push((operation.id.clone(), self.tenant.canvas.to_string()));
+            // Of the platform's lists, and of those whose items here fit on one page.
+            let given = match operation.id.as_str() {
+                _ if operation.everywhere => Some(self.tenant.canvas.to_string()),
+                "list_tombstones" => Some("0".to_owned()),
+                "list_targets" => Some("g~WORKER~a~_".to_owned()),
+                "list_halted_objects" => Some(format!("o~0~{}", self.tenant.canvas.0.simple())),
+                _ => None,
+            };
+            if let Some(given) = given {
+                self.values.cursors.push((operation.id.clone(), given));
                 continue;
             }
             let path = operation.path.replace("{canvas}", "{}").replace("{type}", "account");

@@ -210,7 +210,7 @@ async fn every_shell_is_completed() {
     let help = Terminal::without_variables()
         .set("WAKEQ_KEY", "wakeq_5ecre7")
         .set("DATABASE_URL", "postgres://ada:5ecre7@127.0.0.1/queue")
-        .raw(&["events", "emit", "--help"])
+        .raw(&["events", "emit", "--help-all"])
         .await;
     assert!(help.contains("WAKEQ_KEY") && !help.contains("5ecre7"), "{help}");
 }
@@ -269,4 +269,25 @@ async fn stats_are_refreshed_until_ctrl_c() {
     assert!(seen[0].ends_with(", every 1s") && seen[3].ends_with(", every 1s"), "{seen:?}");
     let together = Terminal::on(&database().await).run(&["stats", "--watch", "--json"]).await;
     assert_eq!(together.code, Some(2), "{together:?}");
+}
+
+/// Compose passes on what is not set as an empty text. What is wrong is named by its variable.
+#[tokio::test]
+async fn variables_may_be_empty_and_are_named_if_they_are_wrong() {
+    let empty = ["PORT", "WAKEQ_CAPACITY", "WAKEQ_SHARE", "WAKEQ_LOG_FORMAT", "WAKEQ_LEASE"];
+    let empty =
+        empty.into_iter().fold(Terminal::without_variables(), |terminal, name| terminal.set(name, ""));
+    let words = empty.complains(1, &["all"]).await;
+    assert!(words.contains("DATABASE_URL is not set"), "{words}");
+    let words = Terminal::without_variables().set("PORT", "abc").complains(2, &["serve"]).await;
+    assert!(words.contains("this is the value of the environment variable PORT"), "{words}");
+    let encoded = Terminal::without_variables().set("DATABASE_URL", "postgres://ada:p/w@127.0.0.1/queue");
+    let words = encoded.complains(1, &["stats"]).await;
+    assert!(words.contains("percent-encode it (/ as %2F"), "{words}");
+    let file = std::env::temp_dir().join(format!("wakeq-empty-key-{}", std::process::id()));
+    std::fs::write(&file, "\u{feff}\n").unwrap();
+    let server = ["stats", "--server", "http://127.0.0.1:1", "--key-file", file.to_str().unwrap()];
+    let words = Terminal::without_variables().complains(1, &server).await;
+    assert!(words.contains("the file is empty"), "{words}");
+    std::fs::remove_file(&file).unwrap();
 }

@@ -48,7 +48,7 @@ impl Terminal {
     }
 
     /// On a service's database, beside its server.
-    fn beside(service: &Service) -> Self {
+    pub(crate) fn beside(service: &Service) -> Self {
         Self::on(&service.stage.database).set("WAKEQ_NOTIFIER", "local")
     }
 
@@ -211,12 +211,12 @@ async fn wrong_arguments_are_explained() {
         (
             &["emit", "a b"][..],
             "error: invalid value 'a b' for '<HANDLER>': \"a b\" is not a valid name: use 1 to 128 of the characters \
-             A-Z a-z 0-9 _ . -",
+             A-Z a-z 0-9 _ . -, and not . or .. alone",
         ),
         (
             &["emit", "greet", "{a:1}"],
             "error: invalid value '{a:1}' for '[VALUE]': the value is not JSON (key must be a string at line 1 \
-             column 2); examples: '\"text\"' or '{\"a\":1}'",
+             column 2); examples: '\"text\"' or '{\"a\":1}', @FILE, or - for standard input",
         ),
         (
             &["emit", "greet", "--at", "tomorrow"],
@@ -243,13 +243,13 @@ async fn wrong_arguments_are_explained() {
 #[tokio::test]
 async fn reports_an_unreachable_server() {
     let terminal = Terminal::without_variables().set("DATABASE_URL", "postgres://nobody@127.0.0.1:1/nothing");
-    let expected = "wakeq: Postgres is not reachable: check DATABASE_URL and that the server runs: ";
+    let expected = "wakeq: Postgres is not reachable: check DATABASE_URL";
     for command in ["stats", "migrate"] {
         let complaint = terminal.complains(6, &[command]).await;
         assert!(complaint.starts_with(expected) && complaint.contains("Connection refused"), "{complaint}");
     }
-    let expected = "wakeq: the duration `lease` is 0ns: it must lie between 100ms and 31536000s\n";
-    assert_eq!(terminal.complains(1, &["stats", "--lease", "0s"]).await, expected);
+    let expected = "wakeq: the duration `lease` is 0s: it must lie between 100ms and 365d\n";
+    assert_eq!(terminal.complains(2, &["stats", "--lease", "0s"]).await, expected);
 }
 
 /// Pauses and blocks need no Pub/Sub; stopping a handler without events prints a hint.

@@ -1,11 +1,14 @@
-//! Refusals are in the canvas's record.
+//! Refusals: what they say, that they are in the canvas's record, and that they are limited.
 
+use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::json;
 use sqlx::Row;
 use wakeq::CanvasId;
 use wakeq_service::access::Scope;
+use wakeq_service::http::HttpConfig;
 
+use super::raw::Raw;
 use super::requests::FOREIGN;
 use crate::service::{Answer, Service};
 use crate::support::Statements;
@@ -70,4 +73,68 @@ async fn a_list_is_not_taken_for_the_fields_in_their_order() {
     assert_eq!(empty.json()["new"], true, "every field may be left out");
     assert_eq!(service.delete(pause).await.json()["lifted"], true);
     service.stop().await;
+}
+
+/// A proxy whose rules are about a path sees the same canvas and the same event as the server.
+#[tokio::test]
+async fn a_uuid_is_written_plainly_at_its_own_place() {
+    let service = Service::start().await;
+    let (other, encoded) = ("bbbbbbbb-0000-4000-8000-00000000000b", "%62bbbbbbb-0000-4000-8000-00000000000b");
+    let key = service.wide_key("everywhere", &Scope::ALL).await;
+    for (path, status, words) in [
+        (format!("/v1/canvases/{other}/events"), 200, "items"),
+        (format!("/v1/canvases/{encoded}/events"), 404, "the canvas in the path is not a uuid"),
+        (format!("/v1/canvases/{encoded}/events/{other}"), 404, "the canvas in the path is not a uuid"),
+        (format!("/v1/canvases/{other}/events/{encoded}"), 400, "an event's id is a uuid"),
+        (format!("/v1/canvases/{}/events", CanvasId::OF_QUEUES), 404, "no such resource on this canvas"),
+    ] {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\n\r\n");
+        let answer = Raw::sending(&service, request).await.answer().await;
+        assert_eq!(answer.status, status, "{path}: {}", answer.body);
+        assert!(answer.body.contains(words), "{path}: {}", answer.body);
+    }
+    let two = "GET /livez HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n";
+    assert_eq!(Raw::sending(&service, two).await.answer().await.problem(), (400, "bad-request".into()));
+    // A bare line feed ends a line, as RFC 9112 allows.
+    let bare = "GET /livez HTTP/1.1\nhost: a\n\n";
+    assert_eq!(Raw::sending(&service, bare).await.answer().await.status, 204);
+    service.stop().await;
+}
+
+/// What a person who errs is told.
+#[tokio::test]
+async fn refusals_say_what_there_is() {
+    let service = Service::start().await;
+    let handlers = Answer::of(service.on_canvas(Method::PATCH, "/handlers")).await;
+    handlers.says((405, "method-not-allowed"), "this path does not have this method, but GET, HEAD");
+    let nothing = Answer::of(service.request(Method::GET, "/v1/nothing")).await;
+    nothing.says((404, "not-found"), "this API has no such path");
+    service.get("/handlers/worker/quick").await.says((404, "not-found"), "modules are case-sensitive");
+    assert_eq!(service.get("/handlers/WORKER/quick").await.json()["waiting"], 0);
+    let purge = async |body| service.post("/handlers/WORKER/quick/purge", body).await;
+    assert_eq!(purge(json!({"all": true})).await.json()["purged"], 0);
+    let both = purge(json!({"all": true, "before": "2030-01-31T08:00:00Z"})).await;
+    both.says((400, "bad-request"), "give `before`, or `all`");
+    for name in [".", ".."] {
+        let refused = service.post("/events", json!({"name": name})).await;
+        refused.says((400, "bad-request"), "and not . or .. alone");
+        service
+            .post("/events", json!({"name": "a", "object": name}))
+            .await
+            .says((400, "bad-request"), "not . or .. alone");
+    }
+    service.stop().await;
+}
+
+/// Requests that no guard sees count for their address, too.
+#[tokio::test]
+async fn documents_and_unknown_paths_are_limited_by_address() {
+    for path in ["/openapi.json", "/docs/", "/v1/nothing"] {
+        let service = Service::with(HttpConfig { stranger_rate: 1, ..HttpConfig::default() }).await;
+        let asked = (0..20).map(|_| Answer::of(service.request(Method::GET, path)));
+        let answers = join_all(asked).await;
+        assert!(answers.iter().any(|answer| answer.status == 429), "{path}");
+        assert!(service.get("/events").await.status.is_success(), "with a key");
+        service.stop().await;
+    }
 }

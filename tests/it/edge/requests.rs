@@ -183,6 +183,11 @@ impl Targets {
         }
     }
 
+    /// A key that suffices for the operation.
+    pub(super) fn key<'a>(&'a self, service: &'a Service, operation: &Operation) -> &'a str {
+        if operation.everywhere { &self.everywhere } else { &service.key }
+    }
+
     /// A request that the operation answers with this status.
     pub(super) async fn asking_for(
         &self,
@@ -191,7 +196,7 @@ impl Targets {
         status: u16,
     ) -> RequestBuilder {
         let path = self.path(&operation.path, self.running);
-        let key = if operation.everywhere { &self.everywhere } else { &service.key };
+        let key = self.key(service, operation);
         let to = |path: &str| service.request(operation.method.clone(), path).bearer_auth(key);
         let good = || self.good(service, operation);
         match (operation.id.as_str(), status) {
@@ -204,6 +209,7 @@ impl Targets {
             // Nothing is broadcast here: `listening` tests services that do.
             (_, 200..300) | ("listen", 404) => good().bearer_auth(key),
             (_, 400) if body(&operation.id).is_some() => to(&path).json(&json!({"nonsense": 1})),
+            (_, 400) if broken(operation) == operation.path => to(&format!("{path}?nonsense=1")),
             (_, 400) if operation.described["parameters"].as_array().is_some_and(|all| !all.is_empty()) => {
                 to(&format!("{path}?nonsense=1"))
             }
@@ -368,7 +374,7 @@ const OF_GROUPS: [&str; 6] =
 const WITHOUT_BODY: &str =
     "livez wake readyz list_events show_event cancel_event run_event_now list_handlers show_handler show_target
      delete_target delete_target_of_modifier unpause_handler depth total_depth list_dead_events list_halted_objects show_object
-     list_tombstones read_log list_queues show_queue delete_queue queue_depth list_facets list_crons show_cron
+     list_tombstones list_targets read_log list_queues show_queue delete_queue queue_depth list_facets list_crons show_cron
      unpause_cron delete_cron redrive_dead_event unblock_handler list_audit list_keys list_quotas unset_quota
      revoke_key listen";
 

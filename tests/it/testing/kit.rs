@@ -458,7 +458,7 @@ async fn a_drain_reports_what_ran() {
 #[tokio::test]
 async fn rejects_what_the_memory_store_does_not_support() {
     let kit = TestKit::new();
-    let error = kit.admin().stats(CanvasId::DEFAULT, None).await.unwrap_err();
+    let error = kit.admin().handlers(CanvasId::DEFAULT, None, 10).await.unwrap_err();
     assert_eq!(error.to_string(), "a store in memory does not support this: give the test kit a database");
 }
 

@@ -11,6 +11,7 @@ import random
 import re
 import time
 import uuid
+import warnings
 from types import TracebackType
 from typing import Any, Callable, Mapping, Sequence, cast
 from urllib.parse import quote, urlencode
@@ -60,6 +61,14 @@ class Client:
         self._key = key if callable(key) else _Key(key)
         self._retries = retries
         self._transport = Transport(url, timeout_s)
+        if self.is_in_the_clear:
+            words = f"the key travels in the clear to {self._transport.origin}: prefer https://"
+            warnings.warn(words, stacklevel=2)
+
+    @property
+    def is_in_the_clear(self) -> bool:
+        """Whether the key travels in the clear to another machine."""
+        return self._transport.is_in_the_clear
 
     def __repr__(self) -> str:
         return f"Client({self._transport.origin!r}, canvas={self._canvas!r})"
@@ -107,8 +116,15 @@ class Client:
         return cast(schema.TheEvent, self.request("POST", EVENTS + "/{id}/cancel", path={"id": id}))
 
     def handlers(self) -> list[schema.Handler]:
-        """The handlers of the canvas: their counts, rules and targets."""
-        return cast(list[schema.Handler], self.request("GET", HANDLERS)["items"])
+        """All handlers of the canvas, their counts, rules and targets: a request for each thousand."""
+        found: list[schema.Handler] = []
+        query: dict[str, Any] = {"limit": 1000}
+        while True:
+            page = self.request("GET", HANDLERS, query=query)
+            found.extend(page["items"])
+            if not page.get("next_cursor"):
+                return found
+            query["cursor"] = page["next_cursor"]
 
     def pause(
         self,

@@ -7,6 +7,7 @@ that the key goes to the service only.
 from __future__ import annotations
 
 import http.client
+import ipaddress
 import selectors
 import ssl
 import threading
@@ -41,6 +42,10 @@ class Transport:
     @property
     def origin(self) -> str:
         return f"{self._url.scheme}://{self._url.netloc}"
+
+    @property
+    def is_in_the_clear(self) -> bool:
+        return self._url.scheme == "http" and not _is_loopback(self._url.hostname or "")
 
     def close(self) -> None:
         with self._lock:
@@ -110,6 +115,13 @@ def _has_ended(connection: http.client.HTTPConnection) -> bool:
     with selectors.DefaultSelector() as selector:
         selector.register(connection.sock, selectors.EVENT_READ)
         return bool(selector.select(0))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _parsed(url: str) -> SplitResult:

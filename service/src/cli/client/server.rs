@@ -64,10 +64,13 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-fn read_key(file: &Path) -> std::io::Result<String> {
+/// The text of the file, without the byte order mark that some editors write.
+fn read_key(file: &Path) -> anyhow::Result<String> {
     let mut key = String::new();
     std::fs::File::open(file)?.take(KEY_MAX_BYTES).read_to_string(&mut key)?;
-    Ok(key)
+    let key = key.trim_start_matches('\u{feff}').trim();
+    anyhow::ensure!(!key.is_empty(), "the file is empty: it has to contain a key, wakeq_…");
+    Ok(key.to_owned())
 }
 
 /// A server of the API.

@@ -3,10 +3,11 @@
 
 use clap::{Args, Subcommand};
 
-use crate::access::{Access, AccessConfig, CredentialFilter, Reach, read_scopes};
+use crate::access::{self, Access, AccessConfig, CredentialFilter, Reach, read_scopes};
 use crate::cli::Context;
+use crate::cli::arguments::{Page, TableArgs};
 use crate::cli::failure::Failure;
-use crate::cli::show::{self, JsonArg};
+use crate::cli::show;
 use crate::resources::accounts::wire::Account as Listed;
 use crate::resources::keys::command::{CanvasesArg, named, scope, written};
 use crate::resources::wire::List;
@@ -26,7 +27,7 @@ enum Verb {
         #[command(flatten)]
         canvases: CanvasesArg,
         #[command(flatten)]
-        json: JsonArg,
+        table: TableArgs,
     },
     /// Remove a service account; takes effect everywhere within a minute
     Remove(Remove),
@@ -57,7 +58,7 @@ impl Accounts {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
             Verb::Allow(allow) => allow.run(context).await,
-            Verb::List { canvases, json } => list(context, canvases, json).await,
+            Verb::List { canvases, table } => list(context, canvases, table).await,
             Verb::Remove(remove) => remove.run(context).await,
         }
     }
@@ -75,13 +76,36 @@ impl Allow {
     }
 }
 
-async fn list(context: &Context, canvases: CanvasesArg, json: JsonArg) -> anyhow::Result<()> {
+async fn list(context: &Context, canvases: CanvasesArg, table: TableArgs) -> anyhow::Result<()> {
     let filter = match canvases.reach(context) {
         reach @ Reach::Canvas(_) => CredentialFilter::Reach(reach),
         Reach::EveryCanvas => CredentialFilter::Everything,
     };
-    let accounts = List::whole(access(context).await?.accounts(filter).await?);
-    json.print_table(&accounts, ["ACCOUNT", "SCOPES", "SINCE", "CANVAS"], "no service accounts", row)
+    let access = access(context).await?;
+    let page = async |page: Page| {
+        let after = page.cursor.as_deref().map(position).transpose()?;
+        let after = after.as_ref().map(|(email, reach)| (email.as_str(), *reach));
+        let accounts = access.accounts(filter, after, page.limit + 1).await?;
+        Ok(List::page(accounts, page.limit, cursor))
+    };
+    let accounts = table.list.gather(page).await?;
+    let head = ["ACCOUNT", "SCOPES", "SINCE", "CANVAS"];
+    table.json.print_table(&accounts, head, "no service accounts", row)
+}
+
+/// Where the page after an account begins, as a text.
+fn cursor(account: &access::Account) -> String {
+    match account.reach {
+        Reach::EveryCanvas => account.email.clone(),
+        Reach::Canvas(canvas) => format!("{}~{canvas}", account.email),
+    }
+}
+
+fn position(cursor: &str) -> anyhow::Result<(String, Reach)> {
+    let (email, canvas) = cursor.split_once('~').map_or((cursor, None), |(email, rest)| (email, Some(rest)));
+    let reach = canvas.map_or(Ok(Reach::EveryCanvas), |canvas| canvas.parse().map(Reach::Canvas));
+    let reach = reach.map_err(|_| Failure::Usage("the cursor is not one of this list".to_owned()))?;
+    Ok((email.to_owned(), reach))
 }
 
 fn row(account: &Listed) -> [String; 4] {

@@ -2,6 +2,7 @@
 
 use axum::Json;
 
+use crate::access::Scope;
 use crate::http::body::Parameters;
 use crate::http::caller::Call;
 use crate::http::paging::PageQuery;
@@ -11,7 +12,8 @@ use crate::resources::wire::List;
 
 /// List the audit log
 ///
-/// What was done and by whom, and what was refused; latest first.
+/// What was done and by whom, and what was refused; latest first. Admins of every canvas also find
+/// what was done on all of them, on the nil canvas.
 #[utoipa::path(get, path = "/v1/admin/canvases/{canvas}/audit", operation_id = "list_audit", tag = "admin",
     params(PageQuery),
     responses((status = 200, description = "A page of the audit log", body = List<AuditEntry>)))]
@@ -20,5 +22,6 @@ pub(crate) async fn list(
     Parameters(query): Parameters<PageQuery>,
 ) -> Answer<List<AuditEntry>> {
     let (limit, cursor) = query.read()?;
-    Ok(Json(api.admin.audit(caller.canvas, cursor.as_ref(), limit).await?.into()))
+    let admin = caller.admin(&api, Scope::Admin);
+    Ok(Json(admin.audit(caller.canvas, cursor.as_ref(), limit).await?.into()))
 }

@@ -6,10 +6,10 @@ use serde_json::value::RawValue;
 use crate::cli::Context;
 use crate::cli::arguments::TableArgs;
 use crate::cli::client::Request;
+use crate::cli::given::json;
 use crate::cli::show::{self, JsonArg, field, moment};
 use crate::cli::text;
 use crate::resources::crons::wire::{Cron, CronTick, PauseCron, PutCron};
-use crate::resources::emit::command as emit;
 use wakeq::Name;
 use wakeq::crons::MissedTicks;
 
@@ -42,8 +42,8 @@ struct Put {
     /// Minute, hour, day, month and weekday, such as '30 8 * * MON-FRI'; with six fields, the first
     /// is seconds
     expression: String,
-    /// The value of its events, as JSON
-    #[arg(default_value = "null", value_parser = emit::json)]
+    /// The value of its events, as JSON; @FILE takes it from a file, and - from standard input
+    #[arg(default_value = "null", value_parser = json)]
     value: String,
     /// The time zone of the expression (Europe/Berlin)
     #[arg(long, default_value = "UTC")]

@@ -9,18 +9,19 @@ use crate::cli::Context;
 use crate::cli::arguments::{self, Target};
 use crate::cli::client::{Client, Request};
 use crate::cli::failure::Failure;
+use crate::cli::given::json;
 use crate::cli::show::{self, JsonArg};
 use crate::resources::emit::wire::{Emitted, EmittedBatch, NewChange, NewEvent};
 use crate::resources::log::wire::{Logged, StreamName};
 use wakeq::log::StreamId;
 use wakeq::order::ObjectKey;
-use wakeq::{CanvasId, Event, EventId, Name, Timestamp};
+use wakeq::{CanvasId, EventId, Name, Timestamp};
 
 #[derive(Args)]
 pub(crate) struct Emit {
     /// The handler: its name, MODULE/name when the module is not WORKER, or MODULE/name/modifier
     handler: Target,
-    /// The value, as JSON
+    /// The value, as JSON; @FILE takes it from a file, and - from standard input
     #[arg(default_value = "null", value_parser = json)]
     value: String,
     /// The handler's modifier [default: _]
@@ -53,18 +54,6 @@ pub(crate) struct Emit {
     logged: Option<Logged>,
     #[command(flatten)]
     json: JsonArg,
-}
-
-/// Checks that a value is JSON, which it often no longer is after the shell has processed it.
-pub(crate) fn json(text: &str) -> Result<String, String> {
-    match Event::from_json("any", text) {
-        Ok(_) => Ok(text.to_owned()),
-        Err(error) => {
-            let detail =
-                std::error::Error::source(&error).map(|cause| format!(" ({cause})")).unwrap_or_default();
-            Err(format!("{error}{detail}; examples: '\"text\"' or '{{\"a\":1}}'"))
-        }
-    }
 }
 
 /// An event that accompanies the main one.

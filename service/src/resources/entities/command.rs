@@ -8,9 +8,9 @@ use uuid::Uuid;
 use crate::cli::Context;
 use crate::cli::arguments::{self, TableArgs};
 use crate::cli::client::Request;
+use crate::cli::given::json;
 use crate::cli::show::{self, JsonArg, field, moment};
 use crate::cli::table::Table;
-use crate::resources::emit::command as emit;
 use crate::resources::entities::wire::{
     Entity, EntityEvent, EntityProgress, EntitySummary, NewEntityEvent, ReplyTo, SentToEntity,
 };
@@ -65,8 +65,8 @@ struct Send {
     entity: EntityId,
     /// The event's name (deposit)
     name: Name,
-    /// The event's payload, as JSON
-    #[arg(default_value = "null", value_parser = emit::json)]
+    /// The event's payload, as JSON; @FILE takes it from a file, and - from standard input
+    #[arg(default_value = "null", value_parser = json)]
     payload: String,
     /// An id that you choose: sending it again does not apply it twice, until 7 days after its
     /// outcome

@@ -14,6 +14,7 @@ use crate::resources::groups::wire::{
     FailingEvent, Group, GroupDead, GroupNode, GroupNodes, GroupSource, GroupSubscriber, GroupSummary,
     RedriveGroup, RedrivenGroup, RemoveGroup, ResetGroup, ResetRequest,
 };
+use crate::resources::wire::List;
 use wakeq::Name;
 use wakeq::log::EventSource;
 
@@ -26,7 +27,7 @@ pub(crate) struct Groups {
 #[derive(Subcommand)]
 enum Verb {
     /// List the consumer groups with their lag
-    List(JsonArg),
+    List(TableArgs),
     /// Show a group: its subscribers, and the owner, position and lag of each source
     Show(One),
     /// Reset a group's position in the log
@@ -43,7 +44,7 @@ enum Verb {
     /// Remove a group without subscribers, so that it no longer retains the log
     Remove(Remove),
     /// List the nodes with subscribers, and the coordinator
-    Nodes(JsonArg),
+    Nodes(TableArgs),
 }
 
 #[derive(Args)]
@@ -104,10 +105,10 @@ struct Remove {
 impl Groups {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
-            Verb::List(json) => {
-                let groups = context.call(Request::get(&["groups"]).everywhere()).await?;
+            Verb::List(table) => {
                 let head = ["GROUP", ">SUBSCRIBERS", ">UNHEALTHY", ">SOURCES", ">IDLE", ">LAG"];
-                json.print_table(&groups, head, "no groups", row)
+                let request = Request::get(&["groups"]).everywhere();
+                table.print(context, request, head, "no groups", row).await
             }
             Verb::Show(One { name, json }) => {
                 json.print(&context.call(at(Request::get, &name, &[])).await?, print)
@@ -124,15 +125,28 @@ impl Groups {
                 show::line(format_args!("the members of group {name} will retry with their next heartbeat"))
             }
             Verb::Remove(command) => command.run(context).await,
-            Verb::Nodes(json) => {
-                let nodes: GroupNodes = context.call(Request::get(&["nodes"]).everywhere()).await?;
-                json.print(&nodes, |nodes| {
-                    let rows = nodes.items.iter().map(|node| node_row(node, nodes));
-                    Table::of(["NODE", "HEARTBEAT", "COORDINATES"], rows).print("no nodes")
-                })
-            }
+            Verb::Nodes(table) => nodes(context, table).await,
         }
     }
+}
+
+async fn nodes(context: &Context, table: TableArgs) -> anyhow::Result<()> {
+    let client = context.client().await?;
+    let (mut coordinator, mut term) = (None, None);
+    let page = async |page| {
+        let request = Request::get(&["nodes"]).everywhere().page(page);
+        let nodes: GroupNodes = client.call(request).await?;
+        (coordinator, term) = (nodes.coordinator, nodes.term);
+        Ok(List { items: nodes.items, next_cursor: nodes.next_cursor })
+    };
+    let List { items, next_cursor } = table.list.gather(page).await?;
+    let nodes = GroupNodes { items, next_cursor, coordinator, term };
+    table.json.print(&nodes, |nodes| {
+        let rows = nodes.items.iter().map(|node| node_row(node, nodes));
+        Table::of(["NODE", "HEARTBEAT", "COORDINATES"], rows).print("no nodes")?;
+        show::note_of_more(nodes.next_cursor.as_deref());
+        Ok(())
+    })
 }
 
 /// The request about a group.

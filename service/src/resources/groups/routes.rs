@@ -5,6 +5,7 @@ use axum::Json;
 use axum::http::StatusCode;
 use serde::Deserialize;
 use utoipa::IntoParams;
+use uuid::Uuid;
 
 use crate::http::body::{self, GroupPath, Parameters};
 use crate::http::caller::Call;
@@ -16,23 +17,38 @@ use crate::resources::groups::wire::{
     ResetRequest,
 };
 use crate::resources::wire::List;
+use wakeq::Name;
 use wakeq::log::EventSource;
 use wakeq_streams::control::GroupDeadCursor;
 
+page_query!(NodesQuery, 36);
+
 /// List the nodes with subscribers, and the coordinator
-#[utoipa::path(get, path = "/v1/admin/nodes", operation_id = "list_nodes", tag = "groups",
-    responses((status = 200, description = "All nodes", body = GroupNodes)))]
-pub(crate) async fn nodes(Call { api, .. }: Call) -> Answer<GroupNodes> {
-    Ok(Json(api.groups.group_nodes().await?.into()))
+#[utoipa::path(get, path = "/v1/admin/nodes", operation_id = "list_nodes", tag = "groups", params(NodesQuery),
+    responses((status = 200, description = "A page of nodes", body = GroupNodes)))]
+pub(crate) async fn nodes(
+    Call { api, .. }: Call,
+    Parameters(query): Parameters<NodesQuery>,
+) -> Answer<GroupNodes> {
+    let (limit, after) = query.read::<Uuid>()?;
+    Ok(Json(GroupNodes::page(api.groups.group_nodes().await?, limit, after)))
 }
+
+page_query!(GroupsQuery, 128);
 
 /// List the consumer groups
 ///
 /// By name, with their lag.
 #[utoipa::path(get, path = "/v1/admin/groups", operation_id = "list_groups", tag = "groups",
-    responses((status = 200, description = "All groups", body = List<GroupSummary>)))]
-pub(crate) async fn list(Call { api, .. }: Call) -> Answer<List<GroupSummary>> {
-    Ok(Json(List::whole(api.groups.groups().await?)))
+    params(GroupsQuery),
+    responses((status = 200, description = "A page of groups", body = List<GroupSummary>)))]
+pub(crate) async fn list(
+    Call { api, .. }: Call,
+    Parameters(query): Parameters<GroupsQuery>,
+) -> Answer<List<GroupSummary>> {
+    let (limit, after) = query.read::<Name>()?;
+    let groups = api.groups.groups().await?;
+    Ok(Json(List::part(groups, limit, after.as_ref().map(Name::as_str), |group| group.name.to_string())))
 }
 
 /// Show a consumer group

@@ -12,8 +12,11 @@ use wakeq::log::{EventSource, InvalidSource};
 /// The nodes with subscribers, and the coordinator.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct GroupNodes {
-    /// The nodes whose lease has not expired.
+    /// The nodes of this page whose lease has not expired, by id.
     pub(crate) items: Vec<GroupNode>,
+    /// The cursor of the next page. Null on the last page.
+    #[serde(default)]
+    pub(crate) next_cursor: Option<String>,
     /// The coordinating node; null if there is none at present.
     pub(crate) coordinator: Option<Uuid>,
     /// The coordinator's term, which grows each time another node takes over.
@@ -241,17 +244,24 @@ impl ResetRequest {
     }
 }
 
-impl From<wakeq_streams::control::GroupNodes> for GroupNodes {
-    fn from(nodes: wakeq_streams::control::GroupNodes) -> Self {
-        let node = |node: wakeq_streams::brokers::GroupNode| GroupNode {
-            id: node.id.0,
-            heartbeat_at: node.heartbeat_at,
-        };
+impl GroupNodes {
+    /// The page of nodes after the one with this id.
+    pub(crate) fn page(nodes: wakeq_streams::control::GroupNodes, limit: u32, after: Option<Uuid>) -> Self {
+        let after = after.map(|node| node.to_string());
+        let List { items, next_cursor } =
+            List::part(nodes.nodes, limit, after.as_deref(), |node| node.id.0.to_string());
         Self {
-            items: nodes.nodes.into_iter().map(node).collect(),
+            items,
+            next_cursor,
             coordinator: nodes.coordinator.map(|(node, _)| node.0),
             term: nodes.coordinator.map(|(_, term)| term),
         }
+    }
+}
+
+impl From<wakeq_streams::brokers::GroupNode> for GroupNode {
+    fn from(node: wakeq_streams::brokers::GroupNode) -> Self {
+        Self { id: node.id.0, heartbeat_at: node.heartbeat_at }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::resources::handlers::wire::{
     Handler, Lifted, PurgeRequest, Purged, RuleKind, StopRequest, Stopped,
 };
 use crate::resources::targets::command as targets;
-use crate::resources::targets::command::{Delete, Put};
+use crate::resources::targets::command::{Delete, ListTargets, Put};
 use stats::Stats;
 use wakeq::Timestamp;
 
@@ -39,6 +39,8 @@ enum Verb {
     },
     /// Register an HTTP target for a handler, and wake its waiting events
     Put(Box<Put>),
+    /// List the targets of the canvas, or of one handler
+    Targets(ListTargets),
     /// Delete a handler's target; its events then wait
     Delete(Delete),
     /// Pause a handler, as its user
@@ -100,6 +102,7 @@ impl Handlers {
                 json.print(&context.client().await?.handler(&handler.handler).await?, print)
             }
             Verb::Put(command) => command.run(context).await,
+            Verb::Targets(command) => command.run(context).await,
             Verb::Delete(command) => command.run(context).await,
             Verb::Pause(command) => command.run(context, RuleKind::Pause).await,
             Verb::Unpause(command) => command.run(context, RuleKind::Pause).await,
@@ -207,7 +210,7 @@ impl Purge {
         let (client, handler) = (context.client().await?, &self.handler.handler);
         let request = async |before: Option<Timestamp>, count_up_to| {
             let before = before.or(self.before);
-            let which = PurgeRequest { before, dry_run: self.dry_run, count_up_to };
+            let which = PurgeRequest { before, all: false, dry_run: self.dry_run, count_up_to };
             let purge = at(Request::post, handler, &["purge"]).silent().body(&which)?;
             let Purged { purged: count, more, before } = client.call(purge).await?;
             Ok(bulk::Step { count, more, before })

@@ -6,7 +6,8 @@ use utoipa::IntoParams;
 
 use crate::http::body::{self, HandlerPath, Parameters};
 use crate::http::caller::{Call, Caller};
-use crate::http::problem::{Answer, Problem};
+use crate::http::paging::PageQuery;
+use crate::http::problem::{Answer, Kind, Problem};
 use crate::resources::dead_events::routes::storable;
 use crate::resources::handlers::wire::{Depth, Handler, Lifted, PurgeRequest, Purged, StopRequest, Stopped};
 use crate::resources::wire::List;
@@ -15,23 +16,41 @@ use wakeq::{HandlerScope, Name};
 
 /// List the handlers of a canvas
 ///
-/// Those that have events, rules or targets, with their counts.
+/// Those that have events, rules or targets, with their counts, by module and name. Of each, at most
+/// ten targets are shown; `list_targets` has all.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/handlers", operation_id = "list_handlers", tag = "handlers",
-    responses((status = 200, description = "At most 1,000 handlers, by name",
-        body = List<Handler>)))]
-pub(crate) async fn list(Call { api, caller }: Call) -> Answer<List<Handler>> {
-    Ok(Json(List::whole(api.admin.stats(caller.canvas, None).await?)))
+    params(PageQuery),
+    responses((status = 200, description = "A page of handlers", body = List<Handler>)))]
+pub(crate) async fn list(
+    Call { api, caller }: Call,
+    Parameters(query): Parameters<PageQuery>,
+) -> Answer<List<Handler>> {
+    let (limit, cursor) = query.read()?;
+    Ok(Json(api.admin.handlers(caller.canvas, cursor.as_ref(), limit).await?.into()))
 }
 
 /// Show a handler
 ///
-/// Its counts, rules and targets. A handler without any has counts of 0.
+/// Its counts, rules and targets, up to 1,000. A handler without any has counts of 0.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/handlers/{module}/{name}", operation_id = "show_handler",
     tag = "handlers", responses((status = 200, description = "The handler", body = Handler)))]
 pub(crate) async fn one(Call { api, caller }: Call, handler: HandlerPath) -> Answer<Handler> {
     let scope = caller.scope(handler);
-    let mut stats = api.admin.stats(caller.canvas, Some(&scope)).await?;
-    Ok(Json(stats.pop().map_or_else(|| Handler::empty(&scope), Handler::from)))
+    match api.admin.stats(&scope).await? {
+        Some(stats) => Ok(Json(stats.into())),
+        None if is_nearly_worker(&scope.module) => Err(Problem::new(
+            Kind::NotFound,
+            "this module has no such handler: modules are case-sensitive, and events that name none \
+             are in `WORKER`",
+        )),
+        None => Ok(Json(Handler::empty(&scope))),
+    }
+}
+
+/// Whether the module is `WORKER` but for its case, which is a slip.
+fn is_nearly_worker(module: &Name) -> bool {
+    let worker = Name::worker();
+    *module != worker && module.as_str().eq_ignore_ascii_case(worker.as_str())
 }
 
 /// Pause a handler
@@ -100,6 +119,9 @@ pub(crate) async fn purge(
     handler: HandlerPath,
     body::Json(request): body::Json<PurgeRequest>,
 ) -> Answer<Purged> {
+    if request.all && request.before.is_some() {
+        return Err(Problem::bad_request("give `before`, or `all` for all events of the handler"));
+    }
     let before = request.before.map(storable).transpose()?;
     let counted = only_counted(request.dry_run, request.count_up_to)?;
     let purged = api.admin.purge_before(&caller.scope(handler), before, &caller.actor(), counted).await?;

@@ -47,6 +47,9 @@ pub(crate) struct Handler {
     pub(crate) unknown_since: Option<DateTime<Utc>>,
     /// The handler's HTTP targets, by modifier.
     pub(crate) targets: Vec<Target>,
+    /// Whether it has more targets than are shown: `list_targets` has all.
+    #[serde(default)]
+    pub(crate) more_targets: bool,
 }
 
 impl Handler {
@@ -65,6 +68,7 @@ impl Handler {
             rules: Vec::new(),
             unknown_since: None,
             targets: Vec::new(),
+            more_targets: false,
         }
     }
 
@@ -96,6 +100,9 @@ pub(crate) struct Depth {
 pub(crate) struct PurgeRequest {
     /// Only events emitted before this time. Default: the time of the request.
     pub(crate) before: Option<DateTime<Utc>>,
+    /// All events of the handler, as without `before`, and refused with it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) all: bool,
     /// Whether to only count the events.
     pub(crate) dry_run: bool,
     /// With `dry_run`: count at most this many events. Default 10,000.
@@ -143,7 +150,7 @@ impl From<(Bulk, DateTime<Utc>)> for Purged {
 }
 
 wire_from! { HandlerStats => Handler, |stats| {
-    waiting, delayed, paused, running, dead, halted, oldest_due, unknown_since;
+    waiting, delayed, paused, running, dead, halted, oldest_due, unknown_since, more_targets;
     module: stats.scope.module.to_string(),
     name: stats.scope.name.to_string(),
     rules: stats.rules.into_iter().map(Rule::from).collect(),

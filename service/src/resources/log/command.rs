@@ -6,9 +6,9 @@ use serde_json::value::RawValue;
 use crate::cli::Context;
 use crate::cli::arguments;
 use crate::cli::client::Request;
+use crate::cli::given::json;
 use crate::cli::show::{self, JsonArg, moment};
 use crate::cli::table::Table;
-use crate::resources::emit::command::json;
 use crate::resources::log::wire::{Append, AppendTo, AppendedAll, Expect, LogEvent, LogPage, NewLogEvent};
 use wakeq::log::{AppendCondition, Category, StreamName};
 use wakeq::{EventId, Name};
@@ -35,7 +35,7 @@ struct AppendOne {
     stream: StreamName,
     /// The event's name (opened)
     name: Name,
-    /// Its payload, as JSON
+    /// Its payload, as JSON; @FILE takes it from a file, and - from standard input
     #[arg(default_value = "null", value_parser = json)]
     payload: String,
     /// Metadata, as a JSON object

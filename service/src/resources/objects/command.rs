@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 
 use crate::cli::Context;
-use crate::cli::arguments::HandlerName;
+use crate::cli::arguments::{HandlerName, TableArgs};
 use crate::cli::client::Request;
 use crate::cli::show::{self, JsonArg, field, moment};
 use crate::resources::objects::wire::{HaltedLane, InHand, Object, SkipRequest, Skipped, Tombstone};
@@ -22,7 +22,7 @@ enum Verb {
     /// halted
     Show(Show),
     /// List the objects that are halted by a dead event
-    Halted(JsonArg),
+    Halted(TableArgs),
     /// Resume an object without its dead event (to run that event again: `wakeq dead redrive --id`)
     Skip(Skip),
     /// List the links of an object's chain that will never arrive: their events were cancelled or
@@ -62,17 +62,16 @@ struct Tombstones {
     #[arg(long, value_name = "QUEUE")]
     queue: Option<Name>,
     #[command(flatten)]
-    json: JsonArg,
+    table: TableArgs,
 }
 
 impl Objects {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
             Verb::Show(command) => command.run(context).await,
-            Verb::Halted(json) => {
-                let halted = context.call(Request::get(&["halted-objects"])).await?;
+            Verb::Halted(table) => {
                 let head = ["SINCE", "OBJECT", "HANDLER", ">LINK", "DEAD EVENT"];
-                json.print_table(&halted, head, "no halted objects", row)
+                table.print(context, Request::get(&["halted-objects"]), head, "no halted objects", row).await
             }
             Verb::Skip(command) => command.run(context).await,
             Verb::Tombstones(command) => command.run(context).await,
@@ -138,8 +137,8 @@ impl Tombstones {
         let request = Request::get(&["objects", self.object.as_str(), "tombstones"])
             .query("after", Some(self.after))
             .query("queue", self.queue);
-        let gone = context.call(request).await?;
-        self.json.print_table(&gone, ["AT", ">LINK", ">AFTER", "CAUSE"], "no link is missing", tombstone_row)
+        let head = ["AT", ">LINK", ">AFTER", "CAUSE"];
+        self.table.print(context, request, head, "no link is missing", tombstone_row).await
     }
 }
 

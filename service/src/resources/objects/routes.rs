@@ -7,6 +7,7 @@ use utoipa::IntoParams;
 use crate::access::Scope;
 use crate::http::body::{self, ObjectPath, Parameters};
 use crate::http::caller::Call;
+use crate::http::paging::{self, PageQuery};
 use crate::http::problem::{Answer, Problem};
 use crate::resources::handlers::routes as handlers;
 use crate::resources::objects::wire::{HaltedLane, Object, SkipRequest, Skipped, Tombstone};
@@ -16,11 +17,17 @@ use wakeq::order::Lane;
 
 /// List the halted objects of a canvas
 ///
-/// Those that are halted by a dead event, the longest halted first; at most 1,000.
+/// Those that are halted by a dead event, the longest halted first.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/halted-objects", operation_id = "list_halted_objects", tag = "objects",
-    responses((status = 200, description = "The halted objects", body = List<HaltedLane>)))]
-pub(crate) async fn halted(Call { api, caller }: Call) -> Answer<List<HaltedLane>> {
-    Ok(Json(List::whole(caller.admin(&api, Scope::Read).halted(caller.canvas, None).await?)))
+    params(PageQuery),
+    responses((status = 200, description = "A page of halted objects", body = List<HaltedLane>)))]
+pub(crate) async fn halted(
+    Call { api, caller }: Call,
+    Parameters(query): Parameters<PageQuery>,
+) -> Answer<List<HaltedLane>> {
+    let (limit, cursor) = query.read()?;
+    let admin = caller.admin(&api, Scope::Read);
+    Ok(Json(admin.halted(caller.canvas, cursor.as_ref(), limit).await?.into()))
 }
 
 /// Show an object
@@ -34,7 +41,7 @@ pub(crate) async fn one(Call { api, caller }: Call, ObjectPath(key): ObjectPath)
     })?;
     let admin = caller.admin(&api, Scope::Read);
     let running = admin.running(caller.canvas, &key).await?;
-    Ok(Json(Object::of(object, running, admin.halted(caller.canvas, Some(&key)).await?)))
+    Ok(Json(Object::of(object, running, admin.halted_on(caller.canvas, &key).await?)))
 }
 
 /// Which tombstones to list.
@@ -49,15 +56,21 @@ pub(crate) struct TombstonesQuery {
     /// As seen by consumers of this registered queue.
     #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
     queue: Option<String>,
+    /// Maximum number of items. Default 1,000.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// The `next_cursor` of the previous page, which `after` need not repeat.
+    #[param(max_length = 20)]
+    cursor: Option<String>,
 }
 
 /// List the missing links of an object's chain
 ///
 /// Those that will never arrive: their events were cancelled or purged, or died and were skipped.
-/// In the order of the chain; at most 1,000.
+/// In the order of the chain.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/objects/{object}/tombstones", operation_id = "list_tombstones",
     tag = "objects", params(TombstonesQuery),
-    responses((status = 200, description = "The missing links", body = List<Tombstone>)))]
+    responses((status = 200, description = "A page of missing links", body = List<Tombstone>)))]
 pub(crate) async fn tombstones(
     Call { api, caller }: Call,
     ObjectPath(key): ObjectPath,
@@ -67,9 +80,12 @@ pub(crate) async fn tombstones(
     if query.after < 0 {
         return Err(Problem::bad_request("`after` is the number of an event of the object, or 0"));
     }
+    let invalid = |_| Problem::bad_request("`cursor` is not one of this list");
+    let after = query.cursor.as_deref().map(str::parse::<i64>).transpose().map_err(invalid)?;
+    let (after, limit) = (after.unwrap_or(0).max(query.after), paging::limit(query.limit.or(Some(1000)))?);
     let admin = caller.admin(&api, Scope::Read);
-    let found = admin.tombstones(caller.canvas, &key, queue.as_ref(), query.after).await?;
-    Ok(Json(List::whole(found)))
+    let found = admin.tombstones(caller.canvas, &key, queue.as_ref(), after, limit + 1).await?;
+    Ok(Json(List::page(found, limit, |gone| gone.link.id.to_string())))
 }
 
 /// Resume an object for a handler without its dead event

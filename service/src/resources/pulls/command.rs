@@ -16,6 +16,7 @@ use crate::resources::pulls::wire::{
     Released,
 };
 use crate::resources::wire::List;
+use wakeq::internals::Spelled;
 use wakeq::{EventId, Name};
 
 /// Default duration of a lease.
@@ -155,7 +156,7 @@ impl Release {
             None => show::line(format_args!("copy {id} has no attempts left: it is now a dead event")),
             Some(0.0) => show::line(format_args!("copy {id} can be leased again at once")),
             Some(seconds) => {
-                let delay = humantime::format_duration(Duration::from_secs_f64(*seconds));
+                let delay = Spelled(Duration::from_secs_f64(*seconds));
                 show::line(format_args!("copy {id} can be leased again in {delay}"))
             }
         })

@@ -32,7 +32,7 @@ enum Verb {
     /// Register or replace a queue; it receives a copy of every matching event from now on
     Put(Box<Put>),
     /// List the queues
-    List(JsonArg),
+    List(TableArgs),
     /// Show a queue, and the canvases with settings of their own
     Show(One),
     /// Unregister a queue; it receives no more copies
@@ -150,10 +150,10 @@ impl Queues {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
             Verb::Put(command) => command.run(context).await,
-            Verb::List(json) => {
-                let queues = context.call(Request::get(&["queues"]).everywhere()).await?;
+            Verb::List(table) => {
                 let head = ["QUEUE", ">WEIGHT", ">IN FLIGHT", "PROCESSED BY", "PATTERNS"];
-                json.print_table(&queues, head, "no queues", row)
+                let request = Request::get(&["queues"]).everywhere();
+                table.print(context, request, head, "no queues", row).await
             }
             Verb::Show(command) => command.run(context).await,
             Verb::Delete(command) => command.run(context).await,

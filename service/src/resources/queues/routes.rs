@@ -14,7 +14,7 @@ use crate::resources::queues::wire::{
     DeletedQueue, Facet, FacetSet, PutQueue, PutQueueAnswer, Queue, QueueDepth, SetFacet, Waiting,
 };
 use crate::resources::wire::List;
-use wakeq::CanvasId;
+use wakeq::{CanvasId, Name};
 
 /// Register or replace a queue
 ///
@@ -42,13 +42,21 @@ pub(crate) async fn put(
     Ok((status, Json(put.into())))
 }
 
+page_query!(QueuesQuery, 128);
+
 /// List the registered queues
 ///
-/// By name; at most 100.
+/// By name; there are at most 100.
 #[utoipa::path(get, path = "/v1/admin/queues", operation_id = "list_queues", tag = "queues",
-    responses((status = 200, description = "All queues", body = List<Queue>)))]
-pub(crate) async fn list(Call { api, .. }: Call) -> Answer<List<Queue>> {
-    Ok(Json(List::whole(api.admin.queues().await?)))
+    params(QueuesQuery),
+    responses((status = 200, description = "A page of queues", body = List<Queue>)))]
+pub(crate) async fn list(
+    Call { api, .. }: Call,
+    Parameters(query): Parameters<QueuesQuery>,
+) -> Answer<List<Queue>> {
+    let (limit, after) = query.read::<Name>()?;
+    let queues = api.admin.queues().await?;
+    Ok(Json(List::part(queues, limit, after.as_ref().map(Name::as_str), |queue| queue.name.to_string())))
 }
 
 /// Show a queue

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 
 use crate::cli::Context;
+use crate::cli::arguments::TableArgs;
 use crate::cli::client::Request;
 use crate::cli::show::{self, JsonArg};
 use crate::resources::quotas::wire::{self, SetQuota, UnsetQuota};
@@ -17,7 +18,7 @@ pub(crate) struct Quotas {
 #[derive(Subcommand)]
 enum Verb {
     /// Show the limits of the canvas and its usage
-    Show(JsonArg),
+    Show(TableArgs),
     /// Set a limit of the canvas; through a server this requires a key for all canvases
     Set {
         /// The quota: events, event-bytes, objects, object-bytes, chosen-ids, idempotency-keys,
@@ -44,9 +45,9 @@ impl Quotas {
             verb(&["quotas", &context.canvas.canvas.to_string(), quota.as_str()]).everywhere().silent()
         };
         match self.verb {
-            Verb::Show(json) => {
-                let quotas = context.call(Request::get(&["quotas"])).await?;
-                json.print_table(&quotas, ["QUOTA", ">USED", ">LIMIT", "SET"], "there are no quotas", row)
+            Verb::Show(table) => {
+                let head = ["QUOTA", ">USED", ">LIMIT", "SET"];
+                table.print(context, Request::get(&["quotas"]), head, "there are no quotas", row).await
             }
             Verb::Set { quota, limit } => {
                 context.send(at(Request::put, quota).body(&SetQuota { limit })?).await?;

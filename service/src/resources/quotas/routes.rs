@@ -3,19 +3,29 @@
 use axum::Json;
 use axum::http::StatusCode;
 
-use crate::http::body::{self, FacetPath, QuotaPath};
+use crate::http::body::{self, FacetPath, Parameters, QuotaPath};
 use crate::http::caller::Call;
+use crate::http::paging::page_query;
 use crate::http::problem::{Answer, Problem};
 use crate::resources::quotas::wire::{Quota, SetQuota, UnsetQuota};
 use crate::resources::wire::List;
+
+page_query!(QuotasQuery, 10);
 
 /// List the quotas of a canvas
 ///
 /// Its limits and its usage.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/quotas", operation_id = "list_quotas", tag = "quotas",
-    responses((status = 200, description = "All quotas", body = List<Quota>)))]
-pub(crate) async fn list(Call { api, caller }: Call) -> Answer<List<Quota>> {
-    Ok(Json(List::whole(api.admin.quotas(caller.canvas).await?)))
+    params(QuotasQuery),
+    responses((status = 200, description = "A page of quotas", body = List<Quota>)))]
+pub(crate) async fn list(
+    Call { api, caller }: Call,
+    Parameters(query): Parameters<QuotasQuery>,
+) -> Answer<List<Quota>> {
+    let (limit, after) = query.read::<u32>()?;
+    let passed = after.unwrap_or(0).saturating_add(limit);
+    let quotas = api.admin.quotas(caller.canvas).await?.into_iter().skip(after.unwrap_or(0) as usize);
+    Ok(Json(List::page(quotas.take(limit as usize + 1).collect(), limit, |_| passed.to_string())))
 }
 
 /// Set a limit of a canvas

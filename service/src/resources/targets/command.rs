@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use clap::Args;
 
 use crate::cli::Context;
-use crate::cli::arguments::Target;
+use crate::cli::arguments::{HandlerName, TableArgs, Target};
 use crate::cli::client::Request;
 use crate::cli::failure::Failure;
 use crate::cli::show::{self, JsonArg, field, moment};
@@ -75,6 +75,29 @@ pub(crate) struct Delete {
     handler: Target,
     #[command(flatten)]
     json: JsonArg,
+}
+
+#[derive(Args)]
+pub(crate) struct ListTargets {
+    /// Only targets of this handler: its name, or MODULE/name
+    handler: Option<HandlerName>,
+    #[command(flatten)]
+    table: TableArgs,
+}
+
+impl ListTargets {
+    pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let (module, name) = self.handler.map(|handler| (handler.module, handler.name)).unzip();
+        let request = Request::get(&["targets"]).query("module", module).query("name", name);
+        let head = ["HANDLER", "URL", ">RETRIES", "CHANGED", "BY"];
+        self.table.print(context, request, head, "no targets", row).await
+    }
+}
+
+fn row(target: &wire::Target) -> [String; 5] {
+    let wire::Target { module, name, modifier, url, policy, updated_at, updated_by, .. } = target;
+    let (retries, changed) = (policy.retries.to_string(), show::moment(*updated_at));
+    [format!("{module}/{name}/{modifier}"), url.clone(), retries, changed, updated_by.clone()]
 }
 
 impl Put {

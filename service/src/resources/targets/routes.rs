@@ -1,12 +1,17 @@
-//! Targets of handlers: register, show and delete.
+//! Targets of handlers: register, list, show and delete.
 
 use axum::Json;
 use axum::http::StatusCode;
+use serde::Deserialize;
+use utoipa::IntoParams;
 
-use crate::http::body::{self, AddressPath};
+use crate::http::body::{self, AddressPath, Parameters};
 use crate::http::caller::Call;
+use crate::http::paging;
 use crate::http::problem::{Answer, Problem};
+use crate::resources::handlers::routes as handlers;
 use crate::resources::targets::wire::{PutAnswer, PutTarget, Target};
+use crate::resources::wire::List;
 
 /// Register an HTTP target for a handler
 ///
@@ -53,6 +58,40 @@ async fn register(
     let put = api.admin.put_target(&address, &new, &caller.actor()).await?;
     let status = if put.new { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(put.into())))
+}
+
+/// Which targets to list.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TargetsQuery {
+    /// The handler's module; requires `name`. Default `WORKER`.
+    #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
+    module: Option<String>,
+    /// Only targets of this handler.
+    #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
+    name: Option<String>,
+    /// Maximum number of items. Default 100.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// The `next_cursor` of the previous page.
+    #[param(max_length = 400)]
+    cursor: Option<String>,
+}
+
+/// List the targets of a canvas
+///
+/// By module, name and modifier. The secrets are not shown.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/targets", operation_id = "list_targets", tag = "handlers",
+    params(TargetsQuery),
+    responses((status = 200, description = "A page of targets", body = List<Target>)))]
+pub(crate) async fn list(
+    Call { api, caller }: Call,
+    Parameters(query): Parameters<TargetsQuery>,
+) -> Answer<List<Target>> {
+    let scope = handlers::scope(&caller, query.module.as_deref(), query.name.as_deref())?;
+    let (limit, cursor) = (paging::limit(query.limit)?, paging::cursor(query.cursor.as_deref())?);
+    Ok(Json(api.admin.targets(caller.canvas, scope.as_ref(), cursor.as_ref(), limit).await?.into()))
 }
 
 /// Show the target of a handler with a modifier

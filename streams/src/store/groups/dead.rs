@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use uuid::Uuid;
+
 use crate::store::Store;
 use wakeq::log::{EventSource, StreamId};
 use wakeq::{Actor, CanvasId, EventId, Name, StoreError, Timestamp};
@@ -160,7 +162,7 @@ impl Store {
                select count(*) as "count!" from redriven"#,
             group.as_str(),
             seq,
-            CanvasId::DEFAULT.0,
+            None::<Uuid>,
             actor.name(),
             actor.request_id(),
             actor.credential_id(),

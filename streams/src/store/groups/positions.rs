@@ -1,8 +1,10 @@
 //! The positions of groups in their sources, for operators.
 
+use uuid::Uuid;
+
 use crate::store::Store;
 use wakeq::log::EventSource;
-use wakeq::{Actor, CanvasId, Name, StoreError, Timestamp};
+use wakeq::{Actor, Name, StoreError, Timestamp};
 
 /// Most positions that are listed of all groups.
 const POSITIONS_MAX: i64 = 100_000;
@@ -98,7 +100,7 @@ impl Store {
             group.as_str(),
             &sources,
             to,
-            CanvasId::DEFAULT.0,
+            None::<Uuid>,
             actor.name(),
             actor.request_id(),
             actor.credential_id()

@@ -2,12 +2,13 @@
 
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
+use uuid::Uuid;
 
 use super::{lock_group, requests_of_others};
 use crate::event::EntityType;
 use crate::store::Store;
 use wakeq::log::EventSource;
-use wakeq::{Actor, CanvasId, Name, StoreError};
+use wakeq::{Actor, Name, StoreError};
 
 /// Most pins that are listed.
 const PINS_MAX: i64 = 10_000;
@@ -33,7 +34,7 @@ impl Store {
              insert into wakeq.audit_log (canvas_id, actor, action, outcome, request_id, detail)
              select $2, $3, 'recover-group', 'done', $4, concat_ws('; ', $5::text, 'group ' || $1::text) from asked",
             group.as_str(),
-            CanvasId::DEFAULT.0,
+            None::<Uuid>,
             actor.name(),
             actor.request_id(),
             actor.credential_id()
@@ -134,7 +135,7 @@ async fn remove(
         group.as_str(),
         source.map(EventSource::to_string),
         entity_type.map(EntityType::to_string),
-        CanvasId::DEFAULT.0,
+        None::<Uuid>,
         actor.name(),
         actor.request_id(),
         actor.credential_id()

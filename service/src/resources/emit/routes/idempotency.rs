@@ -11,16 +11,16 @@ use super::request::{Change, Emission};
 use super::{EmitRequest, accepted};
 use crate::http::Api;
 use crate::http::caller::Caller;
+use crate::http::operations::IDEMPOTENCY_KEY;
 use crate::http::problem::Problem;
 use crate::resources::emit::wire::EmitAnswer;
 use wakeq::events::{IdempotencyKey, Idempotent};
 
-const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 /// The request's key: 1 to 255 visible characters.
 pub(super) fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
-    let mut values = headers.get_all(KEY).iter();
+    let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(value) = values.next() else { return Ok(None) };
     let visible = value.as_bytes().iter().all(u8::is_ascii_graphic) && (1..=255).contains(&value.len());
     match value.to_str() {

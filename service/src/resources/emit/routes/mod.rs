@@ -159,9 +159,6 @@ pub(crate) async fn change(
     headers: HeaderMap,
     CompleteBody(body): CompleteBody,
 ) -> Result<Response, Problem> {
-    if uri.query().is_some_and(|query| !query.is_empty()) {
-        return Err(Problem::bad_request("this accepts no query: everything belongs in the body"));
-    }
     let received = EmitRequest { batch: true, keep: Keep::default(), uri, headers, body };
     let emission = request::read_change(&object, &received.incoming(&caller, &received.borrowed()))?;
     send(&api, &caller, received, emission).await

@@ -7,14 +7,15 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 
 use crate::cli::Context;
-use crate::cli::arguments::HandlerName;
+use crate::cli::arguments::{HandlerName, TableArgs};
 use crate::cli::client::{Client, Request};
-use crate::cli::show::{self, JsonArg, moment};
+use crate::cli::show::{self, moment};
 use crate::cli::table::Table;
 use crate::resources::handlers::wire::Handler;
 use crate::resources::targets::wire::Target;
 use crate::resources::wire::List;
 use wakeq::Timestamp;
+use wakeq::internals::Spelled;
 
 /// Clears the terminal, and moves the cursor to its top.
 const CLEAR: &[u8] = b"\x1b[H\x1b[2J";
@@ -28,7 +29,7 @@ pub(crate) struct Stats {
           value_parser = clap::value_parser!(u64).range(1..=3600), conflicts_with = "json")]
     watch: Option<u64>,
     #[command(flatten)]
-    json: JsonArg,
+    table: TableArgs,
 }
 
 impl Stats {
@@ -36,13 +37,14 @@ impl Stats {
         let client = context.client().await?;
         match self.watch {
             Some(seconds) => self.watch(&client, Duration::from_secs(seconds)).await,
-            None => self.json.print_list(&self.look(&client).await?, print),
+            None => self.table.json.print_list(&self.look(&client).await?, print),
         }
     }
 
     async fn look(&self, client: &Client) -> anyhow::Result<List<Handler>> {
         let Some(handler) = &self.handler else {
-            return client.call(Request::get(&["handlers"])).await;
+            let page = async |page| client.call(Request::get(&["handlers"]).page(page)).await;
+            return self.table.list.clone().gather(page).await;
         };
         let found = client.handler(handler).await?;
         Ok(List::whole(Some(found).filter(|found| !found.is_empty())))
@@ -63,9 +65,10 @@ impl Stats {
                 show::line(format_args!(
                     "{}, every {}",
                     moment(Timestamp::from(SystemTime::now())),
-                    humantime::format_duration(period)
+                    Spelled(period)
                 ))?;
                 print(&list.items)?;
+                show::note_of_more(list.next_cursor.as_deref());
             }
         };
         tokio::select! {
@@ -96,6 +99,7 @@ fn rules(handler: &Handler) -> String {
         .chain(halted)
         .chain(handler.unknown_since.map(unknown))
         .chain(targets)
+        .chain(handler.more_targets.then(|| "more targets: `wakeq handlers targets`".to_owned()))
         .collect::<Vec<_>>()
         .join("; ")
 }

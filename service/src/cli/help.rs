@@ -1,0 +1,139 @@
+//! The command line as it is parsed: what `--help` shows of each command, which values may begin
+//! with a hyphen, and variables that are empty or not valid.
+//!
+//! `--help` is one screen with the command's own options. `--help-all` adds those that every command
+//! has, and rarer ones.
+
+use clap::builder::{Resettable, StyledStr};
+use clap::error::{ContextKind, ContextValue};
+use clap::{Arg, ArgAction, Command};
+
+/// Below the options of each command.
+const FOOTER: &str = "\
+More options, such as --canvas, --server and --database-url, which every command has: --help-all";
+
+/// The command line of a program.
+pub(super) fn command(command: Command) -> Command {
+    command.mut_args(adapted).mut_subcommands(below)
+}
+
+fn below(command: Command) -> Command {
+    command.mut_args(adapted).mut_subcommands(below).after_help(FOOTER)
+}
+
+fn adapted(arg: Arg) -> Arg {
+    let arg = if arg.is_global_set() && !is_help(&arg) { arg.hide_short_help(true) } else { arg };
+    without_empty_variable(with_hyphens(arg))
+}
+
+fn is_help(arg: &Arg) -> bool {
+    matches!(arg.get_action(), ArgAction::HelpShort | ArgAction::HelpLong)
+}
+
+/// A value may be negative. An option that has to have a value takes whatever follows it, so that it
+/// is judged by its own rule.
+fn with_hyphens(arg: Arg) -> Arg {
+    if !arg.get_action().takes_values() {
+        return arg;
+    }
+    let needs_value = arg.get_num_args().is_none_or(|count| count.min_values() > 0);
+    let arg = arg.allow_negative_numbers(true);
+    if !arg.is_positional() && needs_value { arg.allow_hyphen_values(true) } else { arg }
+}
+
+/// An empty variable counts as unset: Compose and charts pass on what is not set as an empty text.
+fn without_empty_variable(arg: Arg) -> Arg {
+    let is_empty =
+        arg.get_env().is_some_and(|name| std::env::var_os(name).is_some_and(|value| value.is_empty()));
+    if is_empty { arg.env(Resettable::Reset) } else { arg }
+}
+
+/// Says of a value that is not valid which variable it comes from: the message itself only names the
+/// option.
+pub(super) fn naming_variable(mut error: clap::Error, command: &Command) -> clap::Error {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        Some(_) | None => None,
+    };
+    let (Some(arg), Some(value)) = (text(ContextKind::InvalidArg), text(ContextKind::InvalidValue)) else {
+        return error;
+    };
+    if let Some(name) = variable(command, &arg, &value) {
+        let tip = StyledStr::from(format!("this is the value of the environment variable {name}"));
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    }
+    error
+}
+
+/// The variable that gives an option this value.
+fn variable(command: &Command, arg: &str, value: &str) -> Option<String> {
+    let own = command.get_arguments().find_map(|known| {
+        let name = known.get_env()?.to_str()?;
+        let gives = std::env::var(name).is_ok_and(|given| given == value);
+        (known.to_string() == arg && gives).then(|| name.to_owned())
+    });
+    own.or_else(|| command.get_subcommands().find_map(|below| variable(below, arg, value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    /// Most lines of a command's help: a screen.
+    const LINES_MAX: usize = 45;
+
+    /// Calls `look` with each command below this one and its path.
+    fn each(command: &Command, path: &str, look: &mut impl FnMut(&Command, &str)) {
+        for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
+            let path = format!("{path} {}", below.get_name());
+            look(below, &path);
+            each(below, &path, look);
+        }
+    }
+
+    #[test]
+    fn the_help_of_each_command_is_a_screen_of_its_own_options() {
+        let mut whole = command(Cli::command()).term_width(110);
+        whole.build();
+        let general: Vec<String> = whole
+            .get_arguments()
+            .filter(|arg| arg.is_global_set() && !is_help(arg))
+            .filter_map(|arg| Some(format!("--{} ", arg.get_long()?)))
+            .collect();
+        assert!(general.len() > 20, "{general:?}");
+        let mut seen = 0;
+        each(&whole, "wakeq", &mut |below, path| {
+            let help = below.clone().term_width(110).render_help().to_string();
+            let lines = help.lines().count();
+            assert!(lines <= LINES_MAX, "`{path} --help` has {lines} lines:\n{help}");
+            for option in &general {
+                let is_shown = help.lines().any(|line| line.trim_start().starts_with(option.as_str()));
+                assert!(!is_shown, "`{path} --help` shows {option}");
+            }
+            let all = below.clone().term_width(110).render_long_help().to_string();
+            assert!(general.iter().all(|option| all.contains(option.trim_end())), "`{path} --help-all`");
+            seen += 1;
+        });
+        assert!(seen > 70, "{seen} commands");
+    }
+
+    #[test]
+    fn values_may_be_negative() {
+        for line in ["emit n -5", "emit n -1.5e3", "emit n 1 --after 5s", "stats --watch --limit 5"] {
+            let words = ["wakeq"].into_iter().chain(line.split(' '));
+            command(Cli::command()).try_get_matches_from(words).unwrap();
+        }
+        for (line, words) in [
+            ("emit n 1 --after -5s", "'-5s' for '--after"),
+            ("quotas set events -1", "'-1' for '<LIMIT>'"),
+            ("emit n --aftr 5s", "'--aftr' found"),
+        ] {
+            let line = ["wakeq"].into_iter().chain(line.split(' '));
+            let refused = command(Cli::command()).try_get_matches_from(line).unwrap_err().to_string();
+            assert!(refused.contains(words), "{refused}");
+        }
+    }
+}
