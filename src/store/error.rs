@@ -41,6 +41,12 @@ pub enum StoreError {
     /// A migration failed.
     #[error("the migration failed; what it did was rolled back")]
     Migration(#[source] Arc<sqlx::migrate::MigrateError>),
+    /// A migration was begun and not finished, which ours can't be: each is one transaction.
+    #[error(
+        "migration {0} is marked as not finished: find out what was applied of it, complete or undo that, then \
+         correct `success` in its row of wakeq._migrations, or delete the row"
+    )]
+    PartlyMigrated(i64),
     /// The server may lose commits.
     #[error(
         "the server has {setting} = {value}: a crash may lose events that were acknowledged. Turn it on, or say that \
@@ -173,6 +179,7 @@ impl StoreError {
             }
             Self::TimedOut { .. }
             | Self::Migration(_)
+            | Self::PartlyMigrated(_)
             | Self::UnsafeDurability { .. }
             | Self::RoleSettings { .. }
             | Self::ForeignEngine(_)
@@ -191,7 +198,7 @@ impl StoreError {
             Self::Unavailable(_) => "unavailable",
             Self::TimedOut { .. } => "timeout",
             Self::Refused { .. } => "refused",
-            Self::NotMigrated(_) | Self::Migration(_) => "not_migrated",
+            Self::NotMigrated(_) | Self::Migration(_) | Self::PartlyMigrated(_) => "not_migrated",
             Self::Overloaded => "overloaded",
             Self::Quota(_) => "quota",
             Self::UnsafeDurability { .. }

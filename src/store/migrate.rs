@@ -1,15 +1,20 @@
 //! The embedded migrations, and which of them a database has.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use sqlx::migrate::{Migrate, Migrator};
+use sqlx::migrate::{Migrate, MigrateError, Migrator};
 use sqlx::{ConnectOptions, Connection};
 
 use super::engine::ForeignEngine;
 use super::route::DatabaseRoute;
 use super::{Store, StoreConfig, StoreError};
 
-static MIGRATIONS: Migrator = sqlx::migrate!();
+/// Migrations of a newer release do no harm: each leaves the schema as the release before needs it.
+static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
+    let mut migrations = sqlx::migrate!();
+    migrations.set_ignore_missing(true);
+    migrations
+});
 
 /// A migration and whether the database has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +37,8 @@ pub enum MigrationStatus {
     Applied,
     /// Not applied.
     Missing,
+    /// Applied by a newer program; this one does not have it, and can work with it.
+    Newer,
 }
 
 /// How a database's migrations differ from those of this program, as version numbers.
@@ -71,7 +78,8 @@ impl Store {
     /// # }
     /// ```
     ///
-    /// With `dry_run` nothing is changed. Uses a connection of its own, without a time limit.
+    /// With `dry_run` nothing is changed. Migrations of a newer release are left as they are, and come
+    /// last as [`MigrationStatus::Newer`]. Uses a connection of its own, without a time limit.
     pub async fn migrate(url: &str, dry_run: bool) -> Result<Vec<MigrationState>, StoreError> {
         Self::migrate_with(url, dry_run, &StoreConfig::default()).await
     }
@@ -126,7 +134,13 @@ impl Store {
             description: migration.description.to_string(),
             status: status(migration.version),
         });
-        Ok(states.collect())
+        let newer = before.iter().filter(|version| !MIGRATIONS.version_exists(**version));
+        let newer = newer.map(|version| MigrationState {
+            version: *version,
+            description: "of a newer release".to_owned(),
+            status: MigrationStatus::Newer,
+        });
+        Ok(states.chain(newer).collect())
     }
 
     /// Which migrations the database lacks, and which of its own differ from this program's.
@@ -180,6 +194,9 @@ async fn applied(connection: &mut sqlx::PgConnection) -> Result<Vec<i64>, StoreE
     Ok(applied.into_iter().map(|migration| migration.version).collect())
 }
 
-fn failed(error: sqlx::migrate::MigrateError) -> StoreError {
+fn failed(error: MigrateError) -> StoreError {
+    if let MigrateError::Dirty(version) = error {
+        return StoreError::PartlyMigrated(version);
+    }
     StoreError::Migration(Arc::new(error))
 }

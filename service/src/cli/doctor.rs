@@ -194,6 +194,7 @@ fn failed_on_database(what: &'static str, error: &StoreError) -> Finding {
         StoreError::TimedOut { .. } => Finding::fail(what, found, "see what keeps the server busy"),
         StoreError::Refused { .. }
         | StoreError::Migration(_)
+        | StoreError::PartlyMigrated(_)
         | StoreError::UnsafeDurability { .. }
         | StoreError::RoleSettings { .. }
         | StoreError::ForeignEngine(_)

@@ -217,6 +217,7 @@ fn of_store(error: &StoreError) -> Exit {
         StoreError::Refused { .. }
         | StoreError::NotMigrated(_)
         | StoreError::Migration(_)
+        | StoreError::PartlyMigrated(_)
         | StoreError::UnsafeDurability { .. }
         | StoreError::RoleSettings { .. }
         | StoreError::ForeignEngine(_)

@@ -31,13 +31,22 @@ impl Migrate {
             now.replace(format!("migration {version}: {description}"));
         };
         let migrating = Store::migrate_with_progress(url, self.dry_run, &config, tell);
+        let mut newer = Vec::new();
         for migration in Progress::on_stderr().watch(migrating, || now.borrow().clone()).await? {
             let status = match migration.status {
                 MigrationStatus::Present => "present",
                 MigrationStatus::Applied => "applied",
                 MigrationStatus::Missing => "missing",
+                MigrationStatus::Newer => "newer",
             };
             show::line(format_args!("{:>4}  {status:8} {}", migration.version, migration.description))?;
+            if migration.status == MigrationStatus::Newer {
+                newer.push(migration.version.to_string());
+            }
+        }
+        if !newer.is_empty() {
+            let newer = newer.join(", ");
+            show::line(format_args!("      the schema is newer than this program: {newer}"))?;
         }
         let api = self.api_role.iter().map(|role| (role, RoleKind::Api));
         let worker = self.worker_role.iter().map(|role| (role, RoleKind::Worker));

@@ -188,6 +188,32 @@ async fn migrate_shows_what_it_did() {
     assert_eq!(terminal.prints(&["stats"]).await, "no events, no rules, and no targets\n");
 }
 
+/// The release before finds its schema with more in it, which is a success: its chart runs this
+/// command too. A migration that is marked as not finished is named with its table.
+#[tokio::test]
+async fn migrate_of_the_release_before_succeeds_on_a_newer_schema() {
+    let database = database().await;
+    let terminal = Terminal::on(&database);
+    let pool = sqlx::PgPool::connect(database.url()).await.unwrap();
+    let add = "insert into wakeq._migrations (version, description, success, checksum, execution_time)
+               values (9, 'of tomorrow', true, '', 0)";
+    sqlx::query(add).execute(&pool).await.unwrap();
+    let newer = "   9  newer    of a newer release\n      the schema is newer than this program: 9\n";
+    let expected = migrations("present") + newer;
+    assert_eq!(terminal.prints(&["migrate"]).await, expected);
+    assert_eq!(terminal.prints(&["migrate", "--dry-run"]).await, expected);
+    assert_eq!(terminal.prints(&["stats"]).await, "no events, no rules, and no targets\n");
+    sqlx::query("delete from wakeq._migrations where version = 8").execute(&pool).await.unwrap();
+    sqlx::query("update wakeq._migrations set success = false where version = 3")
+        .execute(&pool)
+        .await
+        .unwrap();
+    let refused = terminal.complains(1, &["migrate"]).await;
+    assert!(refused.starts_with("wakeq: migration 3 is marked as not finished"), "{refused}");
+    assert!(refused.contains("wakeq._migrations") && !refused.contains("_sqlx"), "{refused}");
+    pool.close().await;
+}
+
 #[tokio::test]
 async fn names_missing_settings() {
     let terminal = Terminal::without_variables();

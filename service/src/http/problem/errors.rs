@@ -28,6 +28,7 @@ impl Problem {
             error if error.is_contention() => Self::unavailable("a lock in the database"),
             StoreError::Refused { .. }
             | StoreError::Migration(_)
+            | StoreError::PartlyMigrated(_)
             | StoreError::UnsafeDurability { .. }
             | StoreError::RoleSettings { .. }
             | StoreError::ForeignEngine(_)
