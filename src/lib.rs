@@ -216,7 +216,7 @@ pub mod crons {
 /// The deployment's database: its tables, roles, and the durations that all its processes share.
 pub mod database {
     pub use crate::event::InvalidTiming;
-    pub use crate::store::{MigrationState, MigrationStatus, Retention, RoleKind, TimingMode};
+    pub use crate::store::{DatabaseUse, MigrationState, MigrationStatus, Retention, RoleKind, TimingMode};
 }
 
 /// What an event can carry, and emits that can be repeated.

@@ -109,7 +109,8 @@ pub use rights::RoleKind;
 pub use route::DatabaseRoute;
 pub use rules::Rule;
 pub use session::{Store, StoreConfig, interval};
-pub use settings::TimingMode;
+
+pub use settings::{DatabaseUse, TimingMode};
 pub use targets::FoundTarget;
 pub(crate) use targets::{NewTargetRow, PutOutcome, TargetPosition};
 pub use targets::{RegisteredTarget, SecretCounts};

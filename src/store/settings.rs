@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use super::{Store, StoreError};
+use sqlx::{ConnectOptions, Connection};
+
+use super::route::DatabaseRoute;
+use super::{Store, StoreConfig, StoreError};
 use crate::event::Timing;
 
 /// What a process does about the deployment's durations when it connects.
@@ -22,7 +25,36 @@ pub enum TimingMode {
     Unchecked,
 }
 
+/// What a change of the durations would meet while it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatabaseUse {
+    /// Open sessions of wakeq's processes, each with where it comes from and its server process.
+    pub sessions: Vec<String>,
+    /// Whether an event is claimed under a lease that stands.
+    pub is_claimed: bool,
+}
+
 impl Store {
+    /// What uses the database now. Its own connection does not count; that of a [`Store`] does.
+    pub async fn database_use(url: &str, config: &StoreConfig) -> Result<DatabaseUse, StoreError> {
+        let refused = |error| StoreError::from_sqlx("look for processes at work", error);
+        let options: sqlx::postgres::PgConnectOptions = url.parse().map_err(refused)?;
+        DatabaseRoute::check(&options, config.allow_unverified_database)?;
+        let mut connection = options.application_name("wakeq settings").connect().await.map_err(refused)?;
+        let query = sqlx::query!(
+            r#"select array(
+                   select coalesce(host(client_addr), 'this server') || ', process ' || pid
+                     from pg_stat_activity where datname = current_database() and application_name = 'wakeq'
+                    order by backend_start limit 20) as "sessions!",
+                  exists (select from wakeq.events_v2 where locked_at > clock_timestamp() - (
+                      select value_us * interval '1 microsecond' from wakeq.settings where name = 'lease'))
+                  as "is_claimed!""#
+        );
+        let found = query.fetch_one(&mut connection).await.map_err(refused)?;
+        connection.close().await.map_err(refused)?;
+        Ok(DatabaseUse { sessions: found.sessions, is_claimed: found.is_claimed })
+    }
+
     /// Compares the configured durations with the deployment's, and returns those to use.
     pub(super) async fn settle_timing(&self) -> Result<Timing, StoreError> {
         match self.config.timing_mode {

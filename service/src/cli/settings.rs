@@ -1,13 +1,18 @@
 //! `wakeq settings show` and `wakeq settings set`.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
 use super::show::JsonArg;
 use super::{Context, show};
-use wakeq::Timing;
 use wakeq::internals::Spelled;
+use wakeq::{Store, Timing};
+
+/// How often the database is looked at, and the pause in between.
+const LOOKS: u32 = 10;
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 #[derive(Args)]
 pub(crate) struct Settings {
@@ -23,7 +28,11 @@ enum Verb {
     Show,
     /// Change the given durations (--lease 30s; --help-all lists them); stop all other processes
     /// first, and restart them with the same values
-    Set,
+    Set {
+        /// Change them although processes are connected or events are claimed; those may run twice
+        #[arg(long)]
+        force: bool,
+    },
 }
 
 impl Settings {
@@ -31,12 +40,41 @@ impl Settings {
         context.without_server()?;
         let store = match self.verb {
             Verb::Show => context.store().await?,
-            Verb::Set => context.database.replace(&context.timing).await?,
+            Verb::Set { force } => {
+                if !force {
+                    refuse_in_use(context).await?;
+                }
+                context.database.replace(&context.timing).await?
+            }
         };
         let durations = store.timing().fields().into_iter();
         let durations: BTreeMap<_, _> =
             durations.map(|(name, value)| (name, Spelled(value).to_string())).collect();
         self.json.print(&durations, |_| show_timing(store.timing()))
+    }
+}
+
+/// Fails if other processes use the database, or have left claims whose leases stand. A process that
+/// has just ended is given a moment to leave.
+async fn refuse_in_use(context: &Context) -> anyhow::Result<()> {
+    let (url, config) = (context.database.url()?, context.database.to_migrate());
+    let mut looks = 0;
+    loop {
+        let found = Store::database_use(url, &config).await?;
+        if found.sessions.is_empty() && !found.is_claimed {
+            return Ok(());
+        }
+        looks += 1;
+        if looks == LOOKS {
+            let others = match &found.sessions[..] {
+                [] => "events are claimed under leases that stand".to_owned(),
+                sessions => format!("processes of wakeq are connected ({})", sessions.join("; ")),
+            };
+            anyhow::bail!(
+                "{others}: with other durations their events may run twice. Stop them, or use --force"
+            );
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use wakeq::machine::Outcome;
 use wakeq::notify::{Notifier, PubSub};
-use wakeq::{EventId, HandlerError, Handlers, RetryPolicy, Route, Timing};
+use wakeq::{CanvasId, EventId, HandlerError, Handlers, RetryPolicy, Route, Timing};
 use wakeq_services::TestDatabase;
 
 use super::{CliOutput, Terminal};
@@ -208,4 +208,33 @@ async fn durations_are_the_deployments() {
     assert!(terminal.prints(&["settings", "set", "--lease", "2m"]).await.starts_with(&lease("2m")));
     assert!(terminal.prints(&["settings", "show"]).await.starts_with(&lease("2m")));
     assert!(terminal.complains(1, &["settings", "set", "--lease", "1ms"]).await.contains("`lease` is 1ms"));
+}
+
+/// They do not change under a process that is connected, nor under a claim that it left, unless they
+/// are forced to.
+#[tokio::test]
+async fn durations_do_not_change_under_running_processes() {
+    let database = database().await;
+    let terminal = Terminal::on(&database);
+    let store = connect(database.url(), Timing::default()).await;
+    let set = |lease| ["settings", "set", "--lease", lease];
+    let refused = terminal.complains(1, &set("5s")).await;
+    assert!(refused.starts_with("wakeq: processes of wakeq are connected ("), "{refused}");
+    assert!(refused.contains("--force"), "{refused}");
+    assert!(terminal.prints(&["settings", "show"]).await.starts_with("lease                  1m\n"));
+    terminal.prints(&[&set("50s")[..], &["--force"]].concat()).await;
+    store.close().await;
+    terminal.prints(&set("55s")).await;
+    let pool = sqlx::PgPool::connect(database.url()).await.unwrap();
+    for canvas in [CanvasId::DEFAULT, CanvasId(uuid::Uuid::from_u128(7))] {
+        let event =
+            "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, claims, locked_at)
+                     values (gen_random_uuid(), $1, 'WORKER', 'greet', '_', '1', 1, clock_timestamp())";
+        sqlx::query(event).bind(canvas.0).execute(&pool).await.unwrap();
+        let refused = terminal.complains(1, &set("5s")).await;
+        assert!(refused.starts_with("wakeq: events are claimed under leases that stand"), "{refused}");
+        sqlx::query("delete from wakeq.events_v2").execute(&pool).await.unwrap();
+    }
+    terminal.prints(&set("5s")).await;
+    pool.close().await;
 }
