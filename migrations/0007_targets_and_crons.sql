@@ -39,6 +39,9 @@ create table wakeq.http_targets (
     updated_by      text not null check (length(updated_by) between 1 and 200),
     -- An event that dies halts the lane of its object.
     halts           boolean not null default false,
+    -- Since when nothing is sent to it: it answered 410 Gone. Its events wait as for a handler that
+    -- no worker knows. A registration clears it, and so does unpausing the handler.
+    gone_at         timestamptz,
     primary key (canvas_id, module, name, modifier),
     constraint http_targets_secret check (
         octet_length(secret) between 24 and 64 and secret_key is null or octet_length(secret) between 52 and 92),

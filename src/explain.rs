@@ -59,6 +59,8 @@ pub struct LiveEvent {
     pub running: u32,
     /// The URL of its handler's target, if any. A worker that has a function for it runs that.
     pub target: Option<String>,
+    /// Since when nothing is sent there, because the target answered 410 Gone.
+    pub target_gone_since: Option<Timestamp>,
     /// The last error of its handler.
     pub last_error: Option<String>,
     /// What it carries.
@@ -103,6 +105,10 @@ impl LiveEvent {
             CheckResult::Held(RuleKind::Block) => "is woken when an admin unblocks the handler",
             CheckResult::Ready if self.pulled => {
                 "waits until a service leases it: its queue is pulled over HTTP"
+            }
+            CheckResult::Ready if self.target_gone_since.is_some() => {
+                "its target answered 410 Gone: it is sent there when another URL is registered, or \
+                 its handler is unpaused"
             }
             CheckResult::Ready if self.target.is_some() && self.running > 0 => {
                 "is sent to its target when others of its handler or canvas have ended, or a worker \
@@ -153,13 +159,13 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<LiveEven
     };
     let HandlerAddress { scope, modifier } = &event.address;
     let unknown_since = store.unknown_since(scope, modifier, timing.unknown_noted_within()).await?;
-    let target = store.target_url(&event.address).await?;
     let running = match (state, &event.copy_of) {
         (CheckResult::Ready, None) => store.running_of(scope).await?,
         (_, Some(_))
         | (CheckResult::Behind | CheckResult::Halted | CheckResult::FacetHeld, None)
         | (CheckResult::Delayed | CheckResult::Running | CheckResult::Held(_), None) => 0,
     };
+    let (target, target_gone_since) = store.target_url(&event.address).await?.unzip();
     let first = first(store, &event).await?.filter(|(first, _)| *first != id);
     let (since, until) = match state {
         CheckResult::Behind | CheckResult::Halted | CheckResult::FacetHeld => (event.enqueued_at, None),
@@ -191,6 +197,7 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<LiveEven
         unknown_since,
         running,
         target,
+        target_gone_since: target_gone_since.flatten(),
         worker: event.worker,
         last_error: event.last_error,
         metadata: event.metadata,

@@ -16,8 +16,13 @@ use crate::screen;
 /// The time between two emitted events.
 const TRICKLE_PERIOD: Duration = Duration::from_millis(1500);
 /// Short enough to watch; the default delay is five minutes.
-const RETRY: RetryPolicy =
-    RetryPolicy { retries: 2, delay: Duration::from_secs(2), factor: 2, delay_max: Duration::from_secs(60) };
+const RETRY: RetryPolicy = RetryPolicy {
+    retries: 2,
+    delay: Duration::from_secs(2),
+    factor: 2,
+    delay_max: Duration::from_secs(60),
+    jitter_percent: 20,
+};
 
 /// The name of the sample cron and of its handler.
 const CRON: &str = "heartbeat";
@@ -42,7 +47,7 @@ pub(super) async fn register(admin: &Admin) -> anyhow::Result<Endpoint> {
     let endpoint = Endpoint::start(secret.clone()).await?;
     let scope = HandlerScope::worker(CanvasId::DEFAULT, endpoint::HANDLER)?;
     let address = HandlerAddress { scope, modifier: Name::no_modifier() };
-    let RetryPolicy { retries, delay, factor, delay_max } = RETRY;
+    let RetryPolicy { retries, delay, factor, delay_max, jitter_percent: _ } = RETRY;
     let policy = TargetPolicy { retries, delay, factor, delay_max, ..TargetPolicy::default() };
     let url = endpoint.url.parse()?;
     let target = NewTarget { url, policy, audience: None, secret: NewSecret::Given(secret) };

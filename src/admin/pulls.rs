@@ -317,8 +317,10 @@ impl Admin {
             return Ok((died, ReleaseResult::Died));
         }
         let PullPolicy { retries, delay, factor, delay_max, halts: _ } = *policy;
-        let delays = RetryPolicy { retries, delay, factor, delay_max };
-        let delay = retry.unwrap_or_else(|| delays.delay_after(held.retries)).min(delay_max);
+        let delays = RetryPolicy { retries, delay, factor, delay_max, ..RetryPolicy::default() };
+        // What a service says about its own copy goes, unlike the policy's delay, which is spread.
+        let own = || delays.spread(delays.delay_after(held.retries), held.claim);
+        let delay = retry.map_or_else(own, |retry| retry.min(delay_max));
         Ok((self.save_retry(held, held.retries + 1, delay, error).await?, ReleaseResult::Again(delay)))
     }
 

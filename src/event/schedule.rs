@@ -17,7 +17,7 @@ pub struct Claim {
 /// The kind of a rule: who stopped a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RuleKind {
-    /// Set by a user, or by wakeq itself when a target answers 410 Gone.
+    /// Set by a user.
     Pause,
     /// Set by an admin. Takes precedence over a pause, and only an admin lifts it.
     Block,

@@ -10,7 +10,7 @@
 //! use wakeq::machine::{Answer, Effect, Input, Outcome, Policy, State};
 //!
 //! let minutes = |count: u64| Duration::from_secs(60 * count);
-//! let policy = Policy { lease: minutes(1), horizon: minutes(10), losses_max: 5, retry_delay_max: minutes(60) };
+//! let policy = Policy { lease: minutes(1), horizon: minutes(10), losses_max: 5, retry_delay_max: minutes(60), spreads: true };
 //! let state = State::EventLoad;
 //! assert_eq!(state.effect(), Effect::LoadEvent);
 //! let transition = state.step(Input::Loaded(None), &policy).unwrap();

@@ -57,9 +57,9 @@ pub enum Outcome {
     NotYet,
     /// The event is delayed as its handler asked, and nothing was counted.
     Postponed,
-    /// The handler says that it is permanently gone: it has to be paused.
+    /// The handler says that it is permanently gone: its target has to be held.
     HandlerGone,
-    /// The handler is paused, or was replaced in the meantime.
+    /// The target is held, or was replaced in the meantime.
     HandlerPaused,
     /// The claim could not be renewed in time; another worker may have the event.
     LeaseLost,

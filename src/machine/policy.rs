@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::event::Timing;
+use crate::event::{Claim, Timing};
 
 /// The durations and limits of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,15 +13,19 @@ pub struct Policy {
     pub horizon: Duration,
     /// The number of lost claims at which an event counts as poison.
     pub losses_max: u32,
-    /// The longest delay before a retry, even if the handler's own policy allows a longer one.
+    /// The longest delay before a retry, before jitter, even if the handler's own policy allows a
+    /// longer one.
     pub retry_delay_max: Duration,
+    /// Whether waits are spread by the jitter of their policies. In the test kit they are not, so
+    /// that its clock can be moved to exactly the next attempt.
+    pub spreads: bool,
 }
 
 impl Policy {
     /// The policy of a deployment with these durations.
     pub(crate) fn of(timing: &Timing, losses_max: u32) -> Self {
         let Timing { lease, horizon, retry_delay_max, .. } = *timing;
-        Self { lease, horizon, losses_max, retry_delay_max }
+        Self { lease, horizon, losses_max, retry_delay_max, spreads: true }
     }
 }
 
@@ -31,7 +35,7 @@ impl Policy {
 /// use std::time::Duration;
 /// use wakeq::RetryPolicy;
 ///
-/// let policy = RetryPolicy { retries: 5, delay: Duration::from_secs(1), factor: 2, delay_max: Duration::from_secs(10) };
+/// let policy = RetryPolicy { retries: 5, delay: Duration::from_secs(1), factor: 2, delay_max: Duration::from_secs(10), ..Default::default() };
 /// let delays: Vec<u64> = (0..5).map(|retries| policy.delay_after(retries).as_secs()).collect();
 /// assert_eq!(delays, [1, 2, 4, 8, 10]);
 /// ```
@@ -43,8 +47,11 @@ pub struct RetryPolicy {
     pub delay: Duration,
     /// Factor between consecutive delays. Default 1.
     pub factor: u32,
-    /// Longest delay. Default 24 h.
+    /// Longest delay, before jitter. Default 24 h.
     pub delay_max: Duration,
+    /// How much later than its delay an attempt may be, in percent of the delay; never earlier.
+    /// Events that failed together come back spread over this time. Default 20.
+    pub jitter_percent: u32,
 }
 
 impl Default for RetryPolicy {
@@ -54,19 +61,38 @@ impl Default for RetryPolicy {
             delay: Duration::from_secs(300),
             factor: 1,
             delay_max: Duration::from_secs(24 * 3600),
+            jitter_percent: 20,
         }
     }
 }
 
 impl RetryPolicy {
-    /// The delay after a failure that was preceded by `retries` retries.
+    /// The delay after a failure that was preceded by `retries` retries, before jitter.
     pub fn delay_after(&self, retries: u32) -> Duration {
         let factor = self.factor.saturating_pow(retries);
         self.delay.saturating_mul(factor).min(self.delay_max)
     }
 
-    /// The same, without longer delays than this.
-    pub(super) fn at_most(self, delay_max: Duration) -> Self {
-        Self { delay_max: self.delay_max.min(delay_max), ..self }
+    /// A wait with its jitter. The randomness is the claim's: the same claim waits equally long each
+    /// time it is asked, so a write that is repeated writes the same, and others differ.
+    pub fn spread(&self, wait: Duration, claim: Claim) -> Duration {
+        let share = wait.saturating_mul(self.jitter_percent.min(100)) / 100;
+        wait.saturating_add(share.mul_f64(fraction(claim)).min(share))
     }
+
+    /// The same, with the jitter that the limits allow.
+    pub(super) fn within(self, limits: &Policy) -> Self {
+        let jitter_percent = if limits.spreads { self.jitter_percent } else { 0 };
+        Self { jitter_percent, ..self }
+    }
+}
+
+/// A number from 0 to 1 for each claim, evenly distributed (the finalizer of splitmix64).
+fn fraction(claim: Claim) -> f64 {
+    let (high, low) = claim.id.0.as_u64_pair();
+    let mut bits = high ^ low.rotate_left(32) ^ u64::from(claim.claims.cast_unsigned()).rotate_left(17);
+    for factor in [0xbf58_476d_1ce4_e5b9_u64, 0x94d0_49bb_1331_11eb] {
+        bits = (bits ^ (bits >> 30)).wrapping_mul(factor);
+    }
+    f64::from((bits >> 32) as u32) / f64::from(u32::MAX)
 }

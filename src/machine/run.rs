@@ -9,8 +9,12 @@ use std::time::Duration;
 use super::{Outcome, Policy, RetryPolicy};
 use crate::event::{Cause, Claim, RuleKind, Schedule, Turn};
 
-/// Shortest delay of a postponed event, so that its handler is not called in a busy loop.
-const POSTPONED_MIN: Duration = Duration::from_millis(100);
+/// Shortest delay of a postponed event, so that its handler is not called in a busy loop. It doubles
+/// with each run that counted nothing, up to `POSTPONED_GROWN`, if the handler asks for less.
+const POSTPONED_MIN: Duration = Duration::from_secs(1);
+const POSTPONED_GROWN: Duration = Duration::from_secs(60);
+/// A handler may ask for this delay even if its policy's longest is shorter.
+const ASKED_ANYWAY: Duration = Duration::from_secs(60);
 
 /// The result of a successful claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +34,12 @@ pub struct Running {
     pub claim: Claim,
     /// Retries before this run.
     pub retries: u32,
+    /// Earlier runs that counted nothing, most of them because it was too early.
+    pub uncounted: u32,
     /// The handler's policy.
     pub policy: RetryPolicy,
+    /// The deployment's longest delay.
+    pub longest: Duration,
 }
 
 /// The state of a run.
@@ -63,9 +71,9 @@ pub enum State {
     LockClaim(RetryPolicy),
     /// The handler runs.
     Process(Running),
-    /// The handler's target was removed: no more of its events may be started.
+    /// The handler's target was removed: nothing more may be sent to it.
     Pause(Running),
-    /// The handler failed. The duration is the delay that it asked for, if any.
+    /// The handler failed. The duration is the least delay that it asked for, if any.
     RetryCheck(Running, Option<Duration>),
     /// The handler said that it is too early: the event waits this long, and nothing is counted.
     Postpone(Running, Duration),
@@ -127,7 +135,7 @@ pub enum Effect {
     ClaimLock,
     /// Run the handler while renewing the lease.
     RunHandler,
-    /// Pause the handler whose target was removed, unless it was replaced in the meantime.
+    /// Hold the target that was removed, unless it was replaced in the meantime.
     PauseHandler,
     /// Save the retry count and the due time, and release the claim, unless it was lost.
     SaveRetry {
@@ -189,10 +197,11 @@ pub enum Input {
 pub enum HandlerEnd {
     /// It returned.
     Completed,
-    /// An operational error. The handler may set the delay, up to the longest delay of its policy.
+    /// An operational error. The handler may ask for a longer delay than its policy's next one, up
+    /// to the policy's longest.
     Failed(Option<Duration>),
     /// It is too early for this event: it runs again after this delay, up to the longest delay of
-    /// the policy, as if it had not run.
+    /// the policy, as if it had not run. A delay below a second grows with each such run.
     NotYet(Duration),
     /// The handler is permanently gone and wants no more events: not a failure of this event.
     Gone,
@@ -281,7 +290,7 @@ impl State {
                 (Outcome::RuleNone, Self::HandlerCheck(schedule))
             }
             (Self::HandlerCheck(_), Input::Handler(Some(retry))) => {
-                (Outcome::HandlerKnown, Self::LockClaim(retry.at_most(policy.retry_delay_max)))
+                (Outcome::HandlerKnown, Self::LockClaim(retry.within(policy)))
             }
             (Self::HandlerCheck(_), Input::Handler(None)) => (Outcome::HandlerUnknown, Self::Defer),
             (Self::Defer, Input::Deferred) => (Outcome::Deferred, Self::End(Answer::Acknowledge)),
@@ -344,8 +353,16 @@ impl Running {
     }
 
     fn delay(&self, after: Option<Duration>) -> Duration {
-        let delay = after.unwrap_or_else(|| self.policy.delay_after(self.retries));
-        delay.min(self.policy.delay_max)
+        self.waits(self.policy.delay_after(self.retries).max(self.asked(after.unwrap_or_default())))
+    }
+
+    /// What a handler may ask for, of what it asks for.
+    fn asked(&self, delay: Duration) -> Duration {
+        delay.min(self.policy.delay_max.max(ASKED_ANYWAY))
+    }
+
+    fn waits(&self, delay: Duration) -> Duration {
+        self.policy.spread(delay.min(self.longest), self.claim)
     }
 
     fn save_retry(&self, after: Option<Duration>) -> Effect {
@@ -353,7 +370,12 @@ impl Running {
     }
 
     fn postponed(&self, delay: Duration) -> Duration {
-        self.delay(Some(delay.max(POSTPONED_MIN)))
+        let delay = if delay < POSTPONED_MIN {
+            POSTPONED_MIN.saturating_mul(2_u32.saturating_pow(self.uncounted)).min(POSTPONED_GROWN)
+        } else {
+            delay
+        };
+        self.waits(self.asked(delay))
     }
 
     fn save_postponed(&self, delay: Duration) -> Effect {
@@ -408,7 +430,12 @@ fn lock_claim(claimed: Claimed, policy: RetryPolicy, limits: &Policy) -> (Outcom
     if losses >= limits.losses_max {
         (Outcome::Poison, State::Delete(claim, Removal::Dead(Cause::Poison)))
     } else {
-        (Outcome::LockClaimed, State::Process(Running { claim, retries, policy }))
+        let counted = retries.saturating_add(losses).saturating_add(1);
+        let uncounted = u32::try_from(claim.claims).unwrap_or(0).saturating_sub(counted);
+        (
+            Outcome::LockClaimed,
+            State::Process(Running { claim, retries, uncounted, policy, longest: limits.retry_delay_max }),
+        )
     }
 }
 

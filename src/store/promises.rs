@@ -114,7 +114,7 @@ impl Store {
                  update wakeq.events_v2 e
                     set notify_at = case when e.notify_at is not null then clock_timestamp() end
                    from wakeq.http_targets t
-                  where e.id = any ($1) and e.delay_until <= clock_timestamp()
+                  where e.id = any ($1) and e.delay_until <= clock_timestamp() and t.gone_at is null
                     and (e.locked_at is null or e.locked_at < clock_timestamp() - $2::interval)
                     and t.canvas_id = case when e.queue is null then e.canvas_id else 'ffffffff-ffff-ffff-ffff-ffffffffffff' end
                     and t.module = case when e.queue is null then e.module::text else 'QUEUE' end

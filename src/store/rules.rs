@@ -129,7 +129,8 @@ impl Store {
         self.session().await?.one("wait for older claims", query).await.map(drop)
     }
 
-    /// Lifts a rule and, in the same transaction, creates the job that wakes what waited.
+    /// Lifts a rule and, in the same transaction, creates the job that wakes what waited. Lifting a
+    /// pause also lets events go to those targets of the handler again that have answered 410 Gone.
     pub(crate) async fn lift_rule(
         &self,
         kind: RuleKind,
@@ -146,16 +147,26 @@ impl Store {
                     where (select set from patience) is not null and canvas_id = $2 and event_space = $3 and handler_name = $4
                       and rule_type = $1::text::wakeq.scheduling_rule_type
                 returning canvas_id, event_space, handler_name
+               ), regained as (
+                   update wakeq.http_targets set gone_at = null
+                    where $1::text = 'pause' and canvas_id = $2 and module = $3 and name = $4 and gone_at is not null
+                returning canvas_id, module, name, modifier
+               ), noted as (
+                   delete from wakeq.unknown_handlers u using regained t
+                    where (u.canvas_id, u.module, u.name, u.modifier) = (t.canvas_id, t.module, t.name, t.modifier)
                ), job as (
-                   insert into wakeq.resume_jobs (kind, canvas_id, module, name)
-                   select 'lifted', canvas_id, event_space, handler_name from lifted
+                   insert into wakeq.resume_jobs (kind, canvas_id, module, name, created_at)
+                   select 'lifted', canvas_id, event_space, handler_name, clock_timestamp() from lifted
+                    union all select distinct 'registered', canvas_id, module, name, clock_timestamp() from regained
                 returning id
                ), logged as (
                    insert into wakeq.audit_log (canvas_id, actor, action, module, name, outcome, request_id, detail)
                    select canvas_id, $5, case when $1::text = 'pause' then 'unpause' else 'unblock' end, event_space,
                           handler_name, 'done', $6, $7 from lifted
+                    union all select distinct canvas_id, $5, 'unpause', module, name, 'done', $6,
+                          concat_ws('; ', $7::text, 'its targets that answered 410 Gone') from regained
                )
-               select (select id from job) as job,
+               select (select min(id) from job) as job,
                       exists (select from wakeq.scheduling_rules r
                                where r.canvas_id = $2 and r.event_space = $3 and r.handler_name = $4
                                  and r.rule_type <> $1::text::wakeq.scheduling_rule_type

@@ -24,7 +24,7 @@ impl Stepper {
     ) -> Result<Self, WorkerError> {
         let (store, notifier) = (store.clone(), Arc::new(notifier.clone()));
         let worker = QueueWorker::new(store, notifier, handlers, WorkerConfig::default())?;
-        let driver = worker.driver();
+        let driver = worker.driver().without_jitter();
         Ok(Self { worker, driver, registered: AtomicBool::new(false) })
     }
 

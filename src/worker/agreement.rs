@@ -61,8 +61,13 @@ fn rows() -> impl Strategy<Value = (Row, HandlerMatch)> {
 /// Whether the machine gets from the load's answer to the claim.
 fn reaches_the_claim(event: &LoadedEvent, registry: &Registry) -> bool {
     let lease = Duration::from_millis(LEASE_MS.cast_unsigned());
-    let policy =
-        Policy { lease, horizon: Duration::from_secs(600), losses_max: 5, retry_delay_max: Duration::MAX };
+    let policy = Policy {
+        lease,
+        horizon: Duration::from_secs(600),
+        losses_max: 5,
+        retry_delay_max: Duration::MAX,
+        spreads: true,
+    };
     let mut state = State::EventLoad;
     loop {
         let input = match state.effect() {
@@ -152,8 +157,13 @@ async fn listed(table: &Table, drawn: Vec<(Row, HandlerMatch)>) -> BTreeSet<Stri
     let rows: Vec<Row> = named.map(|(index, (row, _))| Row { name: format!("h{index}"), ..row }).collect();
     table.set(&rows).await;
     let lease = Duration::from_millis(LEASE_MS.cast_unsigned());
-    let policy =
-        Policy { lease, horizon: Duration::from_secs(600), losses_max: 5, retry_delay_max: Duration::MAX };
+    let policy = Policy {
+        lease,
+        horizon: Duration::from_secs(600),
+        losses_max: 5,
+        retry_delay_max: Duration::MAX,
+        spreads: true,
+    };
     let all = table
         .store
         .events(CanvasId::DEFAULT, (None, None), (None, None, true), None, (1000, 1000))

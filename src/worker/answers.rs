@@ -24,6 +24,7 @@ enum ErrorKind {
     Operational(Option<Duration>),
     Value,
     NotYet(Duration),
+    Busy(Duration),
     Gone,
 }
 
@@ -50,10 +51,10 @@ impl HandlerError {
         Self { message: message.to_string(), kind: ErrorKind::Value }
     }
 
-    /// It is too early for this event: it runs again after `delay`, which is at least 100 ms and at
-    /// most the longest delay of the handler's [`RetryPolicy`](crate::RetryPolicy). No attempt is
-    /// counted while the event is younger than [`Route::patience`](crate::Route::patience); from
-    /// then on it counts as an operational error.
+    /// It is too early for this event: it runs again after `delay`, up to the longest delay of the
+    /// handler's [`RetryPolicy`](crate::RetryPolicy). A delay below 1 s becomes 1 s, and twice as
+    /// long each time, up to a minute. No attempt is counted while the event is younger than
+    /// [`Route::patience`](crate::Route::patience); from then on it counts as an operational error.
     ///
     /// ```
     /// use std::time::Duration;
@@ -74,14 +75,21 @@ impl HandlerError {
         Self { message: "not yet".into(), kind: ErrorKind::NotYet(delay) }
     }
 
-    /// Makes this an operational error that is retried after `delay` instead of the policy's delay;
-    /// it counts as a retry.
+    /// What the handler calls has no capacity now: like [`HandlerError::not_yet`], and the worker
+    /// sends it fewer events until it accepts them again.
+    pub fn busy(message: impl fmt::Display, delay: Duration) -> Self {
+        Self { message: message.to_string(), kind: ErrorKind::Busy(delay) }
+    }
+
+    /// Makes this an operational error that is retried after `delay`, or after the policy's delay
+    /// if that is longer; it counts as a retry.
     pub fn retry_after(mut self, delay: Duration) -> Self {
         self.kind = ErrorKind::Operational(Some(delay));
         self
     }
 
-    /// The handler runs elsewhere and is permanently gone there: it is paused, with this reason.
+    /// The handler runs elsewhere and is permanently gone there: nothing more is sent to its target
+    /// until another is registered or the handler is unpaused, with this reason in the audit log.
     pub fn gone(reason: impl fmt::Display) -> Self {
         Self { message: reason.to_string(), kind: ErrorKind::Gone }
     }
@@ -91,12 +99,17 @@ impl HandlerError {
         &self.message
     }
 
+    /// Whether what the handler calls has no capacity now.
+    pub(super) fn is_busy(&self) -> bool {
+        matches!(self.kind, ErrorKind::Busy(_))
+    }
+
     /// The machine's input for a run in which the handler returned this error.
     pub(super) fn end(&self) -> HandlerEnd {
         match self.kind {
             ErrorKind::Operational(delay) => HandlerEnd::Failed(delay),
             ErrorKind::Value => HandlerEnd::Completed,
-            ErrorKind::NotYet(delay) => HandlerEnd::NotYet(delay),
+            ErrorKind::NotYet(delay) | ErrorKind::Busy(delay) => HandlerEnd::NotYet(delay),
             ErrorKind::Gone => HandlerEnd::Gone,
         }
     }
@@ -127,5 +140,7 @@ mod tests {
         let later = HandlerError::operational("busy").retry_after(Duration::from_secs(3));
         assert_eq!(later.end(), HandlerEnd::Failed(Some(Duration::from_secs(3))));
         assert_eq!(HandlerError::not_yet(Duration::MAX).end(), HandlerEnd::NotYet(Duration::MAX));
+        let busy = HandlerError::busy("full", Duration::ZERO);
+        assert_eq!((busy.end(), busy.is_busy()), (HandlerEnd::NotYet(Duration::ZERO), true));
     }
 }

@@ -6,6 +6,7 @@
 mod agreement;
 mod ahead;
 mod answers;
+mod busy;
 mod counters;
 mod finished;
 mod handlers;
@@ -51,6 +52,7 @@ use crate::notify::{Notifier, NotifyError, Subscription};
 use crate::store::{Retention, Store, StoreError};
 use crate::telemetry::name_handlers;
 use crate::wake::{CANVAS_EVENT_RATE, Waker};
+use busy::BusyTargets;
 use handlers::Registry;
 use leases::Leases;
 use permits::Permits;
@@ -394,6 +396,7 @@ impl QueueWorker {
             places: Places::new(self.config.capacity, self.config.target_share),
             leases,
             policy: Policy::of(self.store.timing(), self.config.losses_max),
+            busy: BusyTargets::default(),
             suspect_losses: self.config.suspect_losses,
             suspects: Arc::new(tokio::sync::Semaphore::new(1)),
             values,
@@ -411,6 +414,13 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
+    /// The same without jitter, so that a test knows when the next attempt is due.
+    #[cfg(feature = "testing")]
+    pub(crate) fn without_jitter(mut self) -> Self {
+        self.runner.policy.spreads = false;
+        self
+    }
+
     /// Runs one notification to its end. If it has to wait, for its time or for room, that is up to
     /// the caller. The next event of an object is published.
     pub(crate) async fn run(&self, notification: Notification) -> RunReport {

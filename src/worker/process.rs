@@ -22,17 +22,22 @@ pub(super) struct HandlerReport {
     pub(super) error: Option<String>,
     /// What went wrong, as one word for metrics; `None` for an error value.
     pub(super) fault: Option<&'static str>,
+    /// Whether what the handler calls has no capacity now.
+    pub(super) busy: bool,
 }
 
 impl HandlerReport {
-    /// "Not yet" is an operational error for an event that is older than its handler's patience.
+    /// "Not yet" and "busy" are operational errors for an event that is older than its handler's
+    /// patience.
     pub(super) fn at_age(self, age: Duration, patience: Duration) -> Self {
         let HandlerEnd::NotYet(delay) = self.end else { return self };
         if age <= patience {
             return self;
         }
-        let error = format!("not yet, and it was emitted more than {patience:?} ago");
-        Self { end: HandlerEnd::Failed(Some(delay)), ..failed(error, faults::ERROR) }
+        let said = self.error.as_deref().unwrap_or("not yet");
+        let error = format!("{said}, and it was emitted more than {patience:?} ago");
+        let (end, busy) = (HandlerEnd::Failed(Some(delay)), self.busy);
+        Self { end, busy, ..failed(error, faults::ERROR) }
     }
 }
 
@@ -50,11 +55,11 @@ pub(super) async fn process(
     tokio::select! {
         biased;
         () = held.lost() => {
-            HandlerReport { end: HandlerEnd::LeaseLost, error: None, fault: Some(faults::LEASE_LOST) }
+            ended(HandlerEnd::LeaseLost)
         }
         report = within(handler.timeout, run) => report,
         () = kill.cancelled() => {
-            HandlerReport { end: HandlerEnd::ShutDown, error: None, fault: Some(faults::SHUTDOWN) }
+            ended(HandlerEnd::ShutDown)
         }
     }
 }
@@ -74,13 +79,18 @@ where
 
 fn report(result: std::thread::Result<HandlerResult>) -> HandlerReport {
     match result {
-        Ok(Ok(())) => HandlerReport { end: HandlerEnd::Completed, error: None, fault: None },
+        Ok(Ok(())) => ended(HandlerEnd::Completed),
         Ok(Err(error)) => {
             let end = error.end();
-            HandlerReport { end, error: Some(text(error.message())), fault: fault(end) }
+            let (error, busy) = (Some(text(error.message())), error.is_busy());
+            HandlerReport { end, error, fault: fault(end), busy }
         }
         Err(panic) => failed(format!("panicked: {}", panic_message(panic.as_ref())), faults::PANIC),
     }
+}
+
+fn ended(end: HandlerEnd) -> HandlerReport {
+    HandlerReport { end, error: None, fault: fault(end), busy: false }
 }
 
 fn fault(end: HandlerEnd) -> Option<&'static str> {
@@ -94,7 +104,12 @@ fn fault(end: HandlerEnd) -> Option<&'static str> {
 }
 
 fn failed(error: String, fault: &'static str) -> HandlerReport {
-    HandlerReport { end: HandlerEnd::Failed(None), error: Some(text(&error)), fault: Some(fault) }
+    HandlerReport {
+        end: HandlerEnd::Failed(None),
+        error: Some(text(&error)),
+        fault: Some(fault),
+        busy: false,
+    }
 }
 
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {

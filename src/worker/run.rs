@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
+use super::busy::{BusyTargets, EndedRun, TargetKey};
 use super::counters::RunReport;
 use super::finished::{FinishedRun, RunEnd};
 use super::handlers::{Execution, Handler, Registry};
@@ -31,7 +32,7 @@ use crate::event::{
     CanvasId, Cause, CopyOf, EventId, HandlerAddress, Name, Notification, Place, Schedule, Turn,
     target_of_queue,
 };
-use crate::machine::{Answer, Effect, HandlerEnd, Input, Outcome, Policy, Removal, State};
+use crate::machine::{Answer, Effect, HandlerEnd, Input, Outcome, Policy, Removal, State, When};
 use crate::store::{ClaimedEvent, LoadedEvent, StoreError};
 use crate::telemetry;
 use last_writes::POISON;
@@ -42,8 +43,6 @@ use stage::{
 
 /// How often a run starts over if something changed between two of its statements.
 const ROUNDS_MAX: usize = 3;
-/// Longest reason for a pause, in characters.
-const REASON_MAX: usize = 1000;
 
 pub(super) struct Runner {
     pub(super) statements: Statements,
@@ -54,6 +53,8 @@ pub(super) struct Runner {
     pub(super) places: Places,
     pub(super) leases: Arc<Leases>,
     pub(super) policy: Policy,
+    /// Targets that have no capacity now.
+    pub(super) busy: BusyTargets,
     pub(super) suspect_losses: u32,
     /// Only one suspect runs here at a time: it might take the process and its runs with it.
     pub(super) suspects: Arc<Semaphore>,
@@ -315,6 +316,13 @@ impl Run<'_> {
 
     async fn claim_with_permits(&mut self, candidate: &Candidate) -> Result<Option<HeldEvent>, RunEnd> {
         let Candidate { row, handler } = candidate;
+        // First, so that an event that waits for its target takes nothing from others.
+        if self.runner.busy.is_any()
+            && let Some(target) = target_of(handler, &row.address, row.queue.as_ref())
+            && let Some(wait) = self.runner.busy.wait(&target, self.notification.id, Instant::now())
+        {
+            return Err(RunEnd::Wait(When::In(wait)));
+        }
         // A suspect may wait long for its turn: it must not hold its handler's permit meanwhile.
         let suspect = row.losses >= self.runner.suspect_losses;
         if suspect {
@@ -388,7 +396,7 @@ impl Run<'_> {
         if let Some(trace) = telemetry::span_trace(&processing) {
             execution.metadata.traceparent = Some(trace);
         }
-        let started = Instant::now();
+        let (id, started) = (execution.id, Instant::now());
         let place = (!self.permits.has_place()).then(|| {
             let address = place_of(&owner.subject.address, owner.subject.queue());
             self.runner.places.take(PlaceRequest { address, kind: owner.handler.kind() })
@@ -400,55 +408,30 @@ impl Run<'_> {
         if report.end == HandlerEnd::LeaseLost {
             self.give_up(&owner.held_claim).await;
         }
-        let report = report.at_age(waited + took, owner.handler.patience);
+        let mut report = report.at_age(waited + took, owner.handler.patience);
+        if (report.end != HandlerEnd::Completed || self.runner.busy.is_any())
+            && let Some(target) = target_of(&owner.handler, &owner.subject.address, owner.subject.queue())
+        {
+            let canvas = owner.subject.address.scope.canvas;
+            let ended = EndedRun { id, canvas, end: report.end, busy: report.busy };
+            report.end = self.runner.busy.after(&target, ended, Instant::now());
+        }
         if let Some(fault) = report.fault {
             telemetry::failed(&processing, fault, report.error.as_deref().unwrap_or_default());
         }
         let (error, fault) = (report.error, report.fault);
         (Attempt { owner, report: AttemptReport { number: attempt, took, error, fault } }, report.end)
     }
-
-    /// Pauses the handler of this run, whose target was removed; returns whether the database
-    /// answered.
-    async fn pause(&self, attempt: &Attempt) -> bool {
-        let Owner { subject, handler, held_claim: _ } = &attempt.owner;
-        // Rules do not pause queues, and the handlers that a queue's copies name still exist.
-        if subject.copy.is_some() {
-            return false;
-        }
-        let reason = attempt.report.error.as_deref().unwrap_or("its target was removed");
-        let reason: String = reason.chars().take(REASON_MAX).collect();
-        match self.runner.statements.pause_gone(&subject.address, handler.revision, &reason).await {
-            Ok(true) => tracing::warn!(
-                reason,
-                "the handler's target reports that it was removed (410 Gone); the handler is \
-                 paused until it is unpaused"
-            ),
-            Ok(false) => {
-                tracing::info!(
-                    reason,
-                    "the handler's target reports that it was removed (410 Gone); the handler was \
-                     paused already, or has another target by now"
-                )
-            }
-            Err(error) => {
-                let error = &error as &dyn std::error::Error;
-                tracing::warn!(
-                    error,
-                    reason,
-                    "the handler's target reports that it was removed (410 Gone), but the handler \
-                     could not be paused; retrying"
-                );
-                return false;
-            }
-        }
-        true
-    }
 }
 
 /// The handler whose places an event takes: all copies in a queue are the queue's.
 fn place_of(address: &HandlerAddress, queue: Option<&Name>) -> HandlerAddress {
     queue.map_or_else(|| address.clone(), target_of_queue)
+}
+
+/// The target that a handler calls; `None` if it is a function.
+fn target_of(handler: &Handler, address: &HandlerAddress, queue: Option<&Name>) -> Option<TargetKey> {
+    handler.revision.map(|revision| (place_of(address, queue), revision))
 }
 
 /// The step after the load.

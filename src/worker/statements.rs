@@ -13,7 +13,7 @@ use crate::store::{
     TurnOutcome, TurnRequest,
 };
 
-/// The actor in the audit log when a handler is paused because its target was removed.
+/// The actor in the audit log when a target is held because it was removed.
 const GONE_ACTOR: &str = "target";
 
 /// How long a completion that nothing waits for lingers for others: each commit costs Postgres as
@@ -196,14 +196,14 @@ impl Statements {
         Ok(self.store.claim(&[notification], &limits).await?.into_iter().next().flatten())
     }
 
-    /// Pauses a handler whose target was removed, unless it was replaced. Rare, so not batched.
-    pub(super) async fn pause_gone(
+    /// Holds a target that was removed, unless it was replaced. Rare, so not batched.
+    pub(super) async fn hold_gone(
         &self,
         address: &HandlerAddress,
         revision: Option<Uuid>,
         reason: &str,
     ) -> Result<bool, StoreError> {
-        Box::pin(self.store.pause_gone(address, revision, reason, &Actor::user(GONE_ACTOR))).await
+        Box::pin(self.store.hold_gone(address, revision, reason, &Actor::user(GONE_ACTOR))).await
     }
 
     /// Another canvas that has events, if any.

@@ -46,6 +46,7 @@ fn ready(name: &str, row: &Row, now: Timestamp) -> LiveEvent {
         worker: None,
         unknown_since: None,
         target: None,
+        target_gone_since: None,
         last_error: None,
         copy_of: None,
         pulled: false,

@@ -10,8 +10,8 @@ use scene::{GREET, put, requests, row, service, worker};
 use serde_json::{Value, json};
 use uuid::Uuid;
 use wakeq::machine::Outcome;
-use wakeq::targets::{NewTarget, TargetPolicy};
-use wakeq::{Actor, AdminError, CanvasId, Event, EventId, Handlers};
+use wakeq::targets::{NewSecret, NewTarget, TargetPolicy};
+use wakeq::{Actor, AdminError, CanvasId, Event, EventId, HandlerAddress, HandlerScope, Handlers, Name};
 use wakeq_service::access::Scope;
 use wiremock::ResponseTemplate;
 
@@ -103,42 +103,65 @@ async fn events_of_a_deleted_target_wait_for_the_next() {
     service.stop().await;
 }
 
-/// 410 pauses the handler with the reason, costs the event nothing, and is recorded.
+/// 410 holds the target that gave it, costs the event nothing, and is recorded and explained. The
+/// handler's other targets and those of another canvas go on. A new registration lifts it, and so does
+/// unpausing the handler.
 // Shows: TARGET-04
 #[tokio::test]
-async fn a_target_that_answers_410_pauses_its_handler() {
+async fn a_target_that_answers_410_is_held_alone() {
     let service = service().await;
-    let target = answering([410, 200].map(ResponseTemplate::new)).await;
+    let target = answering([410, 410, 200].map(ResponseTemplate::new)).await;
+    let healthy = answering([200, 200].map(ResponseTemplate::new)).await;
     let mut running = worker(&service.stage, Handlers::new());
     put(&service, &target.uri(), json!({})).await;
+    let other = "/handlers/WORKER/greet/bob";
+    service.put(other, json!({"url": healthy.uri()})).await.json();
+    let there = CanvasId(uuid::Uuid::from_u128(7));
+    let theirs = HandlerAddress {
+        scope: HandlerScope::worker(there, "greet").unwrap(),
+        modifier: Name::no_modifier(),
+    };
+    let new = NewTarget {
+        url: healthy.uri().parse().unwrap(),
+        policy: TargetPolicy::default(),
+        audience: None,
+        secret: NewSecret::Keep,
+    };
+    service.stage.admin.put_target(&theirs, &new, &Actor::user("ada")).await.unwrap();
+
     let id = service.stage.emit("greet").await;
     let report = running.until(id, Outcome::Released).await;
     let ended = [Outcome::LockClaimed, Outcome::HandlerGone, Outcome::HandlerPaused, Outcome::Released];
     assert_eq!(report.trail[report.trail.len() - 4..], ended);
-    running.until(id, Outcome::RulePaused).await;
+    running.until(id, Outcome::Deferred).await;
     let (retries, losses, _) = row(&service.stage, id).await;
     assert_eq!((retries, losses), (0, 0));
-    let shown = service.get(GREET).await.json();
-    let reason = shown["rules"][0]["reason"].as_str().unwrap();
-    has(&shown["rules"][0], json!({"kind": "pause", "created_by": "target"}));
-    assert_eq!(shown["paused"], 1);
-    assert!(reason.contains("410 Gone"), "{reason}");
+    assert_eq!(service.get(GREET).await.json()["rules"], json!([]), "no rule: others go on");
+    let live = service.stage.live(CanvasId::DEFAULT, id).await;
+    assert!(live.target_gone_since.is_some() && live.next().contains("410 Gone"), "{live:?}");
     let audit = service.admin(Method::GET, "/audit?limit=1", Value::Null).await.json();
-    has(&audit["items"][0], json!({"action": "pause", "actor": "target", "detail": reason}));
+    let detail = "modifier _; the target answered 410 Gone";
+    has(&audit["items"][0], json!({"action": "pause", "actor": "target", "detail": detail}));
+    let bob = Event::new("greet", "x").unwrap().modifier("bob").unwrap();
+    let elsewhere = Event::new("greet", "x").unwrap().canvas(there);
+    for event in [bob, elsewhere] {
+        let id = service.stage.queue.emit(event).await.unwrap().id;
+        running.until(id, Outcome::Deleted).await;
+    }
 
-    assert_eq!(put(&service, &target.uri(), json!({})).await["still"], "pause", "registering lifts no rule");
+    put(&service, &target.uri(), json!({})).await;
+    running.until(id, Outcome::Deferred).await;
     assert_eq!(service.delete(&format!("{GREET}/pause")).await.json()["woken"], 1);
     running.until(id, Outcome::Deleted).await;
-    assert_eq!(requests(&target).await, [(id.to_string(), "1".to_owned()), (id.to_string(), "1".to_owned())]);
+    assert_eq!(requests(&target).await, [(); 3].map(|()| (id.to_string(), "1".to_owned())));
     running.stop().await;
     service.stop().await;
 }
 
-/// A user's pause takes precedence; and the answer of a target that was replaced since pauses
-/// nothing.
+/// The answer of a target that was replaced since holds nothing.
 // Shows: TARGET-04
 #[tokio::test]
-async fn only_the_current_target_can_pause_its_handler() {
+async fn only_the_current_target_can_be_held() {
     let service = service().await;
     let (mut old, mut new) = (Receiver::start().await, Receiver::start().await);
     let mut running = worker(&service.stage, Handlers::new());
@@ -149,18 +172,19 @@ async fn only_the_current_target_can_pause_its_handler() {
     arrived.answer("410 Gone", &[]);
     let arrived = new.next().await;
     assert_eq!(arrived.header("webhook-id"), id.to_string());
-    assert_eq!(service.get(GREET).await.json()["rules"], json!([]));
-    service.put(&format!("{GREET}/pause"), json!({"reason": "holidays"})).await.json();
     arrived.answer("410 Gone", &[]);
-    running.until(id, Outcome::RulePaused).await;
-    let rules = service.get(GREET).await.json()["rules"].clone();
-    assert_eq!((rules.as_array().unwrap().len(), &rules[0]["reason"]), (1, &json!("holidays")));
+    running.until(id, Outcome::Deferred).await;
+    service.delete(GREET).await;
+    assert_eq!(put(&service, &old.url, json!({})).await["new"], true);
+    old.next().await.answer("200 OK", &[]);
+    running.until(id, Outcome::Deleted).await;
     running.stop().await;
     service.stop().await;
 }
 
-/// `Retry-After` decides when the next attempt is due, within the policy's longest delay; other
-/// errors follow the policy; after the last retry the event is dead.
+/// A target that has no capacity is asked again when it says, and no attempt is counted for a day
+/// after the emit. From then on it is a failure, and the longer of both waits decides. Other errors
+/// follow the policy; after the last retry the event is dead.
 // Shows: CARD-02, TARGET-05
 #[tokio::test]
 async fn a_target_says_when_to_try_again() {
@@ -169,6 +193,9 @@ async fn a_target_says_when_to_try_again() {
     let answers = [
         (503, "retry-after", "2000"),
         (429, "retry-after", "999999"),
+        (429, "retry-after", "soon"),
+        (503, "retry-after", "2000"),
+        (429, "retry-after", "0"),
         (500, "retry-after", "7"),
         (302, "location", "/elsewhere"),
     ];
@@ -177,17 +204,26 @@ async fn a_target_says_when_to_try_again() {
     let policy = json!({"retries": 3, "delay_s": 500, "delay_max_s": 3000});
     put(&service, &target.uri(), json!({"policy": policy})).await;
     let id = service.stage.emit("greet").await;
-    for (attempt, due_s) in [(1, 2000.0), (2, 3000.0), (3, 500.0)] {
-        running.until(id, Outcome::RetryAllowed).await;
-        let (retries, losses, in_s) = row(&service.stage, id).await;
-        assert_eq!((retries, losses), (attempt, 0));
-        assert!((due_s - 30.0..=due_s).contains(&in_s), "attempt {attempt}: due in {in_s} s");
-        service.post(&format!("/events/{id}/run-now"), json!({})).await.json();
+    let aged = "update wakeq.events_v2 set enqueued_at = enqueued_at - interval '1 day' where id = $1";
+    for (number, (retries, due_s)) in
+        [(0, 2000.0), (0, 3000.0), (0, 1.0), (1, 2000.0), (2, 500.0), (3, 500.0)].into_iter().enumerate()
+    {
+        let ends = if retries == 0 { Outcome::Postponed } else { Outcome::RetryAllowed };
+        running.until(id, ends).await;
+        let (counted, losses, in_s) = row(&service.stage, id).await;
+        assert_eq!((counted, losses), (retries, 0));
+        assert!((due_s - 30.0..=1.2 * due_s + 10.0).contains(&in_s), "{number}: due in {in_s} s");
+        if number == 2 {
+            sqlx::query(aged).bind(id.0).execute(&service.stage.pool).await.unwrap();
+        }
+        // Registered again, the target is not held any longer.
+        put(&service, &target.uri(), json!({"policy": policy})).await;
+        service.post(&format!("/events/{id}/run-now"), json!({})).await;
     }
     running.until(id, Outcome::Deleted).await;
     let dead = service.get("/dead-events").await.json()["items"][0].clone();
     assert!(dead["last_error"].as_str().unwrap().contains("302 Found"), "{dead}");
-    let attempts = ["1", "2", "3", "4"].map(|attempt| (id.to_string(), attempt.to_owned()));
+    let attempts = ["1", "1", "1", "1", "2", "3", "4"].map(|attempt| (id.to_string(), attempt.to_owned()));
     assert_eq!(requests(&target).await, attempts, "the same id in each, and a redirect is not followed");
     running.stop().await;
     service.stop().await;

@@ -8,8 +8,8 @@ use hyper::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
 
 use super::DeliveryOutcome;
 
-/// The delay after 425 Too Early without `Retry-After`.
-const NOT_YET: Duration = Duration::from_secs(10);
+/// A target may ask for this wait whatever its policy.
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// The verdict on an answer, by its status. Of its headers, only `Retry-After` is used, together
 /// with `Date`. `body` describes the length of its body.
@@ -21,25 +21,29 @@ pub(super) fn verdict(
     delay_max: Duration,
 ) -> DeliveryOutcome {
     let answered = format!("the target answered {} with {body}", named(status));
-    let failed = |advice: &str, retry_after| DeliveryOutcome::Failed {
-        message: format!("{answered}: {advice}"),
-        retry_after,
-    };
+    let failed = |advice: &str| DeliveryOutcome::Failed { message: format!("{answered}: {advice}") };
+    // Without a wait, or with one that is over, the run decides: at least a second, and growing.
+    let wait = retry_after(headers, now).map(|wait| wait.min(delay_max.max(MINUTE)));
     match status.as_u16() {
         200..=299 => DeliveryOutcome::Completed,
-        425 => DeliveryOutcome::NotYet { delay: retry_after(headers, now).unwrap_or(NOT_YET).min(delay_max) },
+        425 => DeliveryOutcome::NotYet { delay: wait.unwrap_or_default() },
         410 => DeliveryOutcome::Gone { reason: format!("the target answered {}", named(status)) },
-        429 | 503 => {
-            let wait = retry_after(headers, now).map(|wait| wait.min(delay_max));
-            failed(if wait.is_some() { "it said when to try again" } else { "it has no capacity now" }, wait)
-        }
-        300..=399 => failed("redirects are not followed; register the URL that it should go to", None),
+        429 | 503 if wait.is_some() => DeliveryOutcome::Busy {
+            message: format!("{answered}: it said when to try again"),
+            delay: wait.unwrap_or_default(),
+        },
+        429 => DeliveryOutcome::Busy {
+            message: format!("{answered}: it has no capacity now"),
+            delay: Duration::ZERO,
+        },
+        503 => failed("it has no capacity now"),
+        300..=399 => failed("redirects are not followed; register the URL that it should go to"),
         401 | 403 => {
-            failed("it did not accept the sender; check its secret, its audience, and the clock here", None)
+            failed("it did not accept the sender; check its secret, its audience, and the clock here")
         }
-        404 | 405 => failed("it does not accept POST at this URL; register the one that does", None),
-        413 => failed("the event's value is too large for it", None),
-        _ => failed("it should answer 2xx once the event is done; its own log shows why it did not", None),
+        404 | 405 => failed("it does not accept POST at this URL; register the one that does"),
+        413 => failed("the event's value is too large for it"),
+        _ => failed("it should answer 2xx once the event is done; its own log shows why it did not"),
     }
 }
 
@@ -81,8 +85,13 @@ mod tests {
 
     fn wait(status: u16, headers: &[(HeaderName, &str)]) -> Option<u64> {
         let verdict = answered(status, headers);
-        let DeliveryOutcome::Failed { retry_after, .. } = verdict else { panic!("{status}: {verdict:?}") };
-        retry_after.map(|wait| wait.as_secs())
+        match verdict {
+            DeliveryOutcome::Busy { delay, .. } => Some(delay.as_secs()),
+            DeliveryOutcome::Failed { .. } => None,
+            DeliveryOutcome::Completed | DeliveryOutcome::NotYet { .. } | DeliveryOutcome::Gone { .. } => {
+                panic!("{status}: {verdict:?}")
+            }
+        }
     }
 
     #[test]
@@ -99,13 +108,17 @@ mod tests {
                     );
                 }
                 _ => {
-                    let DeliveryOutcome::Failed { message, retry_after } = verdict else {
-                        panic!("{status}: {verdict:?}")
+                    let (message, delay) = match verdict.clone() {
+                        DeliveryOutcome::Failed { message } => (message, None),
+                        DeliveryOutcome::Busy { message, delay } => (message, Some(delay)),
+                        DeliveryOutcome::Completed
+                        | DeliveryOutcome::NotYet { .. }
+                        | DeliveryOutcome::Gone { .. } => panic!("{status}: {verdict:?}"),
                     };
                     assert!(message.starts_with(&format!("the target answered {status}")), "{message}");
                     assert!(message.contains(" with 3 bytes: "), "{message}");
                     let honoured = matches!(status, 429 | 503);
-                    assert_eq!(retry_after, honoured.then_some(Duration::from_secs(7)), "{status}");
+                    assert_eq!(delay, honoured.then_some(Duration::from_secs(7)), "{status}");
                 }
             }
         }
@@ -113,15 +126,15 @@ mod tests {
 
     #[test]
     fn retry_after_is_seconds_or_a_moment_and_bounded() {
-        for status in [429, 503] {
-            assert_eq!(wait(status, &[]), None);
+        for (status, without) in [(429, Some(0)), (503, None)] {
+            assert_eq!(wait(status, &[]), without);
             assert_eq!(wait(status, &[(RETRY_AFTER, "0")]), Some(0));
             assert_eq!(wait(status, &[(RETRY_AFTER, " 120 ")]), Some(120));
             for long in ["86401", "99999999999999999999999999", "Fri, 31 Dec 9999 23:59:59 GMT"] {
                 assert_eq!(wait(status, &[(RETRY_AFTER, long)]), Some(86400), "{long}");
             }
             for unreadable in ["", "-1", "1.5", "+5", "soon", "0x10", "Thu, 99 Jan 1970 00:00:00 GMT"] {
-                assert_eq!(wait(status, &[(RETRY_AFTER, unreadable)]), None, "{unreadable}");
+                assert_eq!(wait(status, &[(RETRY_AFTER, unreadable)]), without, "{unreadable}");
             }
         }
         let at = (RETRY_AFTER, "Thu, 01 Jan 1970 01:00:00 GMT");

@@ -23,6 +23,7 @@ use super::lookups::{LOOKUPS_MAX, Lookups};
 use super::rules::{RefusedTarget, Rules};
 use super::tls::Tls;
 use super::value::Value;
+use super::watched::Passed;
 use super::{DeliveryConfig, DeliveryError, DeliveryOutcome, answer, headers};
 use wakeq::targets::{OwnDeployment, Target, TargetUrl};
 use wakeq::{CanvasId, Execution};
@@ -35,8 +36,8 @@ const BODY_WITHIN: Duration = Duration::from_secs(1);
 /// Maximum size of an answer's head, and maximum number of its headers.
 const HEAD_MAX_BYTES: usize = 64 * 1024;
 const HEADERS_MAX: usize = 100;
-/// How long an idle connection is kept. Shorter than servers keep theirs, because a request fails
-/// if the server closes the connection at that moment.
+/// How long an idle connection is kept. Shorter than servers keep theirs, because a request has to
+/// be sent again if the server closes the connection at that moment.
 const IDLE: Duration = Duration::from_secs(1);
 const IDLE_MAX_PER_HOST: usize = 32;
 const TOKEN_WITHIN: Duration = Duration::from_secs(10);
@@ -167,11 +168,21 @@ impl Deliverer {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let headers = headers::headers(&event, deployment, &target.secrets, now.as_secs(), token.as_deref())
             .map_err(|_| Failure("the request could not be written".to_owned()))?;
-        let mut request = Request::new(Value::new(event.json));
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = uri;
-        *request.headers_mut() = headers;
-        let sent = self.client_for(canvas).http.request(request).await;
+        let value = Value::new(event.json);
+        let request = || {
+            let mut request = Request::new(value.clone());
+            *request.method_mut() = Method::POST;
+            *request.uri_mut() = uri.clone();
+            *request.headers_mut() = headers.clone();
+            request
+        };
+        let client = self.client_for(canvas);
+        let mut sent = client.http.request(request()).await;
+        // Receivers close idle connections, and one may do so just as it is used. The same request
+        // goes once more, on a connection of its own; receivers know repeats by their ids.
+        if sent.as_ref().is_err_and(was_closed_in_passing) {
+            sent = client.unpooled.request(request()).await;
+        }
         sent.map_err(|error| Failure(explain(&target.url, &error)))
     }
 
@@ -197,20 +208,24 @@ impl fmt::Debug for Deliverer {
 #[derive(Clone)]
 struct OutboundClient {
     http: Client<Connector, Value>,
+    /// Opens a connection for each request.
+    unpooled: Client<Connector, Value>,
     connector: Connector,
 }
 
 impl OutboundClient {
     fn new(rules: Rules, shared: &Shared) -> Self {
         let connector = Connector::new(rules, shared);
-        let http = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(IDLE_MAX_PER_HOST)
-            .http1_max_buf_size(HEAD_MAX_BYTES)
-            .http1_max_headers(HEADERS_MAX)
-            .build(connector.clone());
-        Self { http, connector }
+        let client = |idle_max| {
+            Client::builder(TokioExecutor::new())
+                .pool_timer(TokioTimer::new())
+                .pool_idle_timeout(IDLE)
+                .pool_max_idle_per_host(idle_max)
+                .http1_max_buf_size(HEAD_MAX_BYTES)
+                .http1_max_headers(HEADERS_MAX)
+                .build(connector.clone())
+        };
+        Self { http: client(IDLE_MAX_PER_HOST), unpooled: client(0), connector }
     }
 }
 
@@ -252,6 +267,22 @@ async fn read(mut body: Incoming, until: Instant) -> String {
 const NOT_REACHED: &str = "its host could not be reached: its name does not resolve, nothing \
                            answers there as expected, or this deployment does not send there; check \
                            the spelling. The operator's log shows which it is";
+
+/// Whether the connection had been used before, and was closed without a byte of an answer.
+fn was_closed_in_passing(error: &hyper_util::client::legacy::Error) -> bool {
+    let Some(connection) = error.connect_info() else { return false };
+    let mut extras = hyper::http::Extensions::new();
+    connection.get_extras(&mut extras);
+    let ended = cause::<hyper::Error>(error).is_some_and(hyper::Error::is_incomplete_message)
+        || cause::<io::Error>(error).is_some_and(|error| {
+            use io::ErrorKind::{
+                BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, UnexpectedEof,
+            };
+            [BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, UnexpectedEof]
+                .contains(&error.kind())
+        });
+    ended && extras.get::<Passed>().is_some_and(Passed::is_unanswered_reuse)
+}
 
 /// Describes a failed exchange for the target's owner.
 fn explain(url: &TargetUrl, error: &(dyn Error + 'static)) -> String {

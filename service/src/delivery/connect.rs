@@ -26,6 +26,7 @@ use super::lookups::{Lookup, Lookups};
 use super::permits::{SharedPermit, SharedPermits};
 use super::rules::{RefusedTarget, Rules};
 use super::tls::{self, Tls};
+use super::watched::Watched;
 
 /// Maximum wait for a connection permit and for the lookup to start. Other targets cause this wait,
 /// so it does not count towards the target's timeout.
@@ -178,10 +179,10 @@ impl Inner {
         let (tcp, is_public) =
             timeout(CONNECT_WITHIN, opening).await.map_err(|_| ConnectError::TimedOut)??;
         if !is_tls {
-            return Ok(Stream { io: TokioIo::new(Box::new(tcp)), _permit: permit });
+            return Ok(Stream::new(Box::new(tcp), permit));
         }
         let io = self.encrypted(host, tcp).await.map_err(|error| error.at(is_public))?;
-        Ok(Stream { io: TokioIo::new(io), _permit: permit })
+        Ok(Stream::new(io, permit))
     }
 
     /// Performs the TLS handshake on a connection.
@@ -271,13 +272,19 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
 /// A plain or TLS connection. Holds its connection permit until it is dropped.
 pub(super) struct Stream {
-    io: TokioIo<Box<dyn Io>>,
+    io: TokioIo<Watched<Box<dyn Io>>>,
     _permit: SharedPermit,
+}
+
+impl Stream {
+    fn new(io: Box<dyn Io>, permit: SharedPermit) -> Self {
+        Self { io: TokioIo::new(Watched::new(io)), _permit: permit }
+    }
 }
 
 impl Connection for Stream {
     fn connected(&self) -> Connected {
-        Connected::new()
+        Connected::new().extra(self.io.inner().passed())
     }
 }
 

@@ -21,6 +21,7 @@ mod sign;
 mod targets;
 mod tls;
 mod value;
+mod watched;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,6 +102,13 @@ pub enum DeliveryOutcome {
         /// How long to wait.
         delay: Duration,
     },
+    /// The target has no capacity now: try again without counting an attempt, and send it less.
+    Busy {
+        /// What it answered.
+        message: String,
+        /// The least wait that it asks for.
+        delay: Duration,
+    },
     /// The target permanently refuses further events.
     Gone {
         /// What it answered.
@@ -110,13 +118,11 @@ pub enum DeliveryOutcome {
     Failed {
         /// What happened, and what to do about it.
         message: String,
-        /// How long the target asks to wait; if `None`, its policy decides.
-        retry_after: Option<Duration>,
     },
 }
 
 impl DeliveryOutcome {
     fn failed(message: impl Into<String>) -> Self {
-        Self::Failed { message: message.into(), retry_after: None }
+        Self::Failed { message: message.into() }
     }
 }

@@ -81,17 +81,15 @@ async fn deliver(deliverer: &Deliverer, found: &FoundTarget, event: Execution) -
     match deliverer.deliver(&found.target, event, Some(&found.own)).await {
         DeliveryOutcome::Completed => Ok(()),
         DeliveryOutcome::NotYet { delay } => Err(HandlerError::not_yet(delay)),
+        DeliveryOutcome::Busy { message, delay } => Err(HandlerError::busy(message, delay)),
         DeliveryOutcome::Gone { reason } => Err(HandlerError::gone(reason)),
-        DeliveryOutcome::Failed { message, retry_after: None } => Err(HandlerError::operational(message)),
-        DeliveryOutcome::Failed { message, retry_after: Some(delay) } => {
-            Err(HandlerError::operational(message).retry_after(delay))
-        }
+        DeliveryOutcome::Failed { message } => Err(HandlerError::operational(message)),
     }
 }
 
 fn retry(policy: &TargetPolicy) -> RetryPolicy {
     let TargetPolicy { retries, delay, factor, delay_max, .. } = *policy;
-    RetryPolicy { retries, delay, factor, delay_max }
+    RetryPolicy { retries, delay, factor, delay_max, ..RetryPolicy::default() }
 }
 
 fn semaphore<K: Clone + Eq + Hash>(all: &Mutex<Semaphores<K>>, key: &K, limit: usize) -> Arc<Semaphore> {

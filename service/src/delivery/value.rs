@@ -10,7 +10,8 @@ use hyper::body::{Body, Bytes, Frame, SizeHint};
 /// Piece size in bytes; the connection copies each piece.
 const PIECE: usize = 16 * 1024;
 
-/// The part that has not been sent yet.
+/// The part that has not been sent yet. A clone is the same memory.
+#[derive(Clone)]
 pub(super) struct Value(Bytes);
 
 impl Value {

@@ -15,7 +15,7 @@ use crate::machine::{Policy, RetryPolicy};
 const LEASE: Duration = Duration::from_secs(60);
 const HORIZON: Duration = Duration::from_secs(600);
 const POLICY: Policy =
-    Policy { lease: LEASE, horizon: HORIZON, losses_max: 5, retry_delay_max: Duration::MAX };
+    Policy { lease: LEASE, horizon: HORIZON, losses_max: 5, retry_delay_max: Duration::MAX, spreads: true };
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// The database's clock in all these tests.
@@ -39,5 +39,5 @@ fn claim() -> Claim {
 }
 
 fn retry_policy(retries: u32, delay: Duration) -> RetryPolicy {
-    RetryPolicy { retries, delay, ..RetryPolicy::default() }
+    RetryPolicy { retries, delay, jitter_percent: 0, ..RetryPolicy::default() }
 }

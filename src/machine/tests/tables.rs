@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::{DAY, HORIZON, LEASE, POLICY, claim, retry_policy, schedule};
-use crate::event::{RuleKind, Schedule, Turn};
+use crate::event::{Claim, EventId, RuleKind, Schedule, Turn};
 use crate::machine::{
-    Answer, Cause, Claimed, Effect, HandlerEnd, Input, Outcome, Policy, Removal, Running, State, When,
+    Answer, Cause, Claimed, Effect, HandlerEnd, Input, Outcome, Policy, Removal, RetryPolicy, Running, State,
+    When,
 };
 
 const ACKNOWLEDGED: State = State::End(Answer::Acknowledge);
@@ -28,7 +29,7 @@ fn check_with(policy: &Policy, state: State, input: Input, outcome: Outcome, nex
 }
 
 fn running(retries: u32, delay: Duration) -> Running {
-    Running { claim: claim(), retries, policy: retry_policy(2, delay) }
+    Running { claim: claim(), retries, uncounted: 0, policy: retry_policy(2, delay), longest: Duration::MAX }
 }
 
 // Shows: EV2-53
@@ -129,8 +130,8 @@ fn the_claim_decides_who_runs() {
     let retry = retry_policy(2, DAY);
     let claiming = State::LockClaim(retry);
     check(claiming.clone(), Input::Claimed(None), Outcome::LockClaimFailed, SOON);
-    let won = Claimed { claim: claim(), retries: 1, losses: 4 };
-    let running = Running { claim: claim(), retries: 1, policy: retry };
+    let won = Claimed { claim: claim(), retries: 1, losses: 0 };
+    let running = Running { claim: claim(), retries: 1, uncounted: 1, policy: retry, longest: Duration::MAX };
     check(claiming, Input::Claimed(Some(won)), Outcome::LockClaimed, State::Process(running));
 }
 
@@ -248,7 +249,7 @@ fn a_retry_counts_and_waits() {
 fn an_event_that_is_too_early_waits_and_nothing_is_counted() {
     let minutes = Duration::from_secs(300);
     for (asked, delay, next) in [
-        (Duration::ZERO, Duration::from_millis(100), State::Queue(When::In(Duration::from_millis(100)))),
+        (Duration::ZERO, Duration::from_secs(1), State::Queue(When::In(Duration::from_secs(1)))),
         (minutes, minutes, State::Queue(When::In(minutes))),
         (DAY * 365, DAY, ACKNOWLEDGED),
     ] {
@@ -268,11 +269,72 @@ fn an_event_that_is_too_early_waits_and_nothing_is_counted() {
     }
 }
 
-// The delay that the handler asks for replaces the policy's, up to the policy's longest.
+// A handler that asks for less than a second at each run waits longer and longer.
+// Shows: TARGET-05
+#[test]
+fn what_is_postponed_again_and_again_waits_longer_each_time() {
+    for (uncounted, asked_ms, waits_s) in
+        [(0, 0, 1), (1, 0, 2), (2, 999, 4), (5, 0, 32), (6, 0, 60), (u32::MAX, 0, 60), (9, 1_000, 1)]
+    {
+        let running = Running { uncounted, ..running(0, DAY) };
+        let (retries, delay) = (0, Duration::from_secs(waits_s));
+        let postpone = State::Postpone(running, Duration::from_millis(asked_ms));
+        assert_eq!(postpone.effect(), Effect::SaveRetry { claim: claim(), retries, delay });
+    }
+}
+
+// A policy with a short longest delay does not shorten what a target asks for to less than a minute;
+// the deployment's limit does.
+// Shows: TARGET-05
+#[test]
+fn a_minute_may_be_asked_for_whatever_the_policy() {
+    let policy = RetryPolicy { delay_max: Duration::ZERO, ..retry_policy(2, Duration::ZERO) };
+    let asked = Duration::from_secs(90);
+    for (longest, delay) in [(DAY, Duration::from_secs(60)), (Duration::from_secs(5), Duration::from_secs(5))]
+    {
+        let running = Running { policy, longest, ..running(0, DAY) };
+        let save = |retries| Effect::SaveRetry { claim: claim(), retries, delay };
+        assert_eq!(State::Postpone(running, asked).effect(), save(0));
+        assert_eq!(State::RetryCheck(running, Some(asked)).effect(), save(1));
+    }
+}
+
+// Every wait is spread by the policy's jitter: later than what it says, never earlier, differently
+// for each event and each of its attempts, and the same if it is written twice.
+// Shows: TARGET-17
+#[test]
+fn events_that_failed_together_do_not_come_back_together() {
+    let minutes = Duration::from_secs(300);
+    let waits = |retries: u32, asked: Option<Duration>| -> Vec<Duration> {
+        let waits = (0..1_000_u128).map(|number| {
+            let claim = Claim { id: EventId(uuid::Uuid::from_u128(number << 64 | number)), claims: 1 };
+            let policy = RetryPolicy { retries: 9, delay: minutes, ..RetryPolicy::default() };
+            let running = Running { claim, policy, ..running(retries, minutes) };
+            let state = State::RetryCheck(running, asked);
+            assert_eq!(state.effect(), state.effect());
+            let Effect::SaveRetry { delay, .. } = state.effect() else { panic!("{state:?}") };
+            delay
+        });
+        waits.collect()
+    };
+    for (asked, least) in [(None, minutes), (Some(minutes / 2), minutes), (Some(2 * minutes), 2 * minutes)] {
+        let waits = waits(0, asked);
+        let twelfth = least / 60;
+        for part in 0..12 {
+            let from = least + twelfth * part;
+            let there = waits.iter().filter(|wait| (from..from + twelfth).contains(*wait)).count();
+            assert!((40..140).contains(&there), "{there} of 1,000 in part {part} after {least:?}");
+        }
+        assert!(waits.iter().all(|wait| (least..=least + least / 5).contains(wait)));
+    }
+}
+
+// What a handler asks for is a least delay: the policy's own decides if it is longer.
 // Shows: EV2-60
 #[test]
 fn a_handler_may_say_when_to_try_again() {
-    for (asked, delay) in [(Duration::from_secs(1), Duration::from_secs(1)), (DAY * 365, DAY)] {
+    let (minutes, long) = (Duration::from_secs(300), Duration::from_secs(301));
+    for (asked, delay) in [(Duration::ZERO, minutes), (long, long), (DAY * 365, DAY)] {
         let state = State::RetryCheck(running(0, Duration::from_secs(300)), Some(asked));
         assert_eq!(state.effect(), Effect::SaveRetry { claim: claim(), retries: 1, delay });
     }

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::outlet::Keyring;
 use super::seal::{ChannelKeys, Purpose};
+use crate::notify::spread;
 use crate::store::{Listening, StoreError};
 
 /// How often a process that listens sends itself a message, to notice a connection that is dead
@@ -82,7 +83,7 @@ impl Ear {
                 "the messages of other processes are not heard"
             );
             hearer.trouble(Some(reason));
-            sleep(pause).await;
+            sleep(spread(pause)).await;
             pause = (2 * pause).min(RETRY_MAX);
         }
     }

@@ -27,7 +27,7 @@ use super::failure::{FailureKind, failed, in_one_line};
 use super::settings::push_endpoint;
 use super::subscription::{StreamAck, Trouble};
 use super::topics::find_subscription;
-use crate::notify::{Delivery, NotifyError};
+use crate::notify::{Delivery, NotifyError, spread};
 
 /// How long a new stream is open before it is first checked.
 const SETTLING: Duration = Duration::from_secs(1);
@@ -259,7 +259,7 @@ fn outstanding_bytes(messages: usize) -> i64 {
     i64::try_from(messages.saturating_mul(NOTIFICATION_BYTES).max(OUTSTANDING_BYTES)).unwrap_or(i64::MAX)
 }
 
-/// The pauses between attempts: each is twice the previous one, up to a limit.
+/// The pauses between attempts: each is twice the previous one, up to a limit, and spread.
 pub(super) struct BackOff {
     next: Duration,
     longest: Duration,
@@ -277,7 +277,7 @@ impl BackOff {
     pub(super) fn next(&mut self) -> Duration {
         let pause = self.next;
         self.next = (pause * 2).min(self.longest);
-        pause
+        spread(pause)
     }
 }
 

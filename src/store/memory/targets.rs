@@ -2,11 +2,11 @@
 //! it is gone.
 
 use super::Tables;
-use crate::event::{Actor, HandlerAddress, RuleKind};
+use crate::event::{Actor, HandlerAddress, RuleKind, Timestamp};
 use crate::store::StoreError;
 
 impl Tables {
-    pub(in crate::store) fn target_url(&self) -> Result<Option<String>, StoreError> {
+    pub(in crate::store) fn target_url(&self) -> Result<Option<(String, Option<Timestamp>)>, StoreError> {
         Ok(None)
     }
 
@@ -25,7 +25,7 @@ impl Tables {
         Ok(Vec::new())
     }
 
-    pub(in crate::store) fn pause_gone(
+    pub(in crate::store) fn hold_gone(
         &mut self,
         address: &HandlerAddress,
         reason: &str,

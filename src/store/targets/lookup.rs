@@ -48,7 +48,8 @@ struct Row {
 }
 
 impl Store {
-    /// The current targets at these addresses; `None` for each that has none.
+    /// The current targets at these addresses; `None` for each that has none, or whose target has
+    /// answered 410 Gone.
     #[doc(hidden)]
     pub async fn targets_at(
         &self,
@@ -70,6 +71,7 @@ impl Store {
                  join wakeq.http_targets t
                    on (t.canvas_id, t.module, t.name, t.modifier)
                     = (asked.canvas_id, asked.module, asked.name, asked.modifier)
+                   and t.gone_at is null
                 cross join wakeq.deployment d"#,
             &canvases,
             &texts(|address| address.scope.module.as_str()),

@@ -9,7 +9,7 @@ mod resealing;
 use uuid::Uuid;
 
 use super::{Store, StoreError};
-use crate::event::{Actor, HandlerAddress};
+use crate::event::{Actor, HandlerAddress, Timestamp};
 
 pub use lookup::FoundTarget;
 pub use registered::RegisteredTarget;
@@ -18,51 +18,50 @@ pub(crate) use registered::{NewTargetRow, PutOutcome, TargetPosition};
 pub use resealing::SecretCounts;
 
 impl Store {
-    /// Where the events of a handler are sent, if that is over HTTP.
-    pub(crate) async fn target_url(&self, address: &HandlerAddress) -> Result<Option<String>, StoreError> {
+    /// Where the events of a handler are sent, if that is over HTTP, and since when that is held
+    /// because the target answered 410 Gone.
+    pub(crate) async fn target_url(
+        &self,
+        address: &HandlerAddress,
+    ) -> Result<Option<(String, Option<Timestamp>)>, StoreError> {
         in_memory!(self, target_url());
-        let query = sqlx::query_scalar!(
-            "select url from wakeq.http_targets where canvas_id = $1 and module = $2 and name = $3 and modifier = $4",
+        let query = sqlx::query!(
+            r#"select url, gone_at from wakeq.http_targets
+                where canvas_id = $1 and module = $2 and name = $3 and modifier = $4"#,
             address.scope.canvas.0,
             address.scope.module.as_str() as _,
             address.scope.name.as_str() as _,
             address.modifier.as_str() as _
         );
-        self.session().await?.optional("look for a target", query).await
+        let found = self.session().await?.optional("look for a target", query).await?;
+        Ok(found.map(|found| (found.url, found.gone_at)))
     }
 
-    /// Pauses a handler whose target was removed (it answered 410); returns whether this call did.
-    /// Nothing is done if the target was replaced or deleted since it was called, or if the handler
-    /// is already paused: that pause's reason and end take precedence.
+    /// Holds a target that was removed (it answered 410), and no other, not even of the same
+    /// handler; returns whether this call did. Nothing is done if the target was replaced or deleted
+    /// since it was called.
     ///
     /// It does not wait for older claims: their deliveries get the same answer.
-    pub(crate) async fn pause_gone(
+    pub(crate) async fn hold_gone(
         &self,
         address: &HandlerAddress,
         revision: Option<Uuid>,
         reason: &str,
         actor: &Actor,
     ) -> Result<bool, StoreError> {
-        in_memory!(self, pause_gone(address, reason, actor));
+        in_memory!(self, hold_gone(address, reason, actor));
         let query = sqlx::query_scalar!(
-            r#"with patience as (
-                   select set_config('lock_timeout', '4s', true) as set
-               ), put as (
-                   insert into wakeq.scheduling_rules as r
-                       (rule_type, canvas_id, event_space, handler_name, reason, created_by)
-                   select 'pause', t.canvas_id, t.module, t.name, $6, $7
-                     from patience, wakeq.http_targets t
+            r#"with held as (
+                   update wakeq.http_targets t set gone_at = now()
                     where t.canvas_id = $1 and t.module = $2 and t.name = $3 and t.modifier = $4 and t.revision = $5
-                       on conflict on constraint scheduling_rules_one_of_a_kind
-                       do update set reason = excluded.reason, until = null, created_by = excluded.created_by,
-                                     created_at = now()
-                                where r.until <= now()
-                returning canvas_id, event_space, handler_name
+                      and t.gone_at is null
+                returning t.canvas_id, t.module, t.name, t.modifier
                ), logged as (
                    insert into wakeq.audit_log (canvas_id, actor, action, module, name, outcome, detail)
-                   select canvas_id, $7, 'pause', event_space, handler_name, 'done', $6 from put
+                   select canvas_id, $7, 'pause', module, name, 'done',
+                          left('modifier ' || modifier || '; ' || $6::text, 1000) from held
                )
-               select exists (select from put) as "paused!""#,
+               select exists (select from held) as "held!""#,
             address.scope.canvas.0,
             address.scope.module.as_str() as _,
             address.scope.name.as_str() as _,
@@ -71,6 +70,6 @@ impl Store {
             reason,
             actor.name()
         );
-        self.session().await?.one("pause a handler whose target was removed", query).await
+        self.session().await?.one("hold a target that was removed", query).await
     }
 }

@@ -290,7 +290,7 @@ async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, facts: Tar
                   set url = excluded.url, retries = excluded.retries, delay_ms = excluded.delay_ms, halts = excluded.halts,
                       factor = excluded.factor, delay_max_ms = excluded.delay_max_ms, timeout_ms = excluded.timeout_ms,
                       concurrency = excluded.concurrency, audience = excluded.audience, revision = excluded.revision,
-                      updated_by = excluded.updated_by, updated_at = now(),
+                      updated_by = excluded.updated_by, updated_at = now(), gone_at = null,
                       secret = case when $14 then excluded.secret else t.secret end,
                       secret_key = case when $14 then excluded.secret_key else t.secret_key end,
                       (previous_secret, previous_key, previous_until) = (

@@ -19,8 +19,43 @@ use crate::worker::statements::Statements;
 
 /// The error of a poison event.
 pub(super) const POISON: &str = "its workers died or stalled too often while it ran";
+/// Longest reason for holding a target, in characters.
+const REASON_MAX: usize = 1000;
 
 impl Run<'_> {
+    /// Holds the target of this run, which was removed; returns whether the database answered.
+    pub(super) async fn pause(&self, attempt: &Attempt) -> bool {
+        let Owner { subject, handler, held_claim: _ } = &attempt.owner;
+        // The handlers that a queue's copies name still exist.
+        if subject.copy.is_some() {
+            return false;
+        }
+        let reason = attempt.report.error.as_deref().unwrap_or("its target was removed");
+        let reason: String = reason.chars().take(REASON_MAX).collect();
+        match self.runner.statements.hold_gone(&subject.address, handler.revision, &reason).await {
+            Ok(true) => tracing::warn!(
+                reason,
+                "the target reports that it was removed (410 Gone): it is held until another URL is \
+                 registered, or its handler is unpaused"
+            ),
+            Ok(false) => tracing::info!(
+                reason,
+                "the target reports that it was removed (410 Gone); it is held already, or was replaced"
+            ),
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(
+                    error,
+                    reason,
+                    "the target reports that it was removed (410 Gone), but it could not be held; \
+                     retrying"
+                );
+                return false;
+            }
+        }
+        true
+    }
+
     pub(super) async fn save(&self, attempt: &Attempt, claim: Claim, retries: u32, delay: Duration) -> bool {
         let Attempt { owner, report } = attempt;
         let retries = i32::try_from(retries).unwrap_or(i32::MAX);

@@ -352,7 +352,7 @@ impl Reading {
                     tokio::select! {
                         biased;
                         () = self.cancel.cancelled() => return Err(Halt::End(End::Withdrawn)),
-                        () = tokio::time::sleep(delay) => {}
+                        () = tokio::time::sleep(spread(delay)) => {}
                         _ = recovered.changed() => {}
                     }
                 }
@@ -443,4 +443,10 @@ impl Reading {
             }
         }
     }
+}
+
+/// A delay and up to a fifth more: sources that failed together do not come back together.
+fn spread(delay: Duration) -> Duration {
+    let share = uuid::Uuid::new_v4().as_u128() % 200;
+    delay.saturating_add(delay.mul_f64(0.001 * share as f64))
 }

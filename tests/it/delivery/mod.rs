@@ -100,8 +100,9 @@ async fn deliver_of(
 fn failure(delivered: DeliveryOutcome) -> String {
     match delivered {
         DeliveryOutcome::Failed { message, .. } => message,
-        DeliveryOutcome::Completed | DeliveryOutcome::NotYet { .. } | DeliveryOutcome::Gone { .. } => {
-            panic!("it did not fail: {delivered:?}")
-        }
+        DeliveryOutcome::Completed
+        | DeliveryOutcome::NotYet { .. }
+        | DeliveryOutcome::Busy { .. }
+        | DeliveryOutcome::Gone { .. } => panic!("it did not fail: {delivered:?}"),
     }
 }

@@ -25,6 +25,9 @@ pub(super) enum Answer {
     Bytes(Vec<u8>),
     /// These bytes to each request, on one connection.
     KeepAlive(&'static str),
+    /// The first bytes to the first request on each connection, and the others to the second, which
+    /// end the connection.
+    OneMore(&'static str, &'static str),
     /// These bytes as soon as a client connects, and nothing else.
     Greeting(&'static str),
     /// Nothing, for as long as the client waits.
@@ -163,7 +166,7 @@ impl<T: AsyncRead + AsyncWrite + Send> Stream for T {}
 
 /// Answers until the client hangs up or the answer ends the connection.
 async fn converse(mut stream: Pin<Box<dyn Stream>>, answer: &Answer, seen: &Traffic) {
-    let mut unread = Vec::new();
+    let (mut unread, mut answered) = (Vec::new(), 0);
     if let Answer::Greeting(text) = answer {
         stream.write_all(text.as_bytes()).await.unwrap();
     }
@@ -176,6 +179,15 @@ async fn converse(mut stream: Pin<Box<dyn Stream>>, answer: &Answer, seen: &Traf
             }
             Answer::KeepAlive(text) => {
                 stream.write_all(text.as_bytes()).await.unwrap();
+            }
+            Answer::OneMore(first, second) => {
+                answered += 1;
+                let is_last = answered == 2;
+                stream.write_all(if is_last { second } else { first }.as_bytes()).await.ok();
+                if is_last {
+                    stream.shutdown().await.ok();
+                    return;
+                }
             }
             Answer::Greeting(_) | Answer::Silence | Answer::Reset(_) => {}
             Answer::Drip(first, then) => drip(&mut stream, first, then).await,

@@ -154,7 +154,7 @@ impl World {
     /// The machine's settings in this world.
     pub(crate) fn policy(&self) -> Policy {
         let Timing { lease, horizon, retry_delay_max, .. } = self.timing;
-        Policy { lease, horizon, losses_max: self.losses_max, retry_delay_max }
+        Policy { lease, horizon, losses_max: self.losses_max, retry_delay_max, spreads: true }
     }
 
     /// The n-th event emitted here gets the id n.
