@@ -232,6 +232,7 @@ begin
                        union all
                        (select e.* from wakeq.events_v2 e
                          where e.queue = of_queue and e.canvas_id = of_canvas and e.delay_until <= now()
+                           and e.queue <> ''
                            and (e.delay_until, e.id) > (facet.head_at, facet.head_id) and e.id <> all (facet.running)
                          order by e.delay_until, e.id limit depth)) as l) as c
          where (c.locked_at is null or c.locked_at < clock_timestamp() - lease) and c.notify_at is not null
@@ -326,7 +327,9 @@ begin
                   row_number() over (order by min(asked.number) desc) as ahead,
                   coalesce((select min(g.position) from wakeq.facets g where g.queue = of_queue), 0) as lowest
              from unnest(ids) with ordinality as asked (id, number)
-             join wakeq.events_v2 e on e.id = asked.id and e.queue = of_queue
+             cross join lateral (
+                   select x.canvas_id from wakeq.events_v2 x
+                    where x.id = asked.id and x.queue = of_queue offset 0) as e
              left join wakeq.queues q on q.name = of_queue
              left join wakeq.facet_settings s on s.queue = of_queue and s.canvas_id = e.canvas_id
             group by e.canvas_id) as kept

@@ -226,7 +226,8 @@ begin
                           from unnest(facets) as f cross join lateral (
                                select * from wakeq.events_v2 e
                                 where e.queue = call.queue and e.canvas_id = f.canvas_id
-                                  and e.delay_until <= call.moment and (e.delay_until, e.id) > (f.head_at, f.head_id)
+                                  and e.delay_until <= call.moment and e.queue <> ''
+                                  and (e.delay_until, e.id) > (f.head_at, f.head_id)
                                 order by e.delay_until, e.id limit f.slots + least(100, 2 * call.pass * call.pass)) as e
                          where f.slots > 0 and not call.only_asked) as u) as c);
 end
@@ -363,7 +364,8 @@ begin
       from (select o.id, o.number,
                    o.number = 1 or sum(octet_length(e.value)) over (order by o.number) <= bytes_max as fits
               from unnest(taken) with ordinality as o (id, number)
-              join wakeq.events_v2 e on e.id = o.id) as t;
+             cross join lateral (
+                   select x.value from wakeq.events_v2 x where x.id = o.id offset 0) as e) as t;
     if spared is not null then
         perform wakeq.keep_turns(of_queue, spared);
     end if;
@@ -418,13 +420,14 @@ begin
     return query
     with recursive canvases as (
         (select e.canvas_id, true as from_the_first, 1 as number from wakeq.events_v2 e
-          where e.queue = of_queue order by e.canvas_id limit 1)
+          where e.queue = of_queue and e.queue <> '' order by e.canvas_id limit 1)
          union all
         (select e.canvas_id, false, 1 from wakeq.events_v2 e
-          where e.queue = of_queue and e.canvas_id > after order by e.canvas_id limit 1)
+          where e.queue = of_queue and e.canvas_id > after and e.queue <> '' order by e.canvas_id limit 1)
          union all
         select (select e.canvas_id from wakeq.events_v2 e
-                 where e.queue = of_queue and e.canvas_id > c.canvas_id order by e.canvas_id limit 1),
+                 where e.queue = of_queue and e.canvas_id > c.canvas_id and e.queue <> ''
+                 order by e.canvas_id limit 1),
                c.from_the_first, c.number + 1
           from canvases c where c.canvas_id is not null and c.number < most
     )
@@ -434,6 +437,7 @@ begin
      where f.position is null
        and (exists (select from wakeq.events_v2 e
                      where e.queue = of_queue and e.canvas_id = c.canvas_id and e.delay_until <= moment
+                       and e.queue <> ''
                        and (e.delay_until, e.id)
                            > (coalesce(f.head_at, '-infinity'),
                               coalesce(f.head_id, '00000000-0000-0000-0000-000000000000')))

@@ -230,7 +230,7 @@ async fn remember_chosen(
            from (select distinct on (id) *, ($3::uuid[])[handler] as canvas_id
                    from unnest($1::uuid[], $2::integer[], $4::timestamptz[], $5::float8[])
                         as new (id, handler, moment, delay_s) order by id) as new
-          where not exists (select from wakeq.events_v2 e where e.id = new.id and e.canvas_id = new.canvas_id)
+          where not exists (select from wakeq.events_v2 e where e.id = new.id and e.canvas_id = new.canvas_id offset 0)
             and not exists (select from wakeq.dead_events d where d.canvas_id = new.canvas_id and d.id = new.id)
           order by new.id
              on conflict do nothing

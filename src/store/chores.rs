@@ -169,18 +169,18 @@ impl Store {
                    select e.id, e.notify_at from wakeq.events_v2 e
                     where e.notify_at >= (select start from gate) and e.notify_at <= now() order by e.notify_at limit 1000
                ), overdue as (
-                   select e.id, coalesce(e.locked_at > clock_timestamp() - $3::interval, false) as runs from wakeq.events_v2 e
+                   select e.id from wakeq.events_v2 e
                     where e.id = any (array(select id from found)) and coalesce(e.notify_at <= now(), false) for update skip locked
                ), moved as (
                    update wakeq.events_v2 e
                       set notify_at = case
-                              when overdue.runs then e.locked_at + $3 + $5
+                              when coalesce(e.locked_at > now() - $3::interval, false) then e.locked_at + $3 + $5
                               when e.delay_until > now() then wakeq.wake_at(e.delay_until, now(), $4, $5)
                               else now() + least($6::interval * power(2, least(e.probes, 20)), $7::interval)
                           end,
-                          probes = e.probes + (not overdue.runs and e.delay_until <= now())::integer
-                     from overdue where e.id = overdue.id
-                returning e.id, e.canvas_id, not overdue.runs and e.delay_until <= now() + $4 as publish, e.delay_until <= now() as due
+                          probes = e.probes + (not coalesce(e.locked_at > now() - $3::interval, false) and e.delay_until <= now())::integer
+                    where e.id = any (array(select id from overdue))
+                returning e.id, e.canvas_id, not coalesce(e.locked_at > now() - $3::interval, false) and e.delay_until <= now() + $4 as publish, e.delay_until <= now() as due
                )
                select array(select id from moved where publish order by id) as "ids!", array(select canvas_id from moved where publish order by id) as "canvases!",
                       array(select id from jobs order by rank, id) as "jobs!", array(select canvas_id from jobs order by rank, id) as "job_canvases!",
@@ -277,7 +277,7 @@ impl Store {
                    delete from wakeq.emitted_ids where (canvas_id, id) in (
                        select canvas_id, id from wakeq.emitted_ids i
                         where i.due_at < now() - $2::interval and exists (select from gate)
-                          and not exists (select from wakeq.events_v2 e where e.id = i.id and e.canvas_id = i.canvas_id)
+                          and not exists (select from wakeq.events_v2 e where e.id = i.id and e.canvas_id = i.canvas_id offset 0)
                           and not exists (select from wakeq.events_v2 c where c.canvas_id = i.canvas_id and c.origin = i.id
                                              and c.origin is not null and get_byte(uuid_send(c.origin), 6) & 240 = 128)
                         order by i.due_at limit 1000 for update skip locked)

@@ -170,11 +170,11 @@ impl Store {
                       and locked_at is not null
                       for update skip locked
                ), renewed as (
-                   update wakeq.events_v2 e set locked_at = clock_timestamp() from free where e.id = free.id
+                   update wakeq.events_v2 e set locked_at = clock_timestamp() where e.id = any (array(select id from free))
                 returning e.id
                )
-               select e.id, renewed.id is not null as "renewed!"
-                 from wakeq.events_v2 e left join renewed on renewed.id = e.id
+               select e.id, e.id = any (array(select id from renewed)) as "renewed!"
+                 from wakeq.events_v2 e
                 where e.id = any ($1) and claims = coalesce($3, ($2::integer[])[array_position($1, e.id)])
                   and locked_at is not null"#,
             &ids,

@@ -130,7 +130,7 @@ impl Store {
         let query = sqlx::query_scalar!(
             r#"select count(*) as "count!" from (
                    select from wakeq.events_v2
-                    where canvas_id = $1 and module = $2 and name = $3 and queue is null
+                    where canvas_id = $1 and module = $2 and name = $3 and delay_until > '-infinity' and queue is null
                       and (locked_at is null or locked_at < now() - $4::interval) and enqueued_at < $6
                     limit $5) as free"#,
             scope.canvas.0,
@@ -157,7 +157,7 @@ impl Store {
             r#"with gone as (
                    delete from wakeq.events_v2 where id = any (array(
                        select id from wakeq.events_v2
-                        where canvas_id = $1 and module = $2 and name = $3 and queue is null
+                        where canvas_id = $1 and module = $2 and name = $3 and delay_until > '-infinity' and queue is null
                           and (locked_at is null or locked_at < now() - $4::interval) and enqueued_at < $11
                         limit $5 for update skip locked))
                 returning id, object, queue, seq, prev

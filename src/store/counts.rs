@@ -67,7 +67,7 @@ impl Store {
                            min(e.delay_until) filter (where e.delay_until <= now()) as oldest_due
                       from wakeq.events_v2 e
                      where e.canvas_id = $1 and e.module = wanted.module and e.name = wanted.name
-                       and (e.queue is null or wakeq.is_shown(e.queue))) as live
+                       and e.delay_until > '-infinity' and (e.queue is null or wakeq.is_shown(e.queue))) as live
                 cross join lateral (
                     select count(*) from wakeq.dead_events d
                      where d.canvas_id = $1 and d.module = wanted.module and d.name = wanted.name
@@ -115,14 +115,16 @@ impl Store {
                  from (select at, module::wakeq.name as module, name::wakeq.name as name
                          from unnest($2::text[], $3::text[]) with ordinality as given (module, name, at)) as wanted
                 cross join lateral (
-                    select count(*) filter (where locked_at >= now() - $4::interval and (queue is null or wakeq.is_shown(queue)))
+                    select count(distinct id) filter (where locked_at >= now() - $4::interval and (queue is null or wakeq.is_shown(queue)))
                       from (
                         (select e.id, e.locked_at, e.queue from wakeq.events_v2 e
-                          where e.canvas_id = $1 and e.module = wanted.module and e.name = wanted.name and e.delay_until <= now()
+                          where e.canvas_id = $1 and e.module = wanted.module and e.name = wanted.name
+                            and e.delay_until <= now() and e.delay_until > '-infinity'
                           order by e.canvas_id, e.module, e.name, e.delay_until, e.id limit $6)
-                         union
+                         union all
                         (select e.id, e.locked_at, e.queue from wakeq.events_v2 e
-                          where e.canvas_id = $1 and e.module = wanted.module and e.name = wanted.name and e.delay_until <= now()
+                          where e.canvas_id = $1 and e.module = wanted.module and e.name = wanted.name
+                            and e.delay_until <= now() and e.delay_until > '-infinity'
                           order by e.canvas_id desc, e.module desc, e.name desc, e.delay_until desc, e.id desc limit $6)
                       ) as looked) as runs
                 order by wanted.at"#,
@@ -147,7 +149,7 @@ impl Store {
         let query = sqlx::query_scalar!(
             r#"select count(*) as "count!" from (
                  select locked_at, queue from wakeq.events_v2
-                  where canvas_id = $1 and module = $2 and name = $3
+                  where canvas_id = $1 and module = $2 and name = $3 and delay_until > '-infinity'
                   order by canvas_id, module, name, delay_until, id limit 1000) e
               where e.locked_at > now() - $4::interval and e.queue is null"#,
             scope.canvas.0,

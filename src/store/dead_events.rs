@@ -139,7 +139,7 @@ impl Store {
             r#"select count(*) as "count!" from (
                    select from wakeq.dead_events d
                     where canvas_id = $1
-                      and not ($7 and exists (select from wakeq.events_v2 e where e.id = d.id and e.canvas_id = $1))
+                      and not ($7 and exists (select from wakeq.events_v2 e where e.id = d.id and e.canvas_id = $1 offset 0))
                       and ($2::text is null or module = $2) and ($3::text is null or name = $3)
                       and ($4::uuid is null or id = $4)
                       and ($5::timestamptz is null or died_at >= $5) and ($6::timestamptz is null or died_at < $6)
@@ -239,7 +239,7 @@ async fn redrive(
     let page = sqlx::query!(
         r#"select id, object::text as object from wakeq.dead_events d
             where canvas_id = $1
-              and not exists (select from wakeq.events_v2 e where e.id = d.id and e.canvas_id = $1)
+              and not exists (select from wakeq.events_v2 e where e.id = d.id and e.canvas_id = $1 offset 0)
               and ($2::text is null or module = $2) and ($3::text is null or name = $3)
               and ($4::uuid is null or id = $4)
               and ($5::timestamptz is null or died_at >= $5) and ($6::timestamptz is null or died_at < $6)

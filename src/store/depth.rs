@@ -59,12 +59,14 @@ impl Store {
             r#"with recursive handlers as (
                    select $2::text as module, $3::text as name where $2 is not null
                     union all
-                   (select module::text, name::text from wakeq.events_v2 where $2 is null and canvas_id = $1
+                   (select module::text, name::text from wakeq.events_v2
+                     where $2 is null and canvas_id = $1 and delay_until > '-infinity'
                      order by canvas_id, module, name limit 1)
                     union all
                    select next.module, next.name from handlers h, lateral (
                        select e.module::text, e.name::text from wakeq.events_v2 e
                         where $2 is null and e.canvas_id = $1 and (e.module, e.name) > (h.module, h.name)
+                          and e.delay_until > '-infinity'
                         order by e.canvas_id, e.module, e.name limit 1) as next
                ), visited as (
                    select module, name from handlers limit $5
@@ -84,7 +86,8 @@ impl Store {
                                       and not wakeq.lane_halts(e.canvas_id, e.object, e.queue, e.module, e.name)) as free,
                               row_number() over (order by e.delay_until) as number
                          from wakeq.events_v2 e
-                        where e.canvas_id = $1 and e.module = h.module and e.name = h.name and e.delay_until <= now()
+                        where e.canvas_id = $1 and e.module = h.module and e.name = h.name
+                          and e.delay_until <= now() and e.delay_until > '-infinity'
                         order by e.delay_until limit $6) as due
                     where due.free or due.number = $6
                     limit $6
@@ -114,11 +117,12 @@ impl Store {
         let query = sqlx::query!(
             r#"with recursive handlers as (
                    (select canvas_id, module::text, name::text, 1 as number from wakeq.events_v2
-                     order by canvas_id, module, name limit 1)
+                     where delay_until > '-infinity' order by canvas_id, module, name limit 1)
                     union all
                    select next.canvas_id, next.module, next.name, h.number + 1 from handlers h, lateral (
                        select e.canvas_id, e.module::text, e.name::text from wakeq.events_v2 e
                         where (e.canvas_id, e.module, e.name) > (h.canvas_id, h.module, h.name)
+                          and e.delay_until > '-infinity'
                         order by e.canvas_id, e.module, e.name limit 1) as next
                     where h.number < $2
                ), unruled as materialized (
@@ -143,7 +147,7 @@ impl Store {
                                         and not wakeq.lane_halts(e.canvas_id, e.object, e.queue, e.module, e.name)) as free
                            from wakeq.events_v2 e
                           where not h.ruled and e.canvas_id = h.canvas_id and e.module = h.module and e.name = h.name
-                            and e.delay_until <= now()
+                            and e.delay_until <= now() and e.delay_until > '-infinity'
                           order by e.delay_until limit (select rows from share)) as due) as found
                 group by h.module, h.name order by 3 desc, 1, 2"#,
             interval(self.timing().lease),

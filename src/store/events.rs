@@ -59,10 +59,12 @@ impl Store {
         let query = sqlx::query_as!(
             Row,
             r#"with module as (
-                   select coalesce($2::text, (select module::text from wakeq.events_v2 where canvas_id = $1 order by canvas_id desc, module desc limit 1)) as last
+                   select coalesce($2::text, (select module::text from wakeq.events_v2
+                                               where canvas_id = $1 and delay_until > '-infinity'
+                                               order by canvas_id desc, module desc limit 1)) as last
                ), name as (
                    select coalesce($3::text, (select name::text from wakeq.events_v2
-                                               where canvas_id = $1 and module = (select last from module)
+                                               where canvas_id = $1 and module = (select last from module) and delay_until > '-infinity'
                                                order by canvas_id desc, module desc, name desc limit 1)) as last
                ), looked as (
                    select e.*, row_number() over () as number from (
@@ -70,7 +72,7 @@ impl Store {
                               e.retries, e.losses, e.object, e.seq, e.prev, e.queue, e.origin,
                               case when e.locked_at >= now() - $9::interval then e.worker end as worker,
                               $12 or e.queue is null or wakeq.is_shown(e.queue) as is_shown
-                         from wakeq.events_v2 e where e.canvas_id = $1
+                         from wakeq.events_v2 e where e.canvas_id = $1 and e.delay_until > '-infinity'
                           and (e.module, e.name, e.delay_until, e.id) > ($4::text, $5::text, coalesce($6::timestamptz, '-infinity'), $7::uuid)
                           and (e.module, e.name) <= ((select last from module), (select last from name))
                         order by e.canvas_id, e.module, e.name, e.delay_until, e.id limit $8) as e

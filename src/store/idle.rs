@@ -52,11 +52,13 @@ impl Store {
                         where l.stateless and l.last_seq <= (select seq from edge)
                           and o.state is null and o.last_seq <= (select seq from edge)
                           and not exists (select from wakeq.events_v2 e
-                                           where e.canvas_id = o.canvas_id and e.object = o.object and e.queue is null)
+                                           where e.canvas_id = o.canvas_id and e.object = o.object and e.queue is null offset 0)
                           and not exists (select from wakeq.events_v2 e
-                                           where e.canvas_id = o.canvas_id and e.object = o.object and e.queue is not null)
-                          and not exists (select from wakeq.dead_events d where d.canvas_id = o.canvas_id and d.object = o.object)
-                          and not exists (select from wakeq.halted_lanes h where h.canvas_id = o.canvas_id and h.object = o.object)
+                                           where e.canvas_id = o.canvas_id and e.object = o.object and e.queue is not null offset 0)
+                          and not exists (select from wakeq.dead_events d
+                                           where d.canvas_id = o.canvas_id and d.object = o.object offset 0)
+                          and not exists (select from wakeq.halted_lanes h
+                                           where h.canvas_id = o.canvas_id and h.object = o.object offset 0)
                         for update of o skip locked)
                ), cursor as (
                    update wakeq.idle_cursor set (canvas_id, object) = (

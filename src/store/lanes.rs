@@ -88,8 +88,10 @@ impl Store {
             r#"select lane.position as "position!", first.id, first.canvas_id
                  from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $7::text[]) with ordinality
                           as lane (canvas_id, object, module, name, queue, position)
-                 join wakeq.events_v2 first on first.id = wakeq.first_of_lane(
-                          lane.canvas_id, lane.object, lane.queue, lane.module, lane.name)
+                cross join lateral (
+                      select e.id, e.canvas_id, e.locked_at, e.delay_until from wakeq.events_v2 e
+                       where e.id = wakeq.first_of_lane(
+                                 lane.canvas_id, lane.object, lane.queue, lane.module, lane.name) offset 0) as first
                 where (first.locked_at is null or first.locked_at < clock_timestamp() - $6::interval)
                   and first.delay_until <= clock_timestamp() + $5::interval
                   and not wakeq.lane_halts(lane.canvas_id, lane.object, lane.queue, lane.module, lane.name)"#,
@@ -237,10 +239,10 @@ impl Store {
                )
                select e.id, e.module::text as "module!", e.name::text as "name!", e.queue::text as queue, e.seq as "seq!",
                       e.prev as "prev!", e.worker::text as worker
-                 from (select id from own union all
-                       select id from copied where $4 or wakeq.is_shown(queue)) as first
-                 join wakeq.events_v2 e on e.id = first.id
-                where e.locked_at >= now() - $3::interval
+                 from wakeq.events_v2 e
+                where e.id = any (array(select id from own union all
+                                        select id from copied where $4 or wakeq.is_shown(queue)))
+                  and e.locked_at >= now() - $3::interval
                 order by e.queue nulls first, e.module, e.name limit $5"#,
             canvas.0,
             object.as_str() as _,

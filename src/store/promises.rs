@@ -162,7 +162,7 @@ impl Store {
         let query = sqlx::query_scalar!(
             "select id from wakeq.events_v2
               where id = any ((select $1::uuid[])::uuid[])
-                and notify_at is not null and locked_at is null and delay_until <= now()",
+                and coalesce(isfinite(notify_at), false) and locked_at is null and delay_until <= now()",
             &keys
         );
         let waiting = self.session().await?.all("look which events wait", query).await?;
@@ -175,8 +175,10 @@ impl Store {
         in_memory!(self, other_canvas(canvas));
         let query = sqlx::query_scalar!(
             r#"select coalesce(
-                   (select canvas_id from wakeq.events_v2 where canvas_id > $1 order by canvas_id, module, name, delay_until limit 1),
-                   (select canvas_id from wakeq.events_v2 where canvas_id < $1 order by canvas_id desc, module desc, name desc, delay_until desc limit 1)) as canvas"#,
+                   (select canvas_id from wakeq.events_v2 where canvas_id > $1 and delay_until > '-infinity'
+                     order by canvas_id, module, name, delay_until limit 1),
+                   (select canvas_id from wakeq.events_v2 where canvas_id < $1 and delay_until > '-infinity'
+                     order by canvas_id desc, module desc, name desc, delay_until desc limit 1)) as canvas"#,
             canvas.0
         );
         Ok(self.session().await?.one("look for other canvases", query).await?.map(CanvasId))

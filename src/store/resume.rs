@@ -55,19 +55,20 @@ impl Store {
                    select e.id, e.delay_until from wakeq.events_v2 e
                     where e.canvas_id = (select canvas_id from job where kind = 'lifted')
                       and e.module = (select module from job) and e.name = (select name from job)
-                      and e.notify_at is null and e.id > (select after_id from job)
-                    order by e.id limit $2 for update
+                      and e.notify_at is null and greatest(e.id, e.id) > (select after_id from job)
+                    order by greatest(e.id, e.id) limit $2 for update
                ), due as materialized (
                    select e.id, e.delay_until from wakeq.events_v2 e
                     where e.canvas_id = (select canvas_id from job where kind = 'registered')
                       and e.module = (select module from job) and e.name = (select name from job)
-                      and e.delay_until >= (select after_due from job) and e.delay_until <= now()
-                      and e.notify_at > now() + $4 and e.notify_at <= (select created_at from job) + wakeq.defer_for($5, e.probes)
+                      and e.delay_until >= (select after_due from job) and e.delay_until <= now() and e.delay_until > '-infinity'
+                      and coalesce(e.notify_at > now() + $4, false)
+                      and coalesce(e.notify_at <= (select created_at from job) + wakeq.defer_for($5, e.probes), false)
                       and (e.locked_at is null or e.locked_at < clock_timestamp() - $6::interval)
                     order by e.delay_until limit $2
                ), deferred as (
                    select e.id from wakeq.events_v2 e
-                    where e.id = any (array(select id from due order by id)) and e.notify_at > now() + $4
+                    where e.id = any (array(select id from due order by id)) and coalesce(e.notify_at > now() + $4, false)
                       and (e.locked_at is null or e.locked_at < clock_timestamp() - $6::interval)
                     order by e.id for update
                ), page as (
@@ -77,7 +78,7 @@ impl Store {
                ), woken as (
                    update wakeq.events_v2 e
                       set notify_at = wakeq.wake_at(e.delay_until, statement_timestamp(), $3, $4), probes = 0
-                     from held where e.id = held.id
+                    where e.id = any (array(select id from held))
                 returning e.id, e.canvas_id, e.delay_until
                ), moved as (
                    update wakeq.resume_jobs j
@@ -120,14 +121,15 @@ impl Store {
                    select e.id, e.delay_until from wakeq.events_v2 e
                     where e.canvas_id = (select canvas_id from job where kind = 'lifted')
                       and e.module = (select module from job) and e.name = (select name from job)
-                      and e.notify_at is null and e.id > (select after_id from job)
-                    order by e.id limit $2 for update skip locked
+                      and e.notify_at is null and greatest(e.id, e.id) > (select after_id from job)
+                    order by greatest(e.id, e.id) limit $2 for update skip locked
                ), deferred as (
                    select e.id, e.delay_until from wakeq.events_v2 e
                     where e.canvas_id = (select canvas_id from job where kind = 'registered')
                       and e.module = (select module from job) and e.name = (select name from job)
-                      and e.delay_until >= (select after_due from job) and e.delay_until <= now()
-                      and e.notify_at > now() + $4 and e.notify_at <= (select created_at from job) + wakeq.defer_for($5, e.probes)
+                      and e.delay_until >= (select after_due from job) and e.delay_until <= now() and e.delay_until > '-infinity'
+                      and coalesce(e.notify_at > now() + $4, false)
+                      and coalesce(e.notify_at <= (select created_at from job) + wakeq.defer_for($5, e.probes), false)
                       and (e.locked_at is null or e.locked_at < clock_timestamp() - $6::interval)
                     order by e.delay_until limit $2 for update skip locked
                ), page as (
@@ -135,7 +137,7 @@ impl Store {
                ), woken as (
                    update wakeq.events_v2 e
                       set notify_at = wakeq.wake_at(e.delay_until, statement_timestamp(), $3, $4), probes = 0
-                     from page where e.id = page.id
+                    where e.id = any (array(select id from page))
                 returning e.id, e.canvas_id, e.delay_until
                ), moved as (
                    update wakeq.resume_jobs j

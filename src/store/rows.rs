@@ -215,7 +215,7 @@ async fn insert_chosen(
            ), known as (
                insert into wakeq.emitted_ids (id, canvas_id, due_at)
                select id, canvas_id, greatest(now(), due) from new
-                where not exists (select from wakeq.events_v2 e where e.id = new.id and e.canvas_id = new.canvas_id)
+                where not exists (select from wakeq.events_v2 e where e.id = new.id and e.canvas_id = new.canvas_id offset 0)
                   and not exists (select from wakeq.dead_events d where d.canvas_id = new.canvas_id and d.id = new.id)
                 order by id
                    on conflict do nothing returning id

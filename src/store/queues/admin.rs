@@ -147,7 +147,7 @@ impl Store {
         let query = sqlx::query!(
             "delete from wakeq.events_v2 where id = any (array(
                  select id from wakeq.events_v2
-                  where queue = $1 and (locked_at is null or locked_at < now() - $3::interval)
+                  where queue = $1 and queue <> '' and (locked_at is null or locked_at < now() - $3::interval)
                     and exists (select from wakeq.queues where name = $1 and draining)
                   limit $2 for update skip locked))",
             name.as_str() as _,
@@ -232,10 +232,11 @@ impl Store {
             r#"with recursive canvases as (
                    (select canvas_id, 1 as number from wakeq.events_v2
                      where queue = $1 and ($2::uuid is null or canvas_id = $2) and ($3::uuid is null or canvas_id > $3)
+                       and queue <> ''
                      order by canvas_id limit 1)
                     union all
                    select (select e.canvas_id from wakeq.events_v2 e
-                            where e.queue = $1 and e.canvas_id > c.canvas_id and $2::uuid is null
+                            where e.queue = $1 and e.canvas_id > c.canvas_id and $2::uuid is null and e.queue <> ''
                             order by e.canvas_id limit 1), c.number + 1
                      from canvases c where c.canvas_id is not null and c.number < $4
                )
@@ -248,7 +249,8 @@ impl Store {
                       select count(*) as total, min(delay_until) filter (where delay_until <= now()) as oldest,
                              count(*) filter (where locked_at >= now() - $5::interval) as running
                         from (select delay_until, locked_at from wakeq.events_v2 e
-                               where e.queue = $1 and e.canvas_id = c.canvas_id order by delay_until limit $6) as e) as counted
+                               where e.queue = $1 and e.canvas_id = c.canvas_id and e.queue <> ''
+                               order by delay_until limit $6) as e) as counted
                  left join wakeq.facets f on f.queue = $1 and f.canvas_id = c.canvas_id
                  left join wakeq.facet_settings s on s.queue = $1 and s.canvas_id = c.canvas_id
                 where c.canvas_id is not null

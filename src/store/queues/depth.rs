@@ -45,10 +45,11 @@ impl Store {
                       select count(*) as seen, count(*) filter (where free) as depth from (
                           with recursive canvases as (
                               (select e.canvas_id, 1 as number from wakeq.events_v2 e
-                                where e.queue = a.name order by e.canvas_id limit 1)
+                                where e.queue = a.name and e.queue <> '' order by e.canvas_id limit 1)
                                union all
                               select (select e.canvas_id from wakeq.events_v2 e
-                                       where e.queue = a.name and e.canvas_id > c.canvas_id order by e.canvas_id limit 1),
+                                       where e.queue = a.name and e.canvas_id > c.canvas_id and e.queue <> ''
+                                        order by e.canvas_id limit 1),
                                      c.number + 1
                                 from canvases c where c.canvas_id is not null and c.number < $4
                           )
@@ -59,7 +60,7 @@ impl Store {
                                  select e.locked_at is null or e.locked_at < now() - $2::interval as free
                                    from wakeq.events_v2 e
                                   where e.queue = a.name and e.canvas_id = c.canvas_id and e.delay_until <= now()
-                                    and e.notify_at is not null and coalesce(s.weight, a.weight) > 0
+                                    and e.queue <> '' and coalesce(isfinite(e.notify_at), false) and coalesce(s.weight, a.weight) > 0
                                   order by e.delay_until limit (select rows from share)) as due
                            limit (select rows from share)) as looked) as counted
                 order by a.name"#,

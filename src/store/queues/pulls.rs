@@ -208,8 +208,8 @@ impl Store {
         let ids: Vec<Uuid> = notifications.iter().map(|notification| notification.id.0).collect();
         let query = sqlx::query!(
             r#"select e.queue::text as "queue!", array_agg(e.id) as "ids!"
-                 from wakeq.events_v2 e join wakeq.queues q on q.name = e.queue and q.pulled
-                where e.id = any ($1) group by e.queue"#,
+                 from wakeq.events_v2 e
+                where e.id = any ($1) and wakeq.is_pulled(e.queue) group by e.queue"#,
             &ids
         );
         let rows = self.session().await?.all("look for copies that are pulled", query).await?;

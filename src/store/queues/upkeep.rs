@@ -20,10 +20,11 @@ impl Store {
         let (mut session, module) = (self.session().await?, Name::queue());
         let query = sqlx::query_scalar!(
             r#"with recursive named as (
-                   (select queue from wakeq.events_v2 where queue is not null and notify_at is not null order by queue limit 1)
+                   (select queue from wakeq.events_v2
+                     where queue <> '' and coalesce(isfinite(notify_at), false) order by queue limit 1)
                     union all
                    select (select e.queue from wakeq.events_v2 e
-                            where e.queue > n.queue and e.queue is not null and e.notify_at is not null
+                            where e.queue > n.queue and e.queue <> '' and coalesce(isfinite(e.notify_at), false)
                             order by e.queue limit 1)
                      from named n where n.queue is not null
                ), late as (
@@ -32,7 +33,8 @@ impl Store {
                        on conflict (name) do nothing
                ), ended as (
                    delete from wakeq.queues q
-                    where draining and not exists (select from wakeq.events_v2 e where e.queue = q.name)
+                    where draining and not exists (
+                        select from wakeq.events_v2 e where e.queue = q.name and e.queue <> '' offset 0)
                 returning name
                ), targets as (
                    delete from wakeq.http_targets t using ended
@@ -49,7 +51,8 @@ impl Store {
                ), empty as materialized (
                    select f.queue, f.canvas_id, f.xmin as version from wakeq.facets f
                     where f.position is null
-                      and not exists (select from wakeq.events_v2 e where e.queue = f.queue and e.canvas_id = f.canvas_id)
+                      and not exists (select from wakeq.events_v2 e
+                                       where e.queue = f.queue and e.canvas_id = f.canvas_id and e.queue <> '' offset 0)
                     limit $3
                ), left_over as (
                    -- As it was seen: a turn may have filled it since.
@@ -89,7 +92,7 @@ impl Store {
                       and canvas_id <= coalesce((select canvas_id from work), 'ffffffff-ffff-ffff-ffff-ffffffffffff')
                       and (canvas_id, delay_until, id)
                           > ((select after_canvas from work), (select after_due from work), (select after_id from work))
-                      and notify_at is not null and delay_until <= clock_timestamp()
+                      and coalesce(isfinite(notify_at), false) and delay_until <= clock_timestamp() and queue <> ''
                       and (locked_at is null or locked_at < clock_timestamp() - $2::interval)
                     order by canvas_id, delay_until, id limit $5
                ), woken as (

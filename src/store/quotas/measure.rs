@@ -37,16 +37,17 @@ impl Store {
                    select wakeq.quota_of($1, 'events', $2) as events, wakeq.quota_of($1, 'event-bytes', $3) as bytes
                ), counted as materialized (
                    select count(*) as events from (
-                       select from wakeq.events_v2 where canvas_id = $1 limit (select events + 1 from limits)) as waiting
+                       select from wakeq.events_v2
+                        where canvas_id = $1 and delay_until > '-infinity' limit (select events + 1 from limits)) as waiting
                ), sampled as materialized (
                    select id from (
                        select id, row_number() over () as number from (
-                           select id from wakeq.events_v2 where canvas_id = $1
+                           select id from wakeq.events_v2 where canvas_id = $1 and delay_until > '-infinity'
                             order by canvas_id, module, name, delay_until, id limit (select events from counted)) as waiting) as numbered
                     where (number + $4) % (select greatest(1, events / $5) from counted) = 0
                ), sizes as (
-                   select avg(octet_length(e.value)) as mean
-                     from sampled s join wakeq.events_v2 e on e.canvas_id = $1 and e.id = s.id
+                   select avg(octet_length(e.value)) as mean from wakeq.events_v2 e
+                    where e.id = any (array(select id from sampled)) and e.canvas_id = $1
                ), dead as materialized (
                    select count(*) as events from (
                        select from wakeq.dead_events where canvas_id = $1 limit (select events + 1 from limits)) as dead
@@ -58,7 +59,8 @@ impl Store {
                     where (number + $4) % (select greatest(1, events / $5) from dead) = 0
                ), dead_sizes as (
                    select avg(octet_length(d.value) + coalesce(octet_length(d.last_error), 0)) as mean
-                     from dead_sampled s join wakeq.dead_events d on d.canvas_id = $1 and d.id = s.id
+                     from wakeq.dead_events d
+                    where d.canvas_id = $1 and d.id = any (array(select id from dead_sampled))
                )
                select c.events + d.events as "events!",
                       (coalesce(s.mean * c.events, 0) + coalesce(t.mean * d.events, 0))::bigint as "bytes!",

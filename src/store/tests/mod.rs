@@ -28,6 +28,7 @@ mod recalls;
 mod registering;
 mod resuming;
 mod secrets;
+mod statistics;
 mod strangers;
 mod ticks;
 mod turns;
