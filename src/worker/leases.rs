@@ -4,7 +4,7 @@
 //! Deadlines are on this process's monotonic clock and count from the moment before the claim or
 //! renewal was sent, so they are never later than the database's.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -17,6 +17,9 @@ use crate::store::{Store, StoreError};
 
 /// Most claims renewed by one statement.
 const PAGE: usize = 1000;
+/// How often a page is halved because the server cancelled its statement: each time may take
+/// seconds, and all has to be done in two thirds of a lease.
+const TOO_LONG_MAX: u32 = 4;
 /// Longest wait before a failed renewal is repeated.
 const RETRY_WAIT_MAX: Duration = Duration::from_secs(1);
 
@@ -216,19 +219,33 @@ async fn renew_page(leases: &Leases, store: &Store, page: &[Claim]) -> bool {
     renewed
 }
 
+/// A page whose statement takes too long is halved, so that the leases of the others stand.
 async fn renew_claims(leases: &Leases, store: &Store, page: &[Claim]) -> bool {
+    let (mut todo, mut too_long, mut all) = (VecDeque::from([page]), 0, true);
+    while let Some(part) = todo.pop_front() {
+        match renew_part(leases, store, part).await {
+            Ok(renewed) => all &= renewed,
+            Err(error) if part.len() > 1 && error.is_too_long() && too_long < TOO_LONG_MAX => {
+                too_long += 1;
+                let (first, second) = part.split_at(part.len() / 2);
+                todo.extend([first, second]);
+            }
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(claims = part.len(), error, "leases not renewed; retrying until they expire");
+                all = false;
+            }
+        }
+    }
+    all
+}
+
+async fn renew_part(leases: &Leases, store: &Store, page: &[Claim]) -> Result<bool, StoreError> {
     let (mut sent, mut renewed) = (Instant::now(), store.renew(page).await.map(known));
     if renewed.as_ref().is_err_and(StoreError::is_contention) {
         (sent, renewed) = (Instant::now(), store.renew_free(page).await);
     }
-    let renewed = match renewed {
-        Ok(renewed) => renewed,
-        Err(error) => {
-            let error = &error as &dyn std::error::Error;
-            tracing::warn!(claims = page.len(), error, "leases not renewed; retrying until they expire");
-            return false;
-        }
-    };
+    let renewed = renewed?;
     for (claim, renewed) in page.iter().zip(&renewed) {
         match renewed {
             Some(true) => leases.renewed(*claim, sent),
@@ -240,7 +257,7 @@ async fn renew_claims(leases: &Leases, store: &Store, page: &[Claim]) -> bool {
     if held > 0 {
         tracing::warn!(claims = held, "rows are held by others; retrying the leases until they expire");
     }
-    held == 0
+    Ok(held == 0)
 }
 
 fn known(renewed: Vec<bool>) -> Vec<Option<bool>> {
@@ -305,6 +322,53 @@ mod tests {
         stranger.rollback().await.unwrap();
         assert!(renew_page(&leases, &table.store, &claims).await);
         assert_eq!(renewed(&leases), (PAGE - 1, vec![gone.id]));
+    }
+
+    /// A page of which the server can't renew all in time is renewed in halves, so one row that
+    /// takes long does not end the leases of all others.
+    #[tokio::test]
+    async fn a_page_that_takes_too_long_is_renewed_in_halves() {
+        use crate::store::tests::{Table, limits, told};
+
+        let table = Table::new().await;
+        let ids = table.add(PAGE as i32).await;
+        let claimed = table.store.claim(&told(&ids), &limits()).await.unwrap();
+        let claims: Vec<Claim> = claimed.into_iter().map(|event| event.unwrap().claim).collect();
+        let leases = Arc::new(Leases::new(Duration::from_secs(60)));
+        let taken = Instant::now();
+        let _held: Vec<HeldClaim> = claims.iter().map(|claim| leases.hold(*claim, taken)).collect();
+        let renewed = || {
+            let state = leases.state();
+            state.held.values().filter(|entry| entry.deadline > taken + leases.lease).count()
+        };
+        // As the server reports a statement that it cancelled after its time.
+        table
+            .run(
+                "create function public.take_long() returns trigger language plpgsql as $$
+                 begin
+                     if (select count(*) > 250 or bool_or(name = 'slow') from changed) then
+                         raise query_canceled using message = 'canceling statement due to statement timeout';
+                     end if;
+                     return null;
+                 end $$",
+            )
+            .await;
+        table
+            .run(
+                "create trigger take_long after update on wakeq.events_v2 referencing new table as changed
+                 for each statement execute function public.take_long()",
+            )
+            .await;
+        assert!(renew_page(&leases, &table.store, &claims).await);
+        assert_eq!(renewed(), PAGE);
+        table.run("alter table wakeq.events_v2 disable trigger take_long").await;
+        table.run("update wakeq.events_v2 set name = 'slow' where id = (select min(id::text)::uuid from wakeq.events_v2)").await;
+        table.run("alter table wakeq.events_v2 enable trigger take_long").await;
+        let later = Instant::now();
+        assert!(!renew_page(&leases, &table.store, &claims).await, "the slow one is tried again soon");
+        let stand =
+            leases.state().held.values().filter(|entry| entry.deadline >= later + leases.lease).count();
+        assert!(stand >= PAGE / 2, "{stand}");
     }
 
     /// The deletion was committed, and a renewal that came after it is answered first.
