@@ -24,7 +24,7 @@ impl Store {
                    select next.module, next.name, f.number + 1 from found f, lateral (
                        select one.module, one.name from (
                            (select e.module::text as module, e.name::text as name from wakeq.events_v2 e
-                             where e.canvas_id = $1 and (e.module, e.name) > (f.module, f.name)
+                             where e.canvas_id = $1 and (e.module, e.name) > (f.module, f.name) and e.delay_until > '-infinity'
                              order by e.canvas_id, e.module, e.name limit 1)
                             union all
                            (select d.module::text, d.name::text from wakeq.dead_events d

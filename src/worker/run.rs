@@ -37,7 +37,7 @@ use crate::store::{ClaimedEvent, LoadedEvent, StoreError};
 use crate::telemetry;
 use last_writes::POISON;
 use stage::{
-    Attempt, AttemptReport, Candidate, HandOver, HeldEvent, Owner, ReadyEvent, Row, Stage, Subject, Summary,
+    Attempt, AttemptReport, Candidate, HandOver, HeldEvent, ReadyEvent, Row, Stage, Subject, Summary,
     UnexpectedEffect,
 };
 

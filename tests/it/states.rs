@@ -70,6 +70,7 @@ fn idle(name: &str) -> HandlerStats {
         rules: Vec::new(),
         unknown_since: None,
         targets: Vec::new(),
+        more_targets: false,
     }
 }
 
