@@ -202,7 +202,8 @@ create table wakeq.chores (
     passes    bigint not null default 0,
     -- Every promise before this moment has been kept: the probe starts to read here.
     low_water timestamptz not null default '-infinity',
-    -- While the promises before the mark are read in slices: those before this are still to be read.
+    -- While the promises before the mark are read in slices: those before this are still to be
+    -- read.
     behind    timestamptz
 );
 insert into wakeq.chores (name) values ('minute'), ('expire'), ('idle');
@@ -226,11 +227,12 @@ insert into wakeq.least_kept values ('record', interval '90 days'), ('log', null
 -- No index of events and no predicate of one may name locked_at, worker, claims, losses or retries:
 -- claims would no longer be HOT updates.
 --
--- While the planner believes that the table is empty, every index seems to be one page, and any that
--- has the ids is as good for a condition on them as the primary key, although it is then read as a
--- whole for each id. So two indexes are only for statements that name their conditions, which are
--- true of every event and of every copy: delay_until > '-infinity', to read events by handler, and
--- queue <> '', to read copies by facet. One that is about ids names none (docs/design/statements.md).
+-- While the planner believes that the table is empty, every index seems to be one page, and any
+-- that has the ids is as good for a condition on them as the primary key, although it is then read
+-- as a whole for each id. So two indexes are only for statements that name their conditions, which
+-- are true of every event and of every copy: delay_until > '-infinity', to read events by handler,
+-- and queue <> '', to read copies by facet. One that is about ids names none
+-- (docs/design/statements.md).
 create index events_v2_promised on wakeq.events_v2 (notify_at) where notify_at is not null;
 -- The same value as the id, which the primary key can't serve: it would be read from there on.
 create index events_v2_parked on wakeq.events_v2 (canvas_id, module, name, greatest(id, id)) where notify_at is null;

@@ -84,9 +84,9 @@ create table wakeq.deployment (
     -- look at the keys. 244 random bits.
     key_check_secret bytea not null check (length(key_check_secret) = 32)
                      default sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())),
-    -- Names and keys of the channels on which processes notify each other follow from it, since every
-    -- role that may connect can LISTEN and NOTIFY. It may be replaced at any time: processes notice
-    -- within a minute.
+    -- Names and keys of the channels on which processes notify each other follow from it, since
+    -- every role that may connect can LISTEN and NOTIFY. It may be replaced at any time: processes
+    -- notice within a minute.
     notice_secret    bytea not null check (length(notice_secret) = 32)
                      default sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()))
 );

@@ -19,8 +19,8 @@ const PRINTED_WITHIN: Duration = Duration::from_secs(60);
 const EVENTS: usize = 20;
 
 /// What is tried: a failed attempt, a dead event, a handler that nobody has, and quick events, for
-/// which the worker opens another stream and is still alone. Then a worker of another program, which
-/// needs no option of `cargo dev` to get every event, its other tenants' too.
+/// which the worker opens another stream and is still alone. Then a worker of another program,
+/// which needs no option of `cargo dev` to get every event, its other tenants' too.
 #[tokio::test(flavor = "multi_thread")]
 async fn it_says_what_failed_and_stands_back_for_another_worker() {
     let Some(dev) = Dev::start().await else { return };

@@ -142,8 +142,8 @@ impl Admin {
         Ok(Page { items, next })
     }
 
-    /// Actions and refusals on a canvas, the newest first, up to `limit`, 1 to [`LIST_MAX`]. What was
-    /// done on every canvas, as to queues and consumer groups, is among those of
+    /// Actions and refusals on a canvas, the newest first, up to `limit`, 1 to [`LIST_MAX`]. What
+    /// was done on every canvas, as to queues and consumer groups, is among those of
     /// [`CanvasId::DEFAULT`], and not shown to its tenant.
     pub async fn audit(
         &self,

@@ -184,11 +184,12 @@ impl Admin {
     /// ([`NewQueue::tenant_visible`]).
     ///
     /// ```no_run
-    /// # async fn example(admin: wakeq::Admin, canvas: wakeq::CanvasId) -> Result<(), wakeq::AdminError> {
-    /// use wakeq::control::EventFilter;
+    /// # async fn example(admin: wakeq::Admin, canvas: wakeq::CanvasId) -> Result<(),
+    /// wakeq::AdminError> { use wakeq::control::EventFilter;
     ///
     /// let page = admin.for_tenants().events(canvas, &EventFilter::default(), None, 100).await?;
-    /// assert!(page.items.iter().all(|event| event.copy_of.is_none()), "no queue shows its copies");
+    /// assert!(page.items.iter().all(|event| event.copy_of.is_none()), "no queue shows its
+    /// copies");
     /// # Ok(())
     /// # }
     /// ```
@@ -251,8 +252,8 @@ impl Admin {
         self.note(&notes).await
     }
 
-    /// Whether a canvas's audit log has room for this many lines. Errors: [`AdminError::Store`] with
-    /// [`StoreError::Quota`](crate::StoreError::Quota).
+    /// Whether a canvas's audit log has room for this many lines. Errors: [`AdminError::Store`]
+    /// with [`StoreError::Quota`](crate::StoreError::Quota).
     #[doc(hidden)]
     pub async fn admit_lines(&self, canvas: CanvasId, lines: u64) -> Result<(), AdminError> {
         Ok(self.store.admit(canvas, &Additions::recording(lines)).await?)

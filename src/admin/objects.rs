@@ -49,8 +49,8 @@ impl Admin {
     }
 
     /// The links of an object's chain after `after` that a consumer waits for in vain, in order, up
-    /// to `limit`, 1 to 1,001: their events were cancelled or purged, or died and were skipped. With `queue`,
-    /// those that are missing in that registered queue.
+    /// to `limit`, 1 to 1,001: their events were cancelled or purged, or died and were skipped.
+    /// With `queue`, those that are missing in that registered queue.
     ///
     /// ```
     /// use wakeq::machine::{Consumption, consume, pass_over};
@@ -60,7 +60,8 @@ impl Admin {
     /// async fn book(admin: &Admin, event: Execution, mut last: i64) -> HandlerResult {
     ///     let place = event.place.ok_or_else(|| HandlerError::value("it is on no object"))?;
     ///     if consume(last, place.link) == Consumption::Delay {
-    ///         let gone = admin.tombstones(event.address.scope.canvas, &place.object, None, last, 1000).await?;
+    ///         let canvas = event.address.scope.canvas;
+    ///         let gone = admin.tombstones(canvas, &place.object, None, last, 1000).await?;
     ///         last = pass_over(last, gone.iter().map(|gone| gone.link));
     ///     }
     ///     match consume(last, place.link) {

@@ -72,9 +72,9 @@ impl HandlerStats {
 }
 
 impl Admin {
-    /// The handlers of a canvas that have events, rules or targets, with counts, by module and name;
-    /// up to `limit`, 1 to [`LIST_MAX`]. Of each, at most ten targets are shown: [`Admin::targets`]
-    /// lists all.
+    /// The handlers of a canvas that have events, rules or targets, with counts, by module and
+    /// name; up to `limit`, 1 to [`LIST_MAX`]. Of each, at most ten targets are shown:
+    /// [`Admin::targets`] lists all.
     pub async fn handlers(
         &self,
         canvas: CanvasId,
@@ -91,8 +91,8 @@ impl Admin {
         Ok(Page { items: self.stats_of(canvas, &found, TARGETS_SHOWN).await?, next })
     }
 
-    /// A handler with its counts, rules and targets, of which it shows up to [`LIST_MAX`]; `None` if
-    /// it has nothing of these.
+    /// A handler with its counts, rules and targets, of which it shows up to [`LIST_MAX`]; `None`
+    /// if it has nothing of these.
     pub async fn stats(&self, handler: &HandlerScope) -> Result<Option<HandlerStats>, AdminError> {
         let handlers = std::slice::from_ref(handler);
         Ok(self.stats_of(handler.canvas, handlers, LIST_MAX as usize).await?.pop())

@@ -43,7 +43,8 @@ const ORIGIN: Timestamp = DateTime::UNIX_EPOCH;
 /// assert_eq!(schedule.next(friday), Some("2027-01-04T07:30:00Z".parse().unwrap()));
 ///
 /// let never = CronSchedule::new("0 0 30 2 *", "UTC").unwrap_err();
-/// assert_eq!(never.to_string(), "`0 0 30 2 *` never occurs: no date within a hundred years matches it");
+/// assert_eq!(never.to_string(), "`0 0 30 2 *` never occurs: no date within a hundred years matches
+/// it");
 /// ```
 #[derive(Clone, Debug)]
 pub struct CronSchedule {
@@ -88,8 +89,8 @@ fn hint(name: &str) -> String {
     }
 }
 
-/// Says what is wrong with a step that is as long as its field: `*/90` would tick every hour, and not
-/// every 90 minutes.
+/// Says what is wrong with a step that is as long as its field: `*/90` would tick every hour, and
+/// not every 90 minutes.
 fn too_long_a_step(expression: &str) -> Option<String> {
     let fields: Vec<_> = expression.split(' ').collect();
     let named = FIELDS.get(FIELDS.len().checked_sub(fields.len())?..)?;

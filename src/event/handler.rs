@@ -10,8 +10,8 @@ use super::CanvasId;
 /// them, plain SQL included.
 pub(crate) const RESERVED_MODULES: [&str; 3] = ["ANSWER", "CRON", "QUEUE"];
 
-/// One part of a handler's address: `[A-Za-z0-9_.-]{1,128}`, but neither `.` nor `..`, which no path
-/// can contain.
+/// One part of a handler's address: `[A-Za-z0-9_.-]{1,128}`, but neither `.` nor `..`, which no
+/// path can contain.
 ///
 /// ```
 /// use wakeq::Name;
@@ -81,8 +81,8 @@ impl Name {
     }
 }
 
-/// Whether the text is `.` or `..`: in a path these mean something else, so that nothing of this name
-/// could be shown or changed over HTTP.
+/// Whether the text is `.` or `..`: in a path these mean something else, so that nothing of this
+/// name could be shown or changed over HTTP.
 pub(super) fn is_dots(text: &str) -> bool {
     matches!(text, "." | "..")
 }

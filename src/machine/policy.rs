@@ -35,9 +35,9 @@ impl Policy {
 /// use std::time::Duration;
 /// use wakeq::RetryPolicy;
 ///
-/// let policy = RetryPolicy { retries: 5, delay: Duration::from_secs(1), factor: 2, delay_max: Duration::from_secs(10), ..Default::default() };
-/// let delays: Vec<u64> = (0..5).map(|retries| policy.delay_after(retries).as_secs()).collect();
-/// assert_eq!(delays, [1, 2, 4, 8, 10]);
+/// let policy = RetryPolicy { retries: 5, delay: Duration::from_secs(1), factor: 2, delay_max:
+/// Duration::from_secs(10), ..Default::default() }; let delays: Vec<u64> = (0..5).map(|retries|
+/// policy.delay_after(retries).as_secs()).collect(); assert_eq!(delays, [1, 2, 4, 8, 10]);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
@@ -73,8 +73,8 @@ impl RetryPolicy {
         self.delay.saturating_mul(factor).min(self.delay_max)
     }
 
-    /// A wait with its jitter. The randomness is the claim's: the same claim waits equally long each
-    /// time it is asked, so a write that is repeated writes the same, and others differ.
+    /// A wait with its jitter. The randomness is the claim's: the same claim waits equally long
+    /// each time it is asked, so a write that is repeated writes the same, and others differ.
     pub fn spread(&self, wait: Duration, claim: Claim) -> Duration {
         let share = wait.saturating_mul(self.jitter_percent.min(100)) / 100;
         wait.saturating_add(share.mul_f64(fraction(claim)).min(share))

@@ -9,8 +9,9 @@ use std::time::Duration;
 use super::{Outcome, Policy, RetryPolicy};
 use crate::event::{Cause, Claim, RuleKind, Schedule, Turn};
 
-/// Shortest delay of a postponed event, so that its handler is not called in a busy loop. It doubles
-/// with each run that counted nothing, up to `POSTPONED_GROWN`, if the handler asks for less.
+/// Shortest delay of a postponed event, so that its handler is not called in a busy loop. It
+/// doubles with each run that counted nothing, up to `POSTPONED_GROWN`, if the handler asks for
+/// less.
 const POSTPONED_MIN: Duration = Duration::from_secs(1);
 const POSTPONED_GROWN: Duration = Duration::from_secs(60);
 /// A handler may ask for this delay even if its policy's longest is shorter.

@@ -47,9 +47,9 @@ pub(crate) struct HandlerActivity {
 }
 
 impl Store {
-    /// Counts of these handlers of a canvas, in the given order. Each count is an index-only scan of
-    /// the handler's events, whatever the planner knows. Copies in queues count if their queue shows
-    /// them.
+    /// Counts of these handlers of a canvas, in the given order. Each count is an index-only scan
+    /// of the handler's events, whatever the planner knows. Copies in queues count if their queue
+    /// shows them.
     pub(crate) async fn counts(
         &self,
         canvas: CanvasId,

@@ -85,8 +85,8 @@ impl Store {
     /// Whether the server is one on which wakeq must not run.
     #[doc(hidden)]
     pub async fn foreign_engine(&self) -> Result<Option<ForeignEngine>, StoreError> {
-        let mut session = self.session().await?;
-        let engine = session.limit(|connection| ForeignEngine::ask(connection)).await;
+        let mut session = self.reach().await?;
+        let engine = session.limit(ForeignEngine::ask).await;
         session.answered("look at the engine", engine)
     }
 }

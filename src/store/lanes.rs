@@ -162,9 +162,9 @@ impl Store {
         Ok(row.map(|row| (EventId(row.id), Link { id: row.seq, prev: row.prev })))
     }
 
-    /// The halted lanes of a canvas after a position, longest halted first: of one object or all. At
-    /// most `limit`. With each, whether it may be shown: one of a queue if that shows its copies, or
-    /// with `copies` every one.
+    /// The halted lanes of a canvas after a position, longest halted first: of one object or all.
+    /// At most `limit`. With each, whether it may be shown: one of a queue if that shows its
+    /// copies, or with `copies` every one.
     pub(crate) async fn halted_lanes(
         &self,
         canvas: CanvasId,

@@ -78,8 +78,8 @@ impl Store {
     /// # }
     /// ```
     ///
-    /// With `dry_run` nothing is changed. Migrations of a newer release are left as they are, and come
-    /// last as [`MigrationStatus::Newer`]. Uses a connection of its own, without a time limit.
+    /// With `dry_run` nothing is changed. Migrations of a newer release are left as they are, and
+    /// come last as [`MigrationStatus::Newer`]. Uses a connection of its own, without a time limit.
     pub async fn migrate(url: &str, dry_run: bool) -> Result<Vec<MigrationState>, StoreError> {
         Self::migrate_with(url, dry_run, &StoreConfig::default()).await
     }

@@ -39,10 +39,11 @@ impl Store {
     }
 
     /// Postpones the promise of events whose handler this worker does not know, and notes the
-    /// handler, unless it is a queue's or its canvas has [`UNKNOWN_MAX`] of them. Another worker may
-    /// know it, so the promise stays, and finds it without a note; the intervals grow up to twelve times the first. What is parked stays parked, by the assignment:
-    /// as a condition it would make the planner read all promises in their order, and deadlock with
-    /// batches in the order of the ids.
+    /// handler, unless it is a queue's or its canvas has [`UNKNOWN_MAX`] of them. Another worker
+    /// may know it, so the promise stays, and finds it without a note; the intervals grow up to
+    /// twelve times the first. What is parked stays parked, by the assignment: as a condition it
+    /// would make the planner read all promises in their order, and deadlock with batches in the
+    /// order of the ids.
     pub(crate) async fn defer(&self, ids: &[EventId]) -> Result<(), StoreError> {
         in_memory!(self, defer(ids));
         let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
@@ -169,8 +170,8 @@ impl Store {
         Ok(waiting.into_iter().map(EventId).collect())
     }
 
-    /// Another canvas that has events, if any: the nearest one in the order of ids, so that one page
-    /// of an index is read.
+    /// Another canvas that has events, if any: the nearest one in the order of ids, so that one
+    /// page of an index is read.
     pub(crate) async fn other_canvas(&self, canvas: CanvasId) -> Result<Option<CanvasId>, StoreError> {
         in_memory!(self, other_canvas(canvas));
         let query = sqlx::query_scalar!(

@@ -106,12 +106,7 @@ impl Store {
                 QuotaExceeded { canvas: scope.canvas, quota: Quota::Rules, limit, used, wanted: 1 };
             return Err(exceeded.into());
         };
-        // A claim lasts at most as long as a statement and the silence of its connection may; two
-        // waits are longer than that.
-        match self.await_older_claims().await {
-            Err(error) if error.is_contention() => self.await_older_claims().await?,
-            waited => waited?,
-        }
+        self.outlast_older_claims().await?;
         let rule = Rule {
             kind,
             scope: scope.clone(),
@@ -121,6 +116,15 @@ impl Store {
             created_at,
         };
         Ok(AddedRule { new, rule, other_stands: row.other_stands })
+    }
+
+    /// Waits until no claim that began before can still commit. A claim lasts at most as long as a
+    /// statement and the silence of its connection may; two waits are longer than that.
+    async fn outlast_older_claims(&self) -> Result<(), StoreError> {
+        match self.await_older_claims().await {
+            Err(error) if error.is_contention() => self.await_older_claims().await,
+            waited => waited,
+        }
     }
 
     /// Waits until every claim that may not have seen a committed rule has ended.
@@ -182,7 +186,8 @@ impl Store {
         self.session().await?.one("lift a rule", query).await
     }
 
-    /// The rules in force on these handlers of a canvas, in the given order; a block before a pause.
+    /// The rules in force on these handlers of a canvas, in the given order; a block before a
+    /// pause.
     pub(crate) async fn rules_of(
         &self,
         canvas: CanvasId,

@@ -177,7 +177,7 @@ pub(super) mod tests {
     use crate::notify::{Notifier, NotifyError, Subscription};
     use crate::store::StoreConfig;
     use crate::store::tests::Table;
-    use crate::store::tests::crowds::{FEW, MANY, complete};
+    use crate::store::tests::crowds::{Completion, FEW, MANY};
 
     /// A broker that records the published notifications in order.
     #[derive(Default)]
@@ -243,12 +243,12 @@ pub(super) mod tests {
     }
 
     /// A broker whose workers complete at once what is published.
-    struct Taken(sqlx::PgPool);
+    struct Taken(Completion);
 
     #[async_trait::async_trait]
     impl Notifier for Taken {
         async fn publish(&self, notifications: &[Notification]) -> Result<(), NotifyError> {
-            complete(&self.0, notifications).await;
+            self.0.complete(notifications).await;
             Ok(())
         }
 
@@ -263,7 +263,7 @@ pub(super) mod tests {
     async fn a_backlog_is_woken_as_fast_as_workers_take_it() {
         let table = Table::new().await;
         table.crowd(2_400).await;
-        let waker = Waker::new(table.store.clone(), Arc::new(Taken(table.pool.clone()))).paced(100);
+        let waker = Waker::new(table.store.clone(), Arc::new(Taken(table.completion()))).paced(100);
         let pass = waker.pass(None).await.unwrap();
         assert_eq!((pass.woken, table.left().await), (2_403, 0));
     }

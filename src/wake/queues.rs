@@ -83,8 +83,7 @@ mod tests {
         assert_eq!((pass.woken, broker.events().len()), (9, 7));
         assert_eq!((table.announced("held").await, table.announced("other").await), ((0, 1), (1, 0)));
         held.rollback().await.unwrap();
-        table.run("update wakeq.events_v2 set notify_at = now() where queue = 'held'").await;
-        table.run("update wakeq.chores set next_at = now()").await;
+        table.copies_due("held").await;
         waker.pass(None).await.unwrap();
         assert_eq!(table.announced("held").await.0, 1);
     }

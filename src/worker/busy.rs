@@ -1,5 +1,5 @@
-//! Targets that said that they have no capacity: how fast this worker sends to each of them until it
-//! accepts again, and how soon a canvas's refused events may come back.
+//! Targets that said that they have no capacity: how fast this worker sends to each of them until
+//! it accepts again, and how soon a canvas's refused events may come back.
 //!
 //! Nothing is kept of a target that never said so. Must never run anything or hold anything up: it
 //! only says how long an event waits.
@@ -27,8 +27,8 @@ const RATE_MIN: f64 = 0.1;
 const RATE_MAX: f64 = 500.0;
 /// The shortest and the longest time for which a refusal holds everything for its target.
 const HOLD: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
-/// An event takes a slot that is at most this far ahead; otherwise it asks again after this long, as
-/// the rate may have risen by then.
+/// An event takes a slot that is at most this far ahead; otherwise it asks again after this long,
+/// as the rate may have risen by then.
 const AHEAD: Duration = Duration::from_secs(30);
 /// How long a slot stays its event's.
 const SLOT_FOR: Duration = Duration::from_secs(60);

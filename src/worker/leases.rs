@@ -341,29 +341,10 @@ mod tests {
             let state = leases.state();
             state.held.values().filter(|entry| entry.deadline > taken + leases.lease).count()
         };
-        // As the server reports a statement that it cancelled after its time.
-        table
-            .run(
-                "create function public.take_long() returns trigger language plpgsql as $$
-                 begin
-                     if (select count(*) > 250 or bool_or(name = 'slow') from changed) then
-                         raise query_canceled using message = 'canceling statement due to statement timeout';
-                     end if;
-                     return null;
-                 end $$",
-            )
-            .await;
-        table
-            .run(
-                "create trigger take_long after update on wakeq.events_v2 referencing new table as changed
-                 for each statement execute function public.take_long()",
-            )
-            .await;
+        table.limit_updates().await;
         assert!(renew_page(&leases, &table.store, &claims).await);
         assert_eq!(renewed(), PAGE);
-        table.run("alter table wakeq.events_v2 disable trigger take_long").await;
-        table.run("update wakeq.events_v2 set name = 'slow' where id = (select min(id::text)::uuid from wakeq.events_v2)").await;
-        table.run("alter table wakeq.events_v2 enable trigger take_long").await;
+        table.slow_one().await;
         let later = Instant::now();
         assert!(!renew_page(&leases, &table.store, &claims).await, "the slow one is tried again soon");
         let stand =

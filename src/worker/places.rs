@@ -122,7 +122,8 @@ struct Book {
 #[derive(Debug)]
 struct Function {
     running: usize,
-    mean: Duration,
+    /// `None` until one has ended.
+    mean: Option<Duration>,
     /// When one last ended, or when the first began.
     ended: Instant,
 }
@@ -249,8 +250,11 @@ impl Book {
 
     /// Whether another handler ran here within ten minutes, or waits.
     fn has_others(&self, address: &HandlerAddress) -> bool {
+        let is_another = |(other, function): (&HandlerAddress, &Function)| {
+            other != address && (function.running > 0 || function.ended.elapsed() < RECENT)
+        };
         !self.targets.is_empty()
-            || self.functions.len() > 1
+            || self.functions.iter().any(is_another)
             || self.waiting.keys().any(|waiting| waiting != address)
     }
 
@@ -286,8 +290,7 @@ impl Book {
                     return function.begin(now);
                 }
                 self.sweep(now);
-                self.functions
-                    .insert(address.clone(), Function { running: 1, mean: Duration::ZERO, ended: now });
+                self.functions.insert(address.clone(), Function { running: 1, mean: None, ended: now });
             }
             PlaceKind::Target | PlaceKind::LimitedTarget => {
                 *self.targets.entry(Sharer::of(address)).or_default().entry(address.clone()).or_default() +=
@@ -339,11 +342,11 @@ impl Function {
     fn end(&mut self, since: Instant) {
         let now = Instant::now();
         let took = now.duration_since(since);
-        self.mean = (self.mean * (WEIGHT - 1) + took) / WEIGHT;
+        self.mean = Some(self.mean.map_or(took, |mean| (mean * (WEIGHT - 1) + took) / WEIGHT));
         (self.running, self.ended) = (self.running - 1, now);
     }
 
     fn is_slow(&self) -> bool {
-        self.mean >= SLOW || self.ended.elapsed() >= SLOW
+        self.mean.is_some_and(|mean| mean >= SLOW) || self.ended.elapsed() >= SLOW
     }
 }

@@ -60,8 +60,9 @@ async fn an_emit_sets_every_field_of_an_event() {
 #[test]
 fn rejects_invalid_events_with_a_reason() {
     let refused = |event: Result<Event, EventError>| event.unwrap_err().to_string();
-    let names = "is not a valid name: use 1 to 128 of the characters A-Z a-z 0-9 _ . -";
-    for name in ["", "a b", "ü", "a/b", "a\0", &"a".repeat(129)] {
+    let names =
+        "is not a valid name: use 1 to 128 of the characters A-Z a-z 0-9 _ . -, and not . or .. alone";
+    for name in ["", ".", "..", "a b", "ü", "a/b", "a\0", &"a".repeat(129)] {
         assert_eq!(refused(Event::new(name, "x")), format!("{:?} {names}", &name[..name.len().min(128)]));
         let event = || Event::new("greet", "x").unwrap();
         assert!(refused(event().module(name)).ends_with(names));

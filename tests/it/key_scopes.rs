@@ -22,6 +22,13 @@ async fn emit(service: &Service, key: &str, canvas: CanvasId, path: &str, body: 
     if answer.status.is_success() { (answer.status.as_u16(), String::new()) } else { answer.problem() }
 }
 
+/// Emits on the default canvas as CloudEvents does: one event, or a batch.
+async fn emit_cloud(service: &Service, key: &str, kind: &str, body: String) -> Answer {
+    let request = service.request(Method::POST, &format!("/v1/canvases/{}/events", CanvasId::DEFAULT));
+    let request = request.bearer_auth(key).header("content-type", format!("application/{kind}+json"));
+    Answer::of(request.body(body)).await
+}
+
 /// For every way to emit an event over HTTP.
 #[tokio::test]
 async fn a_key_for_a_module_emits_for_it_and_for_nothing_else() {
@@ -43,9 +50,7 @@ async fn a_key_for_a_module_emits_for_it_and_for_nothing_else() {
         assert_eq!(emit(&service, &key, OTHER, "/events", event).await, foreign, "{module}/{name}");
     }
     let cloud = json!({"specversion": "1.0", "type": "other", "source": "/shop", "id": "1"});
-    let request = service.request(Method::POST, &format!("/v1/canvases/{}/events", CanvasId::DEFAULT));
-    let request = request.bearer_auth(&key).header("content-type", "application/cloudevents+json");
-    assert_eq!(Answer::of(request.body(cloud.to_string())).await.problem(), refused);
+    assert_eq!(emit_cloud(&service, &key, "cloudevents", cloud.to_string()).await.problem(), refused);
     let stage = service.stop().await;
     let others = "select count(*) from wakeq.events_v2 where module <> 'image' and (module, name) <> ('WORKER', 'resize')";
     assert_eq!(stage.count(others).await, 0);
@@ -101,11 +106,8 @@ async fn a_key_for_a_module_writes_nothing_but_its_events() {
         for (kind, body) in
             [("cloudevents", cloud.to_string()), ("cloudevents-batch", json!([cloud]).to_string())]
         {
-            let request = service.request(Method::POST, &format!("/v1/canvases/{own}/events"));
-            let request =
-                request.bearer_auth(&narrow).header("content-type", format!("application/{kind}+json"));
-            let status = Answer::of(request.body(body)).await.status.as_u16();
-            assert_eq!(status, expected(allowed).0, "{kind} with {attribute}");
+            let answer = emit_cloud(&service, &narrow, kind, body).await;
+            assert_eq!(answer.status.as_u16(), expected(allowed).0, "{kind} with {attribute}");
         }
     }
     for (path, body) in [

@@ -15,8 +15,8 @@ use crate::service::{NONE, Service};
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(0x0707));
 
 /// Events of 2,010 handlers on each of two canvases, and a dead event of each tenth; `zz`, the last
-/// one, is paused, has a target with twelve modifiers, five waiting events and no place on the first
-/// pages.
+/// one, is paused, has a target with twelve modifiers, five waiting events and no place on the
+/// first pages.
 const HANDLERS: &str = "
     insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until)
     select gen_random_uuid(), c.id::uuid, 'WORKER', 'h' || to_char(n, 'FM00000'), '_', '1', now() - interval '1 s'
@@ -61,7 +61,8 @@ async fn every_handler_is_listed_with_its_own_counts() {
     assert_eq!((targets(&last), targets(&shown)), ((10, json!(true)), (12, json!(false))));
     let all = names(&service, "/targets?limit=5", "modifier").await;
     assert_eq!((all.len(), &all), (12, &names(&service, "/targets?name=zz&limit=7", "modifier").await));
-    // On the other canvas the same cursor is a place in its own list, and shows nothing of this one.
+    // On the other canvas the same cursor is a place in its own list, and shows nothing of this
+    // one.
     let key = service.key("other", OTHER, &[Scope::Read]).await;
     let path = |query: &str| format!("/canvases/{OTHER}{query}");
     let there =
@@ -81,8 +82,8 @@ async fn every_handler_is_listed_with_its_own_counts() {
     service.stop().await;
 }
 
-/// A handler whose only copies are in a queue that does not show them, or whose rule has ended, takes
-/// a place on a page, but is not shown.
+/// A handler whose only copies are in a queue that does not show them, or whose rule has ended,
+/// takes a place on a page, but is not shown.
 #[tokio::test]
 async fn a_page_without_anything_to_show_has_a_next_one() {
     let service = Service::start().await;
@@ -136,6 +137,7 @@ async fn halted_objects_and_missing_links_come_in_pages() {
     assert!(links.iter().copied().eq(1..=1203), "{links:?}");
     assert_eq!(service.items("/objects/work:1/tombstones?after=1200&limit=2").await.len(), 3);
     let admin = &service.stage.admin;
+    service.stage.emit("z").await;
     let other = admin.handlers(CanvasId::DEFAULT, None, 1).await.unwrap().next.unwrap();
     assert!(matches!(admin.halted(CanvasId::DEFAULT, Some(&other), 10).await, Err(AdminError::Cursor)));
     service.stop().await;

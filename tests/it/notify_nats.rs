@@ -35,7 +35,8 @@ async fn all_come(subscription: &mut dyn Subscription, mut left: HashSet<EventId
     }
 }
 
-/// Each canvas's event runs at once, as its own; by its promise it would take longer than a test waits.
+/// Each canvas's event runs at once, as its own; by its promise it would take longer than a test
+/// waits.
 #[tokio::test]
 async fn a_queue_over_nats_wakes_its_workers() {
     let Some((_server, client)) = server().await else { return };

@@ -104,8 +104,8 @@ async fn events_of_a_deleted_target_wait_for_the_next() {
 }
 
 /// 410 holds the target that gave it, costs the event nothing, and is recorded and explained. The
-/// handler's other targets and those of another canvas go on. A new registration lifts it, and so does
-/// unpausing the handler.
+/// handler's other targets and those of another canvas go on. A new registration lifts it, and so
+/// does unpausing the handler.
 // Shows: TARGET-04
 #[tokio::test]
 async fn a_target_that_answers_410_is_held_alone() {
@@ -466,7 +466,7 @@ async fn a_canvas_has_a_thousand_targets() {
     let body = json!({"url": "http://127.0.0.1:8080/"});
     assert_eq!(service.put(GREET, body.clone()).await.problem(), (409, "quota-reached".into()));
     assert_eq!(service.put("/handlers/WORKER/h7", body.clone()).await.json()["new"], false);
-    assert_eq!(service.get("/handlers").await.json()["items"].as_array().unwrap().len(), 1000);
+    assert_eq!(service.items("/handlers?limit=1000").await.len(), 1000);
     assert_eq!(service.delete("/handlers/WORKER/h1").await.status.as_u16(), 204);
     assert_eq!(service.put(GREET, body).await.json()["new"], true);
     service.stop().await;

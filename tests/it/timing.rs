@@ -27,7 +27,7 @@ async fn a_process_with_other_durations_is_refused() {
     let refused = connect(60, TimingMode::Agree).await.unwrap_err();
     assert!(matches!(refused, StoreError::OtherTiming { name: "lease", .. }), "{refused:?}");
     let words = refused.to_string();
-    assert!(words.contains("`lease` is 60s here, and 30s in"), "{words}");
+    assert!(words.contains("`lease` is 1m here, and 30s in"), "{words}");
     assert!(words.contains("wakeq settings set"), "{words}");
     assert_eq!(connect(60, TimingMode::Follow).await.unwrap().timing().lease, Duration::from_secs(30));
     connect(60, TimingMode::Replace).await.unwrap();

@@ -13,8 +13,8 @@ use wakeq::{
 use crate::door::recording;
 use crate::support::{Stage, promised_late, quick};
 
-/// On the database's clock. That it starts soon after its time, too, is shown by its starting at all
-/// where its promise is far away.
+/// On the database's clock. That it starts soon after its time, too, is shown by its starting at
+/// all where its promise is far away.
 fn assert_not_early(event: &Execution) {
     assert!(event.claimed_at >= event.due_at, "it ran before its time");
 }

@@ -67,7 +67,8 @@ impl Client {
     /// # async fn example(wakeq: wakeq_client::Client) -> Result<(), wakeq_client::Error> {
     /// use wakeq_client::NewEvent;
     ///
-    /// let emitted = wakeq.emit_all(&[NewEvent::new("greet", "Ada")?, NewEvent::new("greet", "Bob")?]).await?;
+    /// let emitted = wakeq.emit_all(&[NewEvent::new("greet", "Ada")?, NewEvent::new("greet",
+    /// "Bob")?]).await?;
     /// # Ok(())
     /// # }
     /// ```
@@ -93,7 +94,8 @@ impl Client {
         Ok(self.request::<TheEvent>(&of_event(Method::POST, "/cancel", id)).await?.id)
     }
 
-    /// All handlers of the canvas that have events, rules or targets: one request for each thousand.
+    /// All handlers of the canvas that have events, rules or targets: one request for each
+    /// thousand.
     pub async fn handlers(&self) -> Result<Vec<Handler>, Error> {
         let list = || Request::new(Method::GET, "/v1/canvases/{canvas}/handlers").query("limit", "1000");
         let mut page: Page<Handler> = self.request(&list()).await?;

@@ -1,6 +1,7 @@
 //! Subscriptions: create, get, list, update, delete, detach; and their expiry.
 //!
-//! Valid configurations are defined in `settings`, updates in `fields`; what happens to messages is decided in
+//! Valid configurations are defined in `settings`, updates in `fields`; what happens to messages is
+//! decided in
 //! `delivery`.
 
 mod fields;

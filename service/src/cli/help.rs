@@ -1,8 +1,8 @@
 //! The command line as it is parsed: what `--help` shows of each command, which values may begin
 //! with a hyphen, and variables that are empty or not valid.
 //!
-//! `--help` is one screen with the command's own options. `--help-all` adds those that every command
-//! has, and rarer ones.
+//! `--help` is one screen with the command's own options. `--help-all` adds those that every
+//! command has, and rarer ones.
 
 use clap::builder::{Resettable, StyledStr};
 use clap::error::{ContextKind, ContextValue};
@@ -30,8 +30,8 @@ fn is_help(arg: &Arg) -> bool {
     matches!(arg.get_action(), ArgAction::HelpShort | ArgAction::HelpLong)
 }
 
-/// A value may be negative. An option that has to have a value takes whatever follows it, so that it
-/// is judged by its own rule.
+/// A value may be negative. An option that has to have a value takes whatever follows it, so that
+/// it is judged by its own rule.
 fn with_hyphens(arg: Arg) -> Arg {
     if !arg.get_action().takes_values() {
         return arg;
@@ -48,8 +48,8 @@ fn without_empty_variable(arg: Arg) -> Arg {
     if is_empty { arg.env(Resettable::Reset) } else { arg }
 }
 
-/// Says of a value that is not valid which variable it comes from: the message itself only names the
-/// option.
+/// Says of a value that is not valid which variable it comes from: the message itself only names
+/// the option.
 pub(super) fn naming_variable(mut error: clap::Error, command: &Command) -> clap::Error {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
@@ -58,7 +58,10 @@ pub(super) fn naming_variable(mut error: clap::Error, command: &Command) -> clap
     let (Some(arg), Some(value)) = (text(ContextKind::InvalidArg), text(ContextKind::InvalidValue)) else {
         return error;
     };
-    if let Some(name) = variable(command, &arg, &value) {
+    // Only in a built command do options know how many values they have, and how they are written.
+    let mut built = command.clone();
+    built.build();
+    if let Some(name) = variable(&built, &arg, &value) {
         let tip = StyledStr::from(format!("this is the value of the environment variable {name}"));
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
     }

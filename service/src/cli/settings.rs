@@ -54,8 +54,8 @@ impl Settings {
     }
 }
 
-/// Fails if other processes use the database, or have left claims whose leases stand. A process that
-/// has just ended is given a moment to leave.
+/// Fails if other processes use the database, or have left claims whose leases stand. A process
+/// that has just ended is given a moment to leave.
 async fn refuse_in_use(context: &Context) -> anyhow::Result<()> {
     let (url, config) = (context.database.url()?, context.database.to_migrate());
     let mut looks = 0;

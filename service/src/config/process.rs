@@ -188,7 +188,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "WAKEQ_CANVAS_RATE", hide_short_help = true, default_value_t = HttpConfig::default().canvas_rate)]
     canvas_rate: u32,
     /// Events per second that a canvas may emit while no other canvas uses this process
-    #[arg(long, env = "WAKEQ_LONE_CANVAS_EVENT_RATE", default_value_t = HttpConfig::default().lone_canvas_event_rate)]
+    #[arg(long, env = "WAKEQ_LONE_CANVAS_EVENT_RATE", hide_short_help = true, default_value_t = HttpConfig::default().lone_canvas_event_rate)]
     lone_canvas_event_rate: u32,
     /// Bytes per second of request and response bodies, per canvas and per credential
     #[arg(long, env = "WAKEQ_CANVAS_BYTE_RATE", hide_short_help = true, default_value_t = HttpConfig::default().canvas_byte_rate)]

@@ -1,5 +1,6 @@
-//! Measures an attempt's time, and knows for which canvas it is. The clock is stopped while the attempt waits for capacity in its own
-//! process, which does not count towards the target's timeout.
+//! Measures an attempt's time, and knows for which canvas it is. The clock is stopped while the
+//! attempt waits for capacity in its own process, which does not count towards the target's
+//! timeout.
 
 use std::future::Future;
 use std::pin::pin;

@@ -1,5 +1,6 @@
-//! Bounded DNS lookups: a limited number at a time, of which each canvas has a share, and one shared
-//! by all callers that ask for the same name meanwhile. Answers are neither cached nor checked.
+//! Bounded DNS lookups: a limited number at a time, of which each canvas has a share, and one
+//! shared by all callers that ask for the same name meanwhile. Answers are neither cached nor
+//! checked.
 
 use std::collections::HashMap;
 use std::io;
@@ -25,10 +26,13 @@ pub(super) struct Lookups {
     inner: Arc<Inner>,
 }
 
+/// By canvas and host.
+type InFlight = HashMap<(CanvasId, String), Arc<watch::Sender<Stage>>>;
+
 struct Inner {
     resolver: Arc<dyn Resolve>,
     permits: SharedPermits,
-    in_flight: Mutex<HashMap<(CanvasId, String), Arc<watch::Sender<Stage>>>>,
+    in_flight: Mutex<InFlight>,
 }
 
 #[derive(Clone, Debug)]
@@ -49,8 +53,8 @@ impl Lookups {
         Self { inner: Arc::new(Inner { resolver, permits, in_flight }) }
     }
 
-    /// Starts a lookup of a name for a canvas once it has a permit, or joins the one that is waiting
-    /// or running for it.
+    /// Starts a lookup of a name for a canvas once it has a permit, or joins the one that is
+    /// waiting or running for it.
     pub(super) async fn begin(&self, canvas: CanvasId, name: &str) -> Lookup {
         let mut stage = self.join((canvas, name.to_owned()));
         // If the lookup's task fails, `addresses` reports it.
@@ -74,7 +78,7 @@ impl Lookups {
 }
 
 impl Inner {
-    fn in_flight(&self) -> MutexGuard<'_, HashMap<(CanvasId, String), Arc<watch::Sender<Stage>>>> {
+    fn in_flight(&self) -> MutexGuard<'_, InFlight> {
         // No code panics while a change is incomplete.
         self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
     }

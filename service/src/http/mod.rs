@@ -123,11 +123,11 @@ impl ApiParts {
 /// `own` identifies deliveries that this deployment sent itself.
 fn router(api: &Api, own: Arc<OwnDeployment>, docs: bool) -> Router {
     let (router, document) = routes(api).split_for_parts();
-    let pages = if docs { openapi::pages(document) } else { Router::new() };
+    let counted = from_fn_with_state(api.clone(), strangers::count);
+    let router = if docs { router.merge(openapi::pages(document).route_layer(counted)) } else { router };
     router
-        .merge(pages.route_layer(from_fn_with_state(api.clone(), strangers::count)))
         .fallback(strangers::no_path)
-        .method_not_allowed_fallback(strangers::no_method)
+        .layer(from_fn_with_state(api.clone(), strangers::no_method))
         .layer(from_fn(strangers::one_host))
         .layer(from_fn_with_state(Arc::new(limits::Slots::new(api.clone())), limits::shed))
         .layer(from_fn_with_state(own, own::refuse))

@@ -129,8 +129,8 @@ impl Shares {
         limit_keys.iter().for_each(|key| self.bytes.spend(key.clone(), bytes, now));
     }
 
-    /// Counts a request without a valid credential, or one that no guard sees. Other requests do not
-    /// count, from whatever address.
+    /// Counts a request without a valid credential, or one that no guard sees. Other requests do
+    /// not count, from whatever address.
     pub(super) fn count_unauthenticated(&self, client: Client) -> Result<(), Problem> {
         let taken = self.strangers.take(client.network(), 1, Instant::now());
         taken.map_err(|wait| too_fast("requests without a valid credential from this address", wait))

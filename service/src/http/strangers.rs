@@ -2,7 +2,7 @@
 //! They count for the client's address, as requests without a valid credential do.
 
 use axum::extract::{Request, State};
-use axum::http::header;
+use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
@@ -24,11 +24,15 @@ pub(super) async fn no_path(State(api): State<Api>, request: Request) -> Problem
     counted(&api, &request).err().unwrap_or_else(|| Problem::new(Kind::NotFound, words))
 }
 
-/// The answer to a method that its path does not have. The methods are in the header `allow`, from
-/// which the outermost layer takes the words.
-pub(super) async fn no_method(State(api): State<Api>, request: Request) -> Problem {
-    let words = "this path does not have this method";
-    counted(&api, &request).err().unwrap_or_else(|| Problem::new(Kind::MethodNotAllowed, words))
+/// Counts a request with a method that its path does not have. The router has answered it, with the
+/// methods in the header `allow`, from which the outermost layer takes the words.
+pub(super) async fn no_method(State(api): State<Api>, request: Request, next: Next) -> Response {
+    let client = Client::of(request.extensions());
+    let response = next.run(request).await;
+    if response.status() != StatusCode::METHOD_NOT_ALLOWED {
+        return response;
+    }
+    api.shares.count_unauthenticated(client).map_or_else(IntoResponse::into_response, |()| response)
 }
 
 fn counted(api: &Api, request: &Request) -> Result<(), Problem> {

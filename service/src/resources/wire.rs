@@ -45,8 +45,8 @@ impl<T> List<T> {
         Self { next_cursor, ..Self::whole(items) }
     }
 
-    /// The page after a cursor of a list that is read as a whole, because it is short: up to `limit`
-    /// of the items, by key.
+    /// The page after a cursor of a list that is read as a whole, because it is short: up to
+    /// `limit` of the items, by key.
     pub(crate) fn part<S: Into<T>>(
         mut items: Vec<S>,
         limit: u32,

@@ -45,6 +45,8 @@ fn running() -> MutexGuard<'static, HashMap<u64, (String, Instant)>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+// It is a thread of its own that no test waits for, and there is no other way to end one.
+#[allow(clippy::disallowed_methods, reason = "it ends the process while a test hangs")]
 fn watch() {
     let limit = limit(std::env::var("TEST_LIMIT_S").ok().as_deref());
     loop {

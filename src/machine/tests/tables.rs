@@ -283,9 +283,8 @@ fn what_is_postponed_again_and_again_waits_longer_each_time() {
     }
 }
 
-// A policy with a short longest delay does not shorten what a target asks for to less than a minute;
-// the deployment's limit does.
-// Shows: TARGET-05
+// A policy with a short longest delay does not shorten what a target asks for to less than a
+// minute; the deployment's limit does. Shows: TARGET-05
 #[test]
 fn a_minute_may_be_asked_for_whatever_the_policy() {
     let policy = RetryPolicy { delay_max: Duration::ZERO, ..retry_policy(2, Duration::ZERO) };
@@ -307,7 +306,8 @@ fn events_that_failed_together_do_not_come_back_together() {
     let minutes = Duration::from_secs(300);
     let waits = |retries: u32, asked: Option<Duration>| -> Vec<Duration> {
         let waits = (0..1_000_u128).map(|number| {
-            let claim = Claim { id: EventId(uuid::Uuid::from_u128(number << 64 | number)), claims: 1 };
+            let id: EventId = format!("{:032x}", number << 64 | number).parse().unwrap();
+            let claim = Claim { id, claims: 1 };
             let policy = RetryPolicy { retries: 9, delay: minutes, ..RetryPolicy::default() };
             let running = Running { claim, policy, ..running(retries, minutes) };
             let state = State::RetryCheck(running, asked);

@@ -77,8 +77,8 @@ impl PubSub {
         Ok(Self { config, broker, publisher, broadcasts, signals, is_consumed: Arc::default() })
     }
 
-    /// The name under which wakeq's own emulator lists this process's streams. Google's service does
-    /// not get it.
+    /// The name under which wakeq's own emulator lists this process's streams. Google's service
+    /// does not get it.
     pub fn client_name() -> &'static str {
         named::of_this_process()
     }

@@ -137,8 +137,8 @@ pub(super) async fn check_topic(admins: &Admins, config: &PubSubConfig) -> Resul
     }
 }
 
-/// Whether the subscription exists, and is one of the topic. An account that may consume need not be
-/// allowed to see it: that is not an error.
+/// Whether the subscription exists, and is one of the topic. An account that may consume need not
+/// be allowed to see it: that is not an error.
 pub(super) async fn check_subscription(admins: &Admins, config: &PubSubConfig) -> Result<(), NotifyError> {
     let (subscription, topic) = (config.subscription_path(), config.topic_path());
     match find_subscription(admins, config).await {

@@ -59,7 +59,7 @@ impl Store {
         let _measuring = known.measuring.lock().await;
         let is_fresh = |seen: &Measurement| seen.at.elapsed() < HOLDS.max(seen.took * HOLDS_TIMES);
         if let Some(used) = known.with(|headroom| {
-            headroom.measurement().filter(|measurement| is_fresh(*measurement)).and_then(|_| headroom.used())
+            headroom.measurement().filter(|measurement| is_fresh(measurement)).and_then(|_| headroom.used())
         }) {
             return Ok(used);
         }

@@ -235,14 +235,16 @@ impl Store {
         Ok((used, [number(row.entities_max), number(row.events_max)]))
     }
 
-    /// Lines of the audit log, counted in their index.
+    /// Lines of the audit log of callers that are known: a canvas can't stop strangers, so theirs
+    /// use up none of its quota.
     pub(super) async fn measure_record(&self, canvas: CanvasId) -> Result<(Pair, Pair), StoreError> {
         let query = sqlx::query!(
             r#"with limits as materialized (
                    select wakeq.quota_of($1, 'audit-lines', $2) as lines
                )
                select lines as "most!", (select count(*) from (
-                          select from wakeq.audit_log where canvas_id = $1 limit (select lines + 1 from limits)) as counted) as "lines!"
+                          select from wakeq.audit_log where canvas_id = $1 and actor <> 'unauthenticated'
+                            limit (select lines + 1 from limits)) as counted) as "lines!"
                  from limits"#,
             canvas.0,
             default_quota(Quota::AuditLines)

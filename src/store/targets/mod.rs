@@ -38,8 +38,8 @@ impl Store {
     }
 
     /// Holds a target that was removed (it answered 410), and no other, not even of the same
-    /// handler; returns whether this call did. Nothing is done if the target was replaced or deleted
-    /// since it was called.
+    /// handler; returns whether this call did. Nothing is done if the target was replaced or
+    /// deleted since it was called.
     ///
     /// It does not wait for older claims: their deliveries get the same answer.
     pub(crate) async fn hold_gone(

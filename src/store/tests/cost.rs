@@ -192,7 +192,7 @@ async fn workers_reach_events_by_their_keys() {
     let statements = [
         ("from wakeq.events_v2 e where e.id = any", format!("{many}, '1 min'")),
         ("set notify_at = null", many.clone()),
-        ("with deferred as", format!("{many}, '5 min', '1 min'")),
+        ("with deferred as", format!("{many}, '5 min', '1 min', 9999")),
         ("set locked_at = null, worker = null", format!("{many}, {fences}")),
         ("delete from wakeq.events_v2\n              where id = any", format!("{many}, {fences}, 1")),
         (

@@ -10,13 +10,28 @@ pub(crate) const MANY: CanvasId = CanvasId(uuid::Uuid::from_u128(6));
 pub(crate) const FEW: CanvasId = CanvasId(uuid::Uuid::from_u128(7));
 
 /// Deletes events as if workers had completed them.
-pub(crate) async fn complete(pool: &sqlx::PgPool, events: &[Notification]) {
-    let ids: Vec<_> = events.iter().map(|event| event.id.0).collect();
-    let deleted = sqlx::query("delete from wakeq.events_v2 where id = any ($1)").bind(ids);
-    deleted.execute(pool).await.unwrap();
+pub(crate) struct Completion(sqlx::PgPool);
+
+impl Completion {
+    pub(crate) async fn complete(&self, events: &[Notification]) {
+        let ids: Vec<_> = events.iter().map(|event| event.id.0).collect();
+        let deleted = sqlx::query("delete from wakeq.events_v2 where id = any ($1)").bind(ids);
+        deleted.execute(&self.0).await.unwrap();
+    }
 }
 
 impl Table {
+    pub(crate) fn completion(&self) -> Completion {
+        Completion(self.pool.clone())
+    }
+
+    /// Makes the copies of a queue and the periodic tasks due now.
+    pub(crate) async fn copies_due(&self, queue: &str) {
+        let due = "update wakeq.events_v2 set notify_at = now() where queue = $1";
+        sqlx::query(due).bind(queue).execute(&self.pool).await.unwrap();
+        self.run("update wakeq.chores set next_at = now()").await;
+    }
+
     /// How many events are left.
     pub(crate) async fn left(&self) -> i64 {
         self.number("select count(*) from wakeq.events_v2").await

@@ -169,6 +169,37 @@ impl Table {
         stranger
     }
 
+    /// From now on updates of more than 250 events, or of one that is slow, fail as statements do
+    /// that the server cancelled after their time.
+    pub(crate) async fn limit_updates(&self) {
+        self.run(
+            "create function public.take_long() returns trigger language plpgsql as $$
+             begin
+                 if (select count(*) > 250 or bool_or(name = 'slow') from changed) then
+                     raise query_canceled using message = 'canceling statement due to statement timeout';
+                 end if;
+                 return null;
+             end $$",
+        )
+        .await;
+        self.run(
+            "create trigger take_long after update on wakeq.events_v2 referencing new table as changed
+             for each statement execute function public.take_long()",
+        )
+        .await;
+    }
+
+    /// Makes one event slow to update, after [`Table::limit_updates`].
+    pub(crate) async fn slow_one(&self) {
+        self.run("alter table wakeq.events_v2 disable trigger take_long").await;
+        self.run(
+            "update wakeq.events_v2 set name = 'slow'
+              where id = (select min(id::text)::uuid from wakeq.events_v2)",
+        )
+        .await;
+        self.run("alter table wakeq.events_v2 enable trigger take_long").await;
+    }
+
     /// Claims events, all of which must be free.
     async fn claim(&self, ids: &[EventId]) -> Vec<Claim> {
         let claimed = self.store.claim(&told(ids), &limits()).await.unwrap();

@@ -90,8 +90,8 @@ async fn what_is_deferred_during_a_registration_is_due_at_once() {
     assert_eq!(table.number("select count(*) from wakeq.events_v2 where notify_at <= now()").await, 2);
 }
 
-/// A canvas that invents handlers has 10,000 notes, and no more; what it has noted is refreshed, its
-/// events are put off all the same, and other canvases have their own notes.
+/// A canvas that invents handlers has 10,000 notes, and no more; what it has noted is refreshed,
+/// its events are put off all the same, and other canvases have their own notes.
 #[tokio::test]
 async fn notes_of_unknown_handlers_are_bounded_on_each_canvas() {
     let table = Table::new().await;

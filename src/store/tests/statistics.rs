@@ -16,12 +16,13 @@ use crate::store::StoreConfig;
 use crate::store::session::Session;
 
 /// Statements that read all of an index or of the table: how each begins, and why it may.
-const WHOLE: [(&str, &str); 5] = [
+const WHOLE: [(&str, &str); 6] = [
     ("with events as ( update wakeq.events_v2 set delay_until = delay_until -", "tests shift all events"),
     ("select min(moment) from", "tests look for the next moment of any event"),
     ("select count(*) as \"count!\" from wakeq.events_v2", "tests count all events"),
     ("insert into wakeq.resume_jobs (kind, canvas_id, module, name) select distinct", "reads what is parked"),
     ("with recursive named as", "the first copy of each queue that is not parked"),
+    ("select array( select coalesce(host(client_addr)", "looks for any claim, before durations are changed"),
 ];
 
 /// Most pages that any other statement reads for ten events of 100,000.

@@ -9,9 +9,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::super::offers::Offers;
-use super::super::others::OtherCanvases;
 use super::*;
+use crate::worker::others::OtherCanvases;
 
 /// Most notifications that are set aside; beyond that, those of the canvas with the most are left
 /// to their promises.
@@ -96,6 +95,7 @@ impl<R: NotificationRunner> Intake<R> {
 
     pub(super) fn others_answered(&mut self, (other, took): OtherAnswer) {
         self.surplus.others.answered(other, took, Instant::now());
+        self.shed();
     }
 
     /// Queues a notification for its turn: behind what was set aside of its canvas.
@@ -114,9 +114,11 @@ impl<R: NotificationRunner> Intake<R> {
         self.shed();
     }
 
-    /// Gives up what exceeds the limits: the last of the canvas with the most.
+    /// Gives up what exceeds the limits: the last of the canvas with the most. A subscription hands
+    /// out no more than the limit, so to look through it, one place of these is kept free.
     pub(super) fn shed(&mut self) {
-        while self.held() > self.held_limit()
+        let limit = self.held_limit() - usize::from(self.looks_through());
+        while self.held() > limit
             && let Some(pending) = self.waiting.shed()
         {
             if self.looks_through() {

@@ -159,8 +159,8 @@ async fn a_worker_with_quick_handlers_takes_more_ahead() {
     }
 }
 
-/// One canvas has more events than a worker may hold and set aside: another's starts at the next
-/// free place, the rest is left to its promises, and none is lost.
+/// One canvas has more events than a worker may hold and set aside: another's starts in the next
+/// round over the canvases, the rest is left to its promises, and none is lost.
 #[tokio::test(start_paused = true)]
 async fn what_exceeds_the_memory_is_left_to_its_promise() {
     let mut scene = Scene::default();
@@ -172,7 +172,8 @@ async fn what_exceeds_the_memory_is_left_to_its_promise() {
     let bench = scene.clone().bench();
     let work = Work::start_setting_aside(bench, &notifier, &bench::config(4, 16), 100).await;
     tokio::time::sleep(LONGEST * 3 / 2).await;
-    assert_eq!(canvases(&TestBench::lock(&work.bench.starts))[..5], [1, 1, 1, 1, 2]);
+    let started = canvases(&TestBench::lock(&work.bench.starts));
+    assert_eq!((&started[..4], started[4..6].contains(&2)), (&[1; 4][..], true), "{started:?}");
     work.stop.cancel();
     assert!(work.working.await.unwrap());
     let put_off = TestBench::lock(&work.bench.put_off).clone();

@@ -68,7 +68,8 @@ pub struct ErrorStrategy {
     /// The delay before the first retry; it doubles with each further one, up to `backoff_max`.
     /// 1 ms to one day.
     pub backoff: Duration,
-    /// The longest delay between retries, before jitter: each is up to 20 % longer. 1 ms to one day.
+    /// The longest delay between retries, before jitter: each is up to 20 % longer. 1 ms to one
+    /// day.
     pub backoff_max: Duration,
     /// What happens after the last retry.
     pub give_up: GiveUp,

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use sqlx::{Connection, PgConnection};
 use wakeq::control::{DeadFilter, Quota};
@@ -228,7 +229,7 @@ impl Calls<'_> {
         for object in self.victim.objects.clone() {
             let halted = admin.halted_on(canvas, &object.parse().unwrap()).await;
             let running = admin.running(canvas, &object.parse().unwrap()).await;
-            self.note("halted", &object, halted);
+            self.note("halted_on", &object, halted);
             self.note("running", &object, running);
         }
     }
@@ -365,18 +366,21 @@ async fn nothing_crosses_canvases_through_the_library() {
     pass(&findings);
 }
 
+/// A file, or those in a folder and in the folders there.
+fn files(place: &Path) -> Vec<PathBuf> {
+    if !place.is_dir() {
+        return vec![place.to_owned()];
+    }
+    fs::read_dir(place).unwrap().flat_map(|entry| files(&entry.unwrap().path())).collect()
+}
+
 #[test]
 fn every_library_call_is_tried_across_canvases() {
     let root = crate::tree::root();
     let mut found = BTreeSet::new();
     for (of, place) in SOURCES {
         let place = root.join(place);
-        let files = if place.is_dir() {
-            fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().path()).collect()
-        } else {
-            vec![place]
-        };
-        for file in files {
+        for file in files(&place) {
             let text = fs::read_to_string(file).unwrap();
             let calls = text.lines().filter_map(|line| line.strip_prefix("    pub async fn "));
             let names = calls.map(|call| call.split(['(', '<']).next().unwrap().to_owned());

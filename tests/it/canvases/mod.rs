@@ -170,7 +170,9 @@ async fn goes_on(world: &World, victim: &Values, alone: &Transcript, part: Part<
         part.goes_on(&findings)
     })
     .await;
-    findings.extend(rows::crossed(&world.service.stage.pool).await);
+    let stage = &world.service.stage;
+    findings.extend(rows::crossed(&stage.pool).await);
+    findings.extend(rows::lines_of_others(&stage.admin, &stage.pool, VICTIM.canvas).await);
     findings
 }
 

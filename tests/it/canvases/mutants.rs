@@ -88,7 +88,7 @@ const UNSEEN: [(&str, &str, SurvivalReason); 56] = [
         "any (f.running || f.recalled)",
         WithoutEffect("a facet names copies of its own canvas"),
     ),
-    ("src/store/quotas/measure.rs", "e.id = s.id", OWN_IDS),
+    ("src/store/quotas/measure.rs", "id = any (array(select id from", OWN_IDS),
     (
         "src/store/quotas/measure.rs",
         "seq = p.seq",

@@ -203,15 +203,15 @@ async fn durations_are_the_deployments() {
     connect(database.url(), timing).await;
     assert!(terminal.prints(&["settings", "show"]).await.starts_with(&lease("30s")));
     let refused = terminal.complains(1, &["stats", "--lease", "60s"]).await;
-    assert!(refused.starts_with("wakeq: the duration `lease` is 60s here, and 30s in"), "{refused}");
+    assert!(refused.starts_with("wakeq: the duration `lease` is 1m here, and 30s in"), "{refused}");
     terminal.prints(&["stats", "--lease", "30s"]).await;
     assert!(terminal.prints(&["settings", "set", "--lease", "2m"]).await.starts_with(&lease("2m")));
     assert!(terminal.prints(&["settings", "show"]).await.starts_with(&lease("2m")));
     assert!(terminal.complains(1, &["settings", "set", "--lease", "1ms"]).await.contains("`lease` is 1ms"));
 }
 
-/// They do not change under a process that is connected, nor under a claim that it left, unless they
-/// are forced to.
+/// They do not change under a process that is connected, nor under a claim that it left, unless
+/// they are forced to.
 #[tokio::test]
 async fn durations_do_not_change_under_running_processes() {
     let database = database().await;

@@ -26,7 +26,7 @@ cron-ticks           0         6000
 keys                 1         1000
 targets              0         1000
 rules                0        10000
-audit-lines          0     10000000
+audit-lines          1     10000000
 $ quotas set crons 0
 crons: the canvas may keep 0
 $ quotas unset crons

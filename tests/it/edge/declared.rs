@@ -1,5 +1,5 @@
-//! What an operation does not declare, it refuses: generated for every operation of the document, so
-//! that a new one can't forget it.
+//! What an operation does not declare, it refuses: generated for every operation of the document,
+//! so that a new one can't forget it.
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
@@ -13,8 +13,8 @@ fn declares(operation: &Operation, name: &str) -> bool {
     parameters.is_some_and(|all| all.iter().any(|parameter| parameter["name"] == name))
 }
 
-/// Sends a request for each operation as `change` makes it, and asserts that it is refused with these
-/// words, and that nothing in the database changed.
+/// Sends a request for each operation as `change` makes it, and asserts that it is refused with
+/// these words, and that nothing in the database changed.
 async fn all_refused(
     wanted: impl Fn(&Operation) -> bool,
     change: impl Fn(RequestBuilder) -> RequestBuilder,
@@ -58,7 +58,8 @@ async fn an_idempotency_key_is_honoured_or_refused_by_every_operation_that_write
     service.stop().await;
 }
 
-/// A list that is answered in pages can be continued: what has a `next_cursor` takes a `cursor`.
+/// What is answered in items can be continued: what has a `next_cursor` takes a `cursor`. The log
+/// is continued after the number that its page is `through`. A lease of copies is not a list.
 #[tokio::test]
 async fn every_list_has_a_limit_and_a_cursor() {
     let service = Service::start().await;
@@ -71,9 +72,11 @@ async fn every_list_has_a_limit_and_a_cursor() {
             None => schema,
         };
         if resolved["properties"]["items"].is_object() && operation.id != "lease_copies" {
-            assert!(resolved["properties"]["next_cursor"].is_object(), "{} has no next_cursor", operation.id);
+            let [given, taken] =
+                if operation.id == "read_log" { ["through", "after"] } else { ["next_cursor", "cursor"] };
+            assert!(resolved["properties"][given].is_object(), "{} has no {given}", operation.id);
             assert!(declares(&operation, "limit"), "{} has no limit", operation.id);
-            assert!(declares(&operation, "cursor"), "{} has no cursor", operation.id);
+            assert!(declares(&operation, taken), "{} has no {taken}", operation.id);
             lists += 1;
         }
     }

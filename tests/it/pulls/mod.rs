@@ -82,8 +82,8 @@ impl Puller {
         self.stage().queue.emit_all(events).await.unwrap();
     }
 
-    /// A lease request past the service that finds nothing, to compare with: what ends before it did
-    /// not wait for its time to end.
+    /// A lease request past the service that finds nothing, to compare with: what ends before it
+    /// did not wait for its time to end.
     fn waits_for_all_of_its_time(&self, queue: &str) -> JoinHandle<Result<Vec<LeasedCopy>, AdminError>> {
         let (admin, queue) = (self.stage().admin.clone(), queue.parse().unwrap());
         let wait = Duration::from_secs(20);

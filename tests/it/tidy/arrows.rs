@@ -118,7 +118,7 @@ const CONFINED: &[(&str, &[&str])] = &[
     ("hyper", &["http", "delivery", "cli"]),
     ("utoipa", &["http", "routes", "wire"]),
     ("jsonwebtoken", &["access"]),
-    ("aws_lc_rs", &["access", "routes", "delivery", "event"]),
+    ("aws_lc_rs", &["access", "routes", "delivery", "event", "notify"]),
     ("croner", &["cron"]),
     ("chrono_tz", &["cron"]),
     ("opentelemetry", &["telemetry", "cli"]),

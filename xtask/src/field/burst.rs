@@ -45,7 +45,8 @@ pub(super) async fn run(site: &Site) -> Result<()> {
             Ok::<_, anyhow::Error>(())
         };
         let (emitted, analyzed) = tokio::join!(emitting, analyzing);
-        (emitted?, analyzed?);
+        emitted?;
+        analyzed?;
         let ended = until(LIMIT, async || Ok(site.number(LEFT).await? == 0)).await?;
         let left = site.number(LEFT).await?;
         #[allow(clippy::cast_precision_loss)]

@@ -1,5 +1,5 @@
-//! Ack ids: the subscription, the slot in it, and the lease. They are opaque to clients, and as long
-//! as the service's, so that a request that is too large there is too large here.
+//! Ack ids: the subscription, the slot in it, and the lease. They are opaque to clients, and as
+//! long as the service's, so that a request that is too large there is too large here.
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 const SERIAL: usize = 16;

@@ -16,8 +16,8 @@ use wakeq::{HandlerScope, Name};
 
 /// List the handlers of a canvas
 ///
-/// Those that have events, rules or targets, with their counts, by module and name. Of each, at most
-/// ten targets are shown; `list_targets` has all.
+/// Those that have events, rules or targets, with their counts, by module and name. Of each, at
+/// most ten targets are shown; `list_targets` has all.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/handlers", operation_id = "list_handlers", tag = "handlers",
     params(PageQuery),
     responses((status = 200, description = "A page of handlers", body = List<Handler>)))]

@@ -50,7 +50,7 @@ pub(crate) struct HeldSnapshot {
 }
 
 impl ServiceStore {
-    /// The doctor's first question, whose error therefore says why the server can't be reached.
+    /// Errors say why the server can't be reached, as those of the doctor's first question do.
     pub(crate) async fn server(&self) -> Result<Server, StoreError> {
         let mut session = self.reach().await?;
         let query = sqlx::query_as!(
