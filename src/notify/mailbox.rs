@@ -30,6 +30,7 @@ const RELEASED_MAX: usize = 1_000;
 pub(crate) enum Content {
     Notification(Notification),
     /// A body that does not come from a notification.
+    #[cfg_attr(not(feature = "testing"), allow(dead_code, reason = "only the test kit carries it"))]
     Body(Vec<u8>),
 }
 

@@ -2,22 +2,36 @@
 
 use std::time::Duration;
 
+use tokio::time::{Instant, sleep};
+
 use super::{PAGE_PERIOD, WakeError, Waker};
 
 /// Most pages that are looked at after one interruption; the promises wake the rest.
 const PAGES: usize = 10;
+/// How often it is tried: what interrupted the notifier has often broken other connections, too.
+const TRIES: u32 = 6;
+/// The pause before the second try; it doubles each time.
+const RETRY: Duration = Duration::from_millis(250);
 
 impl Waker {
     /// After each interruption of the notifier, looks once for what was missed.
     pub(crate) async fn find_missed(self) {
         loop {
             let missed = self.notifier.missed().await;
-            match self.publish_missed(missed).await {
-                Ok(woken) => tracing::info!(woken, ?missed, "looked for events that were missed"),
-                Err(error) => tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    "what was missed was not found: it waits for its promises"
-                ),
+            let noticed = Instant::now();
+            for attempt in 0..TRIES {
+                match self.publish_missed(missed + noticed.elapsed()).await {
+                    Ok(woken) => {
+                        tracing::info!(woken, ?missed, "looked for events that were missed");
+                        break;
+                    }
+                    Err(error) => tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        attempt,
+                        "what was missed was not found: it is tried again, and waits for its promises at last"
+                    ),
+                }
+                sleep(RETRY * 2_u32.pow(attempt)).await;
             }
         }
     }
@@ -34,7 +48,7 @@ impl Waker {
             if after.is_none() {
                 break;
             }
-            tokio::time::sleep(PAGE_PERIOD).await;
+            sleep(PAGE_PERIOD).await;
         }
         Ok(woken)
     }

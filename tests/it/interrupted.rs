@@ -15,8 +15,7 @@ use crate::support::{
 };
 use crate::wire::Wire;
 
-const LISTENING: &str =
-    "select count(*) from pg_stat_activity where query like 'LISTEN%' and datname = current_database()";
+const LISTENING: &str = "select count(*) from pg_stat_activity where query like 'LISTEN%' and state = 'idle' and datname = current_database()";
 
 /// Its promise would come later than this test waits.
 #[tokio::test]

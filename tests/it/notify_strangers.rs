@@ -21,8 +21,9 @@ const GUESSES: [&str; 6] =
     ["wakeq", "wakeq_broadcasts", "wakeq_signals", "wakeq_notifications", "notifications", "public"];
 
 /// The names as an administrator sees them; nobody else does.
-const NAMES: &str = "select distinct substring(query from '\"(.*)\"') from pg_stat_activity
-     where query like 'LISTEN \"wakeq_%' and datname = current_database()";
+const NAMES: &str =
+    "select distinct substring(query from '^LISTEN \"(wakeq_[0-9a-f]{32})\"$') from pg_stat_activity
+     where query ~ '^LISTEN \"wakeq_[0-9a-f]{32}\"$' and datname = current_database()";
 
 /// A deployment with a worker and a listener of another tenant, and two roles that may not hear
 /// them: one that connects, one that emits on its own canvas.
