@@ -170,7 +170,9 @@ async fn check_saved(error: fn() -> HandlerError, outcome: Outcome, retries: i32
     let (stage, _) = Stage::memory_with(quick()).await;
     let proxy = AnswerProxy::new(&stage, RETRY, Answer::Lost).await;
     let (handler, _seen) = answering(move |_| Err(error()));
-    let mut worker = proxy.worker(&stage, quick(), Handlers::new().on("greet", handler)).await;
+    let soon = RetryPolicy { delay: Duration::from_secs(1), ..RetryPolicy::default() };
+    let handlers = Handlers::new().on(Route::new("greet").retry(soon), handler);
+    let mut worker = proxy.worker(&stage, quick(), handlers).await;
     let id = stage.emit("greet").await;
     let report = worker.report().await;
     assert_eq!((report.trail.last(), report.notification.id), (Some(&outcome), id));

@@ -400,7 +400,7 @@ async fn expiry_holds_up_no_jobs() {
     let left = async || -> (i64, i64, i64, bool) { pool.row(left).await };
     pool.run("alter table wakeq.idempotency_keys rename to away").await;
     let mut process = Process::stock("work", database.url(), None, &[NO_TARGETS]);
-    process.says("expired rows were not deleted").await;
+    process.says("what has expired was not deleted").await;
     assert_eq!(process.stop().await, Some(0));
     assert_eq!(left().await, (0, 100_500, 1, true), "the jobs were carried on");
     pool.run("alter table wakeq.away rename to idempotency_keys").await;

@@ -416,7 +416,7 @@ async fn an_event_that_is_too_early_comes_again_and_is_not_counted() {
 #[tokio::test]
 async fn patience_ends_with_the_age_of_the_event() {
     let (stage, _) = Stage::memory().await;
-    let retry = RetryPolicy { retries: 1, ..RetryPolicy::default() };
+    let retry = RetryPolicy { retries: 1, delay: Duration::from_millis(100), ..RetryPolicy::default() };
     let route = Route::new("greet").retry(retry).patience(Duration::ZERO);
     let early = Duration::from_millis(100);
     let (mut worker, mut seen) = stage.answering(route, move |_| Err(HandlerError::not_yet(early)));

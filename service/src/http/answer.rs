@@ -15,7 +15,7 @@ use tracing::Instrument;
 use uuid::Uuid;
 
 use super::client::Client;
-use super::problem::{Kind, Problem};
+use super::problem::Problem;
 use crate::telemetry::{HttpMetrics, RequestInfo, answered, known_method, request_span, server_span};
 use wakeq::events::Traceparent;
 
@@ -98,27 +98,12 @@ fn with_body(response: Response, id: &RequestId) -> Response {
     }
     let (mut parts, _) = response.into_parts();
     let problem = parts.extensions.remove::<Problem>().unwrap_or_else(|| Problem::of_status(parts.status));
-    let problem = naming_methods(problem, &parts.headers);
     problem.log();
     parts.status = problem.kind.status();
     parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     parts.headers.remove(header::CONTENT_LENGTH);
     let body = serde_json::to_vec(&problem.details(&id.0)).unwrap_or_default();
     Response::from_parts(parts, Body::from(body))
-}
-
-/// Names the methods that a path has, if the problem is that it lacks the one requested.
-fn naming_methods(problem: Problem, headers: &HeaderMap) -> Problem {
-    match headers.get(header::ALLOW).map(HeaderValue::to_str) {
-        Some(Ok(allowed)) if problem.kind == Kind::MethodNotAllowed => {
-            let allowed = allowed.replace(',', ", ");
-            Problem::new(
-                Kind::MethodNotAllowed,
-                format!("this path does not have this method, but {allowed}"),
-            )
-        }
-        Some(_) | None => problem,
-    }
 }
 
 /// A complete answer as bytes, for a connection that is not served. The connection ends with it.

@@ -24,8 +24,8 @@ pub(super) async fn no_path(State(api): State<Api>, request: Request) -> Problem
     counted(&api, &request).err().unwrap_or_else(|| Problem::new(Kind::NotFound, words))
 }
 
-/// Counts a request with a method that its path does not have. The router has answered it, with the
-/// methods in the header `allow`, from which the outermost layer takes the words.
+/// Counts a request with a method that its path does not have. The router answers it, with the
+/// methods that there are in the header `allow`.
 pub(super) async fn no_method(State(api): State<Api>, request: Request, next: Next) -> Response {
     let client = Client::of(request.extensions());
     let response = next.run(request).await;

@@ -207,7 +207,7 @@ async fn durations_are_the_deployments() {
     terminal.prints(&["stats", "--lease", "30s"]).await;
     assert!(terminal.prints(&["settings", "set", "--lease", "2m"]).await.starts_with(&lease("2m")));
     assert!(terminal.prints(&["settings", "show"]).await.starts_with(&lease("2m")));
-    assert!(terminal.complains(1, &["settings", "set", "--lease", "1ms"]).await.contains("`lease` is 1ms"));
+    assert!(terminal.complains(2, &["settings", "set", "--lease", "1ms"]).await.contains("`lease` is 1ms"));
 }
 
 /// They do not change under a process that is connected, nor under a claim that it left, unless

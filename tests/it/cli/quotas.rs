@@ -63,7 +63,7 @@ async fn a_server_sets_quotas_only_for_keys_of_every_canvas() {
     let words = "reaches every canvas";
     tenant.refuses(&[("quotas set crons 5000", 4, words), ("quotas unset crons", 4, words)]).await;
     let shown = tenant.prints(&["quotas", "show"]).await;
-    assert!(shown.contains("crons             0            0  for this canvas"), "{shown}");
+    assert!(shown.contains("crons                0            0  for this canvas"), "{shown}");
     // The other canvas has the default quotas.
     let tenant = Terminal::with_key(&service, &service.key("other", OTHER, &Scope::ALL).await);
     let shown = tenant.prints(&["quotas", "show", "--canvas", &OTHER.to_string()]).await;

@@ -106,7 +106,8 @@ async fn a_uuid_is_written_plainly_at_its_own_place() {
 async fn refusals_say_what_there_is() {
     let service = Service::start().await;
     let handlers = Answer::of(service.on_canvas(Method::PATCH, "/handlers")).await;
-    handlers.says((405, "method-not-allowed"), "this path does not have this method, but GET, HEAD");
+    assert_eq!(handlers.headers["allow"], "GET,HEAD");
+    handlers.says((405, "method-not-allowed"), "see the documentation");
     let nothing = Answer::of(service.request(Method::GET, "/v1/nothing")).await;
     nothing.says((404, "not-found"), "this API has no such path");
     service.get("/handlers/worker/quick").await.says((404, "not-found"), "modules are case-sensitive");

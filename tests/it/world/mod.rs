@@ -134,7 +134,7 @@ impl World {
             now: Timestamp::from_timestamp(1_767_225_600, 0).unwrap(),
             timing: Timing::default(),
             losses_max: 5,
-            retry: RetryPolicy::default(),
+            retry: RetryPolicy { jitter_percent: 0, ..RetryPolicy::default() },
             page: 1_000,
             defect: None,
             rows: BTreeMap::new(),
