@@ -284,7 +284,8 @@ fn what_is_postponed_again_and_again_waits_longer_each_time() {
 }
 
 // A policy with a short longest delay does not shorten what a target asks for to less than a
-// minute; the deployment's limit does. Shows: TARGET-05
+// minute; the deployment's limit does.
+// Shows: TARGET-05
 #[test]
 fn a_minute_may_be_asked_for_whatever_the_policy() {
     let policy = RetryPolicy { delay_max: Duration::ZERO, ..retry_policy(2, Duration::ZERO) };
