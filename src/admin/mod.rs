@@ -184,12 +184,11 @@ impl Admin {
     /// ([`NewQueue::tenant_visible`]).
     ///
     /// ```no_run
-    /// # async fn example(admin: wakeq::Admin, canvas: wakeq::CanvasId) -> Result<(),
-    /// wakeq::AdminError> { use wakeq::control::EventFilter;
+    /// # async fn example(admin: wakeq::Admin, canvas: wakeq::CanvasId) -> Result<(), wakeq::AdminError> {
+    /// use wakeq::control::EventFilter;
     ///
     /// let page = admin.for_tenants().events(canvas, &EventFilter::default(), None, 100).await?;
-    /// assert!(page.items.iter().all(|event| event.copy_of.is_none()), "no queue shows its
-    /// copies");
+    /// assert!(page.items.iter().all(|event| event.copy_of.is_none()), "no queue shows its copies");
     /// # Ok(())
     /// # }
     /// ```

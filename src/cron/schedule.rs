@@ -43,8 +43,7 @@ const ORIGIN: Timestamp = DateTime::UNIX_EPOCH;
 /// assert_eq!(schedule.next(friday), Some("2027-01-04T07:30:00Z".parse().unwrap()));
 ///
 /// let never = CronSchedule::new("0 0 30 2 *", "UTC").unwrap_err();
-/// assert_eq!(never.to_string(), "`0 0 30 2 *` never occurs: no date within a hundred years matches
-/// it");
+/// assert_eq!(never.to_string(), "`0 0 30 2 *` never occurs: no date within a hundred years matches it");
 /// ```
 #[derive(Clone, Debug)]
 pub struct CronSchedule {

@@ -35,9 +35,9 @@ impl Policy {
 /// use std::time::Duration;
 /// use wakeq::RetryPolicy;
 ///
-/// let policy = RetryPolicy { retries: 5, delay: Duration::from_secs(1), factor: 2, delay_max:
-/// Duration::from_secs(10), ..Default::default() }; let delays: Vec<u64> = (0..5).map(|retries|
-/// policy.delay_after(retries).as_secs()).collect(); assert_eq!(delays, [1, 2, 4, 8, 10]);
+/// let policy = RetryPolicy { retries: 5, delay: Duration::from_secs(1), factor: 2, delay_max: Duration::from_secs(10), ..Default::default() };
+/// let delays: Vec<u64> = (0..5).map(|retries| policy.delay_after(retries).as_secs()).collect();
+/// assert_eq!(delays, [1, 2, 4, 8, 10]);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {

@@ -176,8 +176,7 @@ pub enum WorkerError {
 ///
 /// ```no_run
 /// use std::sync::Arc;
-/// use wakeq::{Execution, HandlerResult, Handlers, QueueWorker, Store, WorkerConfig,
-/// notify::Notifier};
+/// use wakeq::{Execution, HandlerResult, Handlers, QueueWorker, Store, WorkerConfig, notify::Notifier};
 ///
 /// async fn send_email(event: Execution) -> HandlerResult {
 ///     let address: String = event.value()?;
@@ -185,11 +184,15 @@ pub enum WorkerError {
 ///     Ok(())
 /// }
 ///
-/// # async fn example(store: Store, notifier: Arc<dyn Notifier>) -> Result<(), Box<dyn
-/// std::error::Error>> { let handlers = Handlers::new().on("send-email", send_email); let worker =
-/// QueueWorker::new(store, notifier, handlers, WorkerConfig::default())?; let (signal, stop) =
-/// (wakeq::shutdown_signal()?, worker.stop_token()); tokio::spawn(async move { signal.await;
-/// stop.cancel(); }); worker.run().await?;
+/// # async fn example(store: Store, notifier: Arc<dyn Notifier>) -> Result<(), Box<dyn std::error::Error>> {
+/// let handlers = Handlers::new().on("send-email", send_email);
+/// let worker = QueueWorker::new(store, notifier, handlers, WorkerConfig::default())?;
+/// let (signal, stop) = (wakeq::shutdown_signal()?, worker.stop_token());
+/// tokio::spawn(async move {
+///     signal.await;
+///     stop.cancel();
+/// });
+/// worker.run().await?;
 /// # Ok(())
 /// # }
 /// ```
@@ -337,10 +340,11 @@ impl QueueWorker {
     /// use wakeq::workers::RunReport;
     /// use wakeq::{Handlers, QueueWorker, Store, WorkerConfig};
     ///
-    /// async fn run_one(store: Store, handlers: Handlers) -> Result<Option<RunReport>, Box<dyn
-    /// std::error::Error>> { let notifier = Arc::new(LocalNotifier::new()); let worker =
-    /// QueueWorker::new(store, notifier.clone(), handlers, WorkerConfig::default())?; let mut
-    /// subscription = notifier.subscribe(1).await?; Ok(worker.dequeue(subscription.as_mut()).await)
+    /// async fn run_one(store: Store, handlers: Handlers) -> Result<Option<RunReport>, Box<dyn std::error::Error>> {
+    ///     let notifier = Arc::new(LocalNotifier::new());
+    ///     let worker = QueueWorker::new(store, notifier.clone(), handlers, WorkerConfig::default())?;
+    ///     let mut subscription = notifier.subscribe(1).await?;
+    ///     Ok(worker.dequeue(subscription.as_mut()).await)
     /// }
     /// ```
     pub async fn dequeue(&self, subscription: &mut dyn Subscription) -> Option<RunReport> {

@@ -67,8 +67,7 @@ impl Client {
     /// # async fn example(wakeq: wakeq_client::Client) -> Result<(), wakeq_client::Error> {
     /// use wakeq_client::NewEvent;
     ///
-    /// let emitted = wakeq.emit_all(&[NewEvent::new("greet", "Ada")?, NewEvent::new("greet",
-    /// "Bob")?]).await?;
+    /// let emitted = wakeq.emit_all(&[NewEvent::new("greet", "Ada")?, NewEvent::new("greet", "Bob")?]).await?;
     /// # Ok(())
     /// # }
     /// ```
