@@ -160,8 +160,7 @@ impl<R: NotificationRunner> Intake<R> {
         }
         loop {
             let starts = self.running.len() < self.capacity && !self.waiting.is_empty();
-            // Without handed-over ones: chains must not hold back at the broker what others emit.
-            let holds_more = self.held() < self.held_limit() || self.looks_through();
+            let holds_more = self.holds_more();
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
@@ -203,7 +202,8 @@ impl<R: NotificationRunner> Intake<R> {
         });
     }
 
-    /// How many notifications run, or wait for their start after arriving.
+    /// How many notifications run, or wait for their start after arriving. Handed-over ones do not
+    /// count: chains must not hold back at the broker what others emit.
     fn held(&self) -> usize {
         self.running.len() + self.waiting.len() - self.waiting.links()
     }

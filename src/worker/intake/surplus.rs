@@ -73,14 +73,20 @@ async fn put_off<R: NotificationRunner>(runner: Arc<R>, mut receiver: mpsc::Rece
 }
 
 impl<R: NotificationRunner> Intake<R> {
+    /// Whether more notifications are received. Beside what was set aside, only as fast as promises
+    /// are put off.
+    pub(super) fn holds_more(&self) -> bool {
+        self.looks_through() || self.waiting.aside() == 0 && self.held() < self.held_limit()
+    }
+
     /// Whether notifications are received although as many are held as may be.
-    pub(super) fn looks_through(&self) -> bool {
+    fn looks_through(&self) -> bool {
         self.surplus.others.are_known(Instant::now()) && self.surplus.later.capacity() >= BATCH_MAX
     }
 
     /// Asks whether another canvas has events, if all that is held is of one.
     pub(super) fn ask_for_others(&mut self) {
-        let Some(canvas) = self.waiting.only_owner().filter(|_| self.held() >= self.held_limit()) else {
+        let Some(canvas) = self.waiting.only_owner().filter(|_| !self.holds_more()) else {
             return;
         };
         let now = Instant::now();
