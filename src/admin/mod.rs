@@ -164,9 +164,10 @@ impl Admin {
         Self { store, notifier, waker, patience: None, copies: true, due_checks: Arc::default() }
     }
 
-    /// Sets how many events of one canvas are woken per second when many wait, with a burst of
-    /// twice as many. Default 1,000. The limit prevents one canvas's backlog from delaying what
-    /// others emit. It does not apply to [`CanvasId::DEFAULT`].
+    /// When many events of a canvas wait, as many are woken as workers take. This sets the rate, in
+    /// events per second, of which two seconds' worth is woken ahead of that, and a tenth whatever
+    /// they take. Default 1,000. The limit prevents one canvas's backlog from delaying what others
+    /// emit. It does not apply to [`CanvasId::DEFAULT`].
     pub fn canvas_event_rate(mut self, events: u32) -> Self {
         self.waker = self.waker.paced(events);
         self

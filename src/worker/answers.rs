@@ -75,8 +75,8 @@ impl HandlerError {
         Self { message: "not yet".into(), kind: ErrorKind::NotYet(delay) }
     }
 
-    /// What the handler calls has no capacity now: like [`HandlerError::not_yet`], and the worker
-    /// sends it fewer events until it accepts them again.
+    /// What the handler calls has no capacity now: like [`HandlerError::not_yet`]. If the handler
+    /// runs elsewhere, the worker also sends it fewer events until it accepts them again.
     pub fn busy(message: impl fmt::Display, delay: Duration) -> Self {
         Self { message: message.to_string(), kind: ErrorKind::Busy(delay) }
     }

@@ -97,9 +97,10 @@ pub struct WorkerConfig {
     /// with large values run concurrently only as far as the values fit into the limit together;
     /// one that exceeds it runs alone.
     pub value_bytes_max: usize,
-    /// Events of one canvas that this worker's share of the minute's pass wakes per second when
-    /// many wait, with a burst of twice as many. Default 1,000. The limit prevents one canvas's
-    /// backlog from delaying what others emit. It does not apply to
+    /// When many events of a canvas wait, this worker's minute's pass wakes as many as workers
+    /// take. Two seconds' worth at this rate, in events per second, is woken ahead of that, and a
+    /// tenth of the rate whatever they take. Default 1,000. The limit prevents one canvas's backlog
+    /// from delaying what others emit. It does not apply to
     /// [`CanvasId::DEFAULT`](crate::CanvasId::DEFAULT).
     pub canvas_event_rate: u32,
     /// How long handlers may continue after a shutdown request. Default 28 s; at most 8 s on Cloud

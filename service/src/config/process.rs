@@ -22,7 +22,8 @@ pub(crate) struct WorkerArgs {
     /// Maximum handlers at a time
     #[arg(long, env = "WAKEQ_CAPACITY", default_value_t = WorkerConfig::default().capacity)]
     capacity: usize,
-    /// Maximum HTTP targets of one canvas at a time [default: a quarter of the capacity]
+    /// Maximum requests at a time to the HTTP targets of one canvas [default: a quarter of the
+    /// capacity, and more while it is free]
     #[arg(long, env = "WAKEQ_TARGET_SHARE", hide_short_help = true)]
     target_share: Option<usize>,
     /// Memory for large values of running events, in bytes; events that do not fit wait
