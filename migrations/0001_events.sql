@@ -40,6 +40,7 @@ create table wakeq.events_v2 (
     notify_at   timestamptz default now(),
     probes      integer not null default 0,
     claims      integer not null default 0,
+    nonce       integer not null default 0,
     losses      integer not null default 0,
     traceparent wakeq.traceparent,
     last_error  text,
@@ -82,7 +83,10 @@ alter table wakeq.events_v2
 
 comment on column wakeq.events_v2.notify_at is
     'If the row still exists then, somebody must publish a notification for it; null only while parked under a rule';
-comment on column wakeq.events_v2.claims is 'Fencing token: how often the event was claimed; never reset';
+comment on column wakeq.events_v2.claims is
+    'How often the event was claimed; never reset. The first half of the fencing token';
+comment on column wakeq.events_v2.nonce is
+    'A random number of the latest claim, the second half of the fencing token: after a failover that lost a claim, the next one has the same count and another number';
 comment on column wakeq.events_v2.worker is
     'The name of the worker that made the claim; null where nobody has one, and for leases over HTTP';
 comment on column wakeq.events_v2.losses is 'Claims that took over from an owner whose lease ran out';
@@ -224,8 +228,8 @@ create table wakeq.least_kept (
 );
 insert into wakeq.least_kept values ('record', interval '90 days'), ('log', null);
 
--- No index of events and no predicate of one may name locked_at, worker, claims, losses or retries:
--- claims would no longer be HOT updates.
+-- No index of events and no predicate of one may name locked_at, worker, claims, nonce, losses or
+-- retries: claims would no longer be HOT updates.
 --
 -- While the planner believes that the table is empty, every index seems to be one page, and any
 -- that has the ids is as good for a condition on them as the primary key, although it is then read

@@ -16,7 +16,7 @@
 -- A copy that was claimed.
 create type wakeq.turn as (
     id uuid, canvas_id uuid, module text, name text, modifier text, value text, retries integer,
-    delay_until timestamptz, enqueued_at timestamptz, locked_at timestamptz, claims integer, losses integer,
+    delay_until timestamptz, enqueued_at timestamptz, locked_at timestamptz, claims integer, nonce integer, losses integer,
     took_over boolean, traceparent text, object text, seq bigint, prev bigint, origin uuid, is_limited boolean
 );
 
@@ -383,6 +383,7 @@ begin
            set locked_at = clock_timestamp() + coalesce(held_for - call.lease, interval '0'),
                worker = by_worker,
                claims = e.claims + 1,
+               nonce = floor(random() * 2147483648)::integer,
                losses = e.losses + (e.locked_at is not null)::integer
          where e.id = any (call.taken)
            and e.delay_until <= clock_timestamp()
@@ -393,7 +394,7 @@ begin
                        where before.id = e.id and before.locked_at is not null) as took_over
     )
     select c.id, c.canvas_id, c.module::text, c.name::text, c.modifier::text, c.value::text, c.retries,
-           c.delay_until, c.enqueued_at, c.locked_at, c.claims, c.losses, c.took_over,
+           c.delay_until, c.enqueued_at, c.locked_at, c.claims, c.nonce, c.losses, c.took_over,
            c.traceparent::text, c.object::text, c.seq, c.prev, c.origin,
            coalesce(s.in_flight_max, call.in_flight_max) is not null
       from claimed c
@@ -403,10 +404,12 @@ begin
 end
 $$;
 
--- The token of a lease: the number of the claim, since it is good for that claim only, and a check.
-create function wakeq.lease_token(secret bytea, id uuid, claims integer) returns text language sql immutable strict
-return lpad(to_hex(claims), 8, '0')
-    || encode(substring(sha256(secret || uuid_send(id) || int4send(claims)) from 1 for 16), 'hex');
+-- The token of a lease: the fencing token of the claim, since it is good for that claim only, and a
+-- check of 96 bits.
+create function wakeq.lease_token(secret bytea, id uuid, claims integer, nonce integer)
+returns text language sql immutable strict
+return lpad(to_hex(claims), 8, '0') || lpad(to_hex(nonce), 8, '0')
+    || encode(substring(sha256(secret || uuid_send(id) || int4send(claims) || int4send(nonce)) from 1 for 12), 'hex');
 
 -- The canvases that have copies in a pulled queue which might be taken, although their facets are
 -- not in the rotation: the copies became due, were given back, or were lost. It looks at the first
@@ -475,7 +478,7 @@ create function wakeq.pull_turns(
 )
 returns table (
     id uuid, canvas_id uuid, module text, name text, modifier text, value text, retries integer,
-    delay_until timestamptz, enqueued_at timestamptz, locked_at timestamptz, claims integer, losses integer,
+    delay_until timestamptz, enqueued_at timestamptz, locked_at timestamptz, claims integer, nonce integer, losses integer,
     took_over boolean, traceparent text, object text, seq bigint, prev bigint, origin uuid, is_limited boolean,
     token text
 )
@@ -484,8 +487,8 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 begin
     return query
     select t.id, t.canvas_id, t.module, t.name, t.modifier, t.value, t.retries, t.delay_until, t.enqueued_at,
-           t.locked_at, t.claims, t.losses, t.took_over, t.traceparent, t.object, t.seq, t.prev, t.origin, t.is_limited,
-           wakeq.lease_token(q.lease_secret, t.id, t.claims)
+           t.locked_at, t.claims, t.nonce, t.losses, t.took_over, t.traceparent, t.object, t.seq, t.prev, t.origin,
+           t.is_limited, wakeq.lease_token(q.lease_secret, t.id, t.claims, t.nonce)
       from wakeq.queues q
      cross join lateral wakeq.take_turns(
            q.name, '{}', wanted, false, lease, 2147483647, 2147483647, grace, bytes_max, held_for) with ordinality as t

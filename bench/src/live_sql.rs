@@ -3,6 +3,7 @@
 //!
 //! Their text comes from `.sqlx`, which every build checks, so that nothing else is ever measured.
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use anyhow::{Context, Result, ensure};
@@ -27,10 +28,11 @@ const CLAIM: &str = "with gate as (insert into wakeq.claim_gate select where fal
 /// The columns of it that are read.
 const ID: &str = "id";
 const CLAIMS: &str = "claims";
+const NONCE: &str = "nonce";
 /// What the completion begins with.
 const COMPLETE: &str = "delete from wakeq.events_v2
               where id = any ((select $1::uuid[])::uuid[])
-                and claims = coalesce($3,";
+                and claims::bigint << 32 | nonce =";
 /// As in each session of the store.
 const SESSION: &str = "set enable_seqscan = off; set enable_bitmapscan = off; set enable_hashjoin = off;
     set enable_mergejoin = off; set jit = off";
@@ -61,7 +63,10 @@ impl Description {
 /// Drains events by these statements.
 pub(crate) async fn drain(own: &Own, url: &str, meter: &Meter, count: u64) -> Result<Usage> {
     let (claim, complete) = (live(CLAIM)?, live(COMPLETE)?.query);
-    ensure!(claim.has(&[ID, CLAIMS]), "the claim returns other columns than `{ID}` and `{CLAIMS}`");
+    ensure!(
+        claim.has(&[ID, CLAIMS, NONCE]),
+        "the claim returns other columns than `{ID}`, `{CLAIMS}` and `{NONCE}`"
+    );
     let claim = claim.query;
     fill(own, count).await?;
     let mut first = PgConnection::connect(url).await?;
@@ -113,13 +118,13 @@ async fn work(mut connection: PgConnection, ids: &[Uuid], claim: &str, complete:
             .bind(2_i32)
             .bind(256 * 1024_i32)
             .bind("bench");
-        let (mut ids, mut claims) = (Vec::<Uuid>::new(), Vec::<i32>::new());
+        let mut fences = BTreeMap::<Uuid, i64>::new();
         for row in claim.fetch_all(&mut connection).await? {
-            ids.push(row.try_get(ID)?);
-            claims.push(row.try_get(CLAIMS)?);
+            let (claims, nonce): (i32, i32) = (row.try_get(CLAIMS)?, row.try_get(NONCE)?);
+            fences.insert(row.try_get(ID)?, i64::from(claims) << 32 | i64::from(nonce));
         }
-        let shared = claims.first().copied().filter(|first| claims.iter().all(|claims| claims == first));
-        let complete = sqlx::query(AssertSqlSafe(complete.to_owned())).bind(ids).bind(claims).bind(shared);
+        let (ids, fences): (Vec<Uuid>, Vec<i64>) = fences.into_iter().unzip();
+        let complete = sqlx::query(AssertSqlSafe(complete.to_owned())).bind(ids).bind(fences);
         ended += complete.fetch_all(&mut connection).await?.len();
     }
     connection.close().await?;

@@ -50,6 +50,7 @@ impl Default for PullPolicy {
 #[derive(Clone, PartialEq, Eq)]
 pub struct LeaseToken {
     claims: i32,
+    nonce: i32,
     text: String,
 }
 
@@ -70,6 +71,11 @@ impl LeaseToken {
     pub(crate) fn claims(&self) -> i32 {
         self.claims
     }
+
+    /// The random number of that claim.
+    pub(crate) fn nonce(&self) -> i32 {
+        self.nonce
+    }
 }
 
 impl FromStr for LeaseToken {
@@ -80,8 +86,8 @@ impl FromStr for LeaseToken {
         if text.len() != Self::LENGTH || !text.bytes().all(is_hex) {
             return Err(InvalidLeaseToken);
         }
-        let claims = i32::from_str_radix(&text[..8], 16).map_err(|_| InvalidLeaseToken)?;
-        Ok(Self { claims, text: text.to_owned() })
+        let number = |digits: &str| i32::from_str_radix(digits, 16).map_err(|_| InvalidLeaseToken);
+        Ok(Self { claims: number(&text[..8])?, nonce: number(&text[8..16])?, text: text.to_owned() })
     }
 }
 
@@ -98,11 +104,13 @@ mod tests {
     #[test]
     fn rejects_invalid_lease_tokens() {
         let token = "0000000a37ab6c1c3f1d2a0b9e8f7a6b5c4d3e2f";
-        assert_eq!(token.parse::<LeaseToken>().unwrap().claims(), 10);
+        let read = token.parse::<LeaseToken>().unwrap();
+        assert_eq!((read.claims(), read.nonce()), (10, 0x37ab_6c1c));
         let upper = token.to_uppercase();
         let beyond = format!("ffffffff{}", &token[8..]);
+        let negative = format!("{}ffffffff{}", &token[..8], &token[16..]);
         let wide = format!("{}ß", &token[..38]);
-        for text in ["", &token[1..], &format!("{token}0"), &upper, &beyond, &wide, "x"] {
+        for text in ["", &token[1..], &format!("{token}0"), &upper, &beyond, &negative, &wide, "x"] {
             assert_eq!(text.parse::<LeaseToken>(), Err(InvalidLeaseToken), "{text}");
         }
     }

@@ -10,8 +10,18 @@ use super::{EventId, Spelled, Timestamp, Turn};
 pub struct Claim {
     /// The claimed event.
     pub id: EventId,
-    /// Which claim of the event this is (1, 2, …): the fencing token.
+    /// Which claim of the event this is (1, 2, …).
     pub claims: i32,
+    /// A random number, at least 0. A server that lost a claim in a failover counts the next one
+    /// alike, but does not draw the same number.
+    pub nonce: i32,
+}
+
+impl Claim {
+    /// The fencing token: later claims of one event have greater ones.
+    pub fn fence(self) -> i64 {
+        i64::from(self.claims) << 32 | i64::from(self.nonce)
+    }
 }
 
 /// The kind of a rule: who stopped a handler.

@@ -59,7 +59,7 @@ impl Store {
             "with gone as (
                  delete from wakeq.events_v2
                   where id = any ((select $1::uuid[])::uuid[])
-                    and claims = ($2::integer[])[array_position($1, id)] and locked_at is not null
+                    and claims::bigint << 32 | nonce = ($2::bigint[])[width_bucket(id, $1::uuid[])] and locked_at is not null
               returning id, canvas_id, object, queue, module, name, seq
              ), armed as (
                  update wakeq.events_v2 e

@@ -191,6 +191,7 @@ pub(super) struct ClaimedRow {
     pub(super) enqueued_at: Timestamp,
     pub(super) locked_at: Timestamp,
     pub(super) claims: i32,
+    pub(super) nonce: i32,
     pub(super) losses: i32,
     pub(super) took_over: bool,
     pub(super) traceparent: Option<String>,
@@ -212,8 +213,8 @@ macro_rules! claimed_rows {
             r#"select id as "id!", canvas_id as "canvas_id!", module as "module!", name as "name!",
                       modifier as "modifier!", case when octet_length(value) <= 4096 then value end as value,
                       retries as "retries!", delay_until as "delay_until!", enqueued_at as "enqueued_at!",
-                      locked_at as "locked_at!", claims as "claims!", losses as "losses!", took_over as "took_over!",
-                      traceparent, object, seq, prev, "# + $of_copies + " from " + $function,
+                      locked_at as "locked_at!", claims as "claims!", nonce as "nonce!", losses as "losses!",
+                      took_over as "took_over!", traceparent, object, seq, prev, "# + $of_copies + " from " + $function,
             $($argument)*
         )
     };
@@ -229,7 +230,7 @@ impl ClaimedRow {
     }
 
     fn claim(&self) -> Claim {
-        Claim { id: EventId(self.id), claims: self.claims }
+        Claim { id: EventId(self.id), claims: self.claims, nonce: self.nonce }
     }
 
     fn into_event(self, queue: Option<&Name>) -> Option<ClaimedEvent> {

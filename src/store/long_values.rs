@@ -43,7 +43,7 @@ impl Store {
         let (ids, fences) = fences(claims);
         let query = sqlx::query!(
             r#"select id, value::text as "value!" from wakeq.events_v2
-                where id = any ($1) and claims = ($2::integer[])[array_position($1, id)] and locked_at is not null"#,
+                where id = any ($1) and claims::bigint << 32 | nonce = ($2::bigint[])[width_bucket(id, $1::uuid[])] and locked_at is not null"#,
             &ids,
             &fences
         );

@@ -320,7 +320,7 @@ impl Store {
         let query = sqlx::query!(
             "with gone as (
                  delete from wakeq.events_v2
-                  where id = $1 and claims = $2 and locked_at is not null
+                  where id = $1 and claims::bigint << 32 | nonce = $2 and locked_at is not null
               returning *
              ), halted as (
                  insert into wakeq.halted_lanes (canvas_id, object, module, name, queue, event_id, seq, prev)
@@ -353,7 +353,7 @@ impl Store {
                     died_at = excluded.died_at, object = excluded.object, seq = excluded.seq, prev = excluded.prev,
                     queue = excluded.queue, origin = excluded.origin",
             claim.id.0,
-            claim.claims,
+            claim.fence(),
             cause.as_str(),
             error,
             halts,

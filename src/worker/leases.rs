@@ -42,7 +42,7 @@ struct LeaseState {
 
 #[derive(Debug)]
 struct Entry {
-    claims: i32,
+    claim: Claim,
     deadline: Instant,
     lost: CancellationToken,
     /// Its last write is in progress. If a renewal finds no claim now, that may be the effect of
@@ -77,9 +77,9 @@ impl Leases {
             lost.cancel();
         }
         let mut state = self.state();
-        let (claims, lost_too) = (claim.claims, lost.clone());
+        let lost_too = lost.clone();
         let entry =
-            Entry { claims, deadline, lost: lost_too, in_last_write: false, renewing: false, revived: false };
+            Entry { claim, deadline, lost: lost_too, in_last_write: false, renewing: false, revived: false };
         if let Some(earlier) = state.held.insert(claim.id, entry) {
             earlier.lost.cancel();
         }
@@ -90,8 +90,7 @@ impl Leases {
     }
 
     fn claims(&self) -> Vec<Claim> {
-        let state = self.state();
-        state.held.iter().map(|(id, entry)| Claim { id: *id, claims: entry.claims }).collect()
+        self.state().held.values().map(|entry| entry.claim).collect()
     }
 
     /// Marks those of the claims that still stand here, and returns them: a renewal is about to be
@@ -146,7 +145,7 @@ impl Leases {
 
 impl LeaseState {
     fn entry(&mut self, claim: Claim) -> Option<&mut Entry> {
-        self.held.get_mut(&claim.id).filter(|entry| entry.claims == claim.claims)
+        self.held.get_mut(&claim.id).filter(|entry| entry.claim == claim)
     }
 }
 
@@ -284,8 +283,8 @@ mod tests {
     async fn a_second_claim_of_an_event_ends_the_first() {
         let leases = Arc::new(Leases::new(Duration::from_secs(60)));
         let id = EventId::new();
-        let first = leases.hold(Claim { id, claims: 1 }, Instant::now());
-        let second = leases.hold(Claim { id, claims: 2 }, Instant::now());
+        let first = leases.hold(Claim { id, claims: 1, nonce: 5 }, Instant::now());
+        let second = leases.hold(Claim { id, claims: 2, nonce: 4 }, Instant::now());
         first.lost().await;
         drop(first);
         assert_eq!(leases.claims(), [second.claim]);
@@ -357,7 +356,7 @@ mod tests {
     async fn a_renewal_does_not_end_a_claim_whose_last_write_is_under_way() {
         let lease = Duration::from_secs(60);
         let leases = Arc::new(Leases::new(lease));
-        let held = leases.hold(Claim { id: EventId::new(), claims: 1 }, Instant::now());
+        let held = leases.hold(Claim { id: EventId::new(), claims: 1, nonce: 5 }, Instant::now());
         held.begin_last_write();
         leases.lost(held.claim);
         assert!(
@@ -375,7 +374,7 @@ mod tests {
         let lease = Duration::from_secs(60);
         for is_carried_out in [true, false] {
             let leases = Arc::new(Leases::new(lease));
-            let held = leases.hold(Claim { id: EventId::new(), claims: 1 }, Instant::now());
+            let held = leases.hold(Claim { id: EventId::new(), claims: 1, nonce: 5 }, Instant::now());
             let (asked, sent) = (leases.begin_renewal(&[held.claim]), Instant::now());
             assert_eq!(asked, [held.claim]);
             tokio::time::advance(lease).await;

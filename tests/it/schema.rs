@@ -32,6 +32,7 @@ async fn events_have_the_agreed_columns() {
         "notify_at timestamptz = now()",
         "probes int4 not null = 0",
         "claims int4 not null = 0",
+        "nonce int4 not null = 0",
         "losses int4 not null = 0",
         "traceparent traceparent",
         "last_error text",

@@ -136,7 +136,11 @@ async fn a_target_that_answers_410_is_held_alone() {
     running.until(id, Outcome::Deferred).await;
     let (retries, losses, _) = row(&service.stage, id).await;
     assert_eq!((retries, losses), (0, 0));
-    assert_eq!(service.get(GREET).await.json()["rules"], json!([]), "no rule: others go on");
+    let listed = service.get(GREET).await.json();
+    assert_eq!(listed["rules"], json!([]), "no rule: others go on");
+    let held: Vec<_> =
+        listed["targets"].as_array().unwrap().iter().map(|target| target["gone_since"].is_string()).collect();
+    assert_eq!(held, [true, false]);
     let live = service.stage.live(CanvasId::DEFAULT, id).await;
     assert!(live.target_gone_since.is_some() && live.next().contains("410 Gone"), "{live:?}");
     let audit = service.admin(Method::GET, "/audit?limit=1", Value::Null).await.json();

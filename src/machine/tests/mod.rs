@@ -35,7 +35,7 @@ fn schedule(due_ms: i64, locked_ms: Option<i64>, rule: Option<RuleKind>) -> Sche
 
 fn claim() -> Claim {
     let id: EventId = "00000000-0000-7000-8000-000000000001".parse().unwrap();
-    Claim { id, claims: 3 }
+    Claim { id, claims: 3, nonce: 0 }
 }
 
 fn retry_policy(retries: u32, delay: Duration) -> RetryPolicy {

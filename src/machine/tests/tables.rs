@@ -308,7 +308,7 @@ fn events_that_failed_together_do_not_come_back_together() {
     let waits = |retries: u32, asked: Option<Duration>| -> Vec<Duration> {
         let waits = (0..1_000_u128).map(|number| {
             let id: EventId = format!("{:032x}", number << 64 | number).parse().unwrap();
-            let claim = Claim { id, claims: 1 };
+            let claim = Claim { id, claims: 1, nonce: 0 };
             let policy = RetryPolicy { retries: 9, delay: minutes, ..RetryPolicy::default() };
             let running = Running { claim, policy, ..running(retries, minutes) };
             let state = State::RetryCheck(running, asked);

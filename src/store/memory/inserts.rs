@@ -34,6 +34,7 @@ impl Tables {
             worker: None,
             probes: 0,
             claims: 0,
+            nonce: 0,
             losses: 0,
             retries: 0,
             last_error: None,

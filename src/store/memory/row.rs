@@ -15,6 +15,7 @@ pub(super) struct Row {
     pub(super) worker: Option<Name>,
     pub(super) probes: i32,
     pub(super) claims: i32,
+    pub(super) nonce: i32,
     pub(super) losses: i32,
     pub(super) retries: i32,
     pub(super) last_error: Option<String>,
@@ -56,7 +57,7 @@ impl Row {
     /// As its new owner gets it.
     pub(super) fn claimed(&self, took_over: bool, locked_at: Timestamp) -> ClaimedEvent {
         ClaimedEvent {
-            claim: Claim { id: self.event.id, claims: self.claims },
+            claim: Claim { id: self.event.id, claims: self.claims, nonce: self.nonce },
             address: self.address().clone(),
             value: self.event.value.clone(),
             retries: self.retries,

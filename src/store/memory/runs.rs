@@ -56,13 +56,16 @@ impl Tables {
         row.locked_at = Some(now);
         row.worker = worker.cloned();
         row.claims += 1;
+        row.nonce = row.claims;
         row.losses = losses;
         Some(row.claimed(took_over, now))
     }
 
     /// The row that a claim stands on: the fence of every write by a worker.
     fn owned(&mut self, claim: &Claim) -> Option<&mut Row> {
-        self.events.get_mut(&claim.id).filter(|row| row.claims == claim.claims && row.locked_at.is_some())
+        self.events
+            .get_mut(&claim.id)
+            .filter(|row| (row.claims, row.nonce) == (claim.claims, claim.nonce) && row.locked_at.is_some())
     }
 
     pub(in crate::store) fn renew(&mut self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {

@@ -148,9 +148,9 @@ impl Store {
         token: &LeaseToken,
     ) -> Result<Fence, StoreError> {
         let query = sqlx::query!(
-            r#"select e.canvas_id as "canvas_id?", e.claims as "claims?", e.retries as "retries?",
+            r#"select e.canvas_id as "canvas_id?", e.claims as "claims?", e.nonce as "nonce?", e.retries as "retries?",
                       e.module::text as "module?", e.name::text as "name?", e.object::text as object,
-                      wakeq.lease_token(q.lease_secret, $2, $3) = $4 as "genuine!",
+                      wakeq.lease_token(q.lease_secret, $2, $3, $6) = $4 as "genuine!",
                       coalesce(e.locked_at >= clock_timestamp() - $5::interval, false) as "held!"
                  from wakeq.queues q
                  left join wakeq.events_v2 e on e.id = $2 and e.queue = q.name
@@ -159,19 +159,22 @@ impl Store {
             id.0,
             token.claims(),
             token.reveal(),
-            interval(self.timing().lease)
+            interval(self.timing().lease),
+            token.nonce()
         );
         let Some(row) = self.session().await?.optional("look at a lease", query).await? else {
             return Ok(Fence::NoQueue);
         };
-        let (Some(canvas), Some(claims)) = (row.canvas_id, row.claims) else { return Ok(Fence::Gone) };
+        let (Some(canvas), Some(claims), Some(nonce)) = (row.canvas_id, row.claims, row.nonce) else {
+            return Ok(Fence::Gone);
+        };
         let (module, name) = (row.module.as_deref().unwrap_or(""), row.name.as_deref().unwrap_or(""));
         let Ok(address) = address(canvas, module, name, "_") else { return Ok(Fence::Gone) };
-        Ok(match (row.genuine, row.held && claims == token.claims()) {
+        Ok(match (row.genuine, row.held && (claims, nonce) == (token.claims(), token.nonce())) {
             (false, _) => Fence::Wrong,
             (true, false) => Fence::Over,
             (true, true) => Fence::Stands {
-                claim: Claim { id, claims },
+                claim: Claim { id, claims, nonce },
                 scope: address.scope,
                 retries: row.retries.unwrap_or_default().unsigned_abs(),
                 object: row.object.and_then(|object| object.parse().ok()),
@@ -188,11 +191,11 @@ impl Store {
     ) -> Result<Option<Timestamp>, StoreError> {
         let query = sqlx::query_scalar!(
             r#"update wakeq.events_v2 set locked_at = clock_timestamp() + ($4::interval - $5::interval)
-                where id = $1 and canvas_id = $2 and claims = $3 and locked_at >= clock_timestamp() - $5::interval
+                where id = $1 and canvas_id = $2 and claims::bigint << 32 | nonce = $3 and locked_at >= clock_timestamp() - $5::interval
             returning locked_at + $5::interval as "until!""#,
             claim.id.0,
             canvas.0,
-            claim.claims,
+            claim.fence(),
             interval(held_for),
             interval(self.timing().lease)
         );

@@ -35,6 +35,9 @@ pub struct RegisteredTarget {
     pub audience: Option<String>,
     /// Until when requests are also signed with the previous secret.
     pub previous_secret_until: Option<Timestamp>,
+    /// Since when nothing is sent there, because it answered 410 Gone; until it is registered again
+    /// or a pause of its handler is lifted.
+    pub gone_since: Option<Timestamp>,
     /// Since when the address has had a target.
     pub created_at: Timestamp,
     /// Who registered it then.
@@ -101,6 +104,7 @@ struct Row {
     halts: bool,
     audience: Option<String>,
     previous_until: Option<Timestamp>,
+    gone_at: Option<Timestamp>,
     created_at: Timestamp,
     created_by: String,
     updated_at: Timestamp,
@@ -166,7 +170,7 @@ impl Store {
             r#"select module::text as "module!", name::text as "name!", modifier::text as "modifier!", url, retries, delay_ms,
                       factor, delay_max_ms, timeout_ms, concurrency, halts, audience,
                       case when previous_until > now() then previous_until end as previous_until,
-                      created_at, created_by, updated_at, updated_by
+                      gone_at, created_at, created_by, updated_at, updated_by
                  from wakeq.http_targets
                 where canvas_id = $1 and ($2::text is null or module = $2) and ($3::text is null or name = $3)
                   and ($4::text is null or modifier = $4) and (module, name, modifier) > ($6::text, $7::text, $8::text)
@@ -198,7 +202,7 @@ impl Store {
                       target.url as "url!", target.retries as "retries!", target.delay_ms as "delay_ms!",
                       target.factor as "factor!", target.delay_max_ms as "delay_max_ms!",
                       target.timeout_ms as "timeout_ms!", target.concurrency, target.halts as "halts!",
-                      target.audience, target.previous_until, target.created_at as "created_at!",
+                      target.audience, target.previous_until, target.gone_at, target.created_at as "created_at!",
                       target.created_by as "created_by!", target.updated_at as "updated_at!",
                       target.updated_by as "updated_by!"
                  from (select at, module::wakeq.name as module, name::wakeq.name as name
@@ -207,7 +211,7 @@ impl Store {
                     select t.module::text as module, t.name::text as name, t.modifier::text as modifier, t.url, t.retries,
                            t.delay_ms, t.factor, t.delay_max_ms, t.timeout_ms, t.concurrency, t.halts, t.audience,
                            case when t.previous_until > now() then t.previous_until end as previous_until,
-                           t.created_at, t.created_by, t.updated_at, t.updated_by
+                           t.gone_at, t.created_at, t.created_by, t.updated_at, t.updated_by
                       from wakeq.http_targets t
                      where t.canvas_id = $1 and t.module = wanted.module and t.name = wanted.name
                      order by t.canvas_id, t.module, t.name, t.modifier limit $4) as target
@@ -375,6 +379,7 @@ impl PutRow {
                 policy: new.policy.clone(),
                 audience: new.audience.map(Into::into),
                 previous_secret_until: self.previous_until,
+                gone_since: None,
                 created_at: self.created_at,
                 created_by: self.created_by,
                 updated_at: self.updated_at,
@@ -403,6 +408,7 @@ impl Row {
             },
             audience: self.audience,
             previous_secret_until: self.previous_until,
+            gone_since: self.gone_at,
             created_at: self.created_at,
             created_by: self.created_by,
             updated_at: self.updated_at,

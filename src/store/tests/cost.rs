@@ -188,13 +188,13 @@ async fn workers_reach_events_by_their_keys() {
     table.store.release(&claims).await.unwrap();
     table.store.complete(&claims[..1]).await.unwrap();
     table.store.cancel(CanvasId::DEFAULT, ids[0], &tester()).await.unwrap();
-    let (many, fences) = (array(&ids), format!("'{{{}}}'::integer[]", vec!["1"; ids.len()].join(",")));
+    let (many, fences) = (array(&ids), format!("'{{{}}}'::bigint[]", vec!["1"; ids.len()].join(",")));
     let statements = [
         ("from wakeq.events_v2 e where e.id = any", format!("{many}, '1 min'")),
         ("set notify_at = null", many.clone()),
         ("with deferred as", format!("{many}, '5 min', '1 min', 9999")),
         ("set locked_at = null, worker = null", format!("{many}, {fences}")),
-        ("delete from wakeq.events_v2\n              where id = any", format!("{many}, {fences}, 1")),
+        ("delete from wakeq.events_v2\n              where id = any", format!("{many}, {fences}")),
         (
             "with gone as (\n                   delete from wakeq.events_v2\n                    where id = $1",
             format!("'{}', '{}', '1 min', 'test', null, null, '10 min', '30 s'", ids[0], CanvasId::DEFAULT),

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::crowds::MANY;
 use super::{Table, limits, shuffled, tester, told};
-use crate::event::{Cause, Claim, EventId};
-use crate::store::{ClaimLimits, DeadFilter, Retry, Store};
+use crate::event::{Cause, Claim, EventId, Notification};
+use crate::store::{ClaimLimits, DeadFilter, Fence, Retry, Store};
 
 fn retry(claim: Claim, retries: i32) -> Arc<Retry> {
     Arc::new(Retry { claim, retries, delay: Duration::ZERO, error: "no".into() })
@@ -16,6 +17,26 @@ impl Table {
     async fn row(&self, id: EventId) -> Option<String> {
         let row = sqlx::query_scalar("select e::text from wakeq.events_v2 e where id = $1").bind(id.0);
         row.fetch_optional(&self.pool).await.unwrap()
+    }
+
+    /// No write under this claim changes the row.
+    async fn writes_nothing(&self, claim: Claim) {
+        let before = self.row(claim.id).await;
+        assert_eq!(self.store.renew(&[claim]).await.unwrap(), [false]);
+        assert_eq!(self.store.renew_free(&[claim]).await.unwrap(), [Some(false)]);
+        assert_eq!(self.store.complete(&[claim]).await.unwrap(), [false]);
+        assert_eq!(self.store.complete_links(&[claim]).await.unwrap(), [false]);
+        assert_eq!(self.store.retry(&[retry(claim, 1)]).await.unwrap(), [false]);
+        assert!(!self.store.die(claim, Cause::Retries, Some("no"), false).await.unwrap());
+        assert_eq!(self.store.extend_lease((MANY, claim), Duration::from_secs(60)).await.unwrap(), None);
+        self.store.release(&[claim]).await.unwrap();
+        assert_eq!(self.row(claim.id).await, before);
+        assert_eq!(self.number("select count(*) from wakeq.dead_events").await, 0);
+    }
+
+    /// Undoes all claims, as a failover does to a standby that never got them.
+    async fn lose_claims(&self) {
+        self.run("update wakeq.events_v2 set locked_at = null, worker = null, claims = 0, nonce = 0").await;
     }
 }
 
@@ -29,20 +50,51 @@ async fn a_lost_claim_writes_nothing() {
     table.end_leases().await;
     let new = table.claim(&ids).await[0];
     assert_eq!((old.claims, new.claims), (1, 2));
-    let before = table.row(old.id).await;
-
-    assert_eq!(table.store.renew(&[old]).await.unwrap(), [false]);
-    assert_eq!(table.store.complete(&[old]).await.unwrap(), [false]);
-    assert_eq!(table.store.retry(&[retry(old, 1)]).await.unwrap(), [false]);
-    assert!(!table.store.die(old, Cause::Retries, Some("no"), false).await.unwrap());
-    table.store.release(&[old]).await.unwrap();
-    assert_eq!(table.row(old.id).await, before);
-    assert_eq!(table.number("select count(*) from wakeq.dead_events").await, 0);
-
+    table.writes_nothing(old).await;
     assert_eq!(table.store.renew(&[new]).await.unwrap(), [true]);
     assert_eq!(table.store.complete(&[new]).await.unwrap(), [true]);
     assert_eq!(table.store.complete(&[new]).await.unwrap(), [false], "it is gone");
     assert_eq!(table.row(old.id).await, None);
+}
+
+/// A server that lost a claim in a failover counts the next one alike. The first owner writes
+/// nothing under the second all the same.
+#[tokio::test]
+async fn a_claim_that_a_failover_lost_writes_nothing_under_the_next() {
+    let table = Table::new().await;
+    let ids = table.add(1).await;
+    table.run("update wakeq.events_v2 set canvas_id = '00000000-0000-0000-0000-000000000006'").await;
+    let claim = async || {
+        let told = [Notification { id: ids[0], canvas: MANY }];
+        table.store.claim(&told, &limits()).await.unwrap()[0].as_ref().unwrap().claim
+    };
+    let lost = claim().await;
+    table.lose_claims().await;
+    let new = claim().await;
+    assert_eq!((lost.claims, new.claims), (1, 1));
+    table.writes_nothing(lost).await;
+    assert_eq!(table.store.complete(&[lost, new]).await.unwrap(), [false, true]);
+}
+
+/// The same for a copy that is leased over HTTP: the first token is good for nothing.
+#[tokio::test]
+async fn a_lease_that_a_failover_lost_has_another_token() {
+    let table = Table::new().await;
+    table.pulled_copy("mails").await;
+    let (mails, minute) = ("mails".parse().unwrap(), Duration::from_secs(60));
+    let lease = async || {
+        table.store.enter_due(&mails, uuid::Uuid::nil()).await.unwrap();
+        table.store.lease_copies(&mails, 1, minute, 1_000_000).await.unwrap().pop().unwrap()
+    };
+    let lost = lease().await;
+    table.lose_claims().await;
+    let new = lease().await;
+    let id = lost.event.claim.id;
+    assert_eq!((lost.event.claim.claims, new.event.claim.claims), (1, 1));
+    assert_eq!(table.store.fence(&mails, id, &lost.token).await.unwrap(), Fence::Over);
+    let stands = table.store.fence(&mails, id, &new.token).await.unwrap();
+    assert!(matches!(stands, Fence::Stands { claim, .. } if claim == new.event.claim), "{stands:?}");
+    table.writes_nothing(lost.event.claim).await;
 }
 
 /// A claimed event names its worker until the worker gives it up; a worker that takes it over is

@@ -25,7 +25,7 @@ struct Crowd {
     copies: Vec<EventId>,
     lanes: Vec<Lane>,
     /// The last known fencing tokens.
-    tokens: Mutex<HashMap<EventId, i32>>,
+    tokens: Mutex<HashMap<EventId, Claim>>,
     /// How many claims, turns and parked events there were.
     claimed: AtomicUsize,
     taken: AtomicUsize,
@@ -162,13 +162,13 @@ impl Crowd {
 
     fn claims(&self, ids: &[EventId]) -> Vec<Claim> {
         let tokens = self.tokens.lock().unwrap();
-        ids.iter().filter_map(|id| Some(Claim { id: *id, claims: *tokens.get(id)? })).collect()
+        ids.iter().filter_map(|id| tokens.get(id).copied()).collect()
     }
 
     /// Notes claims; returns how many.
     fn note(&self, events: impl Iterator<Item = ClaimedEvent>) -> usize {
         let claims: Vec<Claim> = events.map(|event| event.claim).collect();
-        self.tokens.lock().unwrap().extend(claims.iter().map(|claim| (claim.id, claim.claims)));
+        self.tokens.lock().unwrap().extend(claims.iter().map(|claim| (claim.id, *claim)));
         claims.len()
     }
 }

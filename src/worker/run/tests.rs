@@ -40,7 +40,7 @@ async fn a_run_is_small() {
 async fn an_impossible_effect_puts_the_notification_back() {
     let runner = runner(&worker());
     let notification = notification();
-    let claim = Claim { id: notification.id, claims: 1 };
+    let claim = Claim { id: notification.id, claims: 1, nonce: 0 };
     let mut run = Run { runner: &runner, notification, permits: Permits::default() };
     for effect in [
         Effect::ClaimLock,

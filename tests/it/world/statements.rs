@@ -111,8 +111,11 @@ impl World {
         row.losses += u32::from(row.locked_at.is_some());
         row.locked_at = Some(now);
         row.claims += 1;
-        let claimed =
-            Claimed { claim: Claim { id, claims: row.claims }, retries: row.retries, losses: row.losses };
+        let claimed = Claimed {
+            claim: Claim { id, claims: row.claims, nonce: 0 },
+            retries: row.retries,
+            losses: row.losses,
+        };
         let row = row.clone();
         let record = self.record(id);
         let before = record.last.claims;

@@ -199,10 +199,17 @@ pub(crate) fn print(target: &wire::Target) -> anyhow::Result<()> {
     if let Some(audience) = &target.audience {
         field("", format_args!("with a token for {audience}"))?;
     }
-    match target.previous_secret_until {
-        Some(until) => {
-            field("", format_args!("also signed with the previous secret until {}", moment(until)))
-        }
+    if let Some(until) = target.previous_secret_until {
+        field("", format_args!("also signed with the previous secret until {}", moment(until)))?;
+    }
+    match target.gone_since {
+        Some(since) => field(
+            "",
+            format_args!(
+                "nothing is sent since {}: it answered 410 Gone; put it again, or `unpause`",
+                moment(since)
+            ),
+        ),
         None => Ok(()),
     }
 }

@@ -106,6 +106,9 @@ pub(crate) struct Target {
     pub(crate) audience: Option<String>,
     /// Until when requests are also signed with the previous secret.
     pub(crate) previous_secret_until: Option<DateTime<Utc>>,
+    /// Since when nothing is sent there, because it answered 410 Gone; until it is registered again
+    /// or a pause of its handler is lifted.
+    pub(crate) gone_since: Option<DateTime<Utc>>,
     pub(crate) created_at: DateTime<Utc>,
     pub(crate) created_by: String,
     /// When the target was last changed.
@@ -232,7 +235,7 @@ impl From<TargetPolicy> for Policy {
 }
 
 wire_from! { wakeq::targets::RegisteredTarget => Target, |target| {
-    url, audience, previous_secret_until, created_at, created_by, updated_at, updated_by;
+    url, audience, previous_secret_until, gone_since, created_at, created_by, updated_at, updated_by;
     module: target.address.scope.module.to_string(),
     name: target.address.scope.name.to_string(),
     modifier: target.address.modifier.to_string(),
