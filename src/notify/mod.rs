@@ -109,6 +109,10 @@ pub trait AckHandle: Send + fmt::Debug {
     fn acknowledge(self: Box<Self>);
     /// The message is to be delivered again, after the subscription's retry delay.
     fn put_back(self: Box<Self>);
+    /// Whether a message that is put back comes again at once, because the broker does not hold it.
+    fn returns_at_once(&self) -> bool {
+        false
+    }
 }
 
 impl Delivery {
@@ -127,6 +131,11 @@ impl Delivery {
     /// The message is to be delivered again, after the subscription's retry delay.
     pub fn put_back(self) {
         drop(self);
+    }
+
+    /// Whether it comes again at once if it is put back.
+    pub(crate) fn returns_at_once(&self) -> bool {
+        self.ack.as_ref().is_some_and(|ack| ack.returns_at_once())
     }
 }
 

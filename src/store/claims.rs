@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::load::{ClaimedEvent, ClaimedRow};
 use super::session::interval;
 use super::{Store, StoreError};
-use crate::event::{Claim, EventId, Notification};
+use crate::event::{Claim, Notification};
 
 /// Longest delay of a retry: a hundred years, which Postgres can still add to a timestamp.
 pub(super) const DELAY_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 3600);

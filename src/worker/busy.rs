@@ -36,6 +36,8 @@ const SLOT_FOR: Duration = Duration::from_secs(60);
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
 /// Most targets, and most canvases, that are slowed down.
 const KEPT_MAX: usize = 10_000;
+/// Most targets of one canvas that are.
+const KEPT_OF_CANVAS: usize = 1_000;
 /// How many events of a canvas may come back within a second to be refused again.
 const RETURNS: f64 = 50.0;
 /// Below this, a canvas's refused events are few, and wait only as long as they were told.
@@ -89,7 +91,13 @@ impl BusyTargets {
     /// How long an event has to wait before it may be sent to its target; `None` if it may be sent
     /// now.
     pub(super) fn wait(&self, target: &TargetKey, id: EventId, now: Instant) -> Option<Duration> {
-        lock(&self.targets).get_mut(target)?.wait(id, now)
+        let mut targets = lock(&self.targets);
+        let rate = targets.get_mut(target)?;
+        if rate.is_over(now) {
+            targets.remove(target);
+            return None;
+        }
+        rate.wait(id, now)
     }
 
     /// Takes note of how an event of a target ended, and returns the end with the wait that this
@@ -131,8 +139,10 @@ impl BusyTargets {
                 }
             }
             (None, Some(asked)) => {
-                targets.retain(|_, rate| now < rate.held_until.max(rate.refused_at + FORGOTTEN_AFTER));
-                if targets.len() < KEPT_MAX {
+                targets.retain(|_, rate| !rate.is_over(now));
+                let canvas = target.0.scope.canvas;
+                let own = targets.keys().filter(|(address, _)| address.scope.canvas == canvas).count();
+                if own < KEPT_OF_CANVAS && targets.len() < KEPT_MAX {
                     tracing::info!(handler = %target.0, "the target has no capacity: it gets fewer requests until it accepts again");
                     targets.insert(target.clone(), Rate::first(asked, now));
                 }
@@ -160,6 +170,11 @@ impl BusyTargets {
 }
 
 impl Rate {
+    /// Whether its last refusal is long ago.
+    fn is_over(&self, now: Instant) -> bool {
+        now >= self.held_until.max(self.refused_at + FORGOTTEN_AFTER)
+    }
+
     fn first(asked: Duration, now: Instant) -> Self {
         let held_until = now + asked.clamp(*HOLD.start(), *HOLD.end());
         Self { per_second: RATE_FIRST, held_until, next: held_until, slots: HashMap::new(), refused_at: now }

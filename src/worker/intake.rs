@@ -95,7 +95,7 @@ pub(super) struct Intake<R> {
     offers: Offers,
     republisher: Republisher,
     surplus: Surplus,
-    waiting: Rotation<CanvasId, PendingRun>,
+    waiting: Rotation<CanvasId, PendingRun, EventId>,
     running: JoinSet<(Delivery, FinishedRun)>,
     /// The canvas of each run.
     owners: HashMap<task::Id, CanvasId>,
@@ -120,7 +120,7 @@ impl<R: NotificationRunner> Intake<R> {
         let held_max = config.held_max();
         let ahead = PrefetchStream::new(Arc::clone(&notifier), config.ahead_max());
         let republish_max = 2 * (held_max + ahead.size() + config.lot_max) + ASIDE_MAX;
-        let surplus = Surplus::new(&runner);
+        let surplus = Surplus::new(&runner, config.capacity);
         Self {
             runner,
             capacity: config.capacity,
@@ -130,7 +130,7 @@ impl<R: NotificationRunner> Intake<R> {
             pace: Pace::new(config.capacity, Instant::now()),
             shutdown_grace: config.shutdown_grace,
             lot: ParkingLot::new(config.lot_max),
-            offers: Offers::new(config.capacity),
+            offers: Offers::new(2..=config.capacity.max(2)),
             republisher: Republisher::start(notifier, republish_max),
             surplus,
             waiting: Rotation::new(),
@@ -272,8 +272,7 @@ impl<R: NotificationRunner> Intake<R> {
     }
 
     fn start_next(&mut self) {
-        let Some(pending) = self.waiting.pop() else { return };
-        self.is_taken(pending.notification.id);
+        let Some(pending) = self.next_in_turn() else { return };
         // If the event waits for its time, it is run all the same: it may have become due
         // (`run_now`).
         if self.lot.waits_for_permit(pending.notification.id) {
@@ -375,7 +374,7 @@ impl<R: NotificationRunner> Intake<R> {
         &mut self,
         next: Notification,
         delivery: Delivery,
-        push: fn(&mut Rotation<CanvasId, PendingRun>, CanvasId, PendingRun),
+        push: fn(&mut Rotation<CanvasId, PendingRun, EventId>, CanvasId, PendingRun),
     ) {
         if self.stopping {
             delivery.put_back();
@@ -415,7 +414,7 @@ impl<R: NotificationRunner> Intake<R> {
         } else if self.lot.make_room(notification.canvas, Some(FAILED_WAIT)) {
             self.lot.park(notification, delivery, FAILED_WAIT);
         } else {
-            delivery.put_back();
+            self.leave(notification, delivery);
         }
     }
 
@@ -437,7 +436,7 @@ impl<R: NotificationRunner> Intake<R> {
         if let Some(other) = self.lot.take(notification.id) {
             self.acknowledge_duplicate(other);
         } else if !self.lot.make_room(notification.canvas, None) {
-            return delivery.put_back();
+            return self.leave(notification, delivery);
         }
         delivery.acknowledge();
         self.offers.waits_here(notification.id);

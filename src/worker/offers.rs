@@ -2,25 +2,24 @@
 //! workers, which may have room: a few per second, fewer while no worker takes any. Pure.
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 
 use crate::event::EventId;
-
-/// Fewest offers at a time: a single one might come back to this worker each time.
-const FEWEST: usize = 2;
 
 /// How many are offered, and how many came back.
 #[derive(Debug)]
 pub(super) struct Offers {
-    /// Most offers at a time.
-    most: usize,
+    /// Fewest and most offers at a time.
+    range: RangeInclusive<usize>,
     pace: usize,
     offered: HashSet<EventId>,
     came_back: usize,
 }
 
 impl Offers {
-    pub(super) fn new(most: usize) -> Self {
-        Self { most, pace: most, offered: HashSet::new(), came_back: 0 }
+    /// At least two: a single one might come back to this worker each time.
+    pub(super) fn new(range: RangeInclusive<usize>) -> Self {
+        Self { pace: *range.end(), range, offered: HashSet::new(), came_back: 0 }
     }
 
     /// How many to offer now: half as many as before if all of the last offers came back here,
@@ -28,7 +27,8 @@ impl Offers {
     pub(super) fn next(&mut self) -> usize {
         if !self.offered.is_empty() || self.came_back > 0 {
             let all = self.offered.is_empty();
-            self.pace = if all { self.pace / 2 } else { self.pace * 2 }.min(self.most).max(FEWEST);
+            let pace = if all { self.pace / 2 } else { self.pace * 2 };
+            self.pace = pace.min(*self.range.end()).max(*self.range.start());
         }
         self.offered.clear();
         self.came_back = 0;
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn offers_shrink_while_all_of_them_return() {
-        let mut offers = Offers::new(8);
+        let mut offers = Offers::new(2..=8);
         for expected in [8, 4, 2, 2, 2] {
             assert_eq!(offers.next(), expected);
             ids(expected).into_iter().for_each(|id| offers.offer(id));
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn offers_stay_the_same_without_feedback() {
-        let mut offers = Offers::new(8);
+        let mut offers = Offers::new(2..=8);
         assert_eq!([offers.next(), offers.next()], [8, 8]);
         offers.waits_here(ids(1)[0]);
         assert_eq!(offers.next(), 8, "it was not offered");

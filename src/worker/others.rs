@@ -51,7 +51,7 @@ impl OtherCanvases {
         self.ask_at = now + ASK_AFTER.max(took * REST);
         if let Some(other) = other {
             let [first, _] = self.latest;
-            self.latest = [first, Some((other, now))];
+            self.latest = [first.map(|(asked, _)| (asked, now)), Some((other, now))];
         }
     }
 }
@@ -84,5 +84,8 @@ mod tests {
         assert!(!others.are_known(start + RECENT), "the other left long ago");
         others.saw(canvas(2), start + RECENT);
         assert!(others.are_known(start + RECENT));
+        let later = start + 3 * RECENT;
+        others.answered(Some(canvas(1)), Duration::ZERO, later);
+        assert!(others.are_known(later), "the one that asked has events as well, though it saw none come");
     }
 }

@@ -44,6 +44,7 @@ impl Shortage {
         canvas: CanvasId,
         mut permits: Permits,
     ) -> Option<Permits> {
+        permits.give_up_for(&self);
         match self {
             Self::Permits(kind, semaphore, count) => {
                 *permits.permit(kind) = Some(queues.acquire(canvas, semaphore, count).await?);
@@ -71,6 +72,17 @@ impl Permits {
             self.place = places.try_take(request);
         }
         self.place.is_some()
+    }
+
+    /// Gives up what others need that wait for the same, before a run waits for something else that
+    /// they may hold for long: the turn of a suspect while it waits for a place, and a place while
+    /// it waits for that turn.
+    fn give_up_for(&mut self, shortage: &Shortage) {
+        match shortage {
+            Shortage::Place(..) => self.suspect = None,
+            Shortage::Permits(PermitKind::Suspect, ..) => self.place = None,
+            Shortage::Permits(PermitKind::Handler | PermitKind::Value, ..) => {}
+        }
     }
 
     pub(super) fn has_place(&self) -> bool {

@@ -153,7 +153,8 @@ impl Places {
     pub(super) fn try_take(&self, request: &PlaceRequest) -> Option<Place> {
         let mut book = self.book();
         let is_first = !book.waiting.contains_key(&request.address);
-        (is_first && book.admits(self.inner.limits, request)).then(|| self.count(&mut book, request.clone()))
+        let admitted = is_first && book.admits(self.inner.limits, &request.address, request.kind);
+        admitted.then(|| self.count(&mut book, request.clone()))
     }
 
     /// Takes a place for a run that has claimed its event already.
@@ -225,17 +226,16 @@ impl Drop for Place {
 }
 
 impl Book {
-    fn admits(&self, limits: Limits, request: &PlaceRequest) -> bool {
-        match request.kind {
+    fn admits(&self, limits: Limits, address: &HandlerAddress, kind: PlaceKind) -> bool {
+        match kind {
             PlaceKind::Function => {
                 let most = limits.capacity - limits.left_by_functions();
-                let own = self.functions.get(&request.address);
-                !own.is_some_and(|own| own.running >= most && own.is_slow())
-                    || !self.has_others(&request.address)
+                let own = self.functions.get(address);
+                !own.is_some_and(|own| own.running >= most && own.is_slow()) || !self.has_others(address)
             }
             PlaceKind::Target | PlaceKind::LimitedTarget => {
-                let (all, own) = self.of_target(&request.address);
-                let own = (request.kind == PlaceKind::Target).then_some(own);
+                let (all, own) = self.of_target(address);
+                let own = (kind == PlaceKind::Target).then_some(own);
                 limits.admits(limits.capacity.saturating_sub(self.taken), all, own)
             }
         }
@@ -267,12 +267,13 @@ impl Book {
             }
             !queue.waiters.is_empty()
         });
-        let request = |(address, queue): (&HandlerAddress, &Queue)| {
-            let request = PlaceRequest { address: address.clone(), kind: queue.kind };
+        let admitted = |(address, queue): (&HandlerAddress, &Queue)| self.admits(limits, address, queue.kind);
+        let order = |(address, queue): &(&HandlerAddress, &Queue)| {
             let first = queue.waiters.front().map_or(u64::MAX, |(number, _)| *number);
-            self.admits(limits, &request).then(|| ((self.of_target(address), first), request))
+            (self.of_target(address), first)
         };
-        let (_, request) = self.waiting.iter().filter_map(request).min_by_key(|(order, _)| *order)?;
+        let (address, queue) = self.waiting.iter().filter(|entry| admitted(*entry)).min_by_key(order)?;
+        let request = PlaceRequest { address: address.clone(), kind: queue.kind };
         let queue = self.waiting.get_mut(&request.address)?;
         let (_, sender) = queue.waiters.pop_front()?;
         if queue.waiters.is_empty() {

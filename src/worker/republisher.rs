@@ -4,6 +4,7 @@
 //! retry delay.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -14,21 +15,32 @@ use crate::notify::{AckHandle, Delivery, Notifier, Subscription};
 
 /// Most notifications published at once.
 const BATCH_MAX: usize = 1_000;
+/// How long after a failure they are published again.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
 
-/// Publishes notifications that this worker has no use for, to any worker that has room. If the
-/// process ends in the meantime, or the broker refuses, the event's promise makes up for it.
+/// Publishes notifications that this worker has no use for, to any worker that has room; while the
+/// broker refuses, again and again. If the process ends in the meantime, or too many wait, the
+/// event's promise makes up for it.
 #[derive(Debug)]
 pub(super) struct Republisher {
     sender: RepublishSender,
     publishing: AbortOnDropHandle<()>,
+    /// The last attempt failed.
+    fails: Arc<AtomicBool>,
 }
 
 impl Republisher {
     /// Holds up to `waiting_max` notifications that are not yet published.
     pub(super) fn start(notifier: Arc<dyn Notifier>, waiting_max: usize) -> Self {
         let (sender, receiver) = mpsc::channel(waiting_max.max(1));
-        let publishing = AbortOnDropHandle::new(tokio::spawn(publish_all(notifier, receiver)));
-        Self { sender: RepublishSender(sender), publishing }
+        let fails = Arc::new(AtomicBool::new(false));
+        let publishing = tokio::spawn(publish_all(notifier, receiver, Arc::clone(&fails)));
+        Self { sender: RepublishSender(sender), publishing: AbortOnDropHandle::new(publishing), fails }
+    }
+
+    /// Whether the broker takes what is published.
+    pub(super) fn works(&self) -> bool {
+        !self.fails.load(Ordering::Relaxed)
     }
 
     /// A sender of notifications to the other workers.
@@ -114,20 +126,32 @@ impl AckHandle for RepublishAck {
     fn put_back(self: Box<Self>) {
         self.sender.send(self.notification);
     }
+
+    fn returns_at_once(&self) -> bool {
+        true
+    }
 }
 
-async fn publish_all(notifier: Arc<dyn Notifier>, mut receiver: mpsc::Receiver<Notification>) {
+async fn publish_all(
+    notifier: Arc<dyn Notifier>,
+    mut receiver: mpsc::Receiver<Notification>,
+    fails: Arc<AtomicBool>,
+) {
     let mut batch = Vec::new();
     while receiver.recv_many(&mut batch, BATCH_MAX).await > 0 {
-        if notifier.wakes()
+        while notifier.wakes()
             && let Err(error) = notifier.publish(&batch).await
         {
-            tracing::warn!(
-                notifications = batch.len(),
-                error = &error as &dyn std::error::Error,
-                "the notifications that waited here were not published; the probe will publish them"
-            );
+            if !fails.swap(true, Ordering::Relaxed) {
+                tracing::warn!(
+                    notifications = batch.len(),
+                    error = &error as &dyn std::error::Error,
+                    "notifications that waited here were not published; they will be, once it works"
+                );
+            }
+            tokio::time::sleep(TRY_AGAIN).await;
         }
+        fails.store(false, Ordering::Relaxed);
         batch.clear();
     }
 }
@@ -140,5 +164,52 @@ pub(super) async fn publish(notifier: &dyn Notifier, notification: Notification)
             error = &error as &dyn std::error::Error,
             "the next event of an object was not published; the probe will publish it"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+    use crate::event::{CanvasId, EventId};
+    use crate::notify::NotifyError;
+
+    /// Refuses the first two requests.
+    #[derive(Default)]
+    struct Refusing {
+        requests: AtomicUsize,
+        published: AtomicUsize,
+    }
+
+    #[async_trait::async_trait]
+    impl Notifier for Refusing {
+        async fn publish(&self, notifications: &[Notification]) -> Result<(), NotifyError> {
+            if self.requests.fetch_add(1, Ordering::Relaxed) < 2 {
+                return Err(NotifyError::new("no broker"));
+            }
+            self.published.fetch_add(notifications.len(), Ordering::Relaxed);
+            Ok(())
+        }
+
+        async fn subscribe(&self, _: usize) -> Result<Box<dyn Subscription>, NotifyError> {
+            Err(NotifyError::new("no broker"))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_broker_refuses_is_published_later() {
+        let notifier = Arc::new(Refusing::default());
+        let republisher = Republisher::start(notifier.clone(), 10);
+        for _ in 0..3 {
+            let notification = Notification { id: EventId::new(), canvas: CanvasId::DEFAULT };
+            republisher.delivery(notification).put_back();
+        }
+        tokio::time::sleep(TRY_AGAIN / 2).await;
+        assert!(!republisher.works());
+        tokio::time::sleep(2 * TRY_AGAIN).await;
+        assert!(republisher.works());
+        republisher.close(TRY_AGAIN).await;
+        assert_eq!(notifier.published.load(Ordering::Relaxed), 3);
     }
 }

@@ -21,7 +21,6 @@ use crate::config::{
 use crate::delivery::{Deliverer, Targets};
 use crate::http::{HttpConfig, HttpServer};
 use crate::observe::Observer;
-use wakeq::control::WakeError;
 use wakeq::database::Retention;
 use wakeq::internals::Waker;
 use wakeq::notify::Notifier;
@@ -358,10 +357,11 @@ impl Process {
             .paced(self.rates.canvas_event_rate)
             .letting_sleep(lets_sleep);
         let period = self.store.timing().probe_period;
-        match waker.pass(retention).await {
-            Err(WakeError::Store(error @ StoreError::NotMigrated(_))) => return Err(error.into()),
-            Err(error) => tracing::warn!("the first pass failed; retrying: {:#}", anyhow!(error)),
-            Ok(_) => {}
+        match Admin::new(self.store.clone(), Arc::clone(&self.notifier)).is_migrated().await {
+            Ok(true) => {}
+            Ok(false) => anyhow::bail!("the schema `wakeq` is not up to date: run `wakeq migrate`"),
+            Err(AdminError::Store(error @ StoreError::NotMigrated(_))) => return Err(error.into()),
+            Err(error) => tracing::warn!("the first pass may fail: {:#}", anyhow!(error)),
         }
         let stop = self.stop.clone();
         let running = async move {

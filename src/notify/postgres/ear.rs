@@ -73,7 +73,10 @@ impl Ear {
                         End::Failed(error) => error,
                     }
                 }
-                Err(error) => error,
+                Err(error) => {
+                    heard.get_or_insert_with(Instant::now);
+                    error
+                }
             };
             let reason = format!("the notifications of other processes are not heard: {error}");
             tracing::warn!(

@@ -11,6 +11,8 @@ use tokio::time::{Instant, sleep};
 const PAUSE: Duration = Duration::from_millis(250);
 /// The longest is this much longer, so that of many processes one is the first.
 const SPREAD: Duration = Duration::from_secs(2);
+/// How much longer than another's an interruption may be and still count as the same.
+const ROUNDING: Duration = Duration::from_secs(2);
 
 /// A time in which this process may have missed messages.
 #[derive(Clone, Copy, Debug)]
@@ -29,8 +31,8 @@ pub(super) struct Gaps {
 #[derive(Debug, Default)]
 struct State {
     gap: Option<Gap>,
-    /// When another process last said that it looks for what was missed.
-    looked: Option<Instant>,
+    /// When another process last said that it looks for what was missed, and since when.
+    looked: Option<Gap>,
 }
 
 impl Gaps {
@@ -45,9 +47,10 @@ impl Gaps {
         self.changed.notify_one();
     }
 
-    /// Another process publishes what was missed, from now on.
-    pub(super) fn looked(&self) {
-        self.state().looked = Some(Instant::now());
+    /// Another process publishes, from now on, what was missed for this long.
+    pub(super) fn looked(&self, missed: Duration) {
+        let ended = Instant::now();
+        self.state().looked = Some(Gap { began: ended.checked_sub(missed).unwrap_or(ended), ended });
     }
 
     /// Waits until this process is to publish what was missed; returns since when. One of several
@@ -63,7 +66,7 @@ impl Gaps {
             let mut state = self.state();
             let looked = state.looked;
             let Some(gap) = state.gap.take() else { continue };
-            if looked.is_none_or(|looked| looked < gap.ended) {
+            if looked.is_none_or(|looked| looked.ended < gap.ended || looked.began > gap.began + ROUNDING) {
                 return gap.began.elapsed();
             }
         }
@@ -103,12 +106,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_of_those_that_were_interrupted_looks_for_all() {
         let gaps = Gaps::default();
-        gaps.looked();
+        gaps.looked(LONG);
         tokio::time::advance(Duration::from_millis(1)).await;
         gaps.add(LONG);
         gaps.next().await;
         gaps.add(LONG);
-        gaps.looked();
+        gaps.looked(LONG);
         assert!(timeout(LONG, gaps.next()).await.is_err(), "another looks, and this one hears");
+        gaps.add(2 * LONG);
+        gaps.looked(LONG);
+        assert!(gaps.next().await > 2 * LONG, "the other was interrupted for a shorter time");
     }
 }

@@ -1,6 +1,7 @@
 //! What the processes send each other about events: bytes, which are sealed before they are sent.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use uuid::Uuid;
 
@@ -21,8 +22,8 @@ pub(super) enum News {
     Here,
     /// It takes no events any more.
     Bye,
-    /// It was interrupted, and publishes what was missed by all that were.
-    Looking,
+    /// It was interrupted for this long, and publishes what was missed since then. Whole seconds.
+    Looking(Duration),
     /// These events are to be looked at.
     Wake(Vec<Notification>),
 }
@@ -34,7 +35,10 @@ impl News {
             Self::Hello => vec![vec![0]],
             Self::Here => vec![vec![1]],
             Self::Bye => vec![vec![2]],
-            Self::Looking => vec![vec![3]],
+            Self::Looking(missed) => {
+                let seconds = u32::try_from(missed.as_secs()).unwrap_or(u32::MAX);
+                vec![[&[3], &seconds.to_be_bytes()[..]].concat()]
+            }
             Self::Wake(notifications) => wakes(notifications),
         }
     }
@@ -46,7 +50,10 @@ impl News {
             (0, []) => Some(Self::Hello),
             (1, []) => Some(Self::Here),
             (2, []) => Some(Self::Bye),
-            (3, []) => Some(Self::Looking),
+            (3, rest) => {
+                let seconds = u32::from_be_bytes(rest.try_into().ok()?);
+                Some(Self::Looking(Duration::from_secs(seconds.into())))
+            }
             (4, rest) => notifications(rest).map(Self::Wake),
             _ => None,
         }
@@ -113,11 +120,16 @@ mod tests {
         let expected = [&[4][..], Uuid::from_u128(7).as_bytes(), &[0, 1], id.0.as_bytes()].concat();
         assert_eq!(content, expected);
         assert_eq!(News::read(&content), Some(sent));
-        for (news, byte) in [(News::Hello, 0), (News::Here, 1), (News::Bye, 2), (News::Looking, 3)] {
+        for (news, byte) in [(News::Hello, 0), (News::Here, 1), (News::Bye, 2)] {
             assert_eq!(news.contents(), [[byte]]);
             assert_eq!(News::read(&[byte]), Some(news));
         }
-        for nonsense in [&[][..], &[9], &[0, 0], &content[..34], &content[..18], &[4, 1]] {
+        let looking = News::Looking(Duration::from_secs(258));
+        assert_eq!(
+            (looking.contents(), News::read(&[3, 0, 0, 1, 2])),
+            (vec![vec![3, 0, 0, 1, 2]], Some(looking))
+        );
+        for nonsense in [&[][..], &[9], &[0, 0], &[3, 0], &content[..34], &content[..18], &[4, 1]] {
             assert_eq!(News::read(nonsense), None, "{nonsense:?}");
         }
     }

@@ -172,7 +172,7 @@ impl Notifier for PostgresNotifier {
 
     async fn missed(&self) -> Duration {
         let missed = self.shared.gaps.next().await;
-        self.shared.sender.say(News::Looking);
+        self.shared.sender.say(News::Looking(missed));
         missed
     }
 
@@ -323,7 +323,7 @@ impl Hear for Hearer {
                     shared.divide(&members);
                 }
             }
-            News::Looking => shared.gaps.looked(),
+            News::Looking(missed) => shared.gaps.looked(missed),
         }
     }
 

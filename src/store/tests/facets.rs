@@ -363,6 +363,22 @@ impl Desk {
         self.check("the end").await;
         self.advance(self.table.store.timing().probe_period).await;
         self.minute().await;
+        self.run_all().await;
+        // What may run only alone is passed over by the turns of others, and promised again each
+        // time. Nothing runs any longer, so of each lane only its first one's promise is left.
+        while self.table.holds("select exists (select from wakeq.events_v2)").await {
+            let (forgotten, done) = (self.without_a_promise().await, self.done);
+            assert!(forgotten.is_empty(), "something did not run within a minute: {forgotten:?}");
+            self.advance(self.table.store.timing().grace).await;
+            self.minute().await;
+            self.run_all().await;
+            assert!(self.done > done, "what was promised again did not run");
+        }
+        assert!(!self.table.holds("select exists (select from wakeq.dead_events)").await);
+        assert_eq!(self.done, self.emitted);
+    }
+
+    async fn run_all(&mut self) {
         let mut rounds = 0;
         while self.is_busy() {
             rounds += 1;
@@ -381,9 +397,6 @@ impl Desk {
                 self.after(0).await;
             }
         }
-        let left = "select exists (select from wakeq.events_v2) or exists (select from wakeq.dead_events)";
-        assert!(!self.table.holds(left).await, "something did not run within a minute");
-        assert_eq!(self.done, self.emitted);
     }
 
     fn is_busy(&self) -> bool {

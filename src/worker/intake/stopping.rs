@@ -11,7 +11,7 @@ impl<R: NotificationRunner> Intake<R> {
         tracing::info!(running = self.running.len(), grace = ?self.shutdown_grace, "shutting down");
         self.acquiring.shutdown().await;
         self.lot.clear();
-        while let Some(pending) = self.waiting.pop() {
+        while let Some(pending) = self.next_in_turn() {
             self.republish(pending);
         }
         let grace = self.shutdown_grace + CLOSE_WAIT;

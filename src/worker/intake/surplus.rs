@@ -12,12 +12,13 @@ use tokio_util::task::AbortOnDropHandle;
 use super::*;
 use crate::worker::others::OtherCanvases;
 
-/// Most notifications that are set aside; beyond that, those of the canvas with the most are left
-/// to their promises.
-pub(super) const ASIDE_MAX: usize = 50_000;
+/// Most notifications that are set aside, in some 25 MiB; beyond that, those of the canvas with the
+/// most are left to their promises.
+pub(super) const ASIDE_MAX: usize = 500_000;
 /// Most events whose promises one statement moves.
 const BATCH_MAX: usize = 1_000;
-/// How many notifications set aside are offered to other workers per second at most.
+/// How many notifications set aside are offered to other workers per second at most. At least as
+/// many as there are slots: another worker of this size is then never idle for long.
 const OFFERS_MAX: usize = 1_000;
 /// Shortest and longest time by which a promise is put off.
 const PUT_OFF: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(600);
@@ -38,18 +39,27 @@ pub(super) struct Surplus {
 }
 
 impl Surplus {
-    pub(super) fn new<R: NotificationRunner>(runner: &Arc<R>) -> Self {
+    pub(super) fn new<R: NotificationRunner>(runner: &Arc<R>, capacity: usize) -> Self {
         let (later, receiver) = mpsc::channel(2 * BATCH_MAX);
         let putting_off = tokio::spawn(put_off(Arc::clone(runner), receiver));
         Self {
             others: OtherCanvases::new(Instant::now()),
             asking: JoinSet::new(),
             ids: HashSet::new(),
-            offers: Offers::new(OFFERS_MAX),
+            offers: Offers::new(capacity..=OFFERS_MAX.max(capacity)),
             later,
             aside_max: ASIDE_MAX,
             _putting_off: AbortOnDropHandle::new(putting_off),
         }
+    }
+
+    /// Keeps only the id of a notification that is set aside, and answers it: from now on, leaving
+    /// it to another worker means publishing it.
+    fn set_aside(&mut self, PendingRun { notification, delivery, .. }: PendingRun) -> EventId {
+        self.ids.insert(notification.id);
+        self.offers.waits_here(notification.id);
+        delivery.acknowledge();
+        notification.id
     }
 
     /// The answer to the question that was asked. Cancel safe; pending if none was.
@@ -73,6 +83,17 @@ async fn put_off<R: NotificationRunner>(runner: Arc<R>, mut receiver: mpsc::Rece
 }
 
 impl<R: NotificationRunner> Intake<R> {
+    /// Takes the next notification in turn, and the place of what was set aside.
+    pub(super) fn next_in_turn(&mut self) -> Option<PendingRun> {
+        let (surplus, republisher) = (&mut self.surplus, &self.republisher);
+        self.waiting.pop(|canvas, id| {
+            surplus.ids.remove(&id);
+            let notification = Notification { id, canvas };
+            let delivery = republisher.delivery(notification);
+            PendingRun { notification, delivery, permits: Permits::default() }
+        })
+    }
+
     /// Whether more notifications are received. Beside what was set aside, only as fast as promises
     /// are put off.
     pub(super) fn holds_more(&self) -> bool {
@@ -81,7 +102,8 @@ impl<R: NotificationRunner> Intake<R> {
 
     /// Whether notifications are received although as many are held as may be.
     fn looks_through(&self) -> bool {
-        self.surplus.others.are_known(Instant::now()) && self.surplus.later.capacity() >= BATCH_MAX
+        let are_others = self.waiting.owners() > 1 || self.surplus.others.are_known(Instant::now());
+        are_others && self.surplus.later.capacity() >= BATCH_MAX
     }
 
     /// Asks whether another canvas has events, if all that is held is of one.
@@ -106,16 +128,19 @@ impl<R: NotificationRunner> Intake<R> {
 
     /// Queues a notification for its turn: behind what was set aside of its canvas.
     pub(super) fn wait(&mut self, notification: Notification, delivery: Delivery) {
-        self.surplus.others.saw(notification.canvas, Instant::now());
-        if self.surplus.ids.contains(&notification.id) {
+        let Notification { id, canvas } = notification;
+        self.surplus.others.saw(canvas, Instant::now());
+        if self.surplus.ids.contains(&id) {
+            // Its promise has come: another is made, so that the back-off does not count this.
+            self.put_off(id);
             return self.acknowledge_duplicate(delivery);
         }
         let pending = PendingRun { notification, delivery, permits: Permits::default() };
-        if self.waiting.has_aside(notification.canvas) {
-            let pending = self.acknowledged(pending);
-            self.waiting.push_aside(notification.canvas, pending);
+        if self.waiting.has_aside(canvas) {
+            let id = self.surplus.set_aside(pending);
+            self.waiting.push_aside(canvas, id);
         } else {
-            self.waiting.push(notification.canvas, pending);
+            self.waiting.push(canvas, pending);
         }
         self.shed();
     }
@@ -123,15 +148,17 @@ impl<R: NotificationRunner> Intake<R> {
     /// Gives up what exceeds the limits: the last of the canvas with the most. A subscription hands
     /// out no more than the limit, so to look through it, one place of these is kept free.
     pub(super) fn shed(&mut self) {
-        let limit = self.held_limit() - usize::from(self.looks_through());
-        while self.held() > limit
-            && let Some(pending) = self.waiting.shed()
-        {
-            if self.looks_through() {
-                let (canvas, pending) = (pending.notification.canvas, self.acknowledged(pending));
-                self.waiting.set_aside(canvas, pending);
-            } else {
+        let looks_through = self.looks_through();
+        let limit = self.held_limit() - usize::from(looks_through);
+        while self.held() > limit {
+            if looks_through {
+                if !self.waiting.set_aside(|pending| self.surplus.set_aside(pending)) {
+                    break;
+                }
+            } else if let Some(pending) = self.waiting.shed() {
                 self.republish(pending);
+            } else {
+                break;
             }
         }
         while self.waiting.links() > self.links_max()
@@ -140,47 +167,41 @@ impl<R: NotificationRunner> Intake<R> {
             self.republish(pending);
         }
         while self.waiting.aside() > self.surplus.aside_max
-            && let Some(pending) = self.waiting.shed_aside()
+            && let Some((_, id)) = self.waiting.shed_aside()
         {
-            self.leave_to_promise(pending);
+            self.surplus.ids.remove(&id);
+            self.put_off(id);
         }
     }
 
-    /// Answers a notification that is set aside: from now on, putting it back means publishing it.
-    fn acknowledged(&mut self, PendingRun { notification, delivery, permits }: PendingRun) -> PendingRun {
-        self.surplus.ids.insert(notification.id);
-        self.surplus.offers.waits_here(notification.id);
-        delivery.acknowledge();
-        PendingRun { notification, delivery: self.republisher.delivery(notification), permits }
+    /// Leaves an event to its promise if the broker does not hold it: it would come again at once.
+    pub(super) fn leave(&mut self, notification: Notification, delivery: Delivery) {
+        if delivery.returns_at_once() {
+            delivery.acknowledge();
+            self.put_off(notification.id);
+        } else {
+            delivery.put_back();
+        }
     }
 
-    /// A notification is no longer set aside, if it was.
-    pub(super) fn is_taken(&mut self, id: EventId) {
-        self.surplus.ids.remove(&id);
-    }
-
-    /// Leaves an event to its promise, which is put off to about when its turn would have come.
-    fn leave_to_promise(&mut self, pending: PendingRun) {
-        let id = pending.notification.id;
-        self.is_taken(id);
-        pending.delivery.acknowledge();
+    /// Puts the promise of an event off, to about when all that was set aside will have run. If too
+    /// many are, the promise stays as it was.
+    fn put_off(&self, id: EventId) {
         let wait = self.pace.time_of(self.waiting.aside()).clamp(*PUT_OFF.start(), *PUT_OFF.end());
-        // If there is no room, the promise stays as it was.
         let _ = self.surplus.later.try_send((id, wait));
     }
 
     /// Offers what was set aside to other workers: the last of the canvas with the most, and fewer
     /// while all of it comes back.
     pub(super) fn offer_aside(&mut self) {
-        if self.waiting.aside() == 0 {
+        if self.waiting.aside() == 0 || !self.republisher.works() {
             return;
         }
-        for _ in 0..self.surplus.offers.next().min(self.waiting.aside()) {
-            let Some(pending) = self.waiting.shed_aside() else { return };
-            let id = pending.notification.id;
-            self.is_taken(id);
+        for _ in 0..self.surplus.offers.next() {
+            let Some((canvas, id)) = self.waiting.shed_aside() else { return };
+            self.surplus.ids.remove(&id);
             self.surplus.offers.offer(id);
-            pending.delivery.put_back();
+            self.republisher.delivery(Notification { id, canvas }).put_back();
         }
     }
 

@@ -193,6 +193,28 @@ async fn what_exceeds_the_memory_is_left_to_its_promise() {
     assert_eq!(kept.len(), 3_001);
 }
 
+/// Events of a canvas were set aside, and more of them wait for a limited handler than the lot may
+/// keep: those beyond it are left to their promises, and not looked at over and over.
+#[tokio::test(start_paused = true)]
+async fn what_has_no_room_in_the_lot_is_left_to_its_promise() {
+    let mut scene = Scene { limits: vec![1], ..Scene::default() };
+    (0..4).for_each(|_| scene.publish(1, Plan { lasts: LONGEST, ..Plan::default() }));
+    scene.publish(2, Plan::default());
+    (0..300).for_each(|_| scene.publish(1, Plan { lasts: 9 * LONGEST, limit: Some(0), ..Plan::default() }));
+    let notifier: Arc<dyn Notifier> = Arc::new(LocalNotifier::new());
+    notifier.publish(&scene.published).await.unwrap();
+    let config = WorkerConfig { lot_max: 20, ..bench::config(4, 16) };
+    let work = Work::start_with(scene.bench(), &notifier, &config).await;
+    tokio::time::sleep(LONGEST * 3 / 2).await;
+    assert_eq!(canvases(&TestBench::lock(&work.bench.starts)), [1, 1, 1, 1, 2, 1]);
+    let looks = work.bench.looks.load(Ordering::Relaxed);
+    assert!((305..2 * 305).contains(&looks), "{looks} looks at 305 events");
+    let put_off: BTreeSet<EventId> = TestBench::lock(&work.bench.put_off).iter().map(|(id, _)| *id).collect();
+    assert!((250..300).contains(&put_off.len()), "{}", put_off.len());
+    work.stop.cancel();
+    assert!(work.working.await.unwrap());
+}
+
 fn canvases(starts: &[Start]) -> Vec<u128> {
     starts.iter().map(|start| start.notification.canvas.0.as_u128()).collect()
 }

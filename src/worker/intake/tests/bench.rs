@@ -73,6 +73,8 @@ pub(super) struct TestBench {
     pub(super) starts: Mutex<Vec<Start>>,
     /// The canvas of each event that has not ended.
     canvases: Mutex<HashMap<EventId, CanvasId>>,
+    /// How often an event was looked at.
+    pub(super) looks: AtomicUsize,
     /// The events whose promises were put off.
     pub(super) put_off: Mutex<Vec<(EventId, Duration)>>,
 }
@@ -126,6 +128,7 @@ impl TestBench {
     async fn perform(&self, asker: Notification, permits: &mut Permits) -> (RunEnd, Notification) {
         let turn_before =
             Self::lock(&self.turns).insert(asker.canvas, self.began.elapsed()).unwrap_or_default();
+        self.looks.fetch_add(1, Ordering::Relaxed);
         tokio::time::sleep(LOOK).await;
         let asks = Self::lock(&self.plans)[&asker.id].clone();
         if let Some(left) = asks.due.checked_sub(self.began.elapsed()).filter(|left| !left.is_zero()) {
@@ -338,6 +341,7 @@ impl Scene {
             received: Arc::default(),
             starts: Mutex::default(),
             canvases: Mutex::new(self.canvases),
+            looks: AtomicUsize::new(0),
             put_off: Mutex::default(),
         })
     }
