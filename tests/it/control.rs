@@ -10,7 +10,7 @@ use wakeq::{
 };
 
 use crate::door::{Door, recording};
-use crate::support::{RunningWorker, Stage, quick, scope};
+use crate::support::{RunningWorker, Stage, patient, quick, scope};
 
 fn ada() -> Actor {
     Actor::user("ada")
@@ -187,7 +187,7 @@ async fn quick_toggling_runs_each_event_once() {
 /// EV2-29: the same while the worker runs freely.
 #[tokio::test]
 async fn toggling_under_load_runs_each_event_once() {
-    let (stage, notifier) = Stage::memory_with(quick()).await;
+    let (stage, notifier) = Stage::memory_with(patient()).await;
     let (handler, mut seen) = recording();
     let greet = scope("greet");
     let config = WorkerConfig { capacity: 4, ..WorkerConfig::default() };
@@ -266,7 +266,7 @@ async fn a_pause_outlasts_all_messages() {
 // Shows: EV2-28
 #[tokio::test]
 async fn lifting_a_rule_while_the_broker_is_down_loses_nothing() {
-    let (stage, notifier) = Stage::memory_with(quick()).await;
+    let (stage, notifier) = Stage::memory_with(patient()).await;
     let (mut worker, mut seen) = stage.recording("greet");
     put(&stage, RuleKind::Pause, &scope("greet")).await;
     let emitted = stage.emit_many("greet", 20).await;

@@ -16,7 +16,7 @@ use wakeq::{
 };
 
 use crate::door::answering;
-use crate::support::{Stage, TIMEOUT, capacity, quick, scope, stop_all};
+use crate::support::{Stage, TIMEOUT, capacity, patient, quick, scope, stop_all};
 use crate::theatre::{figure, size};
 
 const HANDLER: &str = "index";
@@ -86,7 +86,7 @@ fn assert_chain(links: &[Link], count: usize) {
 // Shows: ORD-01, ORD-03, ORD-13, ORD-29
 #[tokio::test]
 async fn events_of_an_object_run_in_their_order() {
-    let (stage, notifier) = Stage::memory_with(quick()).await;
+    let (stage, notifier) = Stage::memory_with(patient()).await;
     let (objects, each) = (12, 20_i64);
     let mut emitters = tokio::task::JoinSet::new();
     for emitter in 0..4 {

@@ -12,7 +12,7 @@ use wakeq::queues::NewQueue;
 use wakeq::{Actor, CanvasId, Event, EventId, Execution, HandlerError, Handlers, RetryPolicy, Route};
 
 use crate::door::{Door, answering};
-use crate::support::{Stage, Statements, capacity, quick, stop_all, wait_while};
+use crate::support::{Stage, Statements, capacity, patient, stop_all, wait_while};
 
 pub(crate) const QUEUE: &str = "emails";
 
@@ -58,7 +58,7 @@ impl Log {
 // Shows: DRV-21
 #[tokio::test]
 async fn workers_run_what_is_copied_into_their_queue() {
-    let (stage, notifier) = Stage::memory_with(quick()).await;
+    let (stage, notifier) = Stage::memory_with(patient()).await;
     register(&stage, 1, None).await;
     let log = Log::default();
     let workers: Vec<_> = (0..3).map(|_| stage.worker(log.handler())).collect();

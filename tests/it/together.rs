@@ -7,7 +7,7 @@ use wakeq::{
     Actor, Event, EventId, Execution, HandlerError, HandlerResult, Handlers, RetryPolicy, Route, Stop,
 };
 
-use crate::support::{Stage, quick, scope};
+use crate::support::{Stage, patient, scope};
 
 async fn fail_once(event: Execution) -> HandlerResult {
     if event.attempt == 1 { Err(HandlerError::operational("not yet")) } else { Ok(()) }
@@ -25,7 +25,7 @@ async fn parked(stage: &Stage, id: EventId) -> bool {
 // Shows: EV2-02, EV2-03
 #[tokio::test]
 async fn paused_blocked_retried_and_delayed_events_are_all_kept_and_run_in_the_end() {
-    let (stage, _) = Stage::memory_with(quick()).await;
+    let (stage, _) = Stage::memory_with(patient()).await;
     let ada = Actor::admin("ada");
     stage.admin.pause(&scope("paused"), &ada, &Stop::default()).await.unwrap();
     stage.admin.block(&scope("blocked"), &ada, &Stop::default()).await.unwrap();
