@@ -72,7 +72,8 @@ impl Store {
                    on (t.canvas_id, t.module, t.name, t.modifier)
                     = (asked.canvas_id, asked.module, asked.name, asked.modifier)
                    and t.gone_at is null
-                cross join wakeq.deployment d"#,
+                cross join wakeq.deployment d
+                where d.sole"#,
             &canvases,
             &texts(|address| address.scope.module.as_str()),
             &texts(|address| address.scope.name.as_str()),
