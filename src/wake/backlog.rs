@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::{Trouble, WakeError, Waker};
 use crate::event::{CanvasId, EventId, Notification};
 
-/// Most events that one pass holds.
+/// Most events that one pass holds, of all canvases.
 const HELD_MAX: usize = 500_000;
 
 /// Ends with its pass, or when it is dropped.
@@ -94,18 +94,25 @@ impl Backlog {
         later
     }
 
+    /// Holds an event, or leaves it to a later pass; returns how long to postpone its promise. No
+    /// canvas holds more at a time than its rate allows in a period: if its workers take nothing,
+    /// the rest has turns of its own, and other canvases have room. What is published makes room
+    /// again, so workers that are quick are not held back.
     fn hold(&self, behind: &mut CanvasBacklog, event: Notification) -> Duration {
+        let Waker { pace, store, .. } = &self.waker;
         let within = self.until.saturating_duration_since(Instant::now());
-        if within.is_zero() || self.held.load(Ordering::Relaxed) >= HELD_MAX {
+        let most = HELD_MAX.min(pace.events_in(event.canvas, store.timing().probe_period));
+        let is_full = behind.held.load(Ordering::Relaxed) >= most;
+        if within.is_zero() || is_full || self.held.load(Ordering::Relaxed) >= HELD_MAX {
             behind.left += 1;
-            return within + self.waker.pace.time_of(event.canvas, behind.left);
+            return within + pace.time_of(event.canvas, behind.left);
         }
         behind.held.fetch_add(1, Ordering::Relaxed);
         self.held.fetch_add(1, Ordering::Relaxed);
         // The publishing task may have ended because the broker is unavailable; then the promise
         // wakes the event.
         let _ = behind.given.try_send(event);
-        within + self.waker.store.timing().grace
+        within + store.timing().grace
     }
 
     /// Starts publishing the held events of a canvas.
@@ -240,6 +247,25 @@ pub(super) mod tests {
         let (quick, later) = self::waker(&table, 1_000_000);
         quick.pass(None).await.unwrap();
         assert_eq!(broker.events().union(&later.events()).count(), 2_403, "another process keeps them all");
+    }
+
+    /// A canvas whose workers take nothing holds what it may publish in a period: what is left has
+    /// turns of its own, and another canvas's events are held.
+    #[tokio::test]
+    async fn a_canvas_holds_no_more_than_it_may_publish_in_a_period() {
+        let table = Table::new().await;
+        let (waker, _) = waker(&table, 20);
+        let mut backlog = Backlog::new(&waker);
+        let of = |canvas, count| -> Vec<Notification> {
+            (0..count).map(|_| Notification { id: EventId::new(), canvas }).collect()
+        };
+        let many = backlog.split([of(MANY, 5_000), of(FEW, 100)].concat());
+        assert_eq!((many.now.len(), many.later.len()), (2 * 40, 4_960 + 60), "two seconds' worth of each");
+        let wait_s = |at: usize| many.later[at].1.as_secs();
+        assert!((85..=90).contains(&wait_s(1_199)), "the grace after a period: {}", wait_s(1_199));
+        assert!((59..=61).contains(&wait_s(1_200)), "the first one of a later pass: {}", wait_s(1_200));
+        assert!((240..=250).contains(&wait_s(4_959)), "3,760 at 20 a second: {}", wait_s(4_959));
+        assert!((85..=90).contains(&wait_s(5_019)), "of another canvas: {}", wait_s(5_019));
     }
 
     /// A broker whose workers complete at once what is published.

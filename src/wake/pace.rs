@@ -103,6 +103,12 @@ impl Pace {
         Duration::from_secs(events as u64) / self.rate_of(canvas)
     }
 
+    /// How many events of a canvas its rate allows in this time.
+    pub(super) fn events_in(&self, canvas: CanvasId, time: Duration) -> usize {
+        let events = time.as_nanos() * u128::from(self.rate_of(canvas)) / NANOS;
+        usize::try_from(events).unwrap_or(usize::MAX)
+    }
+
     fn each(&self, canvas: CanvasId) -> Duration {
         let nanos = NANOS * u128::from(LEAST_PART) / u128::from(self.rate_of(canvas));
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
