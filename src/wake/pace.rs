@@ -18,9 +18,11 @@ use crate::event::{CanvasId, EventId, Notification};
 const AHEAD_S: u32 = 2;
 /// What part of its rate a canvas has even if no worker takes anything.
 const LEAST_PART: u32 = 10;
-/// Most published events of a canvas that are asked about; earlier ones count as waiting until
-/// their part of the rate is over.
-const ASKED_MAX: usize = 4 * PAGE;
+/// Most published events of a canvas that are remembered; earlier ones count as waiting until their
+/// part of the rate is over.
+const REMEMBERED_MAX: usize = 4 * PAGE;
+/// Most of them that are asked about at a time: each stands for as many as were published with it.
+const ASKED_MAX: usize = 200;
 /// Events per second of [`CanvasId::DEFAULT`], the canvas of deployments with one tenant, where
 /// there is no other canvas to delay.
 const RATE_ALONE: u32 = 1_000_000;
@@ -36,6 +38,8 @@ pub(super) struct Pace {
     accounts: Mutex<Accounts>,
     /// When the next page, of any canvas, may be published.
     next_page: tokio::sync::Mutex<Option<Instant>>,
+    /// Held by the canvas that asks what workers have taken.
+    pub(super) looking: tokio::sync::Mutex<()>,
 }
 
 /// Its lock is the canvas's turn.
@@ -63,7 +67,8 @@ pub(super) struct Turn {
 impl Pace {
     pub(super) fn new(rate: u32) -> Self {
         let accounts = Accounts { of: HashMap::new(), sweep_at: SWEEP_LEAST };
-        Self { rate: rate.max(1), accounts: Mutex::new(accounts), next_page: tokio::sync::Mutex::default() }
+        let (next_page, looking) = Default::default();
+        Self { rate: rate.max(1), accounts: Mutex::new(accounts), next_page, looking }
     }
 
     /// Waits for the canvas's turn. Waiters for the same canvas are served in order of arrival, so
@@ -142,18 +147,23 @@ impl Turn {
         self.used().checked_sub(spare).filter(|wait| !wait.is_zero())
     }
 
-    /// The published events that workers may not have taken.
-    pub(super) fn published(&self) -> Vec<EventId> {
-        self.account.published.iter().copied().collect()
+    /// Which of the published events to ask about, to know which of them workers have taken.
+    pub(super) fn asked(&self) -> Vec<EventId> {
+        let published: Vec<EventId> = self.account.published.iter().copied().collect();
+        published.chunks(group_of(published.len())).filter_map(<[EventId]>::last).copied().collect()
     }
 
-    /// Those that were asked about are taken, except these.
-    pub(super) fn still_wait(&mut self, waiting: &HashSet<EventId>) {
-        let before = self.account.published.len();
-        self.account.published.retain(|id| waiting.contains(id));
-        let taken = self.time(before - self.account.published.len());
-        let now = Instant::now();
-        self.account.full_at = self.account.full_at.checked_sub(taken).map_or(now, |at| at.max(now));
+    /// Those that were asked about are taken, except these, and so are those that each stands for.
+    /// Returns how many were taken.
+    pub(super) fn still_wait(&mut self, waiting: &HashSet<EventId>) -> usize {
+        let published: Vec<EventId> = self.account.published.drain(..).collect();
+        let groups = published.chunks(group_of(published.len()));
+        let left = groups.filter(|group| group.last().is_some_and(|asked| waiting.contains(asked)));
+        self.account.published = left.flatten().copied().collect();
+        let taken = published.len() - self.account.published.len();
+        let (time, now) = (self.time(taken), Instant::now());
+        self.account.full_at = self.account.full_at.checked_sub(time).map_or(now, |at| at.max(now));
+        taken
     }
 
     /// Ends the turn after these events.
@@ -164,7 +174,7 @@ impl Turn {
             self.account.published.clear();
         }
         self.account.published.extend(events.iter().map(|event| event.id));
-        let beyond = self.account.published.len().saturating_sub(ASKED_MAX);
+        let beyond = self.account.published.len().saturating_sub(REMEMBERED_MAX);
         self.account.published.drain(..beyond);
     }
 
@@ -180,6 +190,11 @@ impl Turn {
     fn time(&self, events: usize) -> Duration {
         self.each.saturating_mul(u32::try_from(events).unwrap_or(u32::MAX))
     }
+}
+
+/// For how many of so many published events one stands.
+fn group_of(published: usize) -> usize {
+    published.div_ceil(ASKED_MAX).max(1)
 }
 
 #[cfg(test)]
@@ -239,15 +254,40 @@ mod tests {
             turn.took(&events(1, PAGE));
         }
         assert_eq!(start.elapsed(), 99 * PAGE_PERIOD, "nothing holds it back");
-        turn(&pace, 2).await.took(&events(2, 2 * PAGE));
+        let events = events(2, 2 * PAGE);
+        turn(&pace, 2).await.took(&events);
         let mut turn = pace.turn(canvas(2)).await;
-        let published = turn.published();
-        turn.still_wait(&published[..1_500].iter().copied().collect());
-        assert_eq!(turn.wait(500), None, "as many as were taken");
+        let last = |count: usize| -> HashSet<EventId> {
+            events[2 * PAGE - count..].iter().map(|event| event.id).collect()
+        };
+        assert_eq!(turn.still_wait(&last(1_600)), 400);
+        assert_eq!(turn.wait(400), None, "as many as were taken");
         let wait = turn.wait(PAGE).unwrap().as_secs_f64();
-        assert!((4.0..=5.0).contains(&wait), "{wait}");
-        turn.still_wait(&published[..1_000].iter().copied().collect());
-        assert_eq!((turn.wait(PAGE), turn.published().len()), (None, 1_000));
+        assert!((5.0..=6.0).contains(&wait), "{wait}");
+        assert_eq!((turn.still_wait(&last(800)), turn.wait(PAGE)), (800, None));
+    }
+
+    /// However many were published, a sample is asked about, which stands for all of them.
+    #[tokio::test(start_paused = true)]
+    async fn what_workers_took_is_seen_by_a_sample() {
+        let pace = Pace::new(1_000);
+        for (number, count) in [(1, 150), (2, 2_000), (3, 10_000)] {
+            let events = events(number, count);
+            turn(&pace, number).await.took(&events);
+            let remembered = &events[count.saturating_sub(REMEMBERED_MAX)..];
+            let mut turn = pace.turn(canvas(number)).await;
+            let asked = turn.asked();
+            assert_eq!(asked.len(), count.min(ASKED_MAX));
+            assert_eq!(asked.last(), remembered.last().map(|event| &event.id));
+            // Workers took the older half, and a few of the others.
+            let half = remembered.len() / 2;
+            let taken = |at: usize| at < half || at % 10 == 3;
+            let left = remembered.iter().enumerate().filter(|(at, _)| !taken(*at));
+            let left: HashSet<EventId> = left.map(|(_, event)| event.id).collect();
+            let waiting = asked.into_iter().filter(|id| left.contains(id)).collect();
+            let seen = turn.still_wait(&waiting).abs_diff(remembered.len() - left.len());
+            assert!(seen <= remembered.len() / 10, "{seen} more or less than were taken of {count}");
+        }
     }
 
     /// One canvas has a long backlog, and many others a short one each: the short ones are
