@@ -141,6 +141,8 @@ impl Store {
     /// primary key alone: the beginning of that index holds entries of events that completed long
     /// ago.
     ///
+    /// A tenth pass reads all that a pass in parts may have left behind, so it ends that reading.
+    ///
     /// An idle queue asks nothing else, so this reads fewer than ten pages; when it is not due,
     /// only `chores`, without its index (which has as many pages as the table), and a page or two
     /// of the index of crons.
@@ -151,7 +153,8 @@ impl Store {
             r#"with gate as (
                    update wakeq.chores
                       set next_at = now() + $2, passes = passes + (not $1)::integer,
-                          low_water = least(greatest(low_water, $9::timestamptz), now() - 2 * $2::interval)
+                          low_water = least(greatest(low_water, $9::timestamptz), now() - 2 * $2::interval),
+                          behind = case when not $1 and (passes + 1) % 10 = 0 then null else behind end
                     where name || '' = 'minute' and ($1 or next_at <= now() or next_at > now() + 2 * $2::interval)
                 returning passes,
                           case when $1 then coalesce($8::timestamptz, low_water) when passes % 10 = 0 then '-infinity' else low_water end as start

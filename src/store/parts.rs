@@ -21,24 +21,42 @@ const LOOKS_MAX: u32 = 10;
 /// After how many slices that took too long a pass gives up; the next continues with smaller ones.
 const TOO_LONG_MAX: u32 = 4;
 
-/// What is left of a pass in parts, and how much its statements read.
+/// What is left of a pass in parts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parts {
-    portion: Portion,
     /// How many more passes are taken in parts.
     passes: u32,
     /// From the low-water mark on.
-    recent: Option<Walk>,
+    recent: Reading,
     /// Before the mark.
-    behind: Option<Walk>,
+    behind: Reading,
     looks: u32,
     too_long: u32,
+}
+
+/// A range, and how much of it one statement reads.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    walk: Option<Walk>,
+    portion: Portion,
+}
+
+/// What becomes of a slice that took too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TooLong {
+    /// Less of it is read at a time.
+    Less,
+    /// It is read with what is before the mark, and so is all before it: passes go on there where
+    /// the last one ended, and do not come to it again each time.
+    LeftBehind,
+    /// There is no smaller one: what is before it is read next.
+    SteppedOver,
 }
 
 impl Parts {
     /// After a pass at once has taken too long.
     pub(super) const AFTER_ALL_AT_ONCE: Self =
-        Self { portion: Portion::FIRST, passes: PASSES, recent: None, behind: None, looks: 0, too_long: 0 };
+        Self { passes: PASSES, recent: Reading::NONE, behind: Reading::NONE, looks: 0, too_long: 0 };
 
     /// At the beginning of a pass: from the low-water mark until now, and what is still to be read
     /// before it.
@@ -49,17 +67,16 @@ impl Parts {
     ) -> Self {
         Self {
             passes: self.passes.saturating_sub(1),
-            recent: Some(Walk::back(from, now)),
-            behind: behind.map(|at| Walk::back(None, at)),
+            recent: Reading { walk: Some(Walk::back(from, now)), ..self.recent },
+            behind: Reading { walk: behind.map(|at| Walk::back(None, at)), ..self.behind },
             looks: 0,
             too_long: 0,
-            ..self
         }
     }
 
     /// Whether a pass has begun.
     pub(super) fn has_begun(&self) -> bool {
-        self.recent.is_some()
+        self.recent.walk.is_some()
     }
 
     /// Whether the next pass may try all at once again.
@@ -69,22 +86,73 @@ impl Parts {
 
     /// The slice to read now, and whether it is before the low-water mark.
     fn slice(&self) -> Option<(Slice, bool)> {
-        let recent = self.recent.and_then(|walk| walk.slice(self.portion)).map(|slice| (slice, false));
-        recent.or_else(|| {
-            let walk = self.behind.filter(|_| self.looks < LOOKS_MAX)?;
-            Some((walk.slice(self.portion)?, true))
-        })
+        let recent = self.recent.slice().map(|slice| (slice, false));
+        recent.or_else(|| Some((self.behind.slice().filter(|_| self.looks < LOOKS_MAX)?, true)))
     }
 
-    /// After a slice was read, in this time.
-    fn read(self, (slice, behind): (Slice, bool), reached: Option<Timestamp>, portion: Portion) -> Self {
-        let after = |walk: Option<Walk>| walk.map(|walk| walk.after(slice, reached));
-        let (recent, behind) = match behind {
-            false => (after(self.recent), self.behind),
-            true => (self.recent, after(self.behind)),
+    fn reading(&mut self, is_behind: bool) -> &mut Reading {
+        if is_behind { &mut self.behind } else { &mut self.recent }
+    }
+
+    /// After a slice was read in this time, where a statement may take `limit`.
+    fn after_read(
+        mut self,
+        (slice, is_behind): (Slice, bool),
+        reached: Option<Timestamp>,
+        (took, limit): (Duration, Duration),
+    ) -> Self {
+        let reading = self.reading(is_behind);
+        reading.step(slice, reached);
+        reading.portion = reading.portion.after(took, limit);
+        self.looks += u32::from(self.recent.at().is_none());
+        self.too_long = 0;
+        self
+    }
+
+    /// After a slice took too long.
+    fn after_too_long(mut self, (slice, is_behind): (Slice, bool)) -> (Self, TooLong) {
+        self.too_long += 1;
+        self.looks += u32::from(is_behind);
+        let gives_up = self.gives_up();
+        let reading = self.reading(is_behind);
+        let smaller = reading.portion.smaller();
+        reading.portion = smaller.unwrap_or(reading.portion);
+        let becomes = match smaller {
+            Some(_) if is_behind || !gives_up => TooLong::Less,
+            None if is_behind => TooLong::SteppedOver,
+            Some(_) | None => TooLong::LeftBehind,
         };
-        let looks = self.looks + u32::from(self.recent.and_then(|walk| walk.at).is_none());
-        Self { portion, recent, behind, looks, too_long: 0, ..self }
+        match becomes {
+            TooLong::Less => {}
+            TooLong::SteppedOver => reading.step(slice, None),
+            TooLong::LeftBehind => {
+                reading.walk = reading.walk.map(|walk| Walk { at: None, ..walk });
+                self.behind.walk = Some(Walk::back(None, slice.1));
+            }
+        }
+        (self, becomes)
+    }
+
+    /// Whether so many slices took too long that the rest is left to the next pass.
+    fn gives_up(&self) -> bool {
+        self.too_long >= TOO_LONG_MAX
+    }
+}
+
+impl Reading {
+    const NONE: Self = Self { walk: None, portion: Portion::FIRST };
+
+    fn slice(&self) -> Option<Slice> {
+        self.walk?.slice(self.portion)
+    }
+
+    fn step(&mut self, slice: Slice, reached: Option<Timestamp>) {
+        self.walk = self.walk.map(|walk| walk.after(slice, reached));
+    }
+
+    /// Everything after this was read; `None` once everything was.
+    fn at(&self) -> Option<Timestamp> {
+        self.walk?.at
     }
 }
 
@@ -135,50 +203,81 @@ impl Store {
         opened: &OpenRow,
         outcome: &mut MinuteOutcome,
     ) -> Result<bool, StoreError> {
-        let Some(parts) = self.probe.parts() else { return Ok(false) };
+        let Some(mut parts) = self.probe.parts() else { return Ok(false) };
         let Some((slice, is_behind)) = parts.slice() else { return Ok(false) };
         let (started, limit) = (Instant::now(), self.statement_timeout());
-        let row = match self.move_overdue(slice, parts.portion.page).await {
-            Err(error) if error.is_too_long() => return self.read_less(parts, error),
+        let row = match self.move_overdue(slice, parts.reading(is_behind).portion.page).await {
+            Err(error) if error.is_too_long() => {
+                return self.read_less(again, opened, parts, (slice, is_behind), error).await;
+            }
             row => row?,
         };
-        let reached = row.reached.filter(|_| row.full);
-        let portion = parts.portion.after(started.elapsed(), limit);
-        let after = parts.read((slice, is_behind), reached, portion);
-        self.probe.keep(after);
-        if is_behind {
-            self.note_behind(after.behind.and_then(|walk| walk.at)).await?;
-        } else {
-            let rest = after.recent.and_then(|walk| walk.at);
-            let kept_until = opened.now - 2 * self.timing().probe_period;
-            self.probe.learn((again, row.passed_over && !opened.tenth), rest, kept_until);
-        }
         outcome.recovered = usize::try_from(row.recovered).unwrap_or(0);
         outcome.notifications = notifications(row.ids, row.canvases);
+        let reached = row.reached.filter(|_| row.full);
+        let after = parts.after_read((slice, is_behind), reached, (started.elapsed(), limit));
+        self.probe.keep(after);
+        if is_behind {
+            self.note_behind(after.behind.at()).await?;
+        } else {
+            let passed_over = row.passed_over && !opened.tenth;
+            self.probe.learn((again, passed_over), after.recent.at(), self.kept_until(opened));
+        }
         Ok(after.slice().is_some())
     }
 
-    /// Lets the next slice be smaller; returns whether this pass reads it.
-    fn read_less(&self, parts: Parts, error: StoreError) -> Result<bool, StoreError> {
-        let Some(portion) = parts.portion.smaller() else { return Err(error) };
-        let less = Parts { portion, too_long: parts.too_long + 1, ..parts };
+    /// Reads less than a slice that took too long, or leaves it out; returns whether this pass goes
+    /// on.
+    async fn read_less(
+        &self,
+        again: bool,
+        opened: &OpenRow,
+        parts: Parts,
+        (slice, is_behind): (Slice, bool),
+        error: StoreError,
+    ) -> Result<bool, StoreError> {
+        let (less, becomes) = parts.after_too_long((slice, is_behind));
         self.probe.keep(less);
-        if less.too_long >= TOO_LONG_MAX {
-            return Err(error);
+        let (from, to) = slice;
+        match becomes {
+            TooLong::Less => {
+                tracing::info!(
+                    error = &error as &dyn std::error::Error,
+                    "promises are read in smaller slices"
+                );
+            }
+            TooLong::LeftBehind => {
+                tracing::warn!(until = %to, "older promises are read over several passes");
+                self.note_behind(Some(to)).await?;
+                self.probe.learn((again, false), None, self.kept_until(opened));
+            }
+            TooLong::SteppedOver => {
+                let from = from.map(tracing::field::display);
+                tracing::warn!(from, until = %to, "promises are passed over: they take too long");
+                self.note_behind(less.behind.at()).await?;
+            }
         }
-        tracing::info!(error = &error as &dyn std::error::Error, "promises are read in smaller slices");
-        Ok(true)
+        if less.gives_up() { Err(error) } else { Ok(true) }
+    }
+
+    /// Until when all promises are kept once this pass has read what is recent: later ones may
+    /// still be hidden in open transactions.
+    fn kept_until(&self, opened: &OpenRow) -> Timestamp {
+        opened.now - 2 * self.timing().probe_period
     }
 
     /// Begins a pass if one is due, or continues it: counts it, raises the low-water mark, and in
-    /// each tenth marks what is before it as to be read.
+    /// each tenth marks what is before it as to be read. So does a tenth of which a later page took
+    /// too long at once.
     async fn open_pass(&self, again: bool) -> Result<Option<OpenRow>, StoreError> {
+        let begins = !again || !self.probe.parts().is_some_and(|parts| parts.has_begun());
         let query = sqlx::query_as!(
             OpenRow,
             r#"update wakeq.chores
                   set next_at = now() + $2, passes = passes + (not $1)::integer,
                       low_water = least(greatest(low_water, $3::timestamptz), now() - 2 * $2::interval),
-                      behind = case when not $1 and (passes + 1) % 10 = 0 then coalesce(nullif(behind, '-infinity'), low_water) else behind end
+                      behind = case when $4 and (passes + (not $1)::integer) % 10 = 0
+                                    then coalesce(nullif(behind, '-infinity'), low_water) else behind end
                 where name || '' = 'minute' and ($1 or next_at <= now() or next_at > now() + 2 * $2::interval)
             returning nullif(low_water, '-infinity') as low_water, nullif(behind, '-infinity') as behind,
                       passes % 10 = 0 as "tenth!", now() as "now!",
@@ -187,7 +286,8 @@ impl Store {
                            else false end as "log!""#,
             again,
             interval(self.timing().probe_period),
-            self.probe.known().kept_until
+            self.probe.known().kept_until,
+            begins
         );
         self.session().await?.optional("begin the minute's pass", query).await
     }

@@ -106,6 +106,120 @@ async fn what_is_before_the_mark_is_read_over_several_passes() {
     assert_eq!(found, [old]);
 }
 
+/// A tenth pass at once reads everything: what a process left behind is not read from there on once
+/// more when passes are next taken in parts.
+#[tokio::test]
+async fn a_tenth_pass_at_once_ends_what_was_left_behind() {
+    let table = Table::new().await;
+    table
+        .run(
+            "update wakeq.chores set low_water = now() - interval '2 min', behind = now() - interval '21 days'
+              where name = 'minute'",
+        )
+        .await;
+    let (new, old) = (table.promised(MANY, "1 s").await, table.promised(FEW, "3 days").await);
+    for (passes, found, is_behind) in [(4, new, true), (9, old, false)] {
+        table.due_as_pass(passes).await;
+        let minute = table.store.minute(false).await.unwrap();
+        assert_eq!(minute.notifications.iter().map(|told| told.id).collect::<Vec<_>>(), [found]);
+        let behind = table.holds("select behind is not null from wakeq.chores where name = 'minute'").await;
+        assert_eq!(behind, is_behind, "after pass {passes}");
+    }
+}
+
+/// What a tenth pass at once did not read, because a later page took too long, is read by the next
+/// passes and not only by the next tenth.
+#[tokio::test]
+async fn a_tenth_pass_that_is_cut_off_is_carried_on() {
+    let table = Table::new().await;
+    table.add(1_500).await;
+    let late = "update wakeq.events_v2
+                   set notify_at = now() - interval '10 min' - random() * interval '1 min',
+                       canvas_id = case when random() < 0.5 then $1::uuid else $2 end";
+    sqlx::query(late).bind(MANY.0).bind(FEW.0).execute(&table.pool).await.unwrap();
+    table.run("update wakeq.chores set low_water = now() - interval '2 min' where name = 'minute'").await;
+    table.due_as_pass(9).await;
+    let mut woken: HashSet<Notification> =
+        table.store.minute(false).await.unwrap().notifications.into_iter().collect();
+    assert_eq!(woken.len(), 1_000);
+    table.limit_updates().await;
+    let mut again = true;
+    for passes in 10..18 {
+        loop {
+            let minute = table.store.minute(again).await.unwrap();
+            woken.extend(minute.notifications);
+            if !minute.more {
+                break;
+            }
+            again = true;
+        }
+        table.due_as_pass(passes).await;
+        again = false;
+    }
+    assert_eq!(woken.len(), 1_500);
+}
+
+/// What can't be read in the time of a statement, however small the slice, is passed over in the
+/// end: what is older is woken, and the mark goes on.
+#[tokio::test]
+async fn a_promise_that_takes_too_long_stops_no_older_one() {
+    let table = Table::new().await;
+    table.run("update wakeq.chores set low_water = now() - interval '20 min' where name = 'minute'").await;
+    let (slow, old) = (table.promised(MANY, "5 min").await, table.promised(FEW, "10 min").await);
+    let renamed = sqlx::query("update wakeq.events_v2 set name = 'slow' where id = $1").bind(slow.0);
+    renamed.execute(&table.pool).await.unwrap();
+    table.limit_updates().await;
+    let (mut woken, mut passes) = (Vec::new(), 0);
+    while woken.is_empty() {
+        passes += 1;
+        assert!(passes < 40, "what is older than the slow one is never reached");
+        table.due_as_pass(0).await;
+        let mut again = false;
+        loop {
+            let minute = table.store.minute_in_parts(again).await.unwrap();
+            woken.extend(minute.notifications);
+            if !minute.more {
+                break;
+            }
+            again = true;
+        }
+    }
+    assert_eq!(woken, [Notification { id: old, canvas: FEW }]);
+    let mark = "select low_water > now() - interval '4 min' from wakeq.chores where name = 'minute'";
+    assert!(table.holds(mark).await, "it stands where the slow one is");
+}
+
+/// Promises that were moved are published even if it can't be noted how far they were read.
+#[tokio::test]
+async fn what_was_moved_is_published_whatever_fails_after_it() {
+    let table = Table::new().await;
+    table.run("update wakeq.chores set low_water = now() - interval '2 min' where name = 'minute'").await;
+    let (new, old) = (table.promised(MANY, "1 s").await, table.promised(FEW, "150 s").await);
+    table.due_as_pass(9).await;
+    table
+        .run(
+            "create function public.refuse() returns trigger language plpgsql as $$ begin raise 'no'; end $$",
+        )
+        .await;
+    table
+        .run(
+            "create trigger refuse before update on wakeq.chores for each row
+             when (old.next_at = new.next_at) execute function public.refuse()",
+        )
+        .await;
+    let (mut woken, mut again) = (Vec::new(), false);
+    loop {
+        let minute = table.store.minute_in_parts(again).await.unwrap();
+        woken.extend(minute.notifications.iter().map(|told| told.id));
+        if !minute.failed.is_empty() {
+            break;
+        }
+        assert!(minute.more, "nothing fails");
+        again = true;
+    }
+    assert_eq!(woken, [new, old]);
+}
+
 /// Where a part fails, the others are done: here nobody can list the jobs.
 #[tokio::test]
 async fn a_part_that_fails_stops_no_other() {
