@@ -158,8 +158,8 @@ create table wakeq.scheduling_rules (
     constraint scheduling_rules_one_of_a_kind unique (canvas_id, event_space, handler_name, rule_type)
 );
 
--- The work of waking a handler's events, which survives the process that does it: one job for each
--- lifted rule and for each newly known handler.
+-- The work of waking a handler's events, which survives the process that does it: a job is made for
+-- each lifted rule and for each newly known handler, and replaces the older ones of its kind.
 create table wakeq.resume_jobs (
     id         bigint generated always as identity primary key,
     kind       text not null check (kind in ('lifted', 'registered')),
@@ -175,6 +175,44 @@ create table wakeq.resume_jobs (
     created_at timestamptz not null default now(),
     constraint resume_jobs_back check ((back_id is null) = (back_due is null))
 );
+
+create index resume_jobs_handler on wakeq.resume_jobs (canvas_id, module, name, kind);
+
+-- A new job begins at the first event, so it wakes all that the older ones of its handler would. It
+-- replaces them, except those that processes have in their hands: nobody waits here for a page.
+create function wakeq.replace_jobs() returns trigger language plpgsql as $$
+begin
+    delete from wakeq.resume_jobs where id = any (array(
+        select j.id from wakeq.resume_jobs j
+         where j.canvas_id = new.canvas_id and j.module = new.module and j.name = new.name and j.kind = new.kind
+           and j.id < new.id and j.created_at <= new.created_at
+           for update skip locked));
+    return null;
+end
+$$;
+create trigger resume_jobs_replace after insert on wakeq.resume_jobs
+    for each row execute function wakeq.replace_jobs();
+
+-- Up to 1,000 open jobs: the first of each canvas before the second of any. However many there are,
+-- about as many are read.
+create function wakeq.open_jobs() returns table (id bigint, canvas_id uuid, rank bigint) language sql stable as $$
+    with recursive canvases as (
+        (select j.canvas_id, 1 as number from wakeq.resume_jobs j order by j.canvas_id limit 1)
+         union all
+        select following.canvas_id, c.number + 1
+          from canvases c
+         cross join lateral (
+               select j.canvas_id from wakeq.resume_jobs j where j.canvas_id > c.canvas_id
+                order by j.canvas_id limit 1) as following
+         where c.number < 1000
+    )
+    select j.id, c.canvas_id, row_number() over (partition by c.canvas_id order by j.id) as rank
+      from canvases c
+     cross join lateral (
+           select o.id from wakeq.resume_jobs o where o.canvas_id = c.canvas_id
+            order by o.module, o.name, o.kind limit (select 1 + 1000 / count(*) from canvases)) as j
+     order by 3, 1 limit 1000
+$$;
 
 -- Handlers that events name and that some worker did not know.
 create table wakeq.unknown_handlers (

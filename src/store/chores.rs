@@ -166,8 +166,8 @@ impl Store {
                ), job as (
                    insert into wakeq.resume_jobs (kind, canvas_id, module, name) select 'lifted', canvas_id, event_space, handler_name from expired returning id, canvas_id
                ), jobs as (
-                   (select id, canvas_id, row_number() over (partition by canvas_id order by id) as rank from wakeq.resume_jobs
-                     where exists (select from gate) order by rank, id limit 1000) union all select id, canvas_id, 0 from job
+                   select id, canvas_id, rank from wakeq.open_jobs() where exists (select from gate)
+                    union all select id, canvas_id, 0 from job
                ), found as materialized (
                    select e.id, e.notify_at from wakeq.events_v2 e
                     where e.notify_at >= (select start from gate) and e.notify_at <= now() order by e.notify_at limit 1000

@@ -185,8 +185,12 @@ impl Store {
         let Some(opened) = self.open_pass(again).await? else { return Ok(outcome) };
         (outcome.open, outcome.queues, outcome.log) = (true, !again, opened.log);
         self.probe.begin(again, (opened.low_water, opened.now), opened.behind);
-        match self.ends_and_jobs().await {
-            Ok((jobs, lifted)) => (outcome.jobs, outcome.more) = (jobs, lifted),
+        match self.end_rule().await {
+            Ok(ended) => outcome.more = ended,
+            Err(error) => outcome.failed.push(error),
+        }
+        match self.open_jobs().await {
+            Ok(jobs) => outcome.jobs = jobs,
             Err(error) => outcome.failed.push(error),
         }
         match self.next_slice(again, &opened, &mut outcome).await {
@@ -292,9 +296,9 @@ impl Store {
         self.session().await?.optional("begin the minute's pass", query).await
     }
 
-    /// Lifts a rule that reached its end, and lists open jobs; returns whether there was a rule.
-    async fn ends_and_jobs(&self) -> Result<(Vec<(CanvasId, i64)>, bool), StoreError> {
-        let query = sqlx::query!(
+    /// Lifts a rule that reached its end; returns whether there was one.
+    async fn end_rule(&self) -> Result<bool, StoreError> {
+        let query = sqlx::query_scalar!(
             r#"with expired as (
                    delete from wakeq.scheduling_rules where id = (
                        select id from wakeq.scheduling_rules where until <= now()
@@ -302,18 +306,20 @@ impl Store {
                 returning canvas_id, event_space, handler_name
                ), job as (
                    insert into wakeq.resume_jobs (kind, canvas_id, module, name)
-                   select 'lifted', canvas_id, event_space, handler_name from expired returning id, canvas_id
-               ), jobs as (
-                   (select id, canvas_id, row_number() over (partition by canvas_id order by id) as rank
-                      from wakeq.resume_jobs order by rank, id limit 1000)
-                    union all select id, canvas_id, 0 from job
+                   select 'lifted', canvas_id, event_space, handler_name from expired
                )
-               select array(select id from jobs order by rank, id) as "jobs!",
-                      array(select canvas_id from jobs order by rank, id) as "canvases!",
-                      exists (select from expired) as "lifted!""#
+               select exists (select from expired) as "lifted!""#
         );
-        let row = self.session().await?.one("look for open jobs", query).await?;
-        Ok((row.canvases.into_iter().map(CanvasId).zip(row.jobs).collect(), row.lifted))
+        self.session().await?.one("lift a rule that reached its end", query).await
+    }
+
+    /// Open resume jobs: the first of each canvas before the second of any.
+    async fn open_jobs(&self) -> Result<Vec<(CanvasId, i64)>, StoreError> {
+        let query = sqlx::query!(
+            r#"select id as "id!", canvas_id as "canvas_id!" from wakeq.open_jobs() order by rank, id"#
+        );
+        let rows = self.session().await?.all("look for open jobs", query).await?;
+        Ok(rows.into_iter().map(|row| (CanvasId(row.canvas_id), row.id)).collect())
     }
 
     /// Moves the promises of a page of overdue events, from the end of this slice on.

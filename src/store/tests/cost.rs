@@ -20,6 +20,10 @@ impl Table {
 /// Part of the claiming statement.
 pub(super) const CLAIM: &str = "insert into wakeq.claim_gate";
 
+/// What the minute's statement is called with.
+pub(super) const MINUTE_ARGUMENTS: &str =
+    "false, '1 min', '1 min', '10 min', '30 s', '10 min', '1 h', null, now() - interval '2 min', '75 s'";
+
 const MINUTE: Duration = Duration::from_secs(60);
 
 macro_rules! updates {
@@ -345,10 +349,8 @@ async fn the_minutes_statement_does_not_read_the_queue() {
     table.run("insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, notify_at)
                select gen_random_uuid(), gen_random_uuid(), 'WORKER', 'known', '_', '1', null from generate_series(1, 80000)").await;
     table.store.minute(false).await.unwrap();
-    let arguments =
-        "false, '1 min', '1 min', '10 min', '30 s', '10 min', '1 h', null, now() - interval '2 min', '75 s'";
     table.run("update wakeq.chores set next_at = now()").await;
-    let plan = async || plan(&table.store, "), overdue as (", arguments).await;
+    let plan = async || plan(&table.store, "), overdue as (", MINUTE_ARGUMENTS).await;
     let (plan, closed) = (plan().await, plan().await);
     let (overdue, all) = (buffers(&plan, "events_v2_promised"), buffers(&plan, ""));
     println!(

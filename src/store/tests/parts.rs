@@ -225,12 +225,16 @@ async fn what_was_moved_is_published_whatever_fails_after_it() {
 async fn a_part_that_fails_stops_no_other() {
     let table = Table::new().await;
     let id = table.promised(FEW, "1 s").await;
+    table.pause().await;
+    table.run("update wakeq.scheduling_rules set until = now() - interval '1 s'").await;
     table.due_as_pass(0).await;
-    table.run("alter table wakeq.resume_jobs rename to resume_jobs_elsewhere").await;
+    table.run("alter function wakeq.open_jobs() rename to open_jobs_elsewhere").await;
     let minute = table.store.minute_in_parts(false).await.unwrap();
     assert_eq!(minute.notifications, [Notification { id, canvas: FEW }]);
     assert!(minute.crons && minute.queues && minute.open);
     assert_eq!(minute.failed.len(), 1);
+    let ended = "select (select count(*) from wakeq.scheduling_rules) = 0 and (select count(*) from wakeq.resume_jobs) = 1";
+    assert!(table.holds(ended).await, "no pause ends");
 }
 
 /// More entries of completed events than a statement can read in its time: the snapshot keeps them,

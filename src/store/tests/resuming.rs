@@ -157,7 +157,7 @@ async fn two_workers_share_a_job() {
 }
 
 /// Paused again while a job is half way, parked behind its cursor, lifted again: the second job
-/// finds them.
+/// finds them, and all that the first one, which it replaces, had not woken.
 // Shows: EV2-29
 #[tokio::test]
 async fn a_second_pause_during_a_job_has_a_job_of_its_own() {
@@ -168,10 +168,45 @@ async fn a_second_pause_during_a_job_has_a_job_of_its_own() {
     let ids: Vec<_> = woken.iter().map(|notification| notification.id).collect();
     assert_eq!(table.store.park(&ids).await.unwrap(), vec![true; 1000]);
     let second = table.unpause().await;
-    resume(&table.store, first).await;
-    assert_eq!(table.parked().await, 1000, "behind the first job's cursor");
+    assert_eq!(resume(&table.store, first).await, []);
+    assert_eq!(table.parked().await, 1500);
     resume(&table.store, second).await;
     assert_eq!((table.parked().await, table.jobs().await), (0, 0));
+}
+
+/// However often a pause is lifted, its handler has one open job, and one more for each that a
+/// process has in its hands. Those of other canvases, handlers and kinds stay.
+#[tokio::test]
+async fn a_job_replaces_the_older_ones_of_its_handler() {
+    let Some(table) = Table::new().await.beside_transactions() else { return };
+    let job = table.lifted(3).await;
+    table
+        .run(
+            "insert into wakeq.resume_jobs (kind, canvas_id, module, name, created_at)
+             select 'lifted', '00000000-0000-0000-0000-000000000007'::uuid, module, name, now() from wakeq.resume_jobs
+              union all select kind, canvas_id, module, 'other', now() from wakeq.resume_jobs
+              union all select 'registered', canvas_id, module, name, now() from wakeq.resume_jobs
+              union all select kind, canvas_id, module, name, now() + interval '1 h' from wakeq.resume_jobs",
+        )
+        .await;
+    assert_eq!(table.jobs().await, 5 - 1, "of the first job's kind, another was made");
+    for _ in 0..3 {
+        table.pause().await;
+        table.unpause().await;
+        assert_eq!(table.jobs().await, 4 + 1, "one with a later time stays, as it may wake more");
+    }
+    let mut process = table.pool.begin().await.unwrap();
+    let held =
+        "select id from wakeq.resume_jobs where kind = 'lifted' and name = 'known' order by id desc limit 1
+                   for update";
+    let held: i64 = sqlx::query_scalar(held).fetch_one(&mut *process).await.unwrap();
+    table.pause().await;
+    let last = table.unpause().await;
+    assert!(held > job && last > held);
+    assert_eq!(table.jobs().await, 6, "nobody waits for a page of the one that is held");
+    process.rollback().await.unwrap();
+    assert_eq!(resume(&table.store, last).await.len(), 3);
+    assert_eq!(resume(&table.store, held).await, []);
 }
 
 /// X7: under a standing block the job of a lifted pause runs all the same; workers park the events

@@ -61,7 +61,10 @@ const TABLES: &[(&str, Bound)] = &[
     ("queue_turns", Platform),
     ("queue_wakes", Platform),
     ("queues", Platform),
-    ("resume_jobs", Stated("one row per lifted rule, until its events are awake")),
+    (
+        "resume_jobs",
+        Stated("a few rows per handler, until its events are awake; a pass reads 1,000 of all canvases"),
+    ),
     ("scheduling_rules", Quotas(&[Quota::Rules])),
     ("service_accounts", Platform),
     ("settings", Platform),
