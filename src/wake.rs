@@ -293,6 +293,20 @@ impl Waker {
         Ok(false)
     }
 
+    /// The same for several jobs of a canvas, one after the other.
+    pub(crate) async fn resume_all(
+        &self,
+        canvas: CanvasId,
+        jobs: &[i64],
+        published: &AtomicUsize,
+    ) -> Result<bool, WakeError> {
+        let mut is_elsewhere = false;
+        for job in jobs {
+            is_elsewhere |= self.resume(canvas, *job, published).await?;
+        }
+        Ok(is_elsewhere)
+    }
+
     /// Publishes as much of what a change made due as the canvas may publish at once; the minute's
     /// pass keeps the promises of the rest.
     pub(crate) async fn publish_share(
@@ -414,7 +428,7 @@ mod tests {
         table.add(2_500).await;
         let (scope, ada) = (HandlerScope::worker(CanvasId::DEFAULT, "other").unwrap(), Actor::user("ada"));
         table.store.add_rule(RuleKind::Pause, &scope, None, None, &ada).await.unwrap();
-        table.store.lift_rule(RuleKind::Pause, &scope, &ada).await.unwrap().job.unwrap();
+        assert_eq!(table.store.lift_rule(RuleKind::Pause, &scope, &ada).await.unwrap().jobs.len(), 1);
         let waker = Waker::new(table.store.clone(), Arc::new(LocalNotifier::new()));
         let mut passed = Vec::new();
         for limit in [Duration::ZERO, Duration::ZERO, Duration::from_secs(60)] {

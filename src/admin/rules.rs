@@ -130,22 +130,22 @@ impl Admin {
         checked(actor)?;
         let lifted = self.store.lift_rule(kind, scope, actor).await?;
         crate::fault::point("rule.lifted");
-        let (woken, waking) = match lifted.job {
-            Some(job) => self.resume(scope.canvas, job).await?,
-            None => (0, false),
-        };
+        let is_lifted = !lifted.jobs.is_empty();
+        let (woken, waking) = self.resume(scope.canvas, lifted.jobs).await?;
         let still = lifted.other_stands.then_some(other(kind));
-        Ok(ResumeResult { lifted: lifted.job.is_some(), still, woken, waking })
+        Ok(ResumeResult { lifted: is_lifted, still, woken, waking })
     }
 
-    /// Processes a resume job. Returns how many events were woken before the patience ended, and
-    /// whether that continues, here or in another process that has taken over the job.
-    pub(super) async fn resume(&self, canvas: CanvasId, job: i64) -> Result<(usize, bool), AdminError> {
+    /// Processes resume jobs, if there are any. Returns how many events were woken before the
+    /// patience ended, and whether that continues, here or in another process that has taken over a
+    /// job.
+    pub(super) async fn resume(&self, canvas: CanvasId, jobs: Vec<i64>) -> Result<(usize, bool), AdminError> {
+        let Some(first) = jobs.first().copied() else { return Ok((0, false)) };
         let woken = Arc::new(AtomicUsize::new(0));
         let (waker, count) = (self.waker.clone(), Arc::clone(&woken));
-        let resume = async move { waker.resume(canvas, job, &count).await };
+        let resume = async move { waker.resume_all(canvas, &jobs, &count).await };
         let stopped = "waking events stopped; a worker carries on within a minute";
-        let waking = self.in_background(Some(job), stopped, resume).await?;
+        let waking = self.in_background(Some(first), stopped, resume).await?;
         Ok((woken.load(Ordering::Relaxed), waking))
     }
 

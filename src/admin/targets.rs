@@ -120,10 +120,7 @@ impl Admin {
         let put = self.store.put_target(&row).await?;
         let PutOutcome { new, target, secret_taken, rule, job } = put;
         crate::fault::point("target.registered");
-        let (woken, waking) = match job {
-            Some(job) => self.resume(address.scope.canvas, job).await?,
-            None => (0, false),
-        };
+        let (woken, waking) = self.resume(address.scope.canvas, job.into_iter().collect()).await?;
         Ok(PutTargetResult {
             new,
             target,

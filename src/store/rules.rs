@@ -34,10 +34,11 @@ pub(crate) struct AddedRule {
 }
 
 /// The outcome of lifting a rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LiftedRule {
-    /// The job that wakes what waited; `None` if there was no such rule.
-    pub(crate) job: Option<i64>,
+    /// The jobs that wake what waited: for the rule, and for targets that had answered 410 Gone.
+    /// None if there was neither.
+    pub(crate) jobs: Vec<i64>,
     /// Whether a rule of the other kind is still in force.
     pub(crate) other_stands: bool,
 }
@@ -134,7 +135,8 @@ impl Store {
     }
 
     /// Lifts a rule and, in the same transaction, creates the job that wakes what waited. Lifting a
-    /// pause also lets events go to those targets of the handler again that have answered 410 Gone.
+    /// pause also lets events go to those targets of the handler again that have answered 410 Gone:
+    /// that is a job of its own.
     pub(crate) async fn lift_rule(
         &self,
         kind: RuleKind,
@@ -170,7 +172,7 @@ impl Store {
                     union all select distinct canvas_id, $5, 'unpause', module, name, 'done', $6,
                           concat_ws('; ', $7::text, 'its targets that answered 410 Gone') from regained
                )
-               select (select min(id) from job) as job,
+               select array(select id from job order by id) as "jobs!",
                       exists (select from wakeq.scheduling_rules r
                                where r.canvas_id = $2 and r.event_space = $3 and r.handler_name = $4
                                  and r.rule_type <> $1::text::wakeq.scheduling_rule_type

@@ -38,8 +38,8 @@ impl Tables {
         scope: &HandlerScope,
     ) -> Result<LiftedRule, StoreError> {
         let lifted = self.rules.remove(&(scope.clone(), kind)).is_some();
-        let job = lifted.then(|| self.make_job(scope.clone(), true));
-        Ok(LiftedRule { job, other_stands: self.other_stands(kind, scope) })
+        let jobs = lifted.then(|| self.make_job(scope.clone(), true)).into_iter().collect();
+        Ok(LiftedRule { jobs, other_stands: self.other_stands(kind, scope) })
     }
 
     fn other_stands(&self, kind: RuleKind, scope: &HandlerScope) -> bool {

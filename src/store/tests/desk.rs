@@ -117,7 +117,7 @@ impl Desk {
     /// Lifts a pause and wakes what it held, unless that is left to the minute's pass.
     pub(super) async fn lift(&mut self, of: u128, name: &str, wakes: bool) {
         let lifted = self.table.store.lift_rule(RuleKind::Pause, &scope(of, name), &tester()).await.unwrap();
-        if let Some(job) = lifted.job.filter(|_| wakes) {
+        for job in lifted.jobs.into_iter().filter(|_| wakes) {
             self.resume(job).await;
         }
     }

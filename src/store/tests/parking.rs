@@ -15,7 +15,7 @@ impl Table {
 
     /// Lifts the pause; returns the id of the job that wakes what waited.
     pub(super) async fn unpause(&self) -> i64 {
-        self.store.lift_rule(RuleKind::Pause, &scope(), &tester()).await.unwrap().job.expect("it stood")
+        self.store.lift_rule(RuleKind::Pause, &scope(), &tester()).await.unwrap().jobs[0]
     }
 
     pub(crate) async fn parked(&self) -> i64 {
@@ -123,12 +123,12 @@ async fn lifting_one_kind_leaves_the_other() {
     let rule = async |table: &Table| table.store.load(&ids).await.unwrap()[0].as_ref().unwrap().schedule.rule;
     assert_eq!(rule(&table).await, Some(RuleKind::Block));
     let lifted = table.store.lift_rule(RuleKind::Block, &scope(), &tester()).await.unwrap();
-    assert!(lifted.job.is_some() && lifted.other_stands);
+    assert!(lifted.jobs.len() == 1 && lifted.other_stands);
     assert_eq!(rule(&table).await, Some(RuleKind::Pause));
     let lifted = table.store.lift_rule(RuleKind::Block, &scope(), &tester()).await.unwrap();
-    assert!(lifted.job.is_none() && lifted.other_stands, "it did not stand any more");
+    assert!(lifted.jobs.is_empty() && lifted.other_stands, "it did not stand any more");
     let lifted = table.store.lift_rule(RuleKind::Pause, &scope(), &tester()).await.unwrap();
-    assert!(lifted.job.is_some() && !lifted.other_stands);
+    assert!(lifted.jobs.len() == 1 && !lifted.other_stands);
     assert_eq!(rule(&table).await, None);
     assert_eq!(table.number("select count(*) from wakeq.resume_jobs").await, 1, "of both");
 }

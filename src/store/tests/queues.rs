@@ -330,8 +330,8 @@ async fn what_a_facet_passed_over_is_recalled() {
     let ids = |taken: Vec<ClaimedEvent>| taken.into_iter().map(|event| event.claim.id).collect::<Vec<_>>();
     assert_eq!(ids(take(&table.store, 1).await), [free[0]], "those of the paused handler are passed over");
     assert_eq!(table.store.park(&held).await.unwrap(), [true; 3]);
-    let job = table.store.lift_rule(RuleKind::Pause, &scope, &tester()).await.unwrap().job.unwrap();
-    assert_eq!(table.store.resume_page(job).await.unwrap().notifications.len(), 3);
+    let lifted = table.store.lift_rule(RuleKind::Pause, &scope, &tester()).await.unwrap();
+    assert_eq!(table.store.resume_page(lifted.jobs[0]).await.unwrap().notifications.len(), 3);
     let asks = TurnRequest { queue: queue(EMAILS), asks: held[1] };
     let turns = events(table.store.take_turns(&[asks], 2, i32::MAX).await);
     assert_eq!(ids(turns), [held[1]]);

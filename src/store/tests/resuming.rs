@@ -220,7 +220,7 @@ async fn a_pause_lifted_under_a_block_has_its_job() {
     let woken = resume(&table.store, job).await;
     assert_eq!(table.store.park(&woken).await.unwrap(), [true; 3]);
     let lifted = table.store.lift_rule(RuleKind::Block, &scope(), &tester()).await.unwrap();
-    assert_eq!(resume(&table.store, lifted.job.unwrap()).await.len(), 3);
+    assert_eq!(resume(&table.store, lifted.jobs[0]).await.len(), 3);
     assert_eq!(table.parked().await, 0);
 }
 
