@@ -81,14 +81,16 @@ create table wakeq.idle_cursor (
 );
 insert into wakeq.idle_cursor (canvas_id, object) values ('00000000-0000-0000-0000-000000000000', '');
 
-create index halted_lanes_event on wakeq.halted_lanes (canvas_id, event_id);
+-- Those that are not unique, and that of tombstones by age, have conditions that hold for every row:
+-- only statements that name the condition, or an event, are to use them (0001).
+create index halted_lanes_event on wakeq.halted_lanes (canvas_id, event_id) where event_id is not null;
 -- For lists: the longest halted first; and which handlers are halted, and how often.
-create index halted_lanes_age on wakeq.halted_lanes (canvas_id, halted_at, event_id);
-create index halted_lanes_handler on wakeq.halted_lanes (canvas_id, module, name);
+create index halted_lanes_age on wakeq.halted_lanes (canvas_id, halted_at, event_id) where halted_at > '-infinity';
+create index halted_lanes_handler on wakeq.halted_lanes (canvas_id, module, name) where module <> '';
 create unique index halted_lanes_of_handlers on wakeq.halted_lanes (canvas_id, object, module, name)
     where queue is null;
 create unique index halted_lanes_of_queues on wakeq.halted_lanes (canvas_id, object, queue) where queue is not null;
-create index tombstones_age on wakeq.tombstones (canvas_id, left_at);
+create index tombstones_age on wakeq.tombstones (canvas_id, left_at) where left_at > '-infinity';
 
 -- The first event that is left of a lane: of a queue if one is named, else of a handler. Like the
 -- others that are called for each lane, it is not in SQL: such a function is planned anew in each

@@ -202,8 +202,8 @@ async fn lock_rows(
     let rows = sqlx::query_scalar!(
         r#"select o.last_seq
              from unnest($1::uuid[], $2::text[]) as wanted (canvas_id, object)
-             join wakeq.objects o on o.canvas_id = wanted.canvas_id and o.object = wanted.object
-            order by o.canvas_id, o.object for update of o"#,
+             join wakeq.objects o on o.canvas_id = any (array[wanted.canvas_id]) and o.object = wanted.object
+            order by wanted.canvas_id, wanted.object for update of o"#,
         canvases,
         keys
     )
@@ -231,7 +231,7 @@ async fn remember_chosen(
                    from unnest($1::uuid[], $2::integer[], $4::timestamptz[], $5::float8[])
                         as new (id, handler, moment, delay_s) order by id) as new
           where not exists (select from wakeq.events_v2 e where e.id = new.id and e.canvas_id = new.canvas_id offset 0)
-            and not exists (select from wakeq.dead_events d where d.canvas_id = new.canvas_id and d.id = new.id)
+            and not exists (select from wakeq.dead_events d where d.canvas_id = new.canvas_id and d.id = new.id offset 0)
           order by new.id
              on conflict do nothing
       returning id",

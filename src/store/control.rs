@@ -217,10 +217,10 @@ impl Store {
         let query = sqlx::query_scalar!(
             r#"select asked.id as "id!" from unnest($2::uuid[]) with ordinality as asked (id, position)
                 where exists (select from wakeq.events_v2 e
-                               where e.id = asked.id and e.canvas_id = $1 and ($3 or wakeq.is_shown(e.queue)))
+                               where e.id = asked.id and e.canvas_id = $1 and ($3 or wakeq.is_shown(e.queue)) offset 0)
                    or exists (select from wakeq.dead_events d
-                               where d.canvas_id = $1 and d.id = asked.id and ($3 or wakeq.is_shown(d.queue)))
-                   or exists (select from wakeq.emitted_ids i where i.canvas_id = $1 and i.id = asked.id)
+                               where d.canvas_id = $1 and d.id = asked.id and ($3 or wakeq.is_shown(d.queue)) offset 0)
+                   or exists (select from wakeq.emitted_ids i where i.canvas_id = $1 and i.id = asked.id offset 0)
                 order by asked.position limit 1"#,
             canvas.0,
             &meant.map(|id| id.0) as &[uuid::Uuid],

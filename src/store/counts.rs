@@ -70,11 +70,11 @@ impl Store {
                        and e.delay_until > '-infinity' and (e.queue is null or wakeq.is_shown(e.queue))) as live
                 cross join lateral (
                     select count(*) from wakeq.dead_events d
-                     where d.canvas_id = $1 and d.module = wanted.module and d.name = wanted.name
+                     where d.canvas_id = $1 and d.module = wanted.module and d.name = wanted.name and d.module <> ''
                        and (d.queue is null or wakeq.is_shown(d.queue))) as dead
                 cross join lateral (
                     select count(*) from wakeq.halted_lanes h
-                     where h.canvas_id = $1 and h.module = wanted.module and h.name = wanted.name
+                     where h.canvas_id = $1 and h.module = wanted.module and h.name = wanted.name and h.module <> ''
                        and (h.queue is null or wakeq.is_shown(h.queue))) as halted
                 order by wanted.at"#,
             canvas.0,

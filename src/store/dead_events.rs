@@ -89,7 +89,7 @@ impl Store {
         let mut session = self.session().await?;
         let query = dead_rows!(
             r#"
-                where canvas_id = $1
+                where canvas_id = $1 and died_at > '-infinity'
                   and ($2::text is null or module = $2) and ($3::text is null or name = $3)
                   and ($4::uuid is null or id = $4)
                   and ($5::timestamptz is null or died_at >= $5) and ($6::timestamptz is null or died_at < $6)
@@ -138,7 +138,7 @@ impl Store {
         let query = sqlx::query_scalar!(
             r#"select count(*) as "count!" from (
                    select from wakeq.dead_events d
-                    where canvas_id = $1
+                    where canvas_id = $1 and died_at > '-infinity'
                       and not ($7 and exists (select from wakeq.events_v2 e where e.id = d.id and e.canvas_id = $1 offset 0))
                       and ($2::text is null or module = $2) and ($3::text is null or name = $3)
                       and ($4::uuid is null or id = $4)
@@ -195,15 +195,16 @@ impl Store {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"with gone as (
-                   delete from wakeq.dead_events where canvas_id = $1 and id = any (array(
-                       select id from wakeq.dead_events
-                        where canvas_id = $1
+                   delete from wakeq.dead_events d using (
+                       select canvas_id, id from wakeq.dead_events
+                        where canvas_id = $1 and died_at > '-infinity'
                           and ($2::text is null or module = $2) and ($3::text is null or name = $3)
                           and ($4::uuid is null or id = $4)
                           and ($5::timestamptz is null or died_at >= $5) and ($6::timestamptz is null or died_at < $6)
                           and ($11 or queue is null or wakeq.is_shown(queue))
-                        order by died_at limit $7 for update skip locked))
-                returning module, name
+                        order by died_at, id limit $7 for update skip locked) as old
+                    where d.canvas_id = any (array[old.canvas_id]) and d.id = old.id
+                returning d.module, d.name
                ), logged as (
                    insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, times, request_id, detail)
                    select $1, $8, 'delete-dead', case when $2 is not null or $4 is not null then min(module) end,
@@ -238,7 +239,7 @@ async fn redrive(
     let mut transaction = connection.begin().await?;
     let page = sqlx::query!(
         r#"select id, object::text as object from wakeq.dead_events d
-            where canvas_id = $1
+            where canvas_id = $1 and died_at > '-infinity'
               and not exists (select from wakeq.events_v2 e where e.id = d.id and e.canvas_id = $1 offset 0)
               and ($2::text is null or module = $2) and ($3::text is null or name = $3)
               and ($4::uuid is null or id = $4)
@@ -293,7 +294,12 @@ async fn lock_halting(
     ids: &[Uuid],
 ) -> Result<Vec<Uuid>, sqlx::Error> {
     sqlx::query_scalar!(
-        "select event_id from wakeq.halted_lanes where canvas_id = $1 and event_id = any ($2) order by event_id for update",
+        "select event_id from wakeq.halted_lanes
+          where id = any (array(
+              select h.id from unnest($2::uuid[]) as asked (id) cross join lateral (
+                     select h.id from wakeq.halted_lanes h
+                      where h.canvas_id = $1 and h.event_id = asked.id offset 0) as h))
+          order by event_id for update",
         canvas.0,
         ids
     )

@@ -28,11 +28,11 @@ impl Store {
                              order by e.canvas_id, e.module, e.name limit 1)
                             union all
                            (select d.module::text, d.name::text from wakeq.dead_events d
-                             where d.canvas_id = $1 and (d.module, d.name) > (f.module, f.name)
+                             where d.canvas_id = $1 and (d.module, d.name) > (f.module, f.name) and d.module <> ''
                              order by d.canvas_id, d.module, d.name limit 1)
                             union all
                            (select h.module::text, h.name::text from wakeq.halted_lanes h
-                             where h.canvas_id = $1 and (h.module, h.name) > (f.module, f.name)
+                             where h.canvas_id = $1 and (h.module, h.name) > (f.module, f.name) and h.module <> ''
                              order by h.canvas_id, h.module, h.name limit 1)
                             union all
                            (select r.event_space::text, r.handler_name::text from wakeq.scheduling_rules r

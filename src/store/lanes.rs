@@ -178,7 +178,7 @@ impl Store {
             r#"select object::text as "object!", module::text as "module!", name::text as "name!", queue::text as queue,
                       event_id, seq, halted_at, $4 or queue is null or wakeq.is_shown(queue) as "is_shown!"
                  from wakeq.halted_lanes
-                where canvas_id = $1 and ($2::text is null or object = $2)
+                where canvas_id = $1 and halted_at > '-infinity' and ($2::text is null or object = $2)
                   and (halted_at, event_id) > (coalesce($5::timestamptz, '-infinity'), $6::uuid)
                 order by canvas_id, halted_at, event_id limit $3"#,
             canvas.0,
@@ -279,7 +279,7 @@ impl Store {
         let query = sqlx::query!(
             "with gone as (
                  delete from wakeq.halted_lanes
-                  where canvas_id = $1 and object = $2 and module = $3 and name = $4
+                  where canvas_id = $1 and object = $2 and module = $3 and name = $4 and module <> ''
                     and ($8 or queue is null or wakeq.is_shown(queue))
               returning event_id, queue, seq, prev
              ), passed_over as (

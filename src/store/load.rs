@@ -287,7 +287,7 @@ macro_rules! dead_rows {
                       cause, retries, losses, last_error, enqueued_at, died_at, traceparent::text as traceparent,
                       object::text as object, seq, prev, queue::text as queue, origin,
                       exists (select from wakeq.halted_lanes h
-                               where h.canvas_id = dead_events.canvas_id and h.event_id = dead_events.id) as "halts!"
+                               where h.canvas_id = dead_events.canvas_id and h.event_id = dead_events.id offset 0) as "halts!"
                  from wakeq.dead_events"# + $condition,
             $($argument)*
         )

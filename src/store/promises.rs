@@ -64,7 +64,7 @@ impl Store {
                 and (d.canvas_id not in (select f.canvas_id from full_up f)
                      or exists (select from wakeq.unknown_handlers u
                                  where u.canvas_id = d.canvas_id and u.module = d.module and u.name = d.name
-                                   and u.modifier = d.modifier))
+                                   and u.modifier = d.modifier offset 0))
               order by 1, 2, 3, 4
                  on conflict (canvas_id, module, name, modifier) do update set last_seen = now()",
             &keys,
@@ -117,14 +117,15 @@ impl Store {
                    from wakeq.http_targets t
                   where e.id = any ($1) and e.delay_until <= clock_timestamp() and t.gone_at is null
                     and (e.locked_at is null or e.locked_at < clock_timestamp() - $2::interval)
-                    and t.canvas_id = case when e.queue is null then e.canvas_id else 'ffffffff-ffff-ffff-ffff-ffffffffffff' end
+                    and t.canvas_id = any (array[
+                            case when e.queue is null then e.canvas_id else 'ffffffff-ffff-ffff-ffff-ffffffffffff' end])
                     and t.module = case when e.queue is null then e.module::text else 'QUEUE' end
                     and t.name = coalesce(e.queue, e.name)::text
                     and t.modifier = case when e.queue is null then e.modifier::text else '_' end
               returning e.canvas_id, e.module, e.name, e.modifier
              )
              delete from wakeq.unknown_handlers u using woken w
-              where (u.canvas_id, u.module, u.name, u.modifier) = (w.canvas_id, w.module, w.name, w.modifier)",
+              where u.canvas_id = any (array[w.canvas_id]) and (u.module, u.name, u.modifier) = (w.module, w.name, w.modifier)",
             &keys,
             interval(self.timing().lease)
         );

@@ -216,7 +216,7 @@ async fn insert_chosen(
                insert into wakeq.emitted_ids (id, canvas_id, due_at)
                select id, canvas_id, greatest(now(), due) from new
                 where not exists (select from wakeq.events_v2 e where e.id = new.id and e.canvas_id = new.canvas_id offset 0)
-                  and not exists (select from wakeq.dead_events d where d.canvas_id = new.canvas_id and d.id = new.id)
+                  and not exists (select from wakeq.dead_events d where d.canvas_id = new.canvas_id and d.id = new.id offset 0)
                 order by id
                    on conflict do nothing returning id
            ), written as (
@@ -272,11 +272,13 @@ pub(super) async fn insert_linked_rows(
            ), linked as (
                select n.*, coalesce(lag(n.seq) over (partition by n.canvas_id, n.object order by n.position),
                                     o.last_seq) as prev
-                 from numbered n join wakeq.objects o on o.canvas_id = n.canvas_id and o.object = n.object
+                 from numbered n cross join lateral (
+                      select o.last_seq from wakeq.objects o
+                       where o.canvas_id = n.canvas_id and o.object = n.object offset 0) as o
            ), moved as (
                update wakeq.objects o set last_seq = latest.seq
                  from (select canvas_id, object, max(seq) as seq from linked group by canvas_id, object) as latest
-                where o.canvas_id = latest.canvas_id and o.object = latest.object
+                where o.canvas_id = any (array[latest.canvas_id]) and o.object = latest.object
            ), written as (
                insert into wakeq.events_v2
                    (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent, object, seq, prev,
@@ -376,18 +378,22 @@ pub(super) async fn bring_back(
 ) -> Result<Vec<Notification>, sqlx::Error> {
     let rows = sqlx::query!(
         r#"with page as (
-               select d.*, d.id = any ($10) as returns from wakeq.dead_events d where d.canvas_id = $4 and d.id = any ($1)
+               select d.*, d.id = any ($10) as returns
+                 from unnest($1::uuid[]) as asked (id) cross join lateral (
+                      select * from wakeq.dead_events d where d.canvas_id = $4 and d.id = asked.id offset 0) as d
            ), numbered as materialized (
                select id, canvas_id, object, queue, nextval('wakeq.event_seq') as seq
                  from (select * from page where object is not null and not returns order by seq) as last
            ), links as (
                -- What the consumers of other queues never see stands beside the chain, not in it.
                select n.id, n.seq, coalesce(lag(n.seq) over (partition by n.object, n.queue order by n.seq), o.last_seq) as prev
-                 from numbered n join wakeq.objects o on o.canvas_id = n.canvas_id and o.object = n.object
+                 from numbered n cross join lateral (
+                      select o.last_seq from wakeq.objects o
+                       where o.canvas_id = n.canvas_id and o.object = n.object offset 0) as o
            ), chained as (
                update wakeq.objects o set last_seq = latest.seq
                  from (select canvas_id, object, max(seq) as seq from numbered where queue is null group by canvas_id, object) as latest
-                where o.canvas_id = latest.canvas_id and o.object = latest.object
+                where o.canvas_id = any (array[latest.canvas_id]) and o.object = latest.object
            ), back as (
                insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, enqueued_at, notify_at, claims,
                                             traceparent, last_error, object, seq, prev, queue, origin)
@@ -404,9 +410,12 @@ pub(super) async fn bring_back(
                 where queue is null and object is not null and id <> all ($10)
                    on conflict do nothing
            ), lifted as (
-               delete from wakeq.halted_lanes where canvas_id = $4 and event_id = any (array(select id from back))
+               delete from wakeq.halted_lanes where id = any (array(
+                   select h.id from back cross join lateral (
+                          select h.id from wakeq.halted_lanes h
+                           where h.canvas_id = back.canvas_id and h.event_id = back.id offset 0) as h))
            ), gone as (
-               delete from wakeq.dead_events where canvas_id = $4 and id = any (array(select id from back))
+               delete from wakeq.dead_events d using back b where d.canvas_id = any (array[b.canvas_id]) and d.id = b.id
            ), logged as (
                insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, times, request_id, detail)
                select $4, $7, 'redrive', case when $5 or $6::uuid is not null then min(module) end,

@@ -159,7 +159,7 @@ impl Store {
                 returning canvas_id, module, name, modifier
                ), noted as (
                    delete from wakeq.unknown_handlers u using regained t
-                    where (u.canvas_id, u.module, u.name, u.modifier) = (t.canvas_id, t.module, t.name, t.modifier)
+                    where u.canvas_id = any (array[t.canvas_id]) and (u.module, u.name, u.modifier) = (t.module, t.name, t.modifier)
                ), job as (
                    insert into wakeq.resume_jobs (kind, canvas_id, module, name, created_at)
                    select 'lifted', canvas_id, event_space, handler_name, clock_timestamp() from lifted

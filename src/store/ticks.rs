@@ -168,8 +168,8 @@ async fn tick(
            select c.canvas_id, c.name::text as "name!", c.expression, c.zone, c.modifier::text as "modifier!",
                   c.value::text as "value!", c.missed, c.next_at as "next_at!", clock_timestamp() as "now!",
                   array(select at from unnest(c.ahead_at) as before (at) where at >= c.next_at) as "emitted!"
-             from turns t join wakeq.cron_records c on c.canvas_id = t.canvas_id and c.name = t.name
-            where c.next_at <= now() + $1::interval
+             from turns t join wakeq.cron_records c on c.canvas_id = any (array[t.canvas_id]) and c.name = t.name
+            where coalesce(c.next_at <= now() + $1::interval, false)
             order by t.turn, c.next_at limit $4 for update of c skip locked"#,
         interval(ahead),
         only.map(|(canvas, _)| canvas.0),
@@ -299,7 +299,8 @@ impl Batch {
                               select id, at from unnest($7::uuid[], $8::timestamptz[], $9::bigint[]) as new (id, at, position)
                                where position = moved.position) as all_ahead)
                  from moved
-                where c.canvas_id = moved.canvas_id and c.name = moved.name and c.next_at = moved.seen"#,
+                where c.canvas_id = any (array[moved.canvas_id]) and c.name = moved.name
+                  and coalesce(c.next_at = moved.seen, false)"#,
             &moved.iter().map(|moved| moved.canvas).collect::<Vec<_>>(),
             &moved.iter().map(|moved| moved.name.clone()).collect::<Vec<_>>(),
             &moved.iter().map(|moved| moved.seen).collect::<Vec<_>>(),

@@ -69,15 +69,15 @@ impl Store {
                  select (select t.canvas_id from wakeq.tombstones t where t.canvas_id > c.canvas_id order by t.canvas_id limit 1)
                    from canvases c where c.canvas_id is not null
              ), edges as materialized (
-                 select c.canvas_id, (select t.left_at from wakeq.tombstones t where t.canvas_id = c.canvas_id
+                 select c.canvas_id, (select t.left_at from wakeq.tombstones t where t.canvas_id = c.canvas_id and t.left_at > '-infinity'
                                        order by t.left_at desc offset $2 limit 1) as full_at
                    from canvases c where c.canvas_id is not null
              )
-             delete from wakeq.tombstones where (canvas_id, object, seq, queue) in (
+             delete from wakeq.tombstones t using (
                  select old.* from edges e
                   cross join lateral (
                         select t.canvas_id, t.object, t.seq, t.queue from wakeq.tombstones t
-                         where t.canvas_id = e.canvas_id
+                         where t.canvas_id = e.canvas_id and t.left_at > '-infinity'
                            and (t.left_at <= e.full_at
                                 or t.left_at < now() - $1::interval
                                    and not exists (select from wakeq.events_v2 x
@@ -85,7 +85,8 @@ impl Store {
                                    and not exists (select from wakeq.events_v2 x
                                                     where x.canvas_id = t.canvas_id and x.object = t.object and x.queue is not null))
                          order by t.left_at limit $3) as old
-                  limit $3)",
+                  limit $3) as old
+              where t.canvas_id = any (array[old.canvas_id]) and (t.object, t.seq, t.queue) = (old.object, old.seq, old.queue)",
             interval(kept),
             KEPT_MAX,
             TOMBSTONES_PAGE.cast_signed()

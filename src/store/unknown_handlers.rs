@@ -20,7 +20,7 @@ impl Store {
                   order by 1, 2, 3, 4 for update
              ), known as (
                  delete from wakeq.unknown_handlers u using locked l
-                  where (u.canvas_id, u.module, u.name, u.modifier) = (l.canvas_id, l.module, l.name, l.modifier)
+                  where u.canvas_id = any (array[l.canvas_id]) and (u.module, u.name, u.modifier) = (l.module, l.name, l.modifier)
               returning u.canvas_id, u.module, u.name
              )
              insert into wakeq.resume_jobs (kind, canvas_id, module, name)

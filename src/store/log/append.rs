@@ -200,9 +200,9 @@ async fn rows(connection: &mut PgConnection, new: &Columns) -> Result<Vec<Append
                select wanted.at, wanted.expected, s.position, s.last_seq
                  from unnest($1::uuid[], $2::text[], $3::text[], $4::bigint[]) with ordinality
                       as wanted (canvas_id, category, stream, expected, at)
-                 join wakeq.log_streams s on s.canvas_id = wanted.canvas_id and s.category = wanted.category
+                 join wakeq.log_streams s on s.canvas_id = any (array[wanted.canvas_id]) and s.category = wanted.category
                                          and s.stream = wanted.stream
-                order by s.canvas_id, s.category, s.stream for update of s
+                order by wanted.canvas_id, wanted.category, wanted.stream for update of s
            ), ends as materialized (
                select array_agg(position order by at) as positions, array_agg(last_seq order by at) as seqs,
                       count(*) = cardinality($1) and bool_and(expected is null or expected = position) as fit
@@ -229,7 +229,7 @@ async fn rows(connection: &mut PgConnection, new: &Columns) -> Result<Vec<Append
                update wakeq.log_streams s set position = latest.position, last_seq = latest.seq
                  from (select canvas_id, category, stream, max(position) as position, max(seq) as seq
                          from placed group by canvas_id, category, stream) as latest
-                where s.canvas_id = latest.canvas_id and s.category = latest.category and s.stream = latest.stream
+                where s.canvas_id = any (array[latest.canvas_id]) and s.category = latest.category and s.stream = latest.stream
            ), written as (
                insert into wakeq.log (seq, prev, canvas_id, category, stream, position, bucket, id, name, payload, metadata,
                                       object, link_id, link_prev)

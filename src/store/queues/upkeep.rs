@@ -40,7 +40,7 @@ impl Store {
                    delete from wakeq.http_targets t using ended
                     where t.canvas_id = $1 and t.module = $2 and t.name = ended.name
                ), facets as (
-                   delete from wakeq.facets f using ended where f.queue = ended.name
+                   delete from wakeq.facets f using ended where f.queue = any (array[ended.name])
                ), halted as (
                    delete from wakeq.halted_lanes h using ended where h.queue = ended.name
                ), turns as (
@@ -56,10 +56,11 @@ impl Store {
                     limit $3
                ), left_over as (
                    -- As it was seen: a turn may have filled it since.
-                   delete from wakeq.facets where (queue, canvas_id) in (
+                   delete from wakeq.facets f using (
                        select f.queue, f.canvas_id from empty e
-                         join wakeq.facets f on f.queue = e.queue and f.canvas_id = e.canvas_id and f.xmin = e.version
-                          for update of f skip locked)
+                         join wakeq.facets f on f.queue = any (array[e.queue]) and f.canvas_id = e.canvas_id and f.xmin = e.version
+                          for update of f skip locked) as old
+                    where f.queue = any (array[old.queue]) and f.canvas_id = old.canvas_id
                )
                select count(*) as "count!" from ended"#,
             CanvasId::OF_QUEUES.0,

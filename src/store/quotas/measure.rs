@@ -54,13 +54,14 @@ impl Store {
                ), dead_sampled as materialized (
                    select id from (
                        select id, row_number() over () as number from (
-                           select id from wakeq.dead_events where canvas_id = $1
+                           select id from wakeq.dead_events where canvas_id = $1 and died_at > '-infinity'
                             order by canvas_id, died_at, id limit (select events from dead)) as dead) as numbered
                     where (number + $4) % (select greatest(1, events / $5) from dead) = 0
                ), dead_sizes as (
                    select avg(octet_length(d.value) + coalesce(octet_length(d.last_error), 0)) as mean
-                     from wakeq.dead_events d
-                    where d.canvas_id = $1 and d.id = any (array(select id from dead_sampled))
+                     from dead_sampled s cross join lateral (
+                          select value, last_error from wakeq.dead_events d
+                           where d.canvas_id = $1 and d.id = s.id offset 0) as d
                )
                select c.events + d.events as "events!",
                       (coalesce(s.mean * c.events, 0) + coalesce(t.mean * d.events, 0))::bigint as "bytes!",
@@ -261,7 +262,7 @@ impl Store {
     ) -> Result<u64, StoreError> {
         let query = sqlx::query_scalar!(
             r#"select count(*) as "new!" from unnest($2::text[]) as wanted (object)
-                where not exists (select from wakeq.objects o where o.canvas_id = $1 and o.object = wanted.object)"#,
+                where not exists (select from wakeq.objects o where o.canvas_id = $1 and o.object = wanted.object offset 0)"#,
             canvas.0,
             &objects.iter().map(|object| object.to_string()).collect::<Vec<_>>()
         );
@@ -278,7 +279,7 @@ impl Store {
             r#"select count(*) as "new!" from unnest($2::text[], $3::text[]) as wanted (category, stream)
                 where not exists (
                     select from wakeq.log_streams s
-                     where s.canvas_id = $1 and s.category = wanted.category and s.stream = wanted.stream)"#,
+                     where s.canvas_id = $1 and s.category = wanted.category and s.stream = wanted.stream offset 0)"#,
             canvas.0,
             &streams.iter().map(|stream| stream.category.to_string()).collect::<Vec<_>>(),
             &streams.iter().map(|stream| stream.name.to_string()).collect::<Vec<_>>()
@@ -296,7 +297,7 @@ impl Store {
             r#"select count(*) as "new!" from unnest($2::text[], $3::text[]) as wanted (entity_type, id)
                 where not exists (
                     select from wakeq.entities e
-                     where e.entity_type = wanted.entity_type and e.canvas_id = $1 and e.id = wanted.id)"#,
+                     where e.entity_type = wanted.entity_type and e.canvas_id = $1 and e.id = wanted.id offset 0)"#,
             canvas.0,
             &entities.iter().map(|(entity_type, _)| (*entity_type).to_owned()).collect::<Vec<_>>(),
             &entities.iter().map(|(_, id)| (*id).to_owned()).collect::<Vec<_>>()

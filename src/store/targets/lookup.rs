@@ -62,15 +62,16 @@ impl Store {
         };
         let query = sqlx::query_as!(
             Row,
-            r#"select distinct t.canvas_id, t.module::text as "module!", t.name::text as "name!",
+            r#"select t.canvas_id, t.module::text as "module!", t.name::text as "name!",
                       t.modifier::text as "modifier!", t.url, t.retries, t.delay_ms, t.factor, t.delay_max_ms, t.timeout_ms,
                       t.concurrency, t.halts, t.audience, t.secret, t.secret_key, t.previous_key, t.revision,
                       d.namespace, d.names as own_names,
                       case when t.previous_until > now() then t.previous_secret end as previous_secret
-                 from unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) as asked (canvas_id, module, name, modifier)
+                 from (select distinct * from unnest($1::uuid[], $2::text[], $3::text[], $4::text[])
+                                              as given (canvas_id, module, name, modifier)) as asked
                  join wakeq.http_targets t
-                   on (t.canvas_id, t.module, t.name, t.modifier)
-                    = (asked.canvas_id, asked.module, asked.name, asked.modifier)
+                   on t.canvas_id = any (array[asked.canvas_id])
+                  and (t.module, t.name, t.modifier) = (asked.module, asked.name, asked.modifier)
                    and t.gone_at is null
                 cross join wakeq.deployment d
                 where d.sole"#,

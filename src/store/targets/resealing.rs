@@ -124,8 +124,8 @@ impl Store {
                      from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::bytea[], $7::text[],
                                  $8::bytea[], $9::text[])
                           as new (canvas_id, module, name, modifier, was, secret, key, previous, previous_key)
-                    where (t.canvas_id, t.module, t.name, t.modifier)
-                        = (new.canvas_id, new.module, new.name, new.modifier)
+                    where t.canvas_id = any (array[new.canvas_id])
+                      and (t.module, t.name, t.modifier) = (new.module, new.name, new.modifier)
                       and t.secret = new.was
                 returning t.canvas_id
                ), logged as (

@@ -1,8 +1,9 @@
-//! Statistics: whatever was in the table of events when they were taken, no statement reads a whole
-//! table or index where it needs a few rows.
+//! Statistics: whatever was in the tables when they were taken, no statement reads a whole table or
+//! index where it needs a few rows.
 //!
-//! A quick queue is empty whenever it is vacuumed or analyzed. The planner then expects one row, so
-//! that every index seems to be one page and the plans that it compares cost the same.
+//! A quick queue is empty whenever it is vacuumed or analyzed, and other tables of a canvas may be.
+//! The planner then expects one row, so that every index seems to be one page and the plans that it
+//! compares cost the same.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,21 +16,55 @@ use super::Table;
 use crate::store::StoreConfig;
 use crate::store::session::Session;
 
-/// Statements that read all of an index or of the table: how each begins, and why it may.
-const WHOLE: [(&str, &str); 6] = [
-    ("with events as ( update wakeq.events_v2 set delay_until = delay_until -", "tests shift all events"),
-    ("select min(moment) from", "tests look for the next moment of any event"),
-    ("select count(*) as \"count!\" from wakeq.events_v2", "tests count all events"),
-    ("insert into wakeq.resume_jobs (kind, canvas_id, module, name) select distinct", "reads what is parked"),
-    ("with recursive named as", "the first copy of each queue that is not parked"),
-    ("select array( select coalesce(host(client_addr)", "looks for any claim, before durations are changed"),
+/// Statements that read all of an index or of a table: how each begins, which tables, and why it
+/// may.
+const WHOLE: [(&str, &str, &str); 12] = [
+    (
+        "with events as ( update wakeq.events_v2 set delay_until = delay_until -",
+        "events_v2 dead_events emitted_ids idempotency_keys unknown_handlers http_targets",
+        "tests shift all events",
+    ),
+    ("select min(moment) from", "events_v2", "tests look for the next moment of any event"),
+    ("select count(*) as \"count!\" from wakeq.events_v2", "events_v2", "tests count all events"),
+    (
+        "insert into wakeq.resume_jobs (kind, canvas_id, module, name) select distinct",
+        "events_v2",
+        "reads what is parked",
+    ),
+    (
+        "with recursive named as",
+        "events_v2 halted_lanes",
+        "the first copy of each queue that is not parked; lanes of queues that have ended",
+    ),
+    (
+        "select array( select coalesce(host(client_addr)",
+        "events_v2",
+        "looks for any claim, before durations are changed",
+    ),
+    (
+        "with gate as ( update wakeq.chores set next_at = now() + interval '1 hour', passes = passes + 1 where name = 'expire'",
+        "unknown_handlers http_targets",
+        "looks for what is old, once an hour",
+    ),
+    (
+        "with locked as ( select canvas_id, module",
+        "unknown_handlers",
+        "a worker has started: which are known",
+    ),
+    ("select module || '/' || name || '/' || modifier", "unknown_handlers", "lists them"),
+    ("select module::text as \"module!\", name::text as \"name!\", count(*)", "halted_lanes", "reads any"),
+    ("select key, count(*) as", "http_targets", "an operator looks for secrets by their keys"),
+    ("select canvas_id, module::text as \"module!\"", "http_targets", "an operator seals secrets anew"),
 ];
+
+/// Rows of each other table.
+const OTHER_ROWS: u32 = 20_000;
 
 /// Most pages that any other statement reads for ten events of 100,000.
 const PAGES_MAX: u64 = 2000;
 
 /// Statements that read more pages: how each begins, how many, and why.
-const MANY: [(&str, u64, &str); 8] = [
+const MANY: [(&str, u64, &str); 17] = [
     ("select id as \"id!\", canvas_id as \"canvas_id!\"", 50_000, "passes over copies that wait in lanes"),
     ("select id, canvas_id, notify_at as", 20_000, "reads a page of promises"),
     ("with gate as ( update wakeq.chores set next_at = now() + $2", 50_000, "moves 1,000 promises"),
@@ -38,6 +73,61 @@ const MANY: [(&str, u64, &str); 8] = [
     ("with asked as materialized", 40_000, "counts up to 20,000 copies"),
     ("with recursive canvases as ( (select canvas_id, 1 as number", 40_000, "counts up to 10,000 copies"),
     ("with limits as materialized ( select wakeq.quota_of($1, 'events'", 100_000, "counts a canvas's events"),
+    ("with limits as materialized ( select wakeq.quota_of($1, 'chosen-ids'", 50_000, "counts chosen ids"),
+    ("select live.due", 250_000, "counts the dead events of ten handlers, each among all of the canvas"),
+    ("select id, canvas_id, module::text as \"module!\"", 50_000, "looks for a handler's dead events"),
+    ("select count(*) as \"count!\" from ( select from wakeq.dead_events", 50_000, "counts such ones"),
+    ("with gone as ( delete from wakeq.dead_events", 50_000, "deletes such ones"),
+    ("select id, object::text as object from wakeq.dead_events", 50_000, "redrives such ones"),
+    ("select c.name::text as", 20_000, "lists the crons of a canvas"),
+    ("select clock_timestamp() as \"now!\", count(*)", 20_000, "counts the crons of a canvas"),
+    ("select (select count(*) from wakeq.cron_records", 50_000, "counts what a canvas has registered"),
+];
+
+/// Other tables that a canvas fills: their columns, and a row of them.
+const OTHERS: [(&str, &str, &str); 12] = [
+    ("objects", "canvas_id, object, last_seq", "c, 'o' || n, n"),
+    (
+        "dead_events",
+        "canvas_id, id, module, name, modifier, value, retries, enqueued_at, claims, losses, cause, object, seq, prev",
+        "c, gen_random_uuid(), 'WORKER', 'h' || n % 5, '_', '1', 0, now(), 1, 0, 'poison', 'o' || n, n, n - 1",
+    ),
+    (
+        "halted_lanes",
+        "canvas_id, object, module, name, event_id, seq, prev",
+        "c, 'o' || n, 'WORKER', 'h' || n % 5, gen_random_uuid(), n, n - 1",
+    ),
+    ("tombstones", "canvas_id, object, seq, prev, cause", "c, 'o' || n, n, n - 1, 'dead'"),
+    ("emitted_ids", "canvas_id, id", "c, gen_random_uuid()"),
+    ("idempotency_keys", "canvas_id, holder, key, fingerprint, answer", "c, 'ada', n::text, '1', '1'"),
+    ("unknown_handlers", "canvas_id, module, name, modifier", "c, 'WORKER', 'u' || n, '_'"),
+    ("log_streams", "canvas_id, category, stream, position, last_seq", "c, 'work', 'o' || n, 0, n"),
+    ("entities", "canvas_id, entity_type, id, version, last_link", "c, 'account', 'o' || n, 1, 1"),
+    (
+        "entity_events",
+        "canvas_id, event_id, correlation_id, entity_type, entity, name, link_id, link_prev",
+        "c, gen_random_uuid(), gen_random_uuid(), 'account', 'o' || n, 'poke', n, n - 1",
+    ),
+    (
+        "http_targets",
+        "canvas_id, module, name, modifier, url, retries, delay_ms, factor, delay_max_ms, timeout_ms, secret, created_by,
+         updated_by",
+        "c, 'WORKER', 'h' || n, '_', 'https://example.com', 1, 1000, 2, 10000, 1000, sha256('1'), 'test', 'test'",
+    ),
+    (
+        "cron_records",
+        "canvas_id, name, expression, zone, modifier, value, missed, next_at, created_by, created_at, changed_at",
+        "c, 'c' || n, '* * * * * *', 'UTC', '_', '1', 'skip', now() + interval '1 h', 'test', now(), now()",
+    ),
+];
+
+/// By table: how a condition on the id of a row begins, and the index that is for such conditions.
+const BY_ID: [(&str, &str, &str); 5] = [
+    ("events_v2", "(id = ", "events_v2_pkey"),
+    ("dead_events", "(id = ", "dead_events_pkey"),
+    ("halted_lanes", "(event_id = ", "halted_lanes_event"),
+    ("entity_events", "(event_id = ", "entity_events_pkey"),
+    ("tombstones", "(object)::text = ", "tombstones_pkey"),
 ];
 
 /// Tables that may be read whole beside another one: they have one row, or those that operators
@@ -67,13 +157,41 @@ const ADD: &str = "insert into wakeq.events_v2 (id, canvas_id, module, name, mod
             case when n % 10 in (2, 3) then gen_random_uuid() end
        from generate_series(1, 100000) n";
 
-/// Has been in use, and holds what is left when its statistics are taken.
-async fn used(table: &Table, left: &'static str) {
+/// Adds rows of one canvas to each of the other tables.
+async fn fill(table: &Table, count: u32) {
+    for (name, columns, row) in OTHERS {
+        change(
+            table,
+            format!(
+                "insert into wakeq.{name} ({columns}) select {row} from generate_series(1, {count}) n,
+                        (values ('00000000-0000-0000-0000-000000000000'::uuid)) as canvas (c)"
+            ),
+        )
+        .await;
+    }
+}
+
+async fn change(table: &Table, sql: String) {
+    sqlx::query(AssertSqlSafe(sql)).execute(&table.pool).await.unwrap();
+}
+
+/// Have been in use, and hold what is left when their statistics are taken: of events, and this
+/// many rows of the others, which then go.
+async fn used(table: &Table, left: &'static str, rows: u32) {
     table.run(ADD).await;
     table.run("update wakeq.events_v2 set value = '2'").await;
     table.run("delete from wakeq.events_v2").await;
     table.run(left).await;
     table.run("vacuum (analyze, truncate false) wakeq.events_v2").await;
+    fill(table, OTHER_ROWS).await;
+    for (name, ..) in OTHERS {
+        change(table, format!("delete from wakeq.{name}")).await;
+    }
+    fill(table, rows).await;
+    for (name, ..) in OTHERS {
+        change(table, format!("vacuum (analyze, truncate false) wakeq.{name}")).await;
+        change(table, format!("delete from wakeq.{name}")).await;
+    }
 }
 
 async fn table() -> Table {
@@ -85,6 +203,9 @@ async fn table() -> Table {
     };
     let table = Table::with(config).await;
     table.run("alter table wakeq.events_v2 set (autovacuum_enabled = false)").await;
+    for (name, ..) in OTHERS {
+        change(&table, format!("alter table wakeq.{name} set (autovacuum_enabled = false)")).await;
+    }
     table
         .run("insert into wakeq.queues (name, created_by, updated_by, in_flight_max, pulled) values ('q', 'test', 'test', 100, true)")
         .await;
@@ -101,7 +222,7 @@ async fn no_statistics_were_ever_taken() {
 #[tokio::test]
 async fn statistics_were_taken_while_the_queue_was_empty() {
     let table = table().await;
-    used(&table, "select").await;
+    used(&table, "select", 0).await;
     assert!(table.holds("select reltuples = 0 and relpages > 4000 from pg_class where oid = 'wakeq.events_v2'::regclass").await);
     check(&table).await;
 }
@@ -113,7 +234,7 @@ async fn statistics_were_taken_while_the_queue_held_one_event() {
         "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until, notify_at)
                values (gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'WORKER', 'one', '_', '1',
                        now() + interval '30 days', now() + interval '30 days')";
-    used(&table, one).await;
+    used(&table, one, 1).await;
     assert!(table.holds("select reltuples = 1 and relpages > 4000 from pg_class where oid = 'wakeq.events_v2'::regclass").await);
     check(&table).await;
 }
@@ -142,6 +263,7 @@ async fn no_table_is_read_whole_beside_another() {
 /// Adds the events, and looks at the generic plan of every statement and at what it reads.
 async fn check(table: &Table) {
     table.run(ADD).await;
+    fill(table, OTHER_ROWS).await;
     table
         .run(
             "insert into wakeq.facets (queue, canvas_id, position, running, was_full)
@@ -156,8 +278,8 @@ async fn check(table: &Table) {
         sqlx::query_scalar(AssertSqlSafe(some)).fetch_one(&table.pool).await.unwrap()
     };
     let batches = [ids("queue is null").await, ids("queue = 'q'").await];
-    let statements: Vec<String> = statements().into_iter().filter(|text| is_about_events(text)).collect();
-    assert!(statements.len() > 70, "{} statements", statements.len());
+    let statements: Vec<String> = statements().into_iter().filter(is_looked_at).collect();
+    assert!(statements.len() > 130, "{} statements", statements.len());
     let mut session = table.store.session().await.unwrap();
     run(&mut session, "set plan_cache_mode = force_generic_plan".into()).await.unwrap();
     let mut complaints = Vec::new();
@@ -165,10 +287,11 @@ async fn check(table: &Table) {
         let kinds = prepare(&mut session, &statement).await;
         let text = statement.split_whitespace().collect::<Vec<_>>().join(" ");
         let begins = |start: &str| text.starts_with(start);
+        let whole = WHOLE.iter().find(|(start, ..)| begins(start)).map_or("", |(_, tables, _)| *tables);
         let mut found = Vec::new();
-        if !WHOLE.iter().any(|(start, _)| begins(start)) {
-            let nulls: Vec<String> = kinds.iter().map(|_| "null".into()).collect();
-            scans(&explained(&mut session, "", &nulls).await, "", &mut found);
+        let nulls: Vec<String> = kinds.iter().map(|_| "null".into()).collect();
+        scans(&explained(&mut session, "", &nulls).await, ("", whole), &mut found);
+        if whole.is_empty() {
             let pages = pages(&mut session, &kinds, &batches).await;
             let most =
                 MANY.iter().find(|(start, ..)| begins(start)).map_or(PAGES_MAX, |(_, pages, _)| *pages);
@@ -182,8 +305,10 @@ async fn check(table: &Table) {
     assert!(complaints.is_empty(), "{}", complaints.join("\n\n"));
 }
 
-fn is_about_events(statement: &str) -> bool {
-    ABOUT_EVENTS.iter().any(|part| statement.contains(part))
+/// Whether it is about events, or about another table that a canvas fills.
+fn is_looked_at(statement: &String) -> bool {
+    let names = |(name, ..): &(&str, &str, &str)| statement.contains(&format!("wakeq.{name}"));
+    ABOUT_EVENTS.iter().any(|part| statement.contains(part)) || OTHERS.iter().any(names)
 }
 
 /// The statements of all packages.
@@ -220,21 +345,30 @@ async fn explained(session: &mut Session, options: &str, arguments: &[String]) -
     serde_json::from_str::<Value>(&plan).unwrap()[0]["Plan"].take()
 }
 
-/// How each of its scans of events reads more than it needs.
-fn scans(node: &Value, parent: &str, found: &mut Vec<String>) {
+/// How each of its scans of these tables reads more than it needs, except of those that the
+/// statement may read as a whole.
+fn scans(node: &Value, (parent, whole): (&str, &str), found: &mut Vec<String>) {
     let text = |key: &str| node[key].as_str().unwrap_or_default();
-    let (kind, index, filter) = (text("Node Type"), text("Index Name"), text("Filter"));
-    if text("Relation Name") == "events_v2" && kind.contains("Scan") {
+    let (kind, index, filter, condition) =
+        (text("Node Type"), text("Index Name"), text("Filter"), text("Index Cond"));
+    let name = text("Relation Name");
+    let is_filled = name == "events_v2" || OTHERS.iter().any(|(other, ..)| *other == name);
+    if is_filled && kind.contains("Scan") && !whole.split(' ').any(|table| table == name) {
         // The first row in the order of an index is one row.
         let is_first = kind.contains("Index") && parent == "Limit" && filter.is_empty();
-        if text("Index Cond").is_empty() && !is_first {
-            found.push(format!("{kind} of all of {index} {filter}"));
-        } else if index != "events_v2_pkey" && filter.contains("(id = ") {
-            found.push(format!("{kind} of {index} for ids: {filter}"));
+        // A filter that a caller may leave out is not a look-up.
+        let conditions = format!("{condition} {}", filter.replace("IS NULL) OR (", ""));
+        let is_other = |(table, start, own): &(&str, &str, &str)| {
+            *table == name && *own != index && conditions.contains(start)
+        };
+        if condition.is_empty() && !is_first {
+            found.push(format!("{kind} of all of {name} {index} {filter}"));
+        } else if BY_ID.iter().any(is_other) {
+            found.push(format!("{kind} of {index} for ids: {condition} {filter}"));
         }
     }
     for below in node["Plans"].as_array().into_iter().flatten() {
-        scans(below, kind, found);
+        scans(below, (kind, whole), found);
     }
 }
 

@@ -68,7 +68,6 @@ const UNSEEN: [(&str, &str, SurvivalReason); 58] = [
     ("src/store/control.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/dead_events.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/load.rs", "id = $1 and canvas_id = $2", KNOWN),
-    ("src/store/rows.rs", "any (array(select id from back))", OWN_IDS),
     ("src/store/crons.rs", "id = any ($2) and canvas_id = $1", OWN_IDS),
     ("src/store/depth.rs", "h.canvas_id", DEPLOYMENT),
     ("src/store/queues/depth.rs", "", DEPLOYMENT),
@@ -113,7 +112,7 @@ const UNSEEN: [(&str, &str, SurvivalReason); 58] = [
     ),
     (
         "src/store/promises.rs",
-        "t.canvas_id = case",
+        "t.canvas_id = any",
         NotReached("it is for a registration at the very moment of a look: `store::tests::registering`"),
     ),
     (
@@ -121,8 +120,8 @@ const UNSEEN: [(&str, &str, SurvivalReason); 58] = [
         "name = $3 and last_seen",
         NotReached("it is asked of a ready event that no worker here knows: `store::tests::parking`"),
     ),
-    ("src/store/promises.rs", "(u.canvas_id", NOTES),
-    ("src/store/unknown_handlers.rs", "(u.canvas_id", NOTES),
+    ("src/store/promises.rs", "u.canvas_id = any", NOTES),
+    ("src/store/unknown_handlers.rs", "u.canvas_id = any", NOTES),
     (
         "src/store/load.rs",
         "r.canvas_id = e.canvas_id",
@@ -139,6 +138,9 @@ const UNSEEN: [(&str, &str, SurvivalReason); 58] = [
         WithoutEffect("what is due ticks at the next pass, whichever process made it"),
     ),
     ("src/store/idle.rs", "l.canvas_id", WithoutEffect("the object itself is asked the same")),
+    ("src/store/idle.rs", "u.canvas_id", OLD),
+    ("src/store/idle.rs", "old.canvas_id", OLD),
+    ("src/store/chores.rs", "old.canvas_id", OLD),
     (
         "streams/src/store/entities/send.rs",
         "wanted.canvas_id",
@@ -192,7 +194,7 @@ const UNSEEN: [(&str, &str, SurvivalReason); 58] = [
     ("streams/src/store/entities/load.rs", "w.canvas_id", COLD),
     (
         "streams/src/store/entities/answer.rs",
-        "correlation_id = $5",
+        "event_id = $2 and entity_type = $3",
         NotReached("it is asked when an event answers an entity's question: `entities::forged`"),
     ),
     (

@@ -38,7 +38,8 @@ pub(super) async fn was_asked(
     sqlx::query_scalar!(
         r#"select exists (
                select from wakeq.entity_events
-                where canvas_id = $1 and event_id = $2 and entity_type = $3 and entity = $4 and correlation_id = $5
+                where canvas_id = $1 and event_id = $2 and entity_type = $3 and entity = $4
+                  and coalesce(correlation_id = $5, false)
                   and $6 = any (follow_ups)) as "asked!""#,
         entity.canvas.0,
         event.0,

@@ -278,7 +278,8 @@ async fn fail_passed(
         "update wakeq.entity_events e
             set status = 'failed', ended_at = clock_timestamp(), error = $3
            from unnest($1::uuid[], $2::uuid[]) as passed (canvas_id, event_id)
-          where e.canvas_id = passed.canvas_id and e.event_id = passed.event_id and e.status = 'accepted'
+          where e.canvas_id = any (array[passed.canvas_id]) and e.event_id = passed.event_id
+            and coalesce(e.status = 'accepted', false)
       returning e.canvas_id, e.event_id",
         &batch.passed.iter().map(|(canvas, ..)| canvas.0).collect::<Vec<_>>(),
         &batch.passed.iter().map(|(_, event, _)| event.0).collect::<Vec<_>>(),

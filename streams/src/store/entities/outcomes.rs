@@ -66,13 +66,15 @@ impl Store {
                       e.error, e.follow_ups, e.sent_at, e.ended_at,
                       exists (select from wakeq.events_v2 f
                                where f.canvas_id = e.canvas_id and f.id = any (e.follow_ups)) as "open!",
-                      array(select d.id from wakeq.dead_events d
-                             where d.canvas_id = e.canvas_id and d.id = any (e.follow_ups)) as "dead!"
+                      array(select d.id from unnest(e.follow_ups) as f (id) cross join lateral (
+                                select d.id from wakeq.dead_events d
+                                 where d.canvas_id = e.canvas_id and d.id = f.id offset 0) as d) as "dead!"
                  from (select event_id from wakeq.entity_events where canvas_id = $1 and event_id = $2
                         union
                        (select event_id from wakeq.entity_events where canvas_id = $1 and correlation_id = $2 limit $3))
                       as found
-                 join wakeq.entity_events e on e.canvas_id = $1 and e.event_id = found.event_id
+                cross join lateral (
+                      select * from wakeq.entity_events e where e.canvas_id = $1 and e.event_id = found.event_id offset 0) as e
                 order by e.link_id limit $3"#,
             canvas.0,
             id,

@@ -178,7 +178,7 @@ async fn known_of(
         r#"select e.canvas_id, e.event_id, e.entity_type::text as "entity_type!", e.entity::text as "entity!", e.link_id, e.link_prev,
                   e.name::text = $3::text as "erases!"
              from unnest($1::uuid[], $2::uuid[]) as wanted (canvas_id, event_id)
-             join wakeq.entity_events e on e.canvas_id = wanted.canvas_id and e.event_id = wanted.event_id"#,
+             join wakeq.entity_events e on e.canvas_id = any (array[wanted.canvas_id]) and e.event_id = wanted.event_id"#,
         &chosen.iter().map(|event| event.entity.canvas.0).collect::<Vec<_>>(),
         &chosen.iter().map(|event| event.id.0).collect::<Vec<_>>(),
         erasure.as_str()

@@ -151,7 +151,7 @@ impl Store {
                     order by seq, source limit $8 for update
                ), redriven as (
                    update wakeq.consumer_dead d set redrive_at = now() from page p
-                    where d.consumer_group = p.consumer_group and d.source = p.source and d.seq = p.seq
+                    where d.consumer_group = any (array[p.consumer_group]) and d.source = p.source and d.seq = p.seq
                 returning d.seq
                ), logged as (
                    insert into wakeq.audit_log (canvas_id, actor, action, outcome, request_id, detail)
