@@ -212,7 +212,7 @@ impl Store {
         let query = sqlx::query!(
             r#"select e.queue::text as "queue!", array_agg(e.id) as "ids!"
                  from wakeq.events_v2 e
-                where e.id = any ($1) and wakeq.is_pulled(e.queue) group by e.queue"#,
+                where e.id = any ($1) and e.queue is not null and wakeq.is_pulled(e.queue) group by e.queue"#,
             &ids
         );
         let rows = self.session().await?.all("look for copies that are pulled", query).await?;

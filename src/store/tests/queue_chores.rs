@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::queues::{EMAILS, canvas, canvases, complete, emails, emit_emails, queue, register, take};
 use super::tester;
-use crate::event::CanvasId;
+use crate::event::{CanvasId, EventId, Notification};
 use crate::store::{FacetSettings, QueuePut};
 
 const ONE: FacetSettings = FacetSettings { weight: None, in_flight_max: Some(1) };
@@ -143,4 +143,33 @@ async fn an_unpaused_canvas_makes_the_pass_visit_its_queue() {
     assert!(minute().await);
     assert_eq!(table.store.wake_page(None).await.unwrap(), Some(Vec::new()), "nothing of it waits");
     assert!(!minute().await);
+}
+
+/// Whether a queue is pulled is looked up for copies alone, as most events are in no queue.
+#[tokio::test]
+async fn events_in_no_queue_are_not_looked_up_among_pulled_ones() {
+    let table = emails(FacetSettings::default()).await;
+    for of in [1, 2] {
+        emit_emails(&table.store, canvas(of), 1).await;
+    }
+    table.add(3).await;
+    table.run("update wakeq.queues set pulled = true").await;
+    table
+        .run(
+            "create or replace function wakeq.is_pulled(queue text) returns boolean language plpgsql stable as $$
+             begin
+                 if queue is null then
+                     raise exception 'it was called for an event in no queue';
+                 end if;
+                 return exists (select from wakeq.queues q where q.name = is_pulled.queue and q.pulled);
+             end
+             $$",
+        )
+        .await;
+    let all = sqlx::query_as::<_, (Uuid, Uuid)>("select id, canvas_id from wakeq.events_v2");
+    let all = all.fetch_all(&table.pool).await.unwrap().into_iter();
+    let told: Vec<_> = all.map(|(id, of)| Notification { id: EventId(id), canvas: CanvasId(of) }).collect();
+    let split = table.store.split_pulled(&told).await.unwrap();
+    assert_eq!((told.len(), split.workers.len(), split.pulled.len()), (5, 3, 1));
+    assert!(split.workers.iter().all(|event| event.canvas == CanvasId::DEFAULT));
 }
