@@ -45,21 +45,25 @@ impl Store {
                     where (canvas_id, object) > ((select canvas_id from wakeq.idle_cursor), (select object from wakeq.idle_cursor))
                       and exists (select from gate) and (select seq from edge) is not null
                     order by canvas_id, object limit $3
+               ), unused as materialized (
+                   select o.canvas_id, o.object from looked l
+                     join wakeq.objects o on o.canvas_id = any (array[l.canvas_id]) and o.object = l.object
+                    where l.stateless and l.last_seq <= (select seq from edge)
+                      and o.state is null and o.last_seq <= (select seq from edge)
+                      and not exists (select from wakeq.events_v2 e
+                                       where e.canvas_id = o.canvas_id and e.object = o.object and e.queue is null offset 0)
+                      and not exists (select from wakeq.events_v2 e
+                                       where e.canvas_id = o.canvas_id and e.object = o.object and e.queue is not null offset 0)
+                      and not exists (select from wakeq.dead_events d
+                                       where d.canvas_id = o.canvas_id and d.object = o.object offset 0)
+                      and not exists (select from wakeq.halted_lanes h
+                                       where h.canvas_id = o.canvas_id and h.object = o.object and h.queue is null offset 0)
+                      and not exists (select from wakeq.halted_lanes h
+                                       where h.canvas_id = o.canvas_id and h.object = o.object and h.queue is not null offset 0)
+                      for update of o skip locked
                ), objects as (
-                   delete from wakeq.objects where (canvas_id, object) in (
-                       select o.canvas_id, o.object from looked l
-                         join wakeq.objects o on o.canvas_id = l.canvas_id and o.object = l.object
-                        where l.stateless and l.last_seq <= (select seq from edge)
-                          and o.state is null and o.last_seq <= (select seq from edge)
-                          and not exists (select from wakeq.events_v2 e
-                                           where e.canvas_id = o.canvas_id and e.object = o.object and e.queue is null offset 0)
-                          and not exists (select from wakeq.events_v2 e
-                                           where e.canvas_id = o.canvas_id and e.object = o.object and e.queue is not null offset 0)
-                          and not exists (select from wakeq.dead_events d
-                                           where d.canvas_id = o.canvas_id and d.object = o.object offset 0)
-                          and not exists (select from wakeq.halted_lanes h
-                                           where h.canvas_id = o.canvas_id and h.object = o.object offset 0)
-                        for update of o skip locked)
+                   delete from wakeq.objects o using unused u
+                    where o.canvas_id = any (array[u.canvas_id]) and o.object = u.object
                ), cursor as (
                    update wakeq.idle_cursor set (canvas_id, object) = (
                        select coalesce((array_agg(canvas_id order by canvas_id desc, object desc))[1], uuid_nil.id),
@@ -69,13 +73,14 @@ impl Store {
                         group by uuid_nil.id)
                     where exists (select from gate)
                ), sent as (
-                   delete from wakeq.entity_events where (canvas_id, event_id) in (
+                   delete from wakeq.entity_events s using (
                        select e.canvas_id, e.event_id from wakeq.entity_events e
                         where e.status = 'accepted' and e.sent_at < now() - $4::interval and exists (select from gate)
                           and not exists (select from wakeq.consumer_positions p
                                            where starts_with(p.source, 'category/entities:' || e.entity_type || '.inbox'))
-                        limit 1000 for update skip locked)
-                returning event_id
+                        limit 1000 for update skip locked) as old
+                    where s.canvas_id = any (array[old.canvas_id]) and s.event_id = old.event_id
+                returning s.event_id
                ), keys as (
                    select wakeq.expire_keys($5) as gone from gate
                )

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Table;
+use super::cost::{buffers, plan};
 use crate::store::IdleRetention;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -104,6 +105,38 @@ async fn deletes_only_unused_objects() {
         11,
         "those of the other canvas stay"
     );
+}
+
+/// However many objects and halted lanes there are, a page of the search looks up its own objects.
+#[tokio::test]
+async fn the_search_for_unused_objects_reads_a_page_of_them() {
+    let table = Table::of_one_connection().await;
+    table
+        .run(
+            "insert into wakeq.objects (canvas_id, object, last_seq)
+             select '00000000-0000-0000-0000-000000000001'::uuid, 'o' || n, 5 from generate_series(1, 20000) n
+              union all
+             select '00000000-0000-0000-0000-000000000002', 'o' || n, 5 from generate_series(1, 20) n",
+        )
+        .await;
+    table
+        .run(
+            "insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, prev, queue)
+             select canvas_id, object, 'm', 'n', gen_random_uuid(), 5, 0, case when right(object, 1) = '1' then 'q' end
+               from wakeq.objects where canvas_id = '00000000-0000-0000-0000-000000000001'",
+        )
+        .await;
+    table.run("insert into wakeq.idle_marks values (now() - interval '25 hours', 10)").await;
+    table.run("vacuum analyze wakeq.objects").await;
+    table.run("vacuum analyze wakeq.halted_lanes").await;
+    while table.store.expire_idle(true, KEPT).await.unwrap() {}
+    let left = "select count(*) from wakeq.objects where canvas_id = '00000000-0000-0000-0000-000000000001'";
+    assert_eq!(table.number(left).await, 20_000);
+    assert_eq!(table.number("select count(*) from wakeq.objects").await, 20_000, "the other canvas has none");
+    let plan = plan(&table.store, "from looked l", "true, '1 day', 5000, '1 day', '1 day'").await;
+    let pages = buffers(&plan, "Delete on objects");
+    println!("pages for 5,000 objects: {pages}");
+    assert!((5_000..100_000).contains(&pages), "{pages} pages: {plan}");
 }
 
 /// What the processor of a type has not reached yet stays; what no processor ever read is deleted
