@@ -24,6 +24,7 @@ mod parts;
 mod plans;
 mod queue_chores;
 mod queues;
+mod quotas;
 mod recalls;
 mod registering;
 mod resuming;
