@@ -75,6 +75,9 @@ pub(super) struct Headroom {
     measurement: Option<Measurement>,
     /// Added by this process since that measurement began; before the first, ever.
     spent: Pair,
+    /// Whether a later measurement failed: what is used and added is older than the measurement's
+    /// time.
+    is_kept: bool,
 }
 
 impl Headroom {
@@ -99,8 +102,9 @@ impl Headroom {
                 .add(next, if age < measurement.holds() { Verdict::Go } else { Verdict::GoAndMeasure });
         }
         // One call on a fresh measurement may take all the room, as nothing else has used it yet.
+        // After one that failed, waiting for the next would help nobody.
         let whole = fits(&|which| measurement.room(which));
-        if self.spent == [0, 0] && age < measurement.gap() {
+        if (self.is_kept || self.spent == [0, 0]) && age < measurement.gap() {
             return whole.map_or_else(|| self.add(next, Verdict::Go), Verdict::Full);
         }
         if age >= measurement.gap() {
@@ -125,11 +129,23 @@ impl Headroom {
     pub(super) fn record(&mut self, measurement: Measurement, spent_before: Pair) {
         self.spent = [0_usize, 1].map(|which| self.spent[which].saturating_sub(spent_before[which]));
         self.measurement = Some(measurement);
+        self.is_kept = false;
+    }
+
+    /// Takes note that a measurement failed: the last one stays valid, and what was added since it
+    /// stays counted. If there is none, then `unknown` stands for it, without what was added.
+    pub(super) fn keep(&mut self, unknown: Measurement) {
+        let Measurement { at, took, .. } = unknown;
+        match self.measurement {
+            Some(last) => self.measurement = Some(Measurement { at, took, ..last }),
+            None => (self.measurement, self.spent) = (Some(unknown), [0, 0]),
+        }
+        self.is_kept = true;
     }
 
     /// Makes the next call measure first.
     pub(super) fn forget(&mut self) {
-        *self = Self { measurement: None, spent: [u64::MAX; 2] };
+        *self = Self { measurement: None, spent: [u64::MAX; 2], is_kept: false };
     }
 
     pub(super) fn spent(&self) -> Pair {
@@ -238,6 +254,39 @@ mod tests {
         let next = now + Duration::from_millis(4_500);
         assert_eq!(headroom.ask([1, 0], FREE, now + Duration::from_secs(1)), Verdict::Wait(next));
         assert_eq!(headroom.ask([1, 0], FREE, next), Verdict::Measure);
+    }
+
+    /// However often a measurement fails, together no more is added than the last one had room for;
+    /// and nobody waits for the next.
+    #[test]
+    fn what_was_added_stays_counted_while_measurements_fail() {
+        let (mut headroom, now) = (Headroom::default(), Instant::now());
+        headroom.record(measurement(now, 900, 1_000), [0, 0]);
+        let mut added = 0;
+        for failure in 0..10_u64 {
+            let at = now + Duration::from_secs(60 * failure);
+            headroom.keep(measurement(at, 0, 8_000));
+            while headroom.ask([10, 0], FREE, at) == Verdict::Go {
+                added += 10;
+            }
+            assert_eq!(headroom.ask([10, 0], FREE, at), Verdict::Full(0));
+        }
+        assert_eq!((added, headroom.used()), (100, Some([1_000, 0])));
+        headroom.record(measurement(now, 500, 1_000), headroom.spent());
+        assert_eq!(headroom.ask([10, 0], FREE, now), Verdict::Go);
+    }
+
+    /// A canvas that could not be measured even once has an allowance; also after its quota was
+    /// changed.
+    #[test]
+    fn what_was_never_measured_has_an_allowance() {
+        let (mut headroom, now) = (Headroom::default(), Instant::now());
+        headroom.forget();
+        assert_eq!(headroom.ask([1, 0], FREE, now), Verdict::Measure);
+        headroom.keep(measurement(now, 0, 800));
+        assert_eq!(headroom.ask([800, 0], FREE, now), Verdict::Go);
+        headroom.keep(measurement(now, 0, 800));
+        assert_eq!(headroom.ask([1, 0], FREE, now), Verdict::Full(0));
     }
 
     #[test]

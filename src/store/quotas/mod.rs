@@ -254,8 +254,8 @@ impl Store {
     }
 
     /// Measures, unless another caller has just done so. If that fails, the last measurement stays
-    /// valid for a while (if there is none, a default allowance): quotas must not stop anything for
-    /// lack of an answer.
+    /// valid (if there is none, a default allowance), until what is added since has used up its
+    /// room: quotas must not stop anything for lack of an answer, nor let everything pass.
     async fn remeasure(&self, canvas: CanvasId, measured: QuotaPair, known: &KnownUsage) {
         let asked = Instant::now();
         let _measuring = known.measuring.lock().await;
@@ -266,8 +266,10 @@ impl Store {
         let at = Instant::now();
         let measuring = self.measure(canvas, measured).await;
         let took = at.elapsed();
-        let measurement = match measuring {
-            Ok((used, limits)) => Measurement { at, took, used, limits },
+        match measuring {
+            Ok((used, limits)) => {
+                known.with(|headroom| headroom.record(Measurement { at, took, used, limits }, spent));
+            }
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(error, %canvas, "the usage of a canvas could not be measured: its \
@@ -278,10 +280,9 @@ impl Store {
                     used: [0, 0],
                     limits: measured.free().map(|free| 8 * free.min(1 << 40)),
                 };
-                before.map_or(unknown, |measurement| Measurement { at, took, ..measurement })
+                known.with(|headroom| headroom.keep(unknown));
             }
-        };
-        known.with(|headroom| headroom.record(measurement, spent));
+        }
     }
 
     /// How much a canvas keeps of what is measured, and its limits.
