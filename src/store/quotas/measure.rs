@@ -13,8 +13,8 @@ const SAMPLE: i64 = 500;
 const LOG_SAMPLE: i32 = 2_000;
 /// A log with fewer sequence numbers than this is read as a whole.
 const LOG_SMALL: i64 = 20_000;
-/// Up to this number, chosen ids are counted one by one.
-const IDS_FEW: i64 = 50_000;
+/// Up to this number, chosen ids are counted one by one, which takes about a second.
+const IDS_COUNTED: i64 = 1_000_000;
 /// Most types of entities that are visited.
 const TYPES_MAX: i32 = 1_000;
 
@@ -123,21 +123,32 @@ impl Store {
     }
 
     /// Chosen ids and idempotency keys.
-    ///
-    /// Keys are counted in their index, up to one beyond the limit. So are ids up to a number; if
-    /// there are more, then those in a random 4096th of all ids, which stands for the whole, since
-    /// stored ids are as good as random ([`EventId::chosen`]).
     pub(super) async fn measure_remembered(&self, canvas: CanvasId) -> Result<(Pair, Pair), StoreError> {
+        self.count_remembered(canvas, IDS_COUNTED).await
+    }
+
+    /// Keys are counted in their index, up to one beyond the limit. So are ids, but only up to this
+    /// number; if there are more, then those in a random 4096th of all ids, which stands for the
+    /// whole: stored ids are hashes ([`EventId::chosen`]). A caller can search for ids that are
+    /// stored in one part, which costs 4,096 hashes for each, so this is only for what is too much
+    /// to count. Two standard errors are subtracted, so that no canvas is refused by chance.
+    pub(in crate::store) async fn count_remembered(
+        &self,
+        canvas: CanvasId,
+        counted: i64,
+    ) -> Result<(Pair, Pair), StoreError> {
         let query = sqlx::query!(
             r#"with limits as materialized (
                    select wakeq.quota_of($1, 'chosen-ids', $2) as ids, wakeq.quota_of($1, 'idempotency-keys', $3) as keys
                ), few as materialized (
                    select count(*) as ids from (
-                       select from wakeq.emitted_ids where canvas_id = $1 limit $4::bigint + 1) as counted
+                       select from wakeq.emitted_ids where canvas_id = $1
+                        limit (select least(ids, $4::bigint) + 1 from limits)) as counted
                ), part as materialized (
                    select lpad(to_hex($5::bigint % 4096), 3, '0') as digits
                ), many as (
-                   select count(*) * 4096 as ids from part p, wakeq.emitted_ids e
+                   select (greatest(0, count(*) - 2 * sqrt(count(*))) * 4096)::bigint as ids
+                     from part p, wakeq.emitted_ids e
                     where (select ids from few) > $4 and e.canvas_id = $1
                       and e.id between rpad(p.digits, 32, '0')::uuid and rpad(p.digits, 32, 'f')::uuid
                )
@@ -149,7 +160,7 @@ impl Store {
             canvas.0,
             default_quota(Quota::ChosenIds),
             default_quota(Quota::IdempotencyKeys),
-            IDS_FEW,
+            counted,
             chance()
         );
         let row = self.session().await?.one("count what a canvas has remembered", query).await?;

@@ -25,3 +25,27 @@ async fn audit_lines_are_counted_in_an_index_alone() {
     assert!(plan.contains("Index Only Scan using audit_log_canvas"), "{plan}");
     assert!(buffers(&plan, "") < 500, "{plan}");
 }
+
+/// Of ids that are too many to count, a sample stands for all; what was counted until then is the
+/// least.
+#[tokio::test]
+async fn very_many_ids_are_estimated() {
+    let table = Table::new().await;
+    table
+        .run(
+            "insert into wakeq.emitted_ids (canvas_id, id)
+             select case n % 6 when 0 then '00000000-0000-0000-0000-0000000000f0'::uuid
+                               else '00000000-0000-0000-0000-000000000000' end, gen_random_uuid()
+               from generate_series(1, 144000) n",
+        )
+        .await;
+    let ids = async |counted| {
+        let ([ids, _], _) = table.store.count_remembered(CanvasId::DEFAULT, counted).await.unwrap();
+        ids
+    };
+    assert_eq!(ids(120_000).await, 120_000);
+    // About 29 of them are in a 4096th: six standard deviations.
+    let estimated = ids(50_000).await;
+    assert!((50_000..260_000).contains(&estimated), "{estimated} of 120,000");
+    assert!(ids(119_999).await >= 119_999);
+}

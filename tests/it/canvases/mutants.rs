@@ -98,7 +98,7 @@ const UNSEEN: [(&str, &str, SurvivalReason); 58] = [
     (
         "src/store/quotas/measure.rs",
         "from few) > $4",
-        NotReached("only canvases with more than 50,000 chosen ids are estimated"),
+        NotReached("only canvases with more than 1,000,000 chosen ids are estimated"),
     ),
     ("src/store/rules.rs", "rules r where r.canvas_id = $2", NEAR),
     ("src/store/promises.rs", "u.canvas_id = c.canvas_id", NOTED),
