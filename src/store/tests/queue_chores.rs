@@ -153,7 +153,7 @@ async fn events_in_no_queue_are_not_looked_up_among_pulled_ones() {
         emit_emails(&table.store, canvas(of), 1).await;
     }
     table.add(3).await;
-    table.run("update wakeq.queues set pulled = true").await;
+    table.run("update wakeq.queues set pulled = true, in_flight_max = 10").await;
     table
         .run(
             "create or replace function wakeq.is_pulled(queue text) returns boolean language plpgsql stable as $$

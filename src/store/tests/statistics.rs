@@ -430,6 +430,7 @@ fn argument(kind: &str, word: &str, ids: &str) -> String {
         "timestamp with time zone" => "now()".to_owned(),
         "double precision" => "1".to_owned(),
         "boolean" => "false".to_owned(),
+        "bytea" => "'1'".to_owned(),
         _ => "null".to_owned(),
     };
     match kind.strip_suffix("[]") {
