@@ -86,7 +86,7 @@ comment on column wakeq.events_v2.notify_at is
 comment on column wakeq.events_v2.claims is
     'How often the event was claimed; never reset. The first half of the fencing token';
 comment on column wakeq.events_v2.nonce is
-    'A random number of the latest claim, the second half of the fencing token: a claim that a failover lost had another';
+    'A random number of the latest claim, the second half of the fencing token: one that a failover lost had another';
 comment on column wakeq.events_v2.worker is
     'The name of the worker that made the claim; null where nobody has one, and for leases over HTTP';
 comment on column wakeq.events_v2.losses is 'Claims that took over from an owner whose lease ran out';

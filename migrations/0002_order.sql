@@ -81,8 +81,8 @@ create table wakeq.idle_cursor (
 );
 insert into wakeq.idle_cursor (canvas_id, object) values ('00000000-0000-0000-0000-000000000000', '');
 
--- Those that are not unique, and that of tombstones by age, have conditions that hold for every row:
--- only statements that name the condition, or an event, are to use them (0001).
+-- Those that are not unique, and that of tombstones by age, have conditions that hold for every
+-- row: only statements that name the condition, or an event, are to use them (0001).
 create index halted_lanes_event on wakeq.halted_lanes (canvas_id, event_id) where event_id is not null;
 -- For lists: the longest halted first; and which handlers are halted, and how often.
 create index halted_lanes_age on wakeq.halted_lanes (canvas_id, halted_at, event_id) where halted_at > '-infinity';

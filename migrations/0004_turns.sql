@@ -17,7 +17,8 @@
 create type wakeq.turn as (
     id uuid, canvas_id uuid, module text, name text, modifier text, value text, retries integer,
     delay_until timestamptz, enqueued_at timestamptz, locked_at timestamptz, claims integer, nonce integer,
-    losses integer, took_over boolean, traceparent text, object text, seq bigint, prev bigint, origin uuid, is_limited boolean
+    losses integer, took_over boolean, traceparent text, object text, seq bigint, prev bigint, origin uuid,
+    is_limited boolean
 );
 
 -- What a call of `take_turns` asks for, and how far it has come.
@@ -479,7 +480,8 @@ create function wakeq.pull_turns(
 returns table (
     id uuid, canvas_id uuid, module text, name text, modifier text, value text, retries integer,
     delay_until timestamptz, enqueued_at timestamptz, locked_at timestamptz, claims integer, nonce integer,
-    losses integer, took_over boolean, traceparent text, object text, seq bigint, prev bigint, origin uuid, is_limited boolean,
+    losses integer, took_over boolean, traceparent text, object text, seq bigint, prev bigint, origin uuid,
+    is_limited boolean,
     token text
 )
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$

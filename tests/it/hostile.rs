@@ -18,7 +18,7 @@ use wakeq_services::TestDatabase;
 
 use crate::brokers::Broker;
 use crate::door::{Recording, answering};
-use crate::support::{Stage, database, quick, scope};
+use crate::support::{Stage, TIMEOUT, database, quick, scope};
 use crate::theatre::{figure, size};
 use crate::world::emulated::add;
 
@@ -114,6 +114,12 @@ async fn check_over_grpc(seed: u64) -> FaultCounts {
     counts
 }
 
+async fn what_is_left(stage: &Stage) -> String {
+    let rows = "select concat_ws(E'\\n', now(), (select string_agg(e::text, E'\\n') from wakeq.events_v2 e),
+                       (select string_agg(c::text, E'\\n') from wakeq.chores c))";
+    sqlx::query_scalar(rows).fetch_one(&stage.pool).await.unwrap()
+}
+
 /// Runs one seed to its end: every event was attempted as often as it should be, at its time, and
 /// is gone.
 async fn check(seed: u64, notifier: Arc<dyn Notifier>) {
@@ -129,7 +135,13 @@ async fn check(seed: u64, notifier: Arc<dyn Notifier>) {
         stage.admin.unpause(&scope("wide"), &Actor::user("ada")).await.unwrap();
     }
     let failing = EVENTS.div_ceil(5) as usize;
-    let mut ran = seen.take(emitted.len() + failing).await;
+    let mut ran = Vec::new();
+    while ran.len() < emitted.len() + failing {
+        match tokio::time::timeout(TIMEOUT / 2, seen.next()).await {
+            Ok(event) => ran.push(event),
+            Err(_) => panic!("seed {seed}: nothing runs any longer: {}", what_is_left(&stage).await),
+        }
+    }
     for worker in workers {
         assert_eq!(worker.counters.outcome(Outcome::LeaseLost), 0, "seed {seed}");
         worker.stop().await;

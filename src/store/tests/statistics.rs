@@ -337,10 +337,17 @@ async fn run(session: &mut Session, sql: String) -> Result<Vec<PgRow>, sqlx::Err
     rows.await.expect("an answer in time")
 }
 
-/// The top node of the statement's plan with these arguments.
+/// The top node of the statement's plan with these arguments; null if it refuses
+/// them: classes 22 and 23, data exceptions and constraints.
 async fn explained(session: &mut Session, options: &str, arguments: &[String]) -> Value {
     let arguments = if arguments.is_empty() { String::new() } else { format!("({})", arguments.join(", ")) };
     let rows = run(session, format!("explain ({options} format json) execute looked_at{arguments}")).await;
+    let refused = |error: &sqlx::Error| {
+        error.as_database_error()?.code().map(|code| ["22", "23"].contains(&&code[..2]))
+    };
+    if rows.as_ref().err().and_then(refused) == Some(true) {
+        return Value::Null;
+    }
     let plan: String = rows.unwrap()[0].try_get_unchecked(0).unwrap();
     serde_json::from_str::<Value>(&plan).unwrap()[0]["Plan"].take()
 }

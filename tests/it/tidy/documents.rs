@@ -56,16 +56,6 @@ fn parts(text: &str) -> BTreeSet<String> {
     parts
 }
 
-/// How many words a document has: what is between spaces and has a letter or a digit.
-pub(super) fn words(text: &str) -> usize {
-    text.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)).count()
-}
-
-#[test]
-fn signs_are_no_words() {
-    assert_eq!(words("# A `b-c`\n\n| 1 | → | d, |\n|---|---|---|"), 4);
-}
-
 /// Documents that an index does not link to. Both are paths from the root.
 pub(super) fn unlisted(index: &str, text: &str, documents: &[String]) -> Vec<String> {
     let folder = index.rsplit_once('/').map_or("", |(folder, _)| folder);

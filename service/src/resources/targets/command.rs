@@ -55,7 +55,7 @@ pub(crate) struct PolicyArgs {
     /// Multiplier of each further delay [default: 1]
     #[arg(long)]
     factor: Option<u32>,
-    /// Maximum delay; a longer Retry-After is cut to it, or to a minute if it is less [default: 24h]
+    /// Maximum delay; a longer Retry-After is cut to it, or to a minute if more [default: 24h]
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     delay_max: Option<Duration>,
     /// Timeout of a request [default: 30s]

@@ -60,7 +60,8 @@ pub(crate) struct Policy {
     /// Multiplier of each further delay.
     #[schema(minimum = 1, maximum = 100, default = 1)]
     pub(crate) factor: u32,
-    /// Maximum delay, in seconds. A longer `Retry-After` is cut to it, or to a minute if it is less.
+    /// Maximum delay, in seconds. A longer `Retry-After` is cut to it, or to a minute if that is
+    /// more.
     #[schema(minimum = 0, maximum = 2_592_000, default = 86_400)]
     pub(crate) delay_max_s: f64,
     /// Timeout of a request, in seconds.
