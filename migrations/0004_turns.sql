@@ -405,8 +405,7 @@ begin
 end
 $$;
 
--- The token of a lease: the fencing token of the claim, since it is good for that claim only, and a
--- check of 96 bits.
+-- The token of a lease: the fencing token of the claim, and a check of 96 bits.
 create function wakeq.lease_token(secret bytea, id uuid, claims integer, nonce integer)
 returns text language sql immutable strict
 return lpad(to_hex(claims), 8, '0') || lpad(to_hex(nonce), 8, '0')
@@ -481,8 +480,7 @@ returns table (
     id uuid, canvas_id uuid, module text, name text, modifier text, value text, retries integer,
     delay_until timestamptz, enqueued_at timestamptz, locked_at timestamptz, claims integer, nonce integer,
     losses integer, took_over boolean, traceparent text, object text, seq bigint, prev bigint, origin uuid,
-    is_limited boolean,
-    token text
+    is_limited boolean, token text
 )
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column

@@ -116,7 +116,7 @@ async fn what_a_worker_cannot_start_soon_stands_in_front_of_nobody() {
     }
     assert_eq!(started.iter().filter(|started| **started == canvas(2)).count(), 3, "{started:?}");
     door.open(3_004);
-    wait_while!(stage.rows().await > 0, "all of it runs");
+    stage.until_empty().await;
     worker.stop().await;
     assert_eq!(notifier.unanswered(), 0);
 }

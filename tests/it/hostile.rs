@@ -114,12 +114,6 @@ async fn check_over_grpc(seed: u64) -> FaultCounts {
     counts
 }
 
-async fn what_is_left(stage: &Stage) -> String {
-    let rows = "select concat_ws(E'\\n', now(), (select string_agg(e::text, E'\\n') from wakeq.events_v2 e),
-                       (select string_agg(c::text, E'\\n') from wakeq.chores c))";
-    sqlx::query_scalar(rows).fetch_one(&stage.pool).await.unwrap()
-}
-
 /// Runs one seed to its end: every event was attempted as often as it should be, at its time, and
 /// is gone.
 async fn check(seed: u64, notifier: Arc<dyn Notifier>) {
@@ -139,7 +133,7 @@ async fn check(seed: u64, notifier: Arc<dyn Notifier>) {
     while ran.len() < emitted.len() + failing {
         match tokio::time::timeout(TIMEOUT / 2, seen.next()).await {
             Ok(event) => ran.push(event),
-            Err(_) => panic!("seed {seed}: nothing runs any longer: {}", what_is_left(&stage).await),
+            Err(_) => panic!("seed {seed}: nothing runs any longer: {}", stage.left().await),
         }
     }
     for worker in workers {

@@ -241,7 +241,25 @@ impl Stage {
 
     /// Waits until every event is gone.
     pub(crate) async fn until_empty(&self) {
-        wait_while!(self.rows().await > 0, "events are left");
+        let empty = async {
+            while self.rows().await > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        if tokio::time::timeout(TIMEOUT, empty).await.is_err() {
+            panic!("events are left: {}", self.left().await);
+        }
+    }
+
+    /// The first events that have not ended, the chores, and what the sessions of the database do.
+    pub(crate) async fn left(&self) -> String {
+        let rows = "select concat_ws(E'\n', now(), (select count(*) from wakeq.events_v2),
+                           (select string_agg(e::text, E'\n') from (select * from wakeq.events_v2 limit 5) e),
+                           (select string_agg(c::text, E'\n') from wakeq.chores c),
+                           (select string_agg(concat_ws(' ', pid, pg_blocking_pids(pid)::text, state, wait_event,
+                                                        now() - state_change, left(query, 200)), E'\n')
+                              from pg_stat_activity where datname = current_database()))";
+        sqlx::query_scalar(rows).fetch_one(&self.pool).await.unwrap()
     }
 
     /// What is known of an event that has not ended.

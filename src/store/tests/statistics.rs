@@ -278,7 +278,7 @@ async fn check(table: &Table) {
         sqlx::query_scalar(AssertSqlSafe(some)).fetch_one(&table.pool).await.unwrap()
     };
     let batches = [ids("queue is null").await, ids("queue = 'q'").await];
-    let statements: Vec<String> = statements().into_iter().filter(is_looked_at).collect();
+    let statements: Vec<String> = statements().into_iter().filter(|text| is_looked_at(text)).collect();
     assert!(statements.len() > 130, "{} statements", statements.len());
     let mut session = table.store.session().await.unwrap();
     run(&mut session, "set plan_cache_mode = force_generic_plan".into()).await.unwrap();
@@ -306,7 +306,7 @@ async fn check(table: &Table) {
 }
 
 /// Whether it is about events, or about another table that a canvas fills.
-fn is_looked_at(statement: &String) -> bool {
+fn is_looked_at(statement: &str) -> bool {
     let names = |(name, ..): &(&str, &str, &str)| statement.contains(&format!("wakeq.{name}"));
     ABOUT_EVENTS.iter().any(|part| statement.contains(part)) || OTHERS.iter().any(names)
 }
