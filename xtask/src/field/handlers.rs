@@ -12,10 +12,10 @@ use super::{at_most, figure, percentile};
 const HANDLERS: usize = 100_000;
 const FILL: &str =
     "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until, notify_at)
-    select gen_random_uuid(), '77777777-7777-4777-8777-777777777777', 'WORKER', 'h' || number, '_', '1',
+    select gen_random_uuid(), '77777777-7777-4777-8777-777777777777'::uuid, 'WORKER', 'h' || number, '_', '1',
            now() + interval '1 d', now() + interval '1 d' from generate_series(1, 100000) as number
     union all
-    select gen_random_uuid(), '77777777-7777-4777-8777-777777777777', 'WORKER', 'zz', '_', '1',
+    select gen_random_uuid(), '77777777-7777-4777-8777-777777777777'::uuid, 'WORKER', 'zz', '_', '1',
            now() + interval '1 d', now() + interval '1 d' from generate_series(1, 5)";
 
 pub(super) async fn run(site: &Site) -> Result<()> {
