@@ -3,7 +3,7 @@
 
 use std::borrow::Borrow;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, FromRow, PgPool, Postgres, Transaction};
@@ -239,15 +239,20 @@ impl Stage {
         held
     }
 
-    /// Waits until every event is gone.
+    /// Waits until every event is gone, as long as they become fewer.
     pub(crate) async fn until_empty(&self) {
-        let empty = async {
-            while self.rows().await > 0 {
-                tokio::task::yield_now().await;
+        let (mut fewest, mut since) = (i64::MAX, Instant::now());
+        loop {
+            let rows = self.rows().await;
+            if rows == 0 {
+                return;
             }
-        };
-        if tokio::time::timeout(TIMEOUT, empty).await.is_err() {
-            panic!("events are left: {}", self.left().await);
+            if rows < fewest {
+                (fewest, since) = (rows, Instant::now());
+            } else if since.elapsed() > TIMEOUT {
+                panic!("{rows} events are left: {}", self.left().await);
+            }
+            tokio::task::yield_now().await;
         }
     }
 

@@ -20,8 +20,8 @@ const BATCH_MAX: usize = 1_000;
 /// How many notifications set aside are offered to other workers per second at most. At least as
 /// many as there are slots: another worker of this size is then never idle for long.
 const OFFERS_MAX: usize = 1_000;
-/// Shortest and longest time by which a promise is put off.
-const PUT_OFF: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(600);
+/// Shortest and longest time by which a promise is put off. No longer: what is offered may be lost.
+const PUT_OFF: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(20);
 
 /// An answer whether another canvas has events, and how long it took.
 type OtherAnswer = (Option<CanvasId>, Duration);
@@ -184,7 +184,7 @@ impl<R: NotificationRunner> Intake<R> {
         }
     }
 
-    /// Puts the promise of an event off, to about when all that was set aside will have run. If too
+    /// Puts the promise of an event off, to when all that was set aside may have run. If too
     /// many are, the promise stays as it was.
     fn put_off(&self, id: EventId) {
         let wait = self.pace.time_of(self.waiting.aside()).clamp(*PUT_OFF.start(), *PUT_OFF.end());
