@@ -73,7 +73,7 @@ impl Store {
         let answer = session
             .limit(|connection| insert_in_one_transaction(connection, events, chosen, state, emission))
             .await;
-        session.answered(what, answer)
+        session.answered(what, answer).await
     }
 
     /// An object of the canvas; `None` if no event was ever emitted on it.

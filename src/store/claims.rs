@@ -136,7 +136,7 @@ impl Store {
             self.worker() as _
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        session.answered("claim events", rows)
+        session.answered("claim events", rows).await
     }
 
     /// Renews the leases of running claims, on a dedicated connection; `false` for each that was
@@ -155,7 +155,7 @@ impl Store {
             &fences
         );
         let renewed = session.limit(|connection| query.fetch_all(connection)).await;
-        Ok(happened(claims, session.answered("renew leases", renewed)?))
+        Ok(happened(claims, session.answered("renew leases", renewed).await?))
     }
 
     /// Renews those claims whose rows are not locked, without waiting; `None` for the others, about
@@ -181,7 +181,7 @@ impl Store {
             &fences
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("renew leases, past what others hold", rows)?;
+        let rows = session.answered("renew leases, past what others hold", rows).await?;
         let stand = happened(claims, rows.iter().map(|row| row.id).collect());
         let renewed = happened(claims, rows.iter().filter(|row| row.renewed).map(|row| row.id).collect());
         let answers = stand.into_iter().zip(renewed);
@@ -203,7 +203,7 @@ impl Store {
             &fences
         );
         let deleted = session.limit(|connection| query.fetch_all(connection)).await;
-        Ok(happened(claims, session.answered("complete events", deleted)?))
+        Ok(happened(claims, session.answered("complete events", deleted).await?))
     }
 
     /// Counts a retry, sets when it is due and releases the claim. The new count is written rather
@@ -240,7 +240,7 @@ impl Store {
             interval(self.timing().grace)
         );
         let saved = session.limit(|connection| query.fetch_all(connection)).await;
-        Ok(happened(&claims, session.answered("save retries", saved)?))
+        Ok(happened(&claims, session.answered("save retries", saved).await?))
     }
 
     /// Gives claims up without counting anything; the events may run again at once.
@@ -256,7 +256,7 @@ impl Store {
             &fences
         );
         let released = session.limit(|connection| query.execute(connection)).await;
-        session.answered("release claims", released).map(drop)
+        session.answered("release claims", released).await.map(drop)
     }
 }
 

@@ -100,7 +100,7 @@ impl Store {
     ) -> Result<CronPut, StoreError> {
         let mut session = self.change().await?;
         let put = session.limit(|connection| put(connection, new, actor, next)).await;
-        session.answered("put a cron", put)
+        session.answered("put a cron", put).await
     }
 
     /// Pauses a cron; returns whether it was running, or `None` if there is none. Pausing it again
@@ -115,7 +115,7 @@ impl Store {
         let mut session = self.change().await?;
         let paused: Bounded<_> =
             session.limit(|connection| pause(connection, canvas, name, reason, actor)).await;
-        session.answered("pause a cron", paused)
+        session.answered("pause a cron", paused).await
     }
 
     /// Unpauses a cron. `next` receives the database's clock and returns the next tick.
@@ -128,7 +128,7 @@ impl Store {
     ) -> Result<CronUnpaused, StoreError> {
         let mut session = self.change().await?;
         let unpaused = session.limit(|connection| unpause(connection, canvas, name, actor, next)).await;
-        session.answered("unpause a cron", unpaused)
+        session.answered("unpause a cron", unpaused).await
     }
 
     /// Deletes a cron; returns whether there was one.
@@ -140,7 +140,7 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let mut session = self.change().await?;
         let deleted = session.limit(|connection| delete(connection, canvas, name, actor)).await;
-        session.answered("delete a cron", deleted)
+        session.answered("delete a cron", deleted).await
     }
 
     /// A session for a transaction that changes one cron.

@@ -108,7 +108,7 @@ impl Store {
             copies
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("list dead events", rows)?;
+        let rows = session.answered("list dead events", rows).await?;
         Ok(rows.into_iter().filter_map(DeadRow::into_event).collect())
     }
 
@@ -122,7 +122,7 @@ impl Store {
         let mut session = self.session().await?;
         let query = dead_rows!(" where id = $1 and canvas_id = $2", id.0, canvas.0);
         let row = session.limit(|connection| query.fetch_optional(connection)).await;
-        Ok(session.answered("look for a dead event", row)?.and_then(DeadRow::into_event))
+        Ok(session.answered("look for a dead event", row).await?.and_then(DeadRow::into_event))
     }
 
     /// How many dead events match the filter, up to `limit`; with `back`, without those whose
@@ -156,7 +156,7 @@ impl Store {
             copies
         );
         let count = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("count dead events", count).map(i64::cast_unsigned)
+        session.answered("count dead events", count).await.map(i64::cast_unsigned)
     }
 
     /// Redrives up to `limit` dead events, oldest first, after the first `skip`: with their
@@ -181,7 +181,7 @@ impl Store {
         let redriven = session
             .limit(|connection| redrive(connection, (filter, copies), (skip, limit), actor, timing))
             .await;
-        session.answered("redrive dead events", redriven)
+        session.answered("redrive dead events", redriven).await
     }
 
     /// Deletes up to [`BULK_PAGE`] dead events, oldest first; returns how many.
@@ -225,7 +225,7 @@ impl Store {
             copies
         );
         let count = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("delete dead events", count).map(i64::cast_unsigned)
+        session.answered("delete dead events", count).await.map(i64::cast_unsigned)
     }
 }
 

@@ -87,7 +87,7 @@ impl Store {
     pub async fn foreign_engine(&self) -> Result<Option<ForeignEngine>, StoreError> {
         let mut session = self.reach().await?;
         let engine = session.limit(ForeignEngine::ask).await;
-        session.answered("look at the engine", engine)
+        session.answered("look at the engine", engine).await
     }
 }
 

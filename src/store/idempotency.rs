@@ -51,7 +51,7 @@ impl Store {
         let emission = self.emission();
         let change = (events, chosen, state);
         let keyed = session.limit(|connection| once(connection, key, change, emission, answer)).await;
-        session.answered("insert events under an idempotency key", keyed)
+        session.answered("insert events under an idempotency key", keyed).await
     }
 }
 
@@ -60,7 +60,7 @@ impl Store {
     pub(crate) async fn replayed(&self, key: &NewKey) -> Result<Option<String>, StoreError> {
         let mut session = self.session().await?;
         let earlier = session.limit(|connection| earlier(connection, key)).await;
-        let earlier = session.answered("look for the answer under an idempotency key", earlier)?;
+        let earlier = session.answered("look for the answer under an idempotency key", earlier).await?;
         Ok(match earlier {
             IdempotencyOutcome::Replayed(answer) => Some(answer),
             IdempotencyOutcome::First(_) | IdempotencyOutcome::Mismatch | IdempotencyOutcome::InProgress => {

@@ -90,7 +90,7 @@ impl Store {
         let mut session = self.session().await?;
         let emission = self.emission();
         let answer = session.limit(|connection| insert_rows(connection, &rows, false, emission)).await;
-        session.answered("insert events", answer)
+        session.answered("insert events", answer).await
     }
 
     /// Inserts one event in a statement of its own.
@@ -129,7 +129,7 @@ impl Store {
         let emission = self.emission();
         let rows = [event];
         let answer = session.limit(|connection| insert_rows(connection, &rows, true, emission)).await;
-        session.answered("insert an event by its chosen id", answer).map(only)
+        session.answered("insert an event by its chosen id", answer).await.map(only)
     }
 }
 

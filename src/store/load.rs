@@ -93,7 +93,7 @@ impl Store {
             interval(self.timing().lease)
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("load events", rows)?;
+        let rows = session.answered("load events", rows).await?;
         let found: std::collections::HashMap<Uuid, LoadedEvent> =
             rows.into_iter().filter_map(|row| Some((row.id, row.into_event()?))).collect();
         Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
@@ -112,7 +112,7 @@ impl Store {
             canvas.0
         );
         let value = session.limit(|connection| query.fetch_optional(connection)).await;
-        session.answered("read an event's value", value)
+        session.answered("read an event's value", value).await
     }
 }
 

@@ -32,13 +32,13 @@ impl Store {
         let mut session = self.session().await?;
         let rows = self.resume_waiting(&mut session, job).await;
         if !matches!(&rows, Some(Err(error)) if StoreError::is_refused_lock(error)) {
-            return session.answered("resume a page of events", rows).map(page);
+            return session.answered("resume a page of events", rows).await.map(page);
         }
         // On the same connection: the server reports the lock that it could not get before it
         // releases those that it has, so on another connection the job would look as if another
         // process had it.
         let rows = self.resume_passing(&mut session, job).await;
-        session.answered("resume a page of events, past what others hold", rows).map(page)
+        session.answered("resume a page of events, past what others hold", rows).await.map(page)
     }
 
     /// The page, with all of its rows, locked in the order of their ids, as everywhere.

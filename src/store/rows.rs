@@ -363,7 +363,7 @@ impl Store {
             interval(self.timing().grace)
         );
         let moved = session.limit(|connection| query.execute(connection)).await;
-        Ok(session.answered("move an event to the dead ones", moved)?.rows_affected() > 0)
+        Ok(session.answered("move an event to the dead ones", moved).await?.rows_affected() > 0)
     }
 }
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::ConnectOptions;
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::types::PgInterval;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, Postgres};
+use sqlx::{ConnectOptions, Connection};
 
 #[cfg(feature = "testing")]
 use super::memory::Kit;
@@ -446,9 +446,18 @@ impl Session {
         }
     }
 
-    /// Returns the connection to the pool if the server answered, and classifies the error.
+    /// Returns the connection to the pool if the server answered, and classifies the error. The
+    /// server reports an error before it releases what the statement has locked, so an error is
+    /// returned once that is free: what follows on another connection finds it so.
     #[doc(hidden)]
-    pub fn answered<T>(mut self, statement: &'static str, answer: Bounded<T>) -> Result<T, StoreError> {
+    pub async fn answered<T>(mut self, statement: &'static str, answer: Bounded<T>) -> Result<T, StoreError> {
+        if let Some(Err(sqlx::Error::Database(_))) = &answer
+            && self.limit(PgConnection::ping).await.is_none_or(|pong| pong.is_err())
+            && let Some(connection) = self.connection.take()
+        {
+            // It may still be busy.
+            drop(connection.detach());
+        }
         let timed_out = |ended| StoreError::TimedOut { statement, after: self.limit, ended };
         let Some(result) = answer else { return Err(timed_out(false)) };
         let (ended, result) = match result {

@@ -60,14 +60,14 @@ impl Session {
     #[doc(hidden)]
     pub async fn all<T>(mut self, what: &'static str, query: impl Rows<T>) -> Result<Vec<T>, StoreError> {
         let rows = self.limit(|connection| query.all(connection)).await;
-        self.answered(what, rows)
+        self.answered(what, rows).await
     }
 
     /// Runs a statement that returns one row.
     #[doc(hidden)]
     pub async fn one<T>(mut self, what: &'static str, query: impl Rows<T>) -> Result<T, StoreError> {
         let row = self.limit(|connection| query.one(connection)).await;
-        self.answered(what, row)
+        self.answered(what, row).await
     }
 
     /// Runs a statement that returns at most one row.
@@ -78,7 +78,7 @@ impl Session {
         query: impl Rows<T>,
     ) -> Result<Option<T>, StoreError> {
         let row = self.limit(|connection| query.optional(connection)).await;
-        self.answered(what, row)
+        self.answered(what, row).await
     }
 
     /// Runs a statement that returns no rows.
@@ -89,6 +89,6 @@ impl Session {
         query: Query<'_, Postgres, PgArguments>,
     ) -> Result<PgQueryResult, StoreError> {
         let done = self.limit(|connection| query.execute(connection)).await;
-        self.answered(what, done)
+        self.answered(what, done).await
     }
 }

@@ -108,7 +108,7 @@ impl Store {
         let mut session = self.session().await?.for_statements(STATEMENTS);
         let (emission, ahead) = (self.emission(), self.cron_ahead());
         let ticked = session.limit(|connection| tick(connection, only, but, emission, ahead, step)).await;
-        session.answered("emit ticks", ticked)
+        session.answered("emit ticks", ticked).await
     }
 }
 

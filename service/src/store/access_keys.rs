@@ -129,7 +129,7 @@ impl ServiceStore {
                 Ok(added)
             })
             .await;
-        let added = session.answered("add a key", added)?;
+        let added = session.answered("add a key", added).await?;
         Ok(added.map(|row| (row.created_at, row.expires_at)))
     }
 
@@ -147,7 +147,7 @@ impl ServiceStore {
             holder
         );
         let two = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("count live keys", two)
+        session.answered("count live keys", two).await
     }
 
     /// The canvas's quota of keys, if it is used up.
@@ -163,7 +163,7 @@ impl ServiceStore {
             default_quota(Quota::Keys)
         );
         let row = session.limit(|connection| query.fetch_one(connection)).await;
-        let row = session.answered("count the keys of a canvas", row)?;
+        let row = session.answered("count the keys of a canvas", row).await?;
         Ok(quota_exceeded(canvas, Quota::Keys, (row.keys, 1, row.most)))
     }
 
@@ -180,7 +180,7 @@ impl ServiceStore {
             id
         );
         let row = session.limit(|connection| query.fetch_optional(connection)).await;
-        session.answered("look for a key", row)
+        session.answered("look for a key", row).await
     }
 
     /// Records that a key is in use, unless that was recorded within the last minute.
@@ -192,7 +192,7 @@ impl ServiceStore {
             id
         );
         let noted = session.limit(|connection| query.execute(connection)).await;
-        session.answered("record the use of a key", noted).map(drop)
+        session.answered("record the use of a key", noted).await.map(drop)
     }
 
     /// Keys, live or not, newest first, after the last key of the previous page. At most `limit`.
@@ -220,7 +220,7 @@ impl ServiceStore {
             limit
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        session.answered("list keys", rows)
+        session.answered("list keys", rows).await
     }
 
     /// Revokes a key; returns whether there was one that was not yet revoked.
@@ -246,6 +246,6 @@ impl ServiceStore {
             actor.credential_id()
         );
         let revoked = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("revoke a key", revoked)
+        session.answered("revoke a key", revoked).await
     }
 }

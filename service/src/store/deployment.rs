@@ -9,6 +9,6 @@ impl ServiceStore {
         let mut session = self.lookup_session().await?;
         let query = sqlx::query_scalar!("select key_check_secret from wakeq.deployment");
         let secret = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("read the secret that checks keys", secret)
+        session.answered("read the secret that checks keys", secret).await
     }
 }

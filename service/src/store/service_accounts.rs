@@ -54,7 +54,7 @@ impl ServiceStore {
             actor.credential_id()
         );
         let new = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("allow a service account", new)
+        session.answered("allow a service account", new).await
     }
 
     /// Revokes an account's access; returns whether it had any.
@@ -82,7 +82,7 @@ impl ServiceStore {
             actor.credential_id()
         );
         let removed = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("remove a service account", removed)
+        session.answered("remove a service account", removed).await
     }
 
     /// All grants of one account, on at most `limit` canvases. Read over a lookup connection.
@@ -100,7 +100,7 @@ impl ServiceStore {
             limit
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        session.answered("look for a service account", rows)
+        session.answered("look for a service account", rows).await
     }
 
     /// The accounts that have access, by email and canvas, after an email with its canvas. At most
@@ -127,6 +127,6 @@ impl ServiceStore {
             after.and_then(|(_, canvas)| canvas).map(|canvas| canvas.0)
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        session.answered("list service accounts", rows)
+        session.answered("list service accounts", rows).await
     }
 }

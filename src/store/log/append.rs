@@ -120,7 +120,7 @@ impl Store {
     ) -> Result<Result<Vec<Appended>, AppendRefusal>, StoreError> {
         let mut session = self.session().await?.for_statements(STATEMENTS);
         let answer = session.limit(|connection| append_batch(connection, batch)).await;
-        session.answered("append to the log", answer)
+        session.answered("append to the log", answer).await
     }
 }
 

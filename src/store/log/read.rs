@@ -75,7 +75,7 @@ impl Store {
     pub async fn log_horizon(&self) -> Result<LogHorizon, StoreError> {
         let mut session = self.session().await?;
         let horizon = session.limit(horizon).await;
-        session.answered("find how far the log can be read", horizon)
+        session.answered("find how far the log can be read", horizon).await
     }
 
     /// The end of a stream; `None` if it has no event.
@@ -128,7 +128,7 @@ impl Store {
                 Ok((horizon, rows))
             })
             .await;
-        let (horizon, rows) = session.answered("read the log", page)?;
+        let (horizon, rows) = session.answered("read the log", page).await?;
         Ok(page_of(source, after, (limit, bytes), horizon, rows))
     }
 }

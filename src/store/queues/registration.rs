@@ -79,7 +79,7 @@ impl Store {
                     Ok(put)
                 })
                 .await;
-            let put = session.answered("register a queue", put)?;
+            let put = session.answered("register a queue", put).await?;
             if put != QueuePut::Stale {
                 return Ok(put);
             }
@@ -108,7 +108,7 @@ impl Store {
                     Ok((put, outcome))
                 })
                 .await;
-            let (put, outcome) = session.answered("register a queue with a target", put)?;
+            let (put, outcome) = session.answered("register a queue with a target", put).await?;
             if put != QueuePut::Stale {
                 return Ok((put, outcome));
             }
@@ -124,7 +124,7 @@ impl Store {
         let statement = "read the registered patterns";
         let mut session = self.session().await?;
         let read = session.limit(patterns_of).await;
-        let Patterns { version, mut of_queues, .. } = session.answered(statement, read)?;
+        let Patterns { version, mut of_queues, .. } = session.answered(statement, read).await?;
         of_queues.retain(|(queue, _)| queue != new.name);
         let own = new.patterns.iter().map(|pattern| (new.name.clone(), pattern.as_str().to_owned()));
         of_queues.extend(own);

@@ -68,7 +68,7 @@ impl Store {
             FORGET_PAGE
         );
         let ended = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("end drained queues", ended).map(i64::cast_unsigned)
+        session.answered("end drained queues", ended).await.map(i64::cast_unsigned)
     }
 
     /// Moves the promises of a page of those copies of a queue, or of any queue, that have to be

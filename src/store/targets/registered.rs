@@ -117,7 +117,7 @@ impl Store {
     pub(crate) async fn put_target(&self, new: &NewTargetRow<'_>) -> Result<PutOutcome, StoreError> {
         let mut session = self.session().await?.for_statements(3);
         let row = session.limit(|connection| put(connection, new)).await;
-        if let Some(row) = session.answered("register a target", row)? {
+        if let Some(row) = session.answered("register a target", row).await? {
             return Ok(row.into_outcome(new));
         }
         let canvas = new.address.scope.canvas;

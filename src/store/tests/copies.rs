@@ -74,7 +74,7 @@ async fn an_emit_is_one_statement_however_many_queues_copy_it() {
         let count = "select sum(generic_plans + custom_plans)::bigint from pg_prepared_statements where statement !~ 'pg_prepared'";
         let mut session = table.store.session().await.unwrap();
         let count = session.limit(|connection| sqlx::query_scalar(count).fetch_one(connection)).await;
-        session.answered("count statements", count).unwrap()
+        session.answered("count statements", count).await.unwrap()
     };
     let insert = async |count: usize| {
         let events: Vec<_> = (0..count).map(|_| Arc::new(email(canvas(1)))).collect();

@@ -46,7 +46,7 @@ pub(super) async fn plan(store: &Store, part: &str, arguments: &str) -> String {
         .limit(|connection| sqlx::query_scalar::<_, String>(explain).persistent(false).fetch_all(connection))
         .await;
     // Postgres 18 counts rows in hundredths.
-    session.answered("explain", lines).unwrap().join("\n").replace(".00 loops=", " loops=")
+    session.answered("explain", lines).await.unwrap().join("\n").replace(".00 loops=", " loops=")
 }
 
 /// Shared buffer pages that the node whose line contains `part` read, including all below it.

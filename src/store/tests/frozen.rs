@@ -25,7 +25,7 @@ async fn connections_may_not_be_silent_for_long() {
         let mut session = session.unwrap();
         let set = sqlx::query_as::<_, (String, String, bool)>(set);
         let set = session.limit(|connection| set.fetch_one(connection)).await;
-        let (idle, unanswered, is_tcp) = session.answered("look", set).unwrap();
+        let (idle, unanswered, is_tcp) = session.answered("look", set).await.unwrap();
         assert_eq!(idle, "8s");
         assert!(!is_tcp || unanswered == "8000", "{unanswered}");
     }

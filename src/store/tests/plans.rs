@@ -31,7 +31,7 @@ async fn workers_statements_are_not_planned_at_each_call() {
           where statement ~ 'wakeq.events_v2' and statement !~ 'pg_prepared'",
     );
     let planned = session.limit(|connection| planned.fetch_all(connection)).await;
-    let planned = session.answered("list statements", planned).unwrap();
+    let planned = session.answered("list statements", planned).await.unwrap();
     assert_eq!(planned.len(), 6, "{planned:?}");
     for (statement, custom, generic) in planned {
         assert!(custom <= 10 && custom + generic == 30, "{custom} of 30: {statement}");

@@ -39,7 +39,7 @@ impl Store {
     ) -> Result<Option<i64>, StoreError> {
         let mut session = self.session().await?.for_statements(2);
         let position = session.limit(|connection| open(connection, group, source, epoch)).await;
-        session.answered("open a position", position)
+        session.answered("open a position", position).await
     }
 
     /// A position; `None` if it was never opened.
@@ -70,7 +70,7 @@ impl Store {
     pub(crate) async fn move_position(&self, to: &PositionMove<'_>) -> Result<bool, StoreError> {
         let mut session = self.session().await?;
         let moved = session.limit(|connection| move_position(connection, to)).await;
-        session.answered("move a position", moved)
+        session.answered("move a position", moved).await
     }
 
     /// Notes that the event after a position fails, until the position is moved; returns whether

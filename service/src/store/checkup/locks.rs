@@ -62,7 +62,7 @@ impl ServiceStore {
             HOLDERS_MAX
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("look for held locks", rows)?;
+        let rows = session.answered("look for held locks", rows).await?;
         let open_for = |seconds: Option<f64>| {
             seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).ok())
         };

@@ -37,7 +37,7 @@ impl ServiceStore {
             r#"select has_schema_privilege(oid, 'usage') as "usage!" from pg_catalog.pg_namespace where nspname = 'wakeq'"#
         );
         let usage = session.limit(|connection| query.fetch_optional(connection)).await;
-        if session.answered("look at the rights", usage)? != Some(true) {
+        if session.answered("look at the rights", usage).await? != Some(true) {
             return Ok(vec![Right { kind: "schema".into(), object: "wakeq".into(), right: "usage".into() }]);
         }
         let mut session = self.session().await?;
@@ -58,7 +58,7 @@ impl ServiceStore {
             kind.as_str()
         );
         let rights = session.limit(|connection| query.fetch_all(connection)).await;
-        session.answered("look at the rights", rights)
+        session.answered("look at the rights", rights).await
     }
 
     /// What this role could do beyond its work.
@@ -76,6 +76,6 @@ impl ServiceStore {
                  from pg_catalog.pg_roles r where pg_has_role(r.oid, 'member')"#
         );
         let powers = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("look at the role", powers)
+        session.answered("look at the role", powers).await
     }
 }

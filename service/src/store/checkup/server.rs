@@ -77,7 +77,7 @@ impl ServiceStore {
                       pg_has_role('pg_read_all_stats', 'usage') as "sees_others!""#
         );
         let server = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("look at the server", server)
+        session.answered("look at the server", server).await
     }
 
     /// The server processes of two connections of this process: a pooler that lends its connections
@@ -88,7 +88,10 @@ impl ServiceStore {
         let first = one.limit(|connection| ask().fetch_one(connection)).await;
         let mut other = self.session().await?;
         let second = other.limit(|connection| ask().fetch_one(connection)).await;
-        Ok((one.answered("look at the pooler", first)?, other.answered("look at the pooler", second)?))
+        Ok((
+            one.answered("look at the pooler", first).await?,
+            other.answered("look at the pooler", second).await?,
+        ))
     }
 
     pub(crate) async fn settings(&self) -> Result<Settings, StoreError> {
@@ -102,7 +105,7 @@ impl ServiceStore {
                       current_setting('track_counts')::boolean as "track_counts!""#
         );
         let settings = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("read the settings", settings)
+        session.answered("read the settings", settings).await
     }
 
     /// What holds old snapshots: transactions, prepared transactions, standbys that report theirs,
@@ -135,7 +138,7 @@ impl ServiceStore {
                  from held order by abandoned desc, transactions desc, seconds desc limit 20"#
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("look for old transactions", rows)?;
+        let rows = session.answered("look for old transactions", rows).await?;
         let held_for = |seconds: Option<f64>| Duration::try_from_secs_f64(seconds?.max(0.0)).ok();
         Ok(rows
             .into_iter()

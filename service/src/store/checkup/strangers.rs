@@ -51,6 +51,6 @@ impl ServiceStore {
                  from here"#
         );
         let strangers = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("look at the other roles", strangers)
+        session.answered("look at the other roles", strangers).await
     }
 }

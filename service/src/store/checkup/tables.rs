@@ -51,7 +51,7 @@ impl ServiceStore {
                  from pg_catalog.pg_stat_user_tables where schemaname = 'wakeq' order by 4 desc, 1 limit 100"#
         );
         let sizes = session.limit(|connection| query.fetch_all(connection)).await;
-        session.answered("look at the tables", sizes)
+        session.answered("look at the tables", sizes).await
     }
 
     /// What is overdue by more than `after`, and how the minute's work is doing.
@@ -70,7 +70,7 @@ impl ServiceStore {
             wakeq::internals::interval(after)
         );
         let chores = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("look at the chores", chores)
+        session.answered("look at the chores", chores).await
     }
 
     /// Handlers that a worker did not know within this time, latest first.
@@ -84,6 +84,6 @@ impl ServiceStore {
             wakeq::internals::interval(within)
         );
         let unknown = session.limit(|connection| query.fetch_all(connection)).await;
-        session.answered("look for unknown handlers", unknown)
+        session.answered("look for unknown handlers", unknown).await
     }
 }

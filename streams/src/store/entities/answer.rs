@@ -24,7 +24,7 @@ impl Store {
     pub(crate) async fn was_asked(&self, question: &EntityQuestion<'_>) -> Result<bool, StoreError> {
         let mut session = self.session().await?;
         let asked = session.limit(|connection| was_asked(connection, question)).await;
-        session.answered("check whether an entity has asked", asked)
+        session.answered("check whether an entity has asked", asked).await
     }
 }
 

@@ -111,7 +111,7 @@ impl Store {
     async fn commit_once(&self, batch: &EntityBatch<'_>) -> Result<BatchEnd, StoreError> {
         let mut session = self.session().await?.for_statements(16 + statements(&batch.events));
         let ended = session.limit(|connection| self.commit_batch(connection, batch)).await;
-        session.answered("commit a batch of entities", ended)
+        session.answered("commit a batch of entities", ended).await
     }
 
     async fn commit_batch(

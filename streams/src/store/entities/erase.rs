@@ -32,7 +32,7 @@ impl Store {
     async fn send_erasure_once(&self, erasure: &ToEntity, actor: &Actor) -> Result<SendEnd, StoreError> {
         let mut session = self.session().await?.for_statements(14);
         let sent = session.limit(|connection| send(connection, erasure, actor)).await;
-        session.answered("ask for an erasure", sent)
+        session.answered("ask for an erasure", sent).await
     }
 
     /// The link of the last event whose outcome an entity has decided; 0 if nothing is stored of

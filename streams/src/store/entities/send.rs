@@ -87,7 +87,7 @@ impl Store {
     ) -> Result<SendEnd, StoreError> {
         let mut session = self.session().await?.for_statements(13);
         let sent = session.limit(|connection| send(connection, events, question)).await;
-        session.answered("send to entities", sent)
+        session.answered("send to entities", sent).await
     }
 }
 

@@ -42,7 +42,7 @@ impl Store {
         }
         let mut session = self.session().await?.for_statements(2);
         let claimed = session.limit(|connection| claim(connection, group, owner, lease, first)).await;
-        let epoch = session.answered("claim a group", claimed)?;
+        let epoch = session.answered("claim a group", claimed).await?;
         Ok(epoch.map_or(GroupClaim::Elsewhere, |epoch| GroupClaim::Own { epoch }))
     }
 

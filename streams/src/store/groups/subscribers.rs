@@ -54,7 +54,7 @@ impl Store {
         let new = NewSubscriber { group, id, node, requests, lease };
         let mut session = self.session().await?.for_statements(3);
         let registered = session.limit(|connection| register(connection, &new)).await;
-        session.answered("register a subscriber", registered)
+        session.answered("register a subscriber", registered).await
     }
 
     /// Writes heartbeats and confirmed epochs; returns those subscribers that are registered. One

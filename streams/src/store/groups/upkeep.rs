@@ -66,7 +66,7 @@ impl Store {
     ) -> Result<Option<RemoveGroup>, StoreError> {
         let mut session = self.session().await?.for_statements(3);
         let removed = session.limit(|connection| remove(connection, group, source, entity_type, actor)).await;
-        session.answered("remove a group", removed)
+        session.answered("remove a group", removed).await
     }
 
     /// The pins of the repositories of entities, or that of one type, by the names of their

@@ -17,7 +17,7 @@ pub(super) async fn plan(store: &Store, part: &str, arguments: &str) -> String {
     let lines = session
         .limit(|connection| sqlx::query_scalar::<_, String>(explain).persistent(false).fetch_all(connection))
         .await;
-    session.answered("explain", lines).unwrap().join("\n")
+    session.answered("explain", lines).await.unwrap().join("\n")
 }
 
 /// Shared buffer pages that the node whose line contains `part` read, including all below it.
