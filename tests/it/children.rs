@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 use sqlx::{Connection, PgConnection, PgPool};
 use tokio::sync::{Mutex, mpsc};
@@ -392,22 +393,19 @@ async fn started(pool: &PgPool, event: &Execution, has_ended: bool) -> Result<bo
 
 /// Reads how many deliveries these workers have answered, until there are this many in all.
 pub(crate) async fn all_seen(workers: &[Process], at_least: u64) {
+    let mut lines = stream::select_all(workers.iter().map(|worker| {
+        Box::pin(stream::unfold(worker, |worker| async move {
+            let line = worker.lines.lock().await.recv().await?;
+            Some(((worker.pid(), line), worker))
+        }))
+    }));
     let mut seen: HashMap<i32, u64> = HashMap::new();
     let counted = async {
-        loop {
-            for worker in workers {
-                let mut lines = worker.lines.lock().await;
-                while let Ok(line) = lines.try_recv() {
-                    if let Some(count) = line.strip_prefix("seen ") {
-                        seen.insert(worker.pid(), count.parse().unwrap());
-                    }
-                }
+        while seen.values().sum::<u64>() < at_least {
+            let (pid, line) = lines.next().await.expect("a worker is alive");
+            if let Some(count) = line.strip_prefix("seen ") {
+                seen.insert(pid, count.parse().unwrap());
             }
-            if seen.values().sum::<u64>() >= at_least {
-                return;
-            }
-            // Several channels, read in turn.
-            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
     let done = tokio::time::timeout(TIMEOUT, counted).await;
