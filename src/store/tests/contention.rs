@@ -20,16 +20,11 @@ async fn a_rule_waits_for_slow_claims() {
     let waiting = "select (extract(epoch from query_start) * 1000000)::bigint from pg_stat_activity
                     where datname = current_database() and wait_event_type = 'Lock' and state = 'active'";
     let first = table.number(waiting).await;
-    let waits_again = async {
-        while !adding.is_finished() {
-            let now = sqlx::query_scalar(waiting).fetch_optional(&table.pool).await.unwrap();
-            if now.is_some_and(|now: i64| now > first) {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+    let waits_again = async || {
+        let now = sqlx::query_scalar(waiting).fetch_optional(&table.pool).await.unwrap();
+        now.is_some_and(|now: i64| now > first)
     };
-    tokio::time::timeout(Duration::from_secs(20), waits_again).await.expect("one wait has an end");
+    wakeq_services::wait_while!(!adding.is_finished() && !waits_again().await, "one wait has an end");
     claim.rollback().await.unwrap();
     assert!(adding.await.unwrap().unwrap().new);
 }

@@ -188,6 +188,7 @@ async fn what_a_killed_node_had_is_taken_over_within_two_leases() {
             assert_eq!(loads.iter().max(), Some(&5));
             break;
         }
+        // On the virtual clock. Which of the two gets five is not known.
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     assert!(killed.elapsed() <= 2 * LEASE, "{:?}", killed.elapsed());
@@ -225,6 +226,7 @@ async fn sources_of_the_unhealthy_move_and_come_back() {
     one.health.send_replace(Health::Unhealthy("the disk is full".to_owned()));
     cluster.until(&[&one, &two], &[0, 4]).await;
     assert!(sick.elapsed() < Duration::from_secs(1), "{:?}", sick.elapsed());
+    // As long as it is unhealthy, nothing comes back.
     tokio::time::sleep(2 * LEASE).await;
     cluster.until(&[&one, &two], &[0, 4]).await;
     one.health.send_replace(Health::Healthy);
@@ -388,8 +390,9 @@ async fn a_subscriber_with_other_sources_is_not_a_member() {
 #[tokio::test(start_paused = true)]
 async fn rejects_invalid_arguments() {
     let cluster = Cluster::new();
-    let node = cluster.start(&[&cluster.fake("g", 4)]).await;
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    let of_four = cluster.fake("g", 4);
+    let node = cluster.start(&[&of_four]).await;
+    cluster.until(&[&of_four], &[4]).await;
     let backing = || BrokerBacking::Memory(cluster.groups.clone());
     let broker = EventBroker::distributed(backing(), Signals::alone(), cluster.config).unwrap();
     let refused = broker.register(cluster.fake("g", 8)).await.unwrap_err();
