@@ -9,7 +9,7 @@ use wakeq_service::access::Scope;
 
 use super::{NONE, PulledCopy, Puller, QUEUE, canvas, email, pulled};
 use crate::service::{Answer, has};
-use crate::support::Statements;
+use crate::support::{Statements, wait_while};
 
 // Shows: DRV-25
 #[tokio::test]
@@ -183,6 +183,7 @@ async fn a_request_waits_until_there_is_something() {
     puller.register("idle", &NewQueue { patterns: vec![":nothing:".parse().unwrap()], ..pulled() }).await;
     let idle = puller.waits_for_all_of_its_time("idle");
     let (copies, ()) = tokio::join!(puller.lease(json!({"max": 5, "wait_s": 20})), async {
+        // Time for the request to find nothing: nothing shows that it waits.
         tokio::time::sleep(Duration::from_millis(300)).await;
         puller.emit_two().await;
     });
@@ -201,6 +202,9 @@ async fn a_stopping_server_answers_waiting_lease_requests() {
     let path = format!("/v1/admin/queues/{QUEUE}/copies/lease");
     let request = puller.service.request(Method::POST, &path).bearer_auth(&puller.key);
     let waiting = tokio::spawn(Answer::of(request.json(&json!({"wait_s": 20}))));
+    let used = "select count(*) from wakeq.access_keys where holder = 'puller' and last_used_at is not null";
+    wait_while!(puller.stage().count(used).await == 0, "the request does not arrive");
+    // Time for it to find nothing: nothing shows that it waits.
     tokio::time::sleep(Duration::from_millis(500)).await;
     let idle = puller.waits_for_all_of_its_time(QUEUE);
     puller.stop().await;
