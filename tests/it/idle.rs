@@ -91,6 +91,7 @@ impl Window {
         let deadline = Instant::now() + 3 * self.period + TIMEOUT;
         while sqlx::query_scalar::<_, i64>(EXPIRIES).fetch_one(&mut *observer).await.unwrap() == 0 {
             assert!(Instant::now() < deadline, "no pass of the process looked for old rows");
+            // Only the statistics show it.
             tokio::time::sleep(self.period / 10).await;
         }
     }

@@ -118,7 +118,7 @@ async fn forward(shared: Arc<Shared>, mut client: TcpStream, mut server: TcpStre
                 }
                 if client.write_all(words).await.is_err() { return }
                 if ends && std::mem::take(&mut renews_later) {
-                    // Time for the worker to act on it.
+                    // The worker acts on the renewal's answer first. Nothing shows when it has.
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     shared.renewed.notify_one();
                 }

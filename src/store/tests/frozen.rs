@@ -65,6 +65,7 @@ async fn a_process_that_stands_still_keeps_no_locks() {
                 CronStep::Leave
             };
             table.store.tick(None, &[], step).await.unwrap();
+            // Nothing tells when the server ends the frozen transaction.
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };

@@ -47,7 +47,8 @@ async fn says(terminal: &Terminal, command: &str, words: &str, release: impl Fut
     assert!(ended.success(), "{command}: {}", child.last_lines());
 }
 
-/// Longer than commands are silent, and shorter than the limit of a statement.
+/// Longer than the 2 s for which commands are silent, and shorter than the 5 s that a statement may
+/// take. A lock would not do: what waits for one is cancelled much earlier.
 const SLOW: &str = "create function slow() returns trigger language plpgsql as $$
                     begin perform pg_sleep(3); return null; end $$";
 

@@ -228,7 +228,7 @@ async fn polls_when_no_signal_arrives() {
     let config = ConsumerConfig { poll_interval: Duration::from_secs(10), ..ConsumerConfig::default() };
     let (consumer, _, mut handed) = scene.consumer(config);
     consumer.accept(category(), 1);
-    // It has looked once and is now waiting; part of its period is over.
+    // On the virtual clock: it looks once and then waits, and part of its period is over.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let seq = scene.append("one", 1).await;
     let appended = tokio::time::Instant::now();

@@ -103,7 +103,7 @@ async fn slow(address: SocketAddr, key: String, index: usize, open: Arc<AtomicUs
         _ => "GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nhost: x\r\n\r\n".repeat(8),
     };
     loop {
-        // If it is refused or cut off, it comes again.
+        // If it is refused, it comes again after a second; if it is cut off, at once.
         let Ok(mut stream) = TcpStream::connect(address).await else {
             tokio::time::sleep(Duration::from_secs(1)).await;
             continue;

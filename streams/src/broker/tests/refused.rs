@@ -55,12 +55,14 @@ async fn of_two_conflicting_subscribers_one_is_refused_until_the_other_leaves() 
         assert!(cluster.floor.loads("g", &[worker])[0] >= 4, "it keeps all that it has");
         assert_eq!(cluster.floor.loads("g", &[other]), [0]);
         assert_eq!(cluster.floor.loads("h", &[&beside[0], &beside[1]]), [2, 2], "the group beside goes on");
+        // All of this still holds after one lease, and after two.
         tokio::time::sleep(LEASE).await;
     }
     let members = cluster.groups.states().await.unwrap();
     assert_eq!(members.iter().filter(|state| state.group.as_str() == "g").count(), 1);
 
     nodes[first].take().unwrap().running.stop().await;
+    // The other one tries again with its next heartbeat, on the virtual clock.
     tokio::time::sleep(cluster.config.heartbeat + Duration::from_secs(1)).await;
     let all = if first == 0 { 8 } else { 4 };
     assert_eq!(cluster.floor.loads("g", &[worker, other]), [0, all]);
