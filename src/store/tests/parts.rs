@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::Table;
 use super::crowds::{FEW, MANY};
 use crate::event::{EventId, Notification};
-use crate::store::{Store, StoreConfig, StoreError};
+use crate::store::chores::MinuteOutcome;
+use crate::store::{Store, StoreConfig};
 
 impl Table {
     /// Adds an event on a canvas that is promised this long ago; not everything is on one canvas.
@@ -23,18 +24,27 @@ impl Table {
         sqlx::query(due).bind(before).execute(&self.pool).await.unwrap();
     }
 
-    /// The pages of one pass in parts: what they publish.
-    async fn pass_in_parts(&self) -> Result<Vec<Notification>, StoreError> {
-        let (mut published, mut again) = (Vec::new(), false);
-        loop {
-            let minute = self.store.minute_in_parts(again).await?;
-            published.extend(minute.notifications);
+    /// The pages of one pass in parts, of which nothing fails: what they publish.
+    async fn pass_in_parts(&self) -> Vec<Notification> {
+        let page = async |again| {
+            let minute = self.store.minute_in_parts(again).await.unwrap();
             assert_eq!(minute.failed.len(), 0, "{:?}", minute.failed);
-            if !minute.more {
-                return Ok(published);
-            }
-            again = true;
+            minute
+        };
+        pages(false, page).await
+    }
+}
+
+/// The pages of a pass until its last, the first of them called with `again`: what they publish.
+async fn pages(mut again: bool, page: impl AsyncFn(bool) -> MinuteOutcome) -> Vec<Notification> {
+    let mut published = Vec::new();
+    loop {
+        let minute = page(again).await;
+        published.extend(minute.notifications);
+        if !minute.more {
+            return published;
         }
+        again = true;
     }
 }
 
@@ -57,7 +67,7 @@ async fn a_pass_in_parts_does_what_one_statement_does() {
             sqlx::query(change).bind(id.0).execute(&table.pool).await.unwrap();
         }
         let published = match in_parts {
-            true => table.pass_in_parts().await.unwrap(),
+            true => table.pass_in_parts().await,
             false => {
                 let mut published = table.store.minute(false).await.unwrap().notifications;
                 published.extend(table.store.minute(true).await.unwrap().notifications);
@@ -90,10 +100,10 @@ async fn what_is_before_the_mark_is_read_over_several_passes() {
     let (new, old) = (table.promised(MANY, "1 s").await, table.promised(FEW, "3 years").await);
     table.due_as_pass(4).await;
     let ids = |published: Vec<Notification>| published.into_iter().map(|told| told.id).collect::<Vec<_>>();
-    assert_eq!(ids(table.pass_in_parts().await.unwrap()), [new]);
+    assert_eq!(ids(table.pass_in_parts().await), [new]);
     let newer = table.promised(FEW, "1 s").await;
     table.due_as_pass(9).await;
-    assert_eq!(ids(table.pass_in_parts().await.unwrap()), [newer], "ten slices do not reach so far");
+    assert_eq!(ids(table.pass_in_parts().await), [newer], "ten slices do not reach so far");
     assert!(table.holds("select behind is not null from wakeq.chores where name = 'minute'").await);
     let (mut passes, mut found) = (0, Vec::new());
     while table.holds("select behind is not null from wakeq.chores where name = 'minute'").await {
@@ -101,7 +111,7 @@ async fn what_is_before_the_mark_is_read_over_several_passes() {
         assert!(passes < 200, "the beginning is never reached");
         table.due_as_pass(10 + passes).await;
         // The store of each second pass begins with small slices again.
-        found.extend(ids(table.pass_in_parts().await.unwrap()));
+        found.extend(ids(table.pass_in_parts().await));
     }
     assert_eq!(found, [old]);
 }
@@ -145,14 +155,7 @@ async fn a_tenth_pass_that_is_cut_off_is_carried_on() {
     table.limit_updates().await;
     let mut again = true;
     for passes in 10..18 {
-        loop {
-            let minute = table.store.minute(again).await.unwrap();
-            woken.extend(minute.notifications);
-            if !minute.more {
-                break;
-            }
-            again = true;
-        }
+        woken.extend(pages(again, async |again| table.store.minute(again).await.unwrap()).await);
         table.due_as_pass(passes).await;
         again = false;
     }
@@ -174,15 +177,7 @@ async fn a_promise_that_takes_too_long_stops_no_older_one() {
         passes += 1;
         assert!(passes < 40, "what is older than the slow one is never reached");
         table.due_as_pass(0).await;
-        let mut again = false;
-        loop {
-            let minute = table.store.minute_in_parts(again).await.unwrap();
-            woken.extend(minute.notifications);
-            if !minute.more {
-                break;
-            }
-            again = true;
-        }
+        woken.extend(pages(false, async |again| table.store.minute_in_parts(again).await.unwrap()).await);
     }
     assert_eq!(woken, [Notification { id: old, canvas: FEW }]);
     let mark = "select low_water > now() - interval '4 min' from wakeq.chores where name = 'minute'";
