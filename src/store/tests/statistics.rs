@@ -246,18 +246,12 @@ async fn no_table_is_read_whole_beside_another() {
     let table = table().await;
     let statements = statements();
     assert!(statements.len() > 200, "{} statements", statements.len());
-    let mut session = table.store.session().await.unwrap();
-    run(&mut session, "set plan_cache_mode = force_generic_plan".into()).await.unwrap();
-    let mut complaints = Vec::new();
-    for statement in statements {
-        let nulls: Vec<String> =
-            prepare(&mut session, &statement).await.iter().map(|_| "null".into()).collect();
+    look_at(&table, statements, async |_, statement| {
         let mut found = Vec::new();
-        joined_whole(&explained(&mut session, "", &nulls).await, &mut found);
-        complaints.extend(found.iter().map(|what| format!("{what}: {statement}")));
-        run(&mut session, "deallocate looked_at".into()).await.unwrap();
-    }
-    assert!(complaints.is_empty(), "{}", complaints.join("\n\n"));
+        joined_whole(&statement.plan, &mut found);
+        found
+    })
+    .await;
 }
 
 /// Adds the events, and looks at the generic plan of every statement and at what it reads.
@@ -280,26 +274,51 @@ async fn check(table: &Table) {
     let batches = [ids("queue is null").await, ids("queue = 'q'").await];
     let statements: Vec<String> = statements().into_iter().filter(|text| is_looked_at(text)).collect();
     assert!(statements.len() > 130, "{} statements", statements.len());
-    let mut session = table.store.session().await.unwrap();
-    run(&mut session, "set plan_cache_mode = force_generic_plan".into()).await.unwrap();
-    let mut complaints = Vec::new();
-    for statement in statements {
-        let kinds = prepare(&mut session, &statement).await;
-        let text = statement.split_whitespace().collect::<Vec<_>>().join(" ");
-        let begins = |start: &str| text.starts_with(start);
+    look_at(table, statements, async |session, statement| {
+        let begins = |start: &str| statement.text.starts_with(start);
         let whole = WHOLE.iter().find(|(start, ..)| begins(start)).map_or("", |(_, tables, _)| *tables);
         let mut found = Vec::new();
-        let nulls: Vec<String> = kinds.iter().map(|_| "null".into()).collect();
-        scans(&explained(&mut session, "", &nulls).await, ("", whole), &mut found);
+        scans(&statement.plan, ("", whole), &mut found);
         if whole.is_empty() {
-            let pages = pages(&mut session, &kinds, &batches).await;
+            let pages = pages(session, &statement.kinds, &batches).await;
             let most =
                 MANY.iter().find(|(start, ..)| begins(start)).map_or(PAGES_MAX, |(_, pages, _)| *pages);
             if pages > most {
                 found.push(format!("{pages} pages, at most {most}"));
             }
         }
-        complaints.extend(found.iter().map(|what| format!("{what}: {text}")));
+        found
+    })
+    .await;
+}
+
+/// A statement that is looked at.
+struct Prepared {
+    /// In one line.
+    text: String,
+    /// The types of its parameters.
+    kinds: Vec<String>,
+    /// The top node of its generic plan.
+    plan: Value,
+}
+
+/// Looks at each of these statements once it is prepared, and fails with everything that is found.
+async fn look_at(
+    table: &Table,
+    statements: Vec<String>,
+    look: impl AsyncFn(&mut Session, &Prepared) -> Vec<String>,
+) {
+    let mut session = table.store.session().await.unwrap();
+    run(&mut session, "set plan_cache_mode = force_generic_plan".into()).await.unwrap();
+    let mut complaints = Vec::new();
+    for statement in statements {
+        let kinds = prepare(&mut session, &statement).await;
+        let nulls: Vec<String> = kinds.iter().map(|_| "null".into()).collect();
+        let plan = explained(&mut session, "", &nulls).await;
+        let text = statement.split_whitespace().collect::<Vec<_>>().join(" ");
+        let prepared = Prepared { text, kinds, plan };
+        let found = look(&mut session, &prepared).await;
+        complaints.extend(found.iter().map(|what| format!("{what}: {}", prepared.text)));
         run(&mut session, "deallocate looked_at".into()).await.unwrap();
     }
     assert!(complaints.is_empty(), "{}", complaints.join("\n\n"));
