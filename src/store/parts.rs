@@ -49,7 +49,7 @@ enum TooLong {
     /// It is read with what is before the mark, and so is all before it: passes go on there where
     /// the last one ended, and do not come to it again each time.
     LeftBehind,
-    /// There is no smaller one: what is before it is read next.
+    /// It can't be made smaller, so it is stepped over: what is before it is read next.
     SteppedOver,
 }
 
