@@ -99,10 +99,10 @@ async fn a_slow_function_leaves_places_to_others() {
     let places = Places::new(64, None);
     let mut slow = all_of_capacity(&places, &function(1, "slow"));
     tokio::time::advance(4 * SLOW).await;
-    assert!(!places.are_short(), "there is no other");
+    assert!(!places.are_short(), "no other function has asked for a place");
     assert!(
         places.book().admits(places.inner.limits, &address(1, "slow"), PlaceKind::Function),
-        "there is no other"
+        "no other function has asked for a place"
     );
     drop(places.try_take(&function(2, "quick")));
     assert!(places.are_short() && places.try_take(&function(1, "slow")).is_none());
