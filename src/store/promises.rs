@@ -171,19 +171,33 @@ impl Store {
         Ok(waiting.into_iter().map(EventId).collect())
     }
 
-    /// Another canvas that has events, if any: the nearest one in the order of ids, so that one
-    /// page of an index is read.
+    /// Another canvas that has events whose time has come, or comes within the horizon. In the order
+    /// of ids, so that one page of an index is read for each handler that has only later ones; the
+    /// canvas of the last one that is looked at counts as well.
     pub(crate) async fn other_canvas(&self, canvas: CanvasId) -> Result<Option<CanvasId>, StoreError> {
         in_memory!(self, other_canvas(canvas));
         let query = sqlx::query_scalar!(
-            r#"select coalesce(
-                   (select canvas_id from wakeq.events_v2 where canvas_id > $1 and delay_until > '-infinity'
-                     order by canvas_id, module, name, delay_until limit 1),
-                   (select canvas_id from wakeq.events_v2 where canvas_id < $1 and delay_until > '-infinity'
-                     order by canvas_id desc, module desc, name desc, delay_until desc limit 1)) as canvas"#,
-            canvas.0
+            r#"with recursive handlers as (
+                   (select canvas_id, module, name, delay_until, 1 as number, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid as below
+                      from wakeq.events_v2 where canvas_id > $1 and delay_until > '-infinity'
+                     order by canvas_id, module, name, delay_until limit 1)
+                    union all
+                   (select canvas_id, module, name, delay_until, 1, $1 from wakeq.events_v2
+                     where canvas_id < $1 and delay_until > '-infinity'
+                     order by canvas_id, module, name, delay_until limit 1)
+                    union all
+                   select next.*, h.number + 1, h.below from handlers h cross join lateral (
+                       select canvas_id, module, name, delay_until from wakeq.events_v2 e
+                        where (e.canvas_id, e.module, e.name) > (h.canvas_id, h.module, h.name)
+                          and e.canvas_id < h.below and e.delay_until > '-infinity'
+                        order by canvas_id, module, name, delay_until limit 1) as next
+                    where h.number < 50 and h.delay_until > now() + $2
+               )
+               select canvas_id as "canvas!" from handlers where number = 50 or delay_until <= now() + $2 limit 1"#,
+            canvas.0,
+            interval(self.timing().horizon)
         );
-        Ok(self.session().await?.one("look for other canvases", query).await?.map(CanvasId))
+        Ok(self.session().await?.optional("look for other canvases", query).await?.map(CanvasId))
     }
 
     /// Undoes a pass of the probe that could not be published: the events are due again after the

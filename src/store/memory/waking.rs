@@ -138,8 +138,9 @@ impl Tables {
         &mut self,
         canvas: CanvasId,
     ) -> Result<Option<CanvasId>, StoreError> {
-        let canvases = self.events.values().map(|row| row.notification().canvas);
-        Ok(canvases.filter(|other| *other != canvas).min())
+        let soon = self.now + self.timing.horizon;
+        let due = self.events.values().filter(|row| row.delay_until <= soon);
+        Ok(due.map(|row| row.notification().canvas).filter(|other| *other != canvas).min())
     }
 
     pub(in crate::store) fn postpone(&mut self, later: &[(EventId, Duration)]) -> Result<(), StoreError> {

@@ -7,7 +7,7 @@ use super::cost::{MINUTE_ARGUMENTS, buffers, plan};
 use super::crowds::{FEW, MANY};
 use super::parking::resume;
 use super::{Table, scope, tester};
-use crate::event::{EventId, RuleKind};
+use crate::event::{CanvasId, EventId, RuleKind};
 use crate::store::{MakingDue, Retention, StoreConfig};
 
 impl Table {
@@ -400,4 +400,31 @@ async fn everything_that_waits_can_be_made_due() {
     }
     let minute = table.store.minute(false).await.unwrap();
     assert_eq!(minute.notifications.iter().map(|notification| notification.id).collect::<Vec<_>>(), ids[3..]);
+}
+
+/// A neighbor has events that are due: one whose events are all for later asks for no share of a
+/// worker. What a canvas itself has is not read, however much that is.
+#[tokio::test]
+async fn a_canvas_whose_events_are_for_later_is_no_neighbor() {
+    const HANDLERS: &str = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until, notify_at)
+        select gen_random_uuid(), $1, 'WORKER', n::text, '_', '1', now() + $3::text::interval, now() + interval '1 h'
+          from generate_series(1, $2) n";
+    let table = Table::new().await;
+    let [below, own, above] = [1, 2, 3].map(|number: u128| CanvasId(uuid::Uuid::from_u128(number)));
+    for (canvas, handlers, later) in [(below, 20, "1 h"), (own, 2_000, "-1 s"), (above, 20, "1 d")] {
+        let add = sqlx::query(HANDLERS).bind(canvas.0).bind(handlers).bind(later);
+        add.execute(&table.pool).await.unwrap();
+    }
+    assert_eq!(table.store.other_canvas(own).await.unwrap(), None);
+    for (canvas, later) in [(below, "19"), (above, "11")] {
+        let due = "update wakeq.events_v2 set delay_until = now() where canvas_id = $1 and name = $2";
+        sqlx::query(due).bind(canvas.0).bind(later).execute(&table.pool).await.unwrap();
+        assert_eq!(table.store.other_canvas(own).await.unwrap(), Some(canvas));
+        let gone = sqlx::query("delete from wakeq.events_v2 where canvas_id = $1").bind(canvas.0);
+        gone.execute(&table.pool).await.unwrap();
+    }
+    assert_eq!(table.store.other_canvas(own).await.unwrap(), None);
+    let add = sqlx::query(HANDLERS).bind(above.0).bind(60).bind("1 h");
+    add.execute(&table.pool).await.unwrap();
+    assert_eq!(table.store.other_canvas(own).await.unwrap(), Some(above), "it looks no further");
 }

@@ -20,8 +20,13 @@ const BATCH_MAX: usize = 1_000;
 /// How many notifications set aside are offered to other workers per second at most. At least as
 /// many as there are slots: another worker of this size is then never idle for long.
 const OFFERS_MAX: usize = 1_000;
-/// Shortest and longest time by which a promise is put off. No longer: what is offered may be lost.
-const PUT_OFF: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(20);
+/// Shortest time by which a promise is put off.
+const PUT_OFF_MIN: Duration = Duration::from_secs(1);
+/// When the promise of an offered event comes: its notification may be lost.
+const OFFERED: Duration = Duration::from_secs(20);
+/// Beyond the first ones, what is aside is awaited as if a thousand of it ran per second at least:
+/// nothing waits for long then if this process is killed.
+const PUT_OFF_EACH: Duration = Duration::from_millis(1);
 
 /// An answer whether another canvas has events, and how long it took.
 type OtherAnswer = (Option<CanvasId>, Duration);
@@ -184,10 +189,12 @@ impl<R: NotificationRunner> Intake<R> {
         }
     }
 
-    /// Puts the promise of an event off, to when all that was set aside may have run. If too
-    /// many are, the promise stays as it was.
+    /// Puts the promise of an event off, to when all that was set aside may have run, so that each
+    /// is moved about once. If too many are, the promise stays as it was.
     fn put_off(&self, id: EventId) {
-        let wait = self.pace.time_of(self.waiting.aside()).clamp(*PUT_OFF.start(), *PUT_OFF.end());
+        let aside = self.waiting.aside();
+        let longest = PUT_OFF_EACH.saturating_mul(u32::try_from(aside).unwrap_or(u32::MAX)) + OFFERED;
+        let wait = self.pace.time_of(aside).clamp(PUT_OFF_MIN, longest);
         let _ = self.surplus.later.try_send((id, wait));
     }
 
@@ -198,9 +205,11 @@ impl<R: NotificationRunner> Intake<R> {
             return;
         }
         for _ in 0..self.surplus.offers.next() {
+            let Ok(later) = self.surplus.later.try_reserve() else { return };
             let Some((canvas, id)) = self.waiting.shed_aside() else { return };
             self.surplus.ids.remove(&id);
             self.surplus.offers.offer(id);
+            later.send((id, OFFERED));
             self.republisher.delivery(Notification { id, canvas }).put_back();
         }
     }

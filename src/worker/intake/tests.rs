@@ -4,7 +4,8 @@
 mod bench;
 mod fairness;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bench::{LONGEST, LOOK, Plan, Scene, Start, TestBench, Work};
@@ -213,6 +214,46 @@ async fn what_has_no_room_in_the_lot_is_left_to_its_promise() {
     assert!((250..300).contains(&put_off.len()), "{}", put_off.len());
     work.stop.cancel();
     assert!(work.working.await.unwrap());
+}
+
+/// What was set aside is offered to others by notifications that may be lost: it is promised soon
+/// then, however slow this worker is.
+#[tokio::test(start_paused = true)]
+async fn what_is_offered_and_lost_is_promised_soon() {
+    let mut scene = Scene::default();
+    (0..2_000).for_each(|_| scene.publish(1, Plan { lasts: 9 * LONGEST, ..Plan::default() }));
+    scene.publish(2, Plan::default());
+    let losing = Arc::new(Losing::default());
+    losing.local.publish(&scene.published).await.unwrap();
+    let notifier: Arc<dyn Notifier> = Arc::clone(&losing) as _;
+    let work = Work::start(scene.bench(), &notifier, 4, 16).await;
+    tokio::time::sleep(LONGEST).await;
+    let lost = TestBench::lock(&losing.lost).clone();
+    assert!(lost.len() > 1_000, "{}", lost.len());
+    let promised: HashMap<EventId, Duration> = TestBench::lock(&work.bench.put_off).iter().copied().collect();
+    let soon = |id| promised.get(id).is_some_and(|wait| *wait <= Duration::from_secs(20));
+    assert!(lost.iter().all(|lost| soon(&lost.id)));
+    work.stop.cancel();
+    assert!(work.working.await.unwrap());
+}
+
+/// Loses what is published.
+#[derive(Default)]
+struct Losing {
+    local: LocalNotifier,
+    lost: Mutex<Vec<Notification>>,
+}
+
+#[async_trait::async_trait]
+impl Notifier for Losing {
+    async fn publish(&self, notifications: &[Notification]) -> Result<(), NotifyError> {
+        TestBench::lock(&self.lost).extend(notifications);
+        Ok(())
+    }
+
+    async fn subscribe(&self, max_outstanding: usize) -> Result<Box<dyn Subscription>, NotifyError> {
+        self.local.subscribe(max_outstanding).await
+    }
 }
 
 fn canvases(starts: &[Start]) -> Vec<u128> {
