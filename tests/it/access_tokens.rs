@@ -152,6 +152,10 @@ async fn only_rs256_with_googles_key_counts() {
     }
     let keyless = one.token_with(&json!({"alg": "RS256"}), &claims);
     assert_eq!(service.invalid(&keyless).await, InvalidToken::UnknownKey);
+    for critical in [json!(["b64"]), json!([])] {
+        let header = json!({"alg": "RS256", "typ": "JWT", "kid": "one", "crit": critical, "b64": true});
+        assert_eq!(service.invalid(&one.token_with(&header, &claims)).await, InvalidToken::Critical);
+    }
     assert_eq!(service.server.fetches(), 0, "nothing so far was worth a fetch");
 
     let forged = Signer::new("one").token(&claims);

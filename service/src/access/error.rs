@@ -86,6 +86,9 @@ pub enum InvalidToken {
     /// Its algorithm is not RS256.
     #[error("the ID token is not signed with RS256")]
     Algorithm,
+    /// Its header has `crit`: whoever verifies it has to understand an extension.
+    #[error("the ID token's header has `crit`, and no extension is supported")]
+    Critical,
     /// Google has no key with its key id.
     #[error("the ID token names a signing key that Google does not have")]
     UnknownKey,

@@ -35,7 +35,9 @@ pub(super) fn looks_like_token(text: &str) -> bool {
     text.split('.').count() == 3
 }
 
-/// The id of the signing key, from the header. Nothing else is used before the token is verified.
+/// The id of the signing key, from the header. Nothing else is used before the token is verified. A
+/// header that makes an extension critical is refused, since none is understood here (RFC 7515,
+/// section 4.1.11).
 pub(super) fn key_id(token: &str) -> Result<String, InvalidToken> {
     match token.rsplit('.').next() {
         None => return Err(InvalidToken::Unreadable),
@@ -45,6 +47,9 @@ pub(super) fn key_id(token: &str) -> Result<String, InvalidToken> {
     let header = jsonwebtoken::decode_header(token).map_err(|_| InvalidToken::Unreadable)?;
     if header.alg != Algorithm::RS256 {
         return Err(InvalidToken::Algorithm);
+    }
+    if header.crit.is_some() {
+        return Err(InvalidToken::Critical);
     }
     let id = header.kid.filter(|id| (1..=KEY_ID_MAX_BYTES).contains(&id.len()));
     id.ok_or(InvalidToken::UnknownKey)
