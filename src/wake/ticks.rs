@@ -7,19 +7,24 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{PAGE_PERIOD, WakeError, Waker};
+use super::{PAGE_PERIOD, Trouble, WakeError, Waker};
 use crate::cron::{CronSchedule, InvalidSchedule, MAKE_UP_MAX, MissedTicks, Moment, plan};
 use crate::event::{Broadcast, CanvasId, Name, NewEvent, Timestamp};
 use crate::store::{CronDue, CronStep};
 
 /// A tick found within this time is late rather than missed, however short the passes' period.
 const LATE_LEAST: Duration = Duration::from_secs(60);
+/// After this many pages in a row that could not be published, the rest is left to the promises: a
+/// broker that is down may take seconds to say so, and ticks that come too late are missed.
+const FAILED_MAX: usize = 2;
 
 impl Waker {
     /// Emits the due ticks of all crons, or of one, and those that will be due before the next
-    /// pass. Returns the number of events.
+    /// pass. Returns the number of events; an error of the notifier only once all are emitted,
+    /// since a tick that is not may be missed for good, and the promises wake the others.
     pub(crate) async fn tick(&self, only: Option<(CanvasId, &Name)>) -> Result<usize, WakeError> {
         let (mut events, mut left, mut reason) = (0, Vec::new(), None);
+        let (mut trouble, mut failed) = (Trouble::default(), 0);
         let timing = self.store.timing();
         let (ahead, late) = (self.store.cron_ahead(), LATE_LEAST.max(2 * timing.probe_period));
         loop {
@@ -31,9 +36,13 @@ impl Waker {
                 })
             };
             let ticked = match self.store.tick(only, &left, step).await {
+                Ok(ticked) => ticked,
                 // A cron is being changed at this moment: the next pass finds it.
                 Err(error) if error.is_contention() => break,
-                ticked => ticked?,
+                Err(error) => {
+                    trouble.note("ticks", error);
+                    break;
+                }
             };
             crate::fault::point("cron.ticked");
             events += ticked.events.len();
@@ -46,7 +55,11 @@ impl Waker {
                     "copies were not announced to their queues; their notifications will announce them"
                 );
             }
-            self.publish(&ticked.notifications).await?;
+            if failed < FAILED_MAX {
+                let published = self.publish(&ticked.notifications).await;
+                failed = if published.is_ok() { 0 } else { failed + 1 };
+                trouble.look("notifications of ticks", published);
+            }
             if !ticked.more || self.is_over() {
                 break;
             }
@@ -56,7 +69,7 @@ impl Waker {
             let error = error as &dyn std::error::Error;
             tracing::error!(error, %canvas, %cron, crons = left.len(), "this release can't read the schedule: its ticks wait");
         }
-        Ok(events)
+        trouble.ended().map(|()| events)
     }
 
     /// Ticks once a period until `over` is cancelled; returns the number of events.
@@ -72,7 +85,10 @@ impl Waker {
                 Ok(ticks) => events += ticks,
                 Err(error) => {
                     let error = &error as &dyn std::error::Error;
-                    tracing::warn!(error, "ticks of crons wait for the next check, one period later");
+                    tracing::warn!(
+                        error,
+                        "ticks of crons wait for the next check, one period later, or for their promises"
+                    );
                 }
             }
         }
@@ -89,7 +105,7 @@ impl Waker {
     pub(crate) async fn tick_one(&self, canvas: CanvasId, name: &Name) {
         if let Err(error) = self.tick(Some((canvas, name))).await {
             let error = &error as &dyn std::error::Error;
-            tracing::warn!(error, %canvas, cron = %name, "the first ticks of a cron wait for the next pass");
+            tracing::warn!(error, %canvas, cron = %name, "the first ticks of a cron wait for the next pass, or for their promises");
         }
     }
 }
@@ -112,4 +128,48 @@ fn log_left_out(due: &CronDue, missed: MissedTicks, from: Timestamp, until: Opti
         canvas = %due.canvas, cron = %due.name, %missed, %from, until, make_up_max = MAKE_UP_MAX,
         "ticks of a cron were missed and are skipped: from the first of them up to the next one that is emitted"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::event::Notification;
+    use crate::notify::{Notifier, NotifyError, Subscription};
+    use crate::store::tests::Table;
+    use crate::store::tests::crowds::{FEW, MANY};
+
+    /// A broker that is down; counts how often it is asked.
+    #[derive(Default)]
+    struct Down(AtomicUsize);
+
+    #[async_trait::async_trait]
+    impl Notifier for Down {
+        async fn publish(&self, _: &[Notification]) -> Result<(), NotifyError> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Err(NotifyError::new("down"))
+        }
+
+        async fn subscribe(&self, _: usize) -> Result<Box<dyn Subscription>, NotifyError> {
+            unreachable!("nothing is received here")
+        }
+    }
+
+    /// Several pages of crons, of two canvases: a broker that is down ends none of their ticks, and
+    /// is not waited for at each page. The error is returned, and the promises wake the events.
+    #[tokio::test]
+    async fn a_broker_that_is_down_ends_no_tick() {
+        let table = Table::new().await;
+        table.due_crons(MANY, 150).await;
+        table.due_crons(FEW, 100).await;
+        let down = Arc::<Down>::default();
+        let waker = Waker::new(table.store.clone(), Arc::clone(&down) as Arc<dyn Notifier>);
+        let error = waker.tick(None).await.unwrap_err();
+        assert!(matches!(error, WakeError::Notify(_)), "{error}");
+        assert_eq!((table.ticks_of(MANY).await, table.ticks_of(FEW).await), (150, 100));
+        assert_eq!(down.0.load(Ordering::Relaxed), FAILED_MAX);
+        assert_eq!(waker.tick(None).await.unwrap(), 0, "none is emitted twice");
+    }
 }

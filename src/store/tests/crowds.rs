@@ -57,6 +57,22 @@ impl Table {
         sqlx::query(add).bind(queue).bind(MANY.0).execute(&self.pool).await.unwrap();
     }
 
+    /// Adds crons of a canvas that are due now, and then not for years.
+    pub(crate) async fn due_crons(&self, canvas: CanvasId, count: i32) {
+        let add = "insert into wakeq.cron_records (canvas_id, name, expression, zone, modifier, value, missed, next_at,
+                                                   created_by, created_at, changed_at)
+                   select $1, 'c' || n, '0 0 29 2 *', 'UTC', '_', '1', 'skip', now(), 'test', now(), now()
+                     from generate_series(1, $2) n";
+        sqlx::query(add).bind(canvas.0).bind(count).execute(&self.pool).await.unwrap();
+    }
+
+    /// How many ticks of a canvas were emitted and have a promise.
+    pub(crate) async fn ticks_of(&self, canvas: CanvasId) -> i64 {
+        let count = "select count(*) from wakeq.events_v2
+                      where canvas_id = $1 and module = 'CRON' and isfinite(notify_at)";
+        sqlx::query_scalar(count).bind(canvas.0).fetch_one(&self.pool).await.unwrap()
+    }
+
     /// Takes the lock of a queue, until the transaction ends.
     pub(crate) async fn hold_queue(&self, queue: &str) -> sqlx::Transaction<'static, sqlx::Postgres> {
         let mut held = self.pool.begin().await.unwrap();
