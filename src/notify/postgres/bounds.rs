@@ -8,30 +8,45 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::WAITING_MAX;
-use crate::event::Notification;
+use crate::event::{CanvasId, Notification};
 
 /// Up to here the mailbox takes whatever comes.
 const FREE: usize = WAITING_MAX / 2;
-/// Most notifications of one process beyond that.
-const SHARE: usize = WAITING_MAX / 4;
+/// Beyond that, what a process may have put in, in multiples of the room that is left: one process
+/// leaves an eighth of the upper half, however many canvases it names.
+const PROCESS_MULTIPLE: usize = 7;
 /// From one answer to a process that has begun to listen to the next at least.
 const ANSWERS: Duration = Duration::from_secs(1);
 
-/// What each process has put into the upper half of the mailbox, since it was last half empty: one
-/// process alone does not fill it. The promises wake the rest.
+/// What each process has put into the upper half of the mailbox since it was last half empty, in
+/// all and for each canvas. The thresholds fall with the room that is left, as those of a switch
+/// whose queues share its memory: what a canvas gets from a process is at most as much as it
+/// leaves, so there is room for the first event of another canvas, whichever process sends it. The
+/// promises wake the rest.
 #[derive(Debug, Default)]
-pub(super) struct Shares(HashMap<Uuid, usize>);
+pub(super) struct Shares {
+    processes: HashMap<Uuid, usize>,
+    canvases: HashMap<(Uuid, CanvasId), usize>,
+}
 
 impl Shares {
-    /// Whether the mailbox takes one more of this process, as so many wait in it.
-    pub(super) fn admit(&mut self, sender: Uuid, waiting: usize) -> bool {
+    /// Whether the mailbox takes one more of this canvas from this process, as so many wait in it.
+    pub(super) fn admit(&mut self, sender: Uuid, canvas: CanvasId, waiting: usize) -> bool {
         if waiting < FREE {
-            self.0.clear();
+            self.processes.clear();
+            self.canvases.clear();
             return true;
         }
-        let taken = self.0.entry(sender).or_default();
-        *taken += 1;
-        *taken <= SHARE
+        let room = WAITING_MAX.saturating_sub(waiting);
+        let all = self.processes.get(&sender).copied().unwrap_or(0);
+        let own = self.canvases.get(&(sender, canvas)).copied().unwrap_or(0);
+        let is_admitted = own < room && all < PROCESS_MULTIPLE * room;
+        // Only what is admitted is counted, so that what is refused takes no memory.
+        if is_admitted {
+            self.processes.insert(sender, all + 1);
+            self.canvases.insert((sender, canvas), own + 1);
+        }
+        is_admitted
     }
 }
 
@@ -66,30 +81,60 @@ impl Answers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{CanvasId, EventId};
+    use crate::event::EventId;
 
+    const ONE: CanvasId = CanvasId(Uuid::from_u128(7));
+    const OTHER: CanvasId = CanvasId(Uuid::from_u128(8));
+
+    /// Shares, and how many messages wait.
+    #[derive(Default)]
+    struct Filling(Shares, usize);
+
+    impl Filling {
+        fn admits(&mut self, sender: Uuid, canvas: CanvasId) -> bool {
+            let is_admitted = self.0.admit(sender, canvas, self.1);
+            self.1 += usize::from(is_admitted);
+            is_admitted
+        }
+
+        /// How many of these canvases in turn are admitted until one is refused.
+        fn fill(&mut self, sender: Uuid, canvases: impl IntoIterator<Item = CanvasId>) -> usize {
+            canvases.into_iter().take_while(|canvas| self.admits(sender, *canvas)).count()
+        }
+    }
+
+    /// A flood of one canvas leaves room to another, from the same process and from several.
+    #[test]
+    fn no_canvas_fills_the_mailbox_alone() {
+        let (mut filling, [first, second]) = (Filling::default(), [1, 2].map(Uuid::from_u128));
+        assert_eq!(filling.fill(first, std::iter::repeat(ONE)), FREE + WAITING_MAX / 4);
+        assert_eq!(filling.fill(first, [OTHER; 1_000]), 1_000, "its first events come from the same process");
+        assert!(filling.fill(second, std::iter::repeat(ONE)) > 10_000);
+        assert!(!filling.admits(first, ONE) && !filling.admits(second, ONE));
+        assert_eq!(filling.fill(second, [OTHER; 1_000]), 1_000);
+        filling.1 = FREE - 1;
+        let again = filling.fill(first, std::iter::repeat(ONE));
+        assert_eq!(again, 1 + WAITING_MAX / 4, "it has become half empty");
+    }
+
+    /// A process that names another canvas each time, or those of others, leaves room to others.
     #[test]
     fn no_process_fills_the_mailbox_alone() {
-        let (mut shares, [wild, other]) = (Shares::default(), [1, 2].map(Uuid::from_u128));
-        let fill = |shares: &mut Shares, waiting: &mut usize| {
-            let before = *waiting;
-            while shares.admit(wild, *waiting) {
-                *waiting += 1;
-            }
-            *waiting - before
-        };
-        let mut waiting = 0;
-        assert_eq!(fill(&mut shares, &mut waiting), FREE + SHARE);
-        assert!(waiting < WAITING_MAX && shares.admit(other, waiting), "there is room for others");
-        assert!(!shares.admit(wild, waiting));
-        waiting = FREE - 1;
-        assert_eq!(fill(&mut shares, &mut waiting), 1 + SHARE, "it has become half empty");
+        let (mut filling, [wild, other]) = (Filling::default(), [1, 2].map(Uuid::from_u128));
+        filling.fill(wild, std::iter::repeat(ONE));
+        let made_up = (100..).map(|number| CanvasId(Uuid::from_u128(number)));
+        filling.fill(wild, made_up);
+        let left = WAITING_MAX - filling.1;
+        assert!((FREE / 8..=FREE / 8 + 1).contains(&left), "{left}");
+        assert!(!filling.admits(wild, OTHER));
+        for canvas in [ONE, OTHER] {
+            assert_eq!(filling.fill(other, [canvas; 1_000]), 1_000, "there is room for others");
+        }
     }
 
     #[tokio::test(start_paused = true)]
     async fn those_that_ask_are_answered_once_a_second() {
-        let canvas = CanvasId(Uuid::from_u128(7));
-        let [one, two] = [(); 2].map(|()| Notification { id: EventId::new(), canvas });
+        let [one, two] = [(); 2].map(|()| Notification { id: EventId::new(), canvas: ONE });
         let (mut answers, begun) = (Answers::default(), Instant::now());
         assert_eq!(answers.add([]), None, "there is nothing to tell");
         assert_eq!(answers.add([one]), Some(begun));

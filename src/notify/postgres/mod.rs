@@ -237,11 +237,13 @@ impl Shared {
         self.mailbox.change(|messages| {
             for notification in notifications {
                 // A worker that takes the waiting one sees everything that was committed before.
-                if messages.names(notification.id) || !shares.admit(sender, messages.waiting()) {
+                if messages.names(notification.id) {
                     continue;
                 }
                 let is_own = members.is_own(notification.id);
-                if messages.waiting() >= WAITING_MAX && !(is_own && messages.drop_reserve()) {
+                let has_room = shares.admit(sender, notification.canvas, messages.waiting());
+                // What is kept in reserve waits elsewhere as well: it makes room.
+                if !has_room && !(is_own && messages.drop_reserve()) {
                     continue;
                 }
                 let content = Content::Notification(notification);
@@ -376,5 +378,44 @@ impl Subscription for PostgresSubscription {
         let Self { inner, working, shared: _ } = *self;
         drop(working);
         inner.close(grace).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{CanvasId, EventId};
+    use crate::store::tests::Table;
+
+    const ONE: CanvasId = CanvasId(Uuid::from_u128(7));
+    const OTHER: CanvasId = CanvasId(Uuid::from_u128(8));
+
+    fn notifications(canvas: CanvasId) -> impl Iterator<Item = Notification> {
+        std::iter::repeat_with(move || Notification { id: EventId::new(), canvas })
+    }
+
+    /// A process floods two workers with the events of one canvas. What the mailbox has no room for
+    /// makes room in the reserve if it is this worker's to handle, and is dropped otherwise. The
+    /// first events of another canvas, from the same process, are all taken.
+    #[tokio::test]
+    async fn a_flood_of_one_canvas_leaves_room_to_another() {
+        let table = Table::new().await;
+        let notifier = PostgresNotifier::new(&table.store);
+        let (shared, [sender, worker]) = (&notifier.shared, [1, 2].map(Uuid::from_u128));
+        assert!(shared.members().heard(worker), "half of the events are for another worker");
+        let (waiting, most) = (|| shared.mailbox.read(|messages| messages.waiting()), WAITING_MAX / 4 * 3);
+        shared.take_in(sender, notifications(ONE).take(most + 1_000));
+        assert_eq!(waiting(), most);
+
+        let own = notifications(ONE).find(|one| shared.members().is_own(one.id)).unwrap();
+        let foreign = notifications(ONE).find(|one| !shared.members().is_own(one.id)).unwrap();
+        shared.take_in(sender, [own, foreign].into_iter());
+        let names = |id| shared.mailbox.read(|messages| messages.names(id));
+        assert_eq!((names(own.id), names(foreign.id), waiting()), (true, false, most));
+
+        let others: Vec<_> = notifications(OTHER).take(100).collect();
+        shared.take_in(sender, others.iter().copied());
+        assert!(others.iter().all(|one| names(one.id)));
+        assert_eq!(waiting(), most + 100);
     }
 }
