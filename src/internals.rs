@@ -12,6 +12,7 @@ pub use crate::store::{
     interval, lacks_partition, on_behalf_of, quota_exceeded, serialize_on_canvas, statements,
 };
 pub use crate::wake::Waker;
+pub use crate::worker::{SharedPermit, SharedPermits};
 
 /// Points at which a test can kill or stop the process.
 pub mod fault {

@@ -25,6 +25,7 @@ mod remote;
 mod republisher;
 mod rotation;
 mod run;
+mod shared_permits;
 mod signal;
 mod statements;
 mod unknown;
@@ -44,6 +45,7 @@ pub use counters::{Counters, RunReport, Verdict};
 pub use handlers::{BoxedHandler, Execution, Handlers, InvalidRoute, Origin, Route};
 pub use push::{PushError, PushRunner};
 pub use remote::{RemoteHandler, RemoteHandlers};
+pub use shared_permits::{SharedPermit, SharedPermits};
 pub use signal::shutdown_signal;
 
 use crate::event::{Name, Notification};

@@ -18,6 +18,7 @@ use super::leases::Leases;
 use super::permits::{PermitQueues, Permits};
 use super::republisher;
 use super::run::Runner;
+use super::shared_permits::SharedPermits;
 use super::{QueueWorker, WorkerError};
 use crate::event::{EventId, Notification};
 use crate::machine::{Answer, When};
@@ -63,8 +64,9 @@ pub struct PushRunner {
 struct Inner {
     runner: Runner,
     notifier: Arc<dyn Notifier>,
-    /// Limits how many runs are active at a time.
-    slots: Arc<Semaphore>,
+    /// Limits how many runs are active at a time; one that ends makes room for the canvas that has
+    /// the fewest.
+    slots: SharedPermits,
     capacity: usize,
     /// Limits how many requests wait for room at their handlers at a time.
     waiting: Semaphore,
@@ -118,7 +120,7 @@ impl QueueWorker {
         let inner = Inner {
             runner,
             notifier: self.notifier,
-            slots: Arc::new(Semaphore::new(self.config.capacity)),
+            slots: SharedPermits::all_lent(self.config.capacity),
             capacity: self.config.capacity,
             waiting: Semaphore::new((self.config.capacity / WAITING_SHARE).max(1)),
             permit_queues: PermitQueues::default(),
@@ -192,7 +194,7 @@ impl Inner {
         let mut permits = Permits::default();
         loop {
             // The slot is released while the event waits, so that others can run.
-            let acquiring = async { Arc::clone(&self.slots).acquire_owned().await.ok() };
+            let acquiring = async { Some(self.slots.acquire(notification.canvas).await) };
             let Some(slot) = self.acquire(acquiring, latest).await? else {
                 return self.leave_to_promise(id, SOON).await;
             };
@@ -272,7 +274,7 @@ impl Inner {
 
     fn show(&self) {
         let _one_after_the_other = self.showing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.gauges.show(self.capacity.saturating_sub(self.slots.available_permits()), 0);
+        self.gauges.show(self.capacity.saturating_sub(self.slots.free()), 0);
     }
 
     fn report(&self, report: RunReport) {

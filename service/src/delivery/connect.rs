@@ -19,11 +19,11 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::rustls::pki_types::ServerName;
 use wakeq::CanvasId;
+use wakeq::internals::{SharedPermit, SharedPermits};
 
 use super::address;
 use super::clock::AttemptClock;
 use super::lookups::{Lookup, Lookups};
-use super::permits::{SharedPermit, SharedPermits};
 use super::rules::{RefusedTarget, Rules};
 use super::tls::{self, Tls};
 use super::watched::Watched;

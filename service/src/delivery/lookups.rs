@@ -11,8 +11,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use wakeq::CanvasId;
+use wakeq::internals::SharedPermits;
 
-use super::permits::SharedPermits;
 use super::resolve::Resolve;
 
 /// Maximum number of concurrent lookups; each occupies a thread until the system answers.

@@ -14,7 +14,6 @@ mod headers;
 mod id_token;
 mod lookups;
 mod names;
-mod permits;
 mod resolve;
 mod rules;
 mod sign;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use wakeq::machine::Outcome;
+use wakeq::notify::Notification;
 use wakeq::testing::TestKit;
 use wakeq::{
     Actor, CanvasId, Event, EventId, HandlerError, Handlers, QueueWorker, RetryPolicy, Route, Stop,
@@ -15,7 +16,7 @@ use wakeq::{
 use super::{PushDeployment, notification, promise, set, timing};
 use crate::door::{Door, answering, recording};
 use crate::service::Answer;
-use crate::support::{Stage, scope};
+use crate::support::{OTHER, Stage, capacity, scope};
 
 fn delayed(by: Duration) -> Event {
     Event::new("greet", "x").unwrap().after(by).unwrap()
@@ -200,6 +201,40 @@ async fn what_finds_no_room_waits_in_its_request() {
     }
     assert_eq!((door.most(), pushed.stage.rows().await), (1, 0));
     pushed.stop().await;
+}
+
+/// A run that ends makes room for the canvas that has the fewest, however many pushes of another
+/// were there before.
+// Shows: PUSH-10
+#[tokio::test(start_paused = true)]
+async fn room_goes_to_the_canvas_that_has_the_least() {
+    let (handler, mut door) = Door::new();
+    let kit = TestKit::with_timing(timing()).unwrap();
+    let (handlers, notifier) = (Handlers::new().on("greet", handler), Arc::new(kit.notifier().clone()));
+    let runner = QueueWorker::new(kit.store(), notifier, handlers, capacity(2)).unwrap();
+    let runner = runner.into_push_runner().await.unwrap();
+    let push = async |canvas| {
+        let id = kit.emit(Event::new("greet", &1).unwrap().canvas(canvas)).await.unwrap().id;
+        let runner = runner.clone();
+        tokio::spawn(async move { runner.run(&Notification { id, canvas }.body()).await })
+    };
+    let mut pushes = Vec::new();
+    for _ in 0..2 {
+        pushes.push(push(CanvasId::DEFAULT).await);
+        door.arrived.next().await;
+    }
+    for canvas in [CanvasId::DEFAULT; 4].into_iter().chain([OTHER; 2]) {
+        pushes.push(push(canvas).await);
+    }
+    for expected in [OTHER, CanvasId::DEFAULT, OTHER] {
+        door.open(1);
+        assert_eq!(door.arrived.next().await.address.scope.canvas, expected);
+    }
+    door.open(5);
+    for push in pushes {
+        push.await.unwrap().unwrap();
+    }
+    assert_eq!((door.most(), door.arrived.rest().len()), (2, 3));
 }
 
 /// Only a few requests wait for a handler with low concurrency, so that others get through.
