@@ -1,36 +1,227 @@
-//! How often a process looks for events that became due in pulled queues.
+//! Looks for copies that became due in pulled queues: how often a process looks, and that what can
+//! be leased is leased although a look takes too long.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use uuid::Uuid;
 
+use super::Admin;
 use crate::event::Name;
+use crate::store::StoreError;
 
-/// When this process next looks for events that became due in each queue.
+/// After a look that took too long, the next one comes after this time.
+const PUT_OFF: Duration = Duration::from_secs(60);
+
+/// When this process next looks for copies that became due in each queue.
 #[derive(Debug, Default)]
-pub(super) struct DueChecks(Mutex<HashMap<Name, Instant>>);
+pub(super) struct DueChecks(Mutex<HashMap<Name, Check>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Check {
+    at: Instant,
+    /// The last look took too long.
+    is_put_off: bool,
+}
 
 impl DueChecks {
     /// Most queues that are remembered; for others a look comes too early.
     const KNOWN_MAX: usize = 1000;
 
-    pub(super) fn is_due(&self, queue: &Name) -> bool {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(queue).is_none_or(|next| *next <= Instant::now())
+    /// Whether a call looks now. If it has found `nothing` to lease it does so at any time, unless
+    /// looks take too long: then one call in [`PUT_OFF`] does.
+    pub(super) fn is_due(&self, queue: &Name, nothing: bool) -> bool {
+        let mut known = self.known();
+        let Some(check) = known.get_mut(queue) else { return true };
+        let now = Instant::now();
+        if check.at > now {
+            return nothing && !check.is_put_off;
+        }
+        if check.is_put_off {
+            check.at = now + PUT_OFF;
+        }
+        true
     }
 
+    /// After copies were leased: the next look is due after this time, unless it was put off.
     pub(super) fn next(&self, queue: &Name, wait: Duration) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known();
         let now = Instant::now();
-        if wait.is_zero() {
-            known.remove(queue);
-        } else if known.len() < Self::KNOWN_MAX || known.contains_key(queue) {
-            let next = known.entry(queue.clone()).or_insert(now);
-            if *next <= now {
-                *next = now + wait;
-            }
+        let stands = |check: &Check| check.is_put_off || (check.at > now && !wait.is_zero());
+        if known.get(queue).is_some_and(stands) {
+            return;
         }
+        known.remove(queue);
+        if !wait.is_zero() && known.len() < Self::KNOWN_MAX {
+            known.insert(queue.clone(), Check { at: now + wait, is_put_off: false });
+        }
+    }
+
+    /// After a look that took too long.
+    fn put_off(&self, queue: &Name) {
+        let mut known = self.known();
+        if known.len() < Self::KNOWN_MAX || known.contains_key(queue) {
+            known.insert(queue.clone(), Check { at: Instant::now() + PUT_OFF, is_put_off: true });
+        }
+    }
+
+    /// After a look that did not take too long.
+    fn answered(&self, queue: &Name) {
+        let mut known = self.known();
+        if known.get(queue).is_some_and(|check| check.is_put_off) {
+            known.remove(queue);
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<Name, Check>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Admin {
+    /// Looks for copies that became due, whose canvases enter the rotation; returns whether there
+    /// are any.
+    pub(super) async fn enter_due(&self, queue: &Name) -> Result<bool, StoreError> {
+        let entered = self.store.enter_due(queue, Uuid::new_v4()).await;
+        Ok(self.looked(queue, entered)?.unwrap_or(false))
+    }
+
+    /// Whether a pulled queue may have something to lease now; `None` if there is no pulled queue
+    /// of this name.
+    pub(super) async fn has_turns(&self, queue: &Name) -> Result<Option<bool>, StoreError> {
+        let looks = self.due_checks.is_due(queue, true);
+        let found = self.store.has_turns(queue, Uuid::new_v4(), looks).await;
+        if looks { Ok(self.looked(queue, found)?.unwrap_or(Some(false))) } else { found }
+    }
+
+    /// The answer to a look; `None`, and logged, if it took too long or the queue was locked. Then
+    /// what is in the rotation is leased all the same.
+    fn looked<T>(&self, queue: &Name, answer: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+        match answer {
+            Ok(answer) => {
+                self.due_checks.answered(queue);
+                Ok(Some(answer))
+            }
+            Err(error) if error.is_too_long() => {
+                self.due_checks.put_off(queue);
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(
+                    error,
+                    %queue,
+                    "copies that became due are looked for in a minute: does a long transaction hold an old snapshot?"
+                );
+                Ok(None)
+            }
+            Err(error) if error.is_contention() => {
+                let error = &error as &dyn std::error::Error;
+                tracing::info!(error, %queue, "copies that became due are looked for at the next lease");
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::notify::LocalNotifier;
+    use crate::store::tests::Table;
+    use crate::store::tests::crowds::{FEW, MANY};
+
+    /// From now on each look fails as it does that the server cancelled after its time, and is
+    /// counted.
+    async fn look_for_too_long(table: &Table) {
+        table.run("create sequence public.looks").await;
+        table
+            .run(
+                "create or replace function wakeq.due_facets(of_queue text, lease interval, after uuid, most integer)
+                 returns table (canvas_id uuid) language plpgsql stable as $$
+                 begin
+                     perform nextval('public.looks');
+                     raise query_canceled using message = 'canceling statement due to statement timeout';
+                 end $$",
+            )
+            .await;
+    }
+
+    const LOOKS: &str = "select case when is_called then last_value else 0 end from public.looks";
+
+    fn admin(table: &Table) -> Admin {
+        Admin::new(table.store.clone(), Arc::new(LocalNotifier::new()))
+    }
+
+    /// While an old snapshot keeps the index entries of millions of completed copies, a look takes
+    /// too long. What is in the rotation is leased all the same, of each canvas, and there is one
+    /// look in a minute.
+    #[tokio::test]
+    async fn copies_are_leased_although_a_look_takes_too_long() {
+        let table = Table::new().await;
+        table.pulled_copy("mails").await;
+        table
+            .run(
+                "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, queue, origin)
+                 values (gen_random_uuid(), '00000000-0000-0000-0000-000000000007', 'WORKER', 'mail', '_', '1', 'mails',
+                         gen_random_uuid())",
+            )
+            .await;
+        let mails: Name = "mails".parse().unwrap();
+        assert!(table.store.enter_due(&mails, Uuid::nil()).await.unwrap());
+        look_for_too_long(&table).await;
+        let (admin, minute) = (admin(&table), Duration::from_secs(60));
+        let mut canvases = HashSet::new();
+        for _ in 0..2 {
+            let leased = admin.lease_copies(&mails, 1, minute, Duration::ZERO).await.unwrap();
+            canvases.extend(leased.iter().map(|copy| copy.address.scope.canvas));
+        }
+        assert_eq!(canvases, HashSet::from([MANY, FEW]));
+        let nothing = admin.lease_copies(&mails, 1, minute, Duration::from_millis(300)).await.unwrap();
+        assert!(nothing.is_empty());
+        assert_eq!(table.number(LOOKS).await, 1);
+    }
+
+    /// A call that waits for copies is not ended by a look that takes too long: it sees what enters
+    /// the rotation afterwards.
+    #[tokio::test]
+    async fn a_look_that_takes_too_long_ends_no_waiting() {
+        let table = Table::new().await;
+        table.pulled_copy("mails").await;
+        look_for_too_long(&table).await;
+        let (admin, mails) = (admin(&table), "mails".parse().unwrap());
+        assert!(!admin.await_copies(&mails, Instant::now() + Duration::from_millis(300)).await.unwrap());
+        assert_eq!(table.number(LOOKS).await, 1);
+        table
+            .run(
+                "insert into wakeq.facets (queue, canvas_id, position)
+                 select queue, canvas_id, nextval('wakeq.facet_seq') from wakeq.events_v2",
+            )
+            .await;
+        assert!(admin.await_copies(&mails, Instant::now() + Duration::from_secs(20)).await.unwrap());
+        assert_eq!(table.number(LOOKS).await, 1);
+    }
+
+    /// Once its time has come one call looks, and those beside it do not; an answer ends that.
+    /// Other queues are looked at as before.
+    #[tokio::test(start_paused = true)]
+    async fn one_call_looks_again_after_its_time() {
+        let (checks, second) = (DueChecks::default(), Duration::from_secs(1));
+        let [slow, quick] = ["slow", "quick"].map(|name| name.parse::<Name>().unwrap());
+        let due = |queue| [false, true].map(|nothing| checks.is_due(queue, nothing));
+        checks.put_off(&slow);
+        checks.next(&slow, Duration::ZERO);
+        checks.next(&quick, second);
+        assert_eq!((due(&slow), due(&quick)), ([false, false], [false, true]));
+        tokio::time::advance(PUT_OFF).await;
+        assert_eq!((due(&slow), due(&quick)), ([true, false], [true, true]));
+        checks.answered(&slow);
+        assert_eq!(due(&slow), [true, true]);
+        checks.next(&slow, second);
+        checks.next(&slow, Duration::ZERO);
+        assert_eq!(due(&slow), [true, true]);
     }
 }

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use uuid::Uuid;
 
 use super::settled::is_gone;
 use super::{Admin, AdminError};
@@ -172,12 +171,12 @@ impl Admin {
         max: u32,
         lease: Duration,
     ) -> Result<Vec<LeasedRow>, StoreError> {
-        let checked_due = self.due_checks.is_due(queue);
-        if checked_due {
-            self.store.enter_due(queue, Uuid::new_v4()).await?;
+        let looked = self.due_checks.is_due(queue, false);
+        if looked {
+            self.enter_due(queue).await?;
         }
         let mut rows = self.store.lease_copies(queue, max, lease, BYTES_MAX).await?;
-        if rows.is_empty() && !checked_due && self.store.enter_due(queue, Uuid::new_v4()).await? {
+        if rows.is_empty() && !looked && self.due_checks.is_due(queue, true) && self.enter_due(queue).await? {
             rows = self.store.lease_copies(queue, max, lease, BYTES_MAX).await?;
         }
         let is_busy = u32::try_from(rows.len()).is_ok_and(|count| count >= max);
@@ -196,7 +195,7 @@ impl Admin {
             }
             tokio::time::sleep_until(end.min(now + pause)).await;
             pause = (2 * pause).min(LOOK_LAST);
-            match self.store.has_turns(queue, Uuid::new_v4()).await? {
+            match self.has_turns(queue).await? {
                 // Taking a turn reports why there is none.
                 None | Some(true) => return Ok(true),
                 Some(false) => {}

@@ -105,17 +105,23 @@ impl Store {
         self.session().await?.one("look for what became due in a queue", query).await
     }
 
-    /// Whether a pulled queue may have something to take now; `None` if there is no pulled queue of
-    /// this name.
-    pub(crate) async fn has_turns(&self, queue: &Name, after: Uuid) -> Result<Option<bool>, StoreError> {
+    /// Whether a pulled queue may have something to take now: in its rotation or, if this `looks`,
+    /// where [`Store::enter_due`] would find it. `None` if there is no pulled queue of this name.
+    pub(crate) async fn has_turns(
+        &self,
+        queue: &Name,
+        after: Uuid,
+        looks: bool,
+    ) -> Result<Option<bool>, StoreError> {
         let query = sqlx::query_scalar!(
             r#"select exists (select from wakeq.facets f where f.queue = q.name and f.position is not null)
-                   or exists (select from wakeq.due_facets(q.name, $2, $3, $4)) as "has!"
+                   or $5 and exists (select from wakeq.due_facets(q.name, $2, $3, $4)) as "has!"
                  from wakeq.queues q where q.name = $1 and q.pulled"#,
             queue.as_str() as _,
             interval(self.timing().lease),
             after,
-            LOOK
+            LOOK,
+            looks
         );
         self.session().await?.optional("check whether a queue has turns", query).await
     }
