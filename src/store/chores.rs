@@ -10,9 +10,6 @@ use super::slices::Portion;
 use super::{Store, StoreError};
 use crate::event::{CanvasId, EventId, Notification, Timestamp};
 
-/// Most dead events of consumer groups that are deleted at a time.
-pub(crate) const GROUP_DEAD_PAGE: u64 = 10_000;
-
 /// What the minute's statement found to do.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MinuteOutcome {
@@ -69,34 +66,6 @@ impl MinuteRow {
             open: self.open,
             failed: Vec::new(),
         }
-    }
-}
-
-/// How long data is kept that is removed by age alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Retention {
-    /// Ids chosen by callers, and outcomes of events that were sent to entities: within this time a
-    /// repeat is recognized. Default 7 days.
-    pub emitted_ids: Duration,
-    /// Dead events, and notes of handlers that workers did not know. Default 30 days.
-    pub dead_events: Duration,
-    /// The audit log, and API keys that were revoked or have expired. Default 90 days.
-    pub audit: Duration,
-    /// What is no longer used: objects without a state and without new events, and what is known of
-    /// events that were sent to entities of a type without a processor. Default 90 days.
-    pub idle: Duration,
-    /// Events of the log: whole partitions that are older and that no consumer group still needs.
-    /// Default `None`: for ever.
-    pub log: Option<Duration>,
-}
-
-/// How long the answer to an idempotent emit is repeated.
-pub(super) const IDEMPOTENCY_KEPT: Duration = Duration::from_secs(24 * 3600);
-
-impl Default for Retention {
-    fn default() -> Self {
-        let days = |count: u64| Duration::from_secs(count * 24 * 3600);
-        Self { emitted_ids: days(7), dead_events: days(30), audit: days(90), idle: days(90), log: None }
     }
 }
 
@@ -245,100 +214,6 @@ impl Store {
             interval(within)
         );
         self.session().await?.execute("make the minute's statement due", query).await.map(drop)
-    }
-
-    /// Makes the next expiry due now, because this one was not finished.
-    pub(crate) async fn hasten_expiry(&self) -> Result<(), StoreError> {
-        let query =
-            sqlx::query!("update wakeq.chores set next_at = now() where name = 'expire' and next_at > now()");
-        self.session().await?.execute("make the expiry due", query).await.map(drop)
-    }
-
-    /// Deletes a page of what groups gave up longer ago than this; returns how many.
-    pub(crate) async fn expire_group_dead(&self, kept: Duration) -> Result<u64, StoreError> {
-        let query = sqlx::query!(
-            "delete from wakeq.consumer_dead d using (
-                 select consumer_group, source, seq from wakeq.consumer_dead
-                  where died_at < now() - $1::interval order by died_at limit $2 for update skip locked) as old
-              where d.consumer_group = any (array[old.consumer_group]) and (d.source, d.seq) = (old.source, old.seq)",
-            interval(kept),
-            GROUP_DEAD_PAGE.cast_signed()
-        );
-        Ok(self.session().await?.execute("delete old dead events of groups", query).await?.rows_affected())
-    }
-
-    /// Deletes what is too old to keep: remembered ids, outcomes of events that were sent to
-    /// entities, dead events, notes of unknown handlers, the audit log, answers to idempotent
-    /// emits, signing secrets that are no longer valid; at most 1,000 of each. Returns whether
-    /// there is more.
-    pub(crate) async fn expire(&self, again: bool, retention: Retention) -> Result<bool, StoreError> {
-        let query = sqlx::query_scalar!(
-            r#"with gate as (
-                   update wakeq.chores set next_at = now() + interval '1 hour', passes = passes + 1
-                    where name = 'expire' and ($1 or next_at <= now() or next_at > now() + interval '2 hours')
-                returning name
-               ), ids as (
-                   delete from wakeq.emitted_ids e using (
-                       select canvas_id, id from wakeq.emitted_ids i
-                        where i.due_at < now() - $2::interval and exists (select from gate)
-                          and not exists (select from wakeq.events_v2 e where e.id = i.id and e.canvas_id = i.canvas_id offset 0)
-                          and not exists (select from wakeq.events_v2 c where c.canvas_id = i.canvas_id and c.origin = i.id
-                                             and c.origin is not null and get_byte(uuid_send(c.origin), 6) & 240 = 128)
-                        order by i.due_at limit 1000 for update skip locked) as old
-                    where e.canvas_id = any (array[old.canvas_id]) and e.id = old.id returning e.id
-               ), dead as (
-                   delete from wakeq.dead_events e using (
-                       select canvas_id, id from wakeq.dead_events d
-                        where d.died_at < now() - $3::interval and d.died_at < 'infinity' and exists (select from gate)
-                          and not exists (select from wakeq.halted_lanes h
-                                           where h.canvas_id = d.canvas_id and h.event_id = d.id offset 0)
-                        order by d.died_at limit 1000 for update skip locked) as old
-                    where e.canvas_id = any (array[old.canvas_id]) and e.id = old.id returning e.id
-               ), unknown as (
-                   delete from wakeq.unknown_handlers u using (
-                       select canvas_id, module, name, modifier from wakeq.unknown_handlers where last_seen < now() - $3::interval and exists (select from gate)
-                        order by 1, 2, 3, 4 limit 1000 for update skip locked) as old
-                    where u.canvas_id = any (array[old.canvas_id]) and (u.module, u.name, u.modifier) = (old.module, old.name, old.modifier)
-               ), audit as (
-                   select wakeq.expire_audit($4) as gone from gate
-               ), keys as (
-                   delete from wakeq.idempotency_keys k using (
-                       select canvas_id, holder, key from wakeq.idempotency_keys
-                        where created_at < now() - $5::interval and exists (select from gate)
-                        order by created_at limit 1000 for update skip locked) as old
-                    where k.canvas_id = any (array[old.canvas_id]) and (k.holder, k.key) = (old.holder, old.key) returning k.key
-               ), sent as (
-                   select canvas_id, event_id,
-                          exists (select from wakeq.events_v2 f where f.canvas_id = e.canvas_id and f.id = any (e.follow_ups))
-                       or exists (select from unnest(e.follow_ups) as f (id) cross join lateral (
-                                      select from wakeq.dead_events d where d.canvas_id = e.canvas_id and d.id = f.id offset 0) as d) as open
-                     from wakeq.entity_events e
-                    where ended_at is not null and coalesce(held_at, ended_at) < now() - $2::interval
-                      and exists (select from gate)
-                    order by coalesce(held_at, ended_at) limit 1000 for update skip locked
-               ), held as (
-                   -- What follows from it may still be answered. It is looked at again when it is as old once more.
-                   update wakeq.entity_events e set held_at = now() from sent s
-                    where s.open and e.canvas_id = any (array[s.canvas_id]) and e.event_id = s.event_id
-               ), forgotten as (
-                   delete from wakeq.entity_events e using sent s
-                    where not s.open and e.canvas_id = any (array[s.canvas_id]) and e.event_id = s.event_id
-               ), secrets as (
-                   update wakeq.http_targets t set previous_secret = null, previous_key = null, previous_until = null from (
-                       select canvas_id, module, name, modifier from wakeq.http_targets
-                        where previous_until <= now() and exists (select from gate)
-                        order by 1, 2, 3, 4 limit 1000 for update skip locked) as old
-                    where t.canvas_id = any (array[old.canvas_id]) and (t.module, t.name, t.modifier) = (old.module, old.name, old.modifier) returning t.canvas_id
-               )
-               select greatest((select count(*) from ids), (select count(*) from dead), (select max(gone) from audit),
-                               (select count(*) from keys), (select count(*) from sent), (select count(*) from secrets)) >= 1000 as "more!""#,
-            again,
-            interval(retention.emitted_ids),
-            interval(retention.dead_events),
-            interval(retention.audit),
-            interval(IDEMPOTENCY_KEPT)
-        );
-        self.session().await?.one("delete expired rows", query).await
     }
 
     /// Moves to now the promises of events that are due within the horizon and not claimed, a page

@@ -4,7 +4,7 @@ use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 
 use super::chains::{NewState, insert_with_state};
-use super::chores::IDEMPOTENCY_KEPT;
+use super::expiry::IDEMPOTENCY_KEPT;
 use super::insert::statements;
 use super::queues::Emission;
 use super::session::interval;

@@ -10,7 +10,7 @@ use crate::event::{CanvasId, Link, Name, ObjectKey, Timestamp};
 /// Most tombstones that are kept of one canvas.
 const KEPT_MAX: i64 = 100_000;
 /// Most tombstones that one statement removes.
-pub(crate) const TOMBSTONES_PAGE: u64 = 1_000;
+pub(super) const TOMBSTONES_PAGE: u64 = 1_000;
 
 /// A link that is missing from a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Waker;
-use crate::store::{GROUP_DEAD_PAGE, IdleRetention, Retention, StoreError, TOMBSTONES_PAGE};
+use crate::store::{ExpiryPart, IdleRetention, Retention, StoreError};
 
-/// Most pages of expired data that one pass deletes, so that none takes minutes; the next
-/// continues.
+/// Most pages of each part of expired data that one pass deletes, so that none takes minutes; the
+/// next continues.
 const EXPIRE_PAGES: usize = 100;
 /// Most pages of unused data that one process looks at in a row.
 const IDLE_PAGES: usize = 20;
@@ -52,36 +52,30 @@ impl Waker {
             note("partitions of the log", self.expire_log(kept).await);
         }
         note("unused rows", self.expire_idle(retention).await);
-        if self.expire_pages(retention).await {
+        let is_ours = note("all that is old", self.store.begin_expiry().await);
+        if is_ours == Some(true) && self.expire_pages(retention).await {
             self.passes.store(0, Ordering::Relaxed);
             note("the next expiry", self.store.hasten_expiry().await);
         }
     }
 
-    /// Deletes what is too old, a page of each kind at a time; returns whether there is more.
+    /// Deletes what is too old, a page of each part at a time; returns whether there is more. A
+    /// part that fails is left to the next expiry, and stops no other.
     async fn expire_pages(&self, retention: Retention) -> bool {
-        let kept = retention.dead_events;
-        let (mut group_dead, mut tombstones, mut others) = (true, true, true);
-        for page in 0..EXPIRE_PAGES {
-            if group_dead {
-                let deleted = note("dead events of groups", self.store.expire_group_dead(kept).await);
-                group_dead = deleted.is_some_and(|deleted| deleted >= GROUP_DEAD_PAGE);
+        let mut parts = ExpiryPart::ALL.to_vec();
+        for _ in 0..EXPIRE_PAGES {
+            let mut unfinished = Vec::new();
+            for part in parts {
+                if note(part.name(), self.store.expire(part, retention).await) == Some(true) {
+                    unfinished.push(part);
+                }
             }
-            if tombstones {
-                let deleted = note("tombstones", self.store.expire_tombstones(kept).await);
-                tombstones = deleted.is_some_and(|deleted| deleted >= TOMBSTONES_PAGE);
-            }
-            if others {
-                others = note("expired rows", self.store.expire(page > 0, retention).await).unwrap_or(false);
-            }
-            if !group_dead && !tombstones && !others {
-                return false;
-            }
-            if self.is_over() {
+            parts = unfinished;
+            if parts.is_empty() || self.is_over() {
                 break;
             }
         }
-        true
+        !parts.is_empty()
     }
 
     /// Deletes data that is no longer used, a part at a time: the next part an hour later.
@@ -106,5 +100,45 @@ fn note<T>(part: &'static str, result: Result<T, StoreError>) -> Option<T> {
             tracing::error!(error, part, "what has expired was not deleted; retrying within two hours");
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::notify::LocalNotifier;
+    use crate::store::tests::Table;
+    use crate::store::tests::crowds::{FEW, MANY};
+
+    /// Where remembered ids can't be deleted in the time of a statement, here those of one canvas,
+    /// everything else that is old is, on every canvas; and the ids once that is possible again.
+    #[tokio::test]
+    async fn a_part_that_takes_too_long_stops_no_other() {
+        let table = Table::new().await;
+        table.remember_old(MANY, 2).await;
+        table.add_old_rows(FEW).await;
+        assert_eq!(table.old_rows().await, 8);
+        table
+            .run(
+                "create function public.take_long() returns trigger language plpgsql as $$
+                 begin raise query_canceled using message = 'canceling statement due to statement timeout'; end $$",
+            )
+            .await;
+        table
+            .run(
+                "create trigger take_long before delete on wakeq.emitted_ids
+                 for each row execute function public.take_long()",
+            )
+            .await;
+        let waker = Waker::new(table.store.clone(), Arc::new(LocalNotifier::new()));
+        waker.expire(Retention::default()).await;
+        assert_eq!(table.old_rows().await, 0);
+        assert_eq!(table.remembered(MANY).await, (2, 2));
+        table.run("drop trigger take_long on wakeq.emitted_ids").await;
+        table.store.hasten_expiry().await.unwrap();
+        waker.expire(Retention::default()).await;
+        assert_eq!(table.remembered(MANY).await, (0, 0));
     }
 }

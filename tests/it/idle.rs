@@ -72,12 +72,12 @@ const PASSES: &str = "select passes from wakeq.chores where name = 'minute'";
 const READ: &str = "select coalesce(sum(shared_blks_hit + shared_blks_read), 0)::int8 from pg_stat_statements
                      where query like 'with gate as (%update wakeq.chores%'";
 
-/// How often a process has looked for old rows since the last reset. Only in the database of the
-/// workers: after a reset, a prepared statement is listed with its literals, and this one would
-/// count itself.
+/// How often a process has asked since the last reset whether it is the one that deletes old rows.
+/// Only in the database of the workers: after a reset, a prepared statement is listed with its
+/// literals, and this one would count itself.
 const EXPIRIES: &str = "select coalesce(sum(calls), 0)::int8
                           from pg_stat_statements join pg_database on oid = dbid
-                         where datname = 'postgres' and query like '%wakeq.expire_audit(%'";
+                         where datname = 'postgres' and query like 'update wakeq.chores set next_at = now() + interval%'";
 
 struct Window {
     length: Duration,
@@ -85,12 +85,12 @@ struct Window {
 }
 
 impl Window {
-    /// Waits until a process that started after the last reset has looked for old rows, as each
-    /// does at its first pass.
+    /// Waits until a process that started after the last reset has asked whether it deletes old rows,
+    /// as each does at its first pass.
     async fn until_a_first_expiry(&self, observer: &mut sqlx::PgConnection) {
         let deadline = Instant::now() + 3 * self.period + TIMEOUT;
         while sqlx::query_scalar::<_, i64>(EXPIRIES).fetch_one(&mut *observer).await.unwrap() == 0 {
-            assert!(Instant::now() < deadline, "no pass of the process looked for old rows");
+            assert!(Instant::now() < deadline, "no pass of the process asked for old rows");
             // Only the statistics show it.
             tokio::time::sleep(self.period / 10).await;
         }

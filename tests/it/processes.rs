@@ -381,7 +381,7 @@ async fn only_processes_with_a_retention_delete_expired_rows() {
 }
 
 /// Neither rows that can't be deleted nor a large number of rows to delete hold up the jobs of the
-/// pass; the rest of a large number is left to the next pass.
+/// pass, or each other; the rest of a large number is left to the next pass.
 #[tokio::test]
 async fn expiry_holds_up_no_jobs() {
     let database = database().await;
@@ -400,13 +400,13 @@ async fn expiry_holds_up_no_jobs() {
     pool.run("alter table wakeq.idempotency_keys rename to away").await;
     let mut process = Process::stock("work", database.url(), None, &[NO_TARGETS]);
     process.says("what has expired was not deleted").await;
+    wait_while!(left().await != (0, 500, 0, true), "something was held up");
     assert_eq!(process.stop().await, Some(0));
-    assert_eq!(left().await, (0, 100_500, 1, true), "the jobs were carried on");
     pool.run("alter table wakeq.away rename to idempotency_keys").await;
     pool.run("update wakeq.chores set next_at = now() where name = 'minute'").await;
     let mut process = Process::stock("work", database.url(), None, &[NO_TARGETS]);
     process.says(NO_HANDLERS).await;
-    wait_while!(left().await != (0, 500, 0, true), "the next pass goes on");
+    wait_while!(left().await != (0, 0, 0, false), "the next pass goes on");
     assert_eq!(process.stop().await, Some(0));
 }
 

@@ -2,7 +2,7 @@
 
 use super::{ChosenId, EVENTS_MAX, Key, Row, Tables};
 use crate::event::NewEvent;
-use crate::store::{IdempotencyOutcome, InsertOutcome, NewKey, NewState, StoreError, chores};
+use crate::store::{IdempotencyOutcome, InsertOutcome, NewKey, NewState, StoreError, expiry};
 
 impl Tables {
     pub(in crate::store) fn insert<'a>(
@@ -102,7 +102,7 @@ impl Tables {
     ) -> Result<IdempotencyOutcome, StoreError> {
         let place = (key.canvas, key.holder.clone(), key.key.clone());
         let known =
-            self.keys.get(&place).filter(|known| known.created_at >= self.now - chores::IDEMPOTENCY_KEPT);
+            self.keys.get(&place).filter(|known| known.created_at >= self.now - expiry::IDEMPOTENCY_KEPT);
         if let Some(known) = known {
             let same = known.fingerprint == key.fingerprint;
             return Ok(if same {

@@ -52,7 +52,7 @@ async fn a_chosen_id_is_known_as_long_as_a_copy_waits() {
     };
     let expire = async || {
         table.run("update wakeq.emitted_ids set due_at = now() - interval '1 year'").await;
-        table.store.expire(true, Retention::default()).await.unwrap();
+        table.expire(Retention::default()).await;
     };
     assert_eq!((emitted(canvas(1)).await, emitted(canvas(2)).await), (1, 1));
     expire().await;

@@ -1,14 +1,92 @@
-//! How long dead events of consumer groups, and records of events sent to entities, are kept.
+//! How long dead events of consumer groups, records of events sent to entities, and chosen ids are
+//! kept.
 
 use std::time::Duration;
 
 use uuid::Uuid;
 
 use super::Table;
+use super::crowds::{FEW, MANY};
 use crate::event::CanvasId;
-use crate::store::Retention;
+use crate::store::{ExpiryPart, Retention};
 
 impl Table {
+    /// Deletes a page of all that is old; returns whether there may be more of any part.
+    pub(super) async fn expire(&self, retention: Retention) -> bool {
+        let mut more = false;
+        for part in ExpiryPart::ALL {
+            more |= self.store.expire(part, retention).await.unwrap();
+        }
+        more
+    }
+
+    /// Adds a row of a canvas to each table from which old rows are deleted, except remembered ids;
+    /// and a target whose previous secret is no longer valid.
+    pub(crate) async fn add_old_rows(&self, canvas: CanvasId) {
+        for add in [
+            "insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses,
+                                            cause, died_at)
+             values (gen_random_uuid(), $1, 'm', 'n', '_', '1', 0, now(), 1, 0, 'poison', now() - interval '1 year')",
+            "insert into wakeq.unknown_handlers (canvas_id, module, name, modifier, last_seen)
+             values ($1, 'm', 'n', '_', now() - interval '1 year')",
+            "insert into wakeq.audit_log (canvas_id, actor, action, outcome, at)
+             values ($1, 'ada', 'pause', 'done', now() - interval '1 year')",
+            "insert into wakeq.idempotency_keys (canvas_id, holder, key, fingerprint, answer, created_at)
+             values ($1, 'ada', 'k', '1', '1', now() - interval '1 year')",
+            "insert into wakeq.entity_events (canvas_id, event_id, correlation_id, entity_type, entity, name, link_id, link_prev,
+                                              status, ended_at)
+             values ($1, gen_random_uuid(), gen_random_uuid(), 'account', 'ada', 'deposit', 1, 0, 'failed',
+                     now() - interval '1 year')",
+            "insert into wakeq.tombstones (canvas_id, object, seq, prev, cause, left_at)
+             values ($1, 'o', 2, 1, 'dead', now() - interval '1 year')",
+            "insert into wakeq.consumer_dead
+                 (consumer_group, source, seq, id, canvas_id, category, stream, name, payload, attempts, last_error, died_at)
+             values ('g', 'log', 1, gen_random_uuid(), $1, 'c', 's', 'n', '1', 1, 'no room', now() - interval '1 year')",
+            "insert into wakeq.http_targets
+                 (canvas_id, module, name, modifier, url, retries, delay_ms, factor, delay_max_ms, timeout_ms, secret, created_by,
+                  updated_by, previous_secret, previous_until)
+             values ($1, 'm', 'n', '_', 'https://example.com', 1, 1000, 2, 10000, 1000, sha256('1'), 'test', 'test',
+                     sha256('2'), now() - interval '1 s')",
+        ] {
+            sqlx::query(add).bind(canvas.0).execute(&self.pool).await.unwrap();
+        }
+    }
+
+    /// How many rows, and previous secrets, are left of [`Table::add_old_rows`].
+    pub(crate) async fn old_rows(&self) -> i64 {
+        self.number(
+            "select (select count(*) from wakeq.dead_events) + (select count(*) from wakeq.unknown_handlers)
+                  + (select count(*) from wakeq.audit_log) + (select count(*) from wakeq.idempotency_keys)
+                  + (select count(*) from wakeq.entity_events) + (select count(*) from wakeq.tombstones)
+                  + (select count(*) from wakeq.consumer_dead) + (select count(previous_secret) from wakeq.http_targets)",
+        )
+        .await
+    }
+
+    /// Adds remembered ids of a canvas that were due long enough ago to be forgotten, each a second
+    /// before the next; returns the ids.
+    pub(crate) async fn remember_old(&self, canvas: CanvasId, count: i32) -> Vec<Uuid> {
+        let add = "insert into wakeq.emitted_ids (canvas_id, id, due_at)
+                   select $1, gen_random_uuid(), now() - interval '8 days' + n * interval '1 s'
+                     from generate_series(1, $2) n
+                returning id";
+        sqlx::query_scalar(add).bind(canvas.0).bind(count).fetch_all(&self.pool).await.unwrap()
+    }
+
+    /// Adds events with these ids, which wait under a pause.
+    pub(crate) async fn add_paused(&self, canvas: CanvasId, ids: &[Uuid]) {
+        let add = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, notify_at)
+                   select id, $1, 'WORKER', 'paused', '_', '1', null from unnest($2::uuid[]) id";
+        sqlx::query(add).bind(canvas.0).bind(ids).execute(&self.pool).await.unwrap();
+    }
+
+    /// How many ids of a canvas are remembered, and how many of them the next look at old ones
+    /// finds.
+    pub(crate) async fn remembered(&self, canvas: CanvasId) -> (i64, i64) {
+        let count = "select count(*), count(*) filter (where due_at < now() - interval '7 days')
+                       from wakeq.emitted_ids where canvas_id = $1";
+        sqlx::query_as(count).bind(canvas.0).fetch_one(&self.pool).await.unwrap()
+    }
     /// Adds dead events of a group from one hour ago, two hours ago, and so on, each on a canvas of
     /// its own; the `seq` is the number of hours.
     pub(crate) async fn add_group_dead(&self, hours: i32) {
@@ -92,8 +170,8 @@ async fn outcomes_are_deleted_by_age() {
                from generate_series(1, 1202) as n",
         )
         .await;
-    assert!(table.store.expire(false, Retention::default()).await.unwrap(), "1,000 of 1,200");
-    assert!(!table.store.expire(true, Retention::default()).await.unwrap());
+    assert!(table.expire(Retention::default()).await, "1,000 of 1,200");
+    assert!(!table.expire(Retention::default()).await);
     assert_eq!(table.number("select sum(link_id)::bigint from wakeq.entity_events").await, 1 + 2);
 }
 
@@ -132,14 +210,36 @@ async fn outcomes_with_open_questions_are_kept() {
         )
         .await;
     let left = "select sum(link_id)::bigint from wakeq.entity_events";
-    assert!(!table.store.expire(false, Retention::default()).await.unwrap());
+    assert!(!table.expire(Retention::default()).await);
     assert_eq!(table.number(left).await, 1 + 2);
     // They are not examined again at each pass; when they are, those whose follow-ups have ended
     // meanwhile are deleted.
     table.run("delete from wakeq.events_v2").await;
-    assert!(!table.store.expire(true, Retention::default()).await.unwrap());
+    assert!(!table.expire(Retention::default()).await);
     assert_eq!(table.number(left).await, 1 + 2);
     table.run("update wakeq.entity_events set held_at = held_at - interval '8 days'").await;
-    assert!(!table.store.expire(true, Retention::default()).await.unwrap());
+    assert!(!table.expire(Retention::default()).await);
     assert_eq!(table.number(left).await, 2);
+}
+
+/// Ids of events that wait are looked at once and then again when they are as old once more, a page
+/// at a time: however many of them one canvas has, those of another are reached. Events of another
+/// canvas under the same ids keep none.
+#[tokio::test]
+async fn ids_that_are_still_needed_hold_up_no_others() {
+    let table = Table::new().await;
+    let needed = table.remember_old(MANY, 1_500).await;
+    table.add_paused(MANY, &needed).await;
+    let twins = "insert into wakeq.emitted_ids (canvas_id, id, due_at)
+                 select $1, id, now() - interval '7 days 1 h' from unnest($2::uuid[]) id";
+    sqlx::query(twins).bind(FEW.0).bind(&needed[..10]).execute(&table.pool).await.unwrap();
+    let page = async || table.store.expire(ExpiryPart::EmittedIds, Retention::default()).await.unwrap();
+    assert!(page().await, "there are more than a page");
+    assert_eq!((table.remembered(MANY).await, table.remembered(FEW).await), ((1_500, 500), (10, 10)));
+    assert!(!page().await);
+    assert_eq!((table.remembered(MANY).await, table.remembered(FEW).await), ((1_500, 0), (0, 0)));
+    table.run("delete from wakeq.events_v2").await;
+    table.run("update wakeq.emitted_ids set due_at = due_at - interval '8 days'").await;
+    assert!(page().await && !page().await);
+    assert_eq!(table.remembered(MANY).await, (0, 0));
 }

@@ -415,7 +415,7 @@ async fn the_reason_of_a_halt_does_not_expire() {
         die(&table.store, id, halts).await;
     }
     table.run("update wakeq.dead_events set died_at = now() - interval '1 year'").await;
-    table.store.expire(true, crate::store::Retention::default()).await.unwrap();
+    table.expire(crate::store::Retention::default()).await;
     assert!(table.holds("select array_agg(object::text) = array['stands'] from wakeq.dead_events").await);
 }
 

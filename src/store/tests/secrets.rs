@@ -163,7 +163,7 @@ async fn former_secrets_are_cleared_within_the_hour() {
     let day = "update wakeq.http_targets set previous_until = now() - interval '1 s'
                 where canvas_id = '00000000-0000-0000-0000-000000000000'";
     assert_eq!(table.run(day).await, 1);
-    store.expire(true, Retention::default()).await.unwrap();
+    table.expire(Retention::default()).await;
     assert_eq!(
         (table.number(FORMER).await, table.number(NONE).await),
         (1, 1),

@@ -18,7 +18,7 @@ use crate::store::session::Session;
 
 /// Statements that read all of an index or of a table: how each begins, which tables, and why it
 /// may.
-const WHOLE: [(&str, &str, &str); 12] = [
+const WHOLE: [(&str, &str, &str); 13] = [
     (
         "with events as ( update wakeq.events_v2 set delay_until = delay_until -",
         "events_v2 dead_events emitted_ids idempotency_keys unknown_handlers http_targets",
@@ -41,11 +41,8 @@ const WHOLE: [(&str, &str, &str); 12] = [
         "events_v2",
         "looks for any claim, before durations are changed",
     ),
-    (
-        "with gate as ( update wakeq.chores set next_at = now() + interval '1 hour', passes = passes + 1 where name = 'expire'",
-        "unknown_handlers http_targets",
-        "looks for what is old, once an hour",
-    ),
+    ("delete from wakeq.unknown_handlers u using ( select", "unknown_handlers", "looks for old ones"),
+    ("update wakeq.http_targets t set previous_secret = null", "http_targets", "looks for old ones"),
     (
         "with locked as ( select canvas_id, module",
         "unknown_handlers",

@@ -140,7 +140,7 @@ const UNSEEN: [(&str, &str, SurvivalReason); 60] = [
     ("src/store/idle.rs", "l.canvas_id", WithoutEffect("the object itself is asked the same")),
     ("src/store/idle.rs", "u.canvas_id", OLD),
     ("src/store/idle.rs", "old.canvas_id", OLD),
-    ("src/store/chores.rs", "old.canvas_id", OLD),
+    ("src/store/expiry.rs", "old.canvas_id", OLD),
     (
         "streams/src/store/entities/send.rs",
         "wanted.canvas_id",
