@@ -44,6 +44,7 @@ create table wakeq.events_v2 (
     losses      integer not null default 0,
     traceparent wakeq.traceparent,
     last_error  text,
+    postponed_since timestamptz,
     -- Its place in the chain of an object.
     object      wakeq.object_key,
     seq         bigint,
@@ -57,7 +58,8 @@ create table wakeq.events_v2 (
     constraint events_v2_moments check (
         delay_until >= '0001-01-01Z' and delay_until < '10000-01-01Z'
         and enqueued_at >= '0001-01-01Z' and enqueued_at < '10000-01-01Z'
-        and notify_at >= '0001-01-01Z' and notify_at < '10000-01-01Z'),
+        and notify_at >= '0001-01-01Z' and notify_at < '10000-01-01Z'
+        and postponed_since >= '0001-01-01Z' and postponed_since < '10000-01-01Z'),
     constraint events_v2_locked_by_a_claim check (locked_at is null or claims > 0),
     constraint events_v2_worker_of_a_claim check (worker is null or locked_at is not null)
 ) with (
@@ -90,6 +92,8 @@ comment on column wakeq.events_v2.nonce is
 comment on column wakeq.events_v2.worker is
     'The name of the worker that made the claim; null where nobody has one, and for leases over HTTP';
 comment on column wakeq.events_v2.losses is 'Claims that took over from an owner whose lease ran out';
+comment on column wakeq.events_v2.postponed_since is
+    'When its handler first said that it is too early, since the emit or the redrive; null if it never did';
 comment on column wakeq.events_v2.seq is 'The event''s id among those on objects, from one sequence';
 comment on column wakeq.events_v2.prev is 'The seq of the event before it on the same object; 0 for the first';
 comment on column wakeq.events_v2.queue is 'The queue that this copy waits in; null for the event itself';

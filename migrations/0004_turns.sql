@@ -17,8 +17,8 @@
 create type wakeq.turn as (
     id uuid, canvas_id uuid, module text, name text, modifier text, value text, retries integer,
     delay_until timestamptz, enqueued_at timestamptz, locked_at timestamptz, claims integer, nonce integer,
-    losses integer, took_over boolean, traceparent text, object text, seq bigint, prev bigint, origin uuid,
-    is_limited boolean
+    losses integer, postponed_since timestamptz, took_over boolean, traceparent text, object text, seq bigint,
+    prev bigint, origin uuid, is_limited boolean
 );
 
 -- What a call of `take_turns` asks for, and how far it has come.
@@ -395,8 +395,8 @@ begin
                        where before.id = e.id and before.locked_at is not null) as took_over
     )
     select c.id, c.canvas_id, c.module::text, c.name::text, c.modifier::text, c.value::text, c.retries,
-           c.delay_until, c.enqueued_at, c.locked_at, c.claims, c.nonce, c.losses, c.took_over,
-           c.traceparent::text, c.object::text, c.seq, c.prev, c.origin,
+           c.delay_until, c.enqueued_at, c.locked_at, c.claims, c.nonce, c.losses, c.postponed_since,
+           c.took_over, c.traceparent::text, c.object::text, c.seq, c.prev, c.origin,
            coalesce(s.in_flight_max, call.in_flight_max) is not null
       from claimed c
       join unnest(call.taken) with ordinality as o (id, number) on o.id = c.id
@@ -479,16 +479,16 @@ create function wakeq.pull_turns(
 returns table (
     id uuid, canvas_id uuid, module text, name text, modifier text, value text, retries integer,
     delay_until timestamptz, enqueued_at timestamptz, locked_at timestamptz, claims integer, nonce integer,
-    losses integer, took_over boolean, traceparent text, object text, seq bigint, prev bigint, origin uuid,
-    is_limited boolean, token text
+    losses integer, postponed_since timestamptz, took_over boolean, traceparent text, object text, seq bigint,
+    prev bigint, origin uuid, is_limited boolean, token text
 )
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 begin
     return query
     select t.id, t.canvas_id, t.module, t.name, t.modifier, t.value, t.retries, t.delay_until, t.enqueued_at,
-           t.locked_at, t.claims, t.nonce, t.losses, t.took_over, t.traceparent, t.object, t.seq, t.prev, t.origin,
-           t.is_limited, wakeq.lease_token(q.lease_secret, t.id, t.claims, t.nonce)
+           t.locked_at, t.claims, t.nonce, t.losses, t.postponed_since, t.took_over, t.traceparent, t.object, t.seq,
+           t.prev, t.origin, t.is_limited, wakeq.lease_token(q.lease_secret, t.id, t.claims, t.nonce)
       from wakeq.queues q
      cross join lateral wakeq.take_turns(
            q.name, '{}', wanted, false, lease, 2147483647, 2147483647, grace, bytes_max, held_for) with ordinality as t

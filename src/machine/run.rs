@@ -9,9 +9,9 @@ use std::time::Duration;
 use super::{Outcome, Policy, RetryPolicy};
 use crate::event::{Cause, Claim, RuleKind, Schedule, Turn};
 
-/// Shortest delay of a postponed event, so that its handler is not called in a busy loop. It
-/// doubles with each run that counted nothing, up to `POSTPONED_GROWN`, if the handler asks for
-/// less.
+/// Shortest delay of a postponed event, so that its handler is not called in a busy loop. If the
+/// handler asks for less, the delay grows by what the event has been postponed for already, so that
+/// it doubles each time, up to `POSTPONED_GROWN`.
 const POSTPONED_MIN: Duration = Duration::from_secs(1);
 const POSTPONED_GROWN: Duration = Duration::from_secs(60);
 /// A handler may ask for this delay even if its policy's longest is shorter.
@@ -26,6 +26,8 @@ pub struct Claimed {
     pub retries: u32,
     /// Claims lost so far, including the one that this claim took over.
     pub losses: u32,
+    /// For how long the event has been postponed already, since it was for the first time.
+    pub postponed: Duration,
 }
 
 /// A claimed event with its handler.
@@ -35,8 +37,8 @@ pub struct Running {
     pub claim: Claim,
     /// Retries before this run.
     pub retries: u32,
-    /// Earlier runs that counted nothing, most of them because it was too early.
-    pub uncounted: u32,
+    /// For how long the event has been postponed already.
+    pub postponed: Duration,
     /// The handler's policy.
     pub policy: RetryPolicy,
     /// The deployment's longest delay.
@@ -372,7 +374,7 @@ impl Running {
 
     fn postponed(&self, delay: Duration) -> Duration {
         let delay = if delay < POSTPONED_MIN {
-            POSTPONED_MIN.saturating_mul(2_u32.saturating_pow(self.uncounted)).min(POSTPONED_GROWN)
+            self.postponed.saturating_add(POSTPONED_MIN).min(POSTPONED_GROWN)
         } else {
             delay
         };
@@ -427,16 +429,12 @@ fn parked(kind: RuleKind, stood: bool) -> (Outcome, State) {
 }
 
 fn lock_claim(claimed: Claimed, policy: RetryPolicy, limits: &Policy) -> (Outcome, State) {
-    let Claimed { claim, retries, losses } = claimed;
+    let Claimed { claim, retries, losses, postponed } = claimed;
     if losses >= limits.losses_max {
         (Outcome::Poison, State::Delete(claim, Removal::Dead(Cause::Poison)))
     } else {
-        let counted = retries.saturating_add(losses).saturating_add(1);
-        let uncounted = u32::try_from(claim.claims).unwrap_or(0).saturating_sub(counted);
-        (
-            Outcome::LockClaimed,
-            State::Process(Running { claim, retries, uncounted, policy, longest: limits.retry_delay_max }),
-        )
+        let longest = limits.retry_delay_max;
+        (Outcome::LockClaimed, State::Process(Running { claim, retries, postponed, policy, longest }))
     }
 }
 

@@ -120,6 +120,7 @@ impl Store {
                       e.modifier::text as "modifier!",
                       case when octet_length(e.value) <= 4096 then e.value::text end as value,
                       e.retries, e.delay_until, e.enqueued_at, e.locked_at as "locked_at!", e.claims, e.nonce, e.losses,
+                      e.postponed_since,
                       (e.losses > 0 and exists (
                           select from wakeq.events_v2 before
                            where before.id = e.id and before.locked_at is not null)) as "took_over!",
@@ -206,8 +207,9 @@ impl Store {
         Ok(happened(claims, session.answered("complete events", deleted).await?))
     }
 
-    /// Counts a retry, sets when it is due and releases the claim. The new count is written rather
-    /// than added, because the statement may be repeated if its answer was lost.
+    /// Counts a retry, or postpones the event if the count stays the same, sets when it is due and
+    /// releases the claim. The new count is written rather than added, because the statement may be
+    /// repeated if its answer was lost.
     pub(crate) async fn retry(&self, retries: &[Arc<Retry>]) -> Result<Vec<bool>, StoreError> {
         in_memory!(self, retry(retries));
         let claims: Vec<Claim> = retries.iter().map(|retry| retry.claim).collect();
@@ -224,6 +226,8 @@ impl Store {
         let query = sqlx::query_scalar!(
             "update wakeq.events_v2
                 set retries = ($3::integer[])[array_position($1, id)],
+                    postponed_since = coalesce(
+                        postponed_since, case when retries = ($3::integer[])[array_position($1, id)] then now() end),
                     delay_until = now() + ($4::float8[])[array_position($1, id)] * interval '1 second',
                     notify_at = wakeq.wake_at(
                         now() + ($4::float8[])[array_position($1, id)] * interval '1 second', now(), $6, $7),

@@ -48,6 +48,8 @@ pub(crate) struct ClaimedEvent {
     pub(crate) value: String,
     pub(crate) retries: i32,
     pub(crate) losses: i32,
+    /// When its handler first said that it is too early.
+    pub(crate) postponed_since: Option<Timestamp>,
     pub(crate) took_over: bool,
     pub(crate) delay_until: Timestamp,
     pub(crate) enqueued_at: Timestamp,
@@ -193,6 +195,7 @@ pub(super) struct ClaimedRow {
     pub(super) claims: i32,
     pub(super) nonce: i32,
     pub(super) losses: i32,
+    pub(super) postponed_since: Option<Timestamp>,
     pub(super) took_over: bool,
     pub(super) traceparent: Option<String>,
     pub(super) object: Option<String>,
@@ -214,7 +217,7 @@ macro_rules! claimed_rows {
                       modifier as "modifier!", case when octet_length(value) <= 4096 then value end as value,
                       retries as "retries!", delay_until as "delay_until!", enqueued_at as "enqueued_at!",
                       locked_at as "locked_at!", claims as "claims!", nonce as "nonce!", losses as "losses!",
-                      took_over as "took_over!", traceparent, object, seq, prev, "# + $of_copies + " from " + $function,
+                      postponed_since, took_over as "took_over!", traceparent, object, seq, prev, "# + $of_copies + " from " + $function,
             $($argument)*
         )
     };
@@ -244,6 +247,7 @@ impl ClaimedRow {
             value: self.value.unwrap_or_default(),
             retries: self.retries,
             losses: self.losses,
+            postponed_since: self.postponed_since,
             took_over: self.took_over,
             delay_until: self.delay_until,
             enqueued_at: self.enqueued_at,

@@ -18,7 +18,8 @@ impl Store {
             "with events as (
                  update wakeq.events_v2
                     set delay_until = delay_until - $1::interval, enqueued_at = enqueued_at - $1::interval,
-                        locked_at = locked_at - $1::interval, notify_at = notify_at - $1::interval
+                        locked_at = locked_at - $1::interval, notify_at = notify_at - $1::interval,
+                        postponed_since = postponed_since - $1::interval
              ), rules as (
                  update wakeq.scheduling_rules set until = until - $1::interval, created_at = created_at - $1::interval
              ), dead as (

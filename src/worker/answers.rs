@@ -53,7 +53,7 @@ impl HandlerError {
 
     /// It is too early for this event: it runs again after `delay`, up to the longest delay of the
     /// handler's [`RetryPolicy`](crate::RetryPolicy). A delay below 1 s becomes 1 s, and twice as
-    /// long each time, up to a minute. No attempt is counted while the event is younger than
+    /// long each time, up to a minute. No attempt is counted until the event has been postponed for
     /// [`Route::patience`](crate::Route::patience); from then on it counts as an operational error.
     ///
     /// ```

@@ -175,9 +175,9 @@ impl Route {
         self
     }
 
-    /// Sets the age, since its emit, up to which an event can be postponed with
-    /// [`HandlerError::not_yet`] without counting an attempt. Default 24 h. An event's delay is
-    /// part of its age: choose more if events are emitted with a longer delay.
+    /// Sets for how long an event can be postponed with [`HandlerError::not_yet`] without counting
+    /// an attempt, from the first time. Default 24 h. What the event waited before does not count,
+    /// and a redriven event starts anew.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
@@ -330,7 +330,7 @@ pub(super) struct Handler {
     pub(super) concurrency: Option<Arc<Semaphore>>,
     /// Whether the death of an event halts its lane.
     pub(super) halts: bool,
-    /// The age up to which "not yet" is not counted as an attempt.
+    /// For how long "not yet" is not counted as an attempt, from the first time.
     pub(super) patience: Duration,
     /// The revision of the target's registration; `None` for a function.
     pub(super) revision: Option<Uuid>,

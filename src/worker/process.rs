@@ -27,15 +27,16 @@ pub(super) struct HandlerReport {
 }
 
 impl HandlerReport {
-    /// "Not yet" and "busy" are operational errors for an event that is older than its handler's
-    /// patience.
-    pub(super) fn at_age(self, age: Duration, patience: Duration) -> Self {
+    /// "Not yet" and "busy" are operational errors for an event that has been postponed for as long
+    /// as its handler's patience lasts. The delay and the pauses before the first of them are not
+    /// part of that time.
+    pub(super) fn after_patience(self, postponed: Duration, patience: Duration) -> Self {
         let HandlerEnd::NotYet(delay) = self.end else { return self };
-        if age <= patience {
+        if postponed < patience {
             return self;
         }
         let said = self.error.as_deref().unwrap_or("not yet");
-        let error = format!("{said}, and it was emitted more than {patience:?} ago");
+        let error = format!("{said}, and it has been postponed for {patience:?} already");
         let (end, busy) = (HandlerEnd::Failed(Some(delay)), self.busy);
         Self { end, busy, ..failed(error, faults::ERROR) }
     }

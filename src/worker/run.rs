@@ -369,6 +369,7 @@ impl Run<'_> {
     }
 
     async fn process(&self, ready: ReadyEvent) -> (Attempt, HandlerEnd) {
+        let postponed = ready.postponed();
         let ReadyEvent { owner, event } = ready;
         let attempt = u32::try_from(event.retries).unwrap_or(0) + 1;
         let span = tracing::Span::current();
@@ -391,7 +392,6 @@ impl Run<'_> {
             attempt,
             emitted_by: event.metadata.traceparent.as_ref(),
         });
-        let waited = (event.locked_at - event.enqueued_at).to_std().unwrap_or_default();
         let mut execution = Box::new(Execution::of(*event, attempt));
         if let Some(trace) = telemetry::span_trace(&processing) {
             execution.metadata.traceparent = Some(trace);
@@ -408,7 +408,7 @@ impl Run<'_> {
         if report.end == HandlerEnd::LeaseLost {
             self.give_up(&owner.held_claim).await;
         }
-        let mut report = report.at_age(waited + took, owner.handler.patience);
+        let mut report = report.after_patience(postponed, owner.handler.patience);
         if (report.end != HandlerEnd::Completed || self.runner.busy.is_any())
             && let Some(target) = target_of(&owner.handler, &owner.subject.address, owner.subject.queue())
         {

@@ -103,6 +103,7 @@ mod support;
 mod targets;
 mod targets_guarded;
 mod targets_raced;
+mod targets_refusing;
 mod targets_share;
 mod telemetry;
 mod testing;

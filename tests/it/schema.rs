@@ -36,6 +36,7 @@ async fn events_have_the_agreed_columns() {
         "losses int4 not null = 0",
         "traceparent traceparent",
         "last_error text",
+        "postponed_since timestamptz",
         "object object_key",
         "seq int8",
         "prev int8",

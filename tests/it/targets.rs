@@ -187,7 +187,7 @@ async fn only_the_current_target_can_be_held() {
 }
 
 /// A target that has no capacity is asked again when it says, and no attempt is counted for a day
-/// after the emit. From then on it is a failure, and the longer of both waits decides. Other errors
+/// after its first refusal. From then on it is a failure, and the longer of both waits decides. Other errors
 /// follow the policy; after the last retry the event is dead.
 // Shows: CARD-02, TARGET-05
 #[tokio::test]
@@ -208,7 +208,8 @@ async fn a_target_says_when_to_try_again() {
     let policy = json!({"retries": 3, "delay_s": 500, "delay_max_s": 3000});
     put(&service, &target.uri(), json!({"policy": policy})).await;
     let id = service.stage.emit("greet").await;
-    let aged = "update wakeq.events_v2 set enqueued_at = enqueued_at - interval '1 day' where id = $1";
+    let aged =
+        "update wakeq.events_v2 set postponed_since = postponed_since - interval '1 day' where id = $1";
     for (number, (retries, due_s)) in
         [(0, 2000.0), (0, 3000.0), (0, 1.0), (1, 2000.0), (2, 500.0), (3, 500.0)].into_iter().enumerate()
     {

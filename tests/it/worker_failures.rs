@@ -412,9 +412,9 @@ async fn an_event_that_is_too_early_comes_again_and_is_not_counted() {
     worker.stop().await;
 }
 
-/// "Not yet" counts as a failure once the event is older than its handler's patience.
+/// "Not yet" counts as a failure once the event has been postponed for its handler's patience.
 #[tokio::test]
-async fn patience_ends_with_the_age_of_the_event() {
+async fn patience_ends_some_time_after_the_first_postponement() {
     let (stage, _) = Stage::memory().await;
     let retry = RetryPolicy { retries: 1, delay: Duration::from_millis(100), ..RetryPolicy::default() };
     let route = Route::new("greet").retry(retry).patience(Duration::ZERO);
@@ -426,6 +426,6 @@ async fn patience_ends_with_the_age_of_the_event() {
     assert!(report.trail.contains(&Outcome::RetryTooMany), "{:?}", report.trail);
     let attempts: Vec<u32> = seen.take(2).await.iter().map(|event| event.attempt).collect();
     assert_eq!(attempts, [1, 2]);
-    assert!(report.error.unwrap().starts_with("not yet, and it was emitted"));
+    assert!(report.error.unwrap().starts_with("not yet, and it has been postponed"));
     worker.stop().await;
 }

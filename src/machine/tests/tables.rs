@@ -29,7 +29,8 @@ fn check_with(policy: &Policy, state: State, input: Input, outcome: Outcome, nex
 }
 
 fn running(retries: u32, delay: Duration) -> Running {
-    Running { claim: claim(), retries, uncounted: 0, policy: retry_policy(2, delay), longest: Duration::MAX }
+    let (policy, postponed) = (retry_policy(2, delay), Duration::ZERO);
+    Running { claim: claim(), retries, postponed, policy, longest: Duration::MAX }
 }
 
 // Shows: EV2-53
@@ -130,15 +131,16 @@ fn the_claim_decides_who_runs() {
     let retry = retry_policy(2, DAY);
     let claiming = State::LockClaim(retry);
     check(claiming.clone(), Input::Claimed(None), Outcome::LockClaimFailed, SOON);
-    let won = Claimed { claim: claim(), retries: 1, losses: 0 };
-    let running = Running { claim: claim(), retries: 1, uncounted: 1, policy: retry, longest: Duration::MAX };
+    let (claim, postponed, longest) = (claim(), Duration::from_secs(7), Duration::MAX);
+    let won = Claimed { claim, retries: 1, losses: 0, postponed };
+    let running = Running { claim, retries: 1, postponed, policy: retry, longest };
     check(claiming, Input::Claimed(Some(won)), Outcome::LockClaimed, State::Process(running));
 }
 
 #[test]
 fn the_fifth_lost_claim_is_poison() {
     for losses in [5, 6] {
-        let won = Claimed { claim: claim(), retries: 0, losses };
+        let won = Claimed { claim: claim(), retries: 0, losses, postponed: Duration::ZERO };
         let dead = State::Delete(claim(), Removal::Dead(Cause::Poison));
         check(State::LockClaim(retry_policy(2, DAY)), Input::Claimed(Some(won)), Outcome::Poison, dead);
     }
@@ -273,10 +275,10 @@ fn an_event_that_is_too_early_waits_and_nothing_is_counted() {
 // Shows: TARGET-05
 #[test]
 fn what_is_postponed_again_and_again_waits_longer_each_time() {
-    for (uncounted, asked_ms, waits_s) in
-        [(0, 0, 1), (1, 0, 2), (2, 999, 4), (5, 0, 32), (6, 0, 60), (u32::MAX, 0, 60), (9, 1_000, 1)]
+    for (postponed_s, asked_ms, waits_s) in
+        [(0, 0, 1), (1, 0, 2), (3, 999, 4), (31, 0, 32), (63, 0, 60), (u64::MAX, 0, 60), (511, 1_000, 1)]
     {
-        let running = Running { uncounted, ..running(0, DAY) };
+        let running = Running { postponed: Duration::from_secs(postponed_s), ..running(0, DAY) };
         let (retries, delay) = (0, Duration::from_secs(waits_s));
         let postpone = State::Postpone(running, Duration::from_millis(asked_ms));
         assert_eq!(postpone.effect(), Effect::SaveRetry { claim: claim(), retries, delay });

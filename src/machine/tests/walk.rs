@@ -81,7 +81,7 @@ pub(super) fn answers(effect: &Effect) -> Vec<Input> {
 }
 
 fn claimed(retries: u32, losses: u32) -> Option<Claimed> {
-    Some(Claimed { claim: claim(), retries, losses })
+    Some(Claimed { claim: claim(), retries, losses, postponed: Duration::ZERO })
 }
 
 /// A missing row, and rows due and not, locked and not, under each rule, at each turn.

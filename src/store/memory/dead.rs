@@ -79,6 +79,7 @@ impl Tables {
                 probes: 0,
                 losses: 0,
                 retries: 0,
+                postponed_since: None,
                 place,
                 ..row
             };

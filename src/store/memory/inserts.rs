@@ -38,6 +38,7 @@ impl Tables {
             losses: 0,
             retries: 0,
             last_error: None,
+            postponed_since: None,
         };
         let due_soon = self.is_due_soon(&row);
         self.events.insert(event.id, row);

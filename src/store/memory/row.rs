@@ -19,6 +19,7 @@ pub(super) struct Row {
     pub(super) losses: i32,
     pub(super) retries: i32,
     pub(super) last_error: Option<String>,
+    pub(super) postponed_since: Option<Timestamp>,
 }
 
 impl Row {
@@ -62,6 +63,7 @@ impl Row {
             value: self.event.value.clone(),
             retries: self.retries,
             losses: self.losses,
+            postponed_since: self.postponed_since,
             took_over,
             delay_until: self.delay_until,
             enqueued_at: self.enqueued_at,

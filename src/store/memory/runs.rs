@@ -92,7 +92,10 @@ impl Tables {
     fn retry_one(&mut self, retry: &Retry) -> Option<()> {
         let due = self.now + retry.delay.min(crate::store::claims::DELAY_MAX);
         let notify_at = self.wake_at(due, self.timing.grace);
+        let now = self.now;
         let row = self.owned(&retry.claim)?;
+        let is_postponed = row.retries == retry.retries;
+        row.postponed_since = row.postponed_since.or(is_postponed.then_some(now));
         row.retries = retry.retries;
         row.delay_until = due;
         row.notify_at = Some(notify_at);

@@ -250,7 +250,14 @@ impl ReadyEvent {
             claim: self.event.claim,
             retries: u32::try_from(self.event.retries).unwrap_or(0),
             losses: u32::try_from(self.event.losses).unwrap_or(0),
+            postponed: self.postponed(),
         }
+    }
+
+    /// For how long the event has been postponed already.
+    pub(super) fn postponed(&self) -> Duration {
+        let ClaimedEvent { locked_at, postponed_since, .. } = *self.event;
+        postponed_since.and_then(|since| (locked_at - since).to_std().ok()).unwrap_or_default()
     }
 
     /// Gives up the claim.

@@ -62,6 +62,7 @@ pub(crate) struct Row {
     pub(crate) claims: i32,
     pub(crate) losses: u32,
     pub(crate) retries: u32,
+    pub(crate) postponed_since: Option<Timestamp>,
 }
 
 /// What the test remembers of an event, even after its row is gone.

@@ -27,6 +27,7 @@ impl World {
             claims: 0,
             losses: 0,
             retries: 0,
+            postponed_since: None,
         };
         let record = Record {
             label: label.to_owned(),
@@ -115,6 +116,7 @@ impl World {
             claim: Claim { id, claims: row.claims, nonce: 0 },
             retries: row.retries,
             losses: row.losses,
+            postponed: row.postponed_since.and_then(|since| (now - since).to_std().ok()).unwrap_or_default(),
         };
         let row = row.clone();
         let record = self.record(id);
@@ -148,11 +150,12 @@ impl World {
     }
 
     pub(crate) fn save_retry(&mut self, claim: Claim, retries: u32, delay: Duration) -> bool {
-        let delay_until = self.now + delay;
+        let (now, delay_until) = (self.now, self.now + delay);
         let notify_at = self.wake_at(delay_until, self.timing.grace);
         let forgets = self.defect == Some(Defect::RetryWithoutPromise);
         let Some(row) = self.owned(claim, Defect::RetryWithoutFence) else { return false };
         let counts = retries != row.retries;
+        row.postponed_since = row.postponed_since.or((!counts).then_some(now));
         row.retries = retries;
         row.delay_until = delay_until;
         row.notify_at = if forgets { None } else { Some(notify_at) };
