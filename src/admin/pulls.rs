@@ -85,8 +85,9 @@ pub struct LeaseBatch {
 pub struct Release {
     /// The error of a failed attempt, which is counted. Without one nothing is counted.
     pub error: Option<String>,
-    /// Delay until it can be leased again, up to the longest delay of the queue's policy. Default:
-    /// none, or the policy's delay after an error.
+    /// Least delay until it can be leased again, up to the longest delay of the queue's policy.
+    /// After an error the policy's delay applies if that is longer, and jitter makes either up to
+    /// 20 % longer. Default: none.
     pub retry: Option<Duration>,
 }
 
@@ -317,9 +318,10 @@ impl Admin {
         }
         let PullPolicy { retries, delay, factor, delay_max, halts: _ } = *policy;
         let delays = RetryPolicy { retries, delay, factor, delay_max, ..RetryPolicy::default() };
-        // What a service says about its own copy goes, unlike the policy's delay, which is spread.
-        let own = || delays.spread(delays.delay_after(held.retries), held.claim);
-        let delay = retry.map_or_else(own, |retry| retry.min(delay_max));
+        // As of a target's `Retry-After`: a service that repeats a failure at once must not use up
+        // the copy's retries within a moment.
+        let asked = retry.unwrap_or_default().min(delay_max);
+        let delay = delays.spread(delays.delay_after(held.retries).max(asked), held.claim);
         Ok((self.save_retry(held, held.retries + 1, delay, error).await?, ReleaseResult::Again(delay)))
     }
 

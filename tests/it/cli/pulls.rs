@@ -20,7 +20,7 @@ async fn plays(terminal: &Terminal) {
         let arguments = [&["queues"], arguments].concat();
         assert_eq!(terminal.prints(&arguments).await, expected, "{arguments:?}");
     };
-    terminal.prints(&["queues", "put", "emails", ":email_event:", "--pull"]).await;
+    terminal.prints(&["queues", "put", "emails", ":email_event:", "--pull", "--delay", "0s"]).await;
     says(&["leases", "emails"], "no leased copies\n").await;
     says(&["lease", "emails"], "no copies to lease\n").await;
     terminal.prints(&["emit", "email_event/opened", "42", "--only-to-queues"]).await;

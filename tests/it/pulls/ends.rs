@@ -8,7 +8,8 @@ use wakeq::queues::{NewQueue, PullPolicy};
 use super::{Puller, canvas, email, pulled};
 
 fn tried(retries: u32, halts: bool) -> NewQueue {
-    NewQueue { pull: Some(PullPolicy { retries, halts, ..PullPolicy::default() }), ..pulled() }
+    let delay = std::time::Duration::ZERO;
+    NewQueue { pull: Some(PullPolicy { retries, delay, halts, ..PullPolicy::default() }), ..pulled() }
 }
 
 #[tokio::test]
@@ -69,7 +70,8 @@ async fn what_fails_is_tried_again_and_then_dies() {
     puller.stop().await;
 }
 
-/// A failure without a delay of its own waits as long as the queue's policy says, and its jitter.
+/// A failure waits as long as the queue's policy says, or as it asks for if that is longer, up to
+/// the longest delay, and its jitter.
 #[tokio::test]
 async fn the_queue_says_when_it_is_tried_again() {
     let second = std::time::Duration::from_secs(1);
@@ -77,10 +79,13 @@ async fn the_queue_says_when_it_is_tried_again() {
         PullPolicy { retries: 5, delay: 10 * second, factor: 3, delay_max: 40 * second, halts: false };
     let puller = Puller::of(NewQueue { pull: Some(policy), ..pulled() }).await;
     puller.emit_two().await;
-    for delay_s in [10.0, 30.0, 40.0] {
+    for (asked, delay_s) in
+        [(json!(0), 10.0), (json!(35), 35.0), (json!(null), 40.0), (json!(3600), 40.0), (json!(0), 40.0)]
+    {
         let copies = puller.lease(json!({"max": 10})).await;
         let copy = copies.iter().find(|copy| copy.canvas == 1).unwrap();
-        let answer = puller.on(copy, "release", json!({"error": "e".repeat(5000)})).await.json();
+        let release = json!({"error": "e".repeat(5000), "retry_s": asked});
+        let answer = puller.on(copy, "release", release).await.json();
         let retry_s = answer["retry_s"].as_f64().unwrap();
         assert!((delay_s..=1.2 * delay_s).contains(&retry_s), "with its jitter: {answer}");
         assert_eq!(puller.takes(10).await, []);
@@ -89,8 +94,7 @@ async fn the_queue_says_when_it_is_tried_again() {
             sqlx::query_scalar(due).bind(canvas(1).0).fetch_one(&puller.stage().pool).await.unwrap();
         assert_eq!(kept, 4000);
     }
-    let copy = puller.one().await;
-    assert_eq!(puller.fails(&copy, 3600.0).await["retry_s"], 40.0);
+    assert_eq!(puller.fails(&puller.one().await, 0.0).await["died"], true, "five retries");
     puller.stop().await;
 }
 

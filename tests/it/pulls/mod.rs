@@ -26,10 +26,11 @@ fn email(of: CanvasId, value: u64) -> Event {
     Event::new("opened", &value).unwrap().module("email_event").unwrap().canvas(of).only_to_queues()
 }
 
+/// What fails can be leased again at once.
 fn pulled() -> NewQueue {
     NewQueue {
         patterns: vec![":email_event:".parse().unwrap()],
-        pull: Some(PullPolicy::default()),
+        pull: Some(PullPolicy { delay: Duration::ZERO, ..PullPolicy::default() }),
         ..NewQueue::default()
     }
 }

@@ -76,7 +76,7 @@ pub(crate) struct Release {
     /// The error; counts as a failed attempt
     #[arg(long)]
     error: Option<String>,
-    /// Delay before the copy can be leased again [default: none; after an error, the queue's delay]
+    /// Least delay before the copy can be leased again; after an error, at least the queue's
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     retry: Option<Duration>,
     #[command(flatten)]

@@ -161,8 +161,9 @@ pub(crate) struct ReleaseRequest {
     /// characters are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
-    /// Delay before the copy can be leased again, in seconds, at most the queue's `delay_max_s`.
-    /// Default: none; after an error, the queue's delay.
+    /// Least delay before the copy can be leased again, in seconds, at most the queue's
+    /// `delay_max_s`. After an error the queue's delay applies if that is longer, and either is up
+    /// to 20 % longer. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 2_592_000)]
     pub(crate) retry_s: Option<f64>,
