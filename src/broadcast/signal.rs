@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::selection::Selection;
 use super::{Broadcasts, ListenError, ListenItem};
 use crate::event::{
-    Broadcast, CanvasId, Category, Due, EventId, HandlerAddress, HandlerScope, Metadata, Name,
+    Broadcast, CanvasId, Category, Due, EventId, HandlerAddress, HandlerScope, Metadata, Name, spread,
 };
 
 /// How long a repeated signal waits before it is sent to other processes again.
@@ -260,7 +260,7 @@ async fn receive_signals(shared: Weak<Shared>, broadcasts: Broadcasts) {
                 "the signals of other processes are not received: their changes are found later, by polling"
             ),
         }
-        tokio::time::sleep(wait).await;
+        tokio::time::sleep(spread(wait)).await;
         wait = (wait * 2).min(RETRY_MAX);
     }
 }

@@ -30,6 +30,7 @@ mod quota;
 mod schedule;
 mod sealed;
 mod spelled;
+mod spread;
 mod target;
 
 pub use actor::Actor;
@@ -58,6 +59,7 @@ pub use sealed::SealError;
 pub use sealed::{InvalidSecretKeys, NewSecretKey, SecretKeys};
 pub(crate) use sealed::{OpenError, SealedSecret};
 pub use spelled::Spelled;
+pub use spread::spread;
 pub use target::{
     InvalidSecret, InvalidTargetUrl, NoSecret, Secret, Secrets, Target, TargetPolicy, TargetUrl,
 };

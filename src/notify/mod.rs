@@ -170,9 +170,3 @@ impl From<NotifyError> for ListenError {
         Self::Broker { what, source }
     }
 }
-
-/// A pause and up to a fifth more: processes that lost a broker together do not come back together.
-pub(crate) fn spread(pause: Duration) -> Duration {
-    let share = uuid::Uuid::new_v4().as_u128() % 200;
-    pause.mul_f64(1.0 + 0.001 * share as f64)
-}

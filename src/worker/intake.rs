@@ -28,7 +28,7 @@ use super::permits::{PermitQueues, Permits, Shortage};
 use super::republisher::{self, Republisher};
 use super::rotation::Rotation;
 use super::run::Runner;
-use crate::event::{CanvasId, EventId, Notification};
+use crate::event::{CanvasId, EventId, Notification, spread};
 use crate::machine::{Answer, Outcome, When};
 use crate::notify::{Delivery, Notifier, Subscription};
 use crate::telemetry::WorkerGauges;
@@ -406,13 +406,14 @@ impl<R: NotificationRunner> Intake<R> {
     /// Keeps a notification, unanswered, whose run got no answer from Postgres: a worker without a
     /// database must not receive more than it can hold.
     fn try_again(&mut self, notification: Notification, delivery: Delivery) {
+        let wait = spread(FAILED_WAIT);
         if self.stopping {
             delivery.put_back();
         } else if self.lot.contains(notification.id) {
-            self.lot.hasten(notification.id, FAILED_WAIT);
+            self.lot.hasten(notification.id, wait);
             self.acknowledge_duplicate(delivery);
-        } else if self.lot.make_room(notification.canvas, Some(FAILED_WAIT)) {
-            self.lot.park(notification, delivery, FAILED_WAIT);
+        } else if self.lot.make_room(notification.canvas, Some(wait)) {
+            self.lot.park(notification, delivery, wait);
         } else {
             self.leave(notification, delivery);
         }

@@ -22,7 +22,7 @@ use crate::delivery::{Deliverer, Targets};
 use crate::http::{HttpConfig, HttpServer};
 use crate::observe::Observer;
 use wakeq::database::Retention;
-use wakeq::internals::Waker;
+use wakeq::internals::{Waker, spread};
 use wakeq::notify::Notifier;
 use wakeq::workers::PushRunner;
 use wakeq::{
@@ -340,7 +340,7 @@ impl Process {
                             "the waiting events were not woken yet; retrying: {:#}",
                             anyhow!(error)
                         );
-                        tokio::time::sleep(WAKE_PAUSE).await;
+                        tokio::time::sleep(spread(WAKE_PAUSE)).await;
                         continue;
                     }
                     Err(error) => tracing::warn!("the minute's pass wakes the rest: {:#}", anyhow!(error)),

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::outlet::Keyring;
 use super::seal::{ChannelKeys, Purpose};
-use crate::notify::spread;
+use crate::event::spread;
 use crate::store::{Listening, StoreError};
 
 /// How often a process that listens sends itself a message, to notice a connection that is dead

@@ -27,7 +27,8 @@ use super::failure::{FailureKind, failed, in_one_line};
 use super::settings::push_endpoint;
 use super::subscription::{StreamAck, Trouble};
 use super::topics::find_subscription;
-use crate::notify::{Delivery, NotifyError, spread};
+use crate::event::spread;
+use crate::notify::{Delivery, NotifyError};
 
 /// How long a new stream is open before it is first checked.
 const SETTLING: Duration = Duration::from_secs(1);

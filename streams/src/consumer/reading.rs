@@ -20,6 +20,7 @@ use super::{
 use crate::store::REDRIVEN_PAGE;
 use crate::telemetry::ConsumerMetrics;
 use wakeq::Name;
+use wakeq::internals::spread;
 use wakeq::internals::telemetry::faults;
 use wakeq::log::{LogEvent, LogPage, PageLimit};
 
@@ -443,10 +444,4 @@ impl Reading {
             }
         }
     }
-}
-
-/// A delay and up to a fifth more: sources that failed together do not come back together.
-fn spread(delay: Duration) -> Duration {
-    let share = uuid::Uuid::new_v4().as_u128() % 200;
-    delay.saturating_add(delay.mul_f64(0.001 * share as f64))
 }

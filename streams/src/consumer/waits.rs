@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use tokio::sync::watch;
+use wakeq::internals::spread;
 
 /// The waits of a reader. Delays after failures, and before looks for what an open transaction
 /// holds back, double each time, up to the longest one.
@@ -38,10 +39,10 @@ impl Waits {
         if held { doubled } else { self.poll_interval }
     }
 
-    /// The wait after a failure.
+    /// The wait after a failure, with its jitter.
     pub(crate) fn after_failure(&mut self) -> Duration {
         self.last.0 = self.doubled(self.last.0);
-        self.last.0
+        spread(self.last.0)
     }
 
     fn doubled(&self, wait: Duration) -> Duration {
@@ -58,5 +59,21 @@ impl Waits {
 pub(crate) async fn grown(signals: &mut watch::Receiver<u64>) {
     if signals.changed().await.is_err() {
         std::future::pending().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_after_failures_double_and_differ() {
+        let (_sender, grown) = watch::channel(0);
+        let (poll, first) = (Duration::from_secs(1), Duration::from_millis(100));
+        let mut waits = Waits::new(grown, poll, poll, (first, first));
+        for least_ms in [200, 400, 800, 1_000, 1_000] {
+            let (least, wait) = (Duration::from_millis(least_ms), waits.after_failure());
+            assert!((least..=least + least / 5).contains(&wait), "{wait:?} after {least:?}");
+        }
     }
 }
