@@ -113,10 +113,13 @@ impl LiveEvent {
             CheckResult::Ready if self.target.is_some() && self.running > 0 => {
                 "is sent to its target when others of its handler or canvas have ended, or a worker \
                  has more places free: waits for its share of the workers, the target's within its \
-                 canvas's"
+                 canvas's; a target that refuses for load gets less from each worker, as its log and \
+                 the metric wakeq.target.held say"
             }
             CheckResult::Ready if self.target.is_some() => {
-                "is sent to its target when a worker with free capacity receives its notification"
+                "is sent to its target when a worker with free capacity receives its notification; \
+                 a target that refuses for load gets less from each worker, as its log and the metric \
+                 wakeq.target.held say"
             }
             CheckResult::Ready if self.unknown_since.is_some() => {
                 "waits for a worker that has its handler, or for a target to be registered; is \

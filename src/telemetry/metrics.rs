@@ -148,6 +148,36 @@ impl fmt::Debug for RunMetrics {
     }
 }
 
+/// Requests to targets that refuse for load.
+pub(crate) struct TargetMetrics {
+    held: Counter<u64>,
+    labels: Labels,
+}
+
+impl Default for TargetMetrics {
+    fn default() -> Self {
+        let held = counter(
+            "wakeq.target.held",
+            "{request}",
+            "Requests that were held back because their target refuses for load",
+        );
+        Self { held, labels: Labels::default() }
+    }
+}
+
+impl TargetMetrics {
+    /// A request has to wait; one that has to wait again counts again.
+    pub(crate) fn held(&self, scope: &HandlerScope) {
+        self.held.add(1, &[KeyValue::new("handler", self.labels.of(scope))]);
+    }
+}
+
+impl fmt::Debug for TargetMetrics {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("TargetMetrics").finish_non_exhaustive()
+    }
+}
+
 /// What a worker holds now, as long as it runs.
 pub(crate) struct WorkerGauges {
     running: UpDownCounter<i64>,

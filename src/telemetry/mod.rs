@@ -15,7 +15,7 @@ use crate::event::{EventId, HandlerAddress, HandlerScope, Name, Traceparent};
 
 pub use keeping::QuotaGauge;
 pub(crate) use labels::name_handlers;
-pub(crate) use metrics::{BroadcastMetrics, SendMetrics, WakeMetrics, WorkerGauges};
+pub(crate) use metrics::{BroadcastMetrics, SendMetrics, TargetMetrics, WakeMetrics, WorkerGauges};
 pub use metrics::{Gauges, HandlerGauge, QueueGauge, RunMetrics, counter, observed};
 pub use spans::continue_trace;
 pub(crate) use spans::{failed, process_span, send_span, sends, span_trace};

@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use crate::event::{CanvasId, EventId, HandlerAddress};
 use crate::machine::HandlerEnd;
+use crate::telemetry::TargetMetrics;
 
 /// Events per second that a target gets after it refused for the first time.
 const RATE_FIRST: f64 = 10.0;
@@ -56,6 +57,7 @@ pub(super) struct BusyTargets {
     targets: Mutex<HashMap<TargetKey, Rate>>,
     /// When the last of a canvas's refused events comes back, at the rate.
     returns: Mutex<HashMap<CanvasId, Instant>>,
+    metrics: TargetMetrics,
 }
 
 /// How an event of a target ended.
@@ -97,7 +99,10 @@ impl BusyTargets {
             targets.remove(target);
             return None;
         }
-        rate.wait(id, now)
+        let wait = rate.wait(id, now)?;
+        drop(targets);
+        self.metrics.held(&target.0.scope);
+        Some(wait)
     }
 
     /// Takes note of how an event of a target ended, and returns the end with the wait that this

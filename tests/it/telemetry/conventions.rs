@@ -39,10 +39,11 @@ const KNOWN: [(&str, &str, &[&str], &[&str]); 3] = [
 ];
 
 /// Our own metrics: unit and attributes.
-const OWN: [(&str, &str, &[&str]); 16] = [
+const OWN: [(&str, &str, &[&str]); 17] = [
     ("wakeq.broadcasts", "{event}", &["outcome"]),
     ("wakeq.run.outcomes", "{outcome}", &["outcome"]),
     ("wakeq.handler.retries", "{event}", &["handler"]),
+    ("wakeq.target.held", "{request}", &["handler"]),
     ("wakeq.probe.recovered", "{event}", &[]),
     ("wakeq.handler.depth", "{event}", &["handler"]),
     ("wakeq.handler.oldest", "s", &["handler"]),
