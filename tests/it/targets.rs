@@ -195,9 +195,9 @@ async fn a_target_says_when_to_try_again() {
     let service = service().await;
     let answer = |(status, header, value)| ResponseTemplate::new::<u16>(status).insert_header(header, value);
     let answers = [
+        (429, "retry-after", "soon"),
         (503, "retry-after", "2000"),
         (429, "retry-after", "999999"),
-        (429, "retry-after", "soon"),
         (503, "retry-after", "2000"),
         (429, "retry-after", "0"),
         (500, "retry-after", "7"),
@@ -211,7 +211,7 @@ async fn a_target_says_when_to_try_again() {
     let aged =
         "update wakeq.events_v2 set postponed_since = postponed_since - interval '1 day' where id = $1";
     for (number, (retries, due_s)) in
-        [(0, 2000.0), (0, 3000.0), (0, 1.0), (1, 2000.0), (2, 500.0), (3, 500.0)].into_iter().enumerate()
+        [(0, 1.0), (0, 2000.0), (0, 3000.0), (1, 2000.0), (2, 500.0), (3, 500.0)].into_iter().enumerate()
     {
         let ends = if retries == 0 { Outcome::Postponed } else { Outcome::RetryAllowed };
         running.until(id, ends).await;
