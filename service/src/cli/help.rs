@@ -4,6 +4,9 @@
 //! `--help` is one screen with the command's own options. `--help-all` adds those that every
 //! command has, and rarer ones.
 
+use std::any::TypeId;
+use std::time::Duration;
+
 use clap::builder::{Resettable, StyledStr};
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, Command};
@@ -30,15 +33,23 @@ fn is_help(arg: &Arg) -> bool {
     matches!(arg.get_action(), ArgAction::HelpShort | ArgAction::HelpLong)
 }
 
-/// A value may be negative. An option that has to have a value takes whatever follows it, so that
-/// it is judged by its own rule.
+/// A value may be a negative number. An option of a duration takes whatever follows it, so that its
+/// own rule judges `-5s`. Any other option would take the next one as its value where the variable
+/// that should give it is empty, so that `--actor $WHO --dry-run` would be no dry run.
 fn with_hyphens(arg: Arg) -> Arg {
     if !arg.get_action().takes_values() {
         return arg;
     }
-    let needs_value = arg.get_num_args().is_none_or(|count| count.min_values() > 0);
-    let arg = arg.allow_negative_numbers(true);
-    if !arg.is_positional() && needs_value { arg.allow_hyphen_values(true) } else { arg }
+    let takes_all = !arg.is_positional() && needs_value(&arg) && is_duration(&arg);
+    arg.allow_negative_numbers(true).allow_hyphen_values(takes_all)
+}
+
+fn needs_value(arg: &Arg) -> bool {
+    arg.get_num_args().is_none_or(|count| count.min_values() > 0)
+}
+
+fn is_duration(arg: &Arg) -> bool {
+    arg.get_value_parser().type_id() == TypeId::of::<Duration>()
 }
 
 /// An empty variable counts as unset: Compose and charts pass on what is not set as an empty text.
@@ -81,6 +92,7 @@ fn variable(command: &Command, arg: &str, value: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
+    use clap::error::ErrorKind;
 
     use super::*;
     use crate::cli::Cli;
@@ -125,7 +137,15 @@ mod tests {
 
     #[test]
     fn values_may_be_negative() {
-        for line in ["emit n -5", "emit n -1.5e3", "emit n 1 --after 5s", "stats --watch --limit 5"] {
+        for line in [
+            "emit n -5",
+            "emit n -1.5e3",
+            "emit n 1 --on work:1 --state -5",
+            "emit n 1 --on work:1 --state -1.5e3",
+            "emit n 1 --after 5s",
+            "emit n 1 --on=--json",
+            "stats --watch --limit 5",
+        ] {
             let words = ["wakeq"].into_iter().chain(line.split(' '));
             command(Cli::command()).try_get_matches_from(words).unwrap();
         }
@@ -137,6 +157,33 @@ mod tests {
             let line = ["wakeq"].into_iter().chain(line.split(' '));
             let refused = command(Cli::command()).try_get_matches_from(line).unwrap_err().to_string();
             assert!(refused.contains(words), "{refused}");
+        }
+    }
+
+    /// As it would be of an option whose variable is empty and not quoted.
+    #[test]
+    fn no_option_takes_the_next_one_as_its_value() {
+        let mut whole = command(Cli::command());
+        whole.build();
+        let mut lines = Vec::new();
+        each(&whole, "wakeq", &mut |below, path| {
+            let is_taking = |arg: &&Arg| arg.get_action().takes_values() && needs_value(arg);
+            // One command is enough for the options that every command has.
+            let options = below.get_arguments().filter(is_taking);
+            let options = options.filter(|arg| !arg.is_global_set() || below.get_name() == "stats");
+            for option in options.filter_map(Arg::get_long) {
+                let others = ["--json", "--dry-run", "--help-all"];
+                lines.extend(others.map(|other| format!("{path} --{option} {other}")));
+            }
+        });
+        assert!(lines.len() > 300, "{} lines", lines.len());
+        for line in lines {
+            let Err(error) = whole.try_get_matches_from_mut(line.split(' ')) else {
+                panic!("`{line}` is taken");
+            };
+            // An error about what is missing besides would hide that the value was taken.
+            let is_about_it = error.kind() != ErrorKind::MissingRequiredArgument;
+            assert!(is_about_it && error.exit_code() == 2, "`{line}`: {error}");
         }
     }
 }
