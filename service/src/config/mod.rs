@@ -132,11 +132,19 @@ pub(crate) struct NotPostgres;
 )]
 pub(crate) struct PlainPassword;
 
-/// Whether an @ comes after the end of the authority, where only a password can have put it.
+/// Whether the authority is a name and the beginning of a password, and its @ comes after its end.
+/// An @ in the path or the query alone is valid there, such as that of `?user=`.
 fn has_plain_password(url: &str) -> bool {
     let (_, rest) = url.split_once("://").unwrap_or_default();
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    !authority.contains('@') && rest.contains('@')
+    // The colons within an IPv6 address are not followed by a port.
+    let after_address = authority.rsplit_once(']').map_or(authority, |(_, port)| port);
+    let has_port = after_address.split_once(':').is_none_or(|(_, port)| is_port(port));
+    !has_port && !authority.contains('@') && rest.contains('@')
+}
+
+fn is_port(text: &str) -> bool {
+    text.is_empty() || text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok()
 }
 
 impl DatabaseArgs {
@@ -257,6 +265,39 @@ impl TimingArgs {
             probe_backoff_max: self.probe_backoff_max.unwrap_or(timing.probe_backoff_max),
             unknown_handler_wait: self.unknown_handler_wait.unwrap_or(timing.unknown_handler_wait),
             retry_delay_max: self.retry_delay_max.unwrap_or(timing.retry_delay_max),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_password_ends_the_authority_and_an_at_sign_in_the_query_does_not() {
+        for url in [
+            "postgres://ada:p/w@127.0.0.1/queue",
+            "postgres://ada:p?w@db.example:5432/queue",
+            "postgres://ada:p#w@db.example/queue",
+            "postgres://ada:12:3/w@db.example/queue",
+            "postgres://ada:123456/w@db.example/queue",
+            "postgres://ada:+5/w@db.example/queue",
+        ] {
+            assert!(has_plain_password(url), "{url}");
+        }
+        for url in [
+            "postgres://localhost/q?host=/cloudsql/p:r:i&user=sa@p.iam",
+            "postgres://localhost:5432/q?user=sa@p.iam",
+            "postgres://localhost:/q?user=sa@p.iam",
+            "postgres://localhost/q?user=ada&password=p@ss",
+            "postgres:///q?host=/run/postgresql&user=sa@p.iam",
+            "postgres://[::1]/q?user=sa@p.iam",
+            "postgres://[::1]:5432/q@home",
+            "postgres://ada:p%2Fw@127.0.0.1/queue",
+            "postgres://ada@127.0.0.1/queue?application_name=a@b",
+            "postgres://localhost/queue",
+        ] {
+            assert!(!has_plain_password(url), "{url}");
         }
     }
 }

@@ -281,9 +281,15 @@ async fn variables_may_be_empty_and_are_named_if_they_are_wrong() {
     assert!(words.contains("DATABASE_URL is not set"), "{words}");
     let words = Terminal::without_variables().set("PORT", "abc").complains(2, &["serve"]).await;
     assert!(words.contains("this is the value of the environment variable PORT"), "{words}");
-    let encoded = Terminal::without_variables().set("DATABASE_URL", "postgres://ada:p/w@127.0.0.1/queue");
-    let words = encoded.complains(1, &["stats"]).await;
-    assert!(words.contains("percent-encode it (/ as %2F"), "{words}");
+    for (url, code, complaint) in [
+        ("postgres://ada:p/w@127.0.0.1/queue", 1, "percent-encode it (/ as %2F"),
+        ("postgres://127.0.0.1:1/q?user=sa@p.iam", 6, "Postgres is not reachable"),
+        ("postgres://127.0.0.1:1/q?user=ada&password=p@ss", 6, "Postgres is not reachable"),
+    ] {
+        let words =
+            Terminal::without_variables().set("DATABASE_URL", url).complains(code, &["migrate"]).await;
+        assert!(words.contains(complaint), "{url}: {words}");
+    }
     let file = std::env::temp_dir().join(format!("wakeq-empty-key-{}", std::process::id()));
     std::fs::write(&file, "\u{feff}\n").unwrap();
     let server = ["stats", "--server", "http://127.0.0.1:1", "--key-file", file.to_str().unwrap()];
