@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use sqlx::PgPool;
+use tokio::net::TcpListener;
 use wakeq::machine::Outcome;
 use wakeq::notify::PostgresNotifier;
 use wakeq::{Event, Handlers, Queue, QueueConfig, WorkerConfig};
@@ -11,7 +12,7 @@ use wakeq::{Event, Handlers, Queue, QueueConfig, WorkerConfig};
 use crate::door::recording;
 use crate::processes::Process;
 use crate::support::{
-    OTHER, RunningWorker, Statements, connect, database, is_skipped, promised_late, wait_while,
+    OTHER, RunningWorker, Statements, TIMEOUT, connect, database, is_skipped, promised_late, wait_while,
 };
 use crate::wire::Wire;
 
@@ -74,6 +75,21 @@ async fn a_process_ends_in_time_whatever_the_database_does() {
         process.says("listening").await;
         process.says("woke the waiting events").await;
         dies(&wire);
+        assert_eq!(process.stop().await, Some(0), "{command}");
+    }
+}
+
+/// The database may accept the connection and never answer, long before there is anything to end.
+#[tokio::test]
+async fn a_process_that_is_still_starting_ends_as_soon_as_it_is_told_to() {
+    let settings = [("WAKEQ_NOTIFIER", "postgres"), ("WAKEQ_TELEMETRY", "off"), ("PORT", "0")];
+    for command in ["serve", "work", "all"] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("postgres://ada@{}/queue", listener.local_addr().unwrap());
+        let process = Process::stock(command, &url, None, &settings);
+        let connected = tokio::time::timeout(TIMEOUT, listener.accept()).await;
+        let _unanswered = connected.expect("it does not connect").unwrap();
+        // If it waited for an answer, it would fail when its patience ends.
         assert_eq!(process.stop().await, Some(0), "{command}");
     }
 }

@@ -11,6 +11,7 @@ pub(crate) mod client;
 mod completions;
 mod descriptors;
 mod doctor;
+mod ending;
 pub(crate) mod failure;
 pub(crate) mod given;
 mod health;
@@ -227,6 +228,8 @@ pub(crate) struct Context {
     actor: String,
     #[arg(skip)]
     observed: telemetry::SharedObserver,
+    #[arg(skip)]
+    ending: ending::Ending,
 }
 
 #[derive(Subcommand)]
@@ -345,11 +348,14 @@ impl Cli {
         logging::start(self.logging, self.command.is_long_running(), traces);
         let telemetry = started?;
         let scraping = telemetry.serve(&self.context.observed).await?;
-        let notifier = self.context.notifier.clone();
+        let (notifier, ending) = (self.context.notifier.clone(), self.context.ending.clone());
         let ended = self.run(handlers).await;
-        notifier.close_broadcasts().await;
-        drop(scraping);
-        telemetry.end().await;
+        let last = async {
+            notifier.close_broadcasts().await;
+            drop(scraping);
+            telemetry.end().await;
+        };
+        ending.within(last).await;
         ended
     }
 

@@ -12,9 +12,10 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::ending::Ending;
 use super::parts::{MakeHandlers, Parts, ProcessPart, until_stopped};
 use super::telemetry::{SharedObserver, TelemetryArgs};
-use super::{Context, descriptors};
+use super::{Context, descriptors, failure};
 use crate::config::{
     DeliveryArgs, LotArgs, NotifierArgs, PushArgs, RateArgs, ServeArgs, WorkerArgs, on_cloud_run,
 };
@@ -25,16 +26,11 @@ use wakeq::database::Retention;
 use wakeq::internals::{Waker, spread};
 use wakeq::notify::Notifier;
 use wakeq::workers::PushRunner;
-use wakeq::{
-    Admin, AdminError, Queue, QueueConfig, QueueWorker, Store, StoreError, WorkerConfig, shutdown_signal,
-};
+use wakeq::{Admin, AdminError, Queue, QueueConfig, QueueWorker, Store, StoreError, WorkerConfig};
 
 /// Pause before waking the waiting events is retried, after the database was unavailable.
 const WAKE_PAUSE: Duration = Duration::from_secs(2);
 
-/// The longest time from the grace's end to the process's end, whatever holds its parts up: the
-/// platform's limit is 2 s after the grace.
-const ENDING: Duration = Duration::from_millis(1_700);
 /// How long the connections to the database may take to close.
 const CLOSING: Duration = Duration::from_secs(1);
 
@@ -82,11 +78,15 @@ pub(crate) struct All {
 }
 
 impl Serve {
+    pub(super) async fn run(self, context: &Context, handlers: impl MakeHandlers) -> anyhow::Result<()> {
+        run(context, self.start(context, handlers)).await
+    }
+
     /// Also makes the minute's pass, so that a deployment whose workers are scaled to zero needs no
     /// other process for it. Expires nothing: retention is configured on the workers.
-    pub(super) async fn run(self, context: &Context, handlers: impl MakeHandlers) -> anyhow::Result<()> {
+    async fn start(self, context: &Context, handlers: impl MakeHandlers) -> anyhow::Result<Started> {
         if self.push.is_given() {
-            return self.run_pushed(context, handlers).await;
+            return self.start_pushed(context, handlers).await;
         }
         let process = Process::start(context, Task::Accept, self.rates).await?;
         let http = HttpConfig { delivery: self.delivery.config()?, ..self.http.config()? };
@@ -99,13 +99,13 @@ impl Serve {
             );
         }
         let waking = process.wake(None, self.worker.config().lets_database_sleep).await?;
-        process.together(vec![serving, waking], grace).await
+        Ok(Started { process, parts: vec![serving, waking], grace })
     }
 
     /// Push mode: also runs pushed events and expires what is old. The minute's pass is made on
     /// request, and by the process itself if it has CPU between requests. On Cloud Run it may not:
     /// the process could be frozen with a transaction open.
-    async fn run_pushed(self, context: &Context, handlers: impl MakeHandlers) -> anyhow::Result<()> {
+    async fn start_pushed(self, context: &Context, handlers: impl MakeHandlers) -> anyhow::Result<Started> {
         anyhow::ensure!(
             !context.notifier.is_without_topics(),
             "--push-audience and --push-account (WAKEQ_PUSH_AUDIENCE, WAKEQ_PUSH_ACCOUNTS) need Pub/Sub, which pushes: \
@@ -140,21 +140,29 @@ impl Serve {
         if !on_cloud_run() {
             parts.push(process.wake(Some(config.retention), config.lets_database_sleep).await?);
         }
-        process.together(parts, config.shutdown_grace).await
+        Ok(Started { process, parts, grace: config.shutdown_grace })
     }
 }
 
 impl Work {
     pub(super) async fn run(self, context: &Context, handlers: impl MakeHandlers) -> anyhow::Result<()> {
+        run(context, self.start(context, handlers)).await
+    }
+
+    async fn start(self, context: &Context, handlers: impl MakeHandlers) -> anyhow::Result<Started> {
         let process = Process::start(context, Task::Work, self.rates).await?;
         let grace = self.worker.config().shutdown_grace;
         let working = process.work(handlers, self.worker, self.lot, &self.delivery).await?;
-        process.together(vec![working], grace).await
+        Ok(Started { process, parts: vec![working], grace })
     }
 }
 
 impl All {
     pub(super) async fn run(self, context: &Context, handlers: impl MakeHandlers) -> anyhow::Result<()> {
+        run(context, self.start(context, handlers)).await
+    }
+
+    async fn start(self, context: &Context, handlers: impl MakeHandlers) -> anyhow::Result<Started> {
         let Self { serve: Serve { http, push, worker, rates, delivery, telemetry: _ }, lot } = self;
         anyhow::ensure!(
             !push.is_given(),
@@ -167,8 +175,32 @@ impl All {
         http.shutdown_grace = http.shutdown_grace.min(grace);
         let serving = process.serve(http).await?;
         let working = process.work(handlers, worker, lot, &delivery).await?;
-        process.together(vec![serving, working], grace).await
+        Ok(Started { process, parts: vec![serving, working], grace })
     }
+}
+
+/// Starts a process and runs it until it is told to stop. While it starts it has nothing to end,
+/// and waits for no database then.
+async fn run(
+    context: &Context,
+    starting: impl Future<Output = anyhow::Result<Started>>,
+) -> anyhow::Result<()> {
+    // From the start, so that an early signal is not missed.
+    let _listening = context.ending.listen()?;
+    let ended = match context.ending.stop().run_until_cancelled(starting).await {
+        Some(Ok(Started { process, parts, grace })) => process.together(parts, grace).await,
+        Some(Err(error)) => Err(error),
+        None => Ok(()),
+    };
+    context.observed.set(None);
+    ended
+}
+
+/// A process whose parts are ready to run.
+struct Started {
+    process: Process,
+    parts: Vec<ProcessPart>,
+    grace: Duration,
 }
 
 /// What a process is for.
@@ -194,8 +226,7 @@ struct Process {
     /// What the program adds.
     own: Parts,
     stop: CancellationToken,
-    /// Listens for the signal from the start, so that an early one is not missed.
-    _listening: AbortOnDropHandle<()>,
+    ending: Ending,
 }
 
 impl Process {
@@ -209,14 +240,6 @@ impl Process {
         task: Task,
         rates: RateArgs,
     ) -> anyhow::Result<Self> {
-        let signal = shutdown_signal().context("listen for SIGTERM")?;
-        let stop = CancellationToken::new();
-        let stopping = stop.clone();
-        let listening = tokio::spawn(async move {
-            signal.await;
-            tracing::info!("asked to stop");
-            stopping.cancel();
-        });
         let store = connecting.await?;
         let notifier = match task {
             Task::Accept => context.notifier.connect(&store).await?,
@@ -225,11 +248,12 @@ impl Process {
         let is_local = context.notifier.is_local();
         let observed = context.observed.clone();
         observed.set(Some(Observer::watch(&store)));
-        let listening = AbortOnDropHandle::new(listening);
+        let ending = context.ending.clone();
+        let stop = ending.stop().clone();
         let queue = Queue::new(store.clone(), Arc::clone(&notifier), QueueConfig::default());
         let own = Parts::new(store.clone(), queue, stop.clone());
         let notifiers = context.notifier.clone();
-        Ok(Self { store, notifier, is_local, rates, notifiers, observed, own, stop, _listening: listening })
+        Ok(Self { store, notifier, is_local, rates, notifiers, observed, own, stop, ending })
     }
 
     /// The part that serves HTTP.
@@ -386,13 +410,10 @@ impl Process {
             self.notifiers.close_broadcasts().await;
             self.store.close_within(CLOSING).await;
         };
-        let over = async {
-            self.stop.cancelled().await;
-            tokio::time::sleep(grace + ENDING).await;
-        };
+        self.ending.grant(grace);
         tokio::select! {
             () = ended => {}
-            () = over => tracing::warn!(
+            () = self.ending.over() => tracing::warn!(
                 "the process ends although not all of it has: events that it was running are released by their leases"
             ),
         }
