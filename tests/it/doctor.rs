@@ -186,6 +186,11 @@ async fn reports_an_unreachable_database_and_pubsub() {
     let half = doctor(database.url(), Some(&nowhere), &[]).await;
     assert_eq!((half.code, half.bad("fail")), (Some(1), vec!["Pub/Sub"]));
     assert_eq!(half.one("migrations"), ("ok", "up to date"));
+    let wrong = database.url().replace(database.name(), "nowhere");
+    let found = doctor(&wrong, None, &[]).await;
+    let words = found.one("database").1;
+    assert!(words.ends_with(": database \"nowhere\" does not exist"), "{words}");
+    assert_eq!(words.matches("nowhere").count(), 1, "{words}");
     let printed = run("", None, &[]).await;
     let text = String::from_utf8(printed.stdout).unwrap();
     assert!(text.starts_with("FAIL  database: DATABASE_URL is not set"), "{text}");

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use serde::Serialize;
 
-use super::failure::causes;
+use super::failure::{causes, words};
 use super::{Context, show};
 use crate::doctor::{self, Finding, Level};
 use crate::store::ServiceStore;
@@ -57,8 +57,8 @@ impl Doctor {
                 (findings, standing.ok().flatten().map(|standing| standing.horizon))
             }
             Err(error) => {
-                let found = format!("{error:#}");
-                (vec![Finding::fail("database", found, "set it as the reason says")], None)
+                let found = Finding::fail("database", words(&error), "set it as the reason says");
+                (vec![found], None)
             }
         }
     }

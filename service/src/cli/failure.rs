@@ -230,12 +230,12 @@ fn of_store(error: &StoreError) -> Exit {
 
 /// The error and its causes on one line, without causes that only repeat it.
 pub(crate) fn words(error: &anyhow::Error) -> String {
-    text::clean(&each_once(error.chain().map(|cause| of_postgres(&cause.to_string()))))
+    text::clean(&causes(&**error))
 }
 
 /// The same of an error of a library, whose text is not sanitized yet.
 pub(crate) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
-    each_once(anyhow::Chain::new(error).map(ToString::to_string))
+    each_once(anyhow::Chain::new(error).map(|cause| of_postgres(&cause.to_string())))
 }
 
 fn each_once(causes: impl Iterator<Item = String>) -> String {
@@ -280,6 +280,7 @@ mod tests {
             .context("error returned from database: no such role at line 335")
             .context("Postgres refused it");
         assert_eq!(words(&repeated), "Postgres refused it: no such role");
+        assert_eq!(causes(&*repeated), "Postgres refused it: no such role");
         assert_eq!(Exit::of(&error), Exit::Failed);
         let missing = anyhow::Error::from(Failure::NotFound("x".into())).context("y");
         assert_eq!(Exit::of(&missing) as u8, 3);

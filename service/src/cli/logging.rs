@@ -19,6 +19,7 @@ use tracing_subscriber::layer::{Filter, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use super::failure::causes;
 use super::telemetry::Traces;
 use crate::config::on_cloud_run;
 use wakeq::internals::telemetry::TRACES;
@@ -197,8 +198,7 @@ impl Visit for Fields<'_> {
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
-        let words: Vec<_> = anyhow::Chain::new(value).map(ToString::to_string).collect();
-        self.set(field, words.join(": "));
+        self.set(field, causes(value));
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!((field("severity"), field("message")), ("WARNING".into(), "went wrong".into()));
         assert_eq!((field("event"), field("attempt"), field("count")), ("e1".into(), 2.into(), 3.into()));
         assert_eq!(field("logging.googleapis.com/trace"), "projects/shop/traces/4bf9");
-        assert_eq!(field("error"), "it \"broke\"\nin two");
+        assert_eq!(field("error"), "it \"broke\" in two");
         let time = field("time");
         assert!(chrono::DateTime::parse_from_rfc3339(time.as_str().unwrap()).is_ok(), "{time}");
     }

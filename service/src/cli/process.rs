@@ -360,14 +360,15 @@ impl Process {
                 match admin.wake(true).await {
                     Ok(pass) => tracing::info!(woken = pass.woken, "woke the waiting events"),
                     Err(AdminError::Store(error)) => {
-                        tracing::warn!(
-                            "the waiting events were not woken yet; retrying: {:#}",
-                            anyhow!(error)
-                        );
+                        let words = failure::words(&error.into());
+                        tracing::warn!("the waiting events were not woken yet; retrying: {words}");
                         tokio::time::sleep(spread(WAKE_PAUSE)).await;
                         continue;
                     }
-                    Err(error) => tracing::warn!("the minute's pass wakes the rest: {:#}", anyhow!(error)),
+                    Err(error) => {
+                        let words = failure::words(&error.into());
+                        tracing::warn!("the minute's pass wakes the rest: {words}");
+                    }
                 }
                 return;
             }
@@ -385,7 +386,7 @@ impl Process {
             Ok(true) => {}
             Ok(false) => anyhow::bail!("the schema `wakeq` is not up to date: run `wakeq migrate`"),
             Err(AdminError::Store(error @ StoreError::NotMigrated(_))) => return Err(error.into()),
-            Err(error) => tracing::warn!("the first pass may fail: {:#}", anyhow!(error)),
+            Err(error) => tracing::warn!("the first pass may fail: {}", failure::words(&error.into())),
         }
         let stop = self.stop.clone();
         let running = async move {
@@ -433,7 +434,9 @@ impl Process {
             };
             self.stop.cancel();
             match ended {
-                Err(later) if outcome.is_err() => tracing::error!("another part failed: {later:#}"),
+                Err(later) if outcome.is_err() => {
+                    tracing::error!("another part failed: {}", failure::words(&later));
+                }
                 Err(first) => *outcome = Err(first),
                 Ok(()) => {}
             }
