@@ -1,6 +1,7 @@
 //! The edge of the API: what every route has in common.
 
 use reqwest::{Method, StatusCode};
+use serde_json::Value;
 use uuid::Uuid;
 use wakeq::CanvasId;
 use wakeq_service::access::Scope;
@@ -51,6 +52,18 @@ async fn the_process_says_whether_it_lives_and_is_ready() {
     assert_eq!(alive.status, StatusCode::NO_CONTENT);
     let ready = bare(&service, "/readyz").await.json();
     assert_eq!(ready["status"], "ready", "{ready}");
+    service.stop().await;
+
+    // As on a server whose libraries are not those of its catalog.
+    let service = Service::start().await;
+    let broken = "create or replace function wakeq.is_shown(queue text) returns boolean
+        language plpgsql stable as $$ begin raise exception 'could not load library'; end $$";
+    service.stage.execute(broken).await;
+    let ready = bare(&service, "/readyz").await;
+    assert_eq!(ready.status, StatusCode::SERVICE_UNAVAILABLE);
+    let body: Value = serde_json::from_str(&ready.text).unwrap();
+    let checks = &body["checks"];
+    assert!(checks["database"] == true && checks["migrations"] == false, "{body}");
     service.stop().await;
 }
 
