@@ -3,8 +3,13 @@
 //!
 //! It asks and judges; its callers refuse.
 
-use std::fmt;
+use std::sync::Arc;
+use std::{fmt, io};
 
+use sqlx::{ConnectOptions, Connection};
+use tokio::time::timeout;
+
+use super::session::answer_limit;
 use super::{Store, StoreError};
 
 /// A database on which wakeq's promises do not hold, although it accepts Postgres's clients.
@@ -82,12 +87,24 @@ impl ForeignEngine {
 }
 
 impl Store {
-    /// Whether the server is one on which wakeq must not run.
+    /// Whether the server is one on which wakeq must not run. Asks on a connection without the
+    /// settings of a session: a server that is not Postgres refuses some of them.
+    ///
+    /// Errors say why the server can't be reached.
     #[doc(hidden)]
     pub async fn foreign_engine(&self) -> Result<Option<ForeignEngine>, StoreError> {
-        let mut session = self.reach().await?;
-        let engine = session.limit(ForeignEngine::ask).await;
-        session.answered("look at the engine", engine).await
+        let statement = "look at the engine";
+        let after = answer_limit(self.config.statement_timeout);
+        let options = self.pool_of_statements().connect_options();
+        let connected = timeout(after, options.connect()).await;
+        let connected = connected.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()));
+        let mut connection = connected.map_err(|error| StoreError::Unavailable(Arc::new(error)))?;
+        let engine = timeout(after, ForeignEngine::ask(&mut connection)).await;
+        let engine = engine.map_err(|_| StoreError::TimedOut { statement, after, ended: false })?;
+        let engine = engine.map_err(|error| StoreError::from_sqlx(statement, error))?;
+        // A connection that can't be closed in order is closed by dropping it.
+        let _ = timeout(after, connection.close()).await;
+        Ok(engine)
     }
 }
 

@@ -18,6 +18,7 @@ mod chosen_ids;
 mod cli;
 mod cli_access;
 mod clients;
+mod cockroach;
 mod consuming;
 mod container;
 mod control;

@@ -51,10 +51,18 @@ impl Doctor {
     async fn database(&self, context: &Context) -> (Vec<Finding>, Option<Duration>) {
         match context.database.unchecked_store(&context.timing) {
             Ok(store) => {
-                let findings = self.of_store(context, &store.clone().into()).await;
-                let standing = store.standing_timing().await;
+                let found = match store.foreign_engine().await {
+                    Ok(None) => {
+                        let findings = self.of_store(context, &store.clone().into()).await;
+                        let standing = store.standing_timing().await;
+                        (findings, standing.ok().flatten().map(|standing| standing.horizon))
+                    }
+                    // What else it says of itself means something else.
+                    Ok(Some(engine)) => (vec![doctor::foreign_engine(&engine)], None),
+                    Err(error) => (vec![failed_on_database("database", &error)], None),
+                };
                 store.close().await;
-                (findings, standing.ok().flatten().map(|standing| standing.horizon))
+                found
             }
             Err(error) => {
                 let found = Finding::fail("database", words(&error), "set it as the reason says");
@@ -65,12 +73,6 @@ impl Doctor {
 
     /// The database's checks, in the order in which to fix their findings.
     async fn of_store(&self, context: &Context, store: &ServiceStore) -> Vec<Finding> {
-        match store.foreign_engine().await {
-            // What else it says of itself means something else.
-            Ok(Some(engine)) => return vec![doctor::foreign_engine(&engine)],
-            Ok(None) => {}
-            Err(error) => return vec![failed_on_database("database", &error)],
-        }
         let before = Timestamp::from(SystemTime::now());
         let server = match store.server().await {
             Ok(server) => server,
