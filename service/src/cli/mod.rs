@@ -185,11 +185,12 @@ fn complain(error: &anyhow::Error, is_long_running: bool) {
 /// The text of `--help` below the options.
 const AFTER_HELP: &str = "\
 Where: commands use the database (DATABASE_URL), or a server (WAKEQ_SERVER or --server, with the key in WAKEQ_KEY). \
-`migrate`, `topics`, `settings`, `secrets rotate`, `accounts`, `wake`, `doctor`, `work` and `all` need the database or Pub/Sub.
+`migrate`, `topics`, `settings`, `secrets rotate`, `accounts`, `wake`, `doctor`, `serve`, `work` and \
+`all` need the database or Pub/Sub.
 
 Exit codes: 0 done, 1 failed, 2 invalid arguments, 3 not found (event, target, cron, queue, group, account or key), \
 4 not permitted, 5 conflict (the event is running, two keys are live, a quota is used up, a condition does not hold), \
-6 the database or the server is unavailable.";
+6 the database or the server is unavailable, or limits requests for now (429, 408).";
 
 /// A durable event queue: Postgres holds every event; Google Cloud Pub/Sub, or Postgres itself,
 /// only wakes the workers.

@@ -11,6 +11,7 @@ use wakeq_client::{Error, Listening};
 use super::request::Request;
 use crate::cli::failure::Failure;
 use crate::cli::show;
+use crate::http::problem::Kind;
 
 /// Maximum size of a key: an ID token has about 1 KiB.
 const KEY_MAX_BYTES: u64 = 8 * 1024;
@@ -111,6 +112,8 @@ impl From<Error> for Failure {
         let words = error.to_string();
         match error {
             Error::Invalid(_) => Self::Usage(words),
+            // As on the database: repeating the command would not help before events have ended.
+            Error::Refused(problem) if problem.code() == Kind::QuotaExceeded.slug() => Self::Conflict(words),
             Error::Refused(problem) => Self::of_status(problem.status, words),
             Error::Unexpected { status: 429 | 502..=504, .. }
             | Error::Unreachable { .. }
@@ -119,6 +122,34 @@ impl From<Error> for Failure {
             Error::Unexpected { .. } | Error::TooLarge { .. } | Error::Unreadable { .. } | _ => {
                 Self::Failed(words)
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use wakeq_client::Problem;
+
+    use super::*;
+    use crate::cli::failure::Exit;
+
+    #[test]
+    fn a_used_up_quota_is_a_conflict_and_any_other_limit_passes() {
+        for (kind, exit) in [
+            (Kind::QuotaExceeded, Exit::Conflict),
+            (Kind::QuotaReached, Exit::Conflict),
+            (Kind::TooManyRequests, Exit::Unavailable),
+            (Kind::Timeout, Exit::Unavailable),
+        ] {
+            let body = json!({
+                "type": format!("urn:wakeq:problem:{}", kind.slug()),
+                "title": "", "detail": "", "request_id": "",
+            });
+            let mut problem: Problem = serde_json::from_value(body).unwrap();
+            problem.status = kind.status().as_u16();
+            let failure = Failure::from(Error::Refused(Box::new(problem)));
+            assert_eq!(Exit::of(&failure.into()), exit, "{kind:?}");
         }
     }
 }
