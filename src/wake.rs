@@ -199,9 +199,10 @@ impl Waker {
                 Err(error) => {
                     // Contention: another process is running the pass at this moment.
                     if !error.is_contention() {
-                        let is_reachable = !matches!(error, StoreError::Unavailable(_));
+                        let may_tick =
+                            !matches!(error, StoreError::Unavailable(_) | StoreError::OtherTiming { .. });
                         trouble.note("the minute", error);
-                        if is_reachable && !again {
+                        if may_tick && !again {
                             self.tick_all(&mut pass, &mut trouble).await;
                         }
                     }

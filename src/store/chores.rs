@@ -49,6 +49,7 @@ struct MinuteRow {
     full: bool,
     passed_over: bool,
     lifted: bool,
+    retimed: bool,
     reached: Option<Timestamp>,
     now: Timestamp,
 }
@@ -112,19 +113,25 @@ impl Store {
     ///
     /// A tenth pass reads all that a pass in parts may have left behind, so it ends that reading.
     ///
+    /// A process whose durations are no longer the deployment's is not let through, and is told.
+    ///
     /// An idle queue asks nothing else, so this reads fewer than ten pages; when it is not due,
-    /// only `chores`, without its index (which has as many pages as the table), and a page or two
-    /// of the index of crons.
+    /// only `chores`, without its index (which has as many pages as the table), the one page of
+    /// `settings`, and a page or two of the index of crons.
     async fn minute_at_once(&self, again: bool) -> Result<MinuteOutcome, StoreError> {
         let (timing, known) = (self.timing(), self.probe.known());
+        let (names, values) = self.compared_timing();
         let query = sqlx::query_as!(
             MinuteRow,
-            r#"with gate as (
+            r#"with others as (
+                   select exists (select from wakeq.settings s where s.value_us <> ($12::bigint[])[array_position($11::text[], s.name)]) as retimed
+               ), gate as (
                    update wakeq.chores
                       set next_at = now() + $2, passes = passes + (not $1)::integer,
                           low_water = least(greatest(low_water, $9::timestamptz), now() - 2 * $2::interval),
                           behind = case when not $1 and (passes + 1) % 10 = 0 then null else behind end
                     where name || '' = 'minute' and ($1 or next_at <= now() or next_at > now() + 2 * $2::interval)
+                      and not (select retimed from others)
                 returning passes,
                           case when $1 then coalesce($8::timestamptz, low_water) when passes % 10 = 0 then '-infinity' else low_water end as start
                ), expired as (
@@ -163,6 +170,7 @@ impl Store {
                       case when not $1 and (select passes % 10 = 0 from gate) then (select last_value + 5000000 >= made_to from wakeq.log_seq, wakeq.log_partitioning) else false end as "log!",
                       (select count(*) from moved where publish and due) as "recovered!", exists (select from gate) as "open!",
                       (select count(*) from found) >= 1000 as "full!", exists (select from expired) as "lifted!",
+                      (select retimed from others) as "retimed!",
                       (select count(*) from overdue) < (select count(*) from found) and (select passes % 10 <> 0 from gate) as "passed_over!",
                       (select max(notify_at) from found) + case when exists (select from overdue) then interval '0' else interval '1 microsecond' end as reached, now() as "now!""#,
             again,
@@ -174,9 +182,14 @@ impl Store {
             interval(timing.probe_backoff_max),
             known.from,
             known.kept_until,
-            interval(self.cron_ahead())
+            interval(self.cron_ahead()),
+            &names,
+            &values
         );
         let row = self.session().await?.one("the minute's statement", query).await?;
+        if row.retimed {
+            self.compare_timing().await?;
+        }
         if row.open {
             let kept_until = row.now - 2 * timing.probe_period;
             self.probe.learn((again, row.passed_over), row.reached.filter(|_| row.full), kept_until);

@@ -181,6 +181,9 @@ impl Store {
     /// mark on, the latest first. What is before the mark is read from each tenth pass on, over as
     /// many passes as it takes: how far is noted in `chores`, for whichever process has the next.
     pub(super) async fn minute_in_parts(&self, again: bool) -> Result<MinuteOutcome, StoreError> {
+        if !again {
+            self.compare_timing().await?;
+        }
         let mut outcome = MinuteOutcome { crons: !again, ..MinuteOutcome::default() };
         let Some(opened) = self.open_pass(again).await? else { return Ok(outcome) };
         (outcome.open, outcome.queues, outcome.log) = (true, !again, opened.log);

@@ -7,6 +7,7 @@ use sqlx::pool::PoolConnection;
 use sqlx::postgres::types::PgInterval;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, Postgres};
 use sqlx::{ConnectOptions, Connection};
+use tokio::sync::watch;
 
 #[cfg(feature = "testing")]
 use super::memory::Kit;
@@ -119,6 +120,8 @@ pub struct Store {
     pub(super) registry: Arc<RegistryCache>,
     pub(super) quotas: Arc<Quotas>,
     uses: Arc<Uses>,
+    /// Why this process must not go on with its durations.
+    pub(super) retimed: Arc<watch::Sender<Option<StoreError>>>,
     #[cfg(feature = "testing")]
     kit: Option<Arc<Kit>>,
 }
@@ -234,6 +237,7 @@ impl Store {
             registry: Arc::default(),
             quotas: Arc::default(),
             uses: Arc::default(),
+            retimed: Arc::new(watch::Sender::new(None)),
             #[cfg(feature = "testing")]
             kit: None,
         }

@@ -1,5 +1,5 @@
 //! The durations that all processes of a deployment share: written once, compared by every process
-//! when it starts.
+//! when it starts and in its minute's passes.
 
 use std::time::Duration;
 
@@ -19,9 +19,10 @@ pub enum TimingMode {
     /// Uses the existing ones, or its own if there are none, and writes none. For tools that only
     /// issue commands.
     Follow,
-    /// Replaces the existing ones. Every other process has to be restarted with the same ones.
+    /// Replaces the existing ones. Every other process has to be restarted with the same ones: it
+    /// ends with [`StoreError::OtherTiming`] at its next minute's pass.
     Replace,
-    /// Does not read them. For tools that only inspect a database, whatever its state.
+    /// Neither reads nor compares them. For tools that only inspect a database, whatever its state.
     Unchecked,
 }
 
@@ -79,6 +80,56 @@ impl Store {
                 Ok(self.timing().clone())
             }
         }
+    }
+
+    /// The names and values that the minute's statement compares with the deployment's; none if
+    /// nothing is to be compared.
+    pub(super) fn compared_timing(&self) -> (Vec<String>, Vec<i64>) {
+        match self.config.timing_mode {
+            TimingMode::Unchecked => (Vec::new(), Vec::new()),
+            TimingMode::Agree | TimingMode::Follow | TimingMode::Replace => {
+                self.timing().named().into_iter().unzip()
+            }
+        }
+    }
+
+    /// Fails if the deployment's durations have been changed since this process connected, which
+    /// [`Store::other_timing`] then reports as well.
+    pub(super) async fn compare_timing(&self) -> Result<(), StoreError> {
+        if self.config.timing_mode == TimingMode::Unchecked {
+            return Ok(());
+        }
+        let Some(standing) = self.standing_timing().await? else { return Ok(()) };
+        let Some((name, ours, deployment)) = self.timing().first_difference(&standing) else { return Ok(()) };
+        let error = StoreError::OtherTiming { name, ours, deployment };
+        let is_new = self.retimed.send_replace(Some(error.clone())).is_none();
+        if is_new {
+            tracing::error!(
+                duration = name,
+                ?ours,
+                ?deployment,
+                "the deployment's durations were changed under this process: it has to end and start again with them"
+            );
+        }
+        Err(error)
+    }
+
+    /// Waits until it was noticed that the deployment's durations are no longer those of this
+    /// process; returns the error that it has to end with.
+    #[doc(hidden)]
+    pub async fn other_timing(&self) -> StoreError {
+        let mut retimed = self.retimed.subscribe();
+        let noticed = retimed.wait_for(Option::is_some).await.ok().and_then(|error| (*error).clone());
+        match noticed {
+            Some(error) => error,
+            // This store keeps the sender.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// What [`Store::other_timing`] returns, if that was noticed.
+    pub(crate) fn noticed_timing(&self) -> Option<StoreError> {
+        self.retimed.borrow().clone()
     }
 
     async fn standing_or_own(&self) -> Result<Timing, StoreError> {

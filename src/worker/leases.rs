@@ -274,6 +274,16 @@ pub(super) async fn watch(leases: Arc<Leases>) {
     }
 }
 
+/// Returns once the deployment's durations are no longer this process's. If its lease has become
+/// shorter, other workers no longer wait for the claims that stand here: their handlers are cut off.
+pub(super) async fn until_retimed(store: Store, kill: CancellationToken) {
+    if let StoreError::OtherTiming { name: "lease", ours, deployment } = store.other_timing().await
+        && deployment < ours
+    {
+        kill.cancel();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

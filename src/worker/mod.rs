@@ -298,6 +298,11 @@ impl QueueWorker {
     /// Runs until [`QueueWorker::stop_token`] is cancelled. It then stops receiving, gives back
     /// what has not started, lets handlers end within the grace, and cuts off the others and
     /// releases their claims.
+    ///
+    /// Ends with [`StoreError::OtherTiming`] once a minute's pass notices that the deployment's
+    /// durations have been changed: connect again, which takes the new ones, and start another
+    /// worker. If the lease became shorter, handlers are cut off without a grace, since other
+    /// workers no longer wait for their claims.
     pub async fn run(self) -> Result<(), WorkerError> {
         let registered = self.register().await?;
         if registered > 0 {
@@ -310,21 +315,22 @@ impl QueueWorker {
         let period = self.store.timing().probe_period;
         let missing = AbortOnDropHandle::new(tokio::spawn(waker.clone().find_missed()));
         let chores = AbortOnDropHandle::new(tokio::spawn(waker.run(period, Some(self.config.retention))));
-        let [renewing, watching] = self.keep(&leases);
+        let [renewing, watching, comparing] = self.keep(&leases);
         let subscription = self.notifier.subscribe(self.config.held_max()).await?;
         let runner = Arc::new(self.runner(leases, self.config.capacity));
         let (notifier, config) = (Arc::clone(&self.notifier), &self.config);
         let intake = intake::Intake::new(runner, notifier, config, self.counters, self.reports, self.trouble);
         let working = pin!(intake.run(subscription, self.stop.clone(), self.kill));
-        match select(working, select_all([chores, missing, renewing, watching])).await {
+        match select(working, select_all([chores, missing, renewing, watching, comparing])).await {
             Either::Left((true, _)) => Ok(()),
             Either::Left((false, _)) => Err(WorkerError::Defect("its subscription")),
-            // Without renewals or the probe the worker can't work correctly: shut down in good
-            // order, to be started again.
+            // Without renewals or the probe, or with other durations than the deployment's, the
+            // worker can't work correctly: shut down in good order, to be started again.
             Either::Right((_, working)) => {
                 self.stop.cancel();
                 working.await;
-                Err(WorkerError::Defect("a task that renews leases or wakes what is overdue"))
+                let defect = WorkerError::Defect("a task that renews leases or wakes what is overdue");
+                Err(self.store.noticed_timing().map_or(defect, WorkerError::Store))
             }
         }
     }
@@ -380,11 +386,13 @@ impl QueueWorker {
         self.store.register(&self.registry.any_canvas(), &self.registry.one_canvas()).await
     }
 
-    /// Renews claims until the handles are dropped.
-    fn keep(&self, leases: &Arc<Leases>) -> [AbortOnDropHandle<()>; 2] {
+    /// Renews claims until the handles are dropped. The last task ends once the deployment's
+    /// durations are no longer this process's.
+    fn keep(&self, leases: &Arc<Leases>) -> [AbortOnDropHandle<()>; 3] {
         let renewing = tokio::spawn(leases::renew(Arc::clone(leases), self.store.clone()));
         let watching = tokio::spawn(leases::watch(Arc::clone(leases)));
-        [renewing, watching].map(AbortOnDropHandle::new)
+        let comparing = tokio::spawn(leases::until_retimed(self.store.clone(), self.kill.clone()));
+        [renewing, watching, comparing].map(AbortOnDropHandle::new)
     }
 
     /// For so many runs at a time.
@@ -413,7 +421,7 @@ pub(crate) struct Driver {
     runner: Runner,
     notifier: Arc<dyn Notifier>,
     counters: Arc<Counters>,
-    _kept: [AbortOnDropHandle<()>; 2],
+    _kept: [AbortOnDropHandle<()>; 3],
 }
 
 impl Driver {

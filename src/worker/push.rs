@@ -82,7 +82,7 @@ struct Inner {
     /// When cancelled, nothing more is accepted, and nothing waits any longer.
     stop: CancellationToken,
     /// The tasks that renew claims, until the last run has ended.
-    kept: Mutex<Option<[AbortOnDropHandle<()>; 2]>>,
+    kept: Mutex<Option<[AbortOnDropHandle<()>; 3]>>,
 }
 
 impl QueueWorker {

@@ -70,7 +70,7 @@ const PASSES: &str = "select passes from wakeq.chores where name = 'minute'";
 
 /// The pages that the minute's statement has read since the last reset.
 const READ: &str = "select coalesce(sum(shared_blks_hit + shared_blks_read), 0)::int8 from pg_stat_statements
-                     where query like 'with gate as (%update wakeq.chores%'";
+                     where query like 'with others as (%update wakeq.chores%'";
 
 /// How often a process has asked since the last reset whether it is the one that deletes old rows.
 /// Only in the database of the workers: after a reset, a prepared statement is listed with its

@@ -455,6 +455,12 @@ impl RunningWorker {
         self.stop.cancel();
     }
 
+    /// Why the worker ended by itself.
+    pub(crate) async fn fails(mut self) -> wakeq::WorkerError {
+        let task = self.task.take().expect("it has not been stopped");
+        tokio::time::timeout(TIMEOUT, task).await.expect("no end in time").unwrap().unwrap_err()
+    }
+
     /// Shuts the worker down, as SIGTERM does.
     pub(crate) async fn stop(mut self) {
         self.stop.cancel();

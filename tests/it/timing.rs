@@ -5,11 +5,11 @@ use std::time::Duration;
 use wakeq::database::TimingMode;
 use wakeq::machine::Outcome;
 use wakeq::{
-    Execution, HandlerError, Handlers, RetryPolicy, Route, Store, StoreConfig, StoreError, Timing,
-    WorkerConfig,
+    AdminError, Execution, HandlerError, Handlers, RetryPolicy, Route, Store, StoreConfig, StoreError,
+    Timing, WorkerConfig, WorkerError,
 };
 
-use crate::support::{RunningWorker, Stage, Statements, database, fit, quick};
+use crate::support::{RunningWorker, Stage, Statements, connect, database, fit, once, patient, quick};
 
 fn with_lease(seconds: u64, timing_mode: TimingMode) -> StoreConfig {
     let timing = Timing { lease: Duration::from_secs(seconds), ..Timing::default() };
@@ -81,4 +81,48 @@ async fn two_first_processes_do_not_mix_their_durations() {
     let pool = sqlx::PgPool::connect(database.url()).await.unwrap();
     let kinds: (i64, i64) = pool.row("select count(*), count(distinct value_us) from wakeq.settings").await;
     assert_eq!(kinds, (8, 1));
+}
+
+/// A worker whose durations were replaced while it had no session ends at its next pass, and cuts
+/// off what it runs, since others no longer wait for its lease; one with the new durations goes on,
+/// and runs that event.
+#[tokio::test]
+async fn a_worker_ends_whose_durations_were_replaced() {
+    let before = patient();
+    let (stage, notifier) = Stage::memory_with(before.clone()).await;
+    let (old, mut door) = stage.door(once("greet"));
+    let id = stage.emit("greet").await;
+    door.arrived.next().await;
+
+    let after = Timing { lease: Duration::from_secs(5), ..before.clone() };
+    stage.execute("update wakeq.settings set value_us = 5000000 where name = 'lease'").await;
+    let store = connect(stage.database.url(), after).await;
+    let handlers = Handlers::new().on(once("greet"), |_: Execution| async { Ok(()) });
+    let mut new = RunningWorker::start(store, notifier, handlers, WorkerConfig::default());
+    let ended = old.fails().await;
+    let WorkerError::Store(StoreError::OtherTiming { name: "lease", ours, deployment }) = ended else {
+        panic!("{ended:?}")
+    };
+    assert_eq!((ours, deployment), (before.lease, Duration::from_secs(5)));
+    let run = new.until(id, Outcome::Deleted).await;
+    assert_eq!(run.attempt, Some(1), "what was cut off counts as no attempt");
+    drop(door);
+    stage.emit("greet").await;
+    new.until_count(1, Outcome::Deleted).await;
+    new.stop().await;
+}
+
+/// Nothing of a pass is done by a process with other durations.
+#[tokio::test]
+async fn a_pass_with_other_durations_moves_nothing() {
+    let (stage, _notifier) = Stage::memory_with(quick()).await;
+    stage.execute("update wakeq.settings set value_us = 7000000 where name = 'grace'").await;
+    let chores = "select passes from wakeq.chores where name = 'minute'";
+    let before = stage.count(chores).await;
+    let AdminError::Wake(error) = stage.admin.wake(false).await.unwrap_err() else { panic!("another error") };
+    assert!(matches!(error.of_store(), Some(StoreError::OtherTiming { name: "grace", .. })), "{error:?}");
+    assert_eq!(stage.count(chores).await, before);
+    stage.execute("update wakeq.settings set value_us = 1000000 where name = 'grace'").await;
+    stage.admin.wake(false).await.unwrap();
+    assert_eq!(stage.count(chores).await, before + 1);
 }

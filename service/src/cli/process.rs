@@ -125,16 +125,20 @@ impl Serve {
         let process = Process::on(connecting, context, Task::Accept, self.rates).await?;
         let server = process.bind(http).await?;
         let pushes = process.push(handlers, &self.worker, &self.delivery).await?;
-        let (taking, stop) = (pushes.clone(), process.stop.clone());
+        let (taking, stop, store) = (pushes.clone(), process.stop.clone(), process.store.clone());
         let server = server.on_push(move |message: Vec<u8>| {
             let pushes = taking.clone();
             async move { pushes.run(&message).await }
         })?;
         let mut parts = vec![process.serving(server)];
         let running = async move {
-            stop.cancelled().await;
+            let ended = tokio::select! {
+                () = stop.cancelled() => Ok(()),
+                error = store.other_timing() => Err(anyhow!(error)),
+            };
+            stop.cancel();
             pushes.shut_down().await;
-            Ok(())
+            ended
         };
         parts.push(ProcessPart { name: "the push runner", running: Box::pin(running) });
         if !on_cloud_run() {
@@ -388,10 +392,13 @@ impl Process {
             Err(AdminError::Store(error @ StoreError::NotMigrated(_))) => return Err(error.into()),
             Err(error) => tracing::warn!("the first pass may fail: {}", failure::words(&error.into())),
         }
-        let stop = self.stop.clone();
+        let (stop, store) = (self.stop.clone(), self.store.clone());
         let running = async move {
-            stop.run_until_cancelled_owned(waker.run(period, retention)).await;
-            Ok(())
+            tokio::select! {
+                () = stop.cancelled() => Ok(()),
+                () = waker.run(period, retention) => Ok(()),
+                error = store.other_timing() => Err(anyhow!(error)),
+            }
         };
         Ok(ProcessPart { name: "the minute's pass", running: Box::pin(running) })
     }

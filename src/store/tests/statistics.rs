@@ -64,7 +64,7 @@ const PAGES_MAX: u64 = 2000;
 const MANY: [(&str, u64, &str); 17] = [
     ("select id as \"id!\", canvas_id as \"canvas_id!\"", 50_000, "passes over copies that wait in lanes"),
     ("select id, canvas_id, notify_at as", 20_000, "reads a page of promises"),
-    ("with gate as ( update wakeq.chores set next_at = now() + $2", 50_000, "moves 1,000 promises"),
+    ("with others as ( select exists (select from wakeq.settings", 50_000, "moves 1,000 promises"),
     ("with page as ( select id from wakeq.events_v2 where notify_at > now()", 50_000, "moves 1,000 promises"),
     ("with live as", 400_000, "counts the events of a canvas, after a vacuum in the index alone"),
     ("with asked as materialized", 40_000, "counts up to 20,000 copies"),
