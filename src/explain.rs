@@ -156,7 +156,7 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<LiveEven
     let rule = match schedule.rule {
         Some(_) => {
             let HandlerScope { canvas, module, name } = &event.address.scope;
-            store.rules(Some(*canvas), Some((module, name)), 1).await?.pop()
+            store.rules(Some(*canvas), Some((module, name)), None, 1).await?.pop()
         }
         None => None,
     };

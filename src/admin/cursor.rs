@@ -7,8 +7,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::AdminError;
-use crate::event::{CanvasId, EventId, Name, Timestamp, is_storable};
-use crate::store::{HaltedPosition, HandlerPosition, LeasePosition, Position, TargetPosition};
+use crate::event::{CanvasId, EventId, HandlerScope, Name, Timestamp, is_storable};
+use crate::store::{HaltedPosition, HandlerPosition, LeasePosition, Position, RulePosition, TargetPosition};
 
 /// Longest text of a cursor: three names and the rest of a key.
 const LENGTH_MAX: usize = 400;
@@ -30,6 +30,7 @@ enum Key {
     Handler(HandlerPosition),
     Halted(HaltedPosition),
     Target(TargetPosition),
+    Rule(RulePosition),
 }
 
 /// When an event died, and its id.
@@ -63,6 +64,10 @@ impl Cursor {
 
     pub(super) fn of_target(position: TargetPosition) -> Self {
         Self(Key::Target(position))
+    }
+
+    pub(super) fn of_rule(position: RulePosition) -> Self {
+        Self(Key::Rule(position))
     }
 
     pub(super) fn lease(&self) -> Result<LeasePosition, AdminError> {
@@ -99,6 +104,11 @@ impl Cursor {
         let Key::Target(position) = &self.0 else { return Err(AdminError::Cursor) };
         Ok(position.clone())
     }
+
+    pub(super) fn rule(&self) -> Result<RulePosition, AdminError> {
+        let Key::Rule(position) = &self.0 else { return Err(AdminError::Cursor) };
+        Ok(position.clone())
+    }
 }
 
 impl fmt::Display for Cursor {
@@ -117,6 +127,9 @@ impl fmt::Display for Cursor {
                 write!(formatter, "o~{}~{}", halted_at.timestamp_micros(), id.0.simple())
             }
             Key::Target((module, name, modifier)) => write!(formatter, "g~{module}~{name}~{modifier}"),
+            Key::Rule((HandlerScope { canvas, module, name }, kind)) => {
+                write!(formatter, "r~{}~{module}~{name}~{kind}", canvas.0.simple())
+            }
         }
     }
 }
@@ -142,6 +155,10 @@ impl FromStr for Cursor {
             ["h", module, name] => Key::Handler((part(module)?, part(name)?)),
             ["o", halted_at, id] => Key::Halted((moment(halted_at)?, part(id)?)),
             ["g", module, name, modifier] => Key::Target((part(module)?, part(name)?, part(modifier)?)),
+            ["r", canvas, module, name, kind] => {
+                let scope = HandlerScope { canvas: part(canvas)?, module: part(module)?, name: part(name)? };
+                Key::Rule((scope, part(kind)?))
+            }
             _ => return Err(AdminError::Cursor),
         };
         Ok(Self(key))
@@ -161,6 +178,7 @@ fn moment(text: &str) -> Result<Timestamp, AdminError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::RuleKind;
 
     #[test]
     fn cursors_round_trip_exactly() {
@@ -176,6 +194,14 @@ mod tests {
             Cursor::of_handler((name.clone(), name.clone())),
             Cursor::of_halted((delay_until, id)),
             Cursor::of_target((name.clone(), name.clone(), name.clone())),
+            Cursor::of_rule((
+                HandlerScope {
+                    canvas: CanvasId(uuid::Uuid::max()),
+                    module: name.clone(),
+                    name: name.clone(),
+                },
+                RuleKind::Block,
+            )),
         ] {
             let text = cursor.to_string();
             assert!(
@@ -206,6 +232,8 @@ mod tests {
             "o~1",
             "g~m~n",
             "g~m~n~m n",
+            "r~m~n~pause",
+            &format!("r~{id}~m~n~stop"),
             "e~m~n~1",
             "b~1",
             &format!("d~{}~{id}", i64::MAX),

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{Admin, AdminError, LIST_MAX, checked};
+use super::{Admin, AdminError, Cursor, LIST_MAX, Page, checked};
 use crate::event::{Actor, CanvasId, HandlerScope, RuleKind, Timestamp, is_storable};
 use crate::store::Rule;
+
+/// A handler has at most one rule of each kind.
+const KINDS: i64 = 2;
 
 /// Why and for how long a handler is stopped.
 #[derive(Clone, Debug, Default)]
@@ -149,10 +152,23 @@ impl Admin {
         Ok((woken.load(Ordering::Relaxed), waking))
     }
 
-    /// The rules in force, of one handler or of all, up to [`LIST_MAX`].
-    pub async fn rules(&self, scope: Option<&HandlerScope>) -> Result<Vec<Rule>, AdminError> {
-        let handler = scope.map(|scope| (&scope.module, &scope.name));
-        Ok(self.store.rules(scope.map(|scope| scope.canvas), handler, i64::from(LIST_MAX)).await?)
+    /// The rules in force on all handlers of all canvases, by canvas, module and name, a block
+    /// before a pause; up to `limit`, 1 to [`LIST_MAX`].
+    pub async fn rules(&self, cursor: Option<&Cursor>, limit: u32) -> Result<Page<Rule>, AdminError> {
+        let after = cursor.map(Cursor::rule).transpose()?;
+        let limit = limit.clamp(1, LIST_MAX) as usize;
+        let mut items = self.store.rules(None, None, after.as_ref(), limit as i64 + 1).await?;
+        let more = items.len() > limit;
+        items.truncate(limit);
+        let last = items.last().filter(|_| more);
+        let next = last.map(|last| Cursor::of_rule((last.scope.clone(), last.kind)));
+        Ok(Page { items, next })
+    }
+
+    /// The rules in force on a handler: at most one of each kind, the block first.
+    pub async fn rules_of(&self, scope: &HandlerScope) -> Result<Vec<Rule>, AdminError> {
+        let handler = Some((&scope.module, &scope.name));
+        Ok(self.store.rules(Some(scope.canvas), handler, None, KINDS).await?)
     }
 }
 

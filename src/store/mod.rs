@@ -110,6 +110,7 @@ pub use quotas::{Additions, QuotaUse, default_quota, quota_exceeded, serialize_o
 pub use rights::RoleKind;
 pub use route::DatabaseRoute;
 pub use rules::Rule;
+pub(crate) use rules::RulePosition;
 pub use session::{Store, StoreConfig, interval};
 
 pub use settings::{DatabaseUse, TimingMode};

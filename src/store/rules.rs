@@ -1,6 +1,8 @@
 //! Pauses and blocks. Lifting one is always a delete, one rule per transaction, together with its
 //! resume job.
 
+use uuid::Uuid;
+
 use super::handlers::columns;
 use super::{Store, StoreError, default_quota};
 use crate::event::{Actor, CanvasId, HandlerScope, Name, Quota, QuotaExceeded, RuleKind, Timestamp};
@@ -21,6 +23,9 @@ pub struct Rule {
     /// Since when it is in force.
     pub created_at: Timestamp,
 }
+
+/// Where a list of rules continues: after this kind of rule on this handler.
+pub(crate) type RulePosition = (HandlerScope, RuleKind);
 
 /// The outcome of adding a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -227,15 +232,16 @@ impl Store {
         Ok(rules.collect())
     }
 
-    /// The rules in force, of all canvases or one, of all handlers or one; a block before a pause.
-    /// At most `limit`.
+    /// The rules in force, of all canvases or one, of all handlers or one, after a position; by
+    /// handler, a block before a pause. At most `limit`.
     pub(crate) async fn rules(
         &self,
         canvas: Option<CanvasId>,
         handler: Option<(&Name, &Name)>,
+        after: Option<&RulePosition>,
         limit: i64,
     ) -> Result<Vec<Rule>, StoreError> {
-        in_memory!(self, rules(canvas, handler, limit));
+        in_memory!(self, rules(canvas, handler, after, limit));
         let query = sqlx::query!(
             r#"select rule_type::text as "rule_type!", canvas_id, event_space::text as "module!",
                       handler_name::text as "name!", reason, until, created_by,
@@ -244,11 +250,17 @@ impl Store {
                 where ($1::uuid is null or canvas_id = $1)
                   and ($2::text is null or event_space = $2) and ($3::text is null or handler_name = $3)
                   and (until is null or until > now())
+                  and (canvas_id, event_space, handler_name) >= ($5::uuid, $6::text, $7::text)
+                  and ((canvas_id, event_space, handler_name) <> ($5, $6, $7) or $8 and rule_type = 'pause')
                 order by canvas_id, event_space, handler_name, rule_type desc limit $4"#,
             canvas.map(|canvas| canvas.0),
             handler.map(|(module, _)| module.as_str()),
             handler.map(|(_, name)| name.as_str()),
-            limit
+            limit,
+            after.map_or(Uuid::nil(), |(scope, _)| scope.canvas.0),
+            after.map_or("", |(scope, _)| scope.module.as_str()),
+            after.map_or("", |(scope, _)| scope.name.as_str()),
+            after.is_some_and(|(_, kind)| *kind == RuleKind::Block)
         );
         let rows = self.session().await?.all("list rules", query).await?;
         Ok(rows

@@ -121,7 +121,7 @@ async fn only_admins_block_and_unblock() {
     stage.admin.block(&greet, &operations(), &Stop::default()).await.unwrap();
     let unblocked = stage.admin.unblock(&greet, &ada()).await.unwrap_err();
     assert_eq!(refused(unblocked), "only an admin may unblock a handler");
-    assert_eq!(stage.admin.rules(Some(&greet)).await.unwrap().len(), 1, "it stands");
+    assert_eq!(stage.admin.rules_of(&greet).await.unwrap().len(), 1, "it stands");
     assert!(stage.admin.unblock(&greet, &operations()).await.unwrap().lifted);
 }
 
@@ -134,7 +134,7 @@ async fn a_block_outranks_a_pause_and_each_is_lifted_by_itself() {
     let greet = scope("greet");
     put(&stage, RuleKind::Pause, &greet).await;
     put(&stage, RuleKind::Block, &greet).await;
-    let kinds: Vec<_> = stage.admin.rules(Some(&greet)).await.unwrap().iter().map(|rule| rule.kind).collect();
+    let kinds: Vec<_> = stage.admin.rules_of(&greet).await.unwrap().iter().map(|rule| rule.kind).collect();
     assert_eq!(kinds, [RuleKind::Block, RuleKind::Pause]);
     let mut worker = stage.worker(Handlers::new().on("greet", handler));
     let id = stage.emit("greet").await;
@@ -276,7 +276,7 @@ async fn lifting_a_rule_while_the_broker_is_down_loses_nothing() {
     let words =
         "the change was made, but waking the events was interrupted; a worker continues within a minute";
     assert_eq!(error.to_string(), words);
-    assert!(stage.admin.rules(None).await.unwrap().is_empty());
+    assert!(stage.admin.rules(None, 100).await.unwrap().items.is_empty());
     notifier.mend();
     assert_each_ran_once(&emitted, &seen.take(20).await);
     worker.stop().await;
@@ -302,7 +302,7 @@ async fn a_pause_ends_by_itself() {
     let ran = seen.next().await;
     assert!(ran.claimed_at >= until, "{} is before {until}", ran.claimed_at);
     worker.until(id, Outcome::Deleted).await;
-    assert!(stage.admin.rules(None).await.unwrap().is_empty());
+    assert!(stage.admin.rules(None, 100).await.unwrap().items.is_empty());
     worker.stop().await;
 }
 
@@ -315,7 +315,7 @@ async fn rules_say_who_and_why() {
     let stop = Stop { reason: Some("the provider is down".into()), until: None };
     let paused = stage.admin.pause(&greet, &ada(), &stop).await.unwrap();
     assert!(paused.new);
-    let rule = stage.admin.rules(Some(&greet)).await.unwrap().remove(0);
+    let rule = stage.admin.rules_of(&greet).await.unwrap().remove(0);
     assert!(rule.created_at >= before);
     let expected = Rule {
         kind: RuleKind::Pause,
@@ -329,7 +329,7 @@ async fn rules_say_who_and_why() {
     let until = Some(before + std::time::Duration::from_secs(3600));
     let again = stage.admin.pause(&greet, &Actor::user("bob"), &Stop { reason: None, until }).await.unwrap();
     assert!(!again.new);
-    let renewed = stage.admin.rules(Some(&greet)).await.unwrap();
+    let renewed = stage.admin.rules_of(&greet).await.unwrap();
     let expected = Rule { reason: None, created_by: "bob".into(), until: renewed[0].until, ..expected };
     assert_eq!(renewed, [expected]);
     assert!(renewed[0].until.is_some());

@@ -70,7 +70,18 @@ async fn counts_know_the_rules_of_their_canvas() {
     stage.queue.emit(Event::new("h", "x").unwrap().canvas(last)).await.unwrap();
     let stats = stage.admin.handlers(last, None, 100).await.unwrap().items;
     assert_eq!(stats.iter().map(|stats| (stats.waiting, stats.paused)).collect::<Vec<_>>(), [(0, 1)]);
-    assert_eq!(stage.admin.rules(None).await.unwrap().len(), 1000, "a list has a limit");
+    let (mut cursor, mut seen) = (None, Vec::new());
+    for _ in 0..4 {
+        let page = stage.admin.rules(cursor.as_ref(), 501).await.unwrap();
+        assert!(page.items.len() <= 501, "a list has a limit");
+        seen.extend(page.items.into_iter().map(|rule| (rule.scope, rule.kind)));
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!((seen.len(), cursor), (1_502, None));
+    assert!(seen.is_sorted_by(|one, next| one.0 < next.0), "each once, by handler");
 }
 
 /// X15, EV2-08, CARD-10: pausing again is not a second pause; blocks are for admins.
@@ -85,11 +96,14 @@ async fn users_set_and_lift_pauses_and_only_admins_blocks() {
     let blocked = stage.admin.block(&handler, &admin, &reason).await.unwrap();
     assert_eq!((blocked.new, blocked.also), (true, Some(RuleKind::Pause)));
     assert!(matches!(stage.admin.unblock(&handler, &user).await, Err(AdminError::AdminOnly { .. })));
-    let rules = stage.admin.rules(Some(&handler)).await.unwrap();
+    let rules = stage.admin.rules_of(&handler).await.unwrap();
     assert_eq!(
         rules.iter().map(|rule| (rule.kind, rule.reason.as_deref())).collect::<Vec<_>>(),
         [(RuleKind::Block, Some("again")), (RuleKind::Pause, Some("again"))]
     );
+    let first = stage.admin.rules(None, 1).await.unwrap();
+    let second = stage.admin.rules(first.next.as_ref(), 1).await.unwrap();
+    assert_eq!((&first.items[..], &second.items[..], second.next), (&rules[..1], &rules[1..], None));
     let resumed = stage.admin.unpause(&handler, &user).await.unwrap();
     assert_eq!((resumed.lifted, resumed.still, resumed.woken), (true, Some(RuleKind::Block), 0));
     assert!(!stage.admin.unpause(&handler, &user).await.unwrap().lifted);

@@ -73,7 +73,7 @@ async fn a_rule_can_be_inserted_with_the_agreed_columns_alone() {
                   values ('pause', '00000000-0000-0000-0000-000000000000', 'greet', 'WORKER'),
                          ('block', '00000000-0000-0000-0000-000000000001', 'greet', 'WORKER')";
     stage.pool.run(insert).await;
-    let rules = stage.admin.rules(Some(&crate::support::scope("greet"))).await.unwrap();
+    let rules = stage.admin.rules_of(&crate::support::scope("greet")).await.unwrap();
     assert_eq!(rules.len(), 1);
     assert!(rules[0].created_by.starts_with("sql:"), "{}", rules[0].created_by);
 }

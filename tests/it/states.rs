@@ -116,7 +116,7 @@ async fn delayed() {
     stage.admin.pause(&scope("greet"), &Actor::user("ada"), &Stop::default()).await.unwrap();
     let answer = stage.live(CanvasId::DEFAULT, id).await;
     assert_eq!(answer.next(), "is due then, but runs only when the rule on its handler has ended");
-    let rules = stage.admin.rules(None).await.unwrap();
+    let rules = stage.admin.rules(None, 100).await.unwrap().items;
     assert_eq!(answer.rule.as_ref(), Some(&rules[0]));
     assert_eq!(stats(&stage, "greet").await, HandlerStats { delayed: 1, rules, ..idle("greet") });
 }
@@ -130,7 +130,7 @@ async fn held(kind: RuleKind) {
         RuleKind::Pause => stage.admin.pause(&scope("greet"), &ops, &stop).await.unwrap(),
         RuleKind::Block => stage.admin.block(&scope("greet"), &ops, &stop).await.unwrap(),
     };
-    let rules: Vec<Rule> = stage.admin.rules(None).await.unwrap();
+    let rules: Vec<Rule> = stage.admin.rules(None, 100).await.unwrap().items;
     let mut worker = stage.worker(Handlers::new().on("greet", recording().0));
     let id = stage.emit("greet").await;
     let (outcome, next) = match kind {
@@ -172,7 +172,7 @@ async fn blocked() {
 async fn a_rule_alone() {
     let (stage, _) = Stage::memory().await;
     stage.admin.pause(&scope("greet"), &Actor::user("ada"), &Stop::default()).await.unwrap();
-    let rules = stage.admin.rules(None).await.unwrap();
+    let rules = stage.admin.rules(None, 100).await.unwrap().items;
     assert_eq!(stats(&stage, "greet").await, HandlerStats { rules, ..idle("greet") });
     // Another canvas's rules, however many, hide none of this one's.
     let other =

@@ -7,7 +7,7 @@ use super::lanes::lane_of;
 use crate::event::{Actor, CanvasId, EventId, HandlerScope, Lane, Name, RuleKind, Timestamp};
 use crate::store::control::{BULK_PAGE, CommandOutcome};
 use crate::store::rules::{AddedRule, LiftedRule};
-use crate::store::{Rule, StoreError};
+use crate::store::{Rule, RulePosition, StoreError};
 
 impl Tables {
     pub(in crate::store) fn add_rule(
@@ -56,6 +56,7 @@ impl Tables {
         &self,
         canvas: Option<CanvasId>,
         handler: Option<(&Name, &Name)>,
+        after: Option<&RulePosition>,
         limit: i64,
     ) -> Result<Vec<Rule>, StoreError> {
         let meant = |rule: &&Rule| {
@@ -65,7 +66,11 @@ impl Tables {
                 && rule.until.is_none_or(|until| until > self.now)
         };
         let mut rules: Vec<Rule> = self.rules.values().filter(meant).cloned().collect();
-        rules.sort_by_key(|rule| (rule.scope.clone(), rule.kind == RuleKind::Pause));
+        let place = |scope: &HandlerScope, kind: RuleKind| (scope.clone(), kind == RuleKind::Pause);
+        if let Some(after) = after.map(|(scope, kind)| place(scope, *kind)) {
+            rules.retain(|rule| place(&rule.scope, rule.kind) > after);
+        }
+        rules.sort_by_key(|rule| place(&rule.scope, rule.kind));
         rules.truncate(usize::try_from(limit).unwrap_or(0));
         Ok(rules)
     }

@@ -31,8 +31,8 @@ impl Tables {
         reason: &str,
         actor: &Actor,
     ) -> Result<bool, StoreError> {
-        let stands =
-            self.rules(Some(address.scope.canvas), Some((&address.scope.module, &address.scope.name)), 2)?;
+        let handler = Some((&address.scope.module, &address.scope.name));
+        let stands = self.rules(Some(address.scope.canvas), handler, None, 2)?;
         if stands.iter().any(|rule| rule.kind == RuleKind::Pause) {
             return Ok(false);
         }

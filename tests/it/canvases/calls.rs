@@ -220,7 +220,7 @@ impl Calls<'_> {
         }
         for scope in self.scopes() {
             let about = scope.to_string();
-            let (rules, stats) = (admin.rules(Some(&scope)).await, admin.stats(&scope).await);
+            let (rules, stats) = (admin.rules_of(&scope).await, admin.stats(&scope).await);
             let targets = admin.targets(canvas, Some(&scope), None, 100).await;
             self.note("rules", &about, rules);
             self.note("stats", &about, stats);
