@@ -179,18 +179,32 @@ impl Admin {
         Ok((put, (taken && is_made).then_some(secret)))
     }
 
-    /// The registered queues by name, including those that are being drained.
+    /// The registered queues by name, including those that are being drained: at most 100, since no
+    /// more can be registered.
     pub async fn queues(&self) -> Result<Vec<RegisteredQueue>, AdminError> {
         Ok(self.store.queues(None).await?)
     }
 
-    /// The queue of this name, and the settings of canvases that have their own: the first 1,000.
-    pub async fn queue(
+    /// The queue of this name. [`Admin::facet_settings`] lists the canvases with settings of their
+    /// own.
+    pub async fn queue(&self, name: &Name) -> Result<RegisteredQueue, AdminError> {
+        self.queue_row(name).await?.ok_or_else(|| AdminError::NoQueue(name.clone()))
+    }
+
+    /// The canvases with settings of their own in a queue, by id, after the given one: up to
+    /// `limit`, and up to 1,001, since one more than a page tells whether another page follows.
+    pub async fn facet_settings(
         &self,
         name: &Name,
-    ) -> Result<(RegisteredQueue, Vec<(CanvasId, FacetSettings)>), AdminError> {
-        let queue = self.queue_row(name).await?.ok_or_else(|| AdminError::NoQueue(name.clone()))?;
-        Ok((queue, self.store.facet_settings(name, None).await?))
+        after: Option<CanvasId>,
+        limit: u32,
+    ) -> Result<Vec<(CanvasId, FacetSettings)>, AdminError> {
+        let limit = i64::from(limit.min(LIST_MAX + 1));
+        let settings = self.store.facet_settings(name, None, after, limit).await?;
+        if settings.is_empty() {
+            self.queue(name).await?;
+        }
+        Ok(settings)
     }
 
     async fn queue_row(&self, name: &Name) -> Result<Option<RegisteredQueue>, AdminError> {
@@ -258,9 +272,8 @@ impl Admin {
         if canvas.is_reserved() {
             return Err(AdminError::Invalid("no canvas has this id"));
         }
-        let (queue, own) =
-            (self.queue_row(name).await?, self.store.facet_settings(name, Some(canvas)).await?);
-        let queue = queue.ok_or_else(|| AdminError::NoQueue(name.clone()))?;
+        let queue = self.queue(name).await?;
+        let own = self.store.facet_settings(name, Some(canvas), None, 1).await?;
         let before = with_defaults(own.first().map(|(_, own)| *own).unwrap_or_default(), queue.facets);
         let wakes = relaxes(before, with_defaults(settings, queue.facets));
         if !self.store.set_facet(name, canvas, settings, wakes, actor).await? {

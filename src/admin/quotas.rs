@@ -9,8 +9,8 @@ use crate::store::QuotaUse;
 const LIMIT_MAX: u64 = 1_000_000_000_000_000;
 
 impl Admin {
-    /// Every quota of a canvas with its limit and its usage. Usage that is expensive to count is
-    /// measured at most every five seconds, and bytes are estimated.
+    /// Every quota of a canvas with its limit and its usage: one for each [`Quota`]. Usage that is
+    /// expensive to count is measured at most every five seconds, and bytes are estimated.
     ///
     /// ```no_run
     /// # async fn example(admin: wakeq::Admin) -> Result<(), Box<dyn std::error::Error>> {

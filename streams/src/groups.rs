@@ -142,14 +142,17 @@ impl Groups {
         Self { store: store.into() }
     }
 
-    /// The nodes whose lease has not expired, and the coordinator.
+    /// The nodes whose lease has not expired, and the coordinator. A node is a process, and at most
+    /// 10,000 nodes are read.
     pub async fn group_nodes(&self) -> Result<GroupNodes, GroupError> {
         let nodes = self.store.nodes().await?.into_iter().filter(|node| !node.lapsed).collect();
         let holder = self.store.lock_holder(&Name::coordinator()).await?;
         Ok(GroupNodes { nodes, coordinator: holder.map(|(owner, term)| (NodeId(owner), term)) })
     }
 
-    /// All groups with subscribers, positions or pins, by name.
+    /// All groups with subscribers, positions or pins, by name. They are not paged: there are as
+    /// many as programs declare, and tenants make none. At most 100,000 subscribers and 100,000
+    /// positions are read.
     pub async fn groups(&self) -> Result<Vec<Group>, GroupError> {
         self.groups_of(None).await
     }

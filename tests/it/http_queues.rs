@@ -7,6 +7,7 @@ use wakeq::CanvasId;
 use wakeq_service::access::{Access, NewKey, Reach, Scope};
 use wakeq_service::http::HttpConfig;
 
+use crate::cli::Terminal;
 use crate::receiver::{Receiver, to_loopback};
 use crate::service::{Answer, NONE, Service, has, make_key};
 use crate::support::{OTHER, Statements};
@@ -67,6 +68,34 @@ async fn a_queue_is_registered_processed_and_unregistered() {
     service.stop().await;
 }
 
+/// Every canvas that is paused in a queue is shown, on one page or another, to a client and by the
+/// command.
+#[tokio::test]
+async fn the_settings_of_many_canvases_are_shown_page_by_page() {
+    let service = Service::start().await;
+    let root = root(&service, &[Scope::Read, Scope::Operate]).await;
+    service.ask(&root, Method::PUT, QUEUE, emails()).await.json();
+    let paused = "insert into wakeq.facet_settings (queue, canvas_id, weight)
+                  select 'email_events', lpad(to_hex(n), 32, '0')::uuid, 0 from generate_series(0, 1000) n";
+    service.stage.pool.run(paused).await;
+    let (mut path, mut seen) = (format!("{QUEUE}?limit=1000"), Vec::new());
+    for expected in [1000, 1] {
+        let shown = service.ask(&root, Method::GET, &path, NONE).await.json();
+        let settings = shown["settings"].as_array().unwrap();
+        assert_eq!(settings.len(), expected);
+        seen.extend(settings.iter().map(|own| own["canvas"].as_str().unwrap().to_owned()));
+        let cursor = shown.get("next_cursor").map(|cursor| cursor.as_str().unwrap());
+        assert_eq!(cursor.is_some(), expected == 1000, "{cursor:?}");
+        path = format!("{QUEUE}?limit=1000&cursor={}", cursor.unwrap_or_default());
+    }
+    let all = (0..=1000).map(|number| Uuid::from_u128(number).to_string());
+    assert!(seen.iter().cloned().eq(all), "{} canvases", seen.len());
+    let terminal = Terminal::beside(&service);
+    let lines = terminal.prints(&["queues", "show", "email_events", "--limit", "10000"]).await;
+    assert_eq!(lines.lines().filter(|line| line.starts_with("canvas ")).count(), 1001);
+    service.stop().await;
+}
+
 #[tokio::test]
 async fn rejects_invalid_arguments() {
     let service = Service::start().await;
@@ -90,7 +119,8 @@ async fn rejects_invalid_arguments() {
     }
     let list = service.ask(&root, Method::GET, "/admin/queues", NONE).await.json();
     assert_eq!(list["items"], json!([]));
-    for path in [format!("{QUEUE}/facets?cursor=x"), format!("{QUEUE}/facets?limit=0")] {
+    let paths = ["/facets?cursor=x", "/facets?limit=0", "?cursor=x", "?limit=1001"];
+    for path in paths.map(|rest| format!("{QUEUE}{rest}")) {
         let answer = service.ask(&root, Method::GET, &path, NONE).await;
         assert_eq!(answer.problem(), (400, "bad-request".into()), "{path}");
     }

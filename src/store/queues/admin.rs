@@ -13,8 +13,6 @@ use crate::store::{Store, StoreError};
 
 /// Most copies that are counted of a facet.
 const COUNT_MAX: i64 = 10_000;
-/// Most facet settings that are listed of a queue.
-const SETTINGS_MAX: i64 = 1000;
 /// Most copies that one statement drops.
 const DROP_PAGE: i64 = 1000;
 
@@ -196,21 +194,24 @@ impl Store {
         self.session().await?.one("set a facet of a queue", query).await
     }
 
-    /// The settings of canvases that differ from the queue's, by canvas: of one canvas, or of the
-    /// first 1,000.
+    /// The settings of canvases that differ from the queue's, by canvas: of one canvas, or at most
+    /// `limit`, after a given canvas.
     pub(crate) async fn facet_settings(
         &self,
         queue: &Name,
         only: Option<CanvasId>,
+        after: Option<CanvasId>,
+        limit: i64,
     ) -> Result<Vec<(CanvasId, FacetSettings)>, StoreError> {
         let query = sqlx::query!(
             "select canvas_id, weight, in_flight_max from wakeq.facet_settings
-              where queue = $1 and ($2::uuid is null or canvas_id = $2)
+              where queue = $1 and ($2::uuid is null or canvas_id = $2) and ($3::uuid is null or canvas_id > $3)
                 and (weight is not null or in_flight_max is not null)
-              order by canvas_id limit $3",
+              order by canvas_id limit $4",
             queue.as_str() as _,
             only.map(|canvas| canvas.0),
-            SETTINGS_MAX
+            after.map(|canvas| canvas.0),
+            limit
         );
         let rows = self.session().await?.all("list the facets of a queue", query).await?;
         Ok(rows

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use anyhow::Context as _;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::cli::Context;
@@ -19,6 +20,7 @@ use crate::resources::queues::wire::{
 use crate::resources::targets::command as targets;
 use crate::resources::targets::command::{PolicyArgs, read_secret};
 use crate::resources::targets::wire::{Policy, PutTarget};
+use crate::resources::wire::List;
 use wakeq::Name;
 
 #[derive(Args)]
@@ -34,7 +36,7 @@ enum Verb {
     /// List the queues
     List(TableArgs),
     /// Show a queue, and the canvases with settings of their own
-    Show(One),
+    Show(Show),
     /// Unregister a queue; it receives no more copies
     Delete(Delete),
     /// List the canvases with copies in a queue
@@ -98,11 +100,11 @@ struct Put {
 }
 
 #[derive(Args)]
-struct One {
+struct Show {
     /// The queue's name
     name: Name,
     #[command(flatten)]
-    json: JsonArg,
+    table: TableArgs,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -232,41 +234,54 @@ fn row(queue: &Queue) -> [String; 5] {
     ]
 }
 
-impl One {
+impl Show {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let queue: Queue = context.call(at(Request::get, &self.name, &[])).await?;
-        self.json.print(&queue, |queue| {
-            field("queue", &queue.name)?;
-            for pattern in &queue.patterns {
-                field("pattern", text::clean(pattern))?;
-            }
-            let in_flight = queue.in_flight_max.map(|most| format!("; {most} in flight")).unwrap_or_default();
-            field(
-                "canvases",
-                format_args!("{} in each round{in_flight}", show::count(queue.weight.into(), "event")),
-            )?;
-            if queue.tenant_visible {
-                field("copies", "shown to their canvases, and held by their rules")?;
-            }
-            if queue.draining {
-                field("draining", "it receives no more copies, and is removed after the last one")?;
-            }
-            match (&queue.target, &queue.pull) {
-                (Some(target), _) => targets::print(target)?,
-                (None, Some(pull)) => field(
-                    "pulled",
-                    format_args!("over HTTP; {} after an error", show::count(pull.retries.into(), "retry")),
-                )?,
-                (None, None) => field("target", "none: functions of workers process it")?,
-            }
-            field("made", format_args!("{} by {}", moment(queue.created_at), queue.created_by))?;
-            field("changed", format_args!("{} by {}", moment(queue.updated_at), queue.updated_by))?;
-            for own in queue.settings.iter().flatten() {
-                field("canvas", format_args!("{}: {}", own.canvas, settings(own.weight, own.in_flight_max)))?;
-            }
-            Ok(())
-        })
+        let Self { name, table } = self;
+        let client = context.client().await?;
+        let mut shown = None;
+        let page = async |page| {
+            let mut queue: Queue = client.call(at(Request::get, &name, &[]).page(page)).await?;
+            let (items, next_cursor) = (queue.settings.take().unwrap_or_default(), queue.next_cursor.take());
+            shown = Some(queue);
+            Ok(List { items, next_cursor })
+        };
+        let List { items, next_cursor } = table.list.gather(page).await?;
+        let queue = shown.context("no page of the queue was requested")?;
+        table.json.print(&Queue { settings: Some(items), next_cursor, ..queue }, print_queue)
     }
+}
+
+fn print_queue(queue: &Queue) -> anyhow::Result<()> {
+    field("queue", &queue.name)?;
+    for pattern in &queue.patterns {
+        field("pattern", text::clean(pattern))?;
+    }
+    let in_flight = queue.in_flight_max.map(|most| format!("; {most} in flight")).unwrap_or_default();
+    field(
+        "canvases",
+        format_args!("{} in each round{in_flight}", show::count(queue.weight.into(), "event")),
+    )?;
+    if queue.tenant_visible {
+        field("copies", "shown to their canvases, and held by their rules")?;
+    }
+    if queue.draining {
+        field("draining", "it receives no more copies, and is removed after the last one")?;
+    }
+    match (&queue.target, &queue.pull) {
+        (Some(target), _) => targets::print(target)?,
+        (None, Some(pull)) => field(
+            "pulled",
+            format_args!("over HTTP; {} after an error", show::count(pull.retries.into(), "retry")),
+        )?,
+        (None, None) => field("target", "none: functions of workers process it")?,
+    }
+    field("made", format_args!("{} by {}", moment(queue.created_at), queue.created_by))?;
+    field("changed", format_args!("{} by {}", moment(queue.updated_at), queue.updated_by))?;
+    for own in queue.settings.iter().flatten() {
+        field("canvas", format_args!("{}: {}", own.canvas, settings(own.weight, own.in_flight_max)))?;
+    }
+    show::note_of_more(queue.next_cursor.as_deref());
+    Ok(())
 }
 
 fn settings(weight: Option<u32>, in_flight_max: Option<u32>) -> String {

@@ -59,14 +59,30 @@ pub(crate) async fn list(
     Ok(Json(List::part(queues, limit, after.as_ref().map(Name::as_str), |queue| queue.name.to_string())))
 }
 
+page_query!(QueueQuery, 36);
+
 /// Show a queue
 ///
-/// And the canvases with settings of their own.
+/// And a page of the canvases with settings of their own, by id.
 #[utoipa::path(get, path = "/v1/admin/queues/{queue}", operation_id = "show_queue", tag = "queues",
+    params(QueueQuery),
     responses((status = 200, description = "The queue", body = Queue)))]
-pub(crate) async fn one(Call { api, .. }: Call, QueuePath(name): QueuePath) -> Answer<Queue> {
-    let (queue, settings) = api.admin.queue(&name).await?;
-    Ok(Json(Queue::with(queue, settings)))
+pub(crate) async fn one(
+    Call { api, .. }: Call,
+    QueuePath(name): QueuePath,
+    Parameters(query): Parameters<QueueQuery>,
+) -> Answer<Queue> {
+    let (limit, after) = query.read::<String>()?;
+    let after = canvas_of(after.as_deref())?;
+    let queue = api.admin.queue(&name).await?;
+    let settings = api.admin.facet_settings(&name, after, limit + 1).await?;
+    Ok(Json(Queue::with(queue, settings, limit)))
+}
+
+/// The canvas that a cursor names.
+fn canvas_of(cursor: Option<&str>) -> Result<Option<CanvasId>, Problem> {
+    let canvas = cursor.map(str::parse::<CanvasId>).transpose();
+    canvas.map_err(|_| Problem::bad_request("`cursor` is not one of this list"))
 }
 
 /// What to do with the waiting copies.
@@ -110,8 +126,7 @@ pub(crate) async fn facets(
     Parameters(query): Parameters<FacetsQuery>,
 ) -> Answer<List<Facet>> {
     let (limit, after) = query.read::<String>()?;
-    let after = after.as_deref().map(str::parse::<CanvasId>).transpose();
-    let after = after.map_err(|_| Problem::bad_request("`cursor` is not one of this list"))?;
+    let after = canvas_of(after.as_deref())?;
     let facets = api.admin.facets(&name, after, limit + 1).await?;
     Ok(Json(List::page(facets, limit, |facet| facet.canvas.to_string())))
 }

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::resources::pulls::wire::{InvalidPull, Pull};
 use crate::resources::targets::wire::{InvalidTarget, PutTarget, SecretText, Target};
-use crate::resources::wire::wire_from;
+use crate::resources::wire::{List, wire_from};
 use wakeq::CanvasId;
 use wakeq::queues::{CopyOf, InvalidPattern};
 
@@ -75,9 +75,13 @@ pub(crate) struct Queue {
     /// When the queue was last changed.
     pub(crate) updated_at: DateTime<Utc>,
     pub(crate) updated_by: String,
-    /// The canvases with settings of their own: the first 1,000. Only when a single queue is shown.
+    /// The canvases with settings of their own: at most `limit`. Only when a single queue is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) settings: Option<Vec<FacetSettings>>,
+    /// The cursor of the next page of `settings`: the parameter `cursor` of the next request.
+    /// Absent on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) next_cursor: Option<String>,
 }
 
 /// The settings of a canvas in a queue.
@@ -230,13 +234,18 @@ impl PutQueue {
 }
 
 impl Queue {
-    /// With the settings of its facets.
+    /// With the first `limit` of these settings of canvases. That there are more of them shows that
+    /// another page follows.
     pub(crate) fn with(
         queue: wakeq::queues::RegisteredQueue,
         settings: Vec<(CanvasId, wakeq::queues::FacetSettings)>,
+        limit: u32,
     ) -> Self {
-        let settings = settings.into_iter().map(|(canvas, own)| FacetSettings::of(canvas, own)).collect();
-        Self { settings: Some(settings), ..queue.into() }
+        let settings: Vec<FacetSettings> =
+            settings.into_iter().map(|(canvas, own)| FacetSettings::of(canvas, own)).collect();
+        let List { items, next_cursor } =
+            List::<FacetSettings>::page(settings, limit, |own: &FacetSettings| own.canvas.to_string());
+        Self { settings: Some(items), next_cursor, ..queue.into() }
     }
 }
 
@@ -262,6 +271,7 @@ wire_from! { wakeq::queues::RegisteredQueue => Queue, |queue| {
     pull: queue.pull.map(Pull::from),
     target: queue.target.map(Target::from),
     settings: None,
+    next_cursor: None,
 } }
 
 impl From<wakeq::queues::PutQueue> for PutQueueAnswer {
