@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use wakeq::EventId;
 
 use crate::children::{Durations, PILL, Role, WORK, WORK_ONCE, Work};
+use crate::support::TIMEOUT;
 use crate::theatre::{Theatre, figure};
 
 const STARTED: &str = "select count(*) from runs";
@@ -117,10 +118,10 @@ async fn sigterm_lets_short_handlers_end_and_cuts_the_long_one() {
     let long = theatre.emit(WORK, Work { first_ms: 60_000, later_ms: 0, first_fails: false }).await;
     theatre.until_at_least(STARTED, 4).await;
     let since = Instant::now();
-    worker.child.stop(Duration::from_secs(10)).await.unwrap();
+    worker.child.stop(TIMEOUT).await.unwrap();
     let took = since.elapsed();
     assert!(worker.child.ended().await.success(), "{}", worker.child.last_lines());
-    assert!((Duration::from_secs(3)..Duration::from_secs(5)).contains(&took), "it took {took:?}");
+    assert!(took >= Duration::from_secs(3), "it took {took:?}");
     assert_eq!(theatre.completed().await, 3);
     assert_eq!(counts(&theatre, long).await, (false, 0, 0, 1), "released, and nothing counted");
     theatre.forget_dead_streams().await;
