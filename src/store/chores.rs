@@ -119,6 +119,19 @@ impl Store {
     /// only `chores`, without its index (which has as many pages as the table), the one page of
     /// `settings`, and a page or two of the index of crons.
     async fn minute_at_once(&self, again: bool) -> Result<MinuteOutcome, StoreError> {
+        let row = self.minute_row(again).await?;
+        if row.retimed {
+            self.compare_timing().await?;
+        }
+        if row.open {
+            let kept_until = row.now - 2 * self.timing().probe_period;
+            self.probe.learn((again, row.passed_over), row.reached.filter(|_| row.full), kept_until);
+        }
+        Ok(row.into_minute())
+    }
+
+    /// Its statement.
+    async fn minute_row(&self, again: bool) -> Result<MinuteRow, StoreError> {
         let (timing, known) = (self.timing(), self.probe.known());
         let (names, values) = self.compared_timing();
         let query = sqlx::query_as!(
@@ -186,15 +199,7 @@ impl Store {
             &names,
             &values
         );
-        let row = self.session().await?.one("the minute's statement", query).await?;
-        if row.retimed {
-            self.compare_timing().await?;
-        }
-        if row.open {
-            let kept_until = row.now - 2 * timing.probe_period;
-            self.probe.learn((again, row.passed_over), row.reached.filter(|_| row.full), kept_until);
-        }
-        Ok(row.into_minute())
+        self.session().await?.one("the minute's statement", query).await
     }
 
     /// How long nothing needs a pass, as far as is known now; `None` if nothing ever does. Promises

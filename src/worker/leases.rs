@@ -274,8 +274,8 @@ pub(super) async fn watch(leases: Arc<Leases>) {
     }
 }
 
-/// Returns once the deployment's durations are no longer this process's. If its lease has become
-/// shorter, other workers no longer wait for the claims that stand here: their handlers are cut off.
+/// Returns once the deployment's durations are no longer this process's. If the lease has become
+/// shorter, handlers are cut off: other workers no longer wait for the claims that stand here.
 pub(super) async fn until_retimed(store: Store, kill: CancellationToken) {
     if let StoreError::OtherTiming { name: "lease", ours, deployment } = store.other_timing().await
         && deployment < ours
