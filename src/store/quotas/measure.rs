@@ -168,50 +168,61 @@ impl Store {
     }
 
     /// Streams of the log, counted in their index, and the bytes in them.
+    pub(super) async fn measure_log(&self, canvas: CanvasId) -> Result<(Pair, Pair), StoreError> {
+        let query = sqlx::query!(
+            r#"with limits as materialized (
+                   select wakeq.quota_of($1, 'log-streams', $2) as streams, wakeq.quota_of($1, 'log-bytes', $3) as bytes
+               )
+               select streams as "streams_max!", bytes as "bytes_max!",
+                      (select count(*) from (
+                          select from wakeq.log_streams where canvas_id = $1 limit (select streams + 1 from limits)) as counted) as "streams!"
+                 from limits"#,
+            canvas.0,
+            default_quota(Quota::LogStreams),
+            default_quota(Quota::LogBytes)
+        );
+        let row = self.session().await?.one("count the streams of a canvas", query).await?;
+        let used = [number(row.streams), self.log_bytes(canvas).await?];
+        Ok((used, [number(row.streams_max), number(row.bytes_max)]))
+    }
+
+    /// The bytes of a canvas in the log.
     ///
     /// The sequence numbers of the log have no gaps except for rollbacks, so a random sample of
     /// them is representative, at the same cost for every log. The standard error is a third for a
     /// canvas with a hundredth of the log; two of them are subtracted, so that no canvas is refused
     /// by chance.
-    pub(super) async fn measure_log(&self, canvas: CanvasId) -> Result<(Pair, Pair), StoreError> {
-        let query = sqlx::query!(
-            r#"with limits as materialized (
-                   select wakeq.quota_of($1, 'log-streams', $2) as streams, wakeq.quota_of($1, 'log-bytes', $3) as bytes
-               ), ends as materialized (
+    pub(super) async fn log_bytes(&self, canvas: CanvasId) -> Result<u64, StoreError> {
+        let query = sqlx::query_scalar!(
+            r#"with ends as materialized (
                    select coalesce((select seq from wakeq.log order by seq limit 1), 1) as first,
                           coalesce(pg_sequence_last_value('wakeq.log_seq'), 0) as last
                ), picked as materialized (
                    select (e.first + floor(random() * (e.last - e.first + 1)))::bigint as seq
-                     from ends e, generate_series(1, $4) as numbers
-                    where e.last - e.first >= $5
+                     from ends e, generate_series(1, $2) as numbers
+                    where e.last - e.first >= $3
                ), sizes as (
-                   select coalesce(octet_length(l.payload) + octet_length(l.metadata) + $6, 0)::float8 as size
+                   select coalesce(octet_length(l.payload) + octet_length(l.metadata) + $4, 0)::float8 as size
                      from picked p left join lateral (
                          select payload, metadata from wakeq.log where seq = p.seq and canvas_id = $1) as l on true
                ), estimated as (
                    select greatest(0, avg(size) - 2 * coalesce(stddev_samp(size), 0) / sqrt(greatest(count(*), 1))) as mean
                      from sizes
                ), whole as (
-                   select sum(octet_length(l.payload) + octet_length(l.metadata) + $6) as bytes
+                   select sum(octet_length(l.payload) + octet_length(l.metadata) + $4) as bytes
                      from ends e, wakeq.log l
-                    where e.last - e.first < $5 and l.canvas_id = $1 and l.seq between e.first and e.last
+                    where e.last - e.first < $3 and l.canvas_id = $1 and l.seq between e.first and e.last
                )
-               select l.streams as "streams_max!", l.bytes as "bytes_max!",
-                      (select count(*) from (
-                          select from wakeq.log_streams where canvas_id = $1 limit (select streams + 1 from limits)) as counted) as "streams!",
-                      coalesce((select bytes from whole)::float8,
+               select coalesce((select bytes from whole)::float8,
                                (select mean from estimated) * (e.last - e.first + 1), 0)::bigint as "bytes!"
-                 from limits l, ends e"#,
+                 from ends e"#,
             canvas.0,
-            default_quota(Quota::LogStreams),
-            default_quota(Quota::LogBytes),
             LOG_SAMPLE,
             LOG_SMALL,
             i32::try_from(LOG_ROW_BYTES).unwrap_or(i32::MAX)
         );
-        let row = self.session().await?.for_statements(2).one("measure the log of a canvas", query).await?;
-        let used = [number(row.streams), number(row.bytes)];
-        Ok((used, [number(row.streams_max), number(row.bytes_max)]))
+        let bytes = self.session().await?.for_statements(2).one("measure the log of a canvas", query).await?;
+        Ok(number(bytes))
     }
 
     /// Entities, counted in their index type by type, and the events that wait in their inboxes.
