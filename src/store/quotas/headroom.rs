@@ -101,9 +101,12 @@ impl Headroom {
             return self
                 .add(next, if age < measurement.holds() { Verdict::Go } else { Verdict::GoAndMeasure });
         }
-        // One call on a fresh measurement may take all the room, as nothing else has used it yet.
-        // After one that failed, waiting for the next would help nobody.
         let whole = fits(&|which| measurement.room(which));
+        // After one that failed, nobody waits for the next as long as there is room.
+        if self.is_kept && whole.is_none() {
+            return self.add(next, if age < measurement.gap() { Verdict::Go } else { Verdict::GoAndMeasure });
+        }
+        // One call on a fresh measurement may take all the room, as nothing else has used it yet.
         if (self.is_kept || self.spent == [0, 0]) && age < measurement.gap() {
             return whole.map_or_else(|| self.add(next, Verdict::Go), Verdict::Full);
         }
@@ -256,10 +259,11 @@ mod tests {
         assert_eq!(headroom.ask([1, 0], FREE, next), Verdict::Measure);
     }
 
-    /// However often a measurement fails, together no more is added than the last one had room for;
-    /// and nobody waits for the next.
+    /// While nothing can be measured at all, however often that is tried, together no more is added
+    /// than the last measurement had room for; and nobody waits for the next. A count that takes
+    /// too long is no such failure: a sample follows, and is recorded.
     #[test]
-    fn what_was_added_stays_counted_while_measurements_fail() {
+    fn what_was_added_stays_counted_while_nothing_can_be_measured() {
         let (mut headroom, now) = (Headroom::default(), Instant::now());
         headroom.record(measurement(now, 900, 1_000), [0, 0]);
         let mut added = 0;
@@ -274,6 +278,20 @@ mod tests {
         assert_eq!((added, headroom.used()), (100, Some([1_000, 0])));
         headroom.record(measurement(now, 500, 1_000), headroom.spent());
         assert_eq!(headroom.ask([10, 0], FREE, now), Verdict::Go);
+    }
+
+    /// Whoever adds while measurements fail goes on with what is known, and measures behind its
+    /// back.
+    #[test]
+    fn while_there_is_room_nobody_waits_for_a_measurement_that_fails() {
+        let (mut headroom, now) = (Headroom::default(), Instant::now());
+        headroom.record(measurement(now, 0, 1_000), [0, 0]);
+        let failed = Measurement { took: Duration::from_secs(5), ..measurement(now, 0, 8_000) };
+        headroom.keep(failed);
+        let next = now + failed.took * GAP_TIMES;
+        assert_eq!(headroom.ask([400, 0], FREE, now), Verdict::Go);
+        assert_eq!(headroom.ask([400, 0], FREE, next), Verdict::GoAndMeasure);
+        assert_eq!(headroom.ask([201, 0], FREE, next), Verdict::Measure, "only that can tell");
     }
 
     /// A canvas that could not be measured even once has an allowance; also after its quota was
