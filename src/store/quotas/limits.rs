@@ -3,8 +3,6 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use super::measure::{default_quota, number};
 use super::{Measurement, QuotaPair, Store, StoreError};
 use crate::event::{Actor, CanvasId, Quota};
@@ -56,18 +54,14 @@ impl Store {
 
     async fn used_lately(&self, canvas: CanvasId, measured: QuotaPair) -> Result<[u64; 2], StoreError> {
         let known = self.quotas.of(canvas, measured);
-        let _measuring = known.measuring.lock().await;
+        let mut method = known.method.lock().await;
         let is_fresh = |seen: &Measurement| seen.at.elapsed() < HOLDS.max(seen.took * HOLDS_TIMES);
         if let Some(used) = known.with(|headroom| {
             headroom.measurement().filter(|measurement| is_fresh(measurement)).and_then(|_| headroom.used())
         }) {
             return Ok(used);
         }
-        let (spent, at) = (known.with(|headroom| headroom.spent()), Instant::now());
-        let (used, limits) = self.measure(canvas, measured).await?;
-        let measurement = Measurement { at, took: at.elapsed(), used, limits };
-        known.with(|headroom| headroom.record(measurement, spent));
-        Ok(used)
+        self.look(canvas, measured, &known, &mut method).await
     }
 
     async fn set_quotas(&self, canvas: CanvasId) -> Result<Vec<SetQuota>, StoreError> {

@@ -8,7 +8,10 @@
 mod headroom;
 mod known;
 mod limits;
+mod look;
 mod measure;
+mod method;
+mod sample;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,6 +24,7 @@ use crate::event::{CanvasId, NewEvent, ObjectKey, Quota, QuotaExceeded, StreamId
 use headroom::{Headroom, Measurement, Pair, Verdict};
 pub use limits::QuotaUse;
 pub use measure::default_quota;
+use method::Method;
 
 /// Most measurements that are remembered at a time: one per canvas and pair of quotas.
 const KNOWN_MAX: usize = 50_000;
@@ -40,7 +44,7 @@ pub(super) enum QuotaPair {
 }
 
 impl QuotaPair {
-    const ALL: [Self; 6] =
+    pub(super) const ALL: [Self; 6] =
         [Self::Waiting, Self::Objects, Self::Remembered, Self::Log, Self::Entities, Self::Record];
 
     /// The record has only one.
@@ -162,13 +166,15 @@ fn bytes(length: usize) -> u64 {
 #[derive(Debug, Default)]
 pub(super) struct Quotas {
     known: Mutex<HashMap<(CanvasId, QuotaPair), Arc<KnownUsage>>>,
+    /// Held while it is tried whether a canvas can be counted again: one canvas at a time.
+    trial: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Debug, Default)]
 struct KnownUsage {
     headroom: Mutex<Headroom>,
-    /// Held while measuring.
-    measuring: tokio::sync::Mutex<()>,
+    /// How it is measured. Held while measuring.
+    method: tokio::sync::Mutex<Method>,
 }
 
 impl KnownUsage {
@@ -247,53 +253,34 @@ impl Store {
     }
 
     fn measure_in_background(&self, canvas: CanvasId, measured: QuotaPair, known: &Arc<KnownUsage>) {
-        if known.measuring.try_lock().is_ok() {
+        if known.method.try_lock().is_ok() {
             let (store, known) = (self.clone(), Arc::clone(known));
             tokio::spawn(async move { store.remeasure(canvas, measured, &known).await });
         }
     }
 
-    /// Measures, unless another caller has just done so. If that fails, the last measurement stays
-    /// valid (if there is none, a default allowance), until what is added since has used up its
-    /// room: quotas must not stop anything for lack of an answer, nor let everything pass.
-    async fn remeasure(&self, canvas: CanvasId, measured: QuotaPair, known: &KnownUsage) {
+    /// Measures, unless another caller has just done so. If neither a count nor a sample succeeds,
+    /// the last measurement stays valid (if there is none, a default allowance), until what is
+    /// added since has used up its room: quotas must not stop anything for lack of an answer, nor
+    /// let everything pass.
+    async fn remeasure(&self, canvas: CanvasId, measured: QuotaPair, known: &Arc<KnownUsage>) {
         let asked = Instant::now();
-        let _measuring = known.measuring.lock().await;
-        let (spent, before) = known.with(|headroom| (headroom.spent(), headroom.measurement().copied()));
-        if before.is_some_and(|measurement| measurement.at >= asked) {
+        let mut method = known.method.lock().await;
+        if known.with(|headroom| headroom.measurement().is_some_and(|last| last.at >= asked)) {
             return;
         }
         let at = Instant::now();
-        let measuring = self.measure(canvas, measured).await;
-        let took = at.elapsed();
-        match measuring {
-            Ok((used, limits)) => {
-                known.with(|headroom| headroom.record(Measurement { at, took, used, limits }, spent));
-            }
-            Err(error) => {
-                let error = &error as &dyn std::error::Error;
-                tracing::warn!(error, %canvas, "the usage of a canvas could not be measured: its \
-                                                quotas wait for the next measurement");
-                let unknown = Measurement {
-                    at,
-                    took,
-                    used: [0, 0],
-                    limits: measured.free().map(|free| 8 * free.min(1 << 40)),
-                };
-                known.with(|headroom| headroom.keep(unknown));
-            }
-        }
-    }
-
-    /// How much a canvas keeps of what is measured, and its limits.
-    async fn measure(&self, canvas: CanvasId, measured: QuotaPair) -> Result<(Pair, Pair), StoreError> {
-        match measured {
-            QuotaPair::Waiting => self.measure_waiting(canvas).await,
-            QuotaPair::Objects => self.measure_objects(canvas).await,
-            QuotaPair::Remembered => self.measure_remembered(canvas).await,
-            QuotaPair::Record => self.measure_record(canvas).await,
-            QuotaPair::Log => self.measure_log(canvas).await,
-            QuotaPair::Entities => self.measure_entities(canvas).await,
+        if let Err(error) = self.look(canvas, measured, known, &mut method).await {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(error, %canvas, "the usage of a canvas could not be measured: its \
+                                            quotas wait for the next measurement");
+            let unknown = Measurement {
+                at,
+                took: at.elapsed(),
+                used: [0, 0],
+                limits: measured.free().map(|free| 8 * free.min(1 << 40)),
+            };
+            known.with(|headroom| headroom.keep(unknown));
         }
     }
 

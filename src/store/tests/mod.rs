@@ -28,6 +28,7 @@ mod quotas;
 mod recalls;
 mod registering;
 mod resuming;
+mod sampled_quotas;
 mod secrets;
 mod statistics;
 mod strangers;
