@@ -21,7 +21,8 @@ pub struct QuotaUse {
     pub limit: u64,
     /// Whether an operator has set the limit for this canvas.
     pub set: bool,
-    /// How much is in use: counted up to one beyond the limit; bytes are estimated.
+    /// How much is in use: counted up to one beyond the limit; bytes are estimated, and so is what
+    /// takes too long to count.
     pub used: u64,
 }
 

@@ -35,15 +35,17 @@ impl Store {
             if answer.is_ok() || is_too_long {
                 *method = by.after(took, is_too_long, Instant::now());
             }
+            if by == Method::Count && *method != by {
+                tracing::info!(%canvas, "counting what a canvas keeps takes too long, as under an old snapshot: \
+                                         it is estimated from samples");
+            }
             match answer {
                 Ok((used, limits)) => {
                     known.with(|headroom| headroom.record(Measurement { at, took, used, limits }, spent));
                     return Ok(used);
                 }
-                Err(_) if is_too_long && by == Method::Count => {
-                    tracing::info!(%canvas, "counting what a canvas keeps takes too long, as under an old \
-                                             snapshot: it is estimated from samples");
-                }
+                // The sample follows.
+                Err(_) if is_too_long && by == Method::Count => {}
                 Err(error) => return Err(error),
             }
         }
