@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::headroom::{Measurement, Pair};
-use super::method::Method;
+use super::method::{Method, SLOW};
 use super::{KnownUsage, QuotaPair, Store, StoreError};
 use crate::event::CanvasId;
 
@@ -41,6 +41,8 @@ impl Store {
             }
             match answer {
                 Ok((used, limits)) => {
+                    // The next measurement won't take longer than this.
+                    let took = took.min(SLOW);
                     known.with(|headroom| headroom.record(Measurement { at, took, used, limits }, spent));
                     return Ok(used);
                 }

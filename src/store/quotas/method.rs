@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A count that takes longer than this is too slow to be waited for again.
-const SLOW: Duration = Duration::from_secs(1);
+/// What takes longer than this is too slow to be waited for again.
+pub(super) const SLOW: Duration = Duration::from_secs(1);
 /// The least time from a slow count to the next attempt.
 const REST: Duration = Duration::from_secs(60);
 /// And at least this many times as long as the count took, which bounds its share of a connection.
@@ -18,8 +18,8 @@ const REST_TIMES: u32 = 200;
 
 /// About how many pages of a table a sample reads, at 8 KiB each.
 const PAGES: i64 = 500;
-/// The fewest, where even a sample has taken too long.
-const PAGES_LEAST: i64 = 8;
+/// The fewest, where even samples are slow.
+const PAGES_LEAST: i64 = 64;
 
 /// How a canvas is measured next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,12 +39,13 @@ impl Method {
     /// What follows a measurement by this method, which ended now; whether the server stopped it
     /// for taking too long.
     pub(super) fn after(self, took: Duration, is_too_long: bool, now: Instant) -> Self {
+        let is_slow = is_too_long || took > SLOW;
         match self {
-            Self::Count if is_too_long || took > SLOW => {
+            Self::Count if is_slow => {
                 Self::Sample { pages: PAGES, count_at: now + REST.max(took * REST_TIMES) }
             }
             Self::Count => Self::Count,
-            Self::Sample { pages, count_at } if is_too_long => {
+            Self::Sample { pages, count_at } if is_slow => {
                 Self::Sample { pages: (pages / 4).max(PAGES_LEAST), count_at }
             }
             Self::Sample { pages, count_at } => Self::Sample { pages: (pages * 2).min(PAGES), count_at },
@@ -97,15 +98,17 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_that_takes_too_long_gets_smaller() {
+    fn after_a_slow_sample_the_next_is_smaller() {
         let now = Instant::now();
         let mut method = Method::Count.after(LIMIT, true, now);
         let mut sizes = Vec::new();
-        for is_too_long in [true, true, true, true, false, false] {
-            method = method.after(LIMIT, is_too_long, now);
+        for (took, is_too_long) in
+            [(LIMIT, true), (2 * SLOW, false), (LIMIT, true), (QUICK, false), (SLOW, false), (QUICK, false)]
+        {
+            method = method.after(took, is_too_long, now);
             let Method::Sample { pages, .. } = method else { panic!("{method:?}") };
             sizes.push(pages);
         }
-        assert_eq!(sizes, [125, 31, 8, 8, 16, 32]);
+        assert_eq!(sizes, [125, 64, 64, 128, 256, 500]);
     }
 }
