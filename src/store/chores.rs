@@ -115,7 +115,7 @@ impl Store {
     ///
     /// A process whose durations are no longer the deployment's is not let through, and is told.
     ///
-    /// An idle queue asks nothing else, so this reads fewer than ten pages; when it is not due,
+    /// An idle queue asks nothing else, so this reads ten pages at most; when it is not due,
     /// only `chores`, without its index (which has as many pages as the table), the one page of
     /// `settings`, and a page or two of the index of crons.
     async fn minute_at_once(&self, again: bool) -> Result<MinuteOutcome, StoreError> {

@@ -357,7 +357,7 @@ async fn the_minutes_statement_does_not_read_the_queue() {
         "the minute's statement among 100,000 parked events: {overdue} pages of the promises, {all} in all"
     );
     assert!(overdue < 10, "{plan}");
-    assert!(all < 10, "{plan}");
+    assert!(all <= 10, "{plan}");
     println!("where another process was first: {} pages", buffers(&closed, ""));
     assert!(buffers(&closed, "") <= 4, "{closed}");
     snapshot.rollback().await.unwrap();
