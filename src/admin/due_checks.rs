@@ -134,24 +134,6 @@ mod tests {
     use crate::store::tests::Table;
     use crate::store::tests::crowds::{FEW, MANY};
 
-    /// From now on each look fails as it does that the server cancelled after its time, and is
-    /// counted.
-    async fn look_for_too_long(table: &Table) {
-        table.run("create sequence public.looks").await;
-        table
-            .run(
-                "create or replace function wakeq.due_facets(of_queue text, lease interval, after uuid, most integer)
-                 returns table (canvas_id uuid) language plpgsql stable as $$
-                 begin
-                     perform nextval('public.looks');
-                     raise query_canceled using message = 'canceling statement due to statement timeout';
-                 end $$",
-            )
-            .await;
-    }
-
-    const LOOKS: &str = "select case when is_called then last_value else 0 end from public.looks";
-
     fn admin(table: &Table) -> Admin {
         Admin::new(table.store.clone(), Arc::new(LocalNotifier::new()))
     }
@@ -163,16 +145,10 @@ mod tests {
     async fn copies_are_leased_although_a_look_takes_too_long() {
         let table = Table::new().await;
         table.pulled_copy("mails").await;
-        table
-            .run(
-                "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, queue, origin)
-                 values (gen_random_uuid(), '00000000-0000-0000-0000-000000000007', 'WORKER', 'mail', '_', '1', 'mails',
-                         gen_random_uuid())",
-            )
-            .await;
+        table.pulled_copy_of(FEW, "mails").await;
         let mails: Name = "mails".parse().unwrap();
         assert!(table.store.enter_due(&mails, Uuid::nil()).await.unwrap());
-        look_for_too_long(&table).await;
+        table.look_for_too_long().await;
         let (admin, minute) = (admin(&table), Duration::from_secs(60));
         let mut canvases = HashSet::new();
         for _ in 0..2 {
@@ -182,7 +158,7 @@ mod tests {
         assert_eq!(canvases, HashSet::from([MANY, FEW]));
         let nothing = admin.lease_copies(&mails, 1, minute, Duration::from_millis(300)).await.unwrap();
         assert!(nothing.is_empty());
-        assert_eq!(table.number(LOOKS).await, 1);
+        assert_eq!(table.looks().await, 1);
     }
 
     /// A call that waits for copies is not ended by a look that takes too long: it sees what enters
@@ -191,18 +167,13 @@ mod tests {
     async fn a_look_that_takes_too_long_ends_no_waiting() {
         let table = Table::new().await;
         table.pulled_copy("mails").await;
-        look_for_too_long(&table).await;
+        table.look_for_too_long().await;
         let (admin, mails) = (admin(&table), "mails".parse().unwrap());
         assert!(!admin.await_copies(&mails, Instant::now() + Duration::from_millis(300)).await.unwrap());
-        assert_eq!(table.number(LOOKS).await, 1);
-        table
-            .run(
-                "insert into wakeq.facets (queue, canvas_id, position)
-                 select queue, canvas_id, nextval('wakeq.facet_seq') from wakeq.events_v2",
-            )
-            .await;
+        assert_eq!(table.looks().await, 1);
+        table.enter_rotation().await;
         assert!(admin.await_copies(&mails, Instant::now() + Duration::from_secs(20)).await.unwrap());
-        assert_eq!(table.number(LOOKS).await, 1);
+        assert_eq!(table.looks().await, 1);
     }
 
     /// Once its time has come one call looks, and those beside it do not; an answer ends that.

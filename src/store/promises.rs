@@ -171,9 +171,9 @@ impl Store {
         Ok(waiting.into_iter().map(EventId).collect())
     }
 
-    /// Another canvas that has events whose time has come, or comes within the horizon. In the order
-    /// of ids, so that one page of an index is read for each handler that has only later ones; the
-    /// canvas of the last one that is looked at counts as well.
+    /// Another canvas that has events whose time has come, or comes within the horizon. In the
+    /// order of ids, so that one page of an index is read for each handler that has only later
+    /// ones; the canvas of the last one that is looked at counts as well.
     pub(crate) async fn other_canvas(&self, canvas: CanvasId) -> Result<Option<CanvasId>, StoreError> {
         in_memory!(self, other_canvas(canvas));
         let query = sqlx::query_scalar!(

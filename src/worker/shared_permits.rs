@@ -1,6 +1,7 @@
 //! Permits that canvases share: for pushes that run, and for lookups and connections. A free permit
-//! goes to the canvas with the fewest, and canvases with as many take turns. Where a quarter is kept
-//! free, a canvas always gets a quarter, and more only while another quarter is free for others.
+//! goes to the canvas with the fewest, and canvases with as many take turns. Where a quarter is
+//! kept free, a canvas always gets a quarter, and more only while another quarter is free for
+//! others.
 //!
 //! Knows nothing of events, and must never wait for anything but a permit.
 

@@ -187,8 +187,8 @@ async fn only_the_current_target_can_be_held() {
 }
 
 /// A target that has no capacity is asked again when it says, and no attempt is counted for a day
-/// after its first refusal. From then on it is a failure, and the longer of both waits decides. Other errors
-/// follow the policy; after the last retry the event is dead.
+/// after its first refusal. From then on it is a failure, and the longer of both waits decides.
+/// Other errors follow the policy; after the last retry the event is dead.
 // Shows: CARD-02, TARGET-05
 #[tokio::test]
 async fn a_target_says_when_to_try_again() {

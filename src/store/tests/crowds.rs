@@ -57,6 +57,42 @@ impl Table {
         sqlx::query(add).bind(queue).bind(MANY.0).execute(&self.pool).await.unwrap();
     }
 
+    /// Adds another one, of this canvas.
+    pub(crate) async fn pulled_copy_of(&self, canvas: CanvasId, queue: &str) {
+        let add = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, queue, origin)
+                   values (gen_random_uuid(), $1, 'WORKER', 'mail', '_', '1', $2, gen_random_uuid())";
+        sqlx::query(add).bind(canvas.0).bind(queue).execute(&self.pool).await.unwrap();
+    }
+
+    /// From now on each look for due copies fails as if the server had cancelled it after its time,
+    /// and is counted.
+    pub(crate) async fn look_for_too_long(&self) {
+        self.run("create sequence public.looks").await;
+        self.run(
+            "create or replace function wakeq.due_facets(of_queue text, lease interval, after uuid, most integer)
+             returns table (canvas_id uuid) language plpgsql stable as $$
+             begin
+                 perform nextval('public.looks');
+                 raise query_canceled using message = 'canceling statement due to statement timeout';
+             end $$",
+        )
+        .await;
+    }
+
+    /// How many such looks there were.
+    pub(crate) async fn looks(&self) -> i64 {
+        self.number("select case when is_called then last_value else 0 end from public.looks").await
+    }
+
+    /// Puts the canvas of each copy into its queue's rotation.
+    pub(crate) async fn enter_rotation(&self) {
+        self.run(
+            "insert into wakeq.facets (queue, canvas_id, position)
+             select queue, canvas_id, nextval('wakeq.facet_seq') from wakeq.events_v2",
+        )
+        .await;
+    }
+
     /// Adds crons of a canvas that are due now, and then not for years.
     pub(crate) async fn due_crons(&self, canvas: CanvasId, count: i32) {
         let add = "insert into wakeq.cron_records (canvas_id, name, expression, zone, modifier, value, missed, next_at,

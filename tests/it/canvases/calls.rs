@@ -36,7 +36,7 @@ const QUEUES: Coverage = OfThePlatform("queues belong to the platform");
 const GROUPS: Coverage = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tested.
-const CALLS: [(&str, &str, Coverage); 102] = [
+const CALLS: [(&str, &str, Coverage); 104] = [
     ("Admin", "put_cron", By("put_cron")),
     ("Admin", "cron", By("show_cron")),
     ("Admin", "crons", By("list_crons")),
@@ -85,6 +85,7 @@ const CALLS: [(&str, &str, Coverage); 102] = [
     ("Admin", "queue", QUEUES),
     ("Admin", "delete_queue", QUEUES),
     ("Admin", "facets", QUEUES),
+    ("Admin", "facet_settings", QUEUES),
     ("Admin", "queue_depth", QUEUES),
     ("Admin", "set_facet", QUEUES),
     ("Admin", "lease_copies", QUEUES),
@@ -100,7 +101,8 @@ const CALLS: [(&str, &str, Coverage); 102] = [
     ("Admin", "unpause", By("unpause_handler")),
     ("Admin", "block", By("block_handler")),
     ("Admin", "unblock", By("unblock_handler")),
-    ("Admin", "rules", Here),
+    ("Admin", "rules", OfThePlatform("the rules of all canvases, each with its own")),
+    ("Admin", "rules_of", Here),
     ("Admin", "stats", Here),
     ("Admin", "depth", By("depth")),
     ("Admin", "depths", OfThePlatform("counts of all canvases")),
@@ -222,7 +224,7 @@ impl Calls<'_> {
             let about = scope.to_string();
             let (rules, stats) = (admin.rules_of(&scope).await, admin.stats(&scope).await);
             let targets = admin.targets(canvas, Some(&scope), None, 100).await;
-            self.note("rules", &about, rules);
+            self.note("rules_of", &about, rules);
             self.note("stats", &about, stats);
             self.note("targets", &about, targets);
         }

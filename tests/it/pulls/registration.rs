@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::json;
 use wakeq::Handlers;
 use wakeq::machine::Outcome;
-use wakeq::queues::NewQueue;
+use wakeq::queues::{NewQueue, PullPolicy};
 
 use super::{NONE, Puller, QUEUE, canvas, email, pulled};
 use crate::door::recording;
@@ -12,7 +12,7 @@ use crate::service::has;
 
 #[tokio::test]
 async fn a_queue_is_registered_as_pulled() {
-    let puller = Puller::start().await;
+    let puller = Puller::of(NewQueue { pull: Some(PullPolicy::default()), ..pulled() }).await;
     let path = format!("/admin/queues/{QUEUE}");
     let ask = async |method, body| puller.service.ask(&puller.key, method, &path, body).await;
     let shown = ask(Method::GET, NONE).await.json();
