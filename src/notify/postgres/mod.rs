@@ -243,7 +243,7 @@ impl Shared {
                 let is_own = members.is_own(notification.id);
                 let has_room = shares.admit(sender, notification.canvas, messages.waiting());
                 // What is kept in reserve waits elsewhere as well: it makes room.
-                if !has_room && !(is_own && messages.drop_reserve()) {
+                if !(has_room || is_own && messages.drop_reserve()) {
                     continue;
                 }
                 let content = Content::Notification(notification);

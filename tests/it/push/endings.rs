@@ -213,18 +213,21 @@ async fn room_goes_to_the_canvas_that_has_the_least() {
     let (handlers, notifier) = (Handlers::new().on("greet", handler), Arc::new(kit.notifier().clone()));
     let runner = QueueWorker::new(kit.store(), notifier, handlers, capacity(2)).unwrap();
     let runner = runner.into_push_runner().await.unwrap();
-    let push = async |canvas| {
+    let emit = async |canvas| {
         let id = kit.emit(Event::new("greet", &1).unwrap().canvas(canvas)).await.unwrap().id;
+        Notification { id, canvas }
+    };
+    let push = |notification: Notification| {
         let runner = runner.clone();
-        tokio::spawn(async move { runner.run(&Notification { id, canvas }.body()).await })
+        tokio::spawn(async move { runner.run(&notification.body()).await })
     };
     let mut pushes = Vec::new();
     for _ in 0..2 {
-        pushes.push(push(CanvasId::DEFAULT).await);
+        pushes.push(push(emit(CanvasId::DEFAULT).await));
         door.arrived.next().await;
     }
     for canvas in [CanvasId::DEFAULT; 4].into_iter().chain([OTHER; 2]) {
-        pushes.push(push(canvas).await);
+        pushes.push(push(emit(canvas).await));
     }
     for expected in [OTHER, CanvasId::DEFAULT, OTHER] {
         door.open(1);
