@@ -2,7 +2,7 @@
 //! this worker, set aside so that it stands in front of nobody in the subscription. Nothing is lost
 //! if the process ends: what was set aside has been acknowledged, and its promise wakes it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,9 +24,9 @@ const OFFERS_MAX: usize = 1_000;
 const PUT_OFF_MIN: Duration = Duration::from_secs(1);
 /// When the promise of an offered event comes: its notification may be lost.
 const OFFERED: Duration = Duration::from_secs(20);
-/// Beyond the first ones, what is aside is awaited as if a thousand of it ran per second at least:
-/// nothing waits for long then if this process is killed.
-const PUT_OFF_EACH: Duration = Duration::from_millis(1);
+/// What is aside is awaited as if two thousand of it ran per second at least: it does not wait for
+/// long then if this process is killed.
+const PUT_OFF_EACH: Duration = Duration::from_micros(500);
 
 /// An answer whether another canvas has events, and how long it took.
 type OtherAnswer = (Option<CanvasId>, Duration);
@@ -45,7 +45,8 @@ pub(super) struct Surplus {
 
 impl Surplus {
     pub(super) fn new<R: NotificationRunner>(runner: &Arc<R>, capacity: usize) -> Self {
-        let (later, receiver) = mpsc::channel(2 * BATCH_MAX);
+        // Besides what is offered at a time.
+        let (later, receiver) = mpsc::channel(BATCH_MAX + OFFERS_MAX.max(capacity));
         let putting_off = tokio::spawn(put_off(Arc::clone(runner), receiver));
         Self {
             others: OtherCanvases::new(Instant::now()),
@@ -79,11 +80,13 @@ impl Surplus {
     }
 }
 
-/// Puts off promises in batches. A failure is harmless: the promise stays as it was.
+/// Puts off promises in batches. A failure is harmless: the promise stays as it was. Of
+/// several times of an event the last one counts: it may have been offered meanwhile.
 async fn put_off<R: NotificationRunner>(runner: Arc<R>, mut receiver: mpsc::Receiver<(EventId, Duration)>) {
     let mut batch = Vec::new();
     while receiver.recv_many(&mut batch, BATCH_MAX).await > 0 {
-        runner.put_off(std::mem::take(&mut batch)).await;
+        let latest: HashMap<EventId, Duration> = batch.drain(..).collect();
+        runner.put_off(latest.into_iter().collect()).await;
     }
 }
 
