@@ -23,6 +23,8 @@ const WHOLE: Duration = Duration::from_millis(1_900);
 #[derive(Clone, Default)]
 pub(super) struct Ending {
     stop: CancellationToken,
+    /// Cancelled by a signal only, and not by a part or the program.
+    told: CancellationToken,
     /// When it was told to stop.
     begun: Arc<OnceLock<Instant>>,
     /// How long work may go on then: not at all before it was begun.
@@ -33,6 +35,11 @@ impl Ending {
     /// Cancelled once the process has to stop.
     pub(super) fn stop(&self) -> &CancellationToken {
         &self.stop
+    }
+
+    /// Cancelled once a signal has told the process to stop.
+    pub(super) fn told(&self) -> &CancellationToken {
+        &self.told
     }
 
     /// Listens for SIGTERM until the handle is dropped.
@@ -48,6 +55,7 @@ impl Ending {
 
     fn begin(&self) {
         self.begun.get_or_init(Instant::now);
+        self.told.cancel();
         self.stop.cancel();
     }
 

@@ -183,15 +183,16 @@ impl All {
     }
 }
 
-/// Starts a process and runs it until it is told to stop. While it starts it has nothing to end,
-/// and waits for no database then.
+/// Starts a process and runs it until it is told to stop. A signal ends a start, which has nothing
+/// to end and waits for no database then; what the program itself stops is started first, so that
+/// its error counts.
 async fn run(
     context: &Context,
     starting: impl Future<Output = anyhow::Result<Started>>,
 ) -> anyhow::Result<()> {
     // From the start, so that an early signal is not missed.
     let _listening = context.ending.listen()?;
-    let ended = match context.ending.stop().run_until_cancelled(starting).await {
+    let ended = match context.ending.told().run_until_cancelled(starting).await {
         Some(Ok(Started { process, parts, grace })) => process.together(parts, grace).await,
         Some(Err(error)) => Err(error),
         None => Ok(()),

@@ -139,8 +139,11 @@ fn has_plain_password(url: &str) -> bool {
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     // The colons within an IPv6 address are not followed by a port.
     let after_address = authority.rsplit_once(']').map_or(authority, |(_, port)| port);
-    let has_port = after_address.split_once(':').is_none_or(|(_, port)| is_port(port));
-    !has_port && !authority.contains('@') && rest.contains('@')
+    let Some((_, port)) = after_address.split_once(':') else { return false };
+    // Digits after a name may be a port, or a password that goes on in the path.
+    let in_path = rest.split(['?', '#']).next().is_some_and(|path| path.contains('@'));
+    let goes_on = in_path && !authority.starts_with('[');
+    !authority.contains('@') && (goes_on || !is_port(port) && rest.contains('@'))
 }
 
 fn is_port(text: &str) -> bool {
@@ -282,6 +285,8 @@ mod tests {
             "postgres://ada:12:3/w@db.example/queue",
             "postgres://ada:123456/w@db.example/queue",
             "postgres://ada:+5/w@db.example/queue",
+            "postgres://ada:1234/w@db.example/queue",
+            "postgres://ada:/w@db.example/queue",
         ] {
             assert!(has_plain_password(url), "{url}");
         }
