@@ -31,11 +31,17 @@ pub(crate) fn run(check: bool) -> Result<()> {
     for (package, _) in PACKAGES {
         fs::create_dir_all(fresh_folder.join(package))?;
     }
-    describe_queries(&fresh_folder)?;
+    let modified = describe_queries(&fresh_folder)?;
     let mut is_current = true;
     for (package, folder) in PACKAGES {
         let fresh = read_descriptions(&fresh_folder.join(package))?;
         is_current &= compare(package, &root().join(folder).join(".sqlx"), &fresh, check)?;
+    }
+    if is_current {
+        // Nothing else has to compile the packages anew.
+        for (file, modified) in modified {
+            file.set_modified(modified)?;
+        }
     }
     ensure!(
         is_current || !check,
@@ -60,8 +66,9 @@ fn compare(package: &str, kept_folder: &Path, fresh: &Descriptions, check: bool)
 }
 
 /// Compiles all packages against a migrated private database; the macros write the descriptions of
-/// a package to the folder of its name in `folder`.
-fn describe_queries(folder: &Path) -> Result<()> {
+/// a package to the folder of its name in `folder`. Returns the files that count as changed for
+/// that, and when they were.
+fn describe_queries(folder: &Path) -> Result<Vec<(File, SystemTime)>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let options = ClusterOptions { folder: Folder::Memory, ..ClusterOptions::default() };
     let postgres = runtime.block_on(Cluster::start(options))?;
@@ -69,9 +76,12 @@ fn describe_queries(folder: &Path) -> Result<()> {
     runtime.block_on(migrate(&url))?;
     // Cargo does not know that the macros read these variables; a changed file makes it run them
     // again.
+    let mut modified = Vec::new();
     for (_, package_folder) in PACKAGES {
-        let lib = root().join(package_folder).join("src/lib.rs");
-        File::options().append(true).open(lib)?.set_modified(SystemTime::now())?;
+        let lib = File::options().append(true).open(root().join(package_folder).join("src/lib.rs"))?;
+        let before = lib.metadata()?.modified()?;
+        lib.set_modified(SystemTime::now())?;
+        modified.push((lib, before));
     }
     let variable = database_variable()?;
     // The same packages as in other commands, so that no dependency is compiled twice; with every
@@ -80,7 +90,8 @@ fn describe_queries(folder: &Path) -> Result<()> {
     check.args(["check", "--workspace", "--features", "wakeq/testing"]);
     check.env(variable, &url).env("SQLX_OFFLINE", "false").env("SQLX_OFFLINE_DIR", folder);
     check.env("RUSTC_WORKSPACE_WRAPPER", root().join("xtask/describe.sh"));
-    succeed(&mut check)
+    succeed(&mut check)?;
+    Ok(modified)
 }
 
 fn database_variable() -> Result<String> {
