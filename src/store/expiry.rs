@@ -210,7 +210,8 @@ impl Store {
         let query = sqlx::query_scalar!(
             r#"with sent as (
                    select canvas_id, event_id,
-                          exists (select from wakeq.events_v2 f where f.canvas_id = e.canvas_id and f.id = any (e.follow_ups))
+                          exists (select from unnest(e.follow_ups) as f (id) cross join lateral (
+                                      select from wakeq.events_v2 w where w.canvas_id = e.canvas_id and w.id = f.id offset 0) as w)
                        or exists (select from unnest(e.follow_ups) as f (id) cross join lateral (
                                       select from wakeq.dead_events d where d.canvas_id = e.canvas_id and d.id = f.id offset 0) as d) as open
                      from wakeq.entity_events e

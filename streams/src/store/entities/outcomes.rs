@@ -64,8 +64,9 @@ impl Store {
             r#"select e.event_id, e.correlation_id, e.entity_type::text as "entity_type!", e.entity::text as "entity!",
                       e.name::text as "name!", e.link_id, e.link_prev, e.status, e.version, e.result::text as result,
                       e.error, e.follow_ups, e.sent_at, e.ended_at,
-                      exists (select from wakeq.events_v2 f
-                               where f.canvas_id = e.canvas_id and f.id = any (e.follow_ups)) as "open!",
+                      exists (select from unnest(e.follow_ups) as f (id) cross join lateral (
+                                  select from wakeq.events_v2 w
+                                   where w.canvas_id = e.canvas_id and w.id = f.id offset 0) as w) as "open!",
                       array(select d.id from unnest(e.follow_ups) as f (id) cross join lateral (
                                 select d.id from wakeq.dead_events d
                                  where d.canvas_id = e.canvas_id and d.id = f.id offset 0) as d) as "dead!"
