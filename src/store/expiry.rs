@@ -86,13 +86,23 @@ impl ExpiryPart {
 }
 
 impl Store {
-    /// Whether this process is the one that deletes now: one does in an hour.
+    /// Whether this process is the one that deletes now: one does in an hour. Until it has ended,
+    /// it has five minutes: if it dies, others need not wait for longer.
     pub(crate) async fn begin_expiry(&self) -> Result<bool, StoreError> {
         let query = sqlx::query!(
-            "update wakeq.chores set next_at = now() + interval '1 hour', passes = passes + 1
+            "update wakeq.chores set next_at = now() + interval '5 minutes', passes = passes + 1
               where name = 'expire' and (next_at <= now() or next_at > now() + interval '2 hours')"
         );
         Ok(self.session().await?.execute("begin the expiry", query).await?.rows_affected() > 0)
+    }
+
+    /// Makes the next expiry due an hour after the beginning of this one, because it was finished.
+    pub(crate) async fn end_expiry(&self) -> Result<(), StoreError> {
+        let query = sqlx::query!(
+            "update wakeq.chores set next_at = next_at + interval '55 minutes'
+              where name = 'expire' and next_at <= now() + interval '5 minutes'"
+        );
+        self.session().await?.execute("end the expiry", query).await.map(drop)
     }
 
     /// Makes the next expiry due now, because this one was not finished.

@@ -4,12 +4,16 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::Waker;
 use crate::store::{ExpiryPart, IdleRetention, Retention, StoreError};
 
 /// Most pages of each part of expired data that one pass deletes, so that none takes minutes; the
 /// next continues.
 const EXPIRE_PAGES: usize = 100;
+/// How long a pass goes on deleting: meanwhile this process wakes nothing.
+const EXPIRE_TIME: Duration = Duration::from_secs(20);
 /// Most pages of unused data that one process looks at in a row.
 const IDLE_PAGES: usize = 20;
 
@@ -53,28 +57,43 @@ impl Waker {
         }
         note("unused rows", self.expire_idle(retention).await);
         let is_ours = note("all that is old", self.store.begin_expiry().await);
-        if is_ours == Some(true) && self.expire_pages(retention).await {
-            self.passes.store(0, Ordering::Relaxed);
-            note("the next expiry", self.store.hasten_expiry().await);
+        if is_ours != Some(true) {
+            return;
         }
+        let next = if self.expire_pages(retention).await {
+            self.passes.store(0, Ordering::Relaxed);
+            self.store.hasten_expiry().await
+        } else {
+            self.store.end_expiry().await
+        };
+        note("the next expiry", next);
     }
 
     /// Deletes what is too old, a page of each part at a time; returns whether there is more. A
-    /// part that fails is left to the next expiry, and stops no other.
+    /// part that fails is left to the next expiry, and stops no other: where time runs out, this
+    /// process begins the next time with what it did not reach. It looks at one part at least.
     async fn expire_pages(&self, retention: Retention) -> bool {
+        let until = Instant::now() + EXPIRE_TIME;
+        let is_over = || until <= Instant::now() || self.is_over();
         let mut parts = ExpiryPart::ALL.to_vec();
+        parts.rotate_left(self.first_part.load(Ordering::Relaxed));
         for _ in 0..EXPIRE_PAGES {
-            let mut unfinished = Vec::new();
-            for part in parts {
+            let (mut left, mut unfinished) = (parts.into_iter(), Vec::new());
+            for part in left.by_ref() {
                 if note(part.name(), self.store.expire(part, retention).await) == Some(true) {
                     unfinished.push(part);
                 }
+                if is_over() {
+                    break;
+                }
             }
-            parts = unfinished;
-            if parts.is_empty() || self.is_over() {
+            parts = left.chain(unfinished).collect();
+            if parts.is_empty() || is_over() {
                 break;
             }
         }
+        let first = ExpiryPart::ALL.iter().position(|part| parts.first() == Some(part));
+        self.first_part.store(first.unwrap_or(0), Ordering::Relaxed);
         !parts.is_empty()
     }
 
@@ -82,8 +101,10 @@ impl Waker {
     async fn expire_idle(&self, retention: Retention) -> Result<(), StoreError> {
         let Retention { idle, audit, .. } = retention;
         let kept = IdleRetention { objects: idle, entity_events: idle, keys: audit };
+        let until = Instant::now() + EXPIRE_TIME;
         for page in 0..IDLE_PAGES {
-            if !self.store.expire_idle(page > 0, kept).await? || self.is_over() {
+            let has_more = self.store.expire_idle(page > 0, kept).await?;
+            if !has_more || until <= Instant::now() || self.is_over() {
                 break;
             }
         }
