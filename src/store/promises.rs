@@ -15,14 +15,14 @@ const UNKNOWN_MAX: i64 = 10_000;
 
 impl Store {
     /// Clears the promise of events while a rule stands on their handler; `false` for each that no
-    /// rule holds any longer. The rule's row is locked, so that lifting it waits and then finds
+    /// rule holds any longer. The time under a rule is none in which an event was postponed. The rule's row is locked, so that lifting it waits and then finds
     /// these events parked. For copies the row of their queue is locked as well, since rules may
     /// stop applying to its copies.
     pub(crate) async fn park(&self, ids: &[EventId]) -> Result<Vec<bool>, StoreError> {
         in_memory!(self, park(ids));
         let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
         let query = sqlx::query_scalar!(
-            "update wakeq.events_v2 e set notify_at = null
+            "update wakeq.events_v2 e set notify_at = null, postponed_since = null
               where e.id = any ((select $1::uuid[])::uuid[])
                 and exists (
                     select from wakeq.scheduling_rules r
@@ -41,7 +41,8 @@ impl Store {
     /// Postpones the promise of events whose handler this worker does not know, and notes the
     /// handler, unless it is a queue's or its canvas has [`UNKNOWN_MAX`] of them. Another worker
     /// may know it, so the promise stays, and finds it without a note; the intervals grow up to
-    /// twelve times the first. What is parked stays parked, by the assignment: as a condition it
+    /// twelve times the first. While its target is held as gone, an event is not being postponed;
+    /// where it is only unknown here, it may be by another worker. What is parked stays parked, by the assignment: as a condition it
     /// would make the planner read all promises in their order, and deadlock with batches in the
     /// order of the ids.
     pub(crate) async fn defer(&self, ids: &[EventId]) -> Result<(), StoreError> {
@@ -49,11 +50,19 @@ impl Store {
         let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
         let query = sqlx::query!(
             "with deferred as (
-                 update wakeq.events_v2
-                    set notify_at = case when notify_at is not null then clock_timestamp() + wakeq.defer_for($2, probes) end
-                  where id = any ($1) and delay_until <= clock_timestamp()
-                    and (locked_at is null or locked_at < clock_timestamp() - $3::interval)
-              returning canvas_id, module, name, modifier, queue
+                 update wakeq.events_v2 e
+                    set notify_at = case when e.notify_at is not null then clock_timestamp() + wakeq.defer_for($2, e.probes) end,
+                        postponed_since = case when e.postponed_since is null or not exists (
+                            select from wakeq.http_targets t
+                             where t.gone_at is not null
+                               and t.canvas_id = case when e.queue is null then e.canvas_id else 'ffffffff-ffff-ffff-ffff-ffffffffffff' end
+                               and t.module = case when e.queue is null then e.module::text else 'QUEUE' end
+                               and t.name = coalesce(e.queue, e.name)::text
+                               and t.modifier = case when e.queue is null then e.modifier::text else '_' end
+                            offset 0) then e.postponed_since end
+                  where e.id = any ($1) and e.delay_until <= clock_timestamp()
+                    and (e.locked_at is null or e.locked_at < clock_timestamp() - $3::interval)
+              returning e.canvas_id, e.module, e.name, e.modifier, e.queue
              ), full_up as materialized (
                  select c.canvas_id from (select distinct d.canvas_id from deferred d where d.queue is null) as c
                   where exists (select from wakeq.unknown_handlers u where u.canvas_id = c.canvas_id offset $4)

@@ -2,10 +2,10 @@
 
 use wakeq::machine::Outcome;
 use wakeq::targets::{NewTarget, TargetPolicy};
-use wakeq::{Actor, CanvasId, Event, EventId};
+use wakeq::{Actor, CanvasId, Event, EventId, Stop};
 
 use crate::receiver::{Receiver, address, target};
-use crate::support::{RunningWorker, Stage};
+use crate::support::{RunningWorker, Stage, scope};
 use crate::targets_share::worker;
 
 const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(7));
@@ -63,5 +63,27 @@ async fn a_refused_event_has_a_day_from_its_first_refusal() {
         running.until(*id, Outcome::Deleted).await;
     }
     assert_eq!(stage.rows().await, 0);
+    running.stop().await;
+}
+
+/// Nor is a pause part of the day, if it comes between two refusals.
+#[tokio::test]
+async fn a_refused_event_has_another_day_after_a_pause() {
+    let (stage, _) = Stage::memory().await;
+    let mut receiver = Receiver::start().await;
+    put_without_retries(&stage, CanvasId::DEFAULT, &receiver).await;
+    let mut running = worker(&stage, Default::default(), None);
+    let id = stage.emit("greet").await;
+    let arrived = receiver.next().await;
+    let (greet, tests) = (scope("greet"), Actor::user("tests"));
+    stage.admin.pause(&greet, &tests, &Stop::default()).await.unwrap();
+    arrived.answer("429 Too Many Requests", &["retry-after: 0"]);
+    running.until(id, Outcome::RulePaused).await;
+    let cleared = "select count(*) from wakeq.events_v2 where notify_at is null and postponed_since is null";
+    assert_eq!(stage.count(cleared).await, 1);
+    stage.admin.unpause(&greet, &tests).await.unwrap();
+    refuse(&mut receiver, &mut running, id, Outcome::Postponed).await;
+    receiver.next().await.answer("200 OK", &[]);
+    running.until(id, Outcome::Deleted).await;
     running.stop().await;
 }

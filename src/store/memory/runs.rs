@@ -142,7 +142,8 @@ impl Tables {
 
     fn park_one(&mut self, id: EventId) -> Option<()> {
         self.rule_on(&self.events.get(&id)?.address().scope)?;
-        self.events.get_mut(&id)?.notify_at = None;
+        let row = self.events.get_mut(&id)?;
+        (row.notify_at, row.postponed_since) = (None, None);
         Some(())
     }
 

@@ -82,7 +82,7 @@ impl World {
             self.rule_on(self.handler_of(id)).is_some() || self.defect == Some(Defect::ParkWithoutRule);
         match self.rows.get_mut(&id) {
             Some(row) if stands => {
-                row.notify_at = None;
+                (row.notify_at, row.postponed_since) = (None, None);
                 true
             }
             Some(_) | None => false,
