@@ -23,7 +23,7 @@ use super::{QueueWorker, WorkerError};
 use crate::event::{EventId, Notification};
 use crate::machine::{Answer, When};
 use crate::notify::Notifier;
-use crate::store::{Coalescer, StoreError};
+use crate::store::{Coalescer, Store, StoreError};
 use crate::telemetry::WorkerGauges;
 
 /// How long after its arrival a notification may wait here, for its event's time or for room.
@@ -46,7 +46,8 @@ pub enum PushError {
     /// The process is shutting down; another one will run the event.
     #[error("this process is shutting down")]
     Stopping,
-    /// Postgres did not answer.
+    /// Postgres did not answer, or the deployment's durations are no longer this process's, which
+    /// has to end.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A bug in wakeq; the claim expires.
@@ -63,6 +64,7 @@ pub struct PushRunner {
 
 struct Inner {
     runner: Runner,
+    store: Store,
     notifier: Arc<dyn Notifier>,
     /// Limits how many runs are active at a time; one that ends makes room for the canvas that has
     /// the fewest.
@@ -110,7 +112,14 @@ impl QueueWorker {
             tracing::info!(handlers = registered, "events were waiting for handlers that this process has");
         }
         let leases = Arc::new(Leases::new(self.store.timing().lease));
-        let kept = self.keep(&leases);
+        let [renewing, watching, comparing] = self.keep(&leases);
+        let stop = self.stop.clone();
+        let stopping = tokio::spawn(async move {
+            if comparing.await.is_ok() {
+                stop.cancel();
+            }
+        });
+        let kept = [renewing, watching, AbortOnDropHandle::new(stopping)];
         let mut runner = self.runner(leases, self.config.capacity);
         // Not the deployment's horizon, which is 0 and stored in rows, but the longest wait here.
         runner.policy.horizon = WAIT_MAX;
@@ -119,6 +128,7 @@ impl QueueWorker {
         });
         let inner = Inner {
             runner,
+            store: self.store,
             notifier: self.notifier,
             slots: SharedPermits::all_lent(self.config.capacity),
             capacity: self.config.capacity,
@@ -142,6 +152,9 @@ impl PushRunner {
     /// Runs the event that a message is about. `Ok` means that the message is done, including one
     /// that is not a notification. An event that has to wait for more than 10 s is done as well:
     /// the promise on its row wakes it.
+    ///
+    /// Once a minute's pass notices that the deployment's durations have been changed, nothing more
+    /// is accepted, with [`StoreError::OtherTiming`].
     ///
     /// The run continues if the caller drops this future.
     pub async fn run(&self, message: &[u8]) -> Result<(), PushError> {
@@ -263,13 +276,18 @@ impl Inner {
     /// start it immediately.
     async fn leave_to_promise(&self, id: EventId, wait: Duration) -> Result<(), PushError> {
         if self.stop.is_cancelled() {
-            return Err(PushError::Stopping);
+            return Err(self.stopping());
         }
         Ok(self.promises.call((id, wait)).await?)
     }
 
     async fn unless_stopped<F: Future>(&self, waiting: F) -> Result<F::Output, PushError> {
-        self.stop.run_until_cancelled(waiting).await.ok_or(PushError::Stopping)
+        self.stop.run_until_cancelled(waiting).await.ok_or_else(|| self.stopping())
+    }
+
+    /// Why nothing more is accepted.
+    fn stopping(&self) -> PushError {
+        self.store.noticed_timing().map_or(PushError::Stopping, PushError::Store)
     }
 
     fn show(&self) {

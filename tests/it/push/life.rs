@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use wakeq::machine::Outcome;
 use wakeq::workers::PushError;
-use wakeq::{CanvasId, Handlers, WorkerConfig};
+use wakeq::{CanvasId, Handlers, StoreError, WorkerConfig};
 use wakeq_service::http::HttpConfig;
 
 use super::{PushDeployment, empty, notification};
@@ -111,4 +111,26 @@ async fn what_waits_is_given_back() {
     assert_eq!(holding.await.unwrap().unwrap().status(), 503);
     assert!(seen.rest().is_empty());
     assert_eq!(stage.rows().await, 2);
+}
+
+/// Once it is noticed that the deployment has other durations, nothing more is accepted; what runs
+/// ends, as the lease is the same.
+#[tokio::test]
+async fn a_process_with_other_durations_accepts_nothing_more() {
+    let (handler, mut door) = Door::new();
+    let config = WorkerConfig { capacity: 1, ..WorkerConfig::default() };
+    let pushed = PushDeployment::with(Handlers::new().on("greet", handler), config).await;
+    let (held, waits) = (pushed.stage.emit("greet").await, pushed.stage.emit("greet").await);
+    let holding = tokio::spawn(pushed.push(held).send());
+    door.arrived.next().await;
+    let runner = pushed.runner.clone();
+    let mut push = std::pin::pin!(async move { runner.run(&notification(waits).body()).await });
+    assert!(futures_util::poll!(push.as_mut()).is_pending());
+    pushed.stage.execute("update wakeq.settings set value_us = 7000000 where name = 'grace'").await;
+    pushed.stage.admin.wake(false).await.unwrap_err();
+    let refused = push.await.unwrap_err();
+    assert!(matches!(refused, PushError::Store(StoreError::OtherTiming { name: "grace", .. })), "{refused}");
+    door.open(1);
+    assert_eq!(holding.await.unwrap().unwrap().status(), 204);
+    assert_eq!(pushed.stop().await.rows().await, 1);
 }
