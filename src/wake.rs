@@ -171,14 +171,15 @@ impl Waker {
     }
 
     /// The minute's pass. It does nothing unless it is due, nor if the notifier can't wake any
-    /// worker: then the promises are left to others. Expired data is only deleted if the retention
-    /// is known.
+    /// worker: then the promises are left to others, and only the durations compared. Expired data
+    /// is only deleted if the retention is known.
     ///
     /// Crons tick once a period however long the rest of the pass takes: with a single process no
     /// other pass would emit their ticks.
     #[doc(hidden)]
     pub async fn pass(&self, retention: Option<Retention>) -> Result<Pass, WakeError> {
         if !self.notifier.wakes() {
+            self.store.compare_timing().await?;
             return Ok(Pass::default());
         }
         let over = CancellationToken::new();
@@ -346,7 +347,7 @@ impl Waker {
 mod tests {
     use super::*;
     use crate::event::{Actor, CanvasId, HandlerScope, RuleKind};
-    use crate::notify::LocalNotifier;
+    use crate::notify::{LocalNotifier, NoNotifier};
     use crate::store::tests::Table;
 
     /// A broker that does not answer.
@@ -391,6 +392,17 @@ mod tests {
         stuck.answers.cancel();
         let pass = passing.await.unwrap();
         assert!(pass.ticks > 0 && pass.woken == 1, "{pass:?}");
+    }
+
+    /// A process that wakes nobody learns that the deployment's durations were changed, too.
+    #[tokio::test]
+    async fn a_pass_that_wakes_nobody_compares_the_durations() {
+        let table = Table::new().await;
+        let waker = Waker::new(table.store.clone(), Arc::new(NoNotifier));
+        assert_eq!(waker.pass(None).await.unwrap(), Pass::default());
+        table.run("update wakeq.settings set value_us = value_us + 1000000 where name = 'grace'").await;
+        let error = waker.pass(None).await.unwrap_err();
+        assert!(matches!(error.of_store(), Some(StoreError::OtherTiming { name: "grace", .. })), "{error:?}");
     }
 
     /// A pass deletes a group's dead events after the same time as others, on any canvas.

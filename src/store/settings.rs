@@ -95,7 +95,8 @@ impl Store {
 
     /// Fails if the deployment's durations have been changed since this process connected, which
     /// [`Store::other_timing`] then reports as well.
-    pub(super) async fn compare_timing(&self) -> Result<(), StoreError> {
+    pub(crate) async fn compare_timing(&self) -> Result<(), StoreError> {
+        in_memory!(self, compare_timing());
         if self.config.timing_mode == TimingMode::Unchecked {
             return Ok(());
         }

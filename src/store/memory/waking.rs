@@ -84,6 +84,11 @@ impl Tables {
         }
     }
 
+    /// Nobody changes the durations of tables in memory.
+    pub(in crate::store) fn compare_timing(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     pub(in crate::store) fn hasten_minute(&mut self, within: Duration) -> Result<(), StoreError> {
         if self.next_pass_at <= self.now + within {
             self.next_pass_at = self.next_pass_at.min(self.now);
