@@ -87,8 +87,8 @@ impl Runner {
         }
     }
 
-    /// Another canvas that has events, if any is known. Where looking takes too long, it may be that
-    /// there is one, and a reserved id stands for it: to take turns without need is harmless.
+    /// Another canvas that has events, if any is known. Where looking takes too long, there may be
+    /// one, and a reserved id stands for it: to look through what comes without need is harmless.
     pub(super) async fn other_canvas(&self, canvas: CanvasId) -> Option<CanvasId> {
         match self.statements.other_canvas(canvas).await {
             Ok(other) => other,
