@@ -15,9 +15,10 @@ const UNKNOWN_MAX: i64 = 10_000;
 
 impl Store {
     /// Clears the promise of events while a rule stands on their handler; `false` for each that no
-    /// rule holds any longer. The time under a rule is none in which an event was postponed. The rule's row is locked, so that lifting it waits and then finds
-    /// these events parked. For copies the row of their queue is locked as well, since rules may
-    /// stop applying to its copies.
+    /// rule holds any longer. The time under a rule is none in which an event was postponed. The
+    /// rule's row is locked, so that lifting it waits and then finds these events parked. For
+    /// copies the row of their queue is locked as well, since rules may stop applying to its
+    /// copies.
     pub(crate) async fn park(&self, ids: &[EventId]) -> Result<Vec<bool>, StoreError> {
         in_memory!(self, park(ids));
         let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
@@ -42,9 +43,9 @@ impl Store {
     /// handler, unless it is a queue's or its canvas has [`UNKNOWN_MAX`] of them. Another worker
     /// may know it, so the promise stays, and finds it without a note; the intervals grow up to
     /// twelve times the first. While its target is held as gone, an event is not being postponed;
-    /// where it is only unknown here, it may be by another worker. What is parked stays parked, by the assignment: as a condition it
-    /// would make the planner read all promises in their order, and deadlock with batches in the
-    /// order of the ids.
+    /// where it is only unknown here, it may be by another worker. What is parked stays parked, by
+    /// the assignment: as a condition it would make the planner read all promises in their order,
+    /// and deadlock with batches in the order of the ids.
     pub(crate) async fn defer(&self, ids: &[EventId]) -> Result<(), StoreError> {
         in_memory!(self, defer(ids));
         let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
