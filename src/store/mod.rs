@@ -32,6 +32,7 @@ mod error;
 mod events;
 mod expiry;
 mod handlers;
+mod held;
 mod idempotency;
 mod idle;
 mod insert;

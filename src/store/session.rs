@@ -9,6 +9,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, Postgres};
 use sqlx::{ConnectOptions, Connection};
 use tokio::sync::watch;
 
+use super::held::Held;
 #[cfg(feature = "testing")]
 use super::memory::Kit;
 use super::permits::{ConnectionPermit, ConnectionPermits};
@@ -413,6 +414,7 @@ pub struct Session {
     /// The permit of the canvas on whose behalf it is used.
     permit: Option<ConnectionPermit>,
     limit: Duration,
+    _held: Held,
 }
 
 /// The result of a bounded statement; `None` if it did not come in time.
@@ -424,7 +426,8 @@ impl Session {
         let connection = Box::pin(pool.acquire()).await;
         // Whatever the server's reason to refuse a connection, to the caller it is unavailable.
         let connection = connection.map_err(|error| StoreError::Unavailable(Arc::new(error)))?;
-        Ok(Self { connection: Some(connection), permit: None, limit: answer_limit(statement_timeout) })
+        let limit = answer_limit(statement_timeout);
+        Ok(Self { connection: Some(connection), permit: None, limit, _held: Held::begin() })
     }
 
     /// Extends the time limit to a transaction of this many statements.

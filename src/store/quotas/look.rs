@@ -6,9 +6,10 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::headroom::{Measurement, Pair};
-use super::method::{Method, SLOW};
+use super::method::Method;
 use super::{KnownUsage, QuotaPair, Store, StoreError};
 use crate::event::CanvasId;
+use crate::store::held::timed;
 
 impl Store {
     /// Measures and records it; returns what is used. `method` is what the canvas's lock holds, so
@@ -23,26 +24,35 @@ impl Store {
         if method.is_count_due(Instant::now()) {
             self.try_to_count(canvas, measured, known);
         }
+        let bounds = self.quotas.bounds;
         loop {
             let (at, by) = (Instant::now(), *method);
-            let spent = known.with(|headroom| headroom.spent());
-            let answer = match by {
-                Method::Count => self.count_usage(canvas, measured).await,
-                Method::Sample { pages, .. } => self.sample_usage(canvas, measured, pages).await,
+            let (spent, before) = known.with(|headroom| (headroom.spent(), headroom.used()));
+            let work = async {
+                match by {
+                    Method::Count => self.count_usage(canvas, measured).await,
+                    Method::Sample { pages, .. } => self.sample_usage(canvas, measured, pages).await,
+                }
             };
-            let took = at.elapsed();
+            // Others, and the canvas itself, can make it wait for a connection.
+            let (answer, mut took) = timed(work).await;
             let is_too_long = answer.as_ref().is_err_and(StoreError::is_too_long);
             if answer.is_ok() || is_too_long {
-                *method = by.after(took, is_too_long, Instant::now());
+                *method = by.after(took, is_too_long, Instant::now(), bounds);
             }
             if by == Method::Count && *method != by {
                 tracing::info!(%canvas, "counting what a canvas keeps takes too long, as under an old snapshot: \
                                          it is estimated from samples");
             }
             match answer {
-                Ok((used, limits)) => {
+                Ok((mut used, limits)) => {
+                    if measured == QuotaPair::Log {
+                        let (bytes, looked) = timed(self.log_bytes(canvas)).await;
+                        used[1] = or_known(bytes, before)?;
+                        took += looked;
+                    }
                     // The next measurement won't take longer than this.
-                    let took = took.min(SLOW);
+                    let took = took.min(bounds.slow);
                     known.with(|headroom| headroom.record(Measurement { at, took, used, limits }, spent));
                     return Ok(used);
                 }
@@ -59,15 +69,17 @@ impl Store {
         let Ok(turn) = Arc::clone(&self.quotas.trial).try_lock_owned() else { return };
         let (store, known) = (self.clone(), Arc::clone(known));
         tokio::spawn(async move {
-            let at = Instant::now();
-            let counted = store.count_usage(canvas, measured).await;
-            let method = Method::Count.after(at.elapsed(), counted.is_err(), Instant::now());
-            *known.method.lock().await = method;
+            let (counted, took) = timed(store.count_usage(canvas, measured)).await;
+            let ended = Instant::now();
+            let mut method = known.method.lock().await;
+            *method = method.after_trial(took, counted.is_err(), ended, store.quotas.bounds);
+            drop(method);
             drop(turn);
         });
     }
 
-    /// How much a canvas keeps, counted in indexes, and its limits.
+    /// How much a canvas keeps, counted in indexes, and its limits; without the bytes in the log,
+    /// which are looked up apart.
     pub(in crate::store) async fn count_usage(
         &self,
         canvas: CanvasId,
@@ -101,7 +113,7 @@ impl Store {
                 [self.sample_ids(canvas, pages).await?, self.sample_keys(canvas, pages).await?]
             }
             QuotaPair::Record => [self.sample_lines(canvas, pages).await?, 0],
-            QuotaPair::Log => [self.sample_streams(canvas, pages).await?, self.log_bytes(canvas).await?],
+            QuotaPair::Log => [self.sample_streams(canvas, pages).await?, 0],
             QuotaPair::Entities => {
                 [self.sample_entities(canvas, pages).await?, self.sample_inboxes(canvas, pages).await?]
             }
@@ -113,5 +125,33 @@ impl Store {
             }
         }
         Ok((used, limits))
+    }
+}
+
+/// The bytes in the log: as slow for a count as for a sample, so they say nothing about either. If
+/// the server stops the look-up for its time, what was known and added before stays counted.
+fn or_known(bytes: Result<u64, StoreError>, before: Option<Pair>) -> Result<u64, StoreError> {
+    match bytes {
+        Err(error) if error.is_too_long() => Ok(before.map_or(0, |[_, bytes]| bytes)),
+        bytes => bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn bytes_that_cannot_be_looked_up_in_time_stay_known() {
+        let failed = |ended| {
+            let after = Duration::from_secs(5);
+            Err(StoreError::TimedOut { statement: "measure the log of a canvas", after, ended })
+        };
+        assert_eq!(or_known(Ok(7), Some([1, 30])).unwrap(), 7);
+        assert_eq!(or_known(failed(true), Some([1, 30])).unwrap(), 30);
+        assert_eq!(or_known(failed(true), None).unwrap(), 0);
+        assert!(or_known(failed(false), Some([1, 30])).is_err());
     }
 }

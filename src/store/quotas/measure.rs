@@ -13,8 +13,8 @@ const SAMPLE: i64 = 500;
 const LOG_SAMPLE: i32 = 2_000;
 /// A log with fewer sequence numbers than this is read as a whole.
 const LOG_SMALL: i64 = 20_000;
-/// Up to this number, chosen ids are counted one by one, which takes about a second.
-const IDS_COUNTED: i64 = 1_000_000;
+/// Up to this number, chosen ids are counted one by one, which takes about a tenth of a second.
+const IDS_COUNTED: i64 = 100_000;
 /// Most types of entities that are visited.
 const TYPES_MAX: i32 = 1_000;
 
@@ -167,7 +167,7 @@ impl Store {
         Ok(([number(row.ids), number(row.keys)], [number(row.ids_max), number(row.keys_max)]))
     }
 
-    /// Streams of the log, counted in their index, and the bytes in them.
+    /// Streams of the log, counted in their index.
     pub(super) async fn measure_log(&self, canvas: CanvasId) -> Result<(Pair, Pair), StoreError> {
         let query = sqlx::query!(
             r#"with limits as materialized (
@@ -182,8 +182,7 @@ impl Store {
             default_quota(Quota::LogBytes)
         );
         let row = self.session().await?.one("count the streams of a canvas", query).await?;
-        let used = [number(row.streams), self.log_bytes(canvas).await?];
-        Ok((used, [number(row.streams_max), number(row.bytes_max)]))
+        Ok(([number(row.streams), 0], [number(row.streams_max), number(row.bytes_max)]))
     }
 
     /// The bytes of a canvas in the log.

@@ -9,17 +9,36 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What takes longer than this is too slow to be waited for again.
-pub(super) const SLOW: Duration = Duration::from_secs(1);
-/// The least time from a slow count to the next attempt.
-const REST: Duration = Duration::from_secs(60);
-/// And at least this many times as long as the count took, which bounds its share of a connection.
+/// From a slow count to the next attempt it takes at least this many times as long as the count
+/// took, which bounds its share of a connection.
 const REST_TIMES: u32 = 200;
 
 /// About how many pages of a table a sample reads, at 8 KiB each.
 const PAGES: i64 = 500;
-/// The fewest, where even samples are slow.
-const PAGES_LEAST: i64 = 64;
+
+/// What is too slow, and what follows then.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// If its statements take longer than this, a measurement is too slow to be waited for again.
+    pub(super) slow: Duration,
+    /// The least time from a slow count to the next attempt.
+    rest: Duration,
+    /// The fewest pages that a sample reads, where even samples are slow.
+    pages_least: i64,
+}
+
+impl Bounds {
+    const USUAL: Self = Self { slow: Duration::from_secs(1), rest: Duration::from_secs(60), pages_least: 64 };
+    #[cfg(test)]
+    pub(super) const PATIENT: Self =
+        Self { slow: Duration::from_secs(3600), rest: Duration::from_secs(3600), pages_least: PAGES };
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self::USUAL
+    }
+}
 
 /// How a canvas is measured next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,19 +55,28 @@ pub(super) enum Method {
 }
 
 impl Method {
-    /// What follows a measurement by this method, which ended now; whether the server stopped it
-    /// for taking too long.
-    pub(super) fn after(self, took: Duration, is_too_long: bool, now: Instant) -> Self {
-        let is_slow = is_too_long || took > SLOW;
+    /// What follows a measurement by this method, which ended now; how long its statements took,
+    /// and whether the server stopped one for taking too long.
+    pub(super) fn after(self, took: Duration, is_too_long: bool, now: Instant, bounds: Bounds) -> Self {
+        let is_slow = is_too_long || took > bounds.slow;
         match self {
             Self::Count if is_slow => {
-                Self::Sample { pages: PAGES, count_at: now + REST.max(took * REST_TIMES) }
+                Self::Sample { pages: PAGES, count_at: now + bounds.rest.max(took * REST_TIMES) }
             }
             Self::Count => Self::Count,
             Self::Sample { pages, count_at } if is_slow => {
-                Self::Sample { pages: (pages / 4).max(PAGES_LEAST), count_at }
+                Self::Sample { pages: (pages / 4).max(bounds.pages_least), count_at }
             }
             Self::Sample { pages, count_at } => Self::Sample { pages: (pages * 2).min(PAGES), count_at },
+        }
+    }
+
+    /// What follows a count that nobody waited for, and that ended or failed now: unless it was
+    /// quick, samples go on with as many pages as they have found to be right.
+    pub(super) fn after_trial(self, took: Duration, has_failed: bool, now: Instant, bounds: Bounds) -> Self {
+        match (self, Self::Count.after(took, has_failed, now, bounds)) {
+            (Self::Sample { pages, .. }, Self::Sample { count_at, .. }) => Self::Sample { pages, count_at },
+            (_, Self::Count) | (Self::Count, _) => Self::Count,
         }
     }
 
@@ -67,11 +95,13 @@ mod tests {
 
     const QUICK: Duration = Duration::from_millis(20);
     const LIMIT: Duration = Duration::from_secs(5);
+    const BOUNDS: Bounds = Bounds::USUAL;
+    const SLOW: Duration = BOUNDS.slow;
 
     #[test]
     fn what_is_quickly_counted_is_always_counted() {
         let now = Instant::now();
-        let counted = Method::Count.after(QUICK, false, now);
+        let counted = Method::Count.after(QUICK, false, now, BOUNDS);
         assert_eq!(counted, Method::Count);
         assert!(!counted.is_count_due(now + Duration::from_secs(3600)));
     }
@@ -86,13 +116,13 @@ mod tests {
             (Duration::from_millis(1_001), false, 200),
             (Duration::from_millis(100), true, 60),
         ] {
-            let method = Method::Count.after(took, is_too_long, now);
+            let method = Method::Count.after(took, is_too_long, now, BOUNDS);
             assert!(matches!(method, Method::Sample { pages: PAGES, .. }), "{method:?}");
             let due = now + Duration::from_secs(rest_s);
             assert!(!method.is_count_due(due - Duration::from_secs(1)), "after {took:?}");
             assert!(method.is_count_due(due + Duration::from_secs(1)), "after {took:?}");
             // However quick samples are, they say nothing about a count.
-            let sampled = method.after(QUICK, false, due);
+            let sampled = method.after(QUICK, false, due, BOUNDS);
             assert_eq!(sampled, method);
         }
     }
@@ -100,15 +130,30 @@ mod tests {
     #[test]
     fn after_a_slow_sample_the_next_is_smaller() {
         let now = Instant::now();
-        let mut method = Method::Count.after(LIMIT, true, now);
+        let mut method = Method::Count.after(LIMIT, true, now, BOUNDS);
         let mut sizes = Vec::new();
         for (took, is_too_long) in
             [(LIMIT, true), (2 * SLOW, false), (LIMIT, true), (QUICK, false), (SLOW, false), (QUICK, false)]
         {
-            method = method.after(took, is_too_long, now);
+            method = method.after(took, is_too_long, now, BOUNDS);
             let Method::Sample { pages, .. } = method else { panic!("{method:?}") };
             sizes.push(pages);
         }
         assert_eq!(sizes, [125, 64, 64, 128, 256, 500]);
+    }
+
+    #[test]
+    fn only_a_quick_trial_ends_sampling() {
+        let now = Instant::now();
+        let sampled = Method::Count.after(LIMIT, true, now, BOUNDS).after(LIMIT, true, now, BOUNDS);
+        assert!(matches!(sampled, Method::Sample { pages: 125, .. }), "{sampled:?}");
+        let later = now + Duration::from_secs(1_000);
+        for (took, has_failed) in [(2 * SLOW, false), (QUICK, true)] {
+            let next = sampled.after_trial(took, has_failed, later, BOUNDS);
+            assert!(matches!(next, Method::Sample { pages: 125, .. }), "{next:?}");
+            assert!(!next.is_count_due(later + Duration::from_secs(59)), "{next:?}");
+            assert!(next.is_count_due(later + Duration::from_secs(401)), "{next:?}");
+        }
+        assert_eq!(sampled.after_trial(QUICK, false, later, BOUNDS), Method::Count);
     }
 }

@@ -98,7 +98,7 @@ const UNSEEN: [(&str, &str, SurvivalReason); 61] = [
     (
         "src/store/quotas/measure.rs",
         "from few) > $4",
-        NotReached("only canvases with more than 1,000,000 chosen ids are estimated"),
+        NotReached("only canvases with more than 100,000 chosen ids are estimated"),
     ),
     (
         "src/store/quotas/sample.rs",
