@@ -93,7 +93,7 @@ comment on column wakeq.events_v2.worker is
     'The name of the worker that made the claim; null where nobody has one, and for leases over HTTP';
 comment on column wakeq.events_v2.losses is 'Claims that took over from an owner whose lease ran out';
 comment on column wakeq.events_v2.postponed_since is
-    'When its handler first said that it is too early, since the emit or the redrive; null if it never did';
+    'When its handler first said that it is too early, since the emit, the redrive or the latest wait under a rule';
 comment on column wakeq.events_v2.seq is 'The event''s id among those on objects, from one sequence';
 comment on column wakeq.events_v2.prev is 'The seq of the event before it on the same object; 0 for the first';
 comment on column wakeq.events_v2.queue is 'The queue that this copy waits in; null for the event itself';
