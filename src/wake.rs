@@ -400,7 +400,7 @@ mod tests {
         let table = Table::new().await;
         let waker = Waker::new(table.store.clone(), Arc::new(NoNotifier));
         assert_eq!(waker.pass(None).await.unwrap(), Pass::default());
-        table.run("update wakeq.settings set value_us = value_us + 1000000 where name = 'grace'").await;
+        table.lengthen_grace().await;
         let error = waker.pass(None).await.unwrap_err();
         assert!(matches!(error.of_store(), Some(StoreError::OtherTiming { name: "grace", .. })), "{error:?}");
     }

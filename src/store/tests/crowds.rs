@@ -84,6 +84,11 @@ impl Table {
         self.number("select case when is_called then last_value else 0 end from public.looks").await
     }
 
+    /// Changes the deployment's durations: the grace is a second longer.
+    pub(crate) async fn lengthen_grace(&self) {
+        self.run("update wakeq.settings set value_us = value_us + 1000000 where name = 'grace'").await;
+    }
+
     /// Puts the canvas of each copy into its queue's rotation.
     pub(crate) async fn enter_rotation(&self) {
         self.run(
