@@ -110,12 +110,16 @@ impl Store {
             }
             QuotaPair::Objects => self.sample_objects(canvas, pages).await?,
             QuotaPair::Remembered => {
-                [self.sample_ids(canvas, pages).await?, self.sample_keys(canvas, pages).await?]
+                let [ids, _] = self.sample_ids(canvas, pages).await?;
+                let [keys, _] = self.sample_keys(canvas, pages).await?;
+                [ids, keys]
             }
-            QuotaPair::Record => [self.sample_lines(canvas, pages).await?, 0],
-            QuotaPair::Log => [self.sample_streams(canvas, pages).await?, 0],
+            QuotaPair::Record => self.sample_lines(canvas, pages).await?,
+            QuotaPair::Log => self.sample_streams(canvas, pages).await?,
             QuotaPair::Entities => {
-                [self.sample_entities(canvas, pages).await?, self.sample_inboxes(canvas, pages).await?]
+                let [entities, _] = self.sample_entities(canvas, pages).await?;
+                let [inboxes, _] = self.sample_inboxes(canvas, pages).await?;
+                [entities, inboxes]
             }
         };
         let mut limits = [u64::MAX; 2];

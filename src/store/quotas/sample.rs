@@ -35,169 +35,58 @@ fn at_least(pages: &[SampledPage]) -> Pair {
     [whole(|page| page.rows), whole(|page| page.bytes)]
 }
 
-impl Store {
+/// A method for each table: its rows of a canvas that a condition chooses, and the bytes of those.
+macro_rules! samples {
+    ($($(#[$doc:meta])* $name:ident: $bytes:literal in $table:literal $and:literal, $what:literal;)+) => {
+        impl Store {
+            $($(#[$doc])*
+            pub(super) async fn $name(&self, canvas: CanvasId, pages: i64) -> Result<Pair, StoreError> {
+                let query = sqlx::query_as!(
+                    SampledPage,
+                    r#"with part as materialized (
+                   select least(1, $2::bigint * current_setting('block_size')::float8
+                                   / greatest(1, pg_relation_size('"# + $table + r#"'))) as part
+               )
+               select count(*) as "rows!", "# + $bytes + r#" as "bytes!", (select part from part) as "part!"
+                 from "# + $table + r#" tablesample system ((select 100 * part from part))
+                where canvas_id = $1"# + $and + " group by (ctid::text::point)[0]",
+                    canvas.0,
+                    pages
+                );
+                Ok(at_least(&self.session().await?.all($what, query).await?))
+            })+
+        }
+    };
+}
+
+samples! {
     /// Events that wait or run, and the bytes of their values.
-    pub(super) async fn sample_events(&self, canvas: CanvasId, pages: i64) -> Result<Pair, StoreError> {
-        let query = sqlx::query_as!(
-            SampledPage,
-            r#"with part as materialized (
-                   select least(1, $2::bigint * current_setting('block_size')::float8
-                                   / greatest(1, pg_relation_size('wakeq.events_v2'))) as part
-               )
-               select count(*) as "rows!", sum(octet_length(value)) as "bytes!", (select part from part) as "part!"
-                 from wakeq.events_v2 tablesample system ((select 100 * part from part))
-                where canvas_id = $1 group by (ctid::text::point)[0]"#,
-            canvas.0,
-            pages
-        );
-        Ok(at_least(&self.session().await?.all("sample the events of a canvas", query).await?))
-    }
-
+    sample_events: "sum(octet_length(value))"
+        in "wakeq.events_v2" "", "sample the events of a canvas";
     /// Dead events, and the bytes of their values and errors.
-    pub(super) async fn sample_dead_events(&self, canvas: CanvasId, pages: i64) -> Result<Pair, StoreError> {
-        let query = sqlx::query_as!(
-            SampledPage,
-            r#"with part as materialized (
-                   select least(1, $2::bigint * current_setting('block_size')::float8
-                                   / greatest(1, pg_relation_size('wakeq.dead_events'))) as part
-               )
-               select count(*) as "rows!", sum(octet_length(value) + coalesce(octet_length(last_error), 0)) as "bytes!", (select part from part) as "part!"
-                 from wakeq.dead_events tablesample system ((select 100 * part from part))
-                where canvas_id = $1 group by (ctid::text::point)[0]"#,
-            canvas.0,
-            pages
-        );
-        Ok(at_least(&self.session().await?.all("sample the dead events of a canvas", query).await?))
-    }
-
+    sample_dead_events: "sum(octet_length(value) + coalesce(octet_length(last_error), 0))"
+        in "wakeq.dead_events" "", "sample the dead events of a canvas";
     /// Objects, and the bytes of their states.
-    pub(super) async fn sample_objects(&self, canvas: CanvasId, pages: i64) -> Result<Pair, StoreError> {
-        let query = sqlx::query_as!(
-            SampledPage,
-            r#"with part as materialized (
-                   select least(1, $2::bigint * current_setting('block_size')::float8
-                                   / greatest(1, pg_relation_size('wakeq.objects'))) as part
-               )
-               select count(*) as "rows!", sum(coalesce(octet_length(state), 0)) as "bytes!", (select part from part) as "part!"
-                 from wakeq.objects tablesample system ((select 100 * part from part))
-                where canvas_id = $1 group by (ctid::text::point)[0]"#,
-            canvas.0,
-            pages
-        );
-        Ok(at_least(&self.session().await?.all("sample the objects of a canvas", query).await?))
-    }
-
+    sample_objects: "sum(coalesce(octet_length(state), 0))"
+        in "wakeq.objects" "", "sample the objects of a canvas";
     /// Chosen ids.
-    pub(super) async fn sample_ids(&self, canvas: CanvasId, pages: i64) -> Result<u64, StoreError> {
-        let query = sqlx::query_as!(
-            SampledPage,
-            r#"with part as materialized (
-                   select least(1, $2::bigint * current_setting('block_size')::float8
-                                   / greatest(1, pg_relation_size('wakeq.emitted_ids'))) as part
-               )
-               select count(*) as "rows!", 0::bigint as "bytes!", (select part from part) as "part!"
-                 from wakeq.emitted_ids tablesample system ((select 100 * part from part))
-                where canvas_id = $1 group by (ctid::text::point)[0]"#,
-            canvas.0,
-            pages
-        );
-        let [found, _] =
-            at_least(&self.session().await?.all("sample the chosen ids of a canvas", query).await?);
-        Ok(found)
-    }
-
+    sample_ids: "0::bigint"
+        in "wakeq.emitted_ids" "", "sample the chosen ids of a canvas";
     /// Idempotency keys.
-    pub(super) async fn sample_keys(&self, canvas: CanvasId, pages: i64) -> Result<u64, StoreError> {
-        let query = sqlx::query_as!(
-            SampledPage,
-            r#"with part as materialized (
-                   select least(1, $2::bigint * current_setting('block_size')::float8
-                                   / greatest(1, pg_relation_size('wakeq.idempotency_keys'))) as part
-               )
-               select count(*) as "rows!", 0::bigint as "bytes!", (select part from part) as "part!"
-                 from wakeq.idempotency_keys tablesample system ((select 100 * part from part))
-                where canvas_id = $1 group by (ctid::text::point)[0]"#,
-            canvas.0,
-            pages
-        );
-        let [found, _] =
-            at_least(&self.session().await?.all("sample the idempotency keys of a canvas", query).await?);
-        Ok(found)
-    }
-
+    sample_keys: "0::bigint"
+        in "wakeq.idempotency_keys" "", "sample the idempotency keys of a canvas";
     /// Streams of the log.
-    pub(super) async fn sample_streams(&self, canvas: CanvasId, pages: i64) -> Result<u64, StoreError> {
-        let query = sqlx::query_as!(
-            SampledPage,
-            r#"with part as materialized (
-                   select least(1, $2::bigint * current_setting('block_size')::float8
-                                   / greatest(1, pg_relation_size('wakeq.log_streams'))) as part
-               )
-               select count(*) as "rows!", 0::bigint as "bytes!", (select part from part) as "part!"
-                 from wakeq.log_streams tablesample system ((select 100 * part from part))
-                where canvas_id = $1 group by (ctid::text::point)[0]"#,
-            canvas.0,
-            pages
-        );
-        let [found, _] = at_least(&self.session().await?.all("sample the streams of a canvas", query).await?);
-        Ok(found)
-    }
-
+    sample_streams: "0::bigint"
+        in "wakeq.log_streams" "", "sample the streams of a canvas";
     /// Entities.
-    pub(super) async fn sample_entities(&self, canvas: CanvasId, pages: i64) -> Result<u64, StoreError> {
-        let query = sqlx::query_as!(
-            SampledPage,
-            r#"with part as materialized (
-                   select least(1, $2::bigint * current_setting('block_size')::float8
-                                   / greatest(1, pg_relation_size('wakeq.entities'))) as part
-               )
-               select count(*) as "rows!", 0::bigint as "bytes!", (select part from part) as "part!"
-                 from wakeq.entities tablesample system ((select 100 * part from part))
-                where canvas_id = $1 group by (ctid::text::point)[0]"#,
-            canvas.0,
-            pages
-        );
-        let [found, _] =
-            at_least(&self.session().await?.all("sample the entities of a canvas", query).await?);
-        Ok(found)
-    }
-
+    sample_entities: "0::bigint"
+        in "wakeq.entities" "", "sample the entities of a canvas";
     /// Events that wait in entities' inboxes.
-    pub(super) async fn sample_inboxes(&self, canvas: CanvasId, pages: i64) -> Result<u64, StoreError> {
-        let query = sqlx::query_as!(
-            SampledPage,
-            r#"with part as materialized (
-                   select least(1, $2::bigint * current_setting('block_size')::float8
-                                   / greatest(1, pg_relation_size('wakeq.entity_events'))) as part
-               )
-               select count(*) as "rows!", 0::bigint as "bytes!", (select part from part) as "part!"
-                 from wakeq.entity_events tablesample system ((select 100 * part from part))
-                where canvas_id = $1 and status = 'accepted' group by (ctid::text::point)[0]"#,
-            canvas.0,
-            pages
-        );
-        let [found, _] = at_least(&self.session().await?.all("sample the inboxes of a canvas", query).await?);
-        Ok(found)
-    }
-
+    sample_inboxes: "0::bigint"
+        in "wakeq.entity_events" " and status = 'accepted'", "sample the inboxes of a canvas";
     /// Lines of the audit log of callers that are known.
-    pub(super) async fn sample_lines(&self, canvas: CanvasId, pages: i64) -> Result<u64, StoreError> {
-        let query = sqlx::query_as!(
-            SampledPage,
-            r#"with part as materialized (
-                   select least(1, $2::bigint * current_setting('block_size')::float8
-                                   / greatest(1, pg_relation_size('wakeq.audit_log'))) as part
-               )
-               select count(*) as "rows!", 0::bigint as "bytes!", (select part from part) as "part!"
-                 from wakeq.audit_log tablesample system ((select 100 * part from part))
-                where canvas_id = $1 and actor <> 'unauthenticated' group by (ctid::text::point)[0]"#,
-            canvas.0,
-            pages
-        );
-        let [found, _] =
-            at_least(&self.session().await?.all("sample the audit lines of a canvas", query).await?);
-        Ok(found)
-    }
+    sample_lines: "0::bigint"
+        in "wakeq.audit_log" " and actor <> 'unauthenticated'", "sample the audit lines of a canvas";
 }
 
 #[cfg(test)]
