@@ -10,15 +10,15 @@ use super::deployment::{NIL, Site};
 use super::receiver::Receiver;
 use super::{figure, until};
 
-const EVENTS: usize = 150_000;
 const ROW: &str = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until, notify_at)
                    values (gen_random_uuid(), gen_random_uuid(), 'WORKER', 'far', '_', '1', now() + interval '1 d', now() + interval '1 d')";
 const QUIET: &str = "alter table wakeq.events_v2 set (autovacuum_enabled = false)";
 const LEFT: &str = "select count(*) from wakeq.events_v2 where name = 'ok'";
-/// The most that the slowest may take.
-const LIMIT: Duration = Duration::from_secs(900);
+/// The slowest rate, in events per second.
+const SLOWEST: u64 = 165;
 
-pub(super) async fn run(site: &Site) -> Result<()> {
+pub(super) async fn run(site: &Site, events: u32) -> Result<()> {
+    let limit = Duration::from_secs(u64::from(events) / SLOWEST);
     let receiver = Receiver::start().await?;
     site.target(NIL, "ok", &receiver.url("ok"), &[])?;
     site.run(QUIET).await?;
@@ -33,7 +33,7 @@ pub(super) async fn run(site: &Site) -> Result<()> {
             site.run(ROW).await?;
         }
         site.run("vacuum (analyze) wakeq.events_v2").await?;
-        let count = if statistics == "warm-up" { EVENTS / 10 } else { EVENTS };
+        let count = if statistics == "warm-up" { 15_000 } else { events as usize };
         let began = Instant::now();
         let emitting = server.emit(NIL, "ok", count);
         // Fresh ones are taken again while the table fills.
@@ -47,12 +47,12 @@ pub(super) async fn run(site: &Site) -> Result<()> {
         let (emitted, analyzed) = tokio::join!(emitting, analyzing);
         emitted?;
         analyzed?;
-        let ended = until(LIMIT, async || Ok(site.number(LEFT).await? == 0)).await?;
+        let ended = until(limit, async || Ok(site.number(LEFT).await? == 0)).await?;
         let left = site.number(LEFT).await?;
         #[allow(clippy::cast_precision_loss)]
         let rate = (count as f64 - left as f64) / began.elapsed().as_secs_f64();
         figure(&format!("statistics {statistics}"), format!("{rate:.0} events/s, {left} left"));
-        ensure!(ended, "{left} of {count} events did not start within {LIMIT:?}");
+        ensure!(ended, "{left} of {count} events did not start within {limit:?}");
         rates.push(rate);
     }
     for (name, rate) in [("an empty table", rates[2]), ("one row", rates[3])] {

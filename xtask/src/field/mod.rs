@@ -31,12 +31,13 @@ type Running<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
 type Scenario = (&'static str, &'static str, for<'a> fn(&'a Site) -> Running<'a>);
 
 /// The short name of each, and what it shows.
-const SCENARIOS: [Scenario; 8] = [
+const SCENARIOS: [Scenario; 9] = [
     (
         "burst",
         "150,000 events after a quiet hour, by the statistics of an empty table and of one row",
-        |site| Box::pin(burst::run(site)),
+        |site| Box::pin(burst::run(site, 150_000)),
     ),
+    ("million", "the same with 1,000,000 events", |site| Box::pin(burst::run(site, 1_000_000))),
     ("snapshot", "a snapshot held over ten million events: crons tick, plain SQL starts", |site| {
         Box::pin(snapshot::run(site))
     }),
