@@ -9,12 +9,14 @@ mod arrows;
 mod documents;
 mod faults;
 mod front;
+mod names;
 mod prose;
 mod requirements;
 mod source;
 mod sql;
 mod upkeep;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -119,6 +121,30 @@ fn every_document_is_in_the_list_of_its_folder() {
     let complaints = [("docs/SUMMARY.md", others), ("docs/adr/README.md", decisions)]
         .map(|(index, documents)| documents::unlisted(index, &read(&root().join(index)), &documents));
     pass(&complaints.concat());
+}
+
+/// Decisions and requirements are lists that grow.
+#[test]
+fn pages_are_short() {
+    let pages = files_with_extension(&root().join("docs"), "md");
+    let pages = pages.iter().map(|path| name_of(path));
+    let pages = pages.filter(|name| !name.starts_with("docs/adr/") && name != "docs/requirements.md");
+    let pages: BTreeSet<_> = pages.chain(["ARCHITECTURE.md", "CONTRIBUTING.md"].map(str::to_owned)).collect();
+    for reference in documents::REFERENCES {
+        assert!(pages.contains(reference), "{reference} was not read");
+    }
+    let complaints =
+        pages.iter().filter_map(|name| documents::length_complaint(name, &read(&root().join(name))));
+    pass(&complaints.collect::<Vec<_>>());
+}
+
+#[test]
+fn documents_name_files_and_functions_that_exist() {
+    let tree = names::Tree::new(paths(), sources(), &migrations());
+    let documents = ["ARCHITECTURE.md", "CONTRIBUTING.md", "migrations/README.md"];
+    let complaints =
+        documents.iter().flat_map(|name| names::complaints(name, &read(&root().join(name)), &tree));
+    pass(&complaints.collect::<Vec<_>>());
 }
 
 #[test]
@@ -297,6 +323,24 @@ fn files_with_extension(folder: &Path, extension: &str) -> Vec<PathBuf> {
         }
     }
     found.sort();
+    found
+}
+
+/// The names of all files and folders, apart from what is inside of build output and of `.git`.
+fn paths() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut folders = vec![root()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = name_of(&path);
+            let last = name.rsplit('/').next().unwrap_or_default();
+            if path.is_dir() && !NOT_OURS.contains(&last) && ![".git", ".dev"].contains(&last) {
+                folders.push(path);
+            }
+            found.insert(name);
+        }
+    }
     found
 }
 

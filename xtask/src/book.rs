@@ -45,17 +45,18 @@ pub(crate) fn run() -> Result<()> {
     site::check(&root().join(SITE))
 }
 
-/// The summary with paths from the root, and with each decision below their list.
+/// The summary with paths from the root, and with each decision below their list, one level deeper.
 fn summary(text: &str, decisions: &str) -> String {
     let mut lines = Vec::new();
     for line in text.lines() {
         let line = links::map(line, |target| links::resolve(SUMMARY, target));
         let has_decisions = links::targets(&line).iter().any(|target| target == DECISIONS);
+        let indent = line.len() - line.trim_start().len() + 2;
         lines.push(line);
         if has_decisions {
             let listed = decisions.lines().filter(|line| line.starts_with("- ["));
             let from_root = |line| links::map(line, |target| links::resolve(DECISIONS, target));
-            lines.extend(listed.map(|line| format!("  {}", from_root(line))));
+            lines.extend(listed.map(|line| format!("{:indent$}{}", "", from_root(line))));
         }
     }
     lines.join("\n") + "\n"
@@ -81,14 +82,15 @@ mod tests {
     #[test]
     fn decisions_follow_their_list() {
         let found = summary(
-            "# Inside\n\n- [Decisions](adr/README.md)\n- [Read me](../README.md)",
+            "# Inside\n\n- [Guide](guide.md)\n  - [Decisions](adr/README.md)\n- [Read me](../README.md)",
             "All:\n\n- [1](1.md)\n",
         );
         let lines = [
             "# Inside",
             "",
-            "- [Decisions](docs/adr/README.md)",
-            "  - [1](docs/adr/1.md)",
+            "- [Guide](docs/guide.md)",
+            "  - [Decisions](docs/adr/README.md)",
+            "    - [1](docs/adr/1.md)",
             "- [Read me](README.md)",
         ];
         assert_eq!(found.lines().collect::<Vec<_>>(), lines);

@@ -1,5 +1,5 @@
-//! Rules for documents: links lead somewhere, indexes list what they should, tests that are named
-//! exist.
+//! Rules for documents: links lead somewhere, indexes list what they should, pages are short, tests
+//! that are named exist.
 //!
 //! Nothing here looks at the wording: that is for people to judge.
 
@@ -88,6 +88,42 @@ fn an_unlisted_document_is_found() {
         unlisted("docs/adr/README.md", "- [a](0001-a.md)", &documents),
         ["docs/adr/0002-b.md: link to it in docs/adr/README.md"]
     );
+}
+
+/// Most words of a page, which is read from its beginning to its end.
+const PAGE_WORDS_MAX: usize = 1_200;
+/// Most words of a page for looking things up.
+const REFERENCE_WORDS_MAX: usize = 2_000;
+
+/// The pages for looking things up.
+pub(super) const REFERENCES: [&str; 10] = [
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "docs/cli.md",
+    "docs/delivery.md",
+    "docs/http.md",
+    "docs/operations.md",
+    "docs/running.md",
+    "docs/sql.md",
+    "docs/telemetry.md",
+    "docs/troubleshooting.md",
+];
+
+/// A page that has too many words outside fenced code.
+pub(super) fn length_complaint(name: &str, text: &str) -> Option<String> {
+    let words: usize = prose::of_document(text).iter().map(|(_, line)| line.split_whitespace().count()).sum();
+    let most = if REFERENCES.contains(&name) { REFERENCE_WORDS_MAX } else { PAGE_WORDS_MAX };
+    (words > most).then(|| format!("{name}: {words} words, at most {most}: say things once, or split it"))
+}
+
+#[test]
+fn a_page_that_is_too_long_is_found() {
+    let page = |words: usize| format!("{}\n```sh\ntrue\n```\n", "word ".repeat(words));
+    for (name, most) in [("docs/a.md", PAGE_WORDS_MAX), ("docs/http.md", REFERENCE_WORDS_MAX)] {
+        assert_eq!(length_complaint(name, &page(most)), None);
+        let complaint = length_complaint(name, &page(most + 1)).unwrap();
+        assert!(complaint.starts_with(&format!("{name}: {} words, at most {most}", most + 1)), "{complaint}");
+    }
 }
 
 /// Most words in the table of those that users have to learn.
