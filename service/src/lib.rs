@@ -17,9 +17,11 @@ pub mod cli;
 mod config;
 pub mod delivery;
 mod doctor;
-pub mod http;
+mod http;
 mod observe;
 mod resources;
+mod routes;
+pub mod server;
 mod store;
 mod telemetry;
 

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use uuid::Uuid;
 use wakeq::{CanvasId, StoreConfig};
 use wakeq_service::access::{Reach, Scope};
-use wakeq_service::http::HttpConfig;
+use wakeq_service::server::HttpConfig;
 
 use crate::service::{Answer, Service, make_key};
 use crate::support::{Statements, TIMEOUT, is_skipped, wait_while};

@@ -20,8 +20,8 @@ use crate::config::{
     DeliveryArgs, LotArgs, NotifierArgs, PushArgs, RateArgs, ServeArgs, WorkerArgs, on_cloud_run,
 };
 use crate::delivery::{Deliverer, Targets};
-use crate::http::{HttpConfig, HttpServer};
 use crate::observe::Observer;
+use crate::server::{HttpConfig, HttpServer};
 use wakeq::database::Retention;
 use wakeq::internals::{Waker, spread};
 use wakeq::notify::Notifier;

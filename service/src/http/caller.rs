@@ -39,9 +39,9 @@ pub(crate) struct Caller {
 }
 
 /// The operator of a command, by the name in the audit log: may do everything. Only
-/// [`LocalApi`](super::LocalApi) attaches it to a request.
+/// [`LocalApi`](crate::server::LocalApi) attaches it to a request.
 #[derive(Clone)]
-pub(super) struct Operator(pub(super) Arc<str>);
+pub(crate) struct Operator(pub(crate) Arc<str>);
 
 impl Caller {
     /// The operator of a command, to whom no limits apply.

@@ -87,35 +87,35 @@ enum About {
 }
 
 /// Routes that require scopes.
-pub(super) struct GuardedRoutes {
+pub(crate) struct GuardedRoutes {
     api: Api,
     router: OpenApiRouter<Api>,
 }
 
 impl GuardedRoutes {
-    pub(super) fn new(api: &Api) -> Self {
+    pub(crate) fn new(api: &Api) -> Self {
         Self { api: api.clone(), router: OpenApiRouter::new() }
     }
 
     /// Adds a route for holders of a scope.
-    pub(super) fn on(self, scope: Scope, routes: UtoipaMethodRouter<Api>) -> Self {
+    pub(crate) fn on(self, scope: Scope, routes: UtoipaMethodRouter<Api>) -> Self {
         self.on_all(About::Canvas, [scope].into_iter().collect(), routes)
     }
 
     /// Adds a route for holders of [`Scope::Emit`], even if for some handlers only: for each event
     /// it has to call [`Caller::may_emit`], and for what it writes beside events
     /// [`Caller::may_emit_with`].
-    pub(super) fn emitting(self, routes: UtoipaMethodRouter<Api>) -> Self {
+    pub(crate) fn emitting(self, routes: UtoipaMethodRouter<Api>) -> Self {
         self.on_all(About::Events, [Scope::Emit].into_iter().collect(), routes)
     }
 
     /// Adds a route that does what two scopes allow, and so requires both.
-    pub(super) fn on_both(self, scopes: [Scope; 2], routes: UtoipaMethodRouter<Api>) -> Self {
+    pub(crate) fn on_both(self, scopes: [Scope; 2], routes: UtoipaMethodRouter<Api>) -> Self {
         self.on_all(About::Canvas, scopes.into_iter().collect(), routes)
     }
 
     /// Adds a route that concerns every canvas, and so requires its scopes on all of them.
-    pub(super) fn everywhere<const N: usize>(
+    pub(crate) fn everywhere<const N: usize>(
         self,
         scopes: [Scope; N],
         routes: UtoipaMethodRouter<Api>,
@@ -141,7 +141,7 @@ impl GuardedRoutes {
         self
     }
 
-    pub(super) fn into_router(self) -> OpenApiRouter<Api> {
+    pub(crate) fn into_router(self) -> OpenApiRouter<Api> {
         self.router
     }
 }

@@ -43,7 +43,7 @@ type Failure = Box<dyn Error + Send + Sync>;
 type Run = Arc<dyn Fn(Vec<u8>) -> BoxFuture<'static, Result<(), Failure>> + Send + Sync>;
 
 /// The state of both routes.
-pub(super) struct Push {
+pub(crate) struct Push {
     run: Option<Run>,
     retention: Option<Retention>,
     /// One pass at a time: a second one would find nothing to do.
@@ -51,12 +51,12 @@ pub(super) struct Push {
 }
 
 impl Push {
-    pub(super) fn new(retention: Option<Retention>) -> Self {
+    pub(crate) fn new(retention: Option<Retention>) -> Self {
         Self { run: None, retention, passing: Arc::new(Semaphore::new(1)) }
     }
 
     /// Sets the function that runs pushed messages.
-    pub(super) fn set_runner<F, R, E>(&mut self, run: F)
+    pub(crate) fn set_runner<F, R, E>(&mut self, run: F)
     where
         F: Fn(Vec<u8>) -> R + Send + Sync + 'static,
         R: Future<Output = Result<(), E>> + Send + 'static,
@@ -68,7 +68,7 @@ impl Push {
 }
 
 /// A caller that may push. Checked before anything else of the request.
-pub(super) struct Pusher;
+pub(crate) struct Pusher;
 
 impl FromRequestParts<Api> for Pusher {
     type Rejection = Problem;
@@ -129,7 +129,7 @@ struct Message {
 }
 
 /// A message without its envelope.
-pub(super) struct PushedMessage(Vec<u8>);
+pub(crate) struct PushedMessage(Vec<u8>);
 
 impl FromRequest<Api> for PushedMessage {
     type Rejection = Problem;
@@ -161,7 +161,7 @@ impl FromRequest<Api> for PushedMessage {
     security(("push" = [])), responses(
     (status = 204, description = "The message need not be delivered again"),
     (status = "default", description = "The message has to be delivered again, or the caller may not push")))]
-pub(super) async fn push(
+pub(crate) async fn push(
     State(api): State<Api>,
     _pusher: Pusher,
     PushedMessage(message): PushedMessage,
@@ -184,7 +184,7 @@ pub(super) async fn push(
 
 /// The result of a call.
 #[derive(Debug, Default, Serialize, ToSchema)]
-pub(super) struct Woken {
+pub(crate) struct Woken {
     /// Overdue events whose notifications were published.
     woken: usize,
     /// Resume jobs that were continued.
@@ -206,7 +206,7 @@ pub(super) struct Woken {
 #[utoipa::path(post, path = "/v1/wake", operation_id = "wake", tag = "push", security(("push" = [])), responses(
     (status = 200, description = "What was done", body = Woken),
     (status = "default", description = "Something is unavailable, or the caller may not call this")))]
-pub(super) async fn wake(State(api): State<Api>, _pusher: Pusher) -> Result<Json<Woken>, Problem> {
+pub(crate) async fn wake(State(api): State<Api>, _pusher: Pusher) -> Result<Json<Woken>, Problem> {
     let Ok(turn) = Arc::clone(&api.push.passing).try_acquire_owned() else {
         return Ok(Json(Woken::default()));
     };

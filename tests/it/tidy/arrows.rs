@@ -2,8 +2,8 @@
 //!
 //! The packages are walls: Cargo refuses an import of the streams or the service in the queue, and
 //! of the service in the streams. A module that several packages have, such as `event`, is one
-//! module here. In a resource of the service, `wire`, `routes` and `command` are modules here, each
-//! the same one in every resource.
+//! module here. So are the parts of the service's resources: `resources::wire` is the JSON of all
+//! of them, and `resources::routes` and `resources::command` serve it and ask for it.
 //!
 //! The table is the rule. A module that is not in it, or an import that it does not list, is a
 //! complaint; an omission allows nothing.
@@ -49,22 +49,38 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("broker", &["event", "fault", "telemetry", "machine", "store", "broadcast", "consumer"]),
     ("groups", &["event", "store", "admin"]),
     ("access", &["event", "store"]),
-    ("config", &["event", "access", "broadcast", "delivery", "http", "store", "notify", "worker"]),
-    (
-        "wire",
-        &["event", "machine", "cron", "store", "admin", "explain", "emit", "entity", "groups", "access"],
-    ),
     ("resources", &[]),
     (
+        "resources::wire",
+        &["event", "machine", "cron", "store", "admin", "explain", "emit", "entity", "groups", "access"],
+    ),
+    (
         "http",
+        &[
+            "event",
+            "access",
+            "broadcast",
+            "delivery",
+            "telemetry",
+            "store",
+            "emit",
+            "entity",
+            "groups",
+            "log",
+            "admin",
+        ],
+    ),
+    ("resources::routes", &["event", "access", "resources::wire", "http", "store", "emit", "admin"]),
+    ("routes", &["event", "access", "telemetry", "http", "resources::routes"]),
+    (
+        "server",
         &[
             "event",
             "access",
             "routes",
             "broadcast",
             "delivery",
-            "machine",
-            "telemetry",
+            "http",
             "store",
             "notify",
             "emit",
@@ -74,8 +90,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "admin",
         ],
     ),
-    ("routes", &["event", "access", "wire", "http", "telemetry", "machine", "store", "emit", "admin"]),
-    ("command", &["event", "machine", "cron", "access", "wire", "config", "cli"]),
+    ("config", &["event", "access", "broadcast", "delivery", "server", "store", "notify", "worker"]),
+    ("resources::command", &["event", "machine", "cron", "access", "resources::wire", "config", "cli"]),
     ("doctor", &["event", "store", "notify"]),
     ("testing", &["event", "machine", "store", "broadcast", "notify", "explain", "emit", "admin", "worker"]),
     (
@@ -83,12 +99,13 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "event",
             "access",
-            "wire",
-            "command",
+            "resources::wire",
+            "resources::command",
             "broadcast",
             "config",
             "delivery",
             "http",
+            "server",
             "store",
             "notify",
             "emit",
@@ -114,18 +131,18 @@ const PARTS: [&str; 3] = ["wire", "routes", "command"];
 const CONFINED: &[(&str, &[&str])] = &[
     ("sqlx", &["store", "emit", "log", "entity"]),
     ("google_cloud_", &["notify", "config", "delivery"]),
-    ("axum", &["http", "routes", "cli"]),
-    ("hyper", &["http", "delivery", "cli"]),
-    ("utoipa", &["http", "routes", "wire"]),
+    ("axum", &["http", "resources::routes", "routes", "server", "cli"]),
+    ("hyper", &["http", "server", "delivery", "cli"]),
+    ("utoipa", &["http", "resources::routes", "routes", "resources::wire"]),
     ("jsonwebtoken", &["access"]),
-    ("aws_lc_rs", &["access", "routes", "delivery", "event", "notify"]),
+    ("aws_lc_rs", &["access", "resources::routes", "delivery", "event", "notify"]),
     ("croner", &["cron"]),
     ("chrono_tz", &["cron"]),
     ("opentelemetry", &["telemetry", "cli"]),
     ("tracing_opentelemetry", &["telemetry", "cli"]),
     ("prometheus", &["cli"]),
-    ("clap", &["cli", "command", "main", "config"]),
-    ("anyhow", &["cli", "command", "main", "config"]),
+    ("clap", &["cli", "resources::command", "main", "config"]),
+    ("anyhow", &["cli", "resources::command", "main", "config"]),
 ];
 
 /// The pure modules, and the crates that each may name besides the standard library.
@@ -206,12 +223,12 @@ fn check(source: &Source, exports: &BTreeMap<String, String>) -> Vec<String> {
     complaints
 }
 
-/// The module of a path: its first name or, among the resources, the part of a resource.
+/// The module of a path: its first name and, among the resources, the part of a resource.
 fn module<'p>(path: impl Iterator<Item = &'p str>) -> String {
     let mut names = path.map(first_name);
     let first = names.next().unwrap_or_default();
     let part = (first == "resources").then(|| names.take(2).find(|name| PARTS.contains(&name.as_str())));
-    part.flatten().unwrap_or(first)
+    part.flatten().map_or(first, |part| format!("resources::{part}"))
 }
 
 /// A file's name in the sources of its package.
@@ -402,13 +419,21 @@ fn a_wrong_arrow_is_found_however_it_is_written() {
 #[test]
 fn a_wrong_arrow_between_parts_of_resources_is_found() {
     let wire = "service/src/resources/queues/wire.rs";
-    check_found(wire, "use crate::resources::pulls::routes::A;", "`wire` must not import `routes`");
-    check_found(wire, "use crate::{resources::pulls::command::A};", "`wire` must not import `command`");
+    check_found(
+        wire,
+        "use crate::resources::pulls::routes::A;",
+        "`resources::wire` must not import `resources::routes`",
+    );
+    check_found(
+        wire,
+        "use crate::{resources::pulls::command::A};",
+        "`resources::wire` must not import `resources::command`",
+    );
     check_found(wire, "use axum::Json;", "`axum` belongs in");
     check_found(
         "service/src/resources/pulls/routes/leases.rs",
         "use crate::cli::Context;",
-        "`routes` must not import `cli`",
+        "`resources::routes` must not import `cli`",
     );
     let good = "use crate::resources::wire::List;\nuse crate::resources::objects::wire::Place;";
     assert_eq!(found(wire, good), Vec::<String>::new());
