@@ -1,6 +1,6 @@
 //! Tests of the rules for imports, on good and bad samples.
 
-use super::complaints;
+use super::{ARROWS, complaints};
 use crate::tidy::source::Source;
 
 #[cfg(test)]
@@ -13,6 +13,17 @@ fn found(name: &str, text: &str) -> Vec<String> {
 fn check_found(name: &str, text: &str, part: &str) {
     let found = found(name, text);
     assert!(found.len() == 1 && found[0].contains(part), "{part}: {found:?}");
+}
+
+/// So no two modules can import each other, even by way of others.
+#[test]
+fn the_table_lists_a_module_after_those_that_it_imports() {
+    for (index, (module, allowed)) in ARROWS.iter().enumerate() {
+        for name in *allowed {
+            let is_above = ARROWS[..index].iter().any(|(above, _)| above == name);
+            assert!(is_above, "`{module}` may import `{name}`, which comes after it in the table");
+        }
+    }
 }
 
 #[test]
