@@ -57,12 +57,12 @@ pub(crate) fn routes(api: &Api) -> OpenApiRouter<Api> {
         .routes(strict(routes!(push::push)))
         .routes(strict(routes!(push::wake)))
         .routes(strict(routes!(listen::listen)))
-        .merge(guarded(api).into_router())
+        .merge(guarded().into_router(api))
 }
 
-/// The routes that need a credential, each next to its scopes.
-fn guarded(api: &Api) -> GuardedRoutes {
-    of_the_platform(of_a_canvas(GuardedRoutes::new(api)))
+/// The routes that need a credential, each next to its scopes and before its marks.
+fn guarded() -> GuardedRoutes {
+    of_the_platform(of_a_canvas(GuardedRoutes::default()))
 }
 
 fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
@@ -71,6 +71,7 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .emitting(routes!(emit::batch))
         .on(Scope::Read, routes!(events::list))
         .on(Scope::Read, routes!(events::one))
+        .records_full_views()
         .on(Scope::Operate, routes!(events::cancel))
         .on(Scope::Operate, routes!(events::run_now))
         .on(Scope::Read, routes!(handlers::list))
@@ -83,32 +84,43 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .on_both([Scope::Operate, Scope::Read], routes!(targets::put_modifier))
         .on(Scope::Operate, routes!(targets::delete_modifier))
         .on(Scope::Operate, routes!(handlers::pause, handlers::unpause))
+        .optional_body()
         .on(Scope::Operate, routes!(handlers::purge))
+        .optional_body()
         .on(Scope::Read, routes!(handlers::depth))
         .on(Scope::Read, routes!(crons::list))
+        .records_reads()
         .on(Scope::Read, routes!(crons::one))
+        .records_reads()
         // A cron emits events.
         .on_both([Scope::Operate, Scope::Emit], routes!(crons::put))
         .on(Scope::Operate, routes!(crons::delete))
         .on(Scope::Operate, routes!(crons::pause, crons::unpause))
+        .optional_body()
         .on(Scope::Read, routes!(objects::halted))
         .on(Scope::Read, routes!(objects::one))
+        .records_reads()
         .on(Scope::Read, routes!(objects::tombstones))
         .on(Scope::Operate, routes!(objects::skip))
         .emitting(routes!(emit::change))
         .on(Scope::Read, routes!(entities::list))
         .on(Scope::Read, routes!(entities::status))
+        .records_reads()
         .on(Scope::Read, routes!(entities::one))
+        .records_reads()
         .on(Scope::Emit, routes!(entities::send))
         .on(Scope::Admin, routes!(entities::erase))
         .on(Scope::Emit, routes!(log::append))
         .on(Scope::Read, routes!(log::read))
+        .records_reads()
         .on(Scope::Read, routes!(dead_events::list))
+        .records_reads()
         .on(Scope::Operate, routes!(dead_events::redrive_one))
         .on(Scope::Operate, routes!(dead_events::redrive))
         .on(Scope::Operate, routes!(dead_events::delete))
         .on(Scope::Read, routes!(quotas::list))
         .on(Scope::Admin, routes!(handlers::block, handlers::unblock))
+        .optional_body()
         .on(Scope::Admin, routes!(audit::list))
         .on(Scope::Admin, routes!(keys::list, keys::create))
         .on(Scope::Admin, routes!(keys::revoke))
@@ -118,17 +130,24 @@ fn of_the_platform(guarded: GuardedRoutes) -> GuardedRoutes {
     guarded
         // Tenants may not set their own quotas.
         .everywhere([Scope::Admin], routes!(quotas::set, quotas::unset))
+        .always_there()
         // A queue receives the events of every canvas.
         .everywhere([Scope::Operate, Scope::Read], routes!(queues::put))
+        .always_there()
         .everywhere([Scope::Read], routes!(queues::list))
+        .always_there()
         .everywhere([Scope::Read], routes!(queues::one))
         .everywhere([Scope::Operate], routes!(queues::delete))
         .everywhere([Scope::Read], routes!(handlers::total_depth))
+        .always_there()
         .everywhere([Scope::Read], routes!(queues::depth))
         .everywhere([Scope::Read], routes!(queues::facets))
         .everywhere([Scope::Operate], routes!(queues::set_facet))
+        .optional_body()
         // Leased copies contain the values of events.
         .everywhere([Scope::Operate, Scope::Read], routes!(pulls::lease))
+        .optional_body()
+        .records_reads()
         .everywhere([Scope::Operate], routes!(pulls::extend))
         .everywhere([Scope::Operate], routes!(pulls::complete))
         .everywhere([Scope::Operate], routes!(pulls::release))
@@ -136,11 +155,31 @@ fn of_the_platform(guarded: GuardedRoutes) -> GuardedRoutes {
         .everywhere([Scope::Operate], routes!(leases::end))
         // A group reads the log of every canvas.
         .everywhere([Scope::Read], routes!(groups::nodes))
+        .always_there()
         .everywhere([Scope::Read], routes!(groups::list))
+        .always_there()
         .everywhere([Scope::Read], routes!(groups::one))
         .everywhere([Scope::Operate], routes!(groups::reset))
         .everywhere([Scope::Operate], routes!(groups::recover))
         .everywhere([Scope::Operate], routes!(groups::remove))
         .everywhere([Scope::Read], routes!(groups::dead))
+        .always_there()
+        .records_reads()
         .everywhere([Scope::Operate], routes!(groups::redrive))
+        .always_there()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_page_about_access_lists_the_reads_that_are_recorded() {
+        let page = include_str!("../../docs/access.md");
+        let row = page.lines().find_map(|line| line.strip_prefix("| reads of values: ")).unwrap();
+        let names = row.split('`').skip(1).step_by(2).filter(|name| *name != "view=full");
+        assert_eq!(names.map(str::to_owned).collect::<BTreeSet<_>>(), guarded().recorded_reads());
+    }
 }
