@@ -10,9 +10,9 @@ use axum::http::request::Parts;
 
 use super::Api;
 use super::answer::RequestId;
-use super::body::{AddressPath, HandlerPath};
 use super::client::Client;
-use super::guard::credential;
+use super::credential::credential;
+use super::path::{AddressPath, HandlerPath};
 use super::problem::Problem;
 use super::record::{Line, shown};
 use super::shares::LimitKey;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::body::HttpBody;
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, header};
+use axum::http::{Method, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use url::form_urlencoded;
@@ -19,18 +19,20 @@ use utoipa::openapi::security::SecurityRequirement;
 use utoipa::openapi::{ObjectBuilder, RefOr, Required, ResponseBuilder};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterExt};
 
+use super::Api;
 use super::answer::RequestId;
-use super::body::{HandlerPath, announced};
+use super::body::announced;
 use super::caller::{Caller, Operator};
 use super::client::Client;
+use super::credential::{authorization, credential, reason};
 use super::limits::Slot;
 use super::operations::Operations;
+use super::path::{self, HandlerPath};
 use super::problem::Problem;
 use super::record::Line;
 use super::shares::{LimitKey, credential_of};
-use super::{Api, body};
 use crate::access::{
-    Denied, Principal, Scope, Scopes, Unauthenticated, authorize, authorize_everywhere, authorize_handler,
+    Denied, Principal, Scope, Scopes, authorize, authorize_everywhere, authorize_handler,
     authorize_some_handler,
 };
 use wakeq::control::AuditOutcome;
@@ -305,7 +307,7 @@ impl Rule {
         self.operations.accept(parts)?;
         let canvas = match self.about {
             About::Canvas | About::Events => {
-                body::any_canvas(parts, &self.api).await.ok_or_else(Problem::not_found)?
+                path::any_canvas(parts, &self.api).await.ok_or_else(Problem::not_found)?
             }
             About::EveryCanvas => CanvasId::DEFAULT,
         };
@@ -316,7 +318,7 @@ impl Rule {
         let client = Client::of(&parts.extensions);
         let principal = self.api.access.authenticate(authorization(&parts.headers)).await;
         let canvas = match self.about {
-            About::Canvas | About::Events => body::canvas(parts, &self.api).await,
+            About::Canvas | About::Events => path::canvas(parts, &self.api).await,
             About::EveryCanvas => Some(CanvasId::DEFAULT),
         };
         let principal = match principal {
@@ -333,7 +335,7 @@ impl Rule {
         };
         let credential = credential_of(&principal);
         self.api.shares.count_request(&credential)?;
-        let canvas = canvas.ok_or_else(|| body::no_canvas(parts))?;
+        let canvas = canvas.ok_or_else(|| path::no_canvas(parts))?;
         let request = parts.extensions.get::<RequestId>().cloned().ok_or_else(Problem::not_found)?;
         if let Some(denied) = self.missing(parts, &principal, canvas).await {
             match denied {
@@ -437,28 +439,5 @@ impl Rule {
             reason: Some(reason),
         };
         self.api.audit.refused(line, request);
-    }
-}
-
-/// The only credential of a request.
-pub(super) fn authorization(headers: &HeaderMap) -> Option<&str> {
-    let mut values = headers.get_all(header::AUTHORIZATION).iter();
-    let first = values.next().map(|value| value.to_str().unwrap_or_default());
-    // With several headers, it would be ambiguous which one counts: this text is never valid.
-    if values.next().is_some() { Some("several") } else { first }
-}
-
-/// The public part of the caller's key, which tells two keys of one holder apart in the audit log.
-pub(super) fn credential(principal: &Principal) -> Option<String> {
-    principal.key().map(|key| format!("with {key:?}"))
-}
-
-/// Why a credential was refused, with at most its public part; `None` if it wasn't checked.
-pub(super) fn reason(error: &Unauthenticated) -> Option<String> {
-    match error {
-        Unauthenticated::Missing => Some("no credential".to_owned()),
-        Unauthenticated::Malformed => Some("neither a key nor an ID token".to_owned()),
-        Unauthenticated::Unknown(refusal) => Some(refusal.to_string()),
-        Unauthenticated::Unavailable(_) => None,
     }
 }

@@ -13,6 +13,11 @@ use super::bytes::{Answers, Budget, ByteReservation};
 use super::problem::{Kind, Problem};
 use super::shares::{LimitKey, Reservation};
 
+/// The path whose requests last as long as handlers.
+const PUSH_PATH: &str = "/v1/push";
+/// Maximum time of a push, including everything before and after the run.
+const PUSH_TIME_MAX: Duration = Duration::from_secs(630);
+
 /// Delay of refusals to callers that exceeded their share, so that each connection of a client that
 /// retries at once and without end costs one refusal in this time.
 const REFUSAL_DELAY: Duration = Duration::from_secs(1);
@@ -53,14 +58,14 @@ impl Slots {
         let pool = |time| RequestPool { permits: Arc::new(Semaphore::new(limits.requests)), time };
         Self {
             regular: pool(limits.request_time),
-            pushes: pool(super::push::TIME_MAX.max(limits.request_time)),
+            pushes: pool(PUSH_TIME_MAX.max(limits.request_time)),
             refusal_permits: Semaphore::new(limits.delayed_refusals),
             api,
         }
     }
 
     fn of(&self, path: &str) -> &RequestPool {
-        if path == super::push::PATH { &self.pushes } else { &self.regular }
+        if path == PUSH_PATH { &self.pushes } else { &self.regular }
     }
 }
 

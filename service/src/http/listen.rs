@@ -22,10 +22,10 @@ use utoipa::IntoParams;
 
 use super::Api;
 use super::answer::RequestId;
-use super::body::Parameters;
 use super::client::Client;
 use super::connection::Endless;
-use super::guard::{authorization, credential, reason};
+use super::credential::{authorization, credential, reason};
+use super::path::Parameters;
 use super::problem::{Kind, Problem};
 use super::record::Line;
 use super::shares::{LimitKey, Reservation, Tally, credential_of};

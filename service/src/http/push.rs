@@ -24,18 +24,13 @@ use utoipa::ToSchema;
 use super::Api;
 use super::body::CompleteBody;
 use super::client::Client;
-use super::guard::{authorization, reason};
+use super::credential::{authorization, reason};
 use super::problem::{Kind, Problem};
 use crate::access::PushDenied;
 use wakeq::database::Retention;
 
-/// The path whose requests last as long as handlers.
-pub(super) const PATH: &str = "/v1/push";
-
 /// How long Pub/Sub waits for an answer. A run that takes longer continues under its claim.
 const ANSWER_WITHIN: Duration = Duration::from_secs(600);
-/// Maximum time of a push, including everything before and after the run.
-pub(super) const TIME_MAX: Duration = Duration::from_secs(630);
 /// How long one request does the minute's work before it leaves the rest to the next one.
 const WAKE_WITHIN: Duration = Duration::from_secs(20);
 
