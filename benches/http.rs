@@ -18,7 +18,7 @@ use sqlx::PgPool;
 use wakeq::testing::MemoryNotifier;
 use wakeq::{Actor, CanvasId, Event, Queue, QueueConfig, Store, StoreConfig};
 use wakeq_service::access::{Access, AccessConfig, NewKey, Reach, Scope};
-use wakeq_service::http::{HttpConfig, HttpServer};
+use wakeq_service::server::{HttpConfig, HttpServer};
 use wakeq_services::{Cluster, ClusterOptions};
 
 const ROUNDS: usize = 5;

@@ -1,4 +1,4 @@
--- The queue: events and how they end, the rules that hold them back, and the claim that starts one.
+-- The queue: events and how they end, and the rules that hold them back.
 --
 -- An event is a row of `events_v2`, and is deleted when its handler has completed. No statement
 -- searches the table for work: a notification names the row, and `notify_at` is the promise of

@@ -1,6 +1,6 @@
 -- Turns: the claims of copies in queues, by workers and by services that pull over HTTP.
 --
--- `take_turns` is for copies what `claim` (0001) is for events. It passes over the rotation of the
+-- `take_turns` is for copies what a worker's claim is for events. It passes over the rotation of the
 -- facets (0003), takes the first copy of each that may run, and moves the rotation. Each step of a
 -- pass is a function: some read, `share_turns` and `choose_copies` decide from what was read, and
 -- the others write. `pull_turns` is the same for services that pull: it leases what it takes.

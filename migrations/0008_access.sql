@@ -362,7 +362,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     select 'function', p.oid::regprocedure::text, 'execute'
       from pg_proc p
       left join (values
-          ('await_claims', 'api'), ('claim', 'worker'), ('pull_turns', 'api'), ('drop_log_partition', 'worker'),
+          ('await_claims', 'api'), ('pull_turns', 'api'), ('drop_log_partition', 'worker'),
           ('erase_entity', 'worker'), ('kept_for', null), ('emit', null), ('check_emit', null), ('grant_rights', null),
           ('take_turns', 'worker'), ('facets_in_turn', 'worker'), ('share_turns', 'worker'),
           ('copies_in_turn', 'worker'), ('recalled_in_turn', 'worker'), ('choose_copies', 'worker'),

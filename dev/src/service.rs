@@ -14,7 +14,7 @@ use wakeq::{Actor, CanvasId, Store};
 use wakeq_service::access::{Access, AccessConfig, CredentialFilter, KeyState, NewKey, Reach, Scope};
 use wakeq_service::cli::Metrics;
 use wakeq_service::delivery::{DeliveryConfig, InvalidAllowedPlace};
-use wakeq_service::http::{HttpConfig, HttpError, HttpServer};
+use wakeq_service::server::{HttpConfig, HttpError, HttpServer};
 
 /// The holder of the key, for the audit log.
 const HOLDER: &str = "cargo-dev";

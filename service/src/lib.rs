@@ -14,16 +14,19 @@
 
 pub mod access;
 pub mod cli;
+mod commands;
 mod config;
 pub mod delivery;
 mod doctor;
-pub mod http;
+mod http;
 mod observe;
 mod resources;
+mod routes;
+pub mod server;
 mod store;
 mod telemetry;
 
-pub use cli::{run, run_from, run_with};
+pub use commands::{run, run_from, run_with};
 pub use observe::Observer;
 
 /// Compiles the code in the repository's README.

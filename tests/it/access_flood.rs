@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 use wakeq::{Actor, CanvasId};
 use wakeq_service::access::{Access, AccessConfig, CredentialFilter, Reach, Refusal, Scope, Unauthenticated};
-use wakeq_service::http::HttpConfig;
+use wakeq_service::server::HttpConfig;
 
 use crate::service::{Service, make_key};
 use crate::support::{Stage, wait_while};

@@ -16,7 +16,7 @@ use wakeq::machine::Outcome;
 use wakeq::workers::Verdict;
 use wakeq::{CanvasId, Event, Handlers, Queue, QueueConfig, StoreConfig, WorkerConfig};
 use wakeq_service::access::Scope;
-use wakeq_service::http::HttpConfig;
+use wakeq_service::server::HttpConfig;
 
 use crate::door::{Door, recording};
 use crate::service::{Answer, Service};

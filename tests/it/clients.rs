@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use wakeq::{CanvasId, Handlers, WorkerConfig};
 use wakeq_service::access::Scope;
-use wakeq_service::http::HttpConfig;
+use wakeq_service::server::HttpConfig;
 use wakeq_services::{ChildProcess, Guard, Launch};
 
 use crate::receiver::{calling, to_loopback};

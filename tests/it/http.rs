@@ -5,7 +5,7 @@ use serde_json::Value;
 use uuid::Uuid;
 use wakeq::CanvasId;
 use wakeq_service::access::Scope;
-use wakeq_service::http::HttpConfig;
+use wakeq_service::server::HttpConfig;
 
 use crate::service::{Answer, Service};
 

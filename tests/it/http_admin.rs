@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 use wakeq::{Actor, CanvasId};
 use wakeq_service::access::{AccessConfig, Clock, CredentialFilter, KeyId, Reach, Scope};
-use wakeq_service::http::HttpConfig;
+use wakeq_service::server::HttpConfig;
 
 use crate::service::{Answer, NONE, Service, has};
 

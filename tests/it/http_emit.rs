@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection, Row};
 use wakeq::{CanvasId, EventId, StoreConfig};
 use wakeq_service::access::Scope;
-use wakeq_service::http::HttpConfig;
+use wakeq_service::server::HttpConfig;
 
 use crate::service::{Answer, Service};
 use crate::support::{OTHER, Statements, TIMEOUT, is_skipped};

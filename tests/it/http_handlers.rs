@@ -8,7 +8,7 @@ use wakeq::control::{AuditEntry, AuditOutcome};
 use wakeq::machine::Outcome;
 use wakeq::{CanvasId, StoreConfig};
 use wakeq_service::access::Scope;
-use wakeq_service::http::HttpConfig;
+use wakeq_service::server::HttpConfig;
 
 use crate::service::{Answer, NONE, Service, has};
 use crate::support::{Statements, TIMEOUT, is_skipped, wait_while};

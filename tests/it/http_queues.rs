@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 use wakeq::CanvasId;
 use wakeq_service::access::{Access, NewKey, Reach, Scope};
-use wakeq_service::http::HttpConfig;
+use wakeq_service::server::HttpConfig;
 
 use crate::cli::Terminal;
 use crate::receiver::{Receiver, to_loopback};

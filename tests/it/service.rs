@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use wakeq::testing::MemoryNotifier;
 use wakeq::{Actor, CanvasId, Store, StoreConfig, Timing};
 use wakeq_service::access::{Access, AccessConfig, NewKey, Reach, Scope};
-use wakeq_service::http::{HttpConfig, HttpServer};
+use wakeq_service::server::{HttpConfig, HttpServer};
 
 use crate::support::{Stage, TIMEOUT, fit};
 

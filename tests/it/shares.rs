@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use uuid::Uuid;
 use wakeq::{CanvasId, StoreConfig};
 use wakeq_service::access::{Reach, Scope};
-use wakeq_service::http::HttpConfig;
+use wakeq_service::server::HttpConfig;
 
 use crate::service::{Answer, Service, make_key};
 use crate::support::{Statements, TIMEOUT, is_skipped, wait_while};
@@ -350,6 +350,21 @@ async fn the_audit_log_has_sign_ins_reads_and_client_addresses() {
         format!("other key:other sign-in done x1: with {theirs} {from}"),
     ];
     assert_eq!(lines, expected);
+}
+
+/// The dead events of a group have values of every canvas.
+#[tokio::test]
+async fn reads_of_every_canvas_are_in_the_record_of_none() {
+    let service = Service::start().await;
+    let key = service.wide_key("root", &[Scope::Read]).await;
+    for _ in 0..2 {
+        assert_eq!(service.ask(&key, Method::GET, "/admin/groups/none/dead", Value::Null).await.status, 200);
+    }
+    let stage = service.stop().await;
+    let rows = "select actor || ' ' || outcome || ' x' || times from wakeq.audit_log
+                 where canvas_id is null and action = 'list_group_dead'";
+    let rows: Vec<String> = stage.pool.values(rows).await;
+    assert_eq!(rows, ["key:root done x2"]);
 }
 
 /// A canvas fills its share of what is recorded, with many keys and with one that has the name of

@@ -11,7 +11,7 @@ use wakeq::targets::NewTarget;
 use wakeq::{Actor, Admin, AdminError, CanvasId, Event, EventId, Handlers, Store, StoreConfig, WorkerConfig};
 use wakeq_service::access::{AccessConfig, Scope};
 use wakeq_service::delivery::DeliveryConfig;
-use wakeq_service::http::HttpConfig;
+use wakeq_service::server::HttpConfig;
 use wiremock::ResponseTemplate;
 
 use crate::cli::Terminal;

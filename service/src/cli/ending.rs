@@ -21,7 +21,7 @@ const WHOLE: Duration = Duration::from_millis(1_900);
 
 /// The end of a process.
 #[derive(Clone, Default)]
-pub(super) struct Ending {
+pub(crate) struct Ending {
     stop: CancellationToken,
     /// Cancelled by a signal only, and not by a part or the program.
     told: CancellationToken,
@@ -33,17 +33,17 @@ pub(super) struct Ending {
 
 impl Ending {
     /// Cancelled once the process has to stop.
-    pub(super) fn stop(&self) -> &CancellationToken {
+    pub(crate) fn stop(&self) -> &CancellationToken {
         &self.stop
     }
 
     /// Cancelled once a signal has told the process to stop.
-    pub(super) fn told(&self) -> &CancellationToken {
+    pub(crate) fn told(&self) -> &CancellationToken {
         &self.told
     }
 
     /// Listens for SIGTERM until the handle is dropped.
-    pub(super) fn listen(&self) -> anyhow::Result<AbortOnDropHandle<()>> {
+    pub(crate) fn listen(&self) -> anyhow::Result<AbortOnDropHandle<()>> {
         let signal = shutdown_signal().context("listen for SIGTERM")?;
         let ending = self.clone();
         Ok(AbortOnDropHandle::new(tokio::spawn(async move {
@@ -60,7 +60,7 @@ impl Ending {
     }
 
     /// Sets the grace, once it is known.
-    pub(super) fn grant(&self, grace: Duration) {
+    pub(crate) fn grant(&self, grace: Duration) {
         self.grace.get_or_init(|| grace);
     }
 
@@ -69,7 +69,7 @@ impl Ending {
     }
 
     /// Returns when the parts have to be over.
-    pub(super) async fn over(&self) {
+    pub(crate) async fn over(&self) {
         self.stop.cancelled().await;
         // A part that has ended, or the program itself, stops the others without a signal.
         let begun = *self.begun.get_or_init(Instant::now);
@@ -77,7 +77,7 @@ impl Ending {
     }
 
     /// Does what comes last, for as long as the whole may take.
-    pub(super) async fn within(&self, last: impl Future<Output = ()>) {
+    pub(crate) async fn within(&self, last: impl Future<Output = ()>) {
         let Some(begun) = self.begun.get() else { return last.await };
         if tokio::time::timeout_at(*begun + self.grace() + WHOLE, last).await.is_err() {
             tracing::warn!("the process ends before its last broadcasts, metrics and traces were sent");

@@ -41,7 +41,7 @@ const WIRE: [&str; 11] = [
 
 #[derive(Args, Clone, Copy)]
 #[command(next_help_heading = "Logging")]
-pub(super) struct LogArgs {
+pub(crate) struct LogArgs {
     /// Log format on standard error [default: text, on Cloud Run json]
     #[arg(long, env = "WAKEQ_LOG_FORMAT", global = true, ignore_case = true)]
     log_format: Option<Format>,
@@ -59,7 +59,7 @@ enum Format {
 /// errors don't name, and nothing that was merely slow, unless `RUST_LOG` says otherwise.
 ///
 /// `traces` receives the spans in addition, which `RUST_LOG` does not filter.
-pub(super) fn start(arguments: LogArgs, is_long_running: bool, traces: Option<Traces>) {
+pub(crate) fn start(arguments: LogArgs, is_long_running: bool, traces: Option<Traces>) {
     let usual = if is_long_running { "info" } else { "warn,sqlx=error" };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual));
     let filter = filter.and(filter_fn(|metadata| {

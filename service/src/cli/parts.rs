@@ -11,12 +11,12 @@ use wakeq::{Handlers, Queue, Store};
 use wakeq_streams::EventBroker;
 
 /// Makes a program's handlers, with what their process has.
-pub(super) trait MakeHandlers: AsyncFnOnce(Parts) -> Result<Handlers, BoxError> {}
+pub(crate) trait MakeHandlers: AsyncFnOnce(Parts) -> Result<Handlers, BoxError> {}
 
 impl<F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>> MakeHandlers for F {}
 
 /// Waits until it has ended. Once `stop` is cancelled, `halt` tells it to end.
-pub(super) async fn until_stopped<T>(
+pub(crate) async fn until_stopped<T>(
     running: impl Future<Output = T>,
     stop: CancellationToken,
     halt: CancellationToken,
@@ -30,9 +30,9 @@ pub(super) async fn until_stopped<T>(
 }
 
 /// Something that a process runs until it is told to stop.
-pub(super) struct ProcessPart {
-    pub(super) name: &'static str,
-    pub(super) running: BoxFuture<'static, anyhow::Result<()>>,
+pub(crate) struct ProcessPart {
+    pub(crate) name: &'static str,
+    pub(crate) running: BoxFuture<'static, anyhow::Result<()>>,
 }
 
 /// What the process that runs a program's handlers already has, so that the program need not create
@@ -49,7 +49,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    pub(super) fn new(store: Store, queue: Queue, stop: CancellationToken) -> Self {
+    pub(crate) fn new(store: Store, queue: Queue, stop: CancellationToken) -> Self {
         Self { store, queue, stop, own: Arc::default() }
     }
 
@@ -68,7 +68,7 @@ impl Parts {
     }
 
     /// Takes the parts that were added.
-    pub(super) fn take(&self) -> Vec<ProcessPart> {
+    pub(crate) fn take(&self) -> Vec<ProcessPart> {
         std::mem::take(&mut *self.own.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

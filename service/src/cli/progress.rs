@@ -9,14 +9,14 @@ use std::time::Duration;
 /// A command that takes longer reports progress; this is also the time between two reports.
 const PERIOD: Duration = Duration::from_secs(2);
 
-pub(super) struct Progress<W> {
+pub(crate) struct Progress<W> {
     is_terminal: bool,
     to: W,
 }
 
 impl Progress<Stderr> {
     /// On standard error.
-    pub(super) fn on_stderr() -> Self {
+    pub(crate) fn on_stderr() -> Self {
         let to = std::io::stderr();
         Self { is_terminal: to.is_terminal(), to }
     }
@@ -37,7 +37,7 @@ impl<W: Write> Progress<W> {
 
     /// Waits for the work, and every two seconds says how far it has come, unless that is what it
     /// said last.
-    pub(super) async fn watch<T>(&mut self, work: impl Future<Output = T>, so_far: impl Fn() -> String) -> T {
+    pub(crate) async fn watch<T>(&mut self, work: impl Future<Output = T>, so_far: impl Fn() -> String) -> T {
         let mut work = pin!(work);
         let mut said = String::new();
         loop {

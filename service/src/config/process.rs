@@ -8,7 +8,7 @@ use clap::Args;
 
 use crate::access::{AccessConfig, PushCallers};
 use crate::delivery::{AllowedAudience, AllowedPlace, DeliveryConfig, IpRange};
-use crate::http::HttpConfig;
+use crate::server::HttpConfig;
 use wakeq::database::Retention;
 use wakeq::{Name, WorkerConfig};
 

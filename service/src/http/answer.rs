@@ -43,7 +43,7 @@ fn acceptable(text: &str) -> bool {
 }
 
 /// Runs a request under its id, and completes the answer.
-pub(super) async fn complete(
+pub(crate) async fn complete(
     State(metrics): State<HttpMetrics>,
     mut request: Request,
     next: Next,
@@ -107,7 +107,7 @@ fn with_body(response: Response, id: &RequestId) -> Response {
 }
 
 /// A complete answer as bytes, for a connection that is not served. The connection ends with it.
-pub(super) fn unserved(problem: &Problem) -> Vec<u8> {
+pub(crate) fn unserved(problem: &Problem) -> Vec<u8> {
     let (status, id) = (problem.kind.status(), RequestId::new().0);
     let body = serde_json::to_string(&problem.details(&id)).unwrap_or_default();
     format!(

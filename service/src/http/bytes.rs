@@ -25,7 +25,7 @@ const SLICE: usize = 16 * 1024;
 
 /// A limit on bytes, and how many of them each holder has.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(crate) struct Budget {
     most: usize,
     counts: Mutex<Counts>,
 }
@@ -37,7 +37,7 @@ struct Counts {
 }
 
 impl Budget {
-    pub(super) fn new(most: usize) -> Arc<Self> {
+    pub(crate) fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, counts: Mutex::default() })
     }
 
@@ -113,14 +113,14 @@ impl Drop for ByteReservation {
 
 /// Counts answers that are being sent. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Answers {
+pub(crate) struct Answers {
     budget: Arc<Budget>,
     /// How long the caller may take to receive an answer.
     within: Duration,
 }
 
 impl Answers {
-    pub(super) fn new(most: usize, within: Duration) -> Self {
+    pub(crate) fn new(most: usize, within: Duration) -> Self {
         Self { budget: Budget::new(most), within }
     }
 

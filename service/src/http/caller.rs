@@ -10,9 +10,9 @@ use axum::http::request::Parts;
 
 use super::Api;
 use super::answer::RequestId;
-use super::body::{AddressPath, HandlerPath};
 use super::client::Client;
-use super::guard::credential;
+use super::credential::credential;
+use super::path::{AddressPath, HandlerPath};
 use super::problem::Problem;
 use super::record::{Line, shown};
 use super::shares::LimitKey;
@@ -39,9 +39,9 @@ pub(crate) struct Caller {
 }
 
 /// The operator of a command, by the name in the audit log: may do everything. Only
-/// [`LocalApi`](super::LocalApi) attaches it to a request.
+/// [`LocalApi`](crate::server::LocalApi) attaches it to a request.
 #[derive(Clone)]
-pub(super) struct Operator(pub(super) Arc<str>);
+pub(crate) struct Operator(pub(crate) Arc<str>);
 
 impl Caller {
     /// The operator of a command, to whom no limits apply.

@@ -15,15 +15,15 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// Proxies whose `x-forwarded-for` is trusted. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Proxies(Arc<[IpRange]>);
+pub(crate) struct Proxies(Arc<[IpRange]>);
 
 impl Proxies {
-    pub(super) fn new(ranges: &[IpRange]) -> Self {
+    pub(crate) fn new(ranges: &[IpRange]) -> Self {
         Self(ranges.into())
     }
 
     /// Whether the address is one of them.
-    pub(super) fn has(&self, address: IpAddr) -> bool {
+    pub(crate) fn has(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.0.iter().any(|range| range.contains(address))
     }
@@ -52,7 +52,7 @@ fn address(text: &str) -> Option<IpAddr> {
 
 /// The address of a request's client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Client(pub(super) IpAddr);
+pub(crate) struct Client(pub(crate) IpAddr);
 
 impl Client {
     /// The address that the connection put into the request's extensions.
@@ -62,7 +62,7 @@ impl Client {
 
     /// The unit for counting clients: the address, or for IPv6 its /64 network, since a client has
     /// all addresses of it.
-    pub(super) fn network(self) -> IpAddr {
+    pub(crate) fn network(self) -> IpAddr {
         match self.0 {
             IpAddr::V4(_) => self.0,
             IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),

@@ -25,19 +25,19 @@ use super::client::Proxies;
 
 /// Time limits of a connection, and the permits that they depend on.
 #[derive(Clone)]
-pub(super) struct ConnectionLimits {
+pub(crate) struct ConnectionLimits {
     /// From the first byte of a request to the end of its header; for the first request, from the
     /// start of the connection.
-    pub(super) header: Duration,
+    pub(crate) header: Duration,
     /// Between two requests.
-    pub(super) idle: Duration,
+    pub(crate) idle: Duration,
     /// For receiving an answer, once the kernel's buffers are full.
-    pub(super) answer: Duration,
+    pub(crate) answer: Duration,
     /// The permits for connections. When few are left, connections may only be idle for as long as
     /// a header may take.
-    pub(super) permits: Arc<Semaphore>,
+    pub(crate) permits: Arc<Semaphore>,
     /// Fewer free permits than this are few.
-    pub(super) low_mark: usize,
+    pub(crate) low_mark: usize,
 }
 
 impl ConnectionLimits {
@@ -69,7 +69,7 @@ enum Phase {
 
 /// The state of a connection, shared by the stream and the service.
 #[derive(Clone)]
-pub(super) struct ConnectionState(Arc<Mutex<PhaseState>>);
+pub(crate) struct ConnectionState(Arc<Mutex<PhaseState>>);
 
 /// The current phase of a connection.
 struct PhaseState {
@@ -79,7 +79,7 @@ struct PhaseState {
 }
 
 impl ConnectionState {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Arc::new(Mutex::new(PhaseState { phase: Phase::Header, number: 0 })))
     }
 
@@ -106,11 +106,11 @@ impl ConnectionState {
 pub(super) struct Endless;
 
 /// The API as a service that reports when a request begins and ends.
-pub(super) struct ReportingService {
-    pub(super) router: Router,
-    pub(super) state: ConnectionState,
-    pub(super) peer: SocketAddr,
-    pub(super) proxies: Proxies,
+pub(crate) struct ReportingService {
+    pub(crate) router: Router,
+    pub(crate) state: ConnectionState,
+    pub(crate) peer: SocketAddr,
+    pub(crate) proxies: Proxies,
 }
 
 impl Service<Request<Incoming>> for ReportingService {
@@ -137,7 +137,7 @@ impl Service<Request<Incoming>> for ReportingService {
 }
 
 /// A stream that fails when the peer is too slow.
-pub(super) struct TimedStream<S> {
+pub(crate) struct TimedStream<S> {
     stream: S,
     state: ConnectionState,
     limits: ConnectionLimits,
@@ -154,11 +154,11 @@ struct PhaseTimer {
 }
 
 impl<S> TimedStream<S> {
-    pub(super) fn new(stream: S, state: ConnectionState, limits: ConnectionLimits) -> Self {
+    pub(crate) fn new(stream: S, state: ConnectionState, limits: ConnectionLimits) -> Self {
         Self { stream, state, limits, reading: None, writing: None }
     }
 
-    pub(super) fn into_stream(self) -> S {
+    pub(crate) fn into_stream(self) -> S {
         self.stream
     }
 

@@ -1,12 +1,15 @@
 //! Authorization: the routes of `/v1` with their scopes, and the layer that checks them. A route
 //! can only be added with its scopes, so none is left open by mistake; the same call documents it.
+//! What else is special about a route is marked right after it.
 
+#[cfg(test)]
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::body::HttpBody;
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, header};
+use axum::http::{Method, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use url::form_urlencoded;
@@ -16,18 +19,20 @@ use utoipa::openapi::security::SecurityRequirement;
 use utoipa::openapi::{ObjectBuilder, RefOr, Required, ResponseBuilder};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterExt};
 
+use super::Api;
 use super::answer::RequestId;
-use super::body::{HandlerPath, announced};
+use super::body::announced;
 use super::caller::{Caller, Operator};
 use super::client::Client;
+use super::credential::{authorization, credential, reason};
 use super::limits::Slot;
 use super::operations::Operations;
+use super::path::{self, HandlerPath};
 use super::problem::Problem;
 use super::record::Line;
 use super::shares::{LimitKey, credential_of};
-use super::{Api, body};
 use crate::access::{
-    Denied, Principal, Scope, Scopes, Unauthenticated, authorize, authorize_everywhere, authorize_handler,
+    Denied, Principal, Scope, Scopes, authorize, authorize_everywhere, authorize_handler,
     authorize_some_handler,
 };
 use wakeq::control::AuditOutcome;
@@ -36,38 +41,6 @@ use wakeq::{CanvasId, HandlerScope};
 
 /// The name of the credential in the OpenAPI document.
 pub(super) const CREDENTIAL: &str = "bearer";
-
-/// Operations whose body may be omitted, since all its fields are optional.
-const BODY_OPTIONAL: [&str; 6] =
-    ["pause_handler", "block_handler", "purge_handler", "pause_cron", "set_facet", "lease_copies"];
-
-/// Operations for every canvas that never answer 404, even if what they name does not exist.
-const ALWAYS_THERE: [&str; 9] = [
-    "total_depth",
-    "put_queue",
-    "list_queues",
-    "list_groups",
-    "list_nodes",
-    "list_group_dead",
-    "redrive_group_dead",
-    "set_quota",
-    "unset_quota",
-];
-
-/// Operations that read values, states, crons or dead events: the audit log records who used them.
-const READS_VALUES: [&str; 9] = [
-    "list_dead_events",
-    "list_group_dead",
-    "show_object",
-    "show_entity",
-    "entity_status",
-    "read_log",
-    "show_cron",
-    "list_crons",
-    "lease_copies",
-];
-/// The operation whose answer contains a value on request.
-const SHOWS_A_VALUE: &str = "show_event";
 
 /// Pattern of each part of a handler's address.
 const NAME: &str = "^[A-Za-z0-9_.-]{1,128}$";
@@ -86,63 +59,124 @@ enum About {
     EveryCanvas,
 }
 
-/// Routes that require scopes.
-pub(super) struct GuardedRoutes {
-    api: Api,
-    router: OpenApiRouter<Api>,
+/// Which successful requests the audit log names the caller of.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum RecordedReads {
+    #[default]
+    None,
+    /// Those that ask for a value, with `view=full`.
+    FullViews,
+    All,
 }
 
-impl GuardedRoutes {
-    pub(super) fn new(api: &Api) -> Self {
-        Self { api: api.clone(), router: OpenApiRouter::new() }
-    }
+/// What else is true of a route's operations.
+#[derive(Clone, Copy, Default)]
+struct Marks {
+    recorded_reads: RecordedReads,
+    has_optional_body: bool,
+    is_always_there: bool,
+}
 
+/// A route, what it operates on, and the scopes that it requires.
+struct GuardedRoute {
+    about: About,
+    scopes: Scopes,
+    marks: Marks,
+    routes: UtoipaMethodRouter<Api>,
+}
+
+/// Routes that require scopes. A mark is of the route that was added last.
+#[derive(Default)]
+pub(crate) struct GuardedRoutes(Vec<GuardedRoute>);
+
+impl GuardedRoutes {
     /// Adds a route for holders of a scope.
-    pub(super) fn on(self, scope: Scope, routes: UtoipaMethodRouter<Api>) -> Self {
-        self.on_all(About::Canvas, [scope].into_iter().collect(), routes)
+    pub(crate) fn on(self, scope: Scope, routes: UtoipaMethodRouter<Api>) -> Self {
+        self.with(About::Canvas, [scope].into_iter().collect(), routes)
     }
 
     /// Adds a route for holders of [`Scope::Emit`], even if for some handlers only: for each event
     /// it has to call [`Caller::may_emit`], and for what it writes beside events
     /// [`Caller::may_emit_with`].
-    pub(super) fn emitting(self, routes: UtoipaMethodRouter<Api>) -> Self {
-        self.on_all(About::Events, [Scope::Emit].into_iter().collect(), routes)
+    pub(crate) fn emitting(self, routes: UtoipaMethodRouter<Api>) -> Self {
+        self.with(About::Events, [Scope::Emit].into_iter().collect(), routes)
     }
 
     /// Adds a route that does what two scopes allow, and so requires both.
-    pub(super) fn on_both(self, scopes: [Scope; 2], routes: UtoipaMethodRouter<Api>) -> Self {
-        self.on_all(About::Canvas, scopes.into_iter().collect(), routes)
+    pub(crate) fn on_both(self, scopes: [Scope; 2], routes: UtoipaMethodRouter<Api>) -> Self {
+        self.with(About::Canvas, scopes.into_iter().collect(), routes)
     }
 
     /// Adds a route that concerns every canvas, and so requires its scopes on all of them.
-    pub(super) fn everywhere<const N: usize>(
+    pub(crate) fn everywhere<const N: usize>(
         self,
         scopes: [Scope; N],
         routes: UtoipaMethodRouter<Api>,
     ) -> Self {
-        self.on_all(About::EveryCanvas, scopes.into_iter().collect(), routes)
+        self.with(About::EveryCanvas, scopes.into_iter().collect(), routes)
     }
 
-    fn on_all(
-        mut self,
-        about: About,
-        scopes: Scopes,
-        (schemas, mut paths, methods): UtoipaMethodRouter<Api>,
-    ) -> Self {
-        for (path, item) in &mut paths.paths {
-            item.parameters = Some(path_parameters(path));
-            let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
-            operations.into_iter().flatten().for_each(|operation| describe(operation, about, scopes));
-        }
-        let rule = Rule { api: self.api.clone(), about, scopes, operations: Operations::of(&paths) };
-        let routes: UtoipaMethodRouter<Api> = (schemas, paths, methods);
-        let layer = from_fn_with_state(rule, admit);
-        self.router = self.router.routes(routes.map(|methods| methods.route_layer(layer)));
+    fn with(mut self, about: About, scopes: Scopes, routes: UtoipaMethodRouter<Api>) -> Self {
+        self.0.push(GuardedRoute { about, scopes, marks: Marks::default(), routes });
         self
     }
 
-    pub(super) fn into_router(self) -> OpenApiRouter<Api> {
-        self.router
+    /// Marks a route that answers with values, states, crons or dead events: the audit log records
+    /// which caller read them.
+    pub(crate) fn records_reads(self) -> Self {
+        self.marked(|marks| marks.recorded_reads = RecordedReads::All)
+    }
+
+    /// The same for a route that answers with a value only if the query has `view=full`.
+    pub(crate) fn records_full_views(self) -> Self {
+        self.marked(|marks| marks.recorded_reads = RecordedReads::FullViews)
+    }
+
+    /// Marks a route whose body may be omitted, since all its fields are optional.
+    pub(crate) fn optional_body(self) -> Self {
+        self.marked(|marks| marks.has_optional_body = true)
+    }
+
+    /// Marks a route for every canvas that never answers 404, even if what it names does not exist.
+    pub(crate) fn always_there(self) -> Self {
+        self.marked(|marks| marks.is_always_there = true)
+    }
+
+    fn marked(mut self, mark: impl FnOnce(&mut Marks)) -> Self {
+        if let Some(last) = self.0.last_mut() {
+            mark(&mut last.marks);
+        }
+        self
+    }
+
+    /// The names of the operations whose reads are recorded.
+    #[cfg(test)]
+    pub(crate) fn recorded_reads(&self) -> BTreeSet<String> {
+        let recorded = self.0.iter().filter(|route| route.marks.recorded_reads != RecordedReads::None);
+        let items = recorded.flat_map(|route| route.routes.1.paths.values());
+        let operations = items.flat_map(|item| [&item.get, &item.put, &item.post, &item.delete]);
+        operations.flatten().filter_map(|operation| operation.operation_id.clone()).collect()
+    }
+
+    pub(crate) fn into_router(self, api: &Api) -> OpenApiRouter<Api> {
+        let router: OpenApiRouter<Api> = OpenApiRouter::new();
+        self.0.into_iter().fold(router, |router, route| router.routes(route.guarded(api)))
+    }
+}
+
+impl GuardedRoute {
+    /// The route behind the layer that checks its scopes, with what that can answer described.
+    fn guarded(self, api: &Api) -> UtoipaMethodRouter<Api> {
+        let Self { about, scopes, marks, routes: (schemas, mut paths, methods) } = self;
+        for (path, item) in &mut paths.paths {
+            item.parameters = Some(path_parameters(path));
+            let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
+            operations.into_iter().flatten().for_each(|operation| describe(operation, about, scopes, marks));
+        }
+        let (recorded_reads, operations) = (marks.recorded_reads, Operations::of(&paths));
+        let rule = Rule { api: api.clone(), about, scopes, recorded_reads, operations };
+        let routes: UtoipaMethodRouter<Api> = (schemas, paths, methods);
+        routes.map(|methods| methods.route_layer(from_fn_with_state(rule, admit)))
     }
 }
 
@@ -182,7 +216,7 @@ fn path_parameters(path: &str) -> Vec<RefOr<Parameter>> {
 }
 
 /// Adds the answers common to guarded operations.
-fn describe(operation: &mut Operation, about: About, scopes: Scopes) {
+fn describe(operation: &mut Operation, about: About, scopes: Scopes, marks: Marks) {
     let names: Vec<_> = scopes.iter().map(|scope| format!("`{scope}`")).collect();
     let noun = if names.len() == 1 { "scope" } else { "scopes" };
     let place = match about {
@@ -193,8 +227,8 @@ fn describe(operation: &mut Operation, about: About, scopes: Scopes) {
     let description = operation.description.take().map_or(words.clone(), |text| format!("{text}\n\n{words}"));
     operation.description = Some(description);
     operation.security = Some(vec![SecurityRequirement::new(CREDENTIAL, scopes.iter().map(Scope::as_str))]);
-    if let (Some(RefOr::T(body)), Some(id)) = (&mut operation.request_body, &operation.operation_id)
-        && BODY_OPTIONAL.contains(&id.as_str())
+    if let Some(RefOr::T(body)) = &mut operation.request_body
+        && marks.has_optional_body
     {
         body.required = Some(Required::False);
     }
@@ -208,8 +242,7 @@ fn describe(operation: &mut Operation, about: About, scopes: Scopes) {
             "An error that any request can receive: `too-many-requests`, `timeout`, `unavailable`, `internal`",
         ),
     ] {
-        let is_there = operation.operation_id.as_ref().is_some_and(|id| ALWAYS_THERE.contains(&id.as_str()));
-        if status == "404" && is_there {
+        if status == "404" && marks.is_always_there {
             continue;
         }
         let response = ResponseBuilder::new().description(words).build();
@@ -224,6 +257,7 @@ struct Rule {
     about: About,
     /// All of them are required.
     scopes: Scopes,
+    recorded_reads: RecordedReads,
     operations: Operations,
 }
 
@@ -273,7 +307,7 @@ impl Rule {
         self.operations.accept(parts)?;
         let canvas = match self.about {
             About::Canvas | About::Events => {
-                body::any_canvas(parts, &self.api).await.ok_or_else(Problem::not_found)?
+                path::any_canvas(parts, &self.api).await.ok_or_else(Problem::not_found)?
             }
             About::EveryCanvas => CanvasId::DEFAULT,
         };
@@ -284,7 +318,7 @@ impl Rule {
         let client = Client::of(&parts.extensions);
         let principal = self.api.access.authenticate(authorization(&parts.headers)).await;
         let canvas = match self.about {
-            About::Canvas | About::Events => body::canvas(parts, &self.api).await,
+            About::Canvas | About::Events => path::canvas(parts, &self.api).await,
             About::EveryCanvas => Some(CanvasId::DEFAULT),
         };
         let principal = match principal {
@@ -301,7 +335,7 @@ impl Rule {
         };
         let credential = credential_of(&principal);
         self.api.shares.count_request(&credential)?;
-        let canvas = canvas.ok_or_else(|| body::no_canvas(parts))?;
+        let canvas = canvas.ok_or_else(|| path::no_canvas(parts))?;
         let request = parts.extensions.get::<RequestId>().cloned().ok_or_else(Problem::not_found)?;
         if let Some(denied) = self.missing(parts, &principal, canvas).await {
             match denied {
@@ -369,11 +403,14 @@ impl Rule {
 
     /// The audit log line about reading values, to be recorded if the request succeeds.
     fn reading(&self, parts: &Parts, caller: &Caller) -> Option<Line> {
-        let action = self.operations.action(&parts.method);
         let query = parts.uri.query().unwrap_or_default().as_bytes();
-        let whole = || form_urlencoded::parse(query).any(|(name, value)| name == "view" && value == "full");
-        let reads = READS_VALUES.contains(&&*action) || action.as_ref() == SHOWS_A_VALUE && whole();
-        reads.then(|| caller.line(AuditOutcome::Done, action, None))
+        let is_full = || form_urlencoded::parse(query).any(|(name, value)| name == "view" && value == "full");
+        let is_recorded = match self.recorded_reads {
+            RecordedReads::None => false,
+            RecordedReads::FullViews => is_full(),
+            RecordedReads::All => true,
+        };
+        is_recorded.then(|| caller.line(AuditOutcome::Done, self.operations.action(&parts.method), None))
     }
 
     /// Records a refusal for the canvas's admins, or for those of every canvas.
@@ -402,28 +439,5 @@ impl Rule {
             reason: Some(reason),
         };
         self.api.audit.refused(line, request);
-    }
-}
-
-/// The only credential of a request.
-pub(super) fn authorization(headers: &HeaderMap) -> Option<&str> {
-    let mut values = headers.get_all(header::AUTHORIZATION).iter();
-    let first = values.next().map(|value| value.to_str().unwrap_or_default());
-    // With several headers, it would be ambiguous which one counts: this text is never valid.
-    if values.next().is_some() { Some("several") } else { first }
-}
-
-/// The public part of the caller's key, which tells two keys of one holder apart in the audit log.
-pub(super) fn credential(principal: &Principal) -> Option<String> {
-    principal.key().map(|key| format!("with {key:?}"))
-}
-
-/// Why a credential was refused, with at most its public part; `None` if it wasn't checked.
-pub(super) fn reason(error: &Unauthenticated) -> Option<String> {
-    match error {
-        Unauthenticated::Missing => Some("no credential".to_owned()),
-        Unauthenticated::Malformed => Some("neither a key nor an ID token".to_owned()),
-        Unauthenticated::Unknown(refusal) => Some(refusal.to_string()),
-        Unauthenticated::Unavailable(_) => None,
     }
 }

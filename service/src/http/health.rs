@@ -28,7 +28,7 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Whether the process can serve requests.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct Health {
+pub(crate) struct Health {
     status: Status,
     /// The results of the checks.
     checks: Checks,
@@ -56,7 +56,7 @@ struct Checks {
 }
 
 /// The latest result, and what was reachable before.
-pub(super) struct Readiness {
+pub(crate) struct Readiness {
     started: Instant,
     last: Mutex<Option<(Instant, Health)>>,
     /// A topic that was never reachable indicates a misconfiguration; one that disappears later
@@ -111,7 +111,7 @@ impl Readiness {
 /// Succeeds whenever the process responds.
 #[utoipa::path(get, path = "/livez", operation_id = "livez", tag = "health", security(()),
     responses((status = 204, description = "The process is alive")))]
-pub(super) async fn alive() -> StatusCode {
+pub(crate) async fn alive() -> StatusCode {
     StatusCode::NO_CONTENT
 }
 
@@ -123,7 +123,7 @@ pub(super) async fn alive() -> StatusCode {
 #[utoipa::path(get, path = "/readyz", operation_id = "readyz", tag = "health", security(()), responses(
     (status = 200, description = "Requests can be sent here", body = Health),
     (status = 503, description = "Requests should be sent elsewhere", body = Health)))]
-pub(super) async fn ready(State(api): State<Api>) -> (StatusCode, Json<Health>) {
+pub(crate) async fn ready(State(api): State<Api>) -> (StatusCode, Json<Health>) {
     let health = api.readiness.health(&api.admin).await;
     let status = match health.status {
         Status::Ready | Status::Degraded => StatusCode::OK,

@@ -13,27 +13,32 @@ use super::bytes::{Answers, Budget, ByteReservation};
 use super::problem::{Kind, Problem};
 use super::shares::{LimitKey, Reservation};
 
+/// The path whose requests last as long as handlers.
+const PUSH_PATH: &str = "/v1/push";
+/// Maximum time of a push, including everything before and after the run.
+const PUSH_TIME_MAX: Duration = Duration::from_secs(630);
+
 /// Delay of refusals to callers that exceeded their share, so that each connection of a client that
 /// retries at once and without end costs one refusal in this time.
 const REFUSAL_DELAY: Duration = Duration::from_secs(1);
 
 /// The limits of each request, and of all of them together.
 pub(crate) struct Limits {
-    pub(super) body_bytes: usize,
-    pub(super) body_time: Duration,
+    pub(crate) body_bytes: usize,
+    pub(crate) body_time: Duration,
     pub(crate) request_time: Duration,
-    pub(super) requests: usize,
+    pub(crate) requests: usize,
     /// Refusals that are delayed at a time.
-    pub(super) delayed_refusals: usize,
+    pub(crate) delayed_refusals: usize,
     /// Bytes of bodies, from their arrival to the end of their requests.
-    pub(super) bodies: Arc<Budget>,
+    pub(crate) bodies: Arc<Budget>,
     /// Bytes of answers being sent.
-    pub(super) answers: Answers,
+    pub(crate) answers: Answers,
 }
 
 /// Permits for concurrent requests. Pushes, which last as long as handlers, have a limit of their
 /// own of the same size, so that neither kind keeps the other out.
-pub(super) struct Slots {
+pub(crate) struct Slots {
     regular: RequestPool,
     pushes: RequestPool,
     api: Api,
@@ -48,19 +53,19 @@ struct RequestPool {
 }
 
 impl Slots {
-    pub(super) fn new(api: Api) -> Self {
+    pub(crate) fn new(api: Api) -> Self {
         let limits = &api.limits;
         let pool = |time| RequestPool { permits: Arc::new(Semaphore::new(limits.requests)), time };
         Self {
             regular: pool(limits.request_time),
-            pushes: pool(super::push::TIME_MAX.max(limits.request_time)),
+            pushes: pool(PUSH_TIME_MAX.max(limits.request_time)),
             refusal_permits: Semaphore::new(limits.delayed_refusals),
             api,
         }
     }
 
     fn of(&self, path: &str) -> &RequestPool {
-        if path == super::push::PATH { &self.pushes } else { &self.regular }
+        if path == PUSH_PATH { &self.pushes } else { &self.regular }
     }
 }
 
@@ -131,7 +136,7 @@ impl Slot {
 
 /// Runs a request if a permit is available, within its time limit. The liveness check needs no
 /// permit.
-pub(super) async fn shed(State(slots): State<Arc<Slots>>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn shed(State(slots): State<Arc<Slots>>, mut request: Request, next: Next) -> Response {
     if request.uri().path() == super::health::ALIVE {
         return next.run(request).await;
     }

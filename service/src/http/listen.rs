@@ -22,10 +22,10 @@ use utoipa::IntoParams;
 
 use super::Api;
 use super::answer::RequestId;
-use super::body::Parameters;
 use super::client::Client;
 use super::connection::Endless;
-use super::guard::{authorization, credential, reason};
+use super::credential::{authorization, credential, reason};
+use super::path::Parameters;
 use super::problem::{Kind, Problem};
 use super::record::Line;
 use super::shares::{LimitKey, Reservation, Tally, credential_of};
@@ -44,18 +44,18 @@ const NO_BUFFER: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// Limits on concurrent listeners.
 #[derive(Clone, Copy)]
-pub(super) struct ListenerLimits {
+pub(crate) struct ListenerLimits {
     /// In this process.
-    pub(super) most: usize,
+    pub(crate) most: usize,
     /// With the same credential, or of the same canvas.
-    pub(super) share: usize,
+    pub(crate) share: usize,
     /// How often a stream is sent a keep-alive and its credential is checked again.
-    pub(super) keep_alive: Duration,
+    pub(crate) keep_alive: Duration,
 }
 
 /// The listeners of this process. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Listeners {
+pub(crate) struct Listeners {
     limits: ListenerLimits,
     permits: Arc<Semaphore>,
     shares: Tally<LimitKey>,
@@ -65,13 +65,13 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    pub(super) fn new(limits: ListenerLimits, hub: Option<Hub>, stop: CancellationToken) -> Self {
+    pub(crate) fn new(limits: ListenerLimits, hub: Option<Hub>, stop: CancellationToken) -> Self {
         let permits = Arc::new(Semaphore::new(limits.most));
         Self { limits, permits, shares: Tally::new(limits.share), hub, stop }
     }
 
     /// Waits until the listeners' subscription is deleted.
-    pub(super) async fn finish(&self) {
+    pub(crate) async fn finish(&self) {
         if let Some(hub) = &self.hub {
             hub.close(CLOSING).await;
         }
@@ -104,7 +104,7 @@ struct ListenerPermits {
 }
 
 /// A caller that may read events, and where. Checked before anything else of the request.
-pub(super) struct Reader {
+pub(crate) struct Reader {
     credential: Arc<str>,
     authorization: Option<String>,
     /// `None` means every canvas.
@@ -168,7 +168,7 @@ fn note(api: &Api, parts: &Parts, caller: &Principal, shown: &Arc<str>, canvases
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ListenQuery {
+pub(crate) struct ListenQuery {
     /// A glob over `canvas:module:name`, in the syntax of Redis' `PSUBSCRIBE`: `*`, `?`, `[abc]`,
     /// `[^a-z]`, and `\` before a character to be taken literally.
     #[param(max_length = 512, min_length = 1, example = "*:page:*")]
@@ -199,7 +199,7 @@ pub(super) struct ListenQuery {
     (status = "default",
         description = "An error that any request can receive, or `too-many-requests` if there are \
                        too many listeners")))]
-pub(super) async fn listen(
+pub(crate) async fn listen(
     State(api): State<Api>,
     reader: Reader,
     Parameters(query): Parameters<ListenQuery>,

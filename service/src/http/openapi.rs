@@ -65,7 +65,7 @@ struct Base;
 const PUSH_CREDENTIAL: &str = "push";
 
 /// The document without any routes.
-pub(super) fn base() -> utoipa::openapi::OpenApi {
+pub(crate) fn base() -> utoipa::openapi::OpenApi {
     let mut document = Base::openapi();
     let bearer = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
@@ -84,7 +84,7 @@ pub(super) fn base() -> utoipa::openapi::OpenApi {
 }
 
 /// `/openapi.json` and `/docs`, to which `/` redirects.
-pub(super) fn pages(mut document: utoipa::openapi::OpenApi) -> Router<Api> {
+pub(crate) fn pages(mut document: utoipa::openapi::OpenApi) -> Router<Api> {
     describe_problems(&mut document);
     // Serialized once, not for each request.
     let document: Bytes = serde_json::to_vec(&document).unwrap_or_default().into();

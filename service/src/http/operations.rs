@@ -110,7 +110,7 @@ impl Declared {
 }
 
 /// A route without a guard, which accepts what it declares, and documents that.
-pub(super) fn strict((schemas, mut paths, methods): UtoipaMethodRouter<Api>) -> UtoipaMethodRouter<Api> {
+pub(crate) fn strict((schemas, mut paths, methods): UtoipaMethodRouter<Api>) -> UtoipaMethodRouter<Api> {
     for item in paths.paths.values_mut() {
         for operation in [&mut item.get, &mut item.post].into_iter().flatten() {
             let refused = ResponseBuilder::new().description("The request is not valid").build();

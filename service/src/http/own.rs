@@ -13,7 +13,7 @@ use super::problem::{Kind, Problem};
 use wakeq::targets::OwnDeployment;
 
 /// Passes on everything that this deployment did not send itself.
-pub(super) async fn refuse(State(own): State<Arc<OwnDeployment>>, request: Request, next: Next) -> Response {
+pub(crate) async fn refuse(State(own): State<Arc<OwnDeployment>>, request: Request, next: Next) -> Response {
     let mut senders = request.headers().get_all(OwnDeployment::HEADER).iter();
     if senders.any(|sender| sender.as_bytes() == own.id().as_bytes()) {
         tracing::warn!("a delivery of this deployment came back to it: one of its targets leads here");

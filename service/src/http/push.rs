@@ -24,18 +24,13 @@ use utoipa::ToSchema;
 use super::Api;
 use super::body::CompleteBody;
 use super::client::Client;
-use super::guard::{authorization, reason};
+use super::credential::{authorization, reason};
 use super::problem::{Kind, Problem};
 use crate::access::PushDenied;
 use wakeq::database::Retention;
 
-/// The path whose requests last as long as handlers.
-pub(super) const PATH: &str = "/v1/push";
-
 /// How long Pub/Sub waits for an answer. A run that takes longer continues under its claim.
 const ANSWER_WITHIN: Duration = Duration::from_secs(600);
-/// Maximum time of a push, including everything before and after the run.
-pub(super) const TIME_MAX: Duration = Duration::from_secs(630);
 /// How long one request does the minute's work before it leaves the rest to the next one.
 const WAKE_WITHIN: Duration = Duration::from_secs(20);
 
@@ -43,7 +38,7 @@ type Failure = Box<dyn Error + Send + Sync>;
 type Run = Arc<dyn Fn(Vec<u8>) -> BoxFuture<'static, Result<(), Failure>> + Send + Sync>;
 
 /// The state of both routes.
-pub(super) struct Push {
+pub(crate) struct Push {
     run: Option<Run>,
     retention: Option<Retention>,
     /// One pass at a time: a second one would find nothing to do.
@@ -51,12 +46,12 @@ pub(super) struct Push {
 }
 
 impl Push {
-    pub(super) fn new(retention: Option<Retention>) -> Self {
+    pub(crate) fn new(retention: Option<Retention>) -> Self {
         Self { run: None, retention, passing: Arc::new(Semaphore::new(1)) }
     }
 
     /// Sets the function that runs pushed messages.
-    pub(super) fn set_runner<F, R, E>(&mut self, run: F)
+    pub(crate) fn set_runner<F, R, E>(&mut self, run: F)
     where
         F: Fn(Vec<u8>) -> R + Send + Sync + 'static,
         R: Future<Output = Result<(), E>> + Send + 'static,
@@ -68,7 +63,7 @@ impl Push {
 }
 
 /// A caller that may push. Checked before anything else of the request.
-pub(super) struct Pusher;
+pub(crate) struct Pusher;
 
 impl FromRequestParts<Api> for Pusher {
     type Rejection = Problem;
@@ -129,7 +124,7 @@ struct Message {
 }
 
 /// A message without its envelope.
-pub(super) struct PushedMessage(Vec<u8>);
+pub(crate) struct PushedMessage(Vec<u8>);
 
 impl FromRequest<Api> for PushedMessage {
     type Rejection = Problem;
@@ -161,7 +156,7 @@ impl FromRequest<Api> for PushedMessage {
     security(("push" = [])), responses(
     (status = 204, description = "The message need not be delivered again"),
     (status = "default", description = "The message has to be delivered again, or the caller may not push")))]
-pub(super) async fn push(
+pub(crate) async fn push(
     State(api): State<Api>,
     _pusher: Pusher,
     PushedMessage(message): PushedMessage,
@@ -184,7 +179,7 @@ pub(super) async fn push(
 
 /// The result of a call.
 #[derive(Debug, Default, Serialize, ToSchema)]
-pub(super) struct Woken {
+pub(crate) struct Woken {
     /// Overdue events whose notifications were published.
     woken: usize,
     /// Resume jobs that were continued.
@@ -206,7 +201,7 @@ pub(super) struct Woken {
 #[utoipa::path(post, path = "/v1/wake", operation_id = "wake", tag = "push", security(("push" = [])), responses(
     (status = 200, description = "What was done", body = Woken),
     (status = "default", description = "Something is unavailable, or the caller may not call this")))]
-pub(super) async fn wake(State(api): State<Api>, _pusher: Pusher) -> Result<Json<Woken>, Problem> {
+pub(crate) async fn wake(State(api): State<Api>, _pusher: Pusher) -> Result<Json<Woken>, Problem> {
     let Ok(turn) = Arc::clone(&api.push.passing).try_acquire_owned() else {
         return Ok(Json(Woken::default()));
     };

@@ -33,7 +33,7 @@ type Sessions = HashMap<(Arc<str>, Option<CanvasId>), Instant>;
 
 /// Audit log entries that are not written yet. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct AuditBuffer {
+pub(crate) struct AuditBuffer {
     soon: BatchWriter,
     later: BatchWriter,
     sessions: Arc<Mutex<Sessions>>,
@@ -59,7 +59,7 @@ pub(super) struct Line {
 
 impl AuditBuffer {
     /// Must be called inside a tokio runtime.
-    pub(super) fn start(admin: &Admin) -> Self {
+    pub(crate) fn start(admin: &Admin) -> Self {
         let writer = |period| BatchWriter::start(admin.clone(), period);
         Self { soon: writer(SOON), later: writer(LATER), sessions: Arc::default() }
     }
@@ -122,7 +122,7 @@ impl AuditBuffer {
     }
 
     /// Writes what is gathered, and stops.
-    pub(super) async fn finish(&self) {
+    pub(crate) async fn finish(&self) {
         self.soon.finish().await;
         self.later.finish().await;
     }

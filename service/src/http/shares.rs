@@ -25,17 +25,17 @@ const SWEEP: Duration = Duration::from_secs(1);
 
 /// The limits of a single party.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ShareLimits {
+pub(crate) struct ShareLimits {
     /// Concurrent requests of a canvas or of a credential.
-    pub(super) requests: usize,
-    pub(super) per_credential: u32,
-    pub(super) per_canvas: u32,
-    pub(super) events_per_canvas: u32,
+    pub(crate) requests: usize,
+    pub(crate) per_credential: u32,
+    pub(crate) per_canvas: u32,
+    pub(crate) events_per_canvas: u32,
     /// While no other canvas uses this process.
-    pub(super) events_alone: u32,
+    pub(crate) events_alone: u32,
     /// Bytes per second of a canvas, or of a credential across canvases.
-    pub(super) bytes: u32,
-    pub(super) of_strangers: u32,
+    pub(crate) bytes: u32,
+    pub(crate) of_strangers: u32,
 }
 
 /// What all parties are using.
@@ -79,7 +79,7 @@ pub(super) fn credential_of(principal: &Principal) -> Arc<str> {
 }
 
 impl Shares {
-    pub(super) fn new(limits: ShareLimits) -> Self {
+    pub(crate) fn new(limits: ShareLimits) -> Self {
         Self {
             requests: Tally::new(limits.requests),
             credentials: RateLimiter::new(limits.per_credential, 2),
@@ -153,7 +153,7 @@ fn too_fast(who: &str, wait: Duration) -> Problem {
 }
 
 /// Counts concurrent uses per key, up to a limit each. Cheap to clone.
-pub(super) struct Tally<K> {
+pub(crate) struct Tally<K> {
     most: usize,
     taken: Arc<Mutex<HashMap<K, usize>>>,
 }
@@ -165,13 +165,13 @@ impl<K> Clone for Tally<K> {
 }
 
 impl<K: Clone + Eq + Hash + Send + Sync + 'static> Tally<K> {
-    pub(super) fn new(most: usize) -> Self {
+    pub(crate) fn new(most: usize) -> Self {
         Self { most, taken: Arc::default() }
     }
 
     /// Reserves `count` for each of the keys, or returns the first key whose limit would be
     /// exceeded.
-    pub(super) fn reserve<'k>(&self, keys: &'k [K], count: usize) -> Result<Reservation, &'k K> {
+    pub(crate) fn reserve<'k>(&self, keys: &'k [K], count: usize) -> Result<Reservation, &'k K> {
         let mut taken = self.taken();
         let full = |key: &&K| taken.get(key).copied().unwrap_or(0).saturating_add(count) > self.most;
         if let Some(key) = keys.iter().find(full) {
@@ -209,7 +209,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Tally<K> {
 }
 
 /// A reservation, released when it is dropped.
-pub(super) struct Reservation(Option<Box<dyn FnOnce() + Send + Sync>>);
+pub(crate) struct Reservation(Option<Box<dyn FnOnce() + Send + Sync>>);
 
 impl Drop for Reservation {
     fn drop(&mut self) {

@@ -11,7 +11,7 @@ use super::client::Client;
 use super::problem::{Kind, Problem};
 
 /// Counts a request, and passes it on.
-pub(super) async fn count(State(api): State<Api>, request: Request, next: Next) -> Response {
+pub(crate) async fn count(State(api): State<Api>, request: Request, next: Next) -> Response {
     match counted(&api, &request) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
@@ -19,14 +19,14 @@ pub(super) async fn count(State(api): State<Api>, request: Request, next: Next) 
 }
 
 /// The answer to a path that no route has.
-pub(super) async fn no_path(State(api): State<Api>, request: Request) -> Problem {
+pub(crate) async fn no_path(State(api): State<Api>, request: Request) -> Problem {
     let words = "this API has no such path: /docs/ shows those that there are";
     counted(&api, &request).err().unwrap_or_else(|| Problem::new(Kind::NotFound, words))
 }
 
 /// Counts a request with a method that its path does not have. The router answers it, with the
 /// methods that there are in the header `allow`.
-pub(super) async fn no_method(State(api): State<Api>, request: Request, next: Next) -> Response {
+pub(crate) async fn no_method(State(api): State<Api>, request: Request, next: Next) -> Response {
     let client = Client::of(request.extensions());
     let response = next.run(request).await;
     if response.status() != StatusCode::METHOD_NOT_ALLOWED {
@@ -41,7 +41,7 @@ fn counted(api: &Api, request: &Request) -> Result<(), Problem> {
 
 /// Refuses a request with two `Host` headers (RFC 9112, section 3.2): a proxy and this server might
 /// each go by another one.
-pub(super) async fn one_host(request: Request, next: Next) -> Response {
+pub(crate) async fn one_host(request: Request, next: Next) -> Response {
     if request.headers().get_all(header::HOST).iter().count() > 1 {
         return Problem::bad_request("a request has one Host header").into_response();
     }

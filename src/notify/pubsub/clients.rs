@@ -52,7 +52,7 @@ pub(super) async fn subscriber(config: &PubSubConfig) -> Result<Subscriber, Noti
 #[derive(Clone, Debug)]
 pub(super) struct Admins {
     pub(super) topics: TopicAdmin,
-    pub subscriptions: SubscriptionAdmin,
+    pub(super) subscriptions: SubscriptionAdmin,
 }
 
 pub(super) async fn admins(config: &PubSubConfig) -> Result<Admins, NotifyError> {

@@ -120,7 +120,7 @@ impl Trouble {
 
 /// Answers one delivery, and so allows the stream another one.
 pub(super) struct StreamAck {
-    pub handler: Handler,
+    pub(super) handler: Handler,
     pub(super) _permit: OwnedSemaphorePermit,
 }
 

@@ -47,7 +47,7 @@ use crate::event::{Actor, CanvasId, Claim, EventId, HandlerScope, Notification, 
 
 /// A migrated database, the store on it, and connections for the test's own queries.
 pub(crate) struct Table {
-    pub store: Store,
+    pub(crate) store: Store,
     pub(crate) pool: PgPool,
     database: TestDatabase,
 }

@@ -32,9 +32,9 @@ pub(super) struct Node {
     pub(super) heartbeats: Arc<dyn NodeHeartbeat>,
     pub(super) states: Arc<dyn EventSubscriberStateStore>,
     pub(super) locals: Arc<EventSubscriberStore>,
-    pub session: Arc<Session>,
+    pub(super) session: Arc<Session>,
     pub(super) observer: EventSubscriptionObserver,
-    pub coordinator: EventSubscriptionCoordinator,
+    pub(super) coordinator: EventSubscriptionCoordinator,
     pub(super) elector: Mutex<Box<dyn LeaderElector>>,
     /// Where operators ask groups to try again, and how often they had at the last look.
     pub(super) recoveries: (Option<Store>, Mutex<Option<BTreeMap<String, i64>>>),

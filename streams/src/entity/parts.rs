@@ -20,7 +20,7 @@ pub(super) struct Parts<E: Entity> {
     pub(super) entity_type: EntityType,
     pub(super) group: Name,
     pub(super) source: EventSource,
-    pub store: Store,
+    pub(super) store: Store,
     pub(super) queue: Queue,
     pub(super) provider: Arc<dyn EventProvider>,
     pub(super) actors: Arc<Actors<E>>,

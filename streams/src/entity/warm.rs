@@ -69,7 +69,7 @@ struct PendingReplay<S> {
 
 /// Where entities are loaded from, and where to.
 pub(super) struct Loader<'a, E: Entity> {
-    pub store: &'a Store,
+    pub(super) store: &'a Store,
     pub(super) actors: &'a Actors<E>,
     pub(super) entity_type: &'a EntityType,
     /// Most bytes of states per read, and of events.

@@ -10,7 +10,7 @@ use wakeq::queues::NewQueue;
 use wakeq::testing::MemoryNotifier;
 use wakeq::{Actor, StoreConfig, Timing};
 use wakeq_service::access::Scope;
-use wakeq_service::http::HttpConfig;
+use wakeq_service::server::HttpConfig;
 
 use super::answers::ComparableAnswer;
 use super::program::Request;

@@ -9,7 +9,7 @@ use wakeq_client::{
     Client, DeadFilter, Error, EventState, Heard, Method, NewEvent, Pause, Request, Verifier,
 };
 use wakeq_service::access::Scope;
-use wakeq_service::http::HttpConfig;
+use wakeq_service::server::HttpConfig;
 use wiremock::ResponseTemplate;
 
 use super::service;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use wakeq::CanvasId;
-use wakeq_service::http::HttpConfig;
+use wakeq_service::server::HttpConfig;
 
 use super::raw::Raw;
 use crate::service::Service;

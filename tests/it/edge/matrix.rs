@@ -9,7 +9,7 @@ use serde_json::json;
 use uuid::Uuid;
 use wakeq::CanvasId;
 use wakeq_service::access::{AccessConfig, Reach, Scope};
-use wakeq_service::http::HttpConfig;
+use wakeq_service::server::HttpConfig;
 
 use super::requests::{FOREIGN, Operation, Targets, contents, operations};
 use crate::google_keys::{AUDIENCE, KeyServer, ROBOT, Signer, base64_url, claims, now, unsigned};

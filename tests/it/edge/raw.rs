@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use wakeq::CanvasId;
-use wakeq_service::http::HttpConfig;
+use wakeq_service::server::HttpConfig;
 
 use crate::service::Service;
 use crate::support::TIMEOUT;

@@ -6,7 +6,7 @@ use serde_json::json;
 use sqlx::Row;
 use wakeq::CanvasId;
 use wakeq_service::access::Scope;
-use wakeq_service::http::HttpConfig;
+use wakeq_service::server::HttpConfig;
 
 use super::raw::Raw;
 use super::requests::FOREIGN;

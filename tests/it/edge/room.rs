@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use reqwest::Method;
 use wakeq::StoreConfig;
-use wakeq_service::http::{HttpConfig, HttpError, HttpServer};
+use wakeq_service::server::{HttpConfig, HttpError, HttpServer};
 
 use super::raw::{Raw, authorized};
 use crate::service::{Answer, Service};

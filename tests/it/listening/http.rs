@@ -8,7 +8,7 @@ use tokio::time::{interval, timeout};
 use wakeq::listeners::TopicPattern;
 use wakeq::{Actor, CanvasId};
 use wakeq_service::access::{Access, AccessConfig, CredentialFilter, Reach, Scope};
-use wakeq_service::http::{HttpConfig, HttpServer};
+use wakeq_service::server::{HttpConfig, HttpServer};
 
 use super::{OTHER, on, page, stage, subscriptions};
 use crate::brokers::Broker;

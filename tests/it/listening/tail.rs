@@ -2,7 +2,7 @@
 
 use wakeq::CanvasId;
 use wakeq::notify::create_topics;
-use wakeq_service::http::HttpConfig;
+use wakeq_service::server::HttpConfig;
 use wakeq_services::TestDatabase;
 
 use super::{on, subscriptions};

@@ -16,7 +16,7 @@ use uuid::Uuid;
 use wakeq::queues::{FacetSettings, LeasedCopy, NewQueue, PullPolicy};
 use wakeq::{AdminError, CanvasId, Event};
 use wakeq_service::access::Scope;
-use wakeq_service::http::HttpConfig;
+use wakeq_service::server::HttpConfig;
 
 use crate::service::{Answer, NONE, Service};
 use crate::support::{Stage, canvas};

@@ -5,7 +5,7 @@ use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 use wakeq::{CanvasId, Handlers};
 use wakeq_service::access::{AccessConfig, PushCallers};
-use wakeq_service::http::HttpConfig;
+use wakeq_service::server::HttpConfig;
 
 use super::{PUSH_AUDIENCE, PushDeployment, envelope, notification, push_claims};
 use crate::google_keys::{AUDIENCE, ROBOT, Signer, base64_url, claims, now, unsigned};
@@ -130,7 +130,8 @@ async fn half_a_configuration_is_refused() {
         let access = AccessConfig { audiences: audience(AUDIENCE), push, ..AccessConfig::default() };
         let config = HttpConfig { access, ..HttpConfig::default() };
         let bound =
-            wakeq_service::http::HttpServer::bind(stage.store.clone(), stage.notifier.clone(), config).await;
+            wakeq_service::server::HttpServer::bind(stage.store.clone(), stage.notifier.clone(), config)
+                .await;
         let error = bound.err().expect("it was taken").to_string();
         assert!(error.contains(words), "{error}");
     }

@@ -6,7 +6,7 @@ use serde_json::json;
 use wakeq::machine::Outcome;
 use wakeq::workers::PushError;
 use wakeq::{CanvasId, Handlers, StoreError, WorkerConfig};
-use wakeq_service::http::HttpConfig;
+use wakeq_service::server::HttpConfig;
 
 use super::{PushDeployment, empty, notification};
 use crate::door::{Door, recording};

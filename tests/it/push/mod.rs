@@ -24,7 +24,7 @@ use wakeq::workers::{Counters, PushRunner};
 use wakeq::{CanvasId, EventId, Execution, Handlers, QueueWorker, Timing, WorkerConfig};
 use wakeq_service::access::{Access, AccessConfig, PushCallers, Reach, Scope};
 use wakeq_service::delivery::{Deliverer, Targets};
-use wakeq_service::http::{HttpConfig, HttpServer};
+use wakeq_service::server::{HttpConfig, HttpServer};
 
 use crate::door::{Door, Recording, recording};
 use crate::google_keys::{AUDIENCE, KeyServer, Signer, claims};

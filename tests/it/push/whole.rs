@@ -16,7 +16,7 @@ use wakeq_emulator::proto::pubsub::push_config::{AuthenticationMethod, OidcToken
 use wakeq_emulator::proto::pubsub::{PushConfig, Subscription, Topic};
 use wakeq_emulator::{Emulator, Options, Provision};
 use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
-use wakeq_service::http::HttpConfig;
+use wakeq_service::server::HttpConfig;
 
 use super::{PUSH_AUDIENCE, PUSHER, bind, callers, empty, runner, timing};
 use crate::receiver::{Receiver, to_loopback};

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use wakeq::{EventId, Handlers, WorkerConfig};
-use wakeq_service::http::HttpConfig;
+use wakeq_service::server::HttpConfig;
 use wiremock::{MockServer, Request};
 
 use crate::receiver::{calling, to_loopback};

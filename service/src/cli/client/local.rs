@@ -8,7 +8,7 @@ use super::request::{Request, Wakes};
 use crate::cli::failure::Failure;
 use crate::config::NotifierArgs;
 use crate::delivery::{Deliverer, DeliveryConfig};
-use crate::http::{CallError, LocalApi};
+use crate::server::{CallError, LocalApi};
 use wakeq::notify::{NoNotifier, Notifier};
 use wakeq::{Actor, CanvasId, Store};
 

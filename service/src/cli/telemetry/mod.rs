@@ -36,7 +36,7 @@ const FLUSH_WAIT: Duration = Duration::from_millis(1_500);
 
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Telemetry")]
-pub(super) struct TelemetryArgs {
+pub(crate) struct TelemetryArgs {
     /// Exporters of metrics and traces, separated by commas
     #[arg(long, env = "WAKEQ_TELEMETRY", value_delimiter = ',', default_value = "prometheus")]
     telemetry: Vec<Exporter>,
@@ -58,11 +58,11 @@ enum Exporter {
 
 /// The observer of the process's queue, once there is one.
 #[derive(Clone, Default)]
-pub(super) struct SharedObserver(Arc<Mutex<Option<Arc<Observer>>>>);
+pub(crate) struct SharedObserver(Arc<Mutex<Option<Arc<Observer>>>>);
 
 impl SharedObserver {
     /// `None` when the queue must no longer be queried.
-    pub(super) fn set(&self, observer: Option<Observer>) {
+    pub(crate) fn set(&self, observer: Option<Observer>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = observer.map(Arc::new);
     }
 
@@ -79,7 +79,7 @@ pub(super) type Traces = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// The exporters of a process.
 #[derive(Default)]
-pub(super) struct Telemetry {
+pub(crate) struct Telemetry {
     meters: Option<SdkMeterProvider>,
     tracers: Option<SdkTracerProvider>,
     scraped: Option<(prometheus::Registry, Option<SocketAddr>)>,
@@ -88,7 +88,7 @@ pub(super) struct Telemetry {
 impl Telemetry {
     /// Starts the exporters, if the process has any. Must be called inside a tokio runtime, before
     /// any instrument is created.
-    pub(super) fn start(arguments: Option<&TelemetryArgs>) -> anyhow::Result<Self> {
+    pub(crate) fn start(arguments: Option<&TelemetryArgs>) -> anyhow::Result<Self> {
         let Some(arguments) = arguments else { return Ok(Self::default()) };
         let goes = |way| arguments.telemetry.contains(&way);
         anyhow::ensure!(
@@ -122,7 +122,7 @@ impl Telemetry {
     }
 
     /// The layer that turns spans into traces, if they are exported.
-    pub(super) fn traces(&self) -> Option<Traces> {
+    pub(crate) fn traces(&self) -> Option<Traces> {
         let tracer = self.tracers.as_ref()?.tracer("wakeq");
         let layer = tracing_opentelemetry::layer()
             .with_tracer(tracer)
@@ -135,7 +135,7 @@ impl Telemetry {
 
     /// Serves scrapes until the handle is dropped. If the default port is taken, the process
     /// continues without.
-    pub(super) async fn serve(
+    pub(crate) async fn serve(
         &self,
         observed: &SharedObserver,
     ) -> anyhow::Result<Option<AbortOnDropHandle<()>>> {
@@ -163,7 +163,7 @@ impl Telemetry {
     }
 
     /// Exports what is left, for a short while.
-    pub(super) async fn end(self) {
+    pub(crate) async fn end(self) {
         let Self { meters, tracers, scraped: _ } = self;
         // Concurrently: a hanging collector of traces must not cost the last metrics.
         let traces = flushed("traces", move || match tracers {

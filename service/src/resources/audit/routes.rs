@@ -3,9 +3,9 @@
 use axum::Json;
 
 use crate::access::Scope;
-use crate::http::body::Parameters;
 use crate::http::caller::Call;
 use crate::http::paging::PageQuery;
+use crate::http::path::Parameters;
 use crate::http::problem::Answer;
 use crate::resources::audit::wire::AuditEntry;
 use crate::resources::wire::List;

@@ -3,9 +3,10 @@
 use axum::Json;
 use axum::http::StatusCode;
 
-use crate::http::body::{self, CronPath, Parameters};
+use crate::http::body;
 use crate::http::caller::Call;
 use crate::http::paging::page_query;
+use crate::http::path::{CronPath, Parameters};
 use crate::http::problem::{Answer, Problem};
 use crate::resources::crons::wire::{Cron, InvalidCron, PauseCron, PutCron};
 use crate::resources::wire::List;

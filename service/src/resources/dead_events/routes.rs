@@ -6,9 +6,10 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::access::Scope;
-use crate::http::body::{self, EventPath, Parameters};
+use crate::http::body;
 use crate::http::caller::{Call, Caller};
 use crate::http::paging;
+use crate::http::path::{EventPath, Parameters};
 use crate::http::problem::{Answer, Problem};
 use crate::resources::dead_events::wire::{BulkRequest, DeadEvent, Deleted, Redriven};
 use crate::resources::events::wire::TheEvent;

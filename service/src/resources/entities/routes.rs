@@ -6,9 +6,10 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 use uuid::Uuid;
 
-use crate::http::body::{self, EntityPath, EntityTypePath, EventPath, Parameters};
+use crate::http::body;
 use crate::http::caller::Call;
 use crate::http::paging::page_query;
+use crate::http::path::{EntityPath, EntityTypePath, EventPath, Parameters};
 use crate::http::problem::{Answer, Problem};
 use crate::resources::entities::wire::{Entity, EntityProgress, EntitySummary, NewEntityEvent, SentToEntity};
 use crate::resources::wire::List;

@@ -7,8 +7,8 @@ use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::access::Scope;
-use crate::http::body::{EventPath, Parameters};
 use crate::http::caller::Caller;
+use crate::http::path::{EventPath, Parameters};
 use crate::http::problem::Problem;
 use crate::http::{Api, paging};
 use crate::resources::events::wire::{EventDetail, EventSummary, TheEvent, WaitingState};

@@ -7,9 +7,10 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 use uuid::Uuid;
 
-use crate::http::body::{self, GroupPath, Parameters};
+use crate::http::body;
 use crate::http::caller::Call;
 use crate::http::paging::page_query;
+use crate::http::path::{GroupPath, Parameters};
 use crate::http::problem::{Answer, Problem};
 use crate::resources::dead_events::routes::storable;
 use crate::resources::groups::wire::{

@@ -4,9 +4,10 @@ use axum::Json;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::http::body::{self, HandlerPath, Parameters};
+use crate::http::body;
 use crate::http::caller::{Call, Caller};
 use crate::http::paging::PageQuery;
+use crate::http::path::{HandlerPath, Parameters};
 use crate::http::problem::{Answer, Kind, Problem};
 use crate::resources::dead_events::routes::storable;
 use crate::resources::handlers::wire::{Depth, Handler, Lifted, PurgeRequest, Purged, StopRequest, Stopped};

@@ -6,9 +6,10 @@ use axum::Json;
 use axum::http::StatusCode;
 
 use crate::access::{NewKey, Reach, read_scopes};
-use crate::http::body::{self, KeyPath, Parameters};
+use crate::http::body;
 use crate::http::caller::Call;
 use crate::http::paging::{self, PageQuery};
+use crate::http::path::{KeyPath, Parameters};
 use crate::http::problem::{Answer, Problem};
 use crate::resources::keys::wire::{CreateKey, CreatedKey, Key};
 use crate::resources::wire::List;

@@ -5,9 +5,10 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::http::body::{self, Parameters};
+use crate::http::body;
 use crate::http::caller::Call;
 use crate::http::paging;
+use crate::http::path::Parameters;
 use crate::http::problem::{Answer, Problem};
 use crate::resources::log::wire::{Append, AppendedAll, LogPage};
 use wakeq::CanvasId;

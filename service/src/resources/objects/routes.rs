@@ -5,9 +5,10 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::access::Scope;
-use crate::http::body::{self, ObjectPath, Parameters};
+use crate::http::body;
 use crate::http::caller::Call;
 use crate::http::paging::{self, PageQuery};
+use crate::http::path::{ObjectPath, Parameters};
 use crate::http::problem::{Answer, Problem};
 use crate::resources::handlers::routes as handlers;
 use crate::resources::objects::wire::{HaltedLane, Object, SkipRequest, Skipped, Tombstone};

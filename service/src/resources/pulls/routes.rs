@@ -8,53 +8,23 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::StatusCode;
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use crate::http::Api;
-use crate::http::body::{self, EventPath, QueuePath};
+use crate::http::body;
 use crate::http::caller::Caller;
 use crate::http::limits::Slot;
+use crate::http::path::{EventPath, QueuePath};
 use crate::http::problem::{Details, Kind, Problem};
 use crate::resources::pulls::wire::{
     CompleteRequest, ExtendRequest, Extended, InvalidPull, LeaseRequest, Leased, ReleaseRequest, Released,
 };
-use crate::telemetry::PullMetrics;
 use wakeq::internals::LeaseBatch;
-use wakeq::internals::telemetry::RunMetrics;
 use wakeq::machine::Cause;
 use wakeq::queues::LeaseToken;
-use wakeq::{HandlerScope, Name};
 
-/// Maximum number of requests in this process that wait for copies.
-const WAITING_MAX: usize = 100;
 /// How much of a request's time is left for its answer when it stops waiting.
 const TO_ANSWER: Duration = Duration::from_secs(5);
-
-/// Permits for requests that wait for copies, and metrics. Cheap to clone.
-#[derive(Clone)]
-pub(crate) struct PullState {
-    waiting: Arc<Semaphore>,
-    metrics: PullMetrics,
-    /// The counterpart of the workers' run metrics.
-    runs: Arc<RunMetrics>,
-    /// Ends the waiting requests.
-    stop: CancellationToken,
-}
-
-impl PullState {
-    pub(crate) fn new(stop: CancellationToken) -> Self {
-        let waiting = Arc::new(Semaphore::new(WAITING_MAX));
-        Self { waiting, metrics: PullMetrics::new(), runs: Arc::default(), stop }
-    }
-
-    /// Counts dead copies of a queue by the handlers of their events.
-    fn died(&self, queue: &Name, scopes: &[HandlerScope], cause: Cause) {
-        self.metrics.pulled(queue, "died", scopes.len());
-        scopes.iter().for_each(|scope| self.runs.died(scope, cause));
-    }
-}
 
 /// Lease copies of a pulled queue
 ///

@@ -6,9 +6,10 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::http::body::{self, FacetPath, Parameters, QueuePath};
+use crate::http::body;
 use crate::http::caller::Call;
 use crate::http::paging::page_query;
+use crate::http::path::{FacetPath, Parameters, QueuePath};
 use crate::http::problem::{Answer, Problem};
 use crate::resources::queues::wire::{
     DeletedQueue, Facet, FacetSet, PutQueue, PutQueueAnswer, Queue, QueueDepth, SetFacet, Waiting,

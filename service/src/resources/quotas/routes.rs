@@ -3,9 +3,10 @@
 use axum::Json;
 use axum::http::StatusCode;
 
-use crate::http::body::{self, FacetPath, Parameters, QuotaPath};
+use crate::http::body;
 use crate::http::caller::Call;
 use crate::http::paging::page_query;
+use crate::http::path::{FacetPath, Parameters, QuotaPath};
 use crate::http::problem::{Answer, Problem};
 use crate::resources::quotas::wire::{Quota, SetQuota, UnsetQuota};
 use crate::resources::wire::List;

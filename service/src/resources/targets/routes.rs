@@ -5,9 +5,10 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::http::body::{self, AddressPath, Parameters};
+use crate::http::body;
 use crate::http::caller::Call;
 use crate::http::paging;
+use crate::http::path::{AddressPath, Parameters};
 use crate::http::problem::{Answer, Problem};
 use crate::resources::handlers::routes as handlers;
 use crate::resources::targets::wire::{PutAnswer, PutTarget, Target};

@@ -19,8 +19,9 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::http::Api;
-use crate::http::body::{CompleteBody, ObjectPath, Parameters};
+use crate::http::body::CompleteBody;
 use crate::http::caller::Caller;
+use crate::http::path::{ObjectPath, Parameters};
 use crate::http::problem::{Details, Kind, Problem};
 use crate::resources::emit::wire::refusal::{Fault, Refusal};
 use crate::resources::emit::wire::{

@@ -6,8 +6,8 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::http::body::{EventPath, Parameters, QueuePath};
 use crate::http::caller::Caller;
+use crate::http::path::{EventPath, Parameters, QueuePath};
 use crate::http::problem::Problem;
 use crate::http::{Api, paging};
 use crate::resources::pulls::wire::Lease;

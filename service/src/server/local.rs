@@ -15,17 +15,19 @@ use axum::http::{HeaderValue, Method, header};
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
-use super::caller::Operator;
-use super::limits::Limits;
-use super::listen::Listeners;
-use super::problem::{Cause, Problem, Words};
-use super::push::Push;
-use super::record::AuditBuffer;
-use super::shares::Shares;
-use super::{Api, ApiParts, HttpConfig, routes};
+use super::HttpConfig;
 use crate::access::{Access, AccessConfig, AccessError};
 use crate::delivery::Deliverer;
-use crate::resources::pulls::routes::PullState;
+use crate::http::caller::Operator;
+use crate::http::limits::Limits;
+use crate::http::listen::Listeners;
+use crate::http::problem::{Cause, Problem, Words};
+use crate::http::pull_state::PullState;
+use crate::http::push::Push;
+use crate::http::record::AuditBuffer;
+use crate::http::shares::Shares;
+use crate::http::{Api, ApiParts};
+use crate::routes::routes;
 use wakeq::log::Log;
 use wakeq::notify::Notifier;
 use wakeq::{Actor, Admin, Queue, QueueConfig, Store};
@@ -77,7 +79,7 @@ impl LocalApi {
             listeners: Listeners::new(config.listener_limits(), None, stop),
             admin,
         };
-        let api = Api(Arc::new(api));
+        let api = Api::new(api);
         let (router, _) = routes(&api).split_for_parts();
         Ok(Self { router: router.with_state(api), operator: Operator(actor.name().into()) })
     }

@@ -5,10 +5,10 @@ use std::cell::Cell;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::failure::Failure;
-use super::progress::Progress;
-use super::show::JsonArg;
-use super::{Context, show};
+use crate::cli::failure::Failure;
+use crate::cli::progress::Progress;
+use crate::cli::show::JsonArg;
+use crate::cli::{Context, show, text};
 use wakeq::internals::SealError;
 use wakeq::targets::SecretKeys;
 use wakeq::{Actor, Store};
@@ -65,7 +65,7 @@ async fn rotate(context: &Context, json: JsonArg) -> anyhow::Result<()> {
             "the secrets of {} are encrypted under the first key now",
             show::count(rotated.changed, "target")
         ))?;
-        rotated.unopened.iter().try_for_each(|words| show::line(super::text::clean(words)))
+        rotated.unopened.iter().try_for_each(|words| show::line(text::clean(words)))
     })?;
     anyhow::ensure!(
         rotated.unopened.is_empty(),

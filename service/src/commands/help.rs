@@ -95,7 +95,7 @@ mod tests {
     use clap::error::ErrorKind;
 
     use super::*;
-    use crate::cli::Cli;
+    use crate::commands::Cli;
 
     /// Most lines of a command's help: a screen.
     const LINES_MAX: usize = 45;

@@ -12,16 +12,17 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::ending::Ending;
-use super::parts::{MakeHandlers, Parts, ProcessPart, until_stopped};
-use super::telemetry::{SharedObserver, TelemetryArgs};
-use super::{Context, descriptors, failure};
+use super::descriptors;
+use crate::cli::ending::Ending;
+use crate::cli::parts::{MakeHandlers, Parts, ProcessPart, until_stopped};
+use crate::cli::telemetry::{SharedObserver, TelemetryArgs};
+use crate::cli::{Context, failure};
 use crate::config::{
     DeliveryArgs, LotArgs, NotifierArgs, PushArgs, RateArgs, ServeArgs, WorkerArgs, on_cloud_run,
 };
 use crate::delivery::{Deliverer, Targets};
-use crate::http::{HttpConfig, HttpServer};
 use crate::observe::Observer;
+use crate::server::{HttpConfig, HttpServer};
 use wakeq::database::Retention;
 use wakeq::internals::{Waker, spread};
 use wakeq::notify::Notifier;

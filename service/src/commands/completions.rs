@@ -5,7 +5,8 @@ use std::path::Path;
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
-use super::{Cli, show};
+use super::Cli;
+use crate::cli::show;
 
 #[derive(Args)]
 pub(crate) struct Completions {

@@ -2,8 +2,8 @@
 
 use clap::{Args, Subcommand};
 
-use super::failure::Failure;
-use super::{Context, show};
+use crate::cli::failure::Failure;
+use crate::cli::{Context, show};
 use wakeq::notify::{PubSubConfig, PushSettings, TopicState, TopicsReport, create_topics, describe_topics};
 
 #[derive(Args)]

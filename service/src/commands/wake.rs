@@ -2,8 +2,8 @@
 
 use clap::Args;
 
-use super::progress::Progress;
-use super::{Context, show};
+use crate::cli::progress::Progress;
+use crate::cli::{Context, show};
 use wakeq::Admin;
 
 #[derive(Args)]

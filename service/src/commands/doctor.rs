@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use serde::Serialize;
 
-use super::failure::{causes, words};
-use super::{Context, show};
+use crate::cli::failure::{causes, words};
+use crate::cli::{Context, show};
 use crate::doctor::{self, Finding, Level};
 use crate::store::ServiceStore;
 use crate::store::checkup::{Right, Server};

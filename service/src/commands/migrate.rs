@@ -4,8 +4,8 @@ use std::cell::RefCell;
 
 use clap::Args;
 
-use super::progress::Progress;
-use super::{Context, show};
+use crate::cli::progress::Progress;
+use crate::cli::{Context, show};
 use wakeq::Store;
 use wakeq::database::{MigrationStatus, RoleKind};
 

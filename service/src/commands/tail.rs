@@ -6,10 +6,10 @@
 use anyhow::Context as _;
 use clap::Args;
 
-use super::client::{EventFeed, Server, ServerChoice};
-use super::failure::Failure;
-use super::show::{self, JsonArg};
-use super::{Context, text};
+use crate::cli::client::{EventFeed, Server, ServerChoice};
+use crate::cli::failure::Failure;
+use crate::cli::show::{self, JsonArg};
+use crate::cli::{Context, text};
 use wakeq::listeners::{Broadcast, ListenError, ListenItem, TopicPattern};
 use wakeq::shutdown_signal;
 

@@ -2,6 +2,7 @@
 //! the load balancer in front of it has the certificate.
 
 mod config;
+mod local;
 
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
@@ -16,17 +17,18 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::client::{Client, Proxies};
-use super::connection::{ConnectionState, ReportingService, TimedStream};
-use super::listen::Listeners;
-use super::problem::{Kind, Problem};
-use super::push::Push;
-use super::record::AuditBuffer;
-use super::shares::{Reservation, Shares, Tally};
-use super::{Api, ApiParts, answer, router};
 use crate::access::{Access, AccessConfig, AccessError};
 use crate::delivery::{Deliverer, DeliveryError};
-use crate::resources::pulls::routes::PullState;
+use crate::http::client::{Client, Proxies};
+use crate::http::connection::{ConnectionState, ReportingService, TimedStream};
+use crate::http::listen::Listeners;
+use crate::http::problem::{Kind, Problem};
+use crate::http::pull_state::PullState;
+use crate::http::push::Push;
+use crate::http::record::AuditBuffer;
+use crate::http::shares::{Reservation, Shares, Tally};
+use crate::http::{Api, ApiParts, answer};
+use crate::routes::router;
 use wakeq::internals::Hub;
 use wakeq::log::Log;
 use wakeq::notify::Notifier;
@@ -35,6 +37,7 @@ use wakeq::{Admin, Queue, QueueConfig, Store, StoreError};
 use wakeq_streams::{Entities, Groups};
 
 pub use config::HttpConfig;
+pub(crate) use local::{CallError, LocalApi};
 
 /// Maximum size of a request's line and headers, in bytes.
 const HEADER_BYTES: usize = 32 * 1024;
@@ -87,7 +90,7 @@ pub enum HttpError {
 ///
 /// ```no_run
 /// use std::sync::Arc;
-/// use wakeq_service::http::{HttpConfig, HttpServer};
+/// use wakeq_service::server::{HttpConfig, HttpServer};
 /// use wakeq::{Store, notify::Notifier};
 ///
 /// # async fn example(store: Store, notifier: Arc<dyn Notifier>) -> Result<(), Box<dyn std::error::Error>> {
@@ -162,7 +165,7 @@ impl HttpServer {
     /// ```no_run
     /// use std::sync::Arc;
     /// use wakeq::{Handlers, QueueWorker, Store, WorkerConfig, notify::Notifier};
-    /// use wakeq_service::http::{HttpConfig, HttpServer};
+    /// use wakeq_service::server::{HttpConfig, HttpServer};
     ///
     /// # async fn example(
     /// #     store: Store, notifier: Arc<dyn Notifier>, handlers: Handlers, config: HttpConfig,
@@ -213,7 +216,7 @@ impl HttpServer {
     /// lets requests finish within the grace period, and cuts off the rest.
     pub async fn run(self) {
         let Self { listener, api, own, config, stop, .. } = self;
-        let api = Api(Arc::new(api));
+        let api = Api::new(api);
         let router = router(&api, own, config.docs);
         let permits = Arc::new(Semaphore::new(config.max_connections));
         let refusal_permits = Arc::new(Semaphore::new(TURNED_AWAY_MAX));

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use super::show::JsonArg;
-use super::{Context, show};
+use crate::cli::show::JsonArg;
+use crate::cli::{Context, show};
 use wakeq::internals::Spelled;
 use wakeq::{Store, Timing};
 

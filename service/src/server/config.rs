@@ -156,7 +156,7 @@ impl HttpConfig {
         whole.saturating_mul(usize::from(self.share_percent)).div_ceil(100)
     }
 
-    pub(in crate::http) fn share_limits(&self) -> ShareLimits {
+    pub(super) fn share_limits(&self) -> ShareLimits {
         ShareLimits {
             requests: self.share_of(self.max_requests),
             per_credential: self.credential_rate,
@@ -168,7 +168,7 @@ impl HttpConfig {
         }
     }
 
-    pub(in crate::http) fn listener_limits(&self) -> ListenerLimits {
+    pub(super) fn listener_limits(&self) -> ListenerLimits {
         ListenerLimits {
             most: self.max_listeners,
             share: self.share_of(self.max_listeners),
@@ -176,7 +176,7 @@ impl HttpConfig {
         }
     }
 
-    pub(in crate::http) fn limits(&self) -> Limits {
+    pub(super) fn limits(&self) -> Limits {
         Limits {
             body_bytes: self.body_limit_bytes,
             body_time: self.body_timeout,

@@ -1,0 +1,185 @@
+//! The HTTP API: all routes on one screen, each with the scopes that it needs, and the layers that
+//! every request passes.
+//!
+//! Only lists them: `http` decides what a request may do, and `resources` has what it does.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::middleware::{from_fn, from_fn_with_state};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::access::Scope;
+use crate::http::guard::GuardedRoutes;
+use crate::http::operations::strict;
+use crate::http::{Api, answer, health, limits, listen, openapi, own, push, strangers};
+use crate::resources::audit::routes as audit;
+use crate::resources::crons::routes as crons;
+use crate::resources::dead_events::routes as dead_events;
+use crate::resources::emit::routes as emit;
+use crate::resources::entities::routes as entities;
+use crate::resources::events::routes as events;
+use crate::resources::groups::routes as groups;
+use crate::resources::handlers::routes as handlers;
+use crate::resources::keys::routes as keys;
+use crate::resources::log::routes as log;
+use crate::resources::objects::routes as objects;
+use crate::resources::pulls::routes as pulls;
+use crate::resources::pulls::routes::leases;
+use crate::resources::queues::routes as queues;
+use crate::resources::quotas::routes as quotas;
+use crate::resources::targets::routes as targets;
+use crate::telemetry::HttpMetrics;
+use wakeq::targets::OwnDeployment;
+
+/// The API with its layers, of which the last is the outermost; with its documentation if `docs`.
+/// `own` identifies deliveries that this deployment sent itself.
+pub(crate) fn router(api: &Api, own: Arc<OwnDeployment>, docs: bool) -> Router {
+    let (router, document) = routes(api).split_for_parts();
+    let counted = from_fn_with_state(api.clone(), strangers::count);
+    let router = if docs { router.merge(openapi::pages(document).route_layer(counted)) } else { router };
+    router
+        .fallback(strangers::no_path)
+        .layer(from_fn_with_state(api.clone(), strangers::no_method))
+        .layer(from_fn(strangers::one_host))
+        .layer(from_fn_with_state(Arc::new(limits::Slots::new(api.clone())), limits::shed))
+        .layer(from_fn_with_state(own, own::refuse))
+        .layer(from_fn_with_state(HttpMetrics::new(), answer::complete))
+        .with_state(api.clone())
+}
+
+/// The first five routes authenticate their callers themselves: they concern no canvas, or several.
+pub(crate) fn routes(api: &Api) -> OpenApiRouter<Api> {
+    OpenApiRouter::with_openapi(openapi::base())
+        .routes(strict(routes!(health::alive)))
+        .routes(strict(routes!(health::ready)))
+        .routes(strict(routes!(push::push)))
+        .routes(strict(routes!(push::wake)))
+        .routes(strict(routes!(listen::listen)))
+        .merge(guarded().into_router(api))
+}
+
+/// The routes that need a credential, each next to its scopes and before its marks.
+fn guarded() -> GuardedRoutes {
+    of_the_platform(of_a_canvas(GuardedRoutes::default()))
+}
+
+fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
+    guarded
+        .emitting(routes!(emit::one))
+        .emitting(routes!(emit::batch))
+        .on(Scope::Read, routes!(events::list))
+        .on(Scope::Read, routes!(events::one))
+        .records_full_views()
+        .on(Scope::Operate, routes!(events::cancel))
+        .on(Scope::Operate, routes!(events::run_now))
+        .on(Scope::Read, routes!(handlers::list))
+        .on(Scope::Read, routes!(handlers::one))
+        // A target receives the events of its handler, so registering one includes reading.
+        .on_both([Scope::Operate, Scope::Read], routes!(targets::put))
+        .on(Scope::Operate, routes!(targets::delete))
+        .on(Scope::Read, routes!(targets::list))
+        .on(Scope::Read, routes!(targets::one))
+        .on_both([Scope::Operate, Scope::Read], routes!(targets::put_modifier))
+        .on(Scope::Operate, routes!(targets::delete_modifier))
+        .on(Scope::Operate, routes!(handlers::pause, handlers::unpause))
+        .optional_body()
+        .on(Scope::Operate, routes!(handlers::purge))
+        .optional_body()
+        .on(Scope::Read, routes!(handlers::depth))
+        .on(Scope::Read, routes!(crons::list))
+        .records_reads()
+        .on(Scope::Read, routes!(crons::one))
+        .records_reads()
+        // A cron emits events.
+        .on_both([Scope::Operate, Scope::Emit], routes!(crons::put))
+        .on(Scope::Operate, routes!(crons::delete))
+        .on(Scope::Operate, routes!(crons::pause, crons::unpause))
+        .optional_body()
+        .on(Scope::Read, routes!(objects::halted))
+        .on(Scope::Read, routes!(objects::one))
+        .records_reads()
+        .on(Scope::Read, routes!(objects::tombstones))
+        .on(Scope::Operate, routes!(objects::skip))
+        .emitting(routes!(emit::change))
+        .on(Scope::Read, routes!(entities::list))
+        .on(Scope::Read, routes!(entities::status))
+        .records_reads()
+        .on(Scope::Read, routes!(entities::one))
+        .records_reads()
+        .on(Scope::Emit, routes!(entities::send))
+        .on(Scope::Admin, routes!(entities::erase))
+        .on(Scope::Emit, routes!(log::append))
+        .on(Scope::Read, routes!(log::read))
+        .records_reads()
+        .on(Scope::Read, routes!(dead_events::list))
+        .records_reads()
+        .on(Scope::Operate, routes!(dead_events::redrive_one))
+        .on(Scope::Operate, routes!(dead_events::redrive))
+        .on(Scope::Operate, routes!(dead_events::delete))
+        .on(Scope::Read, routes!(quotas::list))
+        .on(Scope::Admin, routes!(handlers::block, handlers::unblock))
+        .optional_body()
+        .on(Scope::Admin, routes!(audit::list))
+        .on(Scope::Admin, routes!(keys::list, keys::create))
+        .on(Scope::Admin, routes!(keys::revoke))
+}
+
+fn of_the_platform(guarded: GuardedRoutes) -> GuardedRoutes {
+    guarded
+        // Tenants may not set their own quotas.
+        .everywhere([Scope::Admin], routes!(quotas::set, quotas::unset))
+        .always_there()
+        // A queue receives the events of every canvas.
+        .everywhere([Scope::Operate, Scope::Read], routes!(queues::put))
+        .always_there()
+        .everywhere([Scope::Read], routes!(queues::list))
+        .always_there()
+        .everywhere([Scope::Read], routes!(queues::one))
+        .everywhere([Scope::Operate], routes!(queues::delete))
+        .everywhere([Scope::Read], routes!(handlers::total_depth))
+        .always_there()
+        .everywhere([Scope::Read], routes!(queues::depth))
+        .everywhere([Scope::Read], routes!(queues::facets))
+        .everywhere([Scope::Operate], routes!(queues::set_facet))
+        .optional_body()
+        // Leased copies contain the values of events.
+        .everywhere([Scope::Operate, Scope::Read], routes!(pulls::lease))
+        .optional_body()
+        .records_reads()
+        .everywhere([Scope::Operate], routes!(pulls::extend))
+        .everywhere([Scope::Operate], routes!(pulls::complete))
+        .everywhere([Scope::Operate], routes!(pulls::release))
+        .everywhere([Scope::Read], routes!(leases::list))
+        .everywhere([Scope::Operate], routes!(leases::end))
+        // A group reads the log of every canvas.
+        .everywhere([Scope::Read], routes!(groups::nodes))
+        .always_there()
+        .everywhere([Scope::Read], routes!(groups::list))
+        .always_there()
+        .everywhere([Scope::Read], routes!(groups::one))
+        .everywhere([Scope::Operate], routes!(groups::reset))
+        .everywhere([Scope::Operate], routes!(groups::recover))
+        .everywhere([Scope::Operate], routes!(groups::remove))
+        .everywhere([Scope::Read], routes!(groups::dead))
+        .always_there()
+        .records_reads()
+        .everywhere([Scope::Operate], routes!(groups::redrive))
+        .always_there()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_page_about_access_lists_the_reads_that_are_recorded() {
+        let page = include_str!("../../docs/access.md");
+        let row = page.lines().find_map(|line| line.strip_prefix("| reads of values: ")).unwrap();
+        let names = row.split('`').skip(1).step_by(2).filter(|name| *name != "view=full");
+        assert_eq!(names.map(str::to_owned).collect::<BTreeSet<_>>(), guarded().recorded_reads());
+    }
+}

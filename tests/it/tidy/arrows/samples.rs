@@ -1,0 +1,117 @@
+//! Tests of the rules for imports, on good and bad samples.
+
+use super::{ARROWS, complaints};
+use crate::tidy::source::Source;
+
+#[cfg(test)]
+fn found(name: &str, text: &str) -> Vec<String> {
+    let lib = "pub use event::{CanvasId, EventId as Id};\npub use worker::QueueWorker;\npub use crate::store::Store;\npub mod jobs { pub use crate::worker::{Report, Verdict}; pub use crate::event::Due; }";
+    complaints(&[Source::new("src/lib.rs", lib), Source::new(name, text)])
+}
+
+#[track_caller]
+fn check_found(name: &str, text: &str, part: &str) {
+    let found = found(name, text);
+    assert!(found.len() == 1 && found[0].contains(part), "{part}: {found:?}");
+}
+
+/// So no two modules can import each other, even by way of others.
+#[test]
+fn the_table_lists_a_module_after_those_that_it_imports() {
+    for (index, (module, allowed)) in ARROWS.iter().enumerate() {
+        for name in *allowed {
+            let is_above = ARROWS[..index].iter().any(|(above, _)| above == name);
+            assert!(is_above, "`{module}` may import `{name}`, which comes after it in the table");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_arrow_is_found_however_it_is_written() {
+    check_found("src/notify/memory.rs", "use crate::emit::Queue;", "must not import `emit`");
+    check_found(
+        "src/store/events.rs",
+        "use crate::{event::{A, notify}, notify::B};",
+        "must not import `notify`",
+    );
+    check_found(
+        "src/machine/run.rs",
+        "fn a() {\n    crate::worker::b()\n}",
+        "run.rs:2: `machine` must not import `worker`",
+    );
+    check_found("service/src/http/mod.rs", "use crate::QueueWorker;", "must not import `worker`");
+    check_found("src/emit.rs", "mod tests { use wakeq::QueueWorker; }", "must not import `worker`");
+    check_found("src/emit.rs", "use crate::Surprise;", "`Surprise` is no module");
+    check_found("streams/src/groups.rs", "use wakeq::jobs::{Due, Verdict};", "must not import `worker`");
+    check_found("streams/src/groups.rs", "use wakeq::{Id, jobs::Report};", "must not import `worker`");
+    check_found("streams/src/groups.rs", "use wakeq::jobs::Surprise;", "`jobs` is no module");
+    check_found("src/novelty.rs", "", "add the module `novelty` to the table");
+    check_found("src/notify/memory.rs", "use super::super::store;", "instead of `super::super`");
+    check_found("src/notify/mod.rs", "use super::store;", "instead of `super::`");
+}
+
+#[test]
+fn a_wrong_arrow_between_parts_of_resources_is_found() {
+    let wire = "service/src/resources/queues/wire.rs";
+    check_found(
+        wire,
+        "use crate::resources::pulls::routes::A;",
+        "`resources::wire` must not import `resources::routes`",
+    );
+    check_found(
+        wire,
+        "use crate::{resources::pulls::command::A};",
+        "`resources::wire` must not import `resources::command`",
+    );
+    check_found(wire, "use axum::Json;", "`axum` belongs in");
+    check_found(
+        "service/src/resources/pulls/routes/leases.rs",
+        "use crate::cli::Context;",
+        "`resources::routes` must not import `cli`",
+    );
+    let good = "use crate::resources::wire::List;\nuse crate::resources::objects::wire::Place;";
+    assert_eq!(found(wire, good), Vec::<String>::new());
+}
+
+#[test]
+fn a_crate_in_the_wrong_module_is_found() {
+    check_found("src/admin.rs", "fn a(pool: &sqlx::PgPool) {}", "`sqlx` belongs in");
+    check_found(
+        "src/worker/run.rs",
+        "use google_cloud_pubsub::client::Subscriber;",
+        "`google_cloud_pubsub` belongs in",
+    );
+    check_found("src/machine/run.rs", "use tokio::time;", "must not know `tokio`");
+    check_found("src/machine/run.rs", "fn a() -> chrono::Utc { b() }", "must not know `chrono`");
+}
+
+#[test]
+fn sql_outside_the_store_is_found() {
+    check_found("src/admin.rs", "const A: &str = \"\n  SELECT id\n  from b\";", "admin.rs:1: SQL lives in");
+    check_found("src/emit.rs", "fn a() { sqlx::query_scalar!(A) }", "SQL lives in");
+    check_found("src/emit.rs", "const A: &str = r#\"with a as (select 1) select 2\"#;", "SQL lives in");
+}
+
+#[test]
+fn what_the_arrows_allow_passes() {
+    let good = [
+        (
+            "src/worker/run.rs",
+            "use crate::{emit, machine::{State, store}, store::Store, CanvasId};\nuse super::intake;",
+        ),
+        (
+            "src/machine/mod.rs",
+            "mod run;\nuse std::fmt;\nuse crate::event::Id;\npub use run::State;\nfn a() { u32::from(State::A) }\nmod tests { use super::*; use proptest::prelude::*; }",
+        ),
+        ("src/store/events.rs", "fn a() { sqlx::query!(\"select 1 from b\") }"),
+        (
+            "src/emit.rs",
+            "/// Uses `crate::worker::A` and sqlx.\nfn a(c: &mut sqlx::PgConnection) { say(\"update your settings; select one\") }",
+        ),
+        ("src/notify/pubsub/mod.rs", "use super::Delivery;"),
+        ("service/src/main.rs", "use wakeq::QueueWorker;"),
+    ];
+    for (name, text) in good {
+        assert_eq!(found(name, text), Vec::<String>::new());
+    }
+}
