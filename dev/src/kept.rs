@@ -25,8 +25,8 @@ const SERVERS: &str = "servers";
 const PREDECESSOR_GONE_WITHIN: Duration = Duration::from_secs(3);
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
 const POSTGRES: &str = "postgres";
-/// Beside it, of the Postgres that is downloaded and of the embedded one.
-const OTHERS: [&str; 2] = ["downloaded", "embedded"];
+/// Beside it, of the Postgres that is downloaded.
+const DOWNLOADED: &str = "downloaded";
 const KEY: &str = "key";
 const SECRET_KEY: &str = "secret-key";
 
@@ -124,9 +124,7 @@ impl DevFolder {
             }
         }
         let mut removed = remove_data_folder(&self.postgres()).await?;
-        for other in OTHERS {
-            removed.extend(remove_data_folder(&self.folder.join(other)).await?);
-        }
+        removed.extend(remove_data_folder(&self.folder.join(DOWNLOADED)).await?);
         let entries =
             fs::read_dir(&self.folder).with_context(|| format!("read {}", self.folder.display()))?;
         for entry in entries {

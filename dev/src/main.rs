@@ -33,14 +33,13 @@ use worker::SampleWorker;
 /// Stop with Ctrl-C.
 ///
 /// Postgres is the one at DATABASE_URL, else an installed one (data in .dev/postgres), else one
-/// that is downloaded on first use (data in .dev/downloaded), else an embedded one (data in
-/// .dev/embedded), built from crates.io. The emulator is the one at PUBSUB_EMULATOR_HOST, else one
-/// in this process.
+/// that is downloaded on first use (data in .dev/downloaded). The emulator is the one at
+/// PUBSUB_EMULATOR_HOST, else one in this process.
 #[derive(Parser)]
 #[command(name = "cargo dev", max_term_width = 110)]
 struct Arguments {
-    /// Which Postgres: env (DATABASE_URL), installed, downloaded, or embedded (crates.io)
-    #[arg(long, value_name = "WHICH", value_parser = ["env", "installed", "downloaded", "embedded"])]
+    /// Which Postgres: env (DATABASE_URL), installed, or downloaded
+    #[arg(long, value_name = "WHICH", value_parser = ["env", "installed", "downloaded"])]
     postgres: Option<String>,
     /// Which Pub/Sub emulator: env (PUBSUB_EMULATOR_HOST), google, or own
     #[arg(long, value_name = "WHICH", value_parser = ["env", "google", "own"])]
@@ -161,11 +160,10 @@ async fn work(
     };
     create_topics(&pubsub).await?;
     let subscription = format!("projects/{}/subscriptions/{}", pubsub.project, pubsub.subscription);
-    let joins = dev_folder.other().is_some_and(|other| other.database_url == url);
-    let may_forget = arguments.allow_unsafe_durability || joins || services.postgres.service.may_forget();
     let mut metrics = service::metrics().await?;
     let secret_keys = service::secret_keys(&dev_folder.secret_key())?;
-    let store = store::connect(&url, !services.postgres.service.stays(), may_forget, &secret_keys).await?;
+    let (is_ours, may_forget) = (!services.postgres.service.stays(), arguments.allow_unsafe_durability);
+    let store = store::connect(&url, is_ours, may_forget, &secret_keys).await?;
     metrics.watch(&store);
     let notifier: Arc<dyn Notifier> = Arc::new(PubSub::connect(pubsub).await?);
     let server = service::bind(store.clone(), Arc::clone(&notifier), arguments.port).await?;

@@ -67,9 +67,6 @@ pub(super) fn introduction(services: &Services, dev_folder: &DevFolder, migratio
     line(&format!("  export PUBSUB_EMULATOR_HOST={host}"));
     line(&format!("  export WAKEQ_SECRET_KEY_FILE={}", dev_folder.secret_key().display()));
     line("  export WAKEQ_BROADCAST=1    # emitted events are also broadcast to listeners");
-    if postgres.service.may_forget() {
-        line("  export WAKEQ_ALLOW_UNSAFE_DURABILITY=1    # this Postgres does not wait for the disk");
-    }
     line("  cargo wakeq stats");
     line("  cargo wakeq pause greet");
     line("  cargo wakeq unpause greet");

@@ -30,8 +30,6 @@ pub enum PostgresChoice {
     Installed,
     /// `downloaded`: a cluster of programs that are downloaded once.
     Downloaded,
-    /// `embedded`: the one that is built from crates.io, for where nothing can be downloaded.
-    Embedded,
     /// `container`: one from an image.
     Container,
 }
@@ -41,7 +39,6 @@ impl Choice for PostgresChoice {
         ("env", Self::Environment),
         ("installed", Self::Installed),
         ("downloaded", Self::Downloaded),
-        ("embedded", Self::Embedded),
         ("container", Self::Container),
     ];
 }
@@ -157,7 +154,7 @@ mod tests {
         let unknown = Requested::<PostgresChoice>::by_option("--postgres", "ENV").unwrap_err();
         assert_eq!(
             unknown.to_string(),
-            "--postgres ENV is not a valid choice: use env, installed, downloaded, embedded or container"
+            "--postgres ENV is not a valid choice: use env, installed, downloaded or container"
         );
     }
 

@@ -16,9 +16,8 @@ pub use choice::{Choice, ChosenService, PostgresChoice, PubSubChoice, Requested,
 pub use containers::{Container, ContainerError};
 pub use nats::{NatsError, NatsServer};
 pub use postgres::{
-    Cluster, ClusterOptions, DatabaseError, DownloadError, EmbeddedPostgres, Folder, PgBouncer,
-    PgBouncerError, PgBouncerOptions, Postgres, PostgresError, TestDatabase, installed_postgres, is_skipped,
-    remove_data_folder,
+    Cluster, ClusterOptions, DatabaseError, DownloadError, Folder, PgBouncer, PgBouncerError,
+    PgBouncerOptions, Postgres, PostgresError, TestDatabase, installed_postgres, remove_data_folder,
 };
 pub use process::{
     AtEnd, ChildProcess, Ending, Guard, Launch, ProcessError, RunAs, free_port, program_on_path,

@@ -59,6 +59,7 @@ async fn what_was_committed_survives_a_kill() {
     assert!(!folder.parent().unwrap().exists());
 }
 
+// Shows: DEV-02
 #[tokio::test]
 async fn a_kept_folder_is_used_again_but_not_by_two() {
     let folder = std::env::temp_dir().join(format!("wakeq-kept-{}", std::process::id()));

@@ -72,7 +72,7 @@ mod tests {
     /// succeeds.
     #[tokio::test]
     async fn a_locked_queue_delays_only_its_own_copies() {
-        let Some(table) = Table::new().await.beside_transactions() else { return };
+        let table = Table::new().await;
         table.crowd(4).await;
         for queue in ["held", "other"] {
             table.pulled_copy(queue).await;

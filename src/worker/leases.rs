@@ -307,7 +307,7 @@ mod tests {
         use crate::store::StoreConfig;
         use crate::store::tests::{Table, limits, told};
 
-        let Some(table) = Table::with(StoreConfig::default()).await.beside_transactions() else { return };
+        let table = Table::with(StoreConfig::default()).await;
         let ids = table.add(PAGE as i32).await;
         let claimed = table.store.claim(&told(&ids), &limits()).await.unwrap();
         let claims: Vec<Claim> = claimed.into_iter().map(|event| event.unwrap().claim).collect();

@@ -14,7 +14,7 @@ use wakeq::testing::MemoryNotifier;
 use wakeq_nats::{NatsConfig, NatsNotifier};
 use wakeq_services::{GoogleEmulator, NatsServer, PubSub as Emulator, TestDatabase};
 
-use crate::support::{connect, database, is_skipped};
+use crate::support::{connect, database};
 
 pub(crate) struct Broker {
     pub(crate) name: &'static str,
@@ -40,14 +40,11 @@ impl Broker {
     }
 
     /// Postgres, with a database of this test's own.
-    pub(crate) async fn postgres() -> Option<Self> {
-        if is_skipped("a session that listens, and others beside it") {
-            return None;
-        }
+    pub(crate) async fn postgres() -> Self {
         let database = database().await;
         let store = connect(database.url(), Timing::default()).await;
         let notifier = Arc::new(PostgresNotifier::new(&store));
-        Some(Self { name: "Postgres", notifier, kind: Kind::Postgres(database) })
+        Self { name: "Postgres", notifier, kind: Kind::Postgres(database) }
     }
 
     /// The NATS server of the tests, with a stream of this test's own.

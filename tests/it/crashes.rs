@@ -11,7 +11,7 @@ use wakeq_services::PubSub;
 
 use crate::children::{Durations, Process, Role, WORK, Work};
 use crate::support::{cluster, scope};
-use crate::theatre::{Theatre, figure, is_full, list, pace, size};
+use crate::theatre::{Theatre, figure, is_full, list, size};
 
 const STARTED: &str = "select count(*) from runs";
 const PARKED: &str = "select count(*) from wakeq.events_v2 where notify_at is null";
@@ -184,7 +184,7 @@ impl Flow {
         let task = tokio::spawn(async move {
             let mut emits = tokio::task::JoinSet::new();
             let mut ids = Vec::new();
-            let mut ticks = interval(pace(Duration::from_millis(3)));
+            let mut ticks = interval(Duration::from_millis(3));
             while !stopped.is_cancelled() {
                 ticks.tick().await;
                 while emits.len() >= 50 {

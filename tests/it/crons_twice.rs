@@ -9,7 +9,7 @@ use wakeq::{Admin, AdminError};
 
 use crate::children::{Durations, Role};
 use crate::crons::{CANVAS, FakeClockDatabase, ada, new};
-use crate::support::{TIMEOUT, is_skipped};
+use crate::support::TIMEOUT;
 use crate::theatre::{Theatre, figure};
 
 /// Polls a future up to this many times, then drops it wherever it is: like a killed process, it
@@ -48,9 +48,6 @@ async fn pass(admin: &Admin, random: &mut u64, kills: &mut u32) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_schedulers_emit_each_of_a_thousand_ticks_once() {
     let clockwork = FakeClockDatabase::at("2027-03-28T00:20:00Z").await;
-    if is_skipped("two sessions at a time") {
-        return;
-    }
     let ((one, _), (other, _)) = (clockwork.process().await, clockwork.process().await);
     let cron = new("often", "*/6 * * * * *", "Europe/Berlin").missed(MissedTicks::All);
     one.put_cron(CANVAS, &cron, &ada()).await.unwrap();
@@ -85,9 +82,6 @@ async fn two_schedulers_emit_each_of_a_thousand_ticks_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pause_amid_passes_leaves_nothing_ahead() {
     let clockwork = FakeClockDatabase::at("2027-03-01T08:00:00Z").await;
-    if is_skipped("two sessions at a time") {
-        return;
-    }
     let ((one, _), (other, _)) = (clockwork.process().await, clockwork.process().await);
     let (name, ada) = ("often".parse().unwrap(), ada());
     one.put_cron(CANVAS, &new("often", "* * * * * *", "UTC"), &ada).await.unwrap();
@@ -110,9 +104,6 @@ async fn a_pause_amid_passes_leaves_nothing_ahead() {
 /// no tick is emitted twice.
 #[tokio::test]
 async fn a_scheduler_that_is_killed_leaves_its_ticks_to_the_next() {
-    if is_skipped("processes of their own") {
-        return;
-    }
     let theatre = Theatre::new("crons", Durations::quick()).await;
     let role = Role::Worker { capacity: 4, shutdown_grace_ms: 100 };
     let cron = new("often", "* * * * * *", "UTC").missed(MissedTicks::All);

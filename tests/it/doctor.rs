@@ -13,11 +13,7 @@ use wakeq_emulator::{Emulator, FaultCode, Faults, Method, Options};
 use wakeq_services::TestDatabase;
 
 use crate::brokers::Broker;
-use crate::support::{SECRET_KEY, database, durability, is_skipped, login};
-
-/// The embedded Postgres does not wait for the disk, and all its connections share a process, like
-/// those of a pooler.
-const OF_THE_EMBEDDED: [&str; 2] = ["durability", "pooler"];
+use crate::support::{SECRET_KEY, database, durability, login};
 
 /// The doctor's report.
 pub(crate) struct Findings {
@@ -48,13 +44,11 @@ impl Findings {
         assert!(found == level && finding.contains(words), "{what}: {found}: {finding}");
     }
 
-    /// The names of checks at this level, without what the doctor rightly reports about the
-    /// embedded Postgres itself.
+    /// The names of checks at this level.
     pub(crate) fn bad(&self, level: &str) -> Vec<&str> {
         let findings = self.report["findings"].as_array().unwrap().iter();
         let bad = findings.filter(|finding| finding["level"] == level);
-        let names = bad.map(|finding| finding["what"].as_str().unwrap());
-        names.filter(|name| !(TestDatabase::is_embedded() && OF_THE_EMBEDDED.contains(name))).collect()
+        bad.map(|finding| finding["what"].as_str().unwrap()).collect()
     }
 
     pub(crate) fn mend(&self, what: &str) -> &str {
@@ -104,10 +98,6 @@ async fn a_healthy_queue_passes() {
     let config = Broker::pubsub_config("doctor-healthy").await;
     create_topics(&config).await.unwrap();
     let database = database().await;
-    if is_skipped("a server process for each connection, and the disk waited for: the doctor looks for both")
-    {
-        return;
-    }
     sql(&database, "update wakeq.chores set next_at = now() + interval '1 min'").await;
     let (role, url) = login(&database, "app").await;
     for kind in [RoleKind::Api, RoleKind::Worker] {
@@ -219,9 +209,6 @@ async fn migrations_are_compared() {
 #[tokio::test]
 async fn reports_missing_and_excessive_rights() {
     let database = database().await;
-    if is_skipped("sessions of two roles") {
-        return;
-    }
     let (role, url) = login(&database, "role").await;
     let found = doctor(&url, None, &[]).await;
     found.says("rights", "fail", "usage on wakeq");
@@ -265,9 +252,6 @@ fn limits(database: &str, ours: &str, program: &str) -> String {
 #[tokio::test]
 async fn other_roles_are_reported_until_they_are_limited() {
     let database = database().await;
-    if is_skipped("sessions of several roles") {
-        return;
-    }
     let (ours, url) = login(&database, "worker").await;
     Store::grant_rights(database.url(), &StoreConfig::default(), &ours, RoleKind::Worker).await.unwrap();
     let found = async || doctor(&url, None, &[]).await;
@@ -290,9 +274,6 @@ async fn other_roles_are_reported_until_they_are_limited() {
 #[tokio::test]
 async fn holders_of_gates_are_named() {
     let database = database().await;
-    if is_skipped("another session while a transaction is open") {
-        return;
-    }
     let pool = sql(&database, "select 1").await;
     assert_eq!(doctor(database.url(), None, &[]).await.one("locks").0, "ok");
     let mut holder = pool.begin().await.unwrap();
@@ -322,9 +303,6 @@ async fn an_unverified_host_is_refused_unless_that_is_allowed() {
 #[tokio::test]
 async fn reports_a_neglected_database() {
     let database = database().await;
-    if is_skipped("another session while a transaction is open") {
-        return;
-    }
     let lazy = with_setting(&database, "synchronous_commit=off");
     let found = doctor(&lazy, None, &[]).await;
     assert_eq!(found.one("durability"), ("fail", "fsync on, synchronous_commit off"));

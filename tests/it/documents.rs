@@ -10,7 +10,7 @@ use wakeq::notify::{Notification, Notifier};
 use wakeq::testing::MemoryNotifier;
 use wakeq::{CanvasId, EventId, Execution, HandlerResult, Handlers};
 
-use crate::support::{Stage, Statements, is_skipped, login, quick};
+use crate::support::{Stage, Statements, login, quick};
 
 const DOCUMENT: &str = include_str!("../../docs/sql.md");
 
@@ -76,9 +76,6 @@ async fn id_of(stage: &Stage, name: &str) -> EventId {
 
 #[tokio::test]
 async fn what_plain_sql_emits_is_run() {
-    if is_skipped("sessions of two roles") {
-        return;
-    }
     let mut shop = Shop::open().await;
     for heading in ["In your transaction", "With a delay", "At once", "On an object", "On an object"] {
         shop.run(&sql(heading)).await.unwrap();
@@ -130,9 +127,6 @@ async fn what_plain_sql_emits_is_run() {
 /// What Postgres grants everyone, and the document takes away.
 #[tokio::test]
 async fn a_role_fills_no_disk_and_counts_no_rows_of_others() {
-    if is_skipped("sessions of two roles") {
-        return;
-    }
     let mut shop = Shop::open().await;
     let everybodys = [
         "create temporary table filler as select 1",
@@ -162,9 +156,6 @@ async fn a_role_fills_no_disk_and_counts_no_rows_of_others() {
 /// handler can't read.
 #[tokio::test]
 async fn the_rights_in_the_document_are_all_that_a_role_has() {
-    if is_skipped("sessions of two roles") {
-        return;
-    }
     let mut shop = Shop::open().await;
     let other = "00000000-0000-0000-0000-000000000007";
     let theirs =

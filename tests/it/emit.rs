@@ -14,7 +14,7 @@ use wakeq::{CanvasId, EmitError, Emitted, Event, EventError, EventId, Handlers, 
 
 use crate::door::{answering, recording};
 use crate::service::has;
-use crate::support::{Stage, Statements, is_skipped, quick};
+use crate::support::{Stage, Statements, quick};
 
 /// The row of an event, with its value as text, and when it is woken, in seconds from its due time.
 async fn row(stage: &Stage, id: EventId) -> Value {
@@ -191,9 +191,6 @@ async fn values_arrive_as_they_were_emitted() {
 #[tokio::test]
 async fn an_event_shares_the_fate_of_the_callers_transaction() {
     let (stage, notifier) = Stage::memory_with(quick()).await;
-    if is_skipped("another session while a transaction is open") {
-        return;
-    }
     let (mut worker, mut seen) = stage.recording("greet");
     stage.execute("create table orders (id int)").await;
     let event = || Event::new("greet", "x").unwrap();

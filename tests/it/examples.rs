@@ -4,7 +4,7 @@ use reqwest::StatusCode;
 use serde_json::json;
 use wakeq_services::{ChildProcess, Guard, Launch, TestDatabase};
 
-use crate::support::{TIMEOUT, database, is_skipped, wait_while};
+use crate::support::{TIMEOUT, database, wait_while};
 
 macro_rules! programs {
     ($($program:ident, $path:literal;)*) => {$(
@@ -52,7 +52,7 @@ say! {
 }
 
 async fn says(program: &str, words: &[&str]) {
-    let Some(database) = usable().await else { return };
+    let database = database().await;
     let child = start(&database, program, &[]);
     let status = tokio::time::timeout(TIMEOUT, child.ended()).await.expect("it ends");
     let lines = child.last_lines();
@@ -62,7 +62,7 @@ async fn says(program: &str, words: &[&str]) {
 /// An order that is refused after its event was emitted leaves neither.
 #[tokio::test]
 async fn an_order_over_http_and_its_event_are_committed_together() {
-    let Some(database) = usable().await else { return };
+    let database = database().await;
     let server = start(&database, "orders", &[]);
     wait_while!(!server.last_lines().contains("listening on "), "it listens");
     let lines = server.last_lines();
@@ -84,7 +84,7 @@ async fn an_order_over_http_and_its_event_are_committed_together() {
 /// Each of two members receives some of what a third program appends.
 #[tokio::test]
 async fn members_of_a_group_share_what_is_appended() {
-    let Some(database) = usable().await else { return };
+    let database = database().await;
     let members = [(); 2].map(|()| start(&database, "groups", &[]));
     let appending = start(&database, "groups", &["append"]);
     for member in &members {
@@ -95,13 +95,6 @@ async fn members_of_a_group_share_what_is_appended() {
         member.stop(TIMEOUT).await.unwrap();
         assert!(member.ended().await.success(), "{}", member.last_lines());
     }
-}
-
-async fn usable() -> Option<TestDatabase> {
-    if is_skipped("a server that waits for the disk, and sessions beside each other") {
-        return None;
-    }
-    Some(database().await)
 }
 
 /// The program as a process. The harness takes its arguments for tests, of which there are none.

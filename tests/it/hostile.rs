@@ -14,23 +14,19 @@ use wakeq::{
 };
 use wakeq_emulator::broker::FaultCounts;
 use wakeq_emulator::{Emulator, Options};
-use wakeq_services::TestDatabase;
 
 use crate::brokers::Broker;
 use crate::door::{Recording, answering};
-use crate::support::{Stage, TIMEOUT, database, quick, scope};
+use crate::support::{Stage, TIMEOUT, quick, scope};
 use crate::theatre::{figure, size};
 use crate::world::emulated::add;
 
 const SEEDS: u64 = 48;
 const EVENTS: u64 = 30;
-
-/// How many seeds run at a time: on the embedded Postgres each has an engine of its own, which is
-/// slower.
-async fn together() -> usize {
-    drop(database().await); // starts the server, which may be embedded
-    if TestDatabase::is_embedded() { 2 } else { 8 }
-}
+/// How many seeds run at a time.
+const AT_ONCE: usize = 8;
+/// The same over gRPC.
+const AT_ONCE_OVER_GRPC: usize = 4;
 
 /// What is lost is found quickly. No process dies here, so an expired lease would only mean that
 /// the machine is slow.
@@ -157,7 +153,7 @@ async fn check(seed: u64, notifier: Arc<dyn Notifier>) {
 // Shows: EV2-15, EV2-18, EV2-24, EV2-44, EV2-52
 #[tokio::test]
 async fn every_event_completes_once_whatever_the_notifier_does() {
-    let seeds = stream::iter(0..SEEDS).map(check_in_memory).buffer_unordered(together().await);
+    let seeds = stream::iter(0..SEEDS).map(check_in_memory).buffer_unordered(AT_ONCE);
     assert_eq!(seeds.count().await as u64, SEEDS);
 }
 
@@ -165,7 +161,7 @@ async fn every_event_completes_once_whatever_the_notifier_does() {
 #[tokio::test]
 async fn every_event_completes_once_whatever_the_emulator_does() {
     let wanted = size(4, 20);
-    let seeds = stream::iter(0..wanted as u64).map(check_over_grpc).buffer_unordered(together().await.min(4));
+    let seeds = stream::iter(0..wanted as u64).map(check_over_grpc).buffer_unordered(AT_ONCE_OVER_GRPC);
     let (counts, mut sums) = (seeds.collect::<Vec<_>>().await, FaultCounts::default());
     let played = counts.len();
     counts.into_iter().for_each(|counts| add(&mut sums, counts));

@@ -8,7 +8,7 @@ use wakeq_service::access::Scope;
 use wakeq_service::server::HttpConfig;
 
 use crate::service::{Answer, Service};
-use crate::support::{OTHER, Statements, TIMEOUT, is_skipped};
+use crate::support::{OTHER, Statements, TIMEOUT};
 
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -82,9 +82,6 @@ async fn a_request_is_a_row_and_a_notification() {
 #[tokio::test]
 async fn the_answer_comes_after_the_commit() {
     let service = patient().await;
-    if is_skipped("another session while a transaction is open") {
-        return;
-    }
     let barrier = barrier(&service).await;
     let request = post(&service, "/events", &json!({"name": "greet"}));
     let answer = tokio::spawn(Answer::of(request));
@@ -101,9 +98,6 @@ async fn the_answer_comes_after_the_commit() {
 async fn requests_that_arrive_together_share_an_insert() {
     const REQUESTS: usize = 100;
     let service = patient().await;
-    if is_skipped("another session while a transaction is open") {
-        return;
-    }
     let barrier = barrier(&service).await;
     let emit = |number| {
         tokio::spawn(Answer::of(post(&service, "/events", &json!({"name": "greet", "value": number}))))

@@ -11,7 +11,7 @@ use wakeq_service::access::Scope;
 use wakeq_service::server::HttpConfig;
 
 use crate::service::{Answer, NONE, Service, has};
-use crate::support::{Statements, TIMEOUT, is_skipped, wait_while};
+use crate::support::{Statements, TIMEOUT, wait_while};
 
 /// A request about the rule of this kind on `greet`, with the path that it needs.
 async fn rule(service: &Service, key: &str, method: Method, kind: &str, body: Value) -> Answer {
@@ -190,9 +190,6 @@ async fn what_a_pause_says_is_checked() {
 async fn a_long_waking_goes_on_after_the_answer() {
     let store = StoreConfig { lock_timeout: TIMEOUT, statement_timeout: TIMEOUT, ..StoreConfig::default() };
     let service = Service::over(store, HttpConfig::default()).await;
-    if is_skipped("another session while a transaction is open") {
-        return;
-    }
     rule(&service, &service.key, Method::PUT, "pause", NONE).await.json();
     service.stage.emit_many("greet", 3).await;
     park(&service).await;

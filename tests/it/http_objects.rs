@@ -7,7 +7,7 @@ use wakeq::CanvasId;
 use wakeq_service::access::Scope;
 
 use crate::service::{Answer, Service};
-use crate::support::{OTHER, is_skipped};
+use crate::support::OTHER;
 
 fn change(state: &Value) -> Value {
     json!({"main": {"name": "index", "value": 1}, "subevents": [{"name": "index"}, {"name": "mail"}], "state": state})
@@ -94,9 +94,6 @@ async fn what_is_no_change_is_refused() {
 #[tokio::test]
 async fn a_locked_object_answers_unavailable() {
     let service = Service::start().await;
-    if is_skipped("another session while a transaction is open") {
-        return;
-    }
     service.post("/objects/work:1/events", change(&json!(1))).await.json();
     let mut holder = PgConnection::connect(service.stage.database.url()).await.unwrap();
     sqlx::raw_sql("begin; select from wakeq.objects for update").execute(&mut holder).await.unwrap();

@@ -96,7 +96,7 @@ async fn chosen_ids_are_told_in_the_kept_answer() {
 /// nothing behind.
 #[tokio::test]
 async fn a_concurrent_request_gets_in_progress_and_leaves_nothing_behind() {
-    let Some((stage, _)) = Stage::beside_others().await else { return };
+    let (stage, _) = Stage::memory().await;
     check_in_progress(&stage, &stage.queue).await;
 }
 
@@ -104,7 +104,7 @@ async fn a_concurrent_request_gets_in_progress_and_leaves_nothing_behind() {
 /// answer.
 #[tokio::test]
 async fn a_statement_timeout_also_reports_a_request_in_progress() {
-    let Some((stage, notifier)) = Stage::beside_others().await else { return };
+    let (stage, notifier) = Stage::memory().await;
     let config = StoreConfig {
         statement_timeout: Duration::from_millis(300),
         lock_timeout: Duration::from_secs(30),

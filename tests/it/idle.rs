@@ -10,7 +10,7 @@ use wakeq_services::Cluster;
 
 use crate::children::{Durations, WORK};
 use crate::door::answering;
-use crate::support::{OTHER, Stage, TIMEOUT, cluster, connect, is_skipped, once, quick};
+use crate::support::{OTHER, Stage, TIMEOUT, cluster, connect, once, quick};
 use crate::theatre::{Theatre, figure, is_full, size};
 
 /// With only paused events there is at most one statement per period and process, which reads few
@@ -170,9 +170,6 @@ pub(crate) async fn until_silent(observer: &mut sqlx::PgConnection) {
 /// here the event of another tenant, whose notification was lost.
 #[tokio::test]
 async fn an_idle_worker_lets_the_database_sleep() {
-    if is_skipped("sessions beside that of a worker") {
-        return;
-    }
     let (horizon, probe_period) = (Duration::from_secs(1), Duration::from_millis(200));
     let timing = Timing { horizon, probe_period, ..quick() };
     let (stage, _notifier) = Stage::memory_with(timing.clone()).await;

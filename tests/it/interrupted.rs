@@ -12,7 +12,7 @@ use wakeq::{Event, Handlers, Queue, QueueConfig, WorkerConfig};
 use crate::door::recording;
 use crate::processes::Process;
 use crate::support::{
-    OTHER, RunningWorker, Statements, TIMEOUT, connect, database, is_skipped, promised_late, wait_while,
+    OTHER, RunningWorker, Statements, TIMEOUT, connect, database, promised_late, wait_while,
 };
 use crate::wire::Wire;
 
@@ -21,9 +21,6 @@ const LISTENING: &str = "select count(*) from pg_stat_activity where query like 
 /// Its promise would come later than this test waits.
 #[tokio::test]
 async fn what_was_missed_in_an_interruption_starts_before_its_promise() {
-    if is_skipped("sessions that listen, and others beside them") {
-        return;
-    }
     let database = database().await;
     let wire = Wire::to(&database).await;
     let store = connect(&wire.url, promised_late()).await;
@@ -54,9 +51,6 @@ async fn what_was_missed_in_an_interruption_starts_before_its_promise() {
 /// However it is dead: connections that were open carry nothing, or new ones neither.
 #[tokio::test]
 async fn a_process_ends_in_time_whatever_the_database_does() {
-    if is_skipped("a connection that listens") {
-        return;
-    }
     let settings = [
         ("WAKEQ_NOTIFIER", "postgres"),
         ("WAKEQ_BROADCAST", "1"),

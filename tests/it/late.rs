@@ -17,7 +17,7 @@ use wakeq::{
 
 use crate::door::{Door, answering, recording};
 use crate::queues;
-use crate::support::{RunningWorker, Stage, connect, is_skipped, once, promised_late, quick};
+use crate::support::{RunningWorker, Stage, connect, once, promised_late, quick};
 
 /// What happens to the answer.
 #[derive(Clone, Copy, Debug)]
@@ -334,9 +334,6 @@ async fn the_next_of_an_object_is_woken_though_the_answer_to_a_cancel_is_lost() 
 /// row takes effect, although the run has given the event up: that must not cost another lease.
 #[tokio::test]
 async fn a_claim_that_is_revived_after_it_was_given_up_is_released() {
-    if is_skipped("another session while a transaction is open") {
-        return;
-    }
     let timing = Timing { lease: Duration::from_secs(3), ..quick() };
     let (stage, _) = Stage::memory_with(timing.clone()).await;
     let store = stage.patient(timing.clone()).await;

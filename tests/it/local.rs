@@ -14,7 +14,7 @@ use crate::cli::Terminal;
 use crate::idle::until_silent;
 use crate::processes::{LOCK, Process};
 use crate::service::make_key;
-use crate::support::{Stage, Statements, TIMEOUT, connect, database, is_skipped, quick};
+use crate::support::{Stage, Statements, TIMEOUT, connect, database, quick};
 
 /// No broker is configured, so any call to one would fail.
 const LOCAL: [(&str, &str); 8] = [
@@ -72,9 +72,6 @@ async fn deleted(process: &mut Process, count: usize) {
 #[tokio::test]
 async fn one_process_is_a_whole_queue_and_forgets_nothing() {
     let stage = Stage::with(Arc::new(NoNotifier), quick()).await;
-    if is_skipped("another session while a transaction is open") {
-        return;
-    }
     let mut process = Process::own("all --capacity 2", stage.database.url(), None, &LOCAL);
     let client = Client::of(&mut process, &stage.database).await;
     let first = client.emit(json!({})).await;
@@ -108,9 +105,6 @@ async fn one_process_is_a_whole_queue_and_forgets_nothing() {
 /// worker, and takes the next request as before.
 #[tokio::test]
 async fn one_process_lets_the_database_sleep() {
-    if is_skipped("sessions beside those of a process") {
-        return;
-    }
     let stage = Stage::with(Arc::new(NoNotifier), quick()).await;
     let mut observer = sqlx::PgConnection::connect(stage.database.url()).await.unwrap();
     let sleeping = [LOCAL.as_slice(), &[("WAKEQ_LET_DATABASE_SLEEP", "1")]].concat();

@@ -100,7 +100,7 @@ async fn what_is_not_emitted_is_not_logged() {
 /// An append waits for an open transaction on the stream as for an object, and then fails as busy.
 #[tokio::test]
 async fn a_stream_that_others_hold_is_busy() {
-    let Some((stage, _)) = Stage::beside_others().await else { return };
+    let (stage, _) = Stage::memory().await;
     let log = Log::new(stage.store.clone(), stage.notifier.as_ref());
     let mut open = stage.pool.begin().await.unwrap();
     let receipt = log.append_in(&mut open, &[StreamAppend::new(stream("a"), events(1))]).await.unwrap();
@@ -225,7 +225,7 @@ async fn the_log_is_appended_to_and_read_over_http() {
 /// The doctor reports which open transaction holds readers back, for how long, and what to do.
 #[tokio::test]
 async fn names_transactions_that_hold_back_readers() {
-    let Some((stage, _)) = Stage::beside_others().await else { return };
+    let (stage, _) = Stage::memory().await;
     let log = Log::new(stage.store.clone(), stage.notifier.as_ref());
     log.append(&stream("a"), events(1), AppendCondition::None).await.unwrap();
     let options = (*stage.pool.connect_options()).clone().application_name("billing");

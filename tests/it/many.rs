@@ -10,7 +10,7 @@ use wakeq::{Actor, AdminError, CanvasId, Handlers, QueueWorker, Stop, Timestamp,
 use crate::brokers::Broker;
 use crate::children::{Durations, Role, WORK, Work, all_seen};
 use crate::support::{Stage, Statements, TIMEOUT, quick, scope};
-use crate::theatre::{Theatre, figure, pace, size};
+use crate::theatre::{Theatre, figure, size};
 
 // Shows: EV2-06
 #[tokio::test]
@@ -61,7 +61,7 @@ async fn no_event_is_claimed_after_a_pause_has_returned() {
     let (pauses, running) = (size(40, 200), Arc::new(AtomicBool::new(true)));
     let (queue, goes_on) = (theatre.queue.clone(), Arc::clone(&running));
     let load = tokio::spawn(async move {
-        let mut ticks = tokio::time::interval(pace(Duration::from_millis(20)));
+        let mut ticks = tokio::time::interval(Duration::from_millis(20));
         while goes_on.load(Ordering::SeqCst) {
             ticks.tick().await;
             let events = (0..5).map(|_| wakeq::Event::new(WORK, &Work::lasting(10)).unwrap());

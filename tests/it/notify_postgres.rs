@@ -16,7 +16,7 @@ use wakeq_services::TestDatabase;
 
 use crate::notify::{TIMEOUT, acknowledge_next, next, notifications};
 use crate::processes::{LOCK, Process};
-use crate::support::{Stage, Statements, connect, database, is_skipped, wait_while};
+use crate::support::{Stage, Statements, connect, database, wait_while};
 
 /// Notifiers over one database, each like a process of its own.
 struct Processes {
@@ -25,13 +25,10 @@ struct Processes {
 }
 
 impl Processes {
-    async fn new() -> Option<Self> {
-        if is_skipped("sessions that listen, and others beside them") {
-            return None;
-        }
+    async fn new() -> Self {
         let database = database().await;
         let sql = PgConnection::connect(database.url()).await.unwrap();
-        Some(Self { database, sql })
+        Self { database, sql }
     }
 
     async fn notifier(&self) -> PostgresNotifier {
@@ -63,7 +60,7 @@ impl Processes {
 /// dead; each canvas's notifications name that canvas.
 #[tokio::test]
 async fn two_workers_share_what_a_third_process_emits() {
-    let Some(processes) = Processes::new().await else { return };
+    let processes = Processes::new().await;
     let (_one, mut first) = processes.worker().await;
     let (_two, mut second) = processes.worker().await;
     let emitter = processes.notifier().await;
@@ -94,7 +91,7 @@ async fn two_workers_share_what_a_third_process_emits() {
 
 #[tokio::test]
 async fn what_a_busy_worker_has_no_room_for_is_anothers() {
-    let Some(processes) = Processes::new().await else { return };
+    let processes = Processes::new().await;
     let busy = processes.notifier().await;
     let mut full = busy.subscribe(1).await.unwrap();
     let (_other, mut free) = processes.worker().await;
@@ -111,7 +108,7 @@ async fn what_a_busy_worker_has_no_room_for_is_anothers() {
 /// It learns what waits with the others: a share of it is its own, the rest its reserve.
 #[tokio::test]
 async fn a_worker_that_comes_later_has_work_at_once() {
-    let Some(processes) = Processes::new().await else { return };
+    let processes = Processes::new().await;
     let busy = processes.notifier().await;
     let mut full = busy.subscribe(1).await.unwrap();
     assert!(busy.starts_empty().await);
@@ -135,7 +132,7 @@ async fn a_worker_that_comes_later_has_work_at_once() {
 /// come from the reserve.
 #[tokio::test]
 async fn what_a_worker_leaves_behind_is_anothers() {
-    let Some(processes) = Processes::new().await else { return };
+    let processes = Processes::new().await;
     for dies in [false, true] {
         let (leaving, mut first) = processes.worker().await;
         let (staying, mut second) = processes.worker().await;
@@ -159,7 +156,7 @@ async fn what_a_worker_leaves_behind_is_anothers() {
 
 #[tokio::test]
 async fn a_broken_connection_is_reported_and_repaired() {
-    let Some(mut processes) = Processes::new().await else { return };
+    let mut processes = Processes::new().await;
     let (_notifier, mut subscription) = processes.worker().await;
     assert_eq!(subscription.trouble(), None);
     let emitter = processes.notifier().await;
@@ -179,7 +176,7 @@ async fn a_broken_connection_is_reported_and_repaired() {
 /// its value.
 #[tokio::test]
 async fn broadcasts_and_signals_reach_other_processes() {
-    let Some(processes) = Processes::new().await else { return };
+    let processes = Processes::new().await;
     let store = connect(processes.database.url(), Timing::default()).await;
     let near = Arc::new(PostgresNotifier::broadcasting(&store));
     let far = PostgresNotifier::broadcasting(&connect(processes.database.url(), Timing::default()).await);
@@ -222,7 +219,7 @@ const POSTGRES: [(&str, &str); 3] =
 // Shows: LOCAL-03
 #[tokio::test]
 async fn processes_without_a_broker_wake_each_other() {
-    let Some(processes) = Processes::new().await else { return };
+    let processes = Processes::new().await;
     let notifier = Arc::new(processes.notifier().await);
     let url = processes.database.url().to_owned();
     let stage = Stage::through(processes.database, &url, notifier, Timing::default()).await;

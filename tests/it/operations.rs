@@ -114,7 +114,7 @@ async fn add_dead(stage: &Stage, count: i32) {
 /// Rows that others hold at that moment are left, and the answer says so.
 #[tokio::test]
 async fn what_others_hold_is_more() {
-    let Some((stage, _)) = Stage::beside_others().await else { return };
+    let (stage, _) = Stage::memory().await;
     stage.emit_many("greet", 5).await;
     add_dead(&stage, 5).await;
     let mut other = stage.pool.begin().await.unwrap();
@@ -140,7 +140,7 @@ async fn what_others_hold_is_more() {
 /// it.
 #[tokio::test]
 async fn a_redrive_passes_ids_that_are_being_emitted() {
-    let Some((stage, _)) = Stage::beside_others().await else { return };
+    let (stage, _) = Stage::memory().await;
     add_dead(&stage, 1200).await;
     let mut other = stage.pool.begin().await.unwrap();
     let emitted = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value)

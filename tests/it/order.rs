@@ -323,7 +323,7 @@ async fn two_consumers_see_the_same_order() {
 // Shows: ORD-07, ORD-08, ORD-10
 #[tokio::test]
 async fn ids_grow_in_the_order_of_the_commits() {
-    let Some((stage, notifier)) = Stage::beside_others().await else { return };
+    let (stage, notifier) = Stage::memory().await;
     let (count, emitters, objects) = (size(2_000, 20_000), 32, 20);
     let ends: Arc<Vec<AtomicI64>> = Arc::new((0..objects).map(|_| AtomicI64::new(0)).collect());
     let started = tokio::time::Instant::now();

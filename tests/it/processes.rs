@@ -20,9 +20,7 @@ use wakeq_streams::{
 use crate::brokers::Broker;
 use crate::cli::Terminal;
 use crate::receiver::Receiver;
-use crate::support::{
-    SECRET_KEY, Stage, Statements, TIMEOUT, database, durability, is_skipped, quick, wait_while,
-};
+use crate::support::{SECRET_KEY, Stage, Statements, TIMEOUT, database, durability, quick, wait_while};
 
 /// Tells the child below which arguments its program was given.
 const ARGUMENTS: &str = "WAKEQ_TEST_ARGUMENTS";
@@ -261,9 +259,6 @@ async fn a_delivery_whose_worker_is_killed_is_made_again() {
 #[tokio::test]
 async fn an_own_program_works_and_ends_in_good_order() {
     let stage = Stage::with(Arc::new(NoNotifier), quick()).await;
-    if is_skipped("another session while a transaction is open") {
-        return;
-    }
     let held = stage.hold(LOCK).await;
     let id = stage.emit("slow").await;
     let mut process = Process::own("work", stage.database.url(), None, &[("WAKEQ_NOTIFIER", "local")]);

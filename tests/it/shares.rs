@@ -16,18 +16,14 @@ use wakeq_service::access::{Reach, Scope};
 use wakeq_service::server::HttpConfig;
 
 use crate::service::{Answer, Service, make_key};
-use crate::support::{Statements, TIMEOUT, is_skipped, wait_while};
+use crate::support::{Statements, TIMEOUT, wait_while};
 
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(0x07e6));
 
-/// A service that waits for locks as long as a test does; `None`, with a message, where no other
-/// session could hold them.
-async fn patient(config: HttpConfig) -> Option<Service> {
-    if is_skipped("a session beside an open transaction") {
-        return None;
-    }
+/// A service that waits for locks as long as a test does.
+async fn patient(config: HttpConfig) -> Service {
     let store = StoreConfig { lock_timeout: TIMEOUT, statement_timeout: TIMEOUT, ..StoreConfig::default() };
-    Some(Service::over(store, config).await)
+    Service::over(store, config).await
 }
 
 async fn until_waiting(service: &Service, count: i64) {
@@ -43,7 +39,7 @@ fn objects() -> (String, Value) {
 #[tokio::test]
 async fn a_canvas_that_holds_its_share_of_requests_leaves_the_others_theirs() {
     let config = HttpConfig { max_requests: 8, ..HttpConfig::default() };
-    let Some(service) = patient(config).await else { return };
+    let service = patient(config).await;
     let keys = [service.key("one", OTHER, &Scope::ALL).await, service.key("two", OTHER, &Scope::ALL).await];
     let (path, change) = objects();
     assert_eq!(service.ask(&keys[0], Method::POST, &path, change.clone()).await.status, 202);
@@ -72,7 +68,7 @@ async fn a_canvas_that_holds_its_share_of_requests_leaves_the_others_theirs() {
 /// other canvas waits for them.
 #[tokio::test]
 async fn a_canvas_that_holds_its_share_of_connections_leaves_the_others_theirs() {
-    let Some(service) = patient(HttpConfig::default()).await else { return };
+    let service = patient(HttpConfig::default()).await;
     let key = service.key("one", OTHER, &Scope::ALL).await;
     let (path, change) = objects();
     assert_eq!(service.ask(&key, Method::POST, &path, change.clone()).await.status, 202);
@@ -99,7 +95,7 @@ async fn a_canvas_that_holds_its_share_of_connections_leaves_the_others_theirs()
 /// to the process, and not at all if it is alone.
 #[tokio::test]
 async fn a_long_read_rests_beside_a_neighbour_and_not_alone() {
-    let Some(service) = patient(HttpConfig::default()).await else { return };
+    let service = patient(HttpConfig::default()).await;
     let key = service.key("one", OTHER, &Scope::ALL).await;
     let read =
         async || service.ask(&key, Method::GET, &format!("/canvases/{OTHER}/handlers"), Value::Null).await;

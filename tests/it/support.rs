@@ -20,8 +20,8 @@ use wakeq::{
     Admin, CanvasId, Event, EventId, Execution, HandlerResult, HandlerScope, Handlers, Queue, QueueConfig,
     QueueWorker, RetryPolicy, Route, Store, StoreConfig, Timing, WorkerConfig,
 };
+pub(crate) use wakeq_services::wait_while;
 use wakeq_services::{Cluster, ClusterOptions, Folder, TestDatabase};
-pub(crate) use wakeq_services::{is_skipped, wait_while};
 use wakeq_streams::Groups;
 
 use crate::door::{Door, Recording, answering};
@@ -179,14 +179,6 @@ impl Stage {
         (Self::with(notifier.clone(), timing).await, notifier)
     }
 
-    /// With the defaults, for a test that needs another session while a transaction is open.
-    /// `None`, with a message, where it is skipped.
-    pub(crate) async fn beside_others() -> Option<(Self, Arc<MemoryNotifier>)> {
-        if is_skipped("another session while a transaction is open") {
-            return None;
-        }
-        Some(Self::memory().await)
-    }
     pub(crate) async fn with(notifier: Arc<dyn Notifier>, timing: Timing) -> Self {
         let database = database().await;
         let url = url_of_the_store(&database).await;
@@ -358,7 +350,8 @@ pub(crate) async fn connect(url: &str, timing: Timing) -> Store {
 }
 
 /// The configuration of a store for this run of the tests: with `TEST_POOL` connections, unless the
-/// test itself sets a number, and with permission to work on the embedded Postgres.
+/// test itself sets a number, and with permission to work on a server that does not wait for the
+/// disk, if the environment gives it.
 pub(crate) fn fit(config: StoreConfig) -> StoreConfig {
     let asked = std::env::var("TEST_POOL").ok().map(|count| count.parse().expect("TEST_POOL is a number"));
     let is_usual = config.max_connections == StoreConfig::default().max_connections;
@@ -386,7 +379,7 @@ const ALLOWED: &str = "1";
 pub(crate) fn durability() -> (&'static str, &'static str) {
     const VARIABLE: &str = "WAKEQ_ALLOW_UNSAFE_DURABILITY";
     let inherited = std::env::var(VARIABLE).is_ok_and(|value| value == ALLOWED);
-    (VARIABLE, if inherited || TestDatabase::is_embedded() { ALLOWED } else { "0" })
+    (VARIABLE, if inherited { ALLOWED } else { "0" })
 }
 
 /// A worker in this process.

@@ -34,12 +34,6 @@ pub(crate) fn is_full() -> bool {
     std::env::var("WAKEQ_CHAOS").is_ok_and(|size| size == "full")
 }
 
-/// The time between two steps of a load: longer on the embedded Postgres, whose single session
-/// would not keep up.
-pub(crate) fn pace(usual: Duration) -> Duration {
-    if TestDatabase::is_embedded() { usual * 10 } else { usual }
-}
-
 /// Longest wait without progress.
 pub(crate) fn time_limit() -> Duration {
     Duration::from_secs(if is_full() { 120 } else { 60 })

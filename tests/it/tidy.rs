@@ -24,7 +24,7 @@ use std::sync::LazyLock;
 use crate::tree::root;
 use source::Source;
 
-const FOLDERS: [&str; 12] = [
+const FOLDERS: [&str; 11] = [
     "src",
     "streams",
     "service",
@@ -32,7 +32,6 @@ const FOLDERS: [&str; 12] = [
     "clients/rust",
     "emulator",
     "services",
-    "embedded-postgres",
     "dev",
     "bench",
     "xtask",

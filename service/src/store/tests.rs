@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgPool};
 use wakeq::{Store, StoreConfig};
-use wakeq_services::{TestDatabase, is_skipped};
+use wakeq_services::TestDatabase;
 
 use super::ServiceStore;
 
@@ -26,7 +26,6 @@ impl Table {
         let config = StoreConfig {
             max_connections: connections.unwrap_or(StoreConfig::default().max_connections),
             lock_timeout: Duration::from_secs(4),
-            allow_unsafe_durability: TestDatabase::is_embedded(),
             ..StoreConfig::default()
         };
         let store = Store::connect(database.url(), config).await.unwrap();
@@ -53,9 +52,6 @@ impl Table {
 /// The doctor can say which sessions hold what claims and appends need.
 #[tokio::test]
 async fn holders_of_locks_are_named() {
-    if is_skipped("several sessions") {
-        return;
-    }
     let table = Table::new().await;
     let store = ServiceStore::from(table.store.clone());
     assert_eq!(store.held_locks().await.unwrap(), []);

@@ -5,11 +5,11 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::str::FromStr;
+use std::sync::Once;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, Connection, Row};
 use tokio::sync::{Mutex, OnceCell};
 
 use super::keeper::{Keeper, PREFIX, drop_database};
@@ -91,27 +91,10 @@ impl TestDatabase {
         &self.url
     }
 
-    /// Whether the server of this process's tests is the embedded one, which has one session for
-    /// all connections and does not wait for the disk; false until a test has requested a database.
-    pub fn is_embedded() -> bool {
-        SERVER.get().is_some_and(|server| server.embedded)
-    }
-
     /// The name of the database on the server.
     pub fn name(&self) -> &str {
         &self.name
     }
-}
-
-/// Whether a test that needs this can't run: the embedded Postgres has one session, which nothing
-/// else can use while a transaction is open, and which can't be interrupted. Reports it on stderr,
-/// past the capturing of output.
-pub fn is_skipped(needs: &str) -> bool {
-    if TestDatabase::is_embedded() {
-        let thread = std::thread::current();
-        say(&format!("SKIPPED {}: needs {needs}", thread.name().unwrap_or("a test")));
-    }
-    TestDatabase::is_embedded()
 }
 
 impl Drop for TestDatabase {
@@ -159,8 +142,6 @@ static SERVER: OnceCell<Server> = OnceCell::const_new();
 #[derive(Debug)]
 struct Server {
     postgres: Postgres,
-    /// Queried from the server, as one that was given may be the embedded one too.
-    embedded: bool,
     keeper: Keeper,
     /// Separate, because dropping a database waits for a checkpoint, which creating one should not
     /// wait for.
@@ -177,16 +158,15 @@ impl Server {
     }
 
     async fn start() -> Result<Self, DatabaseError> {
-        let chosen = Postgres::for_tests().await?;
+        let chosen = Postgres::for_tests().await.inspect_err(say_once)?;
         say(&chosen.to_string());
         let postgres = chosen.service;
         let run = format!("{:016x}", RandomState::new().hash_one(std::process::id()));
         let options = PgConnectOptions::from_str(&postgres.maintenance_url())?;
         let keeper = Keeper::start(options.clone(), run.clone()).await?;
-        let dropper = Keeper::start(options.clone(), run.clone()).await?;
-        let embedded = is_embedded(&options).await?;
+        let dropper = Keeper::start(options, run.clone()).await?;
         let (databases_made, template_refs, templates) = Default::default();
-        Ok(Self { postgres, embedded, keeper, dropper, run, databases_made, template_refs, templates })
+        Ok(Self { postgres, keeper, dropper, run, databases_made, template_refs, templates })
     }
 
     /// A template is created under another name and renamed once it is complete and has no
@@ -227,10 +207,9 @@ impl Server {
     }
 }
 
-/// The embedded Postgres is the only one that is compiled to WebAssembly.
-async fn is_embedded(options: &PgConnectOptions) -> Result<bool, sqlx::Error> {
-    let mut connection = options.connect().await?;
-    let row = sqlx::raw_sql("select version() like '%wasm%'").fetch_one(&mut connection).await?;
-    connection.close().await?;
-    row.try_get(0)
+/// Says why the tests have no server. Each of them fails with the same error, of which it shows the
+/// name only.
+fn say_once(error: &PostgresError) {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| say(&error.to_string()));
 }

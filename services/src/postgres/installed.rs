@@ -159,7 +159,7 @@ mod tests {
         folder
     }
 
-    // Shows: DEV-02
+    // Shows: DEV-01, DEV-02
     #[test]
     fn skips_installations_that_are_too_old_or_broken() {
         let parent = env::temp_dir().join(format!("wakeq-installed-{}", std::process::id()));
@@ -177,7 +177,9 @@ mod tests {
             words.starts_with(&format!("14.9 in {} is too old (15 is needed)", old.display())),
             "{words}"
         );
-        assert!(matches!(found(&[&broken]).unwrap_err(), PostgresError::NotInstalled));
+        let missing = found(&[&broken]).unwrap_err();
+        assert!(matches!(missing, PostgresError::NotInstalled), "{missing}");
+        assert!(missing.to_string().contains("apt-get install postgresql"), "{missing}");
         fs::remove_dir_all(parent).unwrap();
     }
 }

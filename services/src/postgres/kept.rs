@@ -3,7 +3,7 @@
 //!
 //! It must never remove a folder in which a server runs.
 
-use std::fs::{self, File, TryLockError};
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -21,10 +21,8 @@ use crate::process::RunAs;
 /// The data folder within a cluster's folder.
 pub(super) const DATA: &str = "data";
 /// A server whose parent was killed a moment ago is still shutting down.
-pub(super) const PREDECESSOR_GONE_WITHIN: Duration = Duration::from_secs(3);
+const PREDECESSOR_GONE_WITHIN: Duration = Duration::from_secs(3);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
-/// The lock file of the embedded Postgres's engine, in the folder of each open database.
-const ENGINE_LOCK: &str = ".pglite-oxide.lock";
 /// How much of a path makes the name of its substitute readable.
 const NAME_SHOWN_BYTES: usize = 100;
 
@@ -71,9 +69,8 @@ fn substitute(folder: &Path) -> PathBuf {
     Path::new("/var/tmp").join(format!("wakeq-{name}-{hash:016x}"))
 }
 
-/// Removes the folder of a kept cluster, or of an embedded one, with its contents; returns the
-/// removed folders. Waits up to three seconds for a server that was just killed, and fails while
-/// one runs.
+/// Removes the folder of a kept cluster with its contents; returns the removed folders. Waits up to
+/// three seconds for a server that was just killed, and fails while one runs.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), wakeq_services::PostgresError> {
@@ -88,7 +85,6 @@ pub async fn remove_data_folder(folder: &Path) -> Result<Vec<PathBuf>, PostgresE
         [substitute(&folder), folder].into_iter().filter(|folder| folder.is_dir()).collect();
     for folder in &folders {
         refuse_a_running_one(&folder.join(DATA)).await?;
-        refuse_an_engine(folder).await?;
     }
     for folder in &folders {
         fs::remove_dir_all(folder).map_err(at(folder))?;
@@ -106,34 +102,6 @@ pub(super) async fn refuse_a_running_one(data: &Path) -> Result<(), PostgresErro
         sleep(BETWEEN_LOOKS).await;
     }
     Ok(())
-}
-
-/// Does the same for the engine of an embedded one.
-async fn refuse_an_engine(folder: &Path) -> Result<(), PostgresError> {
-    let deadline = Instant::now() + PREDECESSOR_GONE_WITHIN;
-    while has_engine(folder)? {
-        if Instant::now() > deadline {
-            return Err(PostgresError::InUse { folder: folder.to_owned() });
-        }
-        sleep(BETWEEN_LOOKS).await;
-    }
-    Ok(())
-}
-
-/// Whether an engine has a database in the folder open.
-fn has_engine(folder: &Path) -> Result<bool, PostgresError> {
-    for database in fs::read_dir(folder).map_err(at(folder))? {
-        let path = database.map_err(at(folder))?.path().join(ENGINE_LOCK);
-        if !path.is_file() {
-            continue;
-        }
-        match File::open(&path).map_err(at(&path))?.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Ok(true),
-            Err(TryLockError::Error(error)) => return Err(at(&path)(error)),
-        }
-    }
-    Ok(false)
 }
 
 /// The process id and port of the server that runs in this data folder.
@@ -159,19 +127,5 @@ mod tests {
         assert_eq!(one, substitute(Path::new("/root/a/b-c")), "the next start finds it");
         let long = substitute(Path::new(&format!("/{}", "folder/".repeat(100))));
         assert!(long.file_name().is_some_and(|name| name.len() < 255), "{}", long.display());
-    }
-
-    // Shows: DEV-02
-    #[tokio::test]
-    async fn what_an_engine_has_open_is_not_removed() {
-        let folder = std::env::temp_dir().join(format!("wakeq-engine-{}", std::process::id()));
-        fs::create_dir_all(folder.join("postgres")).unwrap();
-        let engine = File::create(folder.join("postgres").join(ENGINE_LOCK)).unwrap();
-        engine.try_lock().unwrap();
-        let refused = remove_data_folder(&folder).await.unwrap_err();
-        assert!(matches!(refused, PostgresError::InUse { .. }), "{refused}");
-        drop(engine);
-        assert_eq!(remove_data_folder(&folder).await.unwrap().len(), 1);
-        assert!(!folder.exists());
     }
 }

@@ -1,5 +1,5 @@
 //! Chooses the Postgres: the requested one, else the one of `DATABASE_URL`, else a cluster of the
-//! installed programs, else of downloaded ones, else the embedded one.
+//! installed programs, else of downloaded ones.
 //!
 //! It must never choose silently (the choice can be printed in one line), and never stop or change
 //! a server that it was given.
@@ -7,7 +7,6 @@
 mod cluster;
 mod database;
 mod download;
-mod embedded;
 mod error;
 mod installed;
 mod keeper;
@@ -18,13 +17,13 @@ mod scratch;
 
 use std::fmt;
 
-use crate::choice::{ChosenService, PostgresChoice, Requested, env_value, say};
+use crate::choice::{ChosenService, PostgresChoice, Requested, env_value};
 use crate::containers::Container;
+use installed::Binaries;
 
 pub use cluster::{Cluster, ClusterOptions, Folder};
-pub use database::{DatabaseError, TestDatabase, is_skipped};
+pub use database::{DatabaseError, TestDatabase};
 pub use download::DownloadError;
-pub use embedded::EmbeddedPostgres;
 pub use error::PostgresError;
 pub use installed::installed_postgres;
 pub use kept::remove_data_folder;
@@ -51,17 +50,15 @@ pub enum Postgres {
     Environment(String),
     /// A cluster of installed or downloaded programs; ends with this value and with this process.
     Installed(Cluster),
-    /// The embedded one; it ends with this value and with this process.
-    Embedded(EmbeddedPostgres),
     /// One in a container; it ends with this value and with this process.
     Container(Container),
 }
 
 impl Postgres {
     /// Starts the requested Postgres. Without a request, uses the server of `DATABASE_URL`, else
-    /// starts a cluster of the installed programs, else of downloaded ones, else the embedded one.
-    /// What is missing is downloaded or built first, and said. If the cluster's folder is kept, the
-    /// last two use a folder beside it, `downloaded` and `embedded`.
+    /// starts a cluster of the installed programs, else of downloaded ones. Programs that are
+    /// missing are downloaded first, and a line says so. If the cluster's folder is kept, that of
+    /// downloaded programs is `downloaded`, beside it.
     pub async fn choose(
         options: ClusterOptions,
         requested: Option<Requested<PostgresChoice>>,
@@ -73,8 +70,7 @@ impl Postgres {
                 None => return Err(PostgresError::NoUrl { by }),
             },
             PostgresChoice::Installed => Self::Installed(Cluster::start_installed(options).await?),
-            PostgresChoice::Downloaded => Self::downloaded(options).await?,
-            PostgresChoice::Embedded => Self::embedded(options).await?,
+            PostgresChoice::Downloaded => Self::downloaded(download::binaries().await?, options).await?,
             PostgresChoice::Container => Self::Container(Container::postgres().await?),
         };
         Ok(ChosenService { service, reason: by })
@@ -90,13 +86,15 @@ impl Postgres {
         let (service, reason) = match env_value(URL_VARIABLE) {
             Some(url) => (Self::given(url)?, format!("{URL_VARIABLE} is set")),
             None => match Cluster::start_installed(options.clone()).await {
-                Err(PostgresError::NotInstalled) => {
+                Err(missing @ PostgresError::NotInstalled) => {
                     let reason = format!("{URL_VARIABLE} is not set, and no Postgres is installed");
-                    (Self::without_installed(options).await?, reason)
+                    (Self::instead_of(missing, options).await?, reason)
                 }
                 Err(PostgresError::TooOld { version, folder, needed }) => {
                     let old = format!("{version} in {} is too old ({needed} is needed)", folder.display());
-                    (Self::without_installed(options).await?, format!("{URL_VARIABLE} is not set, and {old}"))
+                    let missing = PostgresError::TooOld { version, folder, needed };
+                    let reason = format!("{URL_VARIABLE} is not set, and {old}");
+                    (Self::instead_of(missing, options).await?, reason)
                 }
                 cluster => (Self::Installed(cluster?), format!("{URL_VARIABLE} is not set")),
             },
@@ -104,44 +102,24 @@ impl Postgres {
         Ok(ChosenService { service, reason })
     }
 
-    /// One that is downloaded or, if that is not possible, built.
-    async fn without_installed(options: ClusterOptions) -> Result<Self, PostgresError> {
-        match Self::downloaded(options.clone()).await {
-            Err(PostgresError::Download(error)) => {
-                say(&format!("Postgres: {error}; the embedded one is used instead"));
-                Self::embedded(options).await
-            }
-            downloaded => downloaded,
-        }
+    /// One that is downloaded, as the installed one is missing. If that is not possible either, the
+    /// error is the one given, which says what to install.
+    async fn instead_of(missing: PostgresError, options: ClusterOptions) -> Result<Self, PostgresError> {
+        let binaries = download::try_binaries().await.ok_or(missing)?;
+        Self::downloaded(binaries, options).await
     }
 
-    async fn downloaded(options: ClusterOptions) -> Result<Self, PostgresError> {
-        let binaries = download::binaries().await?;
+    async fn downloaded(binaries: Binaries, options: ClusterOptions) -> Result<Self, PostgresError> {
         let folder = beside(options.folder, "downloaded");
         Ok(Self::Installed(Cluster::start_of(binaries, ClusterOptions { folder, ..options }).await?))
-    }
-
-    async fn embedded(options: ClusterOptions) -> Result<Self, PostgresError> {
-        let folder = beside(options.folder, "embedded");
-        Ok(Self::Embedded(EmbeddedPostgres::start(&folder).await?))
     }
 
     /// Shuts it down gracefully, if it was started here.
     pub async fn stop(self) -> Result<(), PostgresError> {
         match self {
             Self::Installed(cluster) => cluster.stop().await,
-            Self::Embedded(embedded) => embedded.stop().await,
             // Ends with its handle, and keeps no data.
             Self::Container(_) | Self::Environment(_) => Ok(()),
-        }
-    }
-
-    /// Whether it is known not to wait for the disk: a power failure may lose acknowledged data, a
-    /// kill does not.
-    pub fn may_forget(&self) -> bool {
-        match self {
-            Self::Embedded(_) => true,
-            Self::Environment(_) | Self::Installed(_) | Self::Container(_) => false,
         }
     }
 
@@ -155,7 +133,6 @@ impl Postgres {
         match self {
             Self::Environment(url) => with_database(url, database).unwrap_or_else(|| url.clone()),
             Self::Installed(cluster) => cluster.url(database),
-            Self::Embedded(embedded) => embedded.url(database),
             Self::Container(container) => container.postgres_url(database),
         }
     }
@@ -164,7 +141,7 @@ impl Postgres {
     pub fn maintenance_url(&self) -> String {
         match self {
             Self::Environment(url) => url.clone(),
-            Self::Installed(_) | Self::Embedded(_) | Self::Container(_) => self.url("postgres"),
+            Self::Installed(_) | Self::Container(_) => self.url("postgres"),
         }
     }
 
@@ -172,7 +149,7 @@ impl Postgres {
     pub fn stays(&self) -> bool {
         match self {
             Self::Environment(_) => true,
-            Self::Installed(_) | Self::Embedded(_) | Self::Container(_) => false,
+            Self::Installed(_) | Self::Container(_) => false,
         }
     }
 }
@@ -188,7 +165,6 @@ impl fmt::Display for Postgres {
                 write!(formatter, "Postgres: {address}")
             }
             Self::Installed(cluster) => cluster.fmt(formatter),
-            Self::Embedded(embedded) => embedded.fmt(formatter),
             Self::Container(container) => write!(formatter, "Postgres: {container}"),
         }
     }

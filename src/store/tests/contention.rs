@@ -10,7 +10,7 @@ use crate::store::{CommandOutcome, StoreConfig, StoreError};
 /// is in force, and its caller gets no error.
 #[tokio::test]
 async fn a_rule_waits_for_slow_claims() {
-    let Some(table) = Table::new().await.beside_transactions() else { return };
+    let table = Table::new().await;
     let mut claim = table.pool.begin().await.unwrap();
     sqlx::query("lock table wakeq.claim_gate in row exclusive mode").execute(&mut *claim).await.unwrap();
     let store = table.store.clone();
@@ -35,7 +35,7 @@ async fn a_rule_waits_for_slow_claims() {
 async fn a_claim_that_waited_at_the_gate_sees_the_rule() {
     let config =
         StoreConfig { max_connections: 1, lock_timeout: Duration::from_secs(20), ..StoreConfig::default() };
-    let Some(table) = Table::with(config).await.beside_transactions() else { return };
+    let table = Table::with(config).await;
     for planned_before in [0, 20] {
         for _ in 0..planned_before {
             let ids = table.add(1).await;
@@ -61,7 +61,7 @@ async fn a_claim_that_waited_at_the_gate_sees_the_rule() {
 /// A row lock held by another session costs a statement 200 ms.
 #[tokio::test]
 async fn a_wait_for_a_lock_ends() {
-    let Some(table) = Table::with(StoreConfig::default()).await.beside_transactions() else { return };
+    let table = Table::with(StoreConfig::default()).await;
     let id = table.add(1).await[0];
     let mut stranger = table.pool.begin().await.unwrap();
     sqlx::query("select from wakeq.events_v2 for update").execute(&mut *stranger).await.unwrap();
@@ -76,16 +76,13 @@ async fn a_wait_for_a_lock_ends() {
 /// The server cancels what takes too long; the connection stays usable.
 #[tokio::test]
 async fn a_statement_that_takes_too_long_ends() {
-    let Some(table) = Table::with(StoreConfig {
+    let table = Table::with(StoreConfig {
         max_connections: 1,
         statement_timeout: Duration::from_millis(300),
         lock_timeout: Duration::from_secs(30),
         ..StoreConfig::default()
     })
-    .await
-    .beside_transactions() else {
-        return;
-    };
+    .await;
     let id = table.add(1).await[0];
     let mut stranger = table.pool.begin().await.unwrap();
     sqlx::query("select from wakeq.events_v2 for update").execute(&mut *stranger).await.unwrap();
@@ -103,7 +100,7 @@ async fn a_statement_that_takes_too_long_ends() {
 async fn the_connection_of_a_statement_given_up_is_closed() {
     let config =
         StoreConfig { max_connections: 1, lock_timeout: Duration::from_secs(30), ..StoreConfig::default() };
-    let Some(table) = Table::with(config).await.beside_transactions() else { return };
+    let table = Table::with(config).await;
     let id = table.add(1).await[0];
     let mut stranger = table.pool.begin().await.unwrap();
     sqlx::query("select from wakeq.events_v2 for update").execute(&mut *stranger).await.unwrap();

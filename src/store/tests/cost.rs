@@ -296,7 +296,7 @@ async fn a_claim_on_an_object_reads_its_lane() {
 /// not for each of its events; the events of other lanes in it read none.
 #[tokio::test]
 async fn a_batch_reads_the_dead_of_a_lane_once() {
-    let Some(table) = Table::of_one_connection().await.beside_transactions() else { return };
+    let table = Table::of_one_connection().await;
     table
         .run(
             "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, object, seq, prev)
@@ -334,7 +334,7 @@ async fn a_batch_reads_the_dead_of_a_lane_once() {
 // Shows: EV2-01
 #[tokio::test]
 async fn the_minutes_statement_does_not_read_the_queue() {
-    let Some(table) = Table::of_one_connection().await.beside_transactions() else { return };
+    let table = Table::of_one_connection().await;
     table
         .run(
             "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, notify_at)

@@ -121,7 +121,7 @@ async fn of_callers_with_the_same_id_one_inserts() {
 /// error, all others do not wait.
 #[tokio::test]
 async fn an_open_transaction_with_an_id_blocks_nobody_else() {
-    let Some(table) = Table::with(StoreConfig::default()).await.beside_transactions() else { return };
+    let table = Table::with(StoreConfig::default()).await;
     let chosen = event(Due::Now);
     let mut stranger = table.pool.begin().await.unwrap();
     let shared = Arc::new(chosen.clone());

@@ -107,7 +107,7 @@ async fn a_condition_that_does_not_hold_appends_nothing_and_says_what_is() {
 /// The same condition on a stream that does not exist, from many sessions at once.
 #[tokio::test]
 async fn one_of_several_appends_to_an_empty_stream_succeeds() {
-    let Some(table) = Table::new().await.for_sessions("several sessions") else { return };
+    let table = Table::new().await;
     let stores: Vec<Store> = {
         let mut stores = Vec::new();
         for _ in 0..4 {
@@ -141,13 +141,8 @@ async fn one_of_several_appends_to_an_empty_stream_succeeds() {
 
 #[tokio::test]
 async fn a_transaction_that_holds_a_stream_is_waited_for_as_for_any_lock() {
-    let Some(table) =
-        Table::with(StoreConfig { lock_timeout: Duration::from_millis(50), ..StoreConfig::default() })
-            .await
-            .for_sessions("several sessions")
-    else {
-        return;
-    };
+    let table =
+        Table::with(StoreConfig { lock_timeout: Duration::from_millis(50), ..StoreConfig::default() }).await;
     let mut open = table.pool.begin().await.unwrap();
     append_batch(&mut open, &LogBatch::of(&[to("a", 1, NONE)])).await.unwrap().unwrap();
     let other = [to("a", 1, NONE)];
@@ -160,7 +155,7 @@ async fn a_transaction_that_holds_a_stream_is_waited_for_as_for_any_lock() {
 
 #[tokio::test]
 async fn a_reader_stops_below_an_open_append_and_goes_on_after_it() {
-    let Some(table) = Table::new().await.for_sessions("several sessions") else { return };
+    let table = Table::new().await;
     let log = EventSource::Log { canvas: None };
     append(&table.store, &[to("a", 1, NONE)]).await.unwrap();
     let mut open = table.pool.begin().await.unwrap();
@@ -183,7 +178,7 @@ async fn a_reader_stops_below_an_open_append_and_goes_on_after_it() {
 /// What was rolled back holds back no reader, even if it was only part of a transaction.
 #[tokio::test]
 async fn a_part_that_was_rolled_back_takes_its_floor_with_it() {
-    let Some(table) = Table::new().await.for_sessions("several sessions") else { return };
+    let table = Table::new().await;
     let mut open = table.pool.begin().await.unwrap();
     let mut part = open.begin().await.unwrap();
     append_batch(&mut part, &LogBatch::of(&[to("a", 1, NONE)])).await.unwrap().unwrap();
@@ -382,7 +377,7 @@ async fn age(table: &Table) {
 /// An open append holds the table; other appends wait behind the chore for a moment at most.
 #[tokio::test]
 async fn the_chore_gives_up_while_an_append_is_open() {
-    let Some(table) = Table::new().await.for_sessions("several sessions") else { return };
+    let table = Table::new().await;
     append(&table.store, &[to("old", 3, NONE)]).await.unwrap();
     table.run("select setval('wakeq.log_seq', 5000001)").await;
     append(&table.store, &[to("new", 1, NONE)]).await.unwrap();
@@ -404,7 +399,7 @@ const EACH: usize = 500;
 /// reader that only remembers the last `seq` it saw loses events.
 #[tokio::test]
 async fn a_reader_misses_nothing_that_is_committed_late() {
-    let Some(table) = Table::new().await.for_sessions("several sessions") else { return };
+    let table = Table::new().await;
     let pool = PgPoolOptions::new()
         .max_connections(WRITERS as u32 + 1)
         .connect_with((*table.pool.connect_options()).clone());

@@ -222,7 +222,7 @@ async fn a_promise_behind_the_low_water_mark_is_found_on_the_tenth_pass() {
 /// A promise that a pass skipped, because its row was locked, is kept by the next pass.
 #[tokio::test]
 async fn a_promise_that_was_skipped_is_kept_by_the_next_pass() {
-    let Some(table) = Table::new().await.beside_transactions() else { return };
+    let table = Table::new().await;
     table.add(3).await;
     table.run("update wakeq.events_v2 set notify_at = now() - interval '9 min'").await;
     let mut published = Vec::new();
@@ -288,7 +288,7 @@ async fn postponed_events_are_due_at_their_turn() {
 /// Both statements skip a locked row: the promises of the others are made.
 #[tokio::test]
 async fn a_locked_row_does_not_delay_the_other_promises() {
-    let Some(table) = Table::new().await.for_sessions("two sessions at a time") else { return };
+    let table = Table::new().await;
     let ids = table.add(2).await;
     let due = table.promises(&ids).await;
     let mut stranger = table.pool.begin().await.unwrap();

@@ -40,7 +40,7 @@ use std::time::Duration;
 use sqlx::PgPool;
 use sqlx::postgres::PgConnection;
 use sqlx::postgres::PgPoolOptions;
-use wakeq_services::{TestDatabase, is_skipped};
+use wakeq_services::TestDatabase;
 
 use super::{ClaimLimits, Store, StoreConfig};
 use crate::event::{Actor, CanvasId, Claim, EventId, HandlerScope, Notification, RuleKind, Turn};
@@ -68,17 +68,6 @@ impl Table {
     /// With a longer lock timeout than the default, since a busy machine is not a defect.
     pub(crate) async fn new() -> Self {
         Self::with(StoreConfig { lock_timeout: Duration::from_secs(4), ..StoreConfig::default() }).await
-    }
-
-    /// For a test that needs several sessions; `None`, and reported as skipped, if the server has
-    /// only one.
-    fn for_sessions(self, need: &str) -> Option<Self> {
-        (!is_skipped(need)).then_some(self)
-    }
-
-    /// The same for a test that needs another session while a transaction is open.
-    pub(crate) fn beside_transactions(self) -> Option<Self> {
-        self.for_sessions("another session while a transaction is open")
     }
 
     pub(crate) async fn with(config: StoreConfig) -> Self {
@@ -248,13 +237,12 @@ impl Table {
     }
 }
 
-/// Adapts the configuration to this test run: the number of connections in `TEST_POOL`, and
-/// permission to use the embedded Postgres.
+/// Adapts the configuration to this test run: the number of connections in `TEST_POOL`, and a key
+/// for signing secrets.
 pub(crate) fn fit(config: StoreConfig) -> StoreConfig {
     let asked = std::env::var("TEST_POOL").ok().map(|count| count.parse().expect("TEST_POOL is a number"));
     StoreConfig {
         max_connections: asked.unwrap_or(config.max_connections),
-        allow_unsafe_durability: config.allow_unsafe_durability || TestDatabase::is_embedded(),
         secret_keys: if config.secret_keys.ids().is_empty() { secret_keys() } else { config.secret_keys },
         ..config
     }

@@ -237,7 +237,7 @@ async fn a_part_that_fails_stops_no_other() {
 /// counted, crons are reported, and what a long transaction left behind the mark is found.
 #[tokio::test]
 async fn an_old_snapshot_stops_no_pass() {
-    let Some(table) = Table::new().await.beside_transactions() else { return };
+    let table = Table::new().await;
     let mut snapshot = table.pool.begin().await.unwrap();
     sqlx::query("set transaction isolation level repeatable read").execute(&mut *snapshot).await.unwrap();
     sqlx::query("select from wakeq.chores").execute(&mut *snapshot).await.unwrap();

@@ -62,7 +62,7 @@ async fn a_job_wakes_page_after_page() {
 /// A process that finds a job in the hands of another learns that, and not that it has ended.
 #[tokio::test]
 async fn a_job_locked_by_another_process_is_not_reported_as_ended() {
-    let Some(table) = Table::new().await.beside_transactions() else { return };
+    let table = Table::new().await;
     let job = table.lifted(3).await;
     let mut other = table.pool.begin().await.unwrap();
     sqlx::query("select id from wakeq.resume_jobs for update").execute(&mut *other).await.unwrap();
@@ -90,7 +90,7 @@ async fn a_full_last_page_is_followed_by_an_empty_one() {
 // Shows: EV2-29
 #[tokio::test]
 async fn a_row_held_by_others_is_waited_for() {
-    let Some(table) = Table::new().await.beside_transactions() else { return };
+    let table = Table::new().await;
     let job = table.lifted(10).await;
     let mut stranger = table.pool.begin().await.unwrap();
     sqlx::query(
@@ -116,7 +116,7 @@ async fn a_row_held_by_others_is_waited_for() {
 /// continues.
 #[tokio::test]
 async fn a_job_outlives_its_worker() {
-    let Some(table) = Table::new().await.beside_transactions() else { return };
+    let table = Table::new().await;
     let job = table.lifted(2100).await;
     assert!(table.store.resume_page(job).await.unwrap().more);
     let mut stranger = table.pool.begin().await.unwrap();
@@ -178,7 +178,7 @@ async fn a_second_pause_during_a_job_has_a_job_of_its_own() {
 /// process has in its hands. Those of other canvases, handlers and kinds stay.
 #[tokio::test]
 async fn a_job_replaces_the_older_ones_of_its_handler() {
-    let Some(table) = Table::new().await.beside_transactions() else { return };
+    let table = Table::new().await;
     let job = table.lifted(3).await;
     table
         .run(
@@ -249,7 +249,7 @@ async fn a_registration_wakes_what_was_deferred_before_it_once() {
 // Shows: EV2-42
 #[tokio::test]
 async fn a_row_held_for_long_holds_up_no_other() {
-    let Some(table) = Table::with(StoreConfig::default()).await.beside_transactions() else { return };
+    let table = Table::with(StoreConfig::default()).await;
     let job = table.lifted(2600).await;
     table.give_away().await;
     let mut stranger = table.pool.begin().await.unwrap();
@@ -267,7 +267,7 @@ async fn a_row_held_for_long_holds_up_no_other() {
 /// The same after a registration, whose job goes by due times.
 #[tokio::test]
 async fn a_registration_is_not_held_up_by_a_row() {
-    let Some(table) = Table::with(StoreConfig::default()).await.beside_transactions() else { return };
+    let table = Table::with(StoreConfig::default()).await;
     let ids = table.add_for(1600, "new").await;
     table.store.defer(&ids).await.unwrap();
     assert_eq!(table.store.register(&["WORKER/new/_".into()], &[]).await.unwrap(), 1);
@@ -287,7 +287,7 @@ async fn a_registration_is_not_held_up_by_a_row() {
 /// that goes by due times, so that no two deadlock.
 #[tokio::test]
 async fn a_registration_locks_in_the_order_of_ids() {
-    let Some(table) = Table::new().await.beside_transactions() else { return };
+    let table = Table::new().await;
     let mut ids = table.add_for(2, "new").await;
     ids.sort_unstable();
     sqlx::query("update wakeq.events_v2 set delay_until = now() - interval '1 h' where id = $1")

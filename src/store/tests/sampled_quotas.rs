@@ -187,7 +187,7 @@ async fn a_sample_of_everything_finds_what_a_count_does() {
 /// nothing.
 #[tokio::test]
 async fn rows_that_an_old_snapshot_keeps_are_not_in_a_sample() {
-    let Some(table) = Table::of_one_connection().await.beside_transactions() else { return };
+    let table = Table::of_one_connection().await;
     let mut snapshot = table.pool.begin().await.unwrap();
     sqlx::query("set transaction isolation level repeatable read").execute(&mut *snapshot).await.unwrap();
     sqlx::query("select from wakeq.events_v2").execute(&mut *snapshot).await.unwrap();

@@ -63,9 +63,7 @@ async fn a_copy_outlives_its_queue() {
 /// Two queues in one batch: each is answered separately.
 #[tokio::test]
 async fn a_blocked_queue_fails_no_other_queue() {
-    let Some(table) = emails(FacetSettings::default()).await.for_sessions("two sessions at a time") else {
-        return;
-    };
+    let table = emails(FacetSettings::default()).await;
     register(&table.store, "all", &["."], FacetSettings::default()).await;
     emit_emails(&table.store, canvas(1), 1).await;
     let mut holder = table.pool.begin().await.unwrap();
@@ -186,11 +184,7 @@ async fn a_plan_for_an_empty_queue_is_not_used_for_a_full_one() {
 /// scan, not for each of its copies; so does a search for room.
 #[tokio::test]
 async fn turns_read_the_dead_of_a_lane_once() {
-    let Some(table) =
-        emails(FacetSettings { weight: None, in_flight_max: Some(1000) }).await.beside_transactions()
-    else {
-        return;
-    };
+    let table = emails(FacetSettings { weight: None, in_flight_max: Some(1000) }).await;
     let linked = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, queue, origin, object, seq, prev, delay_until)
          select gen_random_uuid(), '00000000-0000-0000-0000-000000000001', 'email_event', 'opened', '_', '1', 'emails',
                 gen_random_uuid(), 'mail:1', n, n - 1, now() - interval '1 h' + n * interval '1 ms'

@@ -11,7 +11,7 @@ use wakeq_services::{Guard, Launch, TestDatabase};
 
 use super::Terminal;
 use crate::service::{Answer, Service};
-use crate::support::{SECRET_KEY, Statements, TIMEOUT, is_skipped};
+use crate::support::{SECRET_KEY, Statements, TIMEOUT};
 
 /// Whether commands can be given a terminal; says so if not.
 fn has_terminals() -> bool {
@@ -20,7 +20,7 @@ fn has_terminals() -> bool {
     if !is_there {
         println!("SKIPPED: what commands say at a terminal: `script` of util-linux is not installed");
     }
-    is_there && !is_skipped("sessions beside each other")
+    is_there
 }
 
 /// Starts a command at a terminal, waits for these words, ends what holds it up, and waits until it

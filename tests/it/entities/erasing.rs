@@ -9,7 +9,7 @@ use wakeq_streams::{
 
 use super::{Bank, Change, OTHER, accept, account, config, deposit, of, withdraw};
 use crate::children::{Durations, Process, Role};
-use crate::support::{TIMEOUT, is_skipped, wait_while};
+use crate::support::{TIMEOUT, wait_while};
 use crate::theatre::Theatre;
 
 /// Rows of the log about ada on the canvas of the tests.
@@ -157,9 +157,6 @@ async fn an_entity_that_has_left_memory_is_erased_as_well() {
 /// everything; both stay healthy.
 #[tokio::test]
 async fn an_owner_that_was_replaced_erases_nothing_more() {
-    if is_skipped("two sessions at a time") {
-        return;
-    }
     let (bank, deposed) = Bank::owned().await;
     let last = fill(&bank.entities, &account("ada"), 1500).await;
     fill(&bank.entities, &theirs(), 5).await;
@@ -191,9 +188,6 @@ async fn an_owner_that_was_replaced_erases_nothing_more() {
 /// longer owns the type: that is not a defect, and it stays healthy.
 #[tokio::test]
 async fn a_warm_up_beside_an_erasure_is_no_defect() {
-    if is_skipped("two sessions at a time") {
-        return;
-    }
     let bank = Bank::open().await;
     let rare = || EntityConfig { snapshot_every: 1000, ..config() };
     let first = bank.owner(rare(), 1).await;

@@ -9,7 +9,7 @@ use wakeq::log::EventSource;
 use wakeq_streams::{Entity, EntityEvent};
 
 use super::{Account, Balance, Bank, Change, account, config};
-use crate::support::{TIMEOUT, is_skipped};
+use crate::support::TIMEOUT;
 
 /// The variable that names the file with the stored events, one per line.
 const STORED: &str = "WAKEQ_TEST_STORED";
@@ -20,9 +20,6 @@ const STORED: &str = "WAKEQ_TEST_STORED";
 #[tokio::test]
 async fn nothing_is_seen_before_it_is_stored() {
     let bank = Bank::open().await;
-    if is_skipped("a lock that others wait for") {
-        return;
-    }
     let processor = bank.owner(config(), 1).await;
     bank.deposited("ada", 1).await;
     bank.deposited("bob", 1).await;

@@ -6,7 +6,6 @@ use tokio::time::Instant;
 
 use super::node::GroupWork;
 use super::stage::{Node, Stage};
-use crate::support::is_skipped;
 use crate::theatre::{figure, is_full, size};
 
 const HANDLED: &str = "select count(*) from handled";
@@ -26,9 +25,6 @@ async fn stop(stage: &Stage, node: Node) {
 // Shows: SUB-04, SUB-05, SUB-06, SUB-22, SUB-31, SUB-36, SUB-55
 #[tokio::test]
 async fn every_event_reaches_every_group_whatever_becomes_of_the_nodes() {
-    if is_skipped("a session for each of several processes") {
-        return;
-    }
     let mut stage = Stage::new("group-nodes", work()).await;
     let (one, two, three) = (stage.node().await, stage.node().await, stage.node().await);
     stage.flow(Duration::from_millis(if is_full() { 1_000 } else { 100 }));
@@ -88,9 +84,6 @@ async fn every_event_reaches_every_group_whatever_becomes_of_the_nodes() {
 // Shows: SUB-04, SUB-08, SUB-22, SUB-36
 #[tokio::test]
 async fn a_deposed_coordinator_writes_nothing() {
-    if is_skipped("a session for each of several processes") {
-        return;
-    }
     let mut stage = Stage::new("group-coordinator", work()).await;
     let process = stage.start_faulty(Some("stop:broker.allocate"));
     let one = Stage::named(process).await;

@@ -20,7 +20,7 @@ use wakeq::testing::MemoryNotifier;
 use wakeq::{Actor, CanvasId, Event, EventId, Timing};
 
 use crate::brokers::Broker;
-use crate::support::{Stage, Statements, TIMEOUT, is_skipped, wait_while};
+use crate::support::{Stage, Statements, TIMEOUT, wait_while};
 
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(0x07e2));
 
@@ -166,18 +166,12 @@ async fn every_kind_of_emit_is_heard(config: PubSubConfig) {
 // Shows: DRV-02
 #[tokio::test]
 async fn every_kind_of_emit_is_heard_through_pubsub() {
-    if is_skipped("a session beside an open transaction") {
-        return;
-    }
     every_kind_of_emit_is_heard(Broker::pubsub_config("heard").await).await;
 }
 
 // Shows: DRV-02
 #[tokio::test]
 async fn every_kind_of_emit_is_heard_through_google_s_emulator() {
-    if is_skipped("a session beside an open transaction") {
-        return;
-    }
     let Some(config) = Broker::google_config("heard").await else { return };
     every_kind_of_emit_is_heard(config).await;
 }

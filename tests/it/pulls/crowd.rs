@@ -12,7 +12,7 @@ use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
 use super::{PulledCopy, Puller, QUEUE, canvas, email, pulled};
 use crate::processes::Process;
 use crate::service::make_key;
-use crate::support::{Stage, Statements, TIMEOUT, connect, is_skipped, quick};
+use crate::support::{Stage, Statements, TIMEOUT, connect, quick};
 use crate::world::dice::Dice;
 
 /// Each copy goes to one puller, once.
@@ -156,9 +156,6 @@ impl Server {
 // Shows: DRV-25
 #[tokio::test]
 async fn a_killed_server_loses_nothing() {
-    if is_skipped("a process beside the test") {
-        return;
-    }
     let stage = Stage::with(Arc::new(NoNotifier), quick()).await;
     stage.admin.put_queue(&QUEUE.parse().unwrap(), &pulled(), &Actor::user("tests")).await.unwrap();
     let events = (0..60).map(|value| email(canvas(1 + u128::from(value % 3)), value)).collect();

@@ -94,9 +94,6 @@ async fn heartbeats_and_rounds_are_small() {
     assert!(lapsed <= 800 && states <= 800 && allocations <= 800);
 }
 
-/// Why tests here are skipped on a server with one session.
-const SESSIONS: &str = "another session while a transaction is open";
-
 /// A session that locks the groups `g` and `h`, as registering or removing a member does.
 async fn hold(table: &Table) -> sqlx::Transaction<'static, sqlx::Postgres> {
     table.run("insert into wakeq.consumer_groups (consumer_group) values ('g'), ('h')").await;
@@ -122,7 +119,7 @@ async fn register(store: &Store, group: &str, category: &str) -> RegisterOutcome
 // Shows: SUB-20
 #[tokio::test]
 async fn members_of_a_group_are_registered_one_by_one() {
-    let Some(table) = Table::new().await.for_sessions(SESSIONS) else { return };
+    let table = Table::new().await;
     let mut held = hold(&table).await;
     sqlx::query(MEMBER).execute(&mut *held).await.unwrap();
     let store = table.store.clone();
@@ -142,7 +139,7 @@ async fn members_of_a_group_are_registered_one_by_one() {
 /// A member that starts while its group is removed keeps the position that it has opened.
 #[tokio::test]
 async fn a_group_whose_member_starts_is_not_removed() {
-    let Some(table) = Table::new().await.for_sessions(SESSIONS) else { return };
+    let table = Table::new().await;
     let (g, source): (Name, _) = ("g".parse().unwrap(), EventSource::category("companies").unwrap());
     let other = EventSource::category("former").unwrap();
     for source in [&source, &other] {
@@ -170,7 +167,7 @@ async fn a_group_whose_member_starts_is_not_removed() {
 /// A process that works alone takes its group before that is removed, or after.
 #[tokio::test]
 async fn a_group_is_taken_before_it_is_removed_or_after() {
-    let Some(table) = Table::new().await.for_sessions(SESSIONS) else { return };
+    let table = Table::new().await;
     let (g, h): (Name, Name) = ("g".parse().unwrap(), "h".parse().unwrap());
     let (one, two) = (Uuid::now_v7(), Uuid::now_v7());
     let held = hold(&table).await;
@@ -194,7 +191,7 @@ async fn a_group_is_taken_before_it_is_removed_or_after() {
 /// by its owner. Another group's move is not.
 #[tokio::test]
 async fn a_position_is_opened_after_a_move_that_is_under_way() {
-    let Some(table) = Table::new().await.for_sessions(SESSIONS) else { return };
+    let table = Table::new().await;
     let (g, h): (Name, Name) = ("g".parse().unwrap(), "h".parse().unwrap());
     let source = EventSource::category("companies").unwrap();
     for group in [&g, &h] {

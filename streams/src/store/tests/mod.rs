@@ -11,7 +11,7 @@ use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 use wakeq::database::TimingMode;
 use wakeq::{Actor, StoreConfig};
-use wakeq_services::{TestDatabase, is_skipped};
+use wakeq_services::TestDatabase;
 
 use super::Store;
 
@@ -26,12 +26,6 @@ impl Table {
     /// With a longer lock timeout than the default, since a busy machine is not a defect.
     pub(crate) async fn new() -> Self {
         Self::with(StoreConfig { lock_timeout: Duration::from_secs(4), ..StoreConfig::default() }).await
-    }
-
-    /// For a test that needs several sessions; `None`, and reported as skipped, if the server has
-    /// only one.
-    fn for_sessions(self, need: &str) -> Option<Self> {
-        (!is_skipped(need)).then_some(self)
     }
 
     /// With one connection, so that the statements it has prepared can be examined.
@@ -88,15 +82,10 @@ impl Table {
     }
 }
 
-/// Adapts the configuration to this test run: the number of connections in `TEST_POOL`, and
-/// permission to use the embedded Postgres.
+/// Adapts the configuration to this test run: the number of connections in `TEST_POOL`.
 fn fit(config: StoreConfig) -> StoreConfig {
     let asked = std::env::var("TEST_POOL").ok().map(|count| count.parse().expect("TEST_POOL is a number"));
-    StoreConfig {
-        max_connections: asked.unwrap_or(config.max_connections),
-        allow_unsafe_durability: config.allow_unsafe_durability || TestDatabase::is_embedded(),
-        ..config
-    }
+    StoreConfig { max_connections: asked.unwrap_or(config.max_connections), ..config }
 }
 
 fn tester() -> Actor {
