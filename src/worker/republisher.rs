@@ -80,8 +80,10 @@ pub(super) struct RepublishSender(mpsc::Sender<Notification>);
 impl RepublishSender {
     fn send(&self, notification: Notification) {
         if self.0.try_send(notification).is_err() {
-            tracing::warn!(event = %notification.id, "too many notifications wait to be published; \
-                                                      the probe will publish this one");
+            tracing::warn!(
+                event = %notification.id,
+                "too many notifications wait to be published; the probe will publish this one"
+            );
         }
     }
 

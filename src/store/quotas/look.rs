@@ -41,8 +41,11 @@ impl Store {
                 *method = by.after(took, is_too_long, Instant::now(), bounds);
             }
             if by == Method::Count && *method != by {
-                tracing::info!(%canvas, "counting what a canvas keeps takes too long, as under an old snapshot: \
-                                         it is estimated from samples");
+                tracing::info!(
+                    %canvas,
+                    "counting what a canvas keeps takes too long, as under an old snapshot: it is estimated from \
+                     samples"
+                );
             }
             match answer {
                 Ok((mut used, limits)) => {

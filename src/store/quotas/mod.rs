@@ -279,8 +279,11 @@ impl Store {
         let at = Instant::now();
         if let Err(error) = self.look(canvas, measured, known, &mut method).await {
             let error = &error as &dyn std::error::Error;
-            tracing::warn!(error, %canvas, "the usage of a canvas could not be measured: its \
-                                            quotas wait for the next measurement");
+            tracing::warn!(
+                error,
+                %canvas,
+                "the usage of a canvas could not be measured: its quotas wait for the next measurement"
+            );
             let unknown = Measurement {
                 at,
                 took: at.elapsed(),

@@ -171,8 +171,7 @@ impl Run<'_> {
                     let error = &error as &dyn std::error::Error;
                     tracing::warn!(
                         error,
-                        "could not find the event whose turn it is now; retrying \
-                                           for one lease"
+                        "could not find the event whose turn it is now; retrying for one lease"
                     );
                 }
             }

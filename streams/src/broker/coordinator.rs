@@ -52,9 +52,11 @@ impl EventSubscriptionCoordinator {
             return Ok(self.deposed(leadership));
         };
         for subscriber in &removed {
-            tracing::warn!(%subscriber, term = leadership.lead.term, "a subscriber did not heartbeat \
-                                                               within its lease; its sources are \
-                                                               assigned to others");
+            tracing::warn!(
+                %subscriber,
+                term = leadership.lead.term,
+                "a subscriber did not heartbeat within its lease; its sources are assigned to others"
+            );
         }
         let states = self.states.states().await?;
         let subscriptions = self.subscriptions.allocations().await?;
