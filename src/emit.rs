@@ -24,9 +24,9 @@ use crate::{fault, telemetry};
 use byte_budget::{AdmittedEvent, ByteBudget, CheckedEvents};
 pub use idempotent::{IdempotencyKey, Idempotent};
 
-/// Most events that one call may emit.
+/// Maximum number of events that one call may emit.
 const EVENTS_MAX: usize = 10_000;
-/// Most events in one statement.
+/// Maximum number of events in one statement.
 const BATCH_MAX: usize = 500;
 /// Largest value that shares a statement, which is full once its values reach `BATCH_BYTES_MAX`.
 const SHARED_BYTES_MAX: usize = 16 * 1024;
@@ -43,9 +43,9 @@ pub struct QueueConfig {
     pub canvas: CanvasId,
     /// Largest value of an event, as JSON, in bytes. Default 256 KiB.
     pub payload_limit_bytes: usize,
-    /// Most bytes of values of all emits that wait for Postgres at a time. Default 64 MiB; further
-    /// emits are refused with [`StoreError::Overloaded`]. One call counts as half of the limit at
-    /// most, so that it is never too large by itself.
+    /// Maximum bytes of values of all emits that wait for Postgres at once. Default 64 MiB; further
+    /// emits are refused with [`StoreError::Overloaded`]. One call counts as at most half of the
+    /// limit, so that it is never too large by itself.
     pub waiting_bytes_max: usize,
     /// How long an emit waits for its publish before leaving it to the probe. Default 2 s.
     pub publish_timeout: Duration,

@@ -32,7 +32,7 @@ use pauses::Pauses;
 use progress::Progress;
 use trouble::Trouble;
 
-/// Most notifications published at a time.
+/// Maximum number of notifications published together.
 const PAGE: usize = 1_000;
 /// Least time between two pages, so that workers and broker are not flooded.
 const PAGE_PERIOD: Duration = Duration::from_millis(50);

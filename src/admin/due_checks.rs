@@ -27,7 +27,7 @@ struct Check {
 }
 
 impl DueChecks {
-    /// Most queues that are remembered; for others a look comes too early.
+    /// Maximum number of queues that are remembered. For others a look comes too early.
     const KNOWN_MAX: usize = 1000;
 
     /// Whether a call looks now. If it has found `nothing` to lease it does so at any time, unless

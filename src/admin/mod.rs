@@ -38,9 +38,9 @@ use crate::store::Retention;
 use crate::store::{Additions, AuditLine, MakingDue, Refusal, Store, StoreError};
 use crate::wake::{Pass, WakeError, Waker};
 
-/// Most rows in a list.
+/// Maximum number of rows in a list.
 pub const LIST_MAX: u32 = 1000;
-/// Most events that one call purges, redrives or deletes.
+/// Maximum number of events that one call purges, redrives or deletes.
 pub const BULK_MAX: u64 = 10_000;
 /// Upper limit of counts, for callers that only want to know.
 pub const COUNT_MAX: u64 = 1_000_000;

@@ -19,9 +19,9 @@ use crate::event::{
 use crate::machine::RetryPolicy;
 use crate::store::{Fence, LeasedRow, LoadedEvent, Retry, StoreError};
 
-/// Most copies per call.
+/// Maximum number of copies per call.
 const COPIES_MAX: u32 = 100;
-/// Most bytes of values per call, unless a single copy has more.
+/// Maximum bytes of values per call, unless a single copy has more.
 const BYTES_MAX: i64 = 4 * 1024 * 1024;
 /// Shortest and longest lease.
 const LEASE_MIN: Duration = Duration::from_secs(1);

@@ -12,12 +12,12 @@ use tokio::sync::Notify;
 use super::selection::Selection;
 use crate::event::Broadcast;
 
-/// Most events that wait for a reader.
+/// Maximum number of events that wait for a reader.
 const WAITING_MAX: usize = 1_000;
-/// Most bytes of these events; a single larger one is kept.
+/// Maximum bytes of these events; a single larger one is kept.
 const WAITING_BYTES: usize = 4 * 1024 * 1024;
-/// Most bytes that wait for all readers of a process, or are being read; an event that exceeds this
-/// is missed.
+/// Maximum bytes that wait for all readers of a process, or are being read; an event that exceeds
+/// this is missed.
 const ALL_BYTES: usize = 32 * 1024 * 1024;
 
 /// The bytes that wait for the listeners of one process, including those that were just taken.

@@ -22,7 +22,7 @@ use crate::event::{
 
 /// How long a repeated signal waits before it is sent to other processes again.
 const QUIET: Duration = Duration::from_millis(20);
-/// Most signals that wait for that.
+/// Maximum number of signals that wait to be published.
 const WAITING_MAX: usize = 10_000;
 /// The first pause before another attempt to receive the signals of other processes; it doubles
 /// each time.

@@ -11,7 +11,8 @@ use super::{CanvasId, EventId, HandlerAddress, HandlerScope, Name};
 const PATTERN_MAX: usize = 1024;
 /// Largest compiled pattern, in bytes: `\w{1000}` exceeds it.
 const COMPILED_MAX: usize = 256 * 1024;
-/// Most memory for all compiled patterns together, and for the cache used while matching, in bytes.
+/// Maximum memory for all compiled patterns together, and for the cache used while matching, in
+/// bytes.
 const SET_MAX: usize = 64 * 1024 * 1024;
 
 /// Which events are copied into a queue: a regular expression that is searched for anywhere in the

@@ -25,11 +25,11 @@ pub use crate::event::{
 pub use crate::store::{LogAppender, LogEnd, LogHolder, LogHorizon};
 pub use error::LogError;
 
-/// Most events, and most streams, of one call that appends.
+/// Maximum number of events, and of streams, in one call that appends.
 pub const APPEND_MAX: usize = 1_000;
-/// Most events per page.
+/// Maximum number of events per page.
 pub const READ_MAX: usize = 10_000;
-/// Most bytes of payloads and metadata per call.
+/// Maximum bytes of payloads and metadata per call.
 const CALL_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The default limit of a payload.
 const PAYLOAD_MAX_BYTES: usize = 256 * 1024;

@@ -14,8 +14,8 @@ use super::{Notifier, NotifyError, Subscription};
 use crate::broadcast::{Broadcasts, Signals};
 use crate::event::Notification;
 
-/// Most notifications that wait. They take about 30 MB; events beyond them are woken by their
-/// promises.
+/// Maximum number of waiting notifications. They take about 30 MB; events beyond them are woken by
+/// their promises.
 const WAITING_MAX: usize = 250_000;
 
 /// The delay before a message that was put back is delivered again: the same as for the

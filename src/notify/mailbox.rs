@@ -22,7 +22,7 @@ use crate::event::{EventId, Notification};
 /// How long a message stays in reserve at least; at most it is twice as long if nothing else is
 /// ready, so that several become ready together.
 pub(crate) const RESERVED: Duration = Duration::from_millis(250);
-/// Most messages that leave the reserve together.
+/// Maximum number of messages that leave the reserve together.
 const RELEASED_MAX: usize = 1_000;
 
 /// The content of a message.

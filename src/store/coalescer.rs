@@ -16,11 +16,11 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{Store, StoreError};
 
-/// Most requests in one statement: the knee of the measured curve is at 100 to 500.
+/// Maximum number of requests in one statement. The knee of the measured curve is at 100 to 500.
 pub(crate) const BATCH_MAX: usize = 250;
 /// How many statements of a kind are in flight at a time.
 pub(crate) const IN_FLIGHT: usize = 2;
-/// Most requests that may wait; further ones are refused.
+/// Maximum number of waiting requests. Further ones are refused.
 const WAITING_MAX: usize = 20_000;
 /// How often a batch is halved because the server cancelled its statement, which may take seconds
 /// each time: enough to get from the largest batch to one request.

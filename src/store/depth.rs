@@ -6,9 +6,10 @@ use super::session::interval;
 use super::{Store, StoreError};
 use crate::event::{CanvasId, HandlerScope, Timestamp};
 
-/// Most free events that one call counts, and most due ones that it reads of one handler.
+/// Maximum number of free events that one call counts, and of due ones that it reads of one
+/// handler.
 const LOOK_MAX: i64 = 10_000;
-/// Most handlers that one call visits.
+/// Maximum number of handlers that one call visits.
 const HANDLERS_MAX: i64 = 10_000;
 
 /// Limits of the gauges over all canvases: most handlers visited; due events read altogether,

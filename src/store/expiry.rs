@@ -7,9 +7,9 @@ use super::session::interval;
 use super::tombstones::TOMBSTONES_PAGE;
 use super::{Store, StoreError};
 
-/// Most rows of a page; the statements repeat it, because a plan depends on it.
+/// Maximum number of rows in a page. The statements repeat it, because a plan depends on it.
 const PAGE: u64 = 1_000;
-/// Most dead events of consumer groups that are deleted at a time.
+/// Maximum number of dead events of consumer groups that one statement deletes.
 const GROUP_DEAD_PAGE: u64 = 10_000;
 
 /// How long data is kept that is removed by age alone.

@@ -12,7 +12,7 @@ use sqlx::postgres::{PgListener, PgPool};
 use super::session::answer_limit;
 use super::{Store, StoreError};
 
-/// Most bytes of a payload: the server refuses 8,000.
+/// Maximum bytes of a payload. The server refuses 8,000.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 7_999;
 
 impl Store {

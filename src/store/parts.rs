@@ -16,7 +16,7 @@ use crate::event::{CanvasId, Timestamp};
 
 /// In how many passes the parts are taken one by one before all of it is tried again at once.
 const PASSES: u32 = 10;
-/// Most slices of one pass from before the low-water mark; the next pass continues.
+/// Maximum number of slices of one pass from before the low-water mark; the next pass continues.
 const LOOKS_MAX: u32 = 10;
 /// After how many slices that took too long a pass gives up; the next continues with smaller ones.
 const TOO_LONG_MAX: u32 = 4;

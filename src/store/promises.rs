@@ -10,7 +10,7 @@ use super::session::interval;
 use super::{Store, StoreError};
 use crate::event::{CanvasId, EventId};
 
-/// Most handlers of a canvas that are noted as unknown.
+/// Maximum number of handlers of a canvas that are noted as unknown.
 const UNKNOWN_MAX: i64 = 10_000;
 
 impl Store {

@@ -6,7 +6,7 @@ use super::session::{Bounded, Session, interval};
 use super::{Store, StoreError};
 use crate::event::{CanvasId, EventId, Notification};
 
-/// Most events that one statement wakes.
+/// Maximum number of events that one statement wakes.
 pub(crate) const PAGE: i64 = 1000;
 
 /// What a page of a resume job did.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::event::Timestamp;
 
-/// Most promises that one statement moves.
+/// Maximum number of promises that one statement moves.
 pub(super) const PAGE: i64 = 1000;
 /// The first slice, once a whole range has taken too long.
 const FIRST: Duration = Duration::from_secs(60);
@@ -25,7 +25,7 @@ const QUICK: u32 = 4;
 pub(super) struct Portion {
     /// The length of a slice; `None`: all that is left.
     length: Option<Duration>,
-    /// Most promises of a statement.
+    /// Maximum number of promises per statement.
     pub(super) page: i64,
 }
 

@@ -14,12 +14,13 @@ use super::session::interval;
 use super::{InsertOutcome, Store, StoreError};
 use crate::event::{CanvasId, Due, EventId, HandlerAddress, Name, NewEvent, Notification, Timestamp};
 
-/// Most crons in one transaction.
+/// Maximum number of crons in one transaction.
 const CRONS: i64 = 100;
 /// How many of the crons that are due first are read to give each canvas its turn: usually more
 /// than one canvas has.
 const LOOKED_AT: i64 = 2000;
-/// Most events in one transaction, and most of one canvas; the rest waits for another transaction.
+/// Maximum number of events in one transaction, and of one canvas in it. The rest waits for another
+/// transaction.
 const EVENTS: usize = 1000;
 const CANVAS_EVENTS: usize = 250;
 /// About how many bytes of values one transaction emits.

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::{Trouble, WakeError, Waker};
 use crate::event::{CanvasId, EventId, Notification};
 
-/// Most events that one pass holds, of all canvases.
+/// Maximum number of events that one pass holds, of all canvases.
 const HELD_MAX: usize = 500_000;
 
 /// Ends with its pass, or when it is dropped.

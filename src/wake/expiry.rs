@@ -9,15 +9,15 @@ use tokio::time::Instant;
 use super::Waker;
 use crate::store::{ExpiryPart, IdleRetention, Retention, StoreError};
 
-/// Most pages of each part of expired data that one pass deletes, so that none takes minutes; the
-/// next continues.
+/// Maximum number of pages of each part of expired data that one pass deletes, so that none takes
+/// minutes; the next continues.
 const EXPIRE_PAGES: usize = 100;
 /// How long a pass goes on deleting: meanwhile this process wakes nothing.
 const EXPIRE_TIME: Duration = Duration::from_secs(20);
-/// Most pages of unused data that one process looks at in a row.
+/// Maximum number of pages of unused data that one process looks at in a row.
 const IDLE_PAGES: usize = 20;
 
-/// Most partitions of the log that one pass drops.
+/// Maximum number of partitions of the log that one pass drops.
 const LOG_PARTITIONS: usize = 10;
 
 impl Waker {

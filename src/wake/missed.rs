@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{PAGE_PERIOD, WakeError, Waker};
 
-/// Most pages that are looked at after one interruption; the promises wake the rest.
+/// Maximum number of pages that are looked at after one interruption. The promises wake the rest.
 const PAGES: usize = 10;
 /// How often it is tried: what interrupted the notifier has often broken other connections, too.
 const TRIES: u32 = 6;

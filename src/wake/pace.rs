@@ -18,10 +18,11 @@ use crate::event::{CanvasId, EventId, Notification};
 const AHEAD_S: u32 = 2;
 /// What part of its rate a canvas has even if no worker takes anything.
 const LEAST_PART: u32 = 10;
-/// Most published events of a canvas that are remembered; earlier ones count as waiting until their
-/// part of the rate is over.
+/// Maximum number of published events of a canvas that are remembered; earlier ones count as
+/// waiting until their part of the rate is over.
 const REMEMBERED_MAX: usize = 4 * PAGE;
-/// Most of them that are asked about at a time: each stands for as many as were published with it.
+/// Maximum number of them that one statement asks about. Each stands for all that were published
+/// with it.
 const ASKED_MAX: usize = 200;
 /// Events per second of [`CanvasId::DEFAULT`], the canvas of deployments with one tenant, where
 /// there is no other canvas to delay.
@@ -86,7 +87,7 @@ impl Pace {
         *next_page = Some(Instant::now() + PAGE_PERIOD);
     }
 
-    /// Most events of a canvas in a page.
+    /// Maximum number of events of a canvas in a page.
     pub(super) fn page_of(&self, canvas: CanvasId) -> usize {
         PAGE.min(self.rate_of(canvas) as usize)
     }

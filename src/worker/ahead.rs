@@ -17,7 +17,7 @@ type OpenResult = Result<Box<dyn Subscription>, NotifyError>;
 
 pub(super) struct PrefetchStream {
     notifier: Arc<dyn Notifier>,
-    /// Most unanswered notifications of this stream.
+    /// Maximum number of unanswered notifications of this stream.
     size: usize,
     stream: Stream,
     closing: JoinSet<()>,

@@ -84,8 +84,8 @@ struct PendingRun {
 pub(super) struct Intake<R> {
     runner: Arc<R>,
     capacity: usize,
-    /// Most notifications that run or wait for their start after arriving, not counting those of
-    /// the second stream.
+    /// Maximum number of notifications that run or wait for their start after arriving, not
+    /// counting those of the second stream.
     held_max: usize,
     lot_max: usize,
     ahead: PrefetchStream,
@@ -213,9 +213,9 @@ impl<R: NotificationRunner> Intake<R> {
         self.held_max + self.ahead.extra()
     }
 
-    /// Most handed-over notifications that may wait here now; those that would wait for long are
-    /// left to other workers. Each has already waited for its turn, and at the broker it could end
-    /// up behind everything that was emitted.
+    /// Maximum number of handed-over notifications that may wait here now; those that would wait
+    /// for long are left to other workers. Each has already waited for its turn, and at the broker
+    /// it could end up behind everything that was emitted.
     fn links_max(&self) -> usize {
         self.held_max.max(self.lot_max.min(self.pace.done_in_time()))
     }

@@ -79,12 +79,12 @@ pub struct WorkerConfig {
     /// The worker's name, shown with the events that it has claimed. Default `None`: the host's
     /// name and eight random hexadecimal digits, which the workers of a process share.
     pub name: Option<Name>,
-    /// Most handlers that run at a time. Default 64.
+    /// Maximum number of handlers that run at once. Default 64.
     pub capacity: usize,
-    /// Most requests at a time to the HTTP targets of one canvas, or of one queue. Default `None`:
-    /// a quarter of the capacity whatever else runs, and more as long as a quarter is left free for
-    /// others. A single target leaves some of it to its canvas's others, unless its policy sets a
-    /// limit.
+    /// Maximum number of concurrent requests to the HTTP targets of one canvas, or of one queue.
+    /// Default `None`: a quarter of the capacity whatever else runs, and more as long as a quarter
+    /// is left free for others. A single target leaves some of it to its canvas's others, unless
+    /// its policy sets a limit.
     pub target_share: Option<usize>,
     /// Notifications held ahead beyond the capacity, which no other worker has in the meantime.
     /// Default `None`: four times the capacity, and 5,000 more while handlers are so quick that
@@ -94,7 +94,7 @@ pub struct WorkerConfig {
     /// Notifications that wait here for their time, or for room at their handler. Default 5,000;
     /// beyond this limit, the row's promise wakes the event.
     pub lot_max: usize,
-    /// Most bytes of large values of running events. Default 64 MiB, at least 1 MiB. A value is
+    /// Maximum bytes of large values of running events. Default 64 MiB, at least 1 MiB. A value is
     /// large if it exceeds 256 KiB, or this limit divided by the capacity if that is less. Events
     /// with large values run concurrently only as far as the values fit into the limit together;
     /// one that exceeds it runs alone.
@@ -142,13 +142,13 @@ impl Default for WorkerConfig {
 }
 
 impl WorkerConfig {
-    /// Most notifications that run or wait for a slot at a time.
+    /// Maximum number of notifications that run or wait for a slot at once.
     fn held_max(&self) -> usize {
         let prefetch = self.prefetch.unwrap_or(PREFETCH_ROUNDS * self.capacity);
         self.capacity + prefetch.min(LOT_MAX)
     }
 
-    /// Most that wait beyond that while handlers are quick.
+    /// Maximum number of further notifications that wait while handlers are quick.
     fn ahead_max(&self) -> usize {
         if self.prefetch.is_none() { AHEAD } else { 0 }
     }

@@ -13,7 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::event::{Notification, spread};
 use crate::notify::{AckHandle, Delivery, Notifier, Subscription};
 
-/// Most notifications published at once.
+/// Maximum number of notifications published at once.
 const BATCH_MAX: usize = 1_000;
 /// How long after a failure they are published again.
 const TRY_AGAIN: Duration = Duration::from_secs(1);

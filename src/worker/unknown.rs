@@ -10,9 +10,10 @@ use tokio::time::Instant;
 use super::counters::RunReport;
 use crate::machine::Outcome;
 
-/// Handlers are forgotten, all at a time, after this long.
+/// Handlers are forgotten, all at once, after this long.
 const PERIOD: Duration = Duration::from_secs(600);
-/// Most handlers mentioned within it, of all tenants: callers invent names.
+/// Maximum number of handlers of all tenants that are mentioned within it, since callers invent
+/// names.
 const HANDLERS_MAX: usize = 100;
 
 /// The handlers that were mentioned in this period.

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
     use crate::cli::Cli;
 
-    /// Most lines of a command's help: a screen.
+    /// Maximum number of lines of a command's help: a screen.
     const LINES_MAX: usize = 45;
 
     /// Calls `look` with each command below this one and its path.

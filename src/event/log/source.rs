@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::{Category, InvalidLogName, StreamId, StreamName};
 use crate::event::CanvasId;
 
-/// Most partitions of a category.
+/// Maximum number of partitions of a category.
 const PARTITIONS_MAX: u16 = 1024;
 
 /// One partition of a category: the streams whose bucket modulo the count selects it.

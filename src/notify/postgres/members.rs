@@ -12,7 +12,7 @@ use crate::event::{EventId, stable_hash};
 /// one was to handle waits no longer than for its promise, even if the others are never idle.
 const SILENCE_MAX: Duration = Duration::from_secs(50);
 
-/// Most other workers that count: beyond them, events are looked at twice.
+/// Maximum number of other workers that count. Beyond them, events are looked at twice.
 const OTHERS_MAX: usize = 100;
 
 /// This process, and the others of which it has heard. If views differ, an event is looked at by

@@ -43,8 +43,8 @@ use outlet::{Keyring, Outlet};
 use seal::Purpose;
 use sender::Sender;
 
-/// Most notifications that wait in a process. They take about 30 MB; events beyond them are woken
-/// by their promises.
+/// Maximum number of notifications waiting in a process. They take about 30 MB; events beyond them
+/// are woken by their promises.
 const WAITING_MAX: usize = 250_000;
 /// The delay before a message that was put back is delivered again: the same as for the
 /// subscription that `wakeq topics create` makes.

@@ -19,7 +19,7 @@ use crate::store::PAYLOAD_BYTES_MAX;
 const HEAD_BYTES: usize = 16 + 8;
 /// Bytes that authenticate the content, after it.
 const TAG_BYTES: usize = 16;
-/// Most bytes of a message's content: what base64 leaves of a payload.
+/// Maximum bytes of a message's content, which is what base64 leaves of a payload.
 pub(super) const CONTENT_BYTES_MAX: usize = PAYLOAD_BYTES_MAX * 3 / 4 - HEAD_BYTES - TAG_BYTES;
 
 /// What a channel is for. Each has a name and keys of its own.

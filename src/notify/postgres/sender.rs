@@ -14,9 +14,9 @@ use crate::store::StoreError;
 
 /// From one NOTIFY to the next at least.
 const SPACING: Duration = Duration::from_millis(5);
-/// Most calls that wait.
+/// Maximum number of waiting calls.
 const WAITING_MAX: usize = 20_000;
-/// Most calls whose notifications go out together.
+/// Maximum number of calls whose notifications go out together.
 const TOGETHER_MAX: usize = 1_000;
 /// What is to be sent.
 #[derive(Debug)]

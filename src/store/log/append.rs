@@ -9,7 +9,8 @@ use uuid::Uuid;
 use crate::event::{AppendCondition, Appended, EventId, NewLogEvent, StreamAppend, StreamId};
 use crate::store::{Store, StoreError};
 
-/// Most statements of an append: one that creates streams, and the append, twice.
+/// Maximum number of statements of an append, which are one that creates streams and the append,
+/// each twice.
 const STATEMENTS: usize = 4;
 /// An append that takes a multiple of this number checks whether the next partition exists.
 const MILESTONE: i64 = 100_000;

@@ -7,7 +7,7 @@ use crate::store::{Store, StoreError};
 
 /// For how many sequence numbers ahead partitions are created.
 const AHEAD: i64 = 10_000_000;
-/// Most appenders and holders that are listed.
+/// Maximum number of appenders and holders that are listed.
 const APPENDERS_MAX: i64 = 20;
 const HOLDERS_MAX: i64 = 20;
 

@@ -26,7 +26,7 @@ use row::Row;
 
 /// How many of the most recently emitted events are remembered.
 const EMITTED_MAX: usize = 100_000;
-/// Most events that may wait.
+/// Maximum number of waiting events.
 const EVENTS_MAX: usize = 1_000_000;
 
 /// What the test kit adds to a store; shared by all clones of the store.

@@ -11,9 +11,9 @@ use crate::store::RegisteredTarget;
 use crate::store::session::interval;
 use crate::store::{Store, StoreError};
 
-/// Most copies that are counted of a facet.
+/// Maximum number of copies that are counted per facet.
 const COUNT_MAX: i64 = 10_000;
-/// Most copies that one statement drops.
+/// Maximum number of copies that one statement drops.
 const DROP_PAGE: i64 = 1000;
 
 /// A registered queue.

@@ -4,8 +4,8 @@ use crate::event::Name;
 use crate::store::session::interval;
 use crate::store::{Store, StoreError};
 
-/// Most copies that are read of one queue; and of all of them together, unless there are many
-/// queues.
+/// Maximum number of copies that are read of one queue, and of all queues together unless there are
+/// many.
 const LOOK_MAX: i64 = 10_000;
 const LOOKS_MAX: i64 = 20_000;
 

@@ -9,7 +9,7 @@ use crate::store::load::address;
 use crate::store::session::interval;
 use crate::store::{Store, StoreError};
 
-/// Most canvases with copies in flight that one page visits.
+/// Maximum number of canvases with copies in flight that one page visits.
 const VISITED: i64 = 1000;
 
 /// A copy that is currently leased over HTTP.

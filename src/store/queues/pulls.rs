@@ -16,7 +16,8 @@ use crate::store::load::{ClaimedEvent, ClaimedRow, address, claimed_rows};
 use crate::store::session::interval;
 use crate::store::{Store, StoreError};
 
-/// Most canvases with copies that one call visits, from the first one and from the given one.
+/// Maximum number of canvases with copies that one call visits, from the first one and from the
+/// given one.
 const LOOK: i32 = 1000;
 
 /// A leased copy.

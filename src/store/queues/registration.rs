@@ -16,7 +16,7 @@ use crate::store::{Store, StoreError};
 /// a moment. Emits do not wait for that, as they compile their own.
 static COMPILING: Semaphore = Semaphore::const_new(1);
 
-/// Most queues that may be registered.
+/// Maximum number of registered queues.
 pub(super) const QUEUES_MAX: i64 = 100;
 
 /// A queue to register.

@@ -5,9 +5,9 @@ use crate::store::chores::notifications;
 use crate::store::session::interval;
 use crate::store::{Store, StoreError};
 
-/// Most copies that one statement wakes.
+/// Maximum number of copies that one statement wakes.
 const WAKE_PAGE: i64 = 1000;
-/// Most facets that one statement deletes.
+/// Maximum number of facets that one statement deletes.
 const FORGET_PAGE: i64 = 1000;
 
 impl Store {

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use super::Store;
 use crate::event::{CanvasId, Quota};
 
-/// Most canvases that are reported.
+/// Maximum number of canvases that are reported.
 const NEAR_MAX: usize = 100;
 /// The share of its limit from which a canvas is near it.
 const NEAR: f64 = 0.8;

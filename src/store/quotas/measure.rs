@@ -15,7 +15,7 @@ const LOG_SAMPLE: i32 = 2_000;
 const LOG_SMALL: i64 = 20_000;
 /// Up to this number, chosen ids are counted one by one, which takes about a tenth of a second.
 const IDS_COUNTED: i64 = 100_000;
-/// Most types of entities that are visited.
+/// Maximum number of types of entities that are visited.
 const TYPES_MAX: i32 = 1_000;
 
 pub(super) fn number(count: i64) -> u64 {

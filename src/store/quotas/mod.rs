@@ -26,7 +26,7 @@ pub use limits::QuotaUse;
 pub use measure::default_quota;
 use method::{Bounds, Method};
 
-/// Most measurements that are remembered at a time: one per canvas and pair of quotas.
+/// Maximum number of remembered measurements, one per canvas and pair of quotas.
 const KNOWN_MAX: usize = 50_000;
 
 /// About what an event of the log takes besides its payload and metadata.

@@ -12,10 +12,10 @@ use tokio_util::task::AbortOnDropHandle;
 use super::*;
 use crate::worker::others::OtherCanvases;
 
-/// Most notifications that are set aside, in some 25 MiB; beyond that, those of the canvas with the
-/// most are left to their promises.
+/// Maximum number of notifications that are set aside, in some 25 MiB; beyond that, those of the
+/// canvas with the most are left to their promises.
 pub(super) const ASIDE_MAX: usize = 500_000;
-/// Most events whose promises one statement moves.
+/// Maximum number of events whose promises one statement moves.
 const BATCH_MAX: usize = 1_000;
 /// How many notifications set aside are offered to other workers per second at most. At least as
 /// many as there are slots: another worker of this size is then never idle for long.

@@ -14,7 +14,7 @@ use crate::machine::{GroupMember, GroupMembers, MemberStanding, Reallocation, al
 use crate::telemetry::BrokerMetrics;
 use wakeq::Name;
 
-/// Most subscriptions that one statement writes.
+/// Maximum number of subscriptions that one statement writes.
 const WRITE_MAX: usize = 500;
 
 /// The outcome of a round.

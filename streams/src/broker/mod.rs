@@ -58,7 +58,7 @@ use wakeq::listeners::Signals;
 use wakeq::log::EventSource;
 use wakeq::{Name, Store};
 
-/// Most sources of a subscriber.
+/// Maximum number of sources per subscriber.
 const REQUESTS_MAX: usize = 1_024;
 
 /// Where a broker stores its groups.

@@ -20,7 +20,7 @@ use super::run::BatchProgress;
 use super::shard::{FatalError, Key, Limits, Shard, WorkOutput};
 use wakeq::internals::stable_hash;
 
-/// Most threads that may hang before the processor stops.
+/// Maximum number of threads that may hang before the processor stops.
 const HANGING_MAX: usize = 32;
 
 type Job<E> = Box<dyn FnOnce(&mut Shard<E>) + Send>;

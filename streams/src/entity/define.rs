@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use wakeq::{Event, EventError};
 
-/// Most characters that are kept of a reason.
+/// Maximum number of characters that are kept of a reason.
 const REASON_MAX: usize = 1000;
 
 /// A type of entities.

@@ -19,7 +19,7 @@ use wakeq::listeners::Signal;
 use wakeq::machine::Link;
 use wakeq::{Actor, CanvasId, EventError, EventId, Queue, StoreError};
 
-/// Most events per call.
+/// Maximum number of events per call.
 const EVENTS_MAX: usize = 1000;
 /// How long a send is tried again that conflicts with other senders to the same entities: this many
 /// lock timeouts, 10 s by default.

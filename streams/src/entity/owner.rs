@@ -60,7 +60,7 @@ pub(super) struct Owner<E: Entity> {
     /// Whether all existing entities are in memory, and whether it was logged that they are not.
     pub(super) whole: bool,
     warned: bool,
-    /// Most events of a batch: fewer after a batch that would have written too much.
+    /// Maximum number of events in a batch, lower after a batch that would have written too much.
     pub(super) most: usize,
     /// What the database refused last, and how often in a row.
     refusals: (String, u32),

@@ -72,7 +72,7 @@ pub(super) struct Loader<'a, E: Entity> {
     pub store: &'a Store,
     pub(super) actors: &'a Actors<E>,
     pub(super) entity_type: &'a EntityType,
-    /// Most bytes of states per read, and of events.
+    /// Maximum bytes of states per read, and of events.
     pub(super) page_bytes: usize,
     /// How long reading states, or applying events again, may take at a time.
     pub(super) stall: Duration,

@@ -11,7 +11,7 @@ use crate::store::positions::PositionMove;
 use wakeq::internals::lacks_partition;
 use wakeq::{Actor, StoreError};
 
-/// Most rows that one statement erases.
+/// Maximum number of rows that one statement erases.
 pub(crate) const ERASED_MAX: usize = 1000;
 
 impl Store {

@@ -10,7 +10,7 @@ use crate::store::positions::PositionMove;
 use wakeq::log::StreamName;
 use wakeq::{CanvasId, StoreError};
 
-/// Most entities of a type that are set aside at a time.
+/// Maximum number of entities of a type that are set aside at once.
 pub(crate) const ISOLATED_MAX: usize = 32;
 
 /// An entity that is set aside: it is processed in isolation from the rest of its type.

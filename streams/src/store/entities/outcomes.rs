@@ -7,7 +7,7 @@ use crate::store::Store;
 use wakeq::machine::Link;
 use wakeq::{CanvasId, EventId, Name, StoreError, Timestamp};
 
-/// Most events that are shown of one correlation.
+/// Maximum number of events that are shown per correlation.
 const SHOWN: i64 = 100;
 
 /// The status of an event that was sent to an entity.

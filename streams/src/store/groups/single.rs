@@ -12,7 +12,7 @@ use crate::store::Store;
 use wakeq::internals::interval;
 use wakeq::{Name, StoreError};
 
-/// Most groups that are listed.
+/// Maximum number of groups that are listed.
 const GROUPS_MAX: i64 = 100_000;
 
 /// Which process has a group that is worked on alone.

@@ -14,7 +14,7 @@ use wakeq::internals::interval;
 use wakeq::log::EventSource;
 use wakeq::{Name, StoreError};
 
-/// Most subscribers of all groups.
+/// Maximum number of subscribers of all groups.
 const SUBSCRIBERS_MAX: i64 = 100_000;
 
 /// The outcome of a registration.
