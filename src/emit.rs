@@ -31,7 +31,7 @@ const BATCH_MAX: usize = 500;
 /// Largest value that shares a statement, which is full once its values reach `BATCH_BYTES_MAX`.
 const SHARED_BYTES_MAX: usize = 16 * 1024;
 const BATCH_BYTES_MAX: usize = 1024 * 1024;
-/// How many insert statements are in flight at a time.
+/// How many insert statements are in flight at once.
 const IN_FLIGHT: usize = 2;
 /// How often an emit is tried if another transaction holds its object or its stream of the log.
 const TRIES: u32 = 5;

@@ -18,7 +18,7 @@ use super::{Store, StoreError};
 
 /// Maximum number of requests in one statement. The knee of the measured curve is at 100 to 500.
 pub(crate) const BATCH_MAX: usize = 250;
-/// How many statements of a kind are in flight at a time.
+/// How many statements of a kind are in flight at once.
 pub(crate) const IN_FLIGHT: usize = 2;
 /// Maximum number of waiting requests. Further ones are refused.
 const WAITING_MAX: usize = 20_000;
@@ -60,8 +60,8 @@ where
     Q: Clone + Send + Sync + 'static,
     A: Send + 'static,
 {
-    /// Runs `statement` over batches of at most `batch_max` requests, `in_flight` at a time. It
-    /// answers every request, in their order.
+    /// Runs `statement` over batches of at most `batch_max` requests, `in_flight` batches at once.
+    /// It answers every request, in their order.
     pub(crate) fn new<S, F>(batch_max: usize, in_flight: usize, statement: S) -> Self
     where
         S: Fn(Vec<Q>) -> F + Send + Sync + 'static,

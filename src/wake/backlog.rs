@@ -95,9 +95,9 @@ impl Backlog {
     }
 
     /// Holds an event, or leaves it to a later pass; returns how long to postpone its promise. No
-    /// canvas holds more at a time than its rate allows in a period: if its workers take nothing,
-    /// the rest has turns of its own, and other canvases have room. What is published makes room
-    /// again, so workers that are quick are not held back.
+    /// canvas holds more at once than its rate allows in a period. If its workers take nothing, the
+    /// rest has turns of its own, and other canvases have room. What is published makes room again,
+    /// so workers that are quick are not held back.
     fn hold(&self, behind: &mut CanvasBacklog, event: Notification) -> Duration {
         let Waker { pace, store, .. } = &self.waker;
         let within = self.until.saturating_duration_since(Instant::now());

@@ -197,7 +197,7 @@ impl Route {
         self
     }
 
-    /// Sets how many of these events run at a time on one worker. Default: the worker's capacity.
+    /// Sets how many of these events run at once on one worker. Default: the worker's capacity.
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.concurrency = Some(concurrency);
         self
@@ -326,7 +326,7 @@ pub(super) struct Handler {
     pub(super) run: BoxedHandler,
     pub(super) retry: RetryPolicy,
     pub(super) timeout: Option<Duration>,
-    /// Limits how many of its events run at a time.
+    /// Limits how many of its events run at once.
     pub(super) concurrency: Option<Arc<Semaphore>>,
     /// Whether the death of an event halts its lane.
     pub(super) halts: bool,

@@ -395,7 +395,7 @@ impl QueueWorker {
         [renewing, watching, comparing].map(AbortOnDropHandle::new)
     }
 
-    /// For so many runs at a time.
+    /// With room for this many concurrent runs.
     fn runner(&self, leases: Arc<Leases>, at_once: usize) -> Runner {
         let values = Values::new(self.config.value_bytes_max, self.config.capacity);
         let alone = (self.config.suspect_losses, values.small_max());

@@ -90,7 +90,7 @@ pub(super) struct PlaceRequest {
 pub(super) enum PlaceKind {
     Function,
     Target,
-    /// A target whose policy limits how many of its events run at a time.
+    /// A target whose policy limits how many of its events run at once.
     LimitedTarget,
 }
 

@@ -66,11 +66,11 @@ struct Inner {
     runner: Runner,
     store: Store,
     notifier: Arc<dyn Notifier>,
-    /// Limits how many runs are active at a time; one that ends makes room for the canvas that has
+    /// Limits how many runs are active at once. One that ends makes room for the canvas that has
     /// the fewest.
     slots: SharedPermits,
     capacity: usize,
-    /// Limits how many requests wait for room at their handlers at a time.
+    /// Limits how many requests wait for room at their handlers at once.
     waiting: Semaphore,
     permit_queues: PermitQueues,
     gauges: WorkerGauges,

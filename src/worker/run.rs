@@ -58,7 +58,7 @@ pub(super) struct Runner {
     pub(super) suspect_losses: u32,
     /// Only one suspect runs here at a time: it might take the process and its runs with it.
     pub(super) suspects: Arc<Semaphore>,
-    /// Limits how many bytes of large values are here at a time.
+    /// Limits how many bytes of large values are here at once.
     pub(super) values: Values,
     /// Cuts handlers off when the grace of a shutdown is over.
     pub(super) kill: CancellationToken,

@@ -73,8 +73,8 @@ impl SoloClaim {
 
 impl Statements {
     /// `value_max` is the size in bytes of the largest value that is claimed together with others.
-    /// `with_targets` says whether runs also look up targets; `at_once` is how many runs there can
-    /// be at a time.
+    /// `with_targets` says whether runs also look up targets; `at_once` is the maximum number of
+    /// concurrent runs.
     pub(super) fn new(
         store: &Store,
         registry: &Registry,

@@ -48,7 +48,7 @@ async fn pass(admin: &Admin, random: &mut u64, kills: &mut u32) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_schedulers_emit_each_of_a_thousand_ticks_once() {
     let clockwork = FakeClockDatabase::at("2027-03-28T00:20:00Z").await;
-    if is_skipped("two sessions at a time") {
+    if is_skipped("two sessions at once") {
         return;
     }
     let ((one, _), (other, _)) = (clockwork.process().await, clockwork.process().await);
@@ -85,7 +85,7 @@ async fn two_schedulers_emit_each_of_a_thousand_ticks_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pause_amid_passes_leaves_nothing_ahead() {
     let clockwork = FakeClockDatabase::at("2027-03-01T08:00:00Z").await;
-    if is_skipped("two sessions at a time") {
+    if is_skipped("two sessions at once") {
         return;
     }
     let ((one, _), (other, _)) = (clockwork.process().await, clockwork.process().await);

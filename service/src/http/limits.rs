@@ -23,7 +23,7 @@ pub(crate) struct Limits {
     pub(super) body_time: Duration,
     pub(crate) request_time: Duration,
     pub(super) requests: usize,
-    /// Refusals that are delayed at a time.
+    /// Maximum number of refusals that are delayed at once.
     pub(super) delayed_refusals: usize,
     /// Bytes of bodies, from their arrival to the end of their requests.
     pub(super) bodies: Arc<Budget>,

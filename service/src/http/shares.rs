@@ -1,5 +1,5 @@
-//! Shares: how much of a common resource a single party may use at a time, and how fast. A party
-//! that exceeds its share is refused and told when to retry; the others are not affected.
+//! Shares: how much of a common resource a single party may use at once, and how fast. A party that
+//! exceeds its share is refused and told when to retry; the others are not affected.
 //!
 //! Requests are counted by credential and by canvas, those without a valid credential and
 //! connections by client address.

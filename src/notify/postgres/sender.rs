@@ -1,5 +1,6 @@
-//! One NOTIFY at a time: what comes meanwhile, or within a few milliseconds of the last, goes out
-//! together. Notifying transactions wait for each other's commits, so there should be few.
+//! Sends one NOTIFY at a time. Messages that arrive meanwhile, or within a few milliseconds of the
+//! last one, go out together. Notifying transactions wait for each other's commits, so there should
+//! be few.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -51,7 +51,7 @@ pub struct FacetSettings {
     /// Copies per round of the rotation, 0 to 1,000; with 0 the canvas is paused in the queue.
     /// Default 1.
     pub weight: Option<u32>,
-    /// Copies that may run at a time, on all workers together, 1 to 10,000. Default: no limit.
+    /// Copies that may run at once, on all workers together, 1 to 10,000. Default: no limit.
     pub in_flight_max: Option<u32>,
 }
 

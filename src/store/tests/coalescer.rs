@@ -69,7 +69,7 @@ fn gated(answer: fn(&[u32]) -> Result<Vec<u32>, StoreError>) -> (Coalescer<u32, 
     gates(1, answer)
 }
 
-/// As [`gated`], but so many at a time.
+/// As [`gated`], with this many statements at once.
 fn gates(
     in_flight: usize,
     answer: fn(&[u32]) -> Result<Vec<u32>, StoreError>,

@@ -34,7 +34,7 @@ async fn connections_may_not_be_silent_for_long() {
 /// Its locks are soon released: the crons that it was processing tick elsewhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_stands_still_keeps_no_locks() {
-    let Some(table) = Table::new().await.for_sessions("two sessions at a time") else { return };
+    let Some(table) = Table::new().await.for_sessions("two sessions at once") else { return };
     table
         .run(
             "insert into wakeq.cron_records (canvas_id, name, expression, zone, modifier, value, missed, next_at, created_by,
@@ -123,7 +123,7 @@ fn patient() -> StoreConfig {
 /// committed although nothing reads it, and rules and other claims proceed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_that_nobody_reads_keeps_no_locks() {
-    let Some(table) = Table::new().await.for_sessions("two sessions at a time") else { return };
+    let Some(table) = Table::new().await.for_sessions("two sessions at once") else { return };
     let first = table.add(1).await;
     let ids = table.add(250).await;
     let others = table.add_for(1, "known").await;
@@ -151,7 +151,7 @@ async fn an_answer_that_nobody_reads_keeps_no_locks() {
 /// committed, and others take turns.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_to_turns_that_nobody_reads_keeps_no_locks() {
-    let Some(table) = emails(FacetSettings::default()).await.for_sessions("two sessions at a time") else {
+    let Some(table) = emails(FacetSettings::default()).await.for_sessions("two sessions at once") else {
         return;
     };
     let first = emit_emails(&table.store, canvas(1), 1).await;
@@ -180,7 +180,7 @@ async fn an_answer_to_turns_that_nobody_reads_keeps_no_locks() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_to_a_lease_that_nobody_reads_keeps_no_locks() {
     const SECOND: Duration = Duration::from_secs(1);
-    let Some(table) = emails(FacetSettings::default()).await.for_sessions("two sessions at a time") else {
+    let Some(table) = emails(FacetSettings::default()).await.for_sessions("two sessions at once") else {
         return;
     };
     table.run("update wakeq.queues set pulled = true, in_flight_max = 1000").await;

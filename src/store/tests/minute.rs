@@ -288,7 +288,7 @@ async fn postponed_events_are_due_at_their_turn() {
 /// Both statements skip a locked row: the promises of the others are made.
 #[tokio::test]
 async fn a_locked_row_does_not_delay_the_other_promises() {
-    let Some(table) = Table::new().await.for_sessions("two sessions at a time") else { return };
+    let Some(table) = Table::new().await.for_sessions("two sessions at once") else { return };
     let ids = table.add(2).await;
     let due = table.promises(&ids).await;
     let mut stranger = table.pool.begin().await.unwrap();

@@ -66,7 +66,7 @@ async fn die(store: &Store, id: EventId, halts: bool) {
 // Shows: ORD-01, ORD-07, ORD-08, ORD-10, ORD-11
 #[tokio::test]
 async fn many_emitters_make_one_chain_of_each_object() {
-    let Some(table) = Table::new().await.for_sessions("several sessions at a time") else { return };
+    let Some(table) = Table::new().await.for_sessions("several sessions at once") else { return };
     let objects = ["a", "b", "c", "d", "e"];
     let mut emitters = tokio::task::JoinSet::new();
     for emitter in 0..16_usize {
@@ -220,7 +220,7 @@ async fn a_removal_promises_and_the_look_after_it_finds_the_next() {
 /// same, and dead ones are dead.
 #[tokio::test]
 async fn a_locked_next_event_does_not_delay_completions_and_deaths() {
-    let Some(table) = Table::new().await.for_sessions("two sessions at a time") else { return };
+    let Some(table) = Table::new().await.for_sessions("two sessions at once") else { return };
     let ids: Vec<EventId> =
         emit(&table.store, &["a", "a", "b", "b"]).await.into_iter().map(|(id, _)| id).collect();
     let claims = table.claim(&[ids[0], ids[2]]).await;
@@ -238,7 +238,7 @@ async fn a_locked_next_event_does_not_delay_completions_and_deaths() {
 // Shows: ORD-22
 #[tokio::test]
 async fn no_event_is_missed_when_emits_and_removals_race() {
-    let Some(table) = Table::new().await.for_sessions("several sessions at a time") else { return };
+    let Some(table) = Table::new().await.for_sessions("several sessions at once") else { return };
     for round in 0..150 {
         let object = format!("race:{round}");
         let (first, _) = emit(&table.store, &[&object]).await[0];
@@ -315,7 +315,7 @@ async fn what_operators_remove_promises_the_next() {
 /// two of the lane run.
 #[tokio::test]
 async fn an_event_redriven_during_a_skip_loses_its_place() {
-    let Some(table) = Table::new().await.for_sessions("two sessions at a time") else { return };
+    let Some(table) = Table::new().await.for_sessions("two sessions at once") else { return };
     let emitted = emit(&table.store, &["a", "a"]).await;
     die(&table.store, emitted[0].0, true).await;
     table.run("insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, prev)
@@ -423,7 +423,7 @@ async fn the_reason_of_a_halt_does_not_expire() {
 /// a redrive locks the object's row.
 #[tokio::test]
 async fn a_redrive_assigns_no_link_to_a_live_event() {
-    let Some(table) = Table::new().await.for_sessions("several sessions at a time") else { return };
+    let Some(table) = Table::new().await.for_sessions("several sessions at once") else { return };
     let emitted = emit(&table.store, &["a", "b"]).await;
     for (id, _) in &emitted {
         die(&table.store, *id, false).await;

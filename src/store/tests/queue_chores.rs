@@ -53,7 +53,7 @@ const RUNNING: &str = "select cardinality(running)::bigint from wakeq.facets whe
 /// has in flight is stored only there.
 #[tokio::test]
 async fn a_facet_is_not_forgotten_beside_a_turn() {
-    let Some(table) = emails(ONE).await.for_sessions("two sessions at a time") else { return };
+    let Some(table) = emails(ONE).await.for_sessions("two sessions at once") else { return };
     emit_emails(&table.store, canvas(1), 1).await;
     complete(&table.store, take(&table.store, 1).await).await;
     let leaves = async || {
@@ -98,7 +98,7 @@ async fn a_facet_is_not_forgotten_beside_a_turn() {
 /// registry holds nothing of the queue, and both succeed.
 #[tokio::test]
 async fn operators_change_a_queue_one_after_the_other() {
-    let Some(table) = emails(ONE).await.for_sessions("several sessions at a time") else { return };
+    let Some(table) = emails(ONE).await.for_sessions("several sessions at once") else { return };
     let mut held = table.pool.begin().await.unwrap();
     sqlx::query("select from wakeq.queue_registry for update").execute(&mut *held).await.unwrap();
     let store = table.store.clone();

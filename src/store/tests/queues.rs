@@ -167,7 +167,7 @@ async fn an_emitter_unaware_of_a_queue_still_copies_into_it() {
 // Shows: DRV-13
 #[tokio::test]
 async fn an_emit_under_an_old_snapshot_copies_by_what_that_sees() {
-    let Some(table) = Table::new().await.for_sessions("two sessions at a time") else { return };
+    let Some(table) = Table::new().await.for_sessions("two sessions at once") else { return };
     let mut stranger = table.pool.begin().await.unwrap();
     sqlx::query("set transaction isolation level repeatable read").execute(&mut *stranger).await.unwrap();
     sqlx::query("select 1 from wakeq.queue_registry").execute(&mut *stranger).await.unwrap();
@@ -394,7 +394,7 @@ async fn copies_of_events_on_an_object_run_in_its_order() {
 async fn copies_pushed_are_copies_completed_and_waiting() {
     let Some(table) = emails(FacetSettings { weight: None, in_flight_max: Some(50) })
         .await
-        .for_sessions("several sessions at a time")
+        .for_sessions("several sessions at once")
     else {
         return;
     };

@@ -75,7 +75,7 @@ async fn admit(store: &Store, canvas: CanvasId, count: usize) -> Result<(), Stor
 }
 
 /// Five times as many events as it may keep pass through the canvas. Only one caller has waited for
-/// a count, even of two that ask at a time.
+/// a count, even of two that ask at once.
 #[tokio::test]
 async fn a_canvas_that_drains_goes_on_while_it_cannot_be_counted() {
     let table = uncountable().await;

@@ -63,7 +63,7 @@ async fn a_copy_outlives_its_queue() {
 /// Two queues in one batch: each is answered separately.
 #[tokio::test]
 async fn a_blocked_queue_fails_no_other_queue() {
-    let Some(table) = emails(FacetSettings::default()).await.for_sessions("two sessions at a time") else {
+    let Some(table) = emails(FacetSettings::default()).await.for_sessions("two sessions at once") else {
         return;
     };
     register(&table.store, "all", &["."], FacetSettings::default()).await;

@@ -45,7 +45,7 @@ pub(super) struct Surplus {
 
 impl Surplus {
     pub(super) fn new<R: NotificationRunner>(runner: &Arc<R>, capacity: usize) -> Self {
-        // Besides what is offered at a time.
+        // Besides what is offered at once.
         let (later, receiver) = mpsc::channel(BATCH_MAX + OFFERS_MAX.max(capacity));
         let putting_off = tokio::spawn(put_off(Arc::clone(runner), receiver));
         Self {

@@ -44,7 +44,7 @@ impl Notifier for Streams {
 }
 
 /// Events of a handler with limited concurrency wait on the first of two workers, which can run one
-/// at a time: the second worker, which starts later, gets some immediately, and the rest when the
+/// at a time. The second worker, which starts later, gets some immediately, and the rest when the
 /// first stops.
 // Shows: EV2-19
 #[tokio::test(start_paused = true)]

@@ -74,7 +74,7 @@ pub(super) struct Loader<'a, E: Entity> {
     pub(super) entity_type: &'a EntityType,
     /// Maximum bytes of states per read, and of events.
     pub(super) page_bytes: usize,
-    /// How long reading states, or applying events again, may take at a time.
+    /// How long one read of states, or applying events again, may take.
     pub(super) stall: Duration,
 }
 

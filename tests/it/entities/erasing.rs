@@ -157,7 +157,7 @@ async fn an_entity_that_has_left_memory_is_erased_as_well() {
 /// everything; both stay healthy.
 #[tokio::test]
 async fn an_owner_that_was_replaced_erases_nothing_more() {
-    if is_skipped("two sessions at a time") {
+    if is_skipped("two sessions at once") {
         return;
     }
     let (bank, deposed) = Bank::owned().await;
@@ -191,7 +191,7 @@ async fn an_owner_that_was_replaced_erases_nothing_more() {
 /// longer owns the type: that is not a defect, and it stays healthy.
 #[tokio::test]
 async fn a_warm_up_beside_an_erasure_is_no_defect() {
-    if is_skipped("two sessions at a time") {
+    if is_skipped("two sessions at once") {
         return;
     }
     let bank = Bank::open().await;
