@@ -90,8 +90,8 @@ pub struct Emitted {
     pub link: Option<Link>,
     /// How many registered queues received a copy.
     pub copies: u32,
-    /// Whether a notification was published. It is not for duplicates and for events far in the
-    /// future, which need none now, nor if Pub/Sub did not accept it, which the probe makes up for.
+    /// Whether a notification was published. Duplicates and events far in the future need none now.
+    /// If Pub/Sub did not accept it, the probe makes up for that.
     pub notified: bool,
 }
 
@@ -350,8 +350,8 @@ impl Queue {
         }
     }
 
-    /// Performs what follows a commit: announces copies to their queues and publishes
-    /// notifications. Returns whether the notifications were published.
+    /// Does the work after a commit: announces copies to their queues and publishes notifications.
+    /// Returns whether the notifications were published.
     async fn wake(&self, copies: &[EventId], notifications: &[Notification]) -> bool {
         tokio::join!(self.announce(copies), self.publish(notifications)).1
     }

@@ -22,7 +22,7 @@ const CONSUMER: &str = "workers";
 const ACK_WAIT: Duration = Duration::from_secs(30);
 /// Maximum number of messages that are sent before their answers are awaited.
 const WINDOW: usize = 1_000;
-/// How long an answer of the server takes at most.
+/// Longest wait for an answer of the server.
 const ANSWER: Duration = Duration::from_secs(5);
 /// Maximum number of messages in the stream, about 200 MB. The oldest go first; their events are
 /// woken by their promises.
@@ -64,8 +64,8 @@ pub struct NatsNotifier {
 }
 
 impl NatsNotifier {
-    /// A notifier over this client. Creates the stream and its consumer if they are missing; what
-    /// is there is left as it is.
+    /// A notifier over this client. Creates the stream and its consumer if they are missing.
+    /// Existing ones are left as they are.
     ///
     /// Fails if the server does not answer within 5 s, has no JetStream, or refuses the names.
     pub async fn open(client: Client, config: NatsConfig) -> Result<Self, NotifyError> {

@@ -92,7 +92,7 @@ impl Subscription for NatsSubscription {
         let orderly_end = async {
             drop(deliveries);
             held.wait().await;
-            // What is not flushed now is delivered again later.
+            // Messages whose answers are not flushed now are delivered again later.
             let _ = notifier.context.client().flush().await;
         };
         if timeout(grace, orderly_end).await.is_err() {

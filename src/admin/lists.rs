@@ -142,9 +142,9 @@ impl Admin {
         Ok(Page { items, next })
     }
 
-    /// Actions and refusals on a canvas, the newest first, up to `limit`, 1 to [`LIST_MAX`]. What
-    /// was done on every canvas, as to queues and consumer groups, is among those of
-    /// [`CanvasId::DEFAULT`], and not shown to its tenant.
+    /// Actions and refusals on a canvas, the newest first, up to `limit`, 1 to [`LIST_MAX`].
+    /// Actions on every canvas, such as those on queues and consumer groups, are among those of
+    /// [`CanvasId::DEFAULT`], and are not shown to its tenant.
     pub async fn audit(
         &self,
         canvas: CanvasId,

@@ -1,6 +1,6 @@
-//! What a listener has not read yet. It is bounded: new events displace the oldest, and the reader
-//! is told how many were lost. An inbox can also stand for many listeners, and passes events on to
-//! theirs.
+//! The events that a listener has not read yet. They are bounded: new events displace the oldest,
+//! and the reader is told how many were lost. An inbox can also stand for many listeners, and
+//! passes events on to theirs.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,7 +37,7 @@ impl QueuedBytes {
     }
 }
 
-/// What a listener receives.
+/// An item that a listener receives.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ListenItem {
     /// An event was emitted.
@@ -88,7 +88,7 @@ impl Inbox {
         }
     }
 
-    /// Gives a listener what comes from now on. Returns false if this inbox is closed.
+    /// Gives a listener the events from now on. Returns false if this inbox is closed.
     pub(super) fn join(&self, member: &Arc<Inbox>) -> bool {
         let Some(mut members) = self.members() else { return false };
         if self.waiting().closed {

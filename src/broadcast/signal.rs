@@ -30,7 +30,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// The longest of these pauses.
 const RETRY_MAX: Duration = Duration::from_secs(60);
 
-/// What may have changed.
+/// Something that may have changed.
 ///
 /// ```
 /// use wakeq::listeners::{Signal, Signals};
@@ -61,7 +61,7 @@ pub struct Signals {
 }
 
 struct Shared {
-    /// Identifies the own signals, which are skipped when they come back.
+    /// Identifies this process's own signals, which are skipped when they come back.
     sender: Uuid,
     broadcasts: Option<Broadcasts>,
     state: Mutex<State>,

@@ -1,9 +1,9 @@
 //! The log: appends events to streams, alone or in the caller's transaction, and reads them in
 //! order.
 //!
-//! What is appended never changes, except that the events of entities can be erased. A reader never
-//! gets an event while an earlier one may still appear. Nothing here decides what an event means,
-//! or what reads it.
+//! Appended events never change, except that those of entities can be erased. A reader never gets
+//! an event while an earlier one may still appear. Nothing here decides what an event means, or
+//! what reads it.
 
 mod error;
 

@@ -63,8 +63,8 @@ impl Partition {
     }
 }
 
-/// What a consumer reads in order: the log, a category or a partition of one, or a stream. Without
-/// a canvas it covers all canvases.
+/// A part of the log that a consumer reads in order: all of it, a category or a partition of one,
+/// or a stream. Without a canvas it covers all canvases.
 ///
 /// ```
 /// use wakeq::log::{EventSource, Partition};

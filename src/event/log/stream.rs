@@ -164,7 +164,7 @@ impl LogEvent {
     }
 }
 
-/// How much of a source is read at a time.
+/// The limits of one read of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageLimit {
     /// Maximum number of events.

@@ -19,7 +19,7 @@ const SPACING: Duration = Duration::from_millis(5);
 const WAITING_MAX: usize = 20_000;
 /// Maximum number of calls whose notifications go out together.
 const TOGETHER_MAX: usize = 1_000;
-/// What is to be sent.
+/// A message to send.
 #[derive(Debug)]
 enum Outgoing {
     News(News),
@@ -47,7 +47,7 @@ impl Sender {
         answer.await.map_err(|_| StoreError::Overloaded)?
     }
 
-    /// Does not wait, and is not told if it fails.
+    /// Does not wait, and does not report a failure.
     pub(super) fn say(&self, news: News) {
         if let Err(error) = self.put(Outgoing::News(news)) {
             tracing::debug!(error = &error as &dyn std::error::Error, "other workers were not told");
