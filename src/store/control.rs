@@ -1,4 +1,4 @@
-//! What an operator does to waiting events: cancel, run now, purge.
+//! Operators' actions on waiting events: cancel, run now, purge.
 
 use super::session::interval;
 use super::{Store, StoreError};

@@ -1,5 +1,5 @@
-//! LISTEN and NOTIFY: texts from process to process through the database. Nothing is kept: what is
-//! sent while nobody listens is gone.
+//! LISTEN and NOTIFY: texts from process to process through the database. Nothing is kept: a text
+//! that is sent while nobody listens is gone.
 //!
 //! Every role that may connect can do both, on any channel: callers choose names and texts such
 //! that this reveals and allows nothing.

@@ -9,7 +9,7 @@ use crate::event::{CanvasId, EventId, Notification};
 /// Maximum number of events that one statement wakes.
 pub(crate) const PAGE: i64 = 1000;
 
-/// What a page of a resume job did.
+/// The result of a page of a resume job.
 #[derive(Clone, Debug)]
 pub(crate) struct ResumePage {
     /// To be published now.

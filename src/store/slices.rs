@@ -57,8 +57,8 @@ impl Portion {
     }
 }
 
-/// A range of promises that is read slice by slice, from its end to its beginning: what became due
-/// last comes first, so that it does not wait for the reading of what is behind it.
+/// A range of promises that is read slice by slice, from its end to its beginning. Events that
+/// became due last come first, so that they do not wait for the reading of earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Walk {
     /// The beginning; `None`: the first promise of all.

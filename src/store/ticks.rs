@@ -45,7 +45,7 @@ pub(crate) struct CronDue {
     pub(crate) next_at: Timestamp,
 }
 
-/// What to do about a due cron.
+/// The decision on a due cron.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CronStep {
     /// Emit these ticks; the second field is the first tick that is not emitted, if there is one.
@@ -79,7 +79,7 @@ struct CronMove {
     ticks: i64,
 }
 
-/// What one transaction writes.
+/// The writes of one transaction.
 #[derive(Default)]
 struct Batch {
     moved: Vec<CronMove>,
@@ -275,7 +275,7 @@ impl Batch {
         Ok(inserted)
     }
 
-    /// Moves the fences, and adds what was emitted ahead to what is still ahead.
+    /// Moves the fences, and adds the ticks emitted ahead to those that are still ahead.
     async fn moves(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
         let moved = &self.moved;
         let nexts: Vec<_> = moved.iter().map(|moved| moved.next).collect();

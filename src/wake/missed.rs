@@ -8,7 +8,8 @@ use super::{PAGE_PERIOD, WakeError, Waker};
 
 /// Maximum number of pages that are looked at after one interruption. The promises wake the rest.
 const PAGES: usize = 10;
-/// How often it is tried: what interrupted the notifier has often broken other connections, too.
+/// How often it is tried, since an interruption of the notifier has often broken other connections,
+/// too.
 const TRIES: u32 = 6;
 /// The pause before the second try; it doubles each time.
 const RETRY: Duration = Duration::from_millis(250);

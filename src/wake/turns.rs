@@ -22,8 +22,8 @@ impl Waker {
         }
     }
 
-    /// The canvas's turn once workers have taken so many of the events that were published before
-    /// that there is room for as many more.
+    /// The canvas's turn, once workers have taken enough of the events that were published before
+    /// to leave room for this many more.
     async fn turn_with_room(&self, canvas: CanvasId, events: usize) -> Turn {
         let mut turn = self.pace.turn(canvas).await;
         let mut pause = LookPause::default();
@@ -68,7 +68,7 @@ impl Default for LookPause {
 }
 
 impl LookPause {
-    /// The pause after a look that saw so many events taken.
+    /// The pause after a look that saw this many events taken.
     fn after(&mut self, taken: usize) -> Duration {
         let pause = if taken > 0 { LOOK_PERIOD } else { self.next };
         self.next = (2 * pause).min(LOOK_PERIOD_MAX);

@@ -17,7 +17,7 @@ const MILESTONE: i64 = 100_000;
 /// How often an append is started whose streams do not exist.
 const TRIES: usize = 2;
 
-/// What is appended in one statement, all or nothing.
+/// Events that are appended in one statement, all or nothing.
 #[derive(Debug, Default)]
 pub struct LogBatch<'a> {
     events: Vec<(&'a StreamId, &'a NewLogEvent)>,

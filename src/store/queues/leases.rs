@@ -19,7 +19,7 @@ pub struct Lease {
     pub id: EventId,
     /// When the lease ends, by the database's clock.
     pub lease_until: Timestamp,
-    /// Which attempt this is, from 1. Leases that ran out are not counted.
+    /// The number of the attempt, from 1. Leases that ran out are not counted.
     pub attempt: u32,
     /// Canvas, module, name and modifier of the event.
     pub address: HandlerAddress,

@@ -127,7 +127,7 @@ impl Store {
         self.session().await?.optional("check whether a queue has turns", query).await
     }
 
-    /// How the copies of a queue are retried, if it is pulled; `None` if there is no such queue.
+    /// The retry policy of a queue's copies, if it is pulled; `None` if there is no such queue.
     pub(crate) async fn pull_policy(&self, queue: &Name) -> Result<Option<Option<PullPolicy>>, StoreError> {
         let query = sqlx::query!(
             "select pulled, pull_retries, pull_delay_ms, pull_factor, pull_delay_max_ms, pull_halts

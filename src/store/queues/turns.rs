@@ -221,7 +221,7 @@ impl Store {
     }
 }
 
-/// What the turns of one queue have claimed.
+/// The copies that the turns of one queue have claimed.
 struct ClaimedTurns {
     /// In the order of the rotation.
     events: Vec<ClaimedEvent>,

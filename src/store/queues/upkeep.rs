@@ -1,4 +1,5 @@
-//! Background work on queues: drained ones are deleted, and what waits is woken when it may run.
+//! Background work on queues: drained ones are deleted, and waiting copies are woken when they may
+//! run.
 
 use crate::event::{CanvasId, Name, Notification};
 use crate::store::chores::notifications;

@@ -1,4 +1,5 @@
-//! What this process knows of canvases that are near their quotas, for a gauge. Runs no statement.
+//! The canvases that are near their quotas, as far as this process knows, for a gauge. Runs no
+//! statement.
 
 use std::sync::{Arc, PoisonError};
 

@@ -1,5 +1,5 @@
-//! Looks at what a canvas keeps and remembers what it saw: it counts, or samples while a count
-//! would take too long. No SQL.
+//! Measures what a canvas keeps and remembers the result. It counts, or samples while a count would
+//! take too long. No SQL.
 
 use std::sync::Arc;
 
