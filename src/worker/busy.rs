@@ -21,7 +21,7 @@ use crate::telemetry::TargetMetrics;
 
 /// Events per second that a target gets after it refused for the first time.
 const RATE_FIRST: f64 = 10.0;
-/// What is left of the rate after a further refusal.
+/// The part of the rate that is left after a further refusal.
 const RATE_KEPT: f64 = 0.7;
 const RATE_MIN: f64 = 0.1;
 /// A target that accepts this many per second is no longer slowed down.

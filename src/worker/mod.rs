@@ -99,10 +99,10 @@ pub struct WorkerConfig {
     /// with large values run concurrently only as far as the values fit into the limit together;
     /// one that exceeds it runs alone.
     pub value_bytes_max: usize,
-    /// When many events of a canvas wait, this worker's minute's pass wakes as many as workers
-    /// take. Two seconds' worth at this rate, in events per second, is woken ahead of that, and a
-    /// tenth of the rate whatever they take. Default 1,000. The limit prevents one canvas's backlog
-    /// from delaying what others emit. It does not apply to
+    /// When many events of a canvas wait, this worker's minute's pass wakes them as fast as workers
+    /// take them. Two seconds' worth at this rate, in events per second, is woken ahead of the
+    /// workers, and a tenth of the rate whatever they take. Default 1,000. The limit prevents one
+    /// canvas's backlog from delaying what others emit. It does not apply to
     /// [`CanvasId::DEFAULT`](crate::CanvasId::DEFAULT).
     pub canvas_event_rate: u32,
     /// How long handlers may continue after a shutdown request. Default 28 s; at most 8 s on Cloud
@@ -118,7 +118,7 @@ pub struct WorkerConfig {
     /// due, so that a serverless Postgres may suspend. An event whose notification was lost then
     /// waits until something else happens. Default false: a statement a minute looks for them.
     pub lets_database_sleep: bool,
-    /// How long data is kept that is removed by age, such as dead events.
+    /// How long data that is removed by age, such as dead events, is kept.
     pub retention: Retention,
 }
 
@@ -271,7 +271,7 @@ impl QueueWorker {
         receiver
     }
 
-    /// What the worker has done so far.
+    /// The counts of the worker so far.
     pub fn counters(&self) -> Arc<Counters> {
         Arc::clone(&self.counters)
     }
@@ -296,8 +296,8 @@ impl QueueWorker {
     }
 
     /// Runs until [`QueueWorker::stop_token`] is cancelled. It then stops receiving, gives back
-    /// what has not started, lets handlers end within the grace, and cuts off the others and
-    /// releases their claims.
+    /// events that have not started, lets handlers end within the grace, and cuts off the others
+    /// and releases their claims.
     ///
     /// Ends with [`StoreError::OtherTiming`] once a minute's pass notices that the deployment's
     /// durations have been changed: connect again, which takes the new ones, and start another

@@ -1,5 +1,5 @@
-//! Handlers that run elsewhere: the only way in which a worker learns of handlers that are no
-//! functions of its program.
+//! Handlers that run elsewhere. This is the only way in which a worker learns of handlers that are
+//! not functions of its program.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Notifications that the broker does not hold: of events whose turn came here, and of events that
-//! wait for their time after being acknowledged. Putting one back means publishing it. What this
-//! worker leaves to others is published as well: the broker would hold what is put back for the
-//! retry delay.
+//! wait for their time after being acknowledged. Putting one back means publishing it.
+//! Notifications that this worker leaves to others are published as well, because the broker would
+//! hold those that are put back for the retry delay.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,7 +54,7 @@ impl Republisher {
         Delivery::new(&notification.body(), Box::new(ack))
     }
 
-    /// Leaves to the other workers what the broker sent to this one.
+    /// Leaves notifications that the broker sent to this worker to the others.
     pub(super) fn republish(&self, notification: Notification, delivery: Delivery) {
         self.sender.republish(notification, delivery);
     }
@@ -93,8 +93,8 @@ impl RepublishSender {
     }
 }
 
-/// Closes a subscription, and leaves to the other workers what it had received and not handed out.
-/// A message that is not a notification is delivered again, to one of them.
+/// Closes a subscription, and leaves the notifications that it had received and not handed out to
+/// the other workers. A message that is not a notification is delivered again, to one of them.
 pub(super) async fn close(mut subscription: Box<dyn Subscription>, sender: RepublishSender, grace: Duration) {
     subscription.stop();
     let mut rest = Vec::new();

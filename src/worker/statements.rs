@@ -29,7 +29,7 @@ pub(super) struct Statements {
     claims: Coalescer<Notification, Option<ClaimedEvent>>,
     /// Claims events whose handlers are not registered in this worker, each with its handler's key.
     claims_elsewhere: Coalescer<(Notification, String), Option<ClaimedEvent>>,
-    /// Claims the next events of queues: as many as asked, but not necessarily those that asked.
+    /// Claims the next events of queues, as many as asked, though not necessarily those that asked.
     turns: Coalescer<TurnRequest, TurnOutcome>,
     /// Completions of events for whose end others may wait.
     pub(super) completions: Coalescer<Claim, bool>,

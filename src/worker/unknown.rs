@@ -1,5 +1,5 @@
-//! Warns about handlers that events ask for and the worker lacks: now and then for each handler,
-//! however many events and canvases there are. Never once per event.
+//! Warns about handlers that events ask for and the worker lacks, now and then for each handler and
+//! never once per event, however many events and canvases there are.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -27,7 +27,7 @@ struct Mentioned {
 }
 
 impl UnknownHandlers {
-    /// Warns if the run ended because nobody here handles its event.
+    /// Warns if the run ended because this worker has no handler for its event.
     pub(super) fn warn(&self, report: &RunReport, calls_targets: bool) {
         let Some(address) = report.address.as_ref() else { return };
         if !report.trail.contains(&Outcome::HandlerUnknown) {

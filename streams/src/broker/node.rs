@@ -222,7 +222,7 @@ impl Node {
         why.map_or(Health::Healthy, Health::Unhealthy)
     }
 
-    /// Brings what the other nodes know of a subscriber in line with its health. Returns whether
+    /// Reports a subscriber's health to the other nodes, if it has changed. Returns whether
     /// anything changed.
     async fn settle(&self, local: &Local) -> Result<bool, BrokerError> {
         match (local.membership(), local.health()) {

@@ -85,7 +85,7 @@ pub enum GiveUp {
     Skip,
 }
 
-/// What to do after a failed attempt.
+/// The next step after a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FailureAction {
     Retry(Duration),
@@ -116,7 +116,7 @@ impl ErrorStrategy {
         Self { retries, backoff, ..self }
     }
 
-    /// What follows this many failed attempts, 1 or more.
+    /// The next step after this many failed attempts, 1 or more.
     pub(super) fn after(self, attempts: u32) -> FailureAction {
         if attempts > self.retries {
             return FailureAction::GiveUp(self.give_up);
@@ -148,7 +148,7 @@ impl ConsumerConfig {
     }
 }
 
-/// What a group consumes: the sources that its members share.
+/// The sources that a group consumes, which its members share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Work {
     pub(super) group: Name,

@@ -37,8 +37,8 @@ pub(super) struct CachedEntity<S> {
     pub(super) bytes: usize,
 }
 
-/// What the actors write for a batch (results, follow-ups, states), and which of its events they
-/// are processing. Shared by all of them.
+/// Counts what the actors write for a batch (results, follow-ups, states), and notes which of its
+/// events they are processing. Shared by all of them.
 #[derive(Debug)]
 pub(super) struct BatchProgress {
     bytes: AtomicUsize,

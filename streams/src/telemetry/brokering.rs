@@ -48,8 +48,8 @@ pub struct GroupsGauge {
     pub term: Option<u64>,
     /// The groups by name.
     pub groups: Vec<(Name, GroupGauge)>,
-    /// What keeps the first partition of the log from being dropped, and how far it is behind, in
-    /// numbers of the log.
+    /// A holder, which keeps the first partition of the log from being dropped, and how far it is
+    /// behind, in sequence numbers of the log.
     pub holders: Vec<(String, u64)>,
 }
 
@@ -60,7 +60,7 @@ pub struct GroupGauge {
     pub sources: u64,
     /// How many of them have an owner.
     pub owned: u64,
-    /// How far it is behind, in numbers of the log.
+    /// How far it is behind, in sequence numbers of the log.
     pub lag: u64,
 }
 

@@ -1,6 +1,6 @@
-//! Entities that are set aside: an event of each held up its processor, or crashed it, so what is
-//! sent to them is processed separately from the rest of their type. The caller decides when an
-//! entity is set aside and when it is taken back.
+//! Entities that are set aside: an event of each held up its processor, or crashed it, so their
+//! events are processed separately from the rest of their type. The caller decides when an entity
+//! is set aside and when it is taken back.
 //!
 //! Only the owner of the type writes here, under its epoch.
 

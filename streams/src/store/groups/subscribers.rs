@@ -24,9 +24,9 @@ pub(crate) enum RegisterOutcome {
     Done,
     /// Another member requests the first of these sources, and this one the second in its place.
     Differs {
-        /// What the other member requests.
+        /// The sources that the other member requests.
         known: EventSource,
-        /// What this member requests.
+        /// The sources that this member requests.
         asked: EventSource,
     },
 }
