@@ -50,8 +50,8 @@ pub(crate) struct DatabaseArgs {
     secrets: SecretArgs,
 }
 
-/// The durations that all processes of a deployment share. What is not given is what the deployment
-/// has.
+/// The durations that all processes of a deployment share. Those that are not given stay as the
+/// deployment has them.
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Timing [default: the deployment's]")]
 pub(crate) struct TimingArgs {

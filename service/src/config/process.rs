@@ -82,7 +82,8 @@ pub(crate) struct RateArgs {
     pub(crate) canvas_event_rate: u32,
 }
 
-/// Who may push: with these, the process runs what a push subscription sends it.
+/// The accounts that may push. With them, the process runs the events that a push subscription
+/// sends it.
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Push mode")]
 pub(crate) struct PushArgs {

@@ -74,7 +74,7 @@ pub(crate) struct Slot {
     held: Mutex<HeldPermits>,
 }
 
-/// What a request holds.
+/// The permits and bytes that a request holds.
 #[derive(Default)]
 struct HeldPermits {
     permit: Option<OwnedSemaphorePermit>,

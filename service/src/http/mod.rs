@@ -1,7 +1,7 @@
 //! The HTTP API: all routes on one screen, each with the scopes that it needs.
 //!
-//! Parses requests, authorizes callers and passes on; what an event is, and what becomes of it, is
-//! decided elsewhere.
+//! Parses requests, authorizes callers and passes on. Other modules decide what an event is, and
+//! what becomes of it.
 
 mod answer;
 pub(crate) mod body;
@@ -77,7 +77,7 @@ pub use server::{HttpConfig, HttpError, HttpServer};
 #[derive(Clone)]
 pub(crate) struct Api(Arc<ApiParts>);
 
-/// What request handlers use.
+/// The parts that request handlers use.
 pub(crate) struct ApiParts {
     pub(crate) queue: Queue,
     pub(crate) admin: Admin,

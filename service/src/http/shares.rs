@@ -38,7 +38,7 @@ pub(super) struct ShareLimits {
     pub(super) of_strangers: u32,
 }
 
-/// What all parties are using.
+/// The current use of all parties.
 pub(crate) struct Shares {
     requests: Tally<LimitKey>,
     credentials: RateLimiter<Arc<str>>,
@@ -51,7 +51,7 @@ pub(crate) struct Shares {
     strangers: RateLimiter<IpAddr>,
 }
 
-/// What a request or its bytes count for, each with limits of its own.
+/// The parties that a request or its bytes count for, each with limits of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum LimitKey {
     Credential(Arc<str>),

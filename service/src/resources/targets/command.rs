@@ -43,7 +43,7 @@ pub(crate) struct Put {
     json: JsonArg,
 }
 
-/// What is not given is as by default, also where a target is replaced.
+/// Options that are not given have their defaults, also where a target is replaced.
 #[derive(Args)]
 pub(crate) struct PolicyArgs {
     /// Retries after the first failure [default: 2]
