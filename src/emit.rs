@@ -368,10 +368,10 @@ impl Queue {
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(
                     error,
-                    "copies were not announced to their queues; their notifications will announce them"
+                    "could not announce queue copies; they start when their notifications arrive"
                 );
             }
-            Err(_) => tracing::warn!("copies are announced late: their notifications are published first"),
+            Err(_) => tracing::warn!("queue copies are announced late; their notifications go first"),
         }
     }
 

@@ -119,7 +119,7 @@ fn note<T>(part: &'static str, result: Result<T, StoreError>) -> Option<T> {
         Ok(done) => Some(done),
         Err(error) => {
             let error = &error as &dyn std::error::Error;
-            tracing::error!(error, part, "what has expired was not deleted; retrying within two hours");
+            tracing::error!(error, part, "expired data was not deleted; retrying within two hours");
             None
         }
     }

@@ -14,7 +14,7 @@ impl Waker {
             Ok(due) => due,
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::warn!(error, "it is not known when a pass is needed: passes go on");
+                tracing::warn!(error, "could not find out when a pass is needed; passes go on");
                 return;
             }
         };

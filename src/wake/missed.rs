@@ -29,7 +29,7 @@ impl Waker {
                     Err(error) => tracing::warn!(
                         error = &error as &dyn std::error::Error,
                         attempt,
-                        "what was missed was not found: it is tried again, and waits for its promises at last"
+                        "could not look for missed events; retrying, and in the end their promises wake them"
                     ),
                 }
                 sleep(RETRY * 2_u32.pow(attempt)).await;

@@ -52,7 +52,7 @@ impl Waker {
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(
                     error,
-                    "copies were not announced to their queues; their notifications will announce them"
+                    "could not announce queue copies; they start when their notifications arrive"
                 );
             }
             if failed < FAILED_MAX {

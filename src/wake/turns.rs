@@ -49,7 +49,7 @@ impl Waker {
             Ok(waiting) => turn.still_wait(&waiting),
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::debug!(error, "it is not known what workers have taken");
+                tracing::debug!(error, "could not find out which events workers have taken");
                 0
             }
         }

@@ -306,7 +306,7 @@ impl QueueWorker {
     pub async fn run(self) -> Result<(), WorkerError> {
         let registered = self.register().await?;
         if registered > 0 {
-            tracing::info!(handlers = registered, "events were waiting for handlers that this worker has");
+            tracing::info!(handlers = registered, "woke events that were waiting for this worker's handlers");
         }
         let leases = Arc::new(Leases::new(self.store.timing().lease));
         let waker = Waker::new(self.store.clone(), Arc::clone(&self.notifier))

@@ -110,7 +110,10 @@ impl QueueWorker {
         }
         let registered = self.register().await?;
         if registered > 0 {
-            tracing::info!(handlers = registered, "events were waiting for handlers that this process has");
+            tracing::info!(
+                handlers = registered,
+                "woke events that were waiting for this process's handlers"
+            );
         }
         let leases = Arc::new(Leases::new(self.store.timing().lease));
         let [renewing, watching, comparing] = self.keep(&leases);

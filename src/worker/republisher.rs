@@ -148,7 +148,7 @@ async fn publish_all(
                 tracing::warn!(
                     notifications = batch.len(),
                     error = &error as &dyn std::error::Error,
-                    "notifications that waited here were not published; they will be, once it works"
+                    "notifications that waited here were not published; retrying until it works"
                 );
             }
             tokio::time::sleep(spread(TRY_AGAIN)).await;

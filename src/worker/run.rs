@@ -96,7 +96,7 @@ impl Runner {
             Err(error) if error.is_too_long() => Some(CanvasId::OF_QUEUES),
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::debug!(error, "it is not known whether another canvas has events");
+                tracing::debug!(error, "could not find out whether another canvas has events");
                 None
             }
         }
@@ -105,7 +105,7 @@ impl Runner {
     pub(super) async fn put_off(&self, later: Vec<(EventId, Duration)>) {
         if let Err(error) = self.statements.put_off(&later).await {
             let error = &error as &dyn std::error::Error;
-            tracing::warn!(error, "promises were not put off; they are kept as they are");
+            tracing::warn!(error, "promises could not be put off; they stay as they are");
         }
     }
 

@@ -423,7 +423,7 @@ impl Process {
         tokio::select! {
             () = ended => {}
             () = self.ending.over() => tracing::warn!(
-                "the process ends although not all of it has: events that it was running are released by their leases"
+                "the process ends before all of its parts have: events that it was running are released by their leases"
             ),
         }
         outcome

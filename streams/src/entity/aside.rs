@@ -156,7 +156,7 @@ impl<E: Entity> Owner<E> {
         }
         tracing::warn!(
             entity_type = E::TYPE, canvas = %event.canvas, entity = %event.entity, event = %event.id, losses,
-            "an entity is set aside: its events are processed apart from the others, until the \
+            "an entity is set aside: its events are processed separately from the others, until the \
              event that hangs or crashes the process has completed or died"
         );
         self.forget_aside(&aside).await?;

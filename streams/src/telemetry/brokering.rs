@@ -111,14 +111,14 @@ impl GroupGauges {
         let lag = of_groups(
             "wakeq.group.lag",
             "{event}",
-            "Numbers of the log between the position that is furthest behind and the last one that can be read",
+            "Log numbers between the position that is furthest behind and the last one that can be read",
             |group| group.lag,
         );
         let of_holders = groups.clone();
         let holders = observed(
             "wakeq.log.holders",
             "{event}",
-            "Numbers of the log that are kept because of a group or a pin, although they may be old enough to be dropped",
+            "Log numbers that are kept because of a group or a pin, although they may be old enough to be dropped",
             move |observer| {
                 for (holder, behind) in of_holders().into_iter().flat_map(|seen| seen.holders) {
                     observer.observe(behind, &[KeyValue::new("wakeq.log.holder", holder)]);
