@@ -119,9 +119,8 @@ async fn copies_passed_over_under_a_rule_keep_a_promise() {
 #[tokio::test]
 async fn a_locked_copy_costs_only_itself() {
     for in_flight_max in [None, Some(1)] {
-        let Some(table) = emails(FacetSettings { weight: None, in_flight_max })
-            .await
-            .for_sessions("two sessions at once")
+        let Some(table) =
+            emails(FacetSettings { weight: None, in_flight_max }).await.for_sessions("two sessions at once")
         else {
             return;
         };
