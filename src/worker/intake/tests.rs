@@ -216,8 +216,8 @@ async fn what_has_no_room_in_the_lot_is_left_to_its_promise() {
     assert!(work.working.await.unwrap());
 }
 
-/// What was set aside is offered to others by notifications that may be lost: it is promised soon
-/// then, however slow this worker is.
+/// Events set aside are offered to others by notifications that may be lost. So they are promised
+/// soon then, however slow this worker is.
 #[tokio::test(start_paused = true)]
 async fn what_is_offered_and_lost_is_promised_soon() {
     let mut scene = Scene::default();
