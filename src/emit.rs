@@ -24,14 +24,14 @@ use crate::{fault, telemetry};
 use byte_budget::{AdmittedEvent, ByteBudget, CheckedEvents};
 pub use idempotent::{IdempotencyKey, Idempotent};
 
-/// Most events that one call may emit.
+/// Maximum number of events that one call may emit.
 const EVENTS_MAX: usize = 10_000;
-/// Most events in one statement.
+/// Maximum number of events in one statement.
 const BATCH_MAX: usize = 500;
 /// Largest value that shares a statement, which is full once its values reach `BATCH_BYTES_MAX`.
 const SHARED_BYTES_MAX: usize = 16 * 1024;
 const BATCH_BYTES_MAX: usize = 1024 * 1024;
-/// How many insert statements are in flight at a time.
+/// How many insert statements are in flight at once.
 const IN_FLIGHT: usize = 2;
 /// How often an emit is tried if another transaction holds its object or its stream of the log.
 const TRIES: u32 = 5;
@@ -43,9 +43,9 @@ pub struct QueueConfig {
     pub canvas: CanvasId,
     /// Largest value of an event, as JSON, in bytes. Default 256 KiB.
     pub payload_limit_bytes: usize,
-    /// Most bytes of values of all emits that wait for Postgres at a time. Default 64 MiB; further
-    /// emits are refused with [`StoreError::Overloaded`]. One call counts as half of the limit at
-    /// most, so that it is never too large by itself.
+    /// Maximum bytes of values of all emits that wait for Postgres at once. Default 64 MiB; further
+    /// emits are refused with [`StoreError::Overloaded`]. One call counts as at most half of the
+    /// limit, so that it is never too large by itself.
     pub waiting_bytes_max: usize,
     /// How long an emit waits for its publish before leaving it to the probe. Default 2 s.
     pub publish_timeout: Duration,
@@ -90,8 +90,8 @@ pub struct Emitted {
     pub link: Option<Link>,
     /// How many registered queues received a copy.
     pub copies: u32,
-    /// Whether a notification was published. It is not for duplicates and for events far in the
-    /// future, which need none now, nor if Pub/Sub did not accept it, which the probe makes up for.
+    /// Whether a notification was published. Duplicates and events far in the future need none now.
+    /// If Pub/Sub did not accept it, the probe makes up for that.
     pub notified: bool,
 }
 
@@ -350,8 +350,8 @@ impl Queue {
         }
     }
 
-    /// Performs what follows a commit: announces copies to their queues and publishes
-    /// notifications. Returns whether the notifications were published.
+    /// Does the work after a commit: announces copies to their queues and publishes notifications.
+    /// Returns whether the notifications were published.
     async fn wake(&self, copies: &[EventId], notifications: &[Notification]) -> bool {
         tokio::join!(self.announce(copies), self.publish(notifications)).1
     }
@@ -368,10 +368,10 @@ impl Queue {
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(
                     error,
-                    "copies were not announced to their queues; their notifications will announce them"
+                    "could not announce queue copies; they start when their notifications arrive"
                 );
             }
-            Err(_) => tracing::warn!("copies are announced late: their notifications are published first"),
+            Err(_) => tracing::warn!("queue copies are announced late; their notifications go first"),
         }
     }
 

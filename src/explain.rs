@@ -32,7 +32,8 @@ pub struct LiveEvent {
     pub id: EventId,
     /// Its handler.
     pub address: HandlerAddress,
-    /// What a notification would find now; [`CheckResult::outcome`] is its name in the chart.
+    /// The result that a notification would find now; [`CheckResult::outcome`] is its name in the
+    /// chart.
     pub state: CheckResult,
     /// Since when that has been the case.
     pub since: Timestamp,
@@ -63,7 +64,7 @@ pub struct LiveEvent {
     pub target_gone_since: Option<Timestamp>,
     /// The last error of its handler.
     pub last_error: Option<String>,
-    /// What it carries.
+    /// Its metadata.
     pub metadata: Metadata,
     /// The object it is on, and its link there, if any.
     pub place: Option<Place>,

@@ -6,7 +6,7 @@
 //! handlers make their effects idempotent. No statement searches the database for work: a worker
 //! looks at an event because a notification named it.
 //!
-//! The tour below takes five minutes. What it leaves out is in modules, [listed at its
+//! The tour below takes five minutes. The rest is in modules, [listed at its
 //! end](#beyond-the-tour).
 //!
 //! # An event and its handler

@@ -1,5 +1,5 @@
-//! Publishes what has to be woken according to the store: overdue promises, events behind a lifted
-//! rule, and ticks of crons.
+//! Publishes the events that have to be woken according to the store: those with overdue promises,
+//! those behind a lifted rule, and ticks of crons.
 //!
 //! The store moves a promise before anything is published: a process that dies there loses nothing.
 
@@ -32,7 +32,7 @@ use pauses::Pauses;
 use progress::Progress;
 use trouble::Trouble;
 
-/// Most notifications published at a time.
+/// Maximum number of notifications published together.
 const PAGE: usize = 1_000;
 /// Least time between two pages, so that workers and broker are not flooded.
 const PAGE_PERIOD: Duration = Duration::from_millis(50);
@@ -51,7 +51,7 @@ pub struct Waker {
     notifier: Arc<dyn Notifier>,
     /// Counts passes that know the retention.
     passes: Arc<AtomicU64>,
-    /// Which part of what has expired is the first to be deleted.
+    /// The part of the expired data that is the first to be deleted.
     first_part: Arc<AtomicUsize>,
     /// When to begin no further page; the rest is left to the next pass.
     until: Option<Instant>,
@@ -61,7 +61,7 @@ pub struct Waker {
     lets_sleep: bool,
 }
 
-/// What one minute's pass did.
+/// The result of one minute's pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pass {
@@ -212,7 +212,7 @@ impl Waker {
                     break;
                 }
             };
-            // Without a horizon, the pass is what normally wakes delayed events: nothing was lost.
+            // Without a horizon, the pass normally wakes delayed events, so nothing was lost.
             if !self.store.timing().horizon.is_zero() {
                 self.metrics.recovered(minute.recovered);
             }
@@ -311,8 +311,8 @@ impl Waker {
         Ok(is_elsewhere)
     }
 
-    /// Publishes as much of what a change made due as the canvas may publish at once; the minute's
-    /// pass keeps the promises of the rest.
+    /// Publishes the events that a change made due, as far as the canvas may publish them at once.
+    /// The minute's pass keeps the promises of the rest.
     pub(crate) async fn publish_share(
         &self,
         canvas: CanvasId,
@@ -394,7 +394,7 @@ mod tests {
         assert!(pass.ticks > 0 && pass.woken == 1, "{pass:?}");
     }
 
-    /// A process that wakes nobody learns that the deployment's durations were changed, too.
+    /// A process that wakes no worker also learns that the deployment's durations were changed.
     #[tokio::test]
     async fn a_pass_that_wakes_nobody_compares_the_durations() {
         let table = Table::new().await;
@@ -428,7 +428,7 @@ mod tests {
         for canvas in [6, 7] {
             table.add_old_tombstones(CanvasId(uuid::Uuid::from_u128(canvas)), 1_600).await;
         }
-        // What such a pass did not reach comes first in the next.
+        // Data that such a pass did not reach comes first in the next.
         for left in [(25_000, 3_200), (15_000, 3_200), (15_000, 2_200)] {
             assert!(waker.pass_within(Duration::ZERO, Some(retention)).await.unwrap().more);
             assert_eq!(table.dead_of_groups_and_tombstones().await, left);

@@ -20,16 +20,16 @@ const CONSUMER: &str = "workers";
 /// How long a message may go without an answer or an extension before another worker gets it. A
 /// consumer that was made in advance has its own.
 const ACK_WAIT: Duration = Duration::from_secs(30);
-/// Most messages that are sent before their answers are awaited.
+/// Maximum number of messages that are sent before their answers are awaited.
 const WINDOW: usize = 1_000;
-/// How long an answer of the server takes at most.
+/// Longest wait for an answer of the server.
 const ANSWER: Duration = Duration::from_secs(5);
-/// Most messages in the stream, about 200 MB. The oldest go first; their events are woken by their
-/// promises.
+/// Maximum number of messages in the stream, about 200 MB. The oldest go first; their events are
+/// woken by their promises.
 const MESSAGES_MAX: i64 = 1_000_000;
 /// The age at which a message is dropped: its event has long been woken by its promise.
 const AGE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// Most unanswered messages of a subscription.
+/// Maximum number of unanswered messages of a subscription.
 const OUTSTANDING_MAX: usize = 50_000;
 
 /// The names and the size of what [`NatsNotifier::open`] creates.
@@ -64,8 +64,8 @@ pub struct NatsNotifier {
 }
 
 impl NatsNotifier {
-    /// A notifier over this client. Creates the stream and its consumer if they are missing; what
-    /// is there is left as it is.
+    /// A notifier over this client. Creates the stream and its consumer if they are missing.
+    /// Existing ones are left as they are.
     ///
     /// Fails if the server does not answer within 5 s, has no JetStream, or refuses the names.
     pub async fn open(client: Client, config: NatsConfig) -> Result<Self, NotifyError> {

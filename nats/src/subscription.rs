@@ -24,7 +24,7 @@ use super::NatsNotifier;
 const REQUEST: Duration = Duration::from_secs(2);
 /// How much later the end of a request may come. The client itself gives up after 5 s.
 const SILENCE: Duration = Duration::from_secs(3);
-/// Most messages in a request.
+/// Maximum number of messages in a request.
 const REQUEST_MAX: usize = 1_000;
 /// The delay before a message that was put back is delivered again: as for the other notifiers.
 const RETRY_DELAY: Duration = Duration::from_secs(10);
@@ -92,7 +92,7 @@ impl Subscription for NatsSubscription {
         let orderly_end = async {
             drop(deliveries);
             held.wait().await;
-            // What is not flushed now is delivered again later.
+            // Messages whose answers are not flushed now are delivered again later.
             let _ = notifier.context.client().flush().await;
         };
         if timeout(grace, orderly_end).await.is_err() {

@@ -1,4 +1,4 @@
-//! The gauges of the queue itself: what waits, and the connections to Postgres. It queries the
+//! The gauges of the queue itself: waiting events, and the connections to Postgres. It queries the
 //! database only when metrics are collected, and rarely even then.
 //!
 //! If many processes are scraped, each of them queries. That is intended: any of them may be the
@@ -23,12 +23,13 @@ const HOLDS: Duration = Duration::from_secs(15);
 /// How long a collection waits for a result.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Shows what waits for each handler, and the connections to Postgres, as metrics of the program's
-/// global OpenTelemetry meter provider, until it is dropped: `wakeq.handler.depth`,
+/// Shows the events that wait for each handler, and the connections to Postgres, as metrics of the
+/// program's global OpenTelemetry meter provider, until it is dropped: `wakeq.handler.depth`,
 /// `wakeq.handler.oldest`, `wakeq.handler.halted`, `wakeq.queue.depth`, `wakeq.queue.canvases`,
 /// `wakeq.log.held`, `wakeq.quota.used`, `wakeq.pool.connections`; for consumer groups
 /// `wakeq.group.nodes`, `wakeq.group.coordinator.term`, `wakeq.group.sources`, `wakeq.group.owned`,
-/// `wakeq.group.lag`; and `wakeq.log.holders`, what keeps the log from being dropped.
+/// `wakeq.group.lag`; and `wakeq.log.holders` for the groups and pins that keep the log from being
+/// dropped.
 ///
 /// The metrics that count events, runs and requests need only the provider; these have to be
 /// queried. They query the database when metrics are collected, at most every 15 s.

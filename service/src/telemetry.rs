@@ -113,7 +113,7 @@ impl HttpMetrics {
     }
 }
 
-/// What happens to copies that services pull through this process. Cheap to clone.
+/// Counts copies that services pull through this process. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct PullMetrics {
     pulls: Counter<u64>,

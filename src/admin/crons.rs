@@ -256,7 +256,7 @@ impl Admin {
     }
 }
 
-/// Searches for ticks outside the runtime's threads, two searches at a time: a search may go
+/// Searches for ticks outside the runtime's threads, at most two at once, since a search may go
 /// through the days of several hundred years.
 pub async fn search<T: Send + 'static>(search: impl FnOnce() -> T + Send + 'static) -> Result<T, AdminError> {
     static SEARCHES: Semaphore = Semaphore::const_new(2);

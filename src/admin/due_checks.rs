@@ -27,7 +27,7 @@ struct Check {
 }
 
 impl DueChecks {
-    /// Most queues that are remembered; for others a look comes too early.
+    /// Maximum number of queues that are remembered. For others a look comes too early.
     const KNOWN_MAX: usize = 1000;
 
     /// Whether a call looks now. If it has found `nothing` to lease it does so at any time, unless
@@ -176,8 +176,8 @@ mod tests {
         assert_eq!(table.looks().await, 1);
     }
 
-    /// Once its time has come one call looks, and those beside it do not; an answer ends that.
-    /// Other queues are looked at as before.
+    /// Once a look is due, one call looks, and concurrent calls do not until it is answered. Other
+    /// queues are looked at as before.
     #[tokio::test(start_paused = true)]
     async fn one_call_looks_again_after_its_time() {
         let (checks, second) = (DueChecks::default(), Duration::from_secs(1));

@@ -6,9 +6,9 @@ use crate::event::{CanvasId, CopyOf, EventId, HandlerAddress, Name, Place, Times
 use crate::machine::{CheckResult, Policy, check_schedule};
 use crate::store::{AuditEntry, DeadEvent, DeadFilter, ListedEvent, Position};
 
-/// Most events that one page of a list examines.
+/// Maximum number of events that one page of a list examines.
 const LOOK_MAX: i64 = 10_000;
-/// Most bytes of texts on a page whose rows may be long; a single row may exceed it.
+/// Maximum bytes of texts on a page whose rows may be long; a single row may exceed it.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// A page of a list.
@@ -142,9 +142,9 @@ impl Admin {
         Ok(Page { items, next })
     }
 
-    /// Actions and refusals on a canvas, the newest first, up to `limit`, 1 to [`LIST_MAX`]. What
-    /// was done on every canvas, as to queues and consumer groups, is among those of
-    /// [`CanvasId::DEFAULT`], and not shown to its tenant.
+    /// Actions and refusals on a canvas, the newest first, up to `limit`, 1 to [`LIST_MAX`].
+    /// Actions on every canvas, such as those on queues and consumer groups, are among those of
+    /// [`CanvasId::DEFAULT`], and are not shown to its tenant.
     pub async fn audit(
         &self,
         canvas: CanvasId,

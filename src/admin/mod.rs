@@ -38,9 +38,9 @@ use crate::store::Retention;
 use crate::store::{Additions, AuditLine, MakingDue, Refusal, Store, StoreError};
 use crate::wake::{Pass, WakeError, Waker};
 
-/// Most rows in a list.
+/// Maximum number of rows in a list.
 pub const LIST_MAX: u32 = 1000;
-/// Most events that one call purges, redrives or deletes.
+/// Maximum number of events that one call purges, redrives or deletes.
 pub const BULK_MAX: u64 = 10_000;
 /// Upper limit of counts, for callers that only want to know.
 pub const COUNT_MAX: u64 = 1_000_000;
@@ -157,17 +157,17 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// An admin over a store; what it resumes is woken through the notifier. Must be called inside
-    /// a tokio runtime.
+    /// An admin over a store, which wakes the events that it resumes through the notifier. Must be
+    /// called inside a tokio runtime.
     pub fn new(store: Store, notifier: Arc<dyn Notifier>) -> Self {
         let waker = Waker::new(store.clone(), Arc::clone(&notifier));
         Self { store, notifier, waker, patience: None, copies: true, due_checks: Arc::default() }
     }
 
-    /// When many events of a canvas wait, as many are woken as workers take. This sets the rate, in
-    /// events per second, of which two seconds' worth is woken ahead of that, and a tenth whatever
-    /// they take. Default 1,000. The limit prevents one canvas's backlog from delaying what others
-    /// emit. It does not apply to [`CanvasId::DEFAULT`].
+    /// When many events of a canvas wait, they are woken as fast as workers take them. This sets
+    /// the rate, in events per second. Two seconds' worth is woken ahead of the workers, and a
+    /// tenth of the rate whatever they take. Default 1,000. The limit prevents one canvas's backlog
+    /// from delaying what others emit. It does not apply to [`CanvasId::DEFAULT`].
     pub fn canvas_event_rate(mut self, events: u32) -> Self {
         self.waker = self.waker.paced(events);
         self

@@ -4,7 +4,7 @@ use super::{Admin, AdminError, Cursor, LIST_MAX, Page, checked};
 use crate::event::{Actor, CanvasId, Lane, Name, ObjectKey};
 use crate::store::{HaltedLane, InHand, Object, StoreError, Tombstone};
 
-/// Most lanes or tombstones in one list.
+/// Maximum number of lanes or tombstones in one list.
 const LANES_MAX: i64 = 1000;
 
 impl Admin {

@@ -19,9 +19,9 @@ use crate::event::{
 use crate::machine::RetryPolicy;
 use crate::store::{Fence, LeasedRow, LoadedEvent, Retry, StoreError};
 
-/// Most copies per call.
+/// Maximum number of copies per call.
 const COPIES_MAX: u32 = 100;
-/// Most bytes of values per call, unless a single copy has more.
+/// Maximum bytes of values per call, unless a single copy has more.
 const BYTES_MAX: i64 = 4 * 1024 * 1024;
 /// Shortest and longest lease.
 const LEASE_MIN: Duration = Duration::from_secs(1);
@@ -62,7 +62,7 @@ pub struct LeasedCopy {
     pub origin: EventId,
     /// Its object, and its link there, if any.
     pub place: Option<Place>,
-    /// What it carries; its trace is that of the emit.
+    /// Its metadata, with the trace of the emit.
     pub metadata: Metadata,
     /// When it was emitted.
     pub emitted_at: Timestamp,
@@ -318,8 +318,8 @@ impl Admin {
         }
         let PullPolicy { retries, delay, factor, delay_max, halts: _ } = *policy;
         let delays = RetryPolicy { retries, delay, factor, delay_max, ..RetryPolicy::default() };
-        // As of a target's `Retry-After`: a service that repeats a failure at once must not use up
-        // the copy's retries within a moment.
+        // As with a target's `Retry-After`, a service that repeats a failure at once must not use
+        // up the copy's retries within a moment.
         let asked = retry.unwrap_or_default().min(delay_max);
         let delay = delays.spread(delays.delay_after(held.retries).max(asked), held.claim);
         Ok((self.save_retry(held, held.retries + 1, delay, error).await?, ReleaseResult::Again(delay)))
@@ -357,7 +357,7 @@ impl Admin {
         self.settled(claim.id, die, |died| *died, is_gone).await
     }
 
-    /// What a token holds, or an error.
+    /// The content of a token, or an error.
     async fn held_copy(&self, queue: &Name, id: EventId, token: &LeaseToken) -> Result<HeldCopy, AdminError> {
         match self.store.fence(queue, id, token).await? {
             Fence::NoQueue => Err(AdminError::NoQueue(queue.clone())),
@@ -395,7 +395,7 @@ impl Admin {
     }
 }
 
-/// What a token holds.
+/// The content of a token.
 struct HeldCopy {
     claim: Claim,
     scope: HandlerScope,

@@ -14,7 +14,7 @@ use crate::event::{Secret, target_of_queue};
 use crate::store::{Facet, FacetSettings, NewQueueRow, QueueDepth, QueuePut, RegisteredQueue};
 use crate::store::{NewTargetRow, PutOutcome};
 
-/// Most patterns of a queue.
+/// Maximum number of patterns of a queue.
 const PATTERNS_MAX: usize = 20;
 /// Highest weight of a canvas (its events per round), and highest limit of its events in flight.
 const WEIGHT_MAX: u32 = 1000;

@@ -24,7 +24,7 @@ impl Admin {
         Ok(self.store.quotas(canvas).await?)
     }
 
-    /// Sets a canvas's limit, at most 10^15. What exists already stays. The limit takes effect
+    /// Sets a canvas's limit, at most 10^15. Nothing that exists is removed. The limit takes effect
     /// immediately in this process, and within a minute in others.
     pub async fn set_quota(
         &self,

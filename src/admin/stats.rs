@@ -7,7 +7,7 @@ use crate::event::{CanvasId, HandlerScope, Timestamp};
 use crate::store::RegisteredTarget;
 use crate::store::{Depth, HandlerActivity, HandlerCounts, HandlerDepth, Rule};
 
-/// Most targets of one handler in a list of handlers.
+/// Maximum number of targets of one handler in a list of handlers.
 const TARGETS_SHOWN: usize = 10;
 
 /// The events of one handler, counted by what they wait for.

@@ -1,6 +1,6 @@
-//! What a listener has not read yet. It is bounded: new events displace the oldest, and the reader
-//! is told how many were lost. An inbox can also stand for many listeners, and passes events on to
-//! theirs.
+//! The events that a listener has not read yet. They are bounded: new events displace the oldest,
+//! and the reader is told how many were lost. An inbox can also stand for many listeners, and
+//! passes events on to theirs.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,12 +12,12 @@ use tokio::sync::Notify;
 use super::selection::Selection;
 use crate::event::Broadcast;
 
-/// Most events that wait for a reader.
+/// Maximum number of events that wait for a reader.
 const WAITING_MAX: usize = 1_000;
-/// Most bytes of these events; a single larger one is kept.
+/// Maximum bytes of these events; a single larger one is kept.
 const WAITING_BYTES: usize = 4 * 1024 * 1024;
-/// Most bytes that wait for all readers of a process, or are being read; an event that exceeds this
-/// is missed.
+/// Maximum bytes that wait for all readers of a process, or are being read; an event that exceeds
+/// this is missed.
 const ALL_BYTES: usize = 32 * 1024 * 1024;
 
 /// The bytes that wait for the listeners of one process, including those that were just taken.
@@ -37,7 +37,7 @@ impl QueuedBytes {
     }
 }
 
-/// What a listener receives.
+/// An item that a listener receives.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ListenItem {
     /// An event was emitted.
@@ -88,7 +88,7 @@ impl Inbox {
         }
     }
 
-    /// Gives a listener what comes from now on. Returns false if this inbox is closed.
+    /// Gives a listener the events from now on. Returns false if this inbox is closed.
     pub(super) fn join(&self, member: &Arc<Inbox>) -> bool {
         let Some(mut members) = self.members() else { return false };
         if self.waiting().closed {

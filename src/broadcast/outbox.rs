@@ -11,13 +11,13 @@ use super::{Channel, ListenError};
 use crate::event::Broadcast;
 use crate::telemetry::BroadcastMetrics;
 
-/// Most broadcasts that wait to be published.
+/// Maximum number of broadcasts that wait to be published.
 const WAITING_MAX: usize = 10_000;
-/// Most bytes of these broadcasts.
+/// Maximum bytes of these broadcasts.
 const WAITING_BYTES: usize = 16 * 1024 * 1024;
-/// Most broadcasts of a batch.
+/// Maximum number of broadcasts of a batch.
 const BATCH_MAX: usize = 500;
-/// Most bytes of a batch; a single larger broadcast is published alone.
+/// Maximum bytes of a batch; a single larger broadcast is published alone.
 const BATCH_BYTES: usize = 2 * 1024 * 1024;
 /// How often lost broadcasts are logged.
 const COMPLAINT: Duration = Duration::from_secs(10);

@@ -101,8 +101,8 @@ impl TopicPattern {
         tokens[token..].iter().all(|left| *left == Token::Many)
     }
 
-    /// What the pattern says of canvas, module and name: the literal prefix of each part, and
-    /// whether that is all of the part.
+    /// The literal prefix of canvas, module and name in the pattern, each with whether that is all
+    /// of the part.
     #[cfg(any(feature = "pubsub", test))]
     pub(super) fn parts(&self) -> [(String, bool); 3] {
         let is_colon = |token: &Token| *token == Token::Literal(SEPARATOR);

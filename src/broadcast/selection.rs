@@ -1,5 +1,5 @@
-//! What a listener receives: a pattern, and the canvases that it may see. It can also be written as
-//! a filter of the broker, which saves traffic; but only the check here counts.
+//! The selection of a listener: a pattern, and the canvases that it may see. It can also be written
+//! as a filter of the broker, which saves traffic; but only the check here counts.
 
 use super::TopicPattern;
 use crate::event::{Broadcast, CanvasId};
@@ -8,7 +8,7 @@ use crate::event::{Broadcast, CanvasId};
 #[cfg(any(feature = "pubsub", test))]
 const FILTER_MAX_BYTES: usize = 256;
 
-/// What a listener receives.
+/// The events that a listener receives.
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
     pattern: TopicPattern,

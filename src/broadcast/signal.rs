@@ -22,7 +22,7 @@ use crate::event::{
 
 /// How long a repeated signal waits before it is sent to other processes again.
 const QUIET: Duration = Duration::from_millis(20);
-/// Most signals that wait for that.
+/// Maximum number of signals that wait to be published.
 const WAITING_MAX: usize = 10_000;
 /// The first pause before another attempt to receive the signals of other processes; it doubles
 /// each time.
@@ -30,7 +30,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// The longest of these pauses.
 const RETRY_MAX: Duration = Duration::from_secs(60);
 
-/// What may have changed.
+/// Something that may have changed.
 ///
 /// ```
 /// use wakeq::listeners::{Signal, Signals};
@@ -61,7 +61,7 @@ pub struct Signals {
 }
 
 struct Shared {
-    /// Identifies the own signals, which are skipped when they come back.
+    /// Identifies this process's own signals, which are skipped when they come back.
     sender: Uuid,
     broadcasts: Option<Broadcasts>,
     state: Mutex<State>,

@@ -9,7 +9,7 @@ use chrono::TimeDelta;
 use super::CronSchedule;
 use crate::event::{Timestamp, displayed_as_text};
 
-/// Most missed ticks that are made up for.
+/// Maximum number of missed ticks that are made up for.
 pub(crate) const MAKE_UP_MAX: usize = 1000;
 
 /// What happens to ticks that were missed, because no process ran.

@@ -1,4 +1,4 @@
-//! What follows the commit of an emit, and listening to the events that any process emits.
+//! The work after the commit of an emit, and listening to the events that any process emits.
 
 use super::Queue;
 use crate::broadcast::{Broadcasts, ListenError, Listener, Signal, Signals};

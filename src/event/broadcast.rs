@@ -38,7 +38,7 @@ pub struct Broadcast {
     pub address: HandlerAddress,
     /// Its value as JSON. `None` if it is too large to be broadcast: read it from the event.
     pub value: Option<String>,
-    /// What it carries.
+    /// Its metadata.
     pub metadata: Metadata,
     /// Its object and its link in the object's chain, if it was emitted on an object.
     pub place: Option<Place>,
@@ -82,7 +82,7 @@ struct Wire<'a> {
 }
 
 impl Broadcast {
-    /// What listeners receive of an event once it is committed, with its link.
+    /// The broadcast of an event that is committed, with its link.
     pub(crate) fn of(event: &NewEvent, link: Option<Link>) -> Self {
         Self {
             id: event.id,

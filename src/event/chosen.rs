@@ -39,7 +39,7 @@ impl EventId {
         Self::of_hash(hash.chain_update(module.as_str()).chain_update("/").chain_update(name.as_str()))
     }
 
-    /// Whether it was made of an id that a caller chose.
+    /// Whether it was made from an id that a caller chose.
     pub(crate) fn is_chosen(self) -> bool {
         self.0.get_version() == Some(Version::Custom)
     }

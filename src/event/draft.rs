@@ -64,7 +64,7 @@ pub struct Event {
     pub(crate) logged: Option<Logged>,
 }
 
-/// What the other packages of wakeq read of an event.
+/// The fields of an event that the other packages of wakeq read.
 #[derive(Clone, Copy, Debug)]
 pub struct EventFields<'a> {
     /// The chosen id.
@@ -77,7 +77,7 @@ pub struct EventFields<'a> {
     pub due: Due,
     /// The object it belongs to.
     pub object: Option<&'a ObjectKey>,
-    /// What it carries.
+    /// Its metadata.
     pub metadata: &'a Metadata,
     /// Whether it is also appended to the log.
     pub is_logged: bool,
@@ -123,7 +123,7 @@ pub enum EventError {
     /// The name of the category or of the stream is not valid.
     #[error(transparent)]
     LogName(#[from] InvalidLogName),
-    /// What it is to carry is not valid.
+    /// A field of its metadata is not valid.
     #[error(transparent)]
     Metadata(#[from] InvalidMetadata),
     /// The value is larger than the queue accepts.

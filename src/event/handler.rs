@@ -102,7 +102,7 @@ impl FromStr for Name {
 
 displayed_as_text!(Name);
 
-/// What rules and counts apply to: a handler with all its modifiers.
+/// A handler with all its modifiers, to which rules and counts apply.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HandlerScope {
     /// The tenant.

@@ -1,4 +1,4 @@
-//! Which payloads are accepted: JSON text of limited depth, whose strings and numbers every
+//! Checks which payloads are accepted: JSON text of limited depth, whose strings and numbers every
 //! consumer can represent.
 
 use std::cell::Cell;

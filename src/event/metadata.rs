@@ -1,4 +1,4 @@
-//! What an event carries for its handler and its listeners, and the queue passes on.
+//! The metadata of an event, which the queue passes on to its handler and its listeners.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,8 +8,8 @@ use uuid::Uuid;
 
 use super::{Event, EventError};
 
-/// What an event carries beside its value, from its emitter to whatever reads it. In the JSON of
-/// listeners and of the log, its fields have the names that they have here.
+/// The fields that an event carries beside its value, from its emitter to its readers. In the JSON
+/// of listeners and of the log, its fields have the names that they have here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metadata {
     /// The trace that the event belongs to.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// How a copy in a pulled queue is retried after it was released as failed.
+/// The retry policy of the copies in a pulled queue that were released as failed.
 ///
 /// ```
 /// let policy = wakeq::queues::PullPolicy::default();

@@ -11,11 +11,12 @@ use super::{CanvasId, EventId, HandlerAddress, HandlerScope, Name};
 const PATTERN_MAX: usize = 1024;
 /// Largest compiled pattern, in bytes: `\w{1000}` exceeds it.
 const COMPILED_MAX: usize = 256 * 1024;
-/// Most memory for all compiled patterns together, and for the cache used while matching, in bytes.
+/// Maximum memory for all compiled patterns together, and for the cache used while matching, in
+/// bytes.
 const SET_MAX: usize = 64 * 1024 * 1024;
 
-/// Which events are copied into a queue: a regular expression that is searched for anywhere in the
-/// topic unless anchored with `^` or `$`.
+/// A regular expression that selects the events copied into a queue. It is searched for anywhere in
+/// the topic unless anchored with `^` or `$`.
 ///
 /// An event's topic is `canvas:module:name`. The syntax is that of the crate `regex`, which matches
 /// in linear time: no look-around, no back-references. At most 1,024 bytes.
@@ -75,7 +76,7 @@ impl FromStr for QueuePattern {
 
 displayed_as_text!(QueuePattern);
 
-/// Which copy of an event this is: every registered queue that matches an event has its own.
+/// Identifies a copy of an event. Every registered queue that matches an event has its own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CopyOf {
     /// The queue that contains the copy.

@@ -1,5 +1,5 @@
-//! Quotas: what a canvas may only keep a limited amount of, the default limits, and the error when
-//! a limit is exceeded. Data only; usage is measured in the store.
+//! Quotas: the kinds of data of which a canvas may keep a limited amount, the default limits, and
+//! the error when a limit is exceeded. Data only; usage is measured in the store.
 
 use std::str::FromStr;
 

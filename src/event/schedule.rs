@@ -1,4 +1,4 @@
-//! What decides when an event runs: claims, rules and the durations of a deployment.
+//! Claims, rules and the durations of a deployment, which decide when an event runs.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -57,8 +57,8 @@ impl FromStr for RuleKind {
     }
 }
 
-/// What the load reads for an event: one snapshot of its row, of the rule on its handler and of the
-/// database's clock.
+/// One snapshot of an event's row, of the rule on its handler and of the database's clock, as the
+/// load reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
     /// The event may not run before this.
@@ -126,7 +126,7 @@ pub struct Timing {
 pub struct InvalidTiming {
     /// The field of [`Timing`].
     pub name: &'static str,
-    /// What it was set to.
+    /// The value that it was set to.
     pub value: Duration,
     /// The shortest duration allowed.
     pub least: Duration,

@@ -15,7 +15,7 @@ use super::{HandlerAddress, NoSecret, Secret};
 
 /// Bytes of an AES-256 key.
 const KEY_BYTES: usize = 32;
-/// Most keys: two are enough for a rotation.
+/// Maximum number of keys: two are enough for a rotation.
 const KEYS_MAX: usize = 10;
 const NONCE_BYTES: usize = 12;
 

@@ -234,8 +234,8 @@ pub struct TargetPolicy {
     pub delay_max: Duration,
     /// How long a request may take before it counts as failed. Default 30 s, 10 min at most.
     pub timeout: Duration,
-    /// Most concurrent requests from one worker, within the canvas's share. Default: only that
-    /// share limits them.
+    /// Maximum number of concurrent requests from one worker, within the canvas's share. Default:
+    /// only that share limits them.
     pub concurrency: Option<u32>,
     /// Whether the death of an event halts the later events of its object. Default: no.
     pub halts: bool,

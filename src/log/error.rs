@@ -16,7 +16,7 @@ pub enum LogError {
     Condition {
         /// The stream.
         stream: Box<StreamId>,
-        /// What was expected of it.
+        /// The condition that it did not meet.
         expected: AppendCondition,
         /// The position of its last event; `None` if it has no event.
         position: Option<i64>,

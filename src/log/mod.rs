@@ -1,9 +1,9 @@
 //! The log: appends events to streams, alone or in the caller's transaction, and reads them in
 //! order.
 //!
-//! What is appended never changes, except that the events of entities can be erased. A reader never
-//! gets an event while an earlier one may still appear. Nothing here decides what an event means,
-//! or what reads it.
+//! Appended events never change, except that those of entities can be erased. A reader never gets
+//! an event while an earlier one may still appear. Nothing here decides what an event means, or
+//! what reads it.
 
 mod error;
 
@@ -25,11 +25,11 @@ pub use crate::event::{
 pub use crate::store::{LogAppender, LogEnd, LogHolder, LogHorizon};
 pub use error::LogError;
 
-/// Most events, and most streams, of one call that appends.
+/// Maximum number of events, and of streams, in one call that appends.
 pub const APPEND_MAX: usize = 1_000;
-/// Most events per page.
+/// Maximum number of events per page.
 pub const READ_MAX: usize = 10_000;
-/// Most bytes of payloads and metadata per call.
+/// Maximum bytes of payloads and metadata per call.
 const CALL_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The default limit of a payload.
 const PAYLOAD_MAX_BYTES: usize = 256 * 1024;

@@ -359,7 +359,7 @@ impl Running {
         self.waits(self.policy.delay_after(self.retries).max(self.asked(after.unwrap_or_default())))
     }
 
-    /// What a handler may ask for, of what it asks for.
+    /// The delay that a handler gets for the one that it asks for.
     fn asked(&self, delay: Duration) -> Duration {
         delay.min(self.policy.delay_max.max(ASKED_ANYWAY))
     }

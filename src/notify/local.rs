@@ -1,7 +1,7 @@
 //! Notifiers without a broker: for a process that wakes itself, and for processes that wake no
 //! worker.
 //!
-//! Nothing here reaches another process. What another process emits waits for the promise on its
+//! Nothing here reaches another process. An event of another process waits for the promise on its
 //! row, which is kept by the minute's pass of a process with a [`LocalNotifier`]. Several processes
 //! need a [`PostgresNotifier`](super::PostgresNotifier) or [`PubSub`](super::PubSub).
 
@@ -14,8 +14,8 @@ use super::{Notifier, NotifyError, Subscription};
 use crate::broadcast::{Broadcasts, Signals};
 use crate::event::Notification;
 
-/// Most notifications that wait. They take about 30 MB; events beyond them are woken by their
-/// promises.
+/// Maximum number of waiting notifications. They take about 30 MB; events beyond them are woken by
+/// their promises.
 const WAITING_MAX: usize = 250_000;
 
 /// The delay before a message that was put back is delivered again: the same as for the
@@ -28,7 +28,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(10);
 /// An event has one waiting notification, however often it is published, so nothing piles up when a
 /// handler was woken too early or the backlog is long. Notifications end with the process: when it
 /// starts, call [`Admin::wake`](crate::Admin::wake) with `true` for the events that are waiting.
-/// What another process emits is found by the minute's pass, at most one and a half minutes later
+/// Events of another process are found by the minute's pass, at most one and a half minutes later
 /// with the default durations.
 ///
 /// ```

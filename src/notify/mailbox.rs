@@ -1,10 +1,10 @@
 //! Messages within a process: those that wait, that are handed out, and that come back. All
 //! notifiers without a broker are built on it.
 //!
-//! It is reliable: first in, first out, nothing is lost, and what is put back is delivered again.
-//! Messages in reserve are another process's to handle; they are handed out when nothing else is
-//! ready and they are still there after a while. It runs on tokio's clock, and its state ends with
-//! the process.
+//! It is reliable: first in, first out, nothing is lost, and messages that are put back are
+//! delivered again. Messages in reserve are another process's to handle; they are handed out when
+//! nothing else is ready and they are still there after a while. It runs on tokio's clock, and its
+//! state ends with the process.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
@@ -22,7 +22,7 @@ use crate::event::{EventId, Notification};
 /// How long a message stays in reserve at least; at most it is twice as long if nothing else is
 /// ready, so that several become ready together.
 pub(crate) const RESERVED: Duration = Duration::from_millis(250);
-/// Most messages that leave the reserve together.
+/// Maximum number of messages that leave the reserve together.
 const RELEASED_MAX: usize = 1_000;
 
 /// The content of a message.
@@ -41,7 +41,7 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    /// An empty mailbox. What is put back is delivered again after the retry delay.
+    /// An empty mailbox. Messages that are put back are delivered again after the retry delay.
     pub(crate) fn new(retry_delay: Duration) -> Self {
         let messages = Messages { retry_delay, ..Messages::default() };
         Self { shared: Arc::new(Shared { messages: Mutex::new(messages), changed: Notify::new() }) }
@@ -194,7 +194,8 @@ struct Message {
 #[derive(Debug, Default)]
 pub(crate) struct Messages {
     ready: VecDeque<Message>,
-    /// What another process is to handle, with the time since when it is here; the oldest first.
+    /// Messages that another process is to handle, with the time of their arrival, the oldest
+    /// first.
     reserve: VecDeque<(Instant, Message)>,
     /// Due time and number, so that equal times keep their order.
     delayed: BTreeMap<(Instant, u64), Content>,
@@ -344,8 +345,8 @@ impl Messages {
         }
     }
 
-    /// If nothing else is ready, what has been in reserve long enough is: the newest of it first,
-    /// as the other process begins with the oldest.
+    /// If nothing else is ready, messages that have been in reserve long enough are. The newest
+    /// come first, as the other process begins with the oldest.
     fn release_reserve(&mut self, now: Instant) {
         if !self.ready.is_empty() || self.reserve.front().is_none_or(|(since, _)| *since + 2 * RESERVED > now)
         {

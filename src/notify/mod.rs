@@ -52,9 +52,9 @@ pub trait Notifier: Send + Sync + 'static {
         false
     }
 
-    /// Waits until this process is to look for what it may have missed, and perhaps others with it:
-    /// the time since when notifications may not have reached a worker. Default: it waits for ever,
-    /// as a broker keeps what it was given.
+    /// Waits until this process has to look for notifications that it, and perhaps others with it,
+    /// may have missed. Returns the time since when notifications may not have reached a worker. By
+    /// default it waits for ever, as a broker keeps what it was given.
     async fn missed(&self) -> Duration {
         std::future::pending().await
     }
@@ -82,7 +82,7 @@ pub trait Subscription: Send {
     /// been sent was handed out. Cancel safe.
     async fn next(&mut self) -> Option<Delivery>;
 
-    /// Stops receiving from the broker. What it has sent already is still handed out by
+    /// Stops receiving from the broker. Messages that it has sent already are still handed out by
     /// [`Subscription::next`].
     fn stop(&mut self);
 

@@ -1,5 +1,5 @@
-//! The audit log: what was changed, refused and read. A change is recorded by the statement that
-//! makes it; here are the lines about what changed nothing, and reading the log.
+//! The audit log of changes, refusals and reads. A change is recorded by the statement that makes
+//! it. Here are the lines about calls that changed nothing, and reading the log.
 
 use uuid::Uuid;
 
@@ -67,7 +67,7 @@ pub struct Refusal {
     pub canvas: CanvasId,
     /// The actor that asked.
     pub actor: Actor,
-    /// What was asked for, in 1 to 64 characters, such as `unblock`.
+    /// The requested action, in 1 to 64 characters, such as `unblock`.
     pub action: String,
     /// The handler it was about.
     pub scope: Option<HandlerScope>,
@@ -82,7 +82,7 @@ pub struct Refusal {
 /// A line of the audit log about something that changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditLine {
-    /// What became of it.
+    /// The outcome of the action.
     pub outcome: AuditOutcome,
     /// `None`: about every canvas.
     pub canvas: Option<CanvasId>,

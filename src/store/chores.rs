@@ -107,13 +107,14 @@ impl Store {
     /// mark either, except every tenth: otherwise a row that is locked for hours would make each
     /// pass read all that happened since. If the clock was set back, so is the mark.
     ///
-    /// What is overdue is found by the index of promises, from the mark on, and then locked by
-    /// primary key alone: the beginning of that index holds entries of events that completed long
-    /// ago.
+    /// Overdue events are found by the index of promises, from the mark on, and then locked by
+    /// primary key alone, because the beginning of that index holds entries of events that
+    /// completed long ago.
     ///
     /// A tenth pass reads all that a pass in parts may have left behind, so it ends that reading.
     ///
-    /// A process whose durations are no longer the deployment's is not let through, and is told.
+    /// A process whose durations are no longer the deployment's is not let through, and learns
+    /// that.
     ///
     /// An idle queue asks nothing else, so this reads ten pages at most; when it is not due,
     /// only `chores`, without its index (which has as many pages as the table), the one page of
@@ -202,10 +203,10 @@ impl Store {
         self.session().await?.one("the minute's statement", query).await
     }
 
-    /// How long nothing needs a pass, as far as is known now; `None` if nothing ever does. Promises
-    /// are what passes wake; so rules that end, ticks, and what passes carry on. The promises are
-    /// looked at from the beginning and not from the low-water mark: no tenth pass comes while
-    /// nothing is sent.
+    /// How long nothing needs a pass, as far as is known now; `None` if nothing ever does. Passes
+    /// are needed for promises, for rules that end, for ticks, and for work that passes carry on.
+    /// The promises are looked at from the beginning and not from the low-water mark: no tenth pass
+    /// comes while nothing is sent.
     pub(crate) async fn until_next_pass(&self) -> Result<Option<Duration>, StoreError> {
         let query = sqlx::query_scalar!(
             r#"select extract(epoch from least(

@@ -1,4 +1,4 @@
-//! What a worker writes while it owns an event: claim, renew, complete, retry, release.
+//! The writes of a worker that owns an event: claim, renew, complete, retry, release.
 //!
 //! Every statement except the claim is fenced: it takes effect only while the claim stands, and
 //! reports whether it did.
@@ -21,7 +21,7 @@ use crate::event::{Claim, Notification};
 /// Longest delay of a retry: a hundred years, which Postgres can still add to a timestamp.
 pub(super) const DELAY_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 
-/// What a claim statement may claim.
+/// The limits on what a statement may claim.
 #[derive(Clone, Debug)]
 pub(crate) struct ClaimLimits {
     /// Handlers of any canvas, as `module/name/modifier`.
@@ -45,8 +45,8 @@ pub(crate) struct Retry {
 }
 
 impl Store {
-    /// Claims what may run now by the database's clock; `None` for each event that may not, or that
-    /// is not on the canvas its notification names: events outside queues have no other way to
+    /// Claims the events that may run now by the database's clock; `None` for each that may not, or
+    /// that is not on the canvas its notification names: events outside queues have no other way to
     /// start.
     pub(crate) async fn claim(
         &self,
@@ -84,8 +84,8 @@ impl Store {
     /// a claim sees every rule whose maker has passed the gate. If there are no rules at all, none
     /// is looked up. An event on an object runs when no earlier event of its lane is left and the
     /// lane is not halted; the first event of each lane is looked up once, and only if some event
-    /// is on an object. What is earlier was committed earlier, so a claim that sees an event sees
-    /// all events before it.
+    /// is on an object. Earlier events of a lane were committed earlier, so a claim that sees an
+    /// event sees all events before it.
     async fn claim_rows(
         &self,
         (keys, canvases): (&[Uuid], &[Uuid]),

@@ -1,5 +1,5 @@
-//! Turns single requests into batches: whatever waits while the previous statement is in flight
-//! becomes the next one.
+//! Turns single requests into batches: the requests that wait while the previous statement is in
+//! flight become the next one.
 //!
 //! At low load a request goes out at once, alone, also beside another; at high load hundreds share
 //! a statement. Only requests that nothing waits for may linger for others.
@@ -16,11 +16,11 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{Store, StoreError};
 
-/// Most requests in one statement: the knee of the measured curve is at 100 to 500.
+/// Maximum number of requests in one statement. The knee of the measured curve is at 100 to 500.
 pub(crate) const BATCH_MAX: usize = 250;
-/// How many statements of a kind are in flight at a time.
+/// How many statements of a kind are in flight at once.
 pub(crate) const IN_FLIGHT: usize = 2;
-/// Most requests that may wait; further ones are refused.
+/// Maximum number of waiting requests. Further ones are refused.
 const WAITING_MAX: usize = 20_000;
 /// How often a batch is halved because the server cancelled its statement, which may take seconds
 /// each time: enough to get from the largest batch to one request.
@@ -60,8 +60,8 @@ where
     Q: Clone + Send + Sync + 'static,
     A: Send + 'static,
 {
-    /// Runs `statement` over batches of at most `batch_max` requests, `in_flight` at a time. It
-    /// answers every request, in their order.
+    /// Runs `statement` over batches of at most `batch_max` requests, `in_flight` batches at once.
+    /// It answers every request, in their order.
     pub(crate) fn new<S, F>(batch_max: usize, in_flight: usize, statement: S) -> Self
     where
         S: Fn(Vec<Q>) -> F + Send + Sync + 'static,
@@ -70,7 +70,7 @@ where
         Self::lingering(batch_max, Duration::ZERO, in_flight, statement)
     }
 
-    /// As [`Coalescer::new`], but a batch that is not full waits so long for more requests.
+    /// As [`Coalescer::new`], but a batch that is not full waits this long for more requests.
     pub(crate) fn lingering<S, F>(batch_max: usize, linger: Duration, in_flight: usize, statement: S) -> Self
     where
         S: Fn(Vec<Q>) -> F + Send + Sync + 'static,
@@ -177,7 +177,7 @@ impl Flights {
         Self { permits: Semaphore::new(in_flight), all: in_flight as u32, shared: AtomicBool::new(false) }
     }
 
-    /// Waits until a statement of so many requests may begin, as far as is known.
+    /// Waits until a statement of this many requests may begin, as far as is known.
     async fn begin(&self, requests: usize, full: usize) -> Option<SemaphorePermit<'_>> {
         let is_alone = requests == 1 && !self.shared.load(Ordering::Relaxed);
         if !is_alone && requests < full {
@@ -189,7 +189,7 @@ impl Flights {
         self.permits.acquire().await.ok()
     }
 
-    /// A statement of so many requests was answered. Those callers may have another request at
+    /// A statement of this many requests was answered. Its callers may have another request at
     /// once, which then shares the next statement.
     async fn end(&self, requests: usize) {
         self.shared.store(requests > 1, Ordering::Relaxed);
@@ -202,7 +202,7 @@ impl Flights {
 }
 
 impl<Q> Batch<Q> {
-    /// Adds what waits to the first request, and what comes while it may linger.
+    /// Adds waiting requests to the first one, and those that come while it may linger.
     async fn fill<A>(&self, requests: &mut Vec<Waiting<Q, A>>, waiting: &mut mpsc::Receiver<Waiting<Q, A>>) {
         let mut bytes: usize = requests.iter().map(|(request, _)| (self.bytes)(request)).sum();
         while requests.len() < self.count_max
@@ -217,7 +217,7 @@ impl<Q> Batch<Q> {
         }
     }
 
-    /// Takes what comes until the batch is full or its time is over.
+    /// Takes requests until the batch is full or its time is over.
     async fn linger<A>(
         &self,
         requests: &mut Vec<Waiting<Q, A>>,

@@ -1,10 +1,10 @@
-//! What an operator does to waiting events: cancel, run now, purge.
+//! Operators' actions on waiting events: cancel, run now, purge.
 
 use super::session::interval;
 use super::{Store, StoreError};
 use crate::event::{Actor, CanvasId, EventId, HandlerScope, Lane, Timestamp};
 
-/// Most events that one statement purges, redrives or deletes.
+/// Maximum number of events that one statement purges, redrives or deletes.
 pub(crate) const BULK_PAGE: u64 = 1000;
 
 /// The outcome of a command on one event.

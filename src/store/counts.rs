@@ -12,7 +12,7 @@ const RUNNING_LOOK: i64 = 2_000;
 /// The same, for all handlers of one call together.
 const RUNNING_LOOKS: i64 = 8_000;
 
-/// The events of one handler, by what they wait for.
+/// The events of one handler, counted by what they wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HandlerCounts {
@@ -96,8 +96,8 @@ impl Store {
     /// What handlers of a canvas are doing now, in the given order, in one statement: a page of a
     /// thousand handlers is one answer of the server.
     ///
-    /// No index says what is running, so rows are read: of each handler the 2,000 events that have
-    /// been due longest and the 2,000 that became due last; for more than four handlers,
+    /// No index shows which events are running, so rows are read: of each handler the 2,000 events
+    /// that have been due longest and the 2,000 that became due last; for more than four handlers,
     /// proportionally fewer of each. If more are due, the count may be too low.
     pub(crate) async fn doing(
         &self,

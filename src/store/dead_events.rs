@@ -41,7 +41,7 @@ pub struct DeadEvent {
     pub enqueued_at: Timestamp,
     /// When it died.
     pub died_at: Timestamp,
-    /// What it carried.
+    /// Its metadata.
     pub metadata: Metadata,
     /// The object that it was on, and its link there.
     pub place: Option<Place>,

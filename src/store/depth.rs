@@ -6,9 +6,10 @@ use super::session::interval;
 use super::{Store, StoreError};
 use crate::event::{CanvasId, HandlerScope, Timestamp};
 
-/// Most free events that one call counts, and most due ones that it reads of one handler.
+/// Maximum number of free events that one call counts, and of due ones that it reads of one
+/// handler.
 const LOOK_MAX: i64 = 10_000;
-/// Most handlers that one call visits.
+/// Maximum number of handlers that one call visits.
 const HANDLERS_MAX: i64 = 10_000;
 
 /// Limits of the gauges over all canvases: most handlers visited; due events read altogether,
@@ -17,7 +18,7 @@ const GAUGED_MAX: i32 = 1_000;
 const GAUGED_ROWS: i64 = 20_000;
 const GAUGED_LEAST: i64 = 100;
 
-/// What is due and free to run: the input of an autoscaler.
+/// The events that are due and free to run, which are the input of an autoscaler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Depth {
@@ -40,12 +41,12 @@ impl Depth {
 }
 
 impl Store {
-    /// Counts what is due and free to run, of a canvas or of one handler; copies in queues are
-    /// counted with their queue ([`Store::queue_depths`]). Handlers are found by skipping through
-    /// the index from one to the next; events that are not due, or whose handler is under a rule,
-    /// are not read. Running ones are read and not counted, so that those of one handler do not
-    /// hide what another has; the last row that may be read of a handler is always found, and shows
-    /// that there may be more.
+    /// Counts the events that are due and free to run, of a canvas or of one handler; copies in
+    /// queues are counted with their queue ([`Store::queue_depths`]). Handlers are found by
+    /// skipping through the index from one to the next; events that are not due, or whose handler
+    /// is under a rule, are not read. Running ones are read and not counted, so that those of one
+    /// handler do not hide what another has; the last row that may be read of a handler is always
+    /// found, and shows that there may be more.
     ///
     /// Which handlers are under a rule is settled before any event is read, whatever the planner
     /// prefers. The index entries of deleted rows that an old transaction keeps from being vacuumed
@@ -108,7 +109,7 @@ impl Store {
         Ok(Depth { depth, capped: row.capped, oldest_due: row.oldest_due, now: row.now })
     }
 
-    /// What is due and free to run of every handler, over all canvases. Read as by
+    /// The events of every handler that are due and free to run, over all canvases. Read as by
     /// [`Store::depth`], for at most 1,000 handlers of a canvas, and of each its share of 20,000
     /// due events, at least 100 and at most 10,000. A handler whose events are not due, or that is
     /// under a rule, has none; copies in queues do not count.
@@ -192,12 +193,12 @@ impl Store {
     }
 }
 
-/// What a handler has to run, over all canvases.
+/// The events that a handler has to run, over all canvases.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HandlerDepth {
     /// Its module and name; the canvas is meaningless.
     pub scope: HandlerScope,
-    /// What is due and free to run.
+    /// The events that are due and free to run.
     pub depth: Depth,
 }

@@ -44,11 +44,11 @@ impl fmt::Display for ForeignEngine {
 }
 
 impl ForeignEngine {
-    /// What to do about it.
+    /// Advice on what to do about it.
     pub const ADVICE: &str = "use one Postgres for a wakeq database, and several databases to grow (docs/scaling.md); \
                               with Citus, undistribute the tables of the schema `wakeq`";
 
-    /// Judges what the server says of itself, and how many of wakeq's tables Citus distributes.
+    /// Judges a server by its own description and by how many of wakeq's tables Citus distributes.
     fn of(version: &str, distributed: i64) -> Option<Self> {
         if version.starts_with("CockroachDB") {
             Some(Self::Cockroach)

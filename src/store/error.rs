@@ -1,4 +1,4 @@
-//! What can go wrong with a statement.
+//! The errors of statements.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub enum StoreError {
     TimedOut {
         /// The statement's name.
         statement: &'static str,
-        /// How long the caller waits for it at most.
+        /// Longest wait of the caller for it.
         after: Duration,
         /// Whether the server cancelled the statement, which then took no effect.
         ended: bool,
@@ -106,17 +106,17 @@ pub enum StoreError {
     Defect,
 }
 
-/// What another session, or the server's administrator, can cause: shutting down, starting up,
-/// crashed, read-only standby, idle for too long within a transaction; and a resource that is used
-/// up, which is not the statement's fault: disk, memory (also that of locks), connections.
+/// Errors that another session, or the server's administrator, can cause: shutting down, starting
+/// up, crashed, read-only standby, idle for too long within a transaction. A resource that is used
+/// up is not the statement's fault either: disk, memory (also that of locks), connections.
 const UNAVAILABLE: [&str; 9] =
     ["57P01", "57P02", "57P03", "25006", "25P03", "53000", "53100", "53200", "53300"];
 
 /// The class of errors for resources that are used up.
 const EXHAUSTED: &str = "53";
 
-/// What to look at when the server is unavailable. TLS is negotiated with a server that runs and
-/// was found.
+/// Advice on what to look at when the server is unavailable. TLS is negotiated with a server that
+/// runs and was found.
 fn unavailable(source: &sqlx::Error) -> &'static str {
     let code = source.as_database_error().and_then(|error| error.code());
     match (source, code.as_deref()) {

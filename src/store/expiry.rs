@@ -1,5 +1,6 @@
-//! Deletes what is too old to keep: a statement for each table, at most a page of it, so that one
-//! that fails or takes too long keeps nothing else from being deleted. One process at a time.
+//! Deletes rows that are too old to keep. Each table has a statement of its own for at most a page,
+//! so that one that fails or takes too long keeps nothing else from being deleted. One process at a
+//! time does this.
 
 use std::time::Duration;
 
@@ -7,12 +8,12 @@ use super::session::interval;
 use super::tombstones::TOMBSTONES_PAGE;
 use super::{Store, StoreError};
 
-/// Most rows of a page; the statements repeat it, because a plan depends on it.
+/// Maximum number of rows in a page. The statements repeat it, because a plan depends on it.
 const PAGE: u64 = 1_000;
-/// Most dead events of consumer groups that are deleted at a time.
+/// Maximum number of dead events of consumer groups that one statement deletes.
 const GROUP_DEAD_PAGE: u64 = 10_000;
 
-/// How long data is kept that is removed by age alone.
+/// How long data that is removed by age alone is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
     /// Ids chosen by callers, and outcomes of events that were sent to entities: within this time a
@@ -23,8 +24,8 @@ pub struct Retention {
     pub dead_events: Duration,
     /// The audit log, and API keys that were revoked or have expired. Default 90 days.
     pub audit: Duration,
-    /// What is no longer used: objects without a state and without new events, and what is known of
-    /// events that were sent to entities of a type without a processor. Default 90 days.
+    /// Unused data: objects without a state and without new events, and the records of events that
+    /// were sent to entities of a type without a processor. Default 90 days.
     pub idle: Duration,
     /// Events of the log: whole partitions that are older and that no consumer group still needs.
     /// Default `None`: for ever.
@@ -41,7 +42,7 @@ impl Default for Retention {
     }
 }
 
-/// What is deleted by age, each by a statement of its own.
+/// The kinds of data that are deleted by age, each by a statement of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExpiryPart {
     PreviousSecrets,
@@ -69,7 +70,7 @@ impl ExpiryPart {
         Self::IdempotencyKeys,
     ];
 
-    /// As log lines call it.
+    /// Its name in log lines.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::PreviousSecrets => "previous signing secrets",
@@ -86,8 +87,8 @@ impl ExpiryPart {
 }
 
 impl Store {
-    /// Whether this process is the one that deletes now: one does in an hour. Until it has ended,
-    /// it has five minutes: if it dies, others need not wait for longer.
+    /// Whether this process is the one that deletes now, as one does in an hour. It has five
+    /// minutes until it must have ended, so that others need not wait for longer if it dies.
     pub(crate) async fn begin_expiry(&self) -> Result<bool, StoreError> {
         let query = sqlx::query!(
             "update wakeq.chores set next_at = now() + interval '5 minutes', passes = passes + 1
@@ -142,7 +143,7 @@ impl Store {
         Ok(done.rows_affected())
     }
 
-    /// Deletes what groups gave up longer ago than this.
+    /// Deletes the dead events of groups that are older than this.
     pub(crate) async fn expire_group_dead(&self, kept: Duration) -> Result<u64, StoreError> {
         let query = sqlx::query!(
             "delete from wakeq.consumer_dead d using (

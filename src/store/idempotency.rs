@@ -46,7 +46,8 @@ impl Store {
         answer: impl FnOnce(&[InsertOutcome]) -> String + Send,
     ) -> Result<IdempotencyOutcome, StoreError> {
         in_memory!(self, insert_once(key, events, chosen, state, answer));
-        // Besides those of the events: the key, the lookup of an earlier answer, the answer.
+        // Statements besides those of the events: the key, the lookup of an earlier answer, the
+        // answer.
         let mut session = self.session().await?.for_statements(3 + statements(events));
         let emission = self.emission();
         let change = (events, chosen, state);

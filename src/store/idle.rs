@@ -1,6 +1,6 @@
-//! Deletes what is no longer used and would otherwise be kept for ever: objects without a state,
-//! events for entities of a type that has no processor, keys that are no longer valid. In bounded
-//! pages, one process at a time.
+//! Deletes data that is no longer used and would otherwise be kept for ever: objects without a
+//! state, events for entities of a type that has no processor, keys that are no longer valid. One
+//! process at a time does this, in bounded pages.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(crate) struct IdleRetention {
 
 impl Store {
     /// Deletes objects without a state on which nothing was emitted for that long and nothing
-    /// waits, is dead or is halted; a state is user data and stays. Deletes what is known of events
+    /// waits, is dead or is halted; a state is user data and stays. Deletes the records of events
     /// for entities whose type no processor has ever read; the log keeps the events. Deletes keys
     /// that were revoked or expired that long ago.
     ///

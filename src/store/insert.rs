@@ -11,9 +11,9 @@ use super::rows::insert_rows;
 use super::{Store, StoreError, chains};
 use crate::event::{EventId, Link, NewEvent};
 
-/// Most rows in one statement.
+/// Maximum number of rows in one statement.
 const PAGE: usize = 1000;
-/// Most bytes of values in one statement.
+/// Maximum bytes of values in one statement.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// The outcome of an event's insert.

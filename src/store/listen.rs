@@ -1,5 +1,5 @@
-//! LISTEN and NOTIFY: texts from process to process through the database. Nothing is kept: what is
-//! sent while nobody listens is gone.
+//! LISTEN and NOTIFY: texts from process to process through the database. Nothing is kept: a text
+//! that is sent while nobody listens is gone.
 //!
 //! Every role that may connect can do both, on any channel: callers choose names and texts such
 //! that this reveals and allows nothing.
@@ -12,7 +12,7 @@ use sqlx::postgres::{PgListener, PgPool};
 use super::session::answer_limit;
 use super::{Store, StoreError};
 
-/// Most bytes of a payload: the server refuses 8,000.
+/// Maximum bytes of a payload. The server refuses 8,000.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 7_999;
 
 impl Store {

@@ -1,5 +1,5 @@
-//! What is read of an event's row: by a load (with the state of its handler and of the clock, in
-//! one snapshot), by a claim and from the dead events. Nothing here writes.
+//! Reads an event's row: by a load (with the state of its handler and of the clock, in one
+//! snapshot), by a claim and from the dead events. Nothing here writes.
 
 use uuid::Uuid;
 

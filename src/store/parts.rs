@@ -1,5 +1,5 @@
-//! The minute's pass in parts: what [`Store::minute`] does where one statement for all of it takes
-//! too long. Each part has a statement of its own, and one that fails stops no other.
+//! The minute's pass in parts, by which [`Store::minute`] works where one statement for all of it
+//! takes too long. Each part has a statement of its own, and one that fails stops no other.
 //!
 //! Nothing here reads a range whose length is not known without being able to read less of it: an
 //! old snapshot keeps the index entries of everything that completed since.
@@ -16,12 +16,12 @@ use crate::event::{CanvasId, Timestamp};
 
 /// In how many passes the parts are taken one by one before all of it is tried again at once.
 const PASSES: u32 = 10;
-/// Most slices of one pass from before the low-water mark; the next pass continues.
+/// Maximum number of slices of one pass from before the low-water mark; the next pass continues.
 const LOOKS_MAX: u32 = 10;
 /// After how many slices that took too long a pass gives up; the next continues with smaller ones.
 const TOO_LONG_MAX: u32 = 4;
 
-/// What is left of a pass in parts.
+/// The rest of a pass in parts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parts {
     /// How many more passes are taken in parts.
@@ -41,15 +41,15 @@ struct Reading {
     portion: Portion,
 }
 
-/// What becomes of a slice that took too long.
+/// The next step after a slice that took too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TooLong {
     /// Less of it is read at a time.
     Less,
-    /// It is read with what is before the mark, and so is all before it: passes go on there where
+    /// It is read with the range before the mark, and so is all before it. There passes go on where
     /// the last one ended, and do not come to it again each time.
     LeftBehind,
-    /// It can't be made smaller, so it is stepped over: what is before it is read next.
+    /// It can't be made smaller, so it is stepped over, and the range before it is read next.
     SteppedOver,
 }
 
@@ -58,8 +58,7 @@ impl Parts {
     pub(super) const AFTER_ALL_AT_ONCE: Self =
         Self { passes: PASSES, recent: Reading::NONE, behind: Reading::NONE, looks: 0, too_long: 0 };
 
-    /// At the beginning of a pass: from the low-water mark until now, and what is still to be read
-    /// before it.
+    /// At the beginning of a pass: from the low-water mark until now, and the rest before the mark.
     pub(super) fn of_pass(
         self,
         (from, now): (Option<Timestamp>, Timestamp),
@@ -133,7 +132,7 @@ impl Parts {
         (self, becomes)
     }
 
-    /// Whether so many slices took too long that the rest is left to the next pass.
+    /// Whether slices took too long so often that the rest is left to the next pass.
     fn gives_up(&self) -> bool {
         self.too_long >= TOO_LONG_MAX
     }
@@ -158,7 +157,7 @@ impl Reading {
 
 type Slice = (Option<Timestamp>, Timestamp);
 
-/// What a pass finds when it begins.
+/// The state that a pass finds when it begins.
 struct OpenRow {
     low_water: Option<Timestamp>,
     behind: Option<Timestamp>,
@@ -178,8 +177,9 @@ struct SliceRow {
 
 impl Store {
     /// As [`Store::minute`]. The process that is let through reads the promises from the low-water
-    /// mark on, the latest first. What is before the mark is read from each tenth pass on, over as
-    /// many passes as it takes: how far is noted in `chores`, for whichever process has the next.
+    /// mark on, the latest first. The promises before the mark are read from each tenth pass on,
+    /// over as many passes as it takes. How far is noted in `chores`, for whichever process has the
+    /// next pass.
     pub(super) async fn minute_in_parts(&self, again: bool) -> Result<MinuteOutcome, StoreError> {
         if !again {
             self.compare_timing().await?;
@@ -267,15 +267,15 @@ impl Store {
         if less.gives_up() { Err(error) } else { Ok(true) }
     }
 
-    /// Until when all promises are kept once this pass has read what is recent: later ones may
+    /// Until when all promises are kept once this pass has read the recent ones. Later ones may
     /// still be hidden in open transactions.
     fn kept_until(&self, opened: &OpenRow) -> Timestamp {
         opened.now - 2 * self.timing().probe_period
     }
 
     /// Begins a pass if one is due, or continues it: counts it, raises the low-water mark, and in
-    /// each tenth marks what is before it as to be read. So does a tenth of which a later page took
-    /// too long at once.
+    /// each tenth pass marks the range before it as to be read. So does a tenth of which a later
+    /// page took too long at once.
     async fn open_pass(&self, again: bool) -> Result<Option<OpenRow>, StoreError> {
         let begins = !again || !self.probe.parts().is_some_and(|parts| parts.has_begun());
         let query = sqlx::query_as!(
@@ -368,7 +368,7 @@ impl Store {
         self.session().await?.one("move overdue promises", query).await
     }
 
-    /// Notes how far what is before the low-water mark was read; `None`: to its beginning.
+    /// Notes how far the range before the low-water mark was read; `None`: to its beginning.
     async fn note_behind(&self, at: Option<Timestamp>) -> Result<(), StoreError> {
         let query = sqlx::query!("update wakeq.chores set behind = $1 where name = 'minute'", at);
         self.session().await?.execute("note how far promises were read", query).await.map(drop)

@@ -1,4 +1,4 @@
-//! Limits the connections that requests of one canvas may hold at a time, so that they wait behind
+//! Limits the connections that requests of one canvas may hold at once, so that they wait behind
 //! each other and not in front of other canvases. Statements that many canvases share, such as
 //! those of emits, are exempt.
 

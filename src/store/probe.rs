@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use super::parts::Parts;
 use crate::event::Timestamp;
 
-/// What this process knows of its own passes.
+/// This process's knowledge of its own passes.
 #[derive(Debug, Default)]
 pub(super) struct Probe(Mutex<PassProgress>);
 
@@ -33,7 +33,7 @@ impl Probe {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = PassProgress::default();
     }
 
-    /// What is left of the current pass, if passes are taken in parts.
+    /// The rest of the current pass, if passes are taken in parts.
     pub(super) fn parts(&self) -> Option<Parts> {
         self.known().parts
     }

@@ -10,15 +10,14 @@ use super::session::interval;
 use super::{Store, StoreError};
 use crate::event::{CanvasId, EventId};
 
-/// Most handlers of a canvas that are noted as unknown.
+/// Maximum number of handlers of a canvas that are noted as unknown.
 const UNKNOWN_MAX: i64 = 10_000;
 
 impl Store {
     /// Clears the promise of events while a rule stands on their handler; `false` for each that no
-    /// rule holds any longer. The time under a rule is none in which an event was postponed. The
-    /// rule's row is locked, so that lifting it waits and then finds these events parked. For
-    /// copies the row of their queue is locked as well, since rules may stop applying to its
-    /// copies.
+    /// rule holds any longer. The time under a rule does not count as postponement. The rule's row
+    /// is locked, so that lifting it waits and then finds these events parked. For copies the row
+    /// of their queue is locked as well, since rules may stop applying to its copies.
     pub(crate) async fn park(&self, ids: &[EventId]) -> Result<Vec<bool>, StoreError> {
         in_memory!(self, park(ids));
         let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
@@ -43,8 +42,8 @@ impl Store {
     /// handler, unless it is a queue's or its canvas has [`UNKNOWN_MAX`] of them. Another worker
     /// may know it, so the promise stays, and finds it without a note; the intervals grow up to
     /// twelve times the first. While its target is held as gone, an event is not being postponed;
-    /// where it is only unknown here, it may be by another worker. What is parked stays parked, by
-    /// the assignment: as a condition it would make the planner read all promises in their order,
+    /// where it is only unknown here, it may be by another worker. Parked events stay parked, by
+    /// the assignment. As a condition it would make the planner read all promises in their order,
     /// and deadlock with batches in the order of the ids.
     pub(crate) async fn defer(&self, ids: &[EventId]) -> Result<(), StoreError> {
         in_memory!(self, defer(ids));
@@ -88,10 +87,10 @@ impl Store {
     /// Makes sure that events are woken within this long: for a process that received a
     /// notification, can't keep it, and now acknowledges it.
     ///
-    /// A promise only comes nearer: an earlier one may have a reason that is unknown here. What is
-    /// parked stays parked, by the assignment as in [`Store::defer`]: its rule or its resume job
-    /// has to wake it. The claim is not checked, as another process may have it by now: a promise
-    /// that is too early costs one look by the probe, and a deleted row needs none.
+    /// A promise only comes nearer: an earlier one may have a reason that is unknown here. Parked
+    /// events stay parked, by the assignment as in [`Store::defer`], because their rule or their
+    /// resume job has to wake them. The claim is not checked, as another process may have it by
+    /// now: a promise that is too early costs one look by the probe, and a deleted row needs none.
     pub(crate) async fn bring_forward(&self, asked: &[(EventId, Duration)]) -> Result<(), StoreError> {
         in_memory!(self, bring_forward(asked));
         let mut nearest: HashMap<Uuid, f64> = HashMap::with_capacity(asked.len());
@@ -142,7 +141,7 @@ impl Store {
         self.session().await?.execute("wake events whose handler was registered", query).await.map(drop)
     }
 
-    /// Postpones what the probe found overdue and may not publish yet: each event is due again
+    /// Postpones events that the probe found overdue and may not publish yet: each is due again
     /// after this long, and not before its own time plus the grace. Nothing was tried in vain, so
     /// the back-off does not count it.
     pub(crate) async fn postpone(&self, later: &[(EventId, Duration)]) -> Result<(), StoreError> {

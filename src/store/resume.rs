@@ -6,10 +6,10 @@ use super::session::{Bounded, Session, interval};
 use super::{Store, StoreError};
 use crate::event::{CanvasId, EventId, Notification};
 
-/// Most events that one statement wakes.
+/// Maximum number of events that one statement wakes.
 pub(crate) const PAGE: i64 = 1000;
 
-/// What a page of a resume job did.
+/// The result of a page of a resume job.
 #[derive(Clone, Debug)]
 pub(crate) struct ResumePage {
     /// To be published now.

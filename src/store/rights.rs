@@ -7,7 +7,7 @@ use super::route::DatabaseRoute;
 use super::{Store, StoreConfig, StoreError};
 use crate::event::displayed_as_text;
 
-/// What the processes that log in as a role do.
+/// The kind of processes that log in as a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoleKind {
     /// `wakeq serve`, and operators' commands. It can't claim events for handlers. It can read the
@@ -32,9 +32,9 @@ impl RoleKind {
 displayed_as_text!(RoleKind);
 
 impl Store {
-    /// Grants an existing database role what processes of this kind need; a role may be granted
-    /// both kinds. To be called as the schema's owner, and again after each migration: it grants
-    /// what is new.
+    /// Grants an existing database role the rights that processes of this kind need. A role may be
+    /// granted both kinds. Call it as the schema's owner, and again after each migration, to grant
+    /// rights on new objects.
     ///
     /// ```no_run
     /// use wakeq::database::RoleKind;

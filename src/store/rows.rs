@@ -17,7 +17,8 @@ use crate::event::{
 /// By the position of an event, from 1: whether it is due soon, and its link.
 pub(super) type InsertedRows = HashMap<i64, (bool, Option<Link>)>;
 
-/// What a statement answers; `None` if the registered queues have changed: nothing was inserted.
+/// The answer of a statement; `None` if the registered queues have changed, so that nothing was
+/// inserted.
 type Answer = Result<Option<InsertedRows>, sqlx::Error>;
 
 /// A query whose first parameters are the columns of events, the horizon and the grace.

@@ -41,8 +41,8 @@ pub(crate) struct AddedRule {
 /// The outcome of lifting a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LiftedRule {
-    /// The jobs that wake what waited: for the rule, and for targets that had answered 410 Gone.
-    /// None if there was neither.
+    /// The jobs that wake the events that waited for the rule, and for targets that had answered
+    /// 410 Gone. Empty if there was neither.
     pub(crate) jobs: Vec<i64>,
     /// Whether a rule of the other kind is still in force.
     pub(crate) other_stands: bool,
@@ -139,9 +139,9 @@ impl Store {
         self.session().await?.one("wait for older claims", query).await.map(drop)
     }
 
-    /// Lifts a rule and, in the same transaction, creates the job that wakes what waited. Lifting a
-    /// pause also lets events go to those targets of the handler again that have answered 410 Gone:
-    /// that is a job of its own.
+    /// Lifts a rule and, in the same transaction, creates the job that wakes the events that it
+    /// held. Lifting a pause also lets events go to those targets of the handler again that have
+    /// answered 410 Gone: that is a job of its own.
     pub(crate) async fn lift_rule(
         &self,
         kind: RuleKind,

@@ -57,9 +57,9 @@ pub struct StoreConfig {
     pub allow_unverified_database: bool,
     /// Whether a pooler in transaction mode stands before the server. It has to keep prepared
     /// statements (pgbouncer 1.21 or newer, with `max_prepared_statements`). Settings are not made
-    /// on connecting then, since the next transaction may get another session: they must be those
-    /// of the role, and connecting fails with the statements that give it what it lacks. Default
-    /// false.
+    /// on connecting then, since the next transaction may get another session. They must be those
+    /// of the role, and connecting fails with the statements that give it the settings that it
+    /// lacks. Default false.
     pub transaction_pooler: bool,
     /// The durations that are written into rows, the same in every process of a deployment. Default
     /// `None`: the deployment's, or [`Timing::default`] if it has none yet.
@@ -455,7 +455,7 @@ impl Session {
 
     /// Returns the connection to the pool if the server answered, and classifies the error. The
     /// server reports an error before it releases what the statement has locked, so an error is
-    /// returned once that is free: what follows on another connection finds it so.
+    /// returned once that is free, and a later statement on another connection finds it so.
     #[doc(hidden)]
     pub async fn answered<T>(mut self, statement: &'static str, answer: Bounded<T>) -> Result<T, StoreError> {
         if let Some(Err(sqlx::Error::Database(_))) = &answer

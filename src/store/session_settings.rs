@@ -9,7 +9,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection};
 use super::session::{answer_limit, cause};
 use super::{Store, StoreConfig, StoreError};
 
-/// What does not depend on the configuration.
+/// The settings that do not depend on the configuration.
 ///
 /// Sequential and bitmap scans are off because batches over `id = any (..)` deadlock when two of
 /// them visit the rows in different orders; index scans visit them in the order of the ids. Hash

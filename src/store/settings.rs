@@ -9,7 +9,7 @@ use super::route::DatabaseRoute;
 use super::{Store, StoreConfig, StoreError};
 use crate::event::Timing;
 
-/// What a process does about the deployment's durations when it connects.
+/// How a process treats the deployment's durations when it connects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TimingMode {
     /// Writes its own if there are none yet, and fails to connect if it was given other ones than
@@ -26,7 +26,7 @@ pub enum TimingMode {
     Unchecked,
 }
 
-/// What a change of the durations would meet while it runs.
+/// The use of the database that a change of the durations would meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatabaseUse {
     /// Open sessions of wakeq's processes, each with where it comes from and its server process.
@@ -36,7 +36,8 @@ pub struct DatabaseUse {
 }
 
 impl Store {
-    /// What uses the database now. Its own connection does not count; that of a [`Store`] does.
+    /// The current use of the database. The connection of this call does not count; that of a
+    /// [`Store`] does.
     pub async fn database_use(url: &str, config: &StoreConfig) -> Result<DatabaseUse, StoreError> {
         let refused = |error| StoreError::from_sqlx("look for processes at work", error);
         let options: sqlx::postgres::PgConnectOptions = url.parse().map_err(refused)?;
@@ -128,7 +129,7 @@ impl Store {
         }
     }
 
-    /// What [`Store::other_timing`] returns, if that was noticed.
+    /// The error that [`Store::other_timing`] returns, if the change was noticed.
     pub(crate) fn noticed_timing(&self) -> Option<StoreError> {
         self.retimed.borrow().clone()
     }

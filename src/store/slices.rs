@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::event::Timestamp;
 
-/// Most promises that one statement moves.
+/// Maximum number of promises that one statement moves.
 pub(super) const PAGE: i64 = 1000;
 /// The first slice, once a whole range has taken too long.
 const FIRST: Duration = Duration::from_secs(60);
@@ -25,7 +25,7 @@ const QUICK: u32 = 4;
 pub(super) struct Portion {
     /// The length of a slice; `None`: all that is left.
     length: Option<Duration>,
-    /// Most promises of a statement.
+    /// Maximum number of promises per statement.
     pub(super) page: i64,
 }
 
@@ -57,8 +57,8 @@ impl Portion {
     }
 }
 
-/// A range of promises that is read slice by slice, from its end to its beginning: what became due
-/// last comes first, so that it does not wait for the reading of what is behind it.
+/// A range of promises that is read slice by slice, from its end to its beginning. Events that
+/// became due last come first, so that they do not wait for the reading of earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Walk {
     /// The beginning; `None`: the first promise of all.

@@ -14,12 +14,13 @@ use super::session::interval;
 use super::{InsertOutcome, Store, StoreError};
 use crate::event::{CanvasId, Due, EventId, HandlerAddress, Name, NewEvent, Notification, Timestamp};
 
-/// Most crons in one transaction.
+/// Maximum number of crons in one transaction.
 const CRONS: i64 = 100;
 /// How many of the crons that are due first are read to give each canvas its turn: usually more
 /// than one canvas has.
 const LOOKED_AT: i64 = 2000;
-/// Most events in one transaction, and most of one canvas; the rest waits for another transaction.
+/// Maximum number of events in one transaction, and of one canvas in it. The rest waits for another
+/// transaction.
 const EVENTS: usize = 1000;
 const CANVAS_EVENTS: usize = 250;
 /// About how many bytes of values one transaction emits.
@@ -44,7 +45,7 @@ pub(crate) struct CronDue {
     pub(crate) next_at: Timestamp,
 }
 
-/// What to do about a due cron.
+/// The decision on a due cron.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CronStep {
     /// Emit these ticks; the second field is the first tick that is not emitted, if there is one.
@@ -78,7 +79,7 @@ struct CronMove {
     ticks: i64,
 }
 
-/// What one transaction writes.
+/// The writes of one transaction.
 #[derive(Default)]
 struct Batch {
     moved: Vec<CronMove>,
@@ -274,7 +275,7 @@ impl Batch {
         Ok(inserted)
     }
 
-    /// Moves the fences, and adds what was emitted ahead to what is still ahead.
+    /// Moves the fences, and adds the ticks emitted ahead to those that are still ahead.
     async fn moves(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
         let moved = &self.moved;
         let nexts: Vec<_> = moved.iter().map(|moved| moved.next).collect();

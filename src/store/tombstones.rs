@@ -7,9 +7,9 @@ use super::session::interval;
 use super::{Store, StoreError};
 use crate::event::{CanvasId, Link, Name, ObjectKey, Timestamp};
 
-/// Most tombstones that are kept of one canvas.
+/// Maximum number of tombstones that are kept per canvas.
 const KEPT_MAX: i64 = 100_000;
-/// Most tombstones that one statement removes.
+/// Maximum number of tombstones that one statement removes.
 pub(super) const TOMBSTONES_PAGE: u64 = 1_000;
 
 /// A link that is missing from a chain.

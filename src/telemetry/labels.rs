@@ -13,7 +13,7 @@ use opentelemetry::StringValue;
 
 use crate::event::{CanvasId, HandlerScope, Name};
 
-/// Most handlers that one metric names, besides those of the program.
+/// Maximum number of handlers that one metric names, besides those of the program.
 pub(super) const HANDLERS_MAX: usize = 200;
 /// The name of all others.
 const OTHER: &str = "other";

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::emitted::{EmittedEvent, is_for};
 use super::kit::TestKit;
 
-/// Most events that a failed assertion shows.
+/// Maximum number of events that a failed assertion shows.
 const SHOWN_MAX: usize = 50;
 
 /// Fails unless events were emitted for a handler: at least one, or `count` of them.

@@ -9,11 +9,11 @@ use crate::event::EventId;
 use crate::machine::Outcome;
 use crate::worker::{RunReport, Verdict};
 
-/// Most runs of one drain, per event that was emitted before it, and the minimum of that limit:
-/// handlers that keep emitting for one another never come to rest.
+/// Maximum number of runs of one drain per event that was emitted before it, and the minimum of
+/// that limit. Handlers that keep emitting for one another never come to rest.
 const RUNS_PER_EVENT_MAX: usize = 100;
 const RUNS_MAX: usize = 10_000;
-/// Most runs that are shown, the last ones.
+/// Maximum number of runs that are shown. They are the last ones.
 const RUNS_SHOWN: usize = 50;
 
 /// What a drain did. Its `Display` lists the runs, for the message of an assertion:

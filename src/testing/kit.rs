@@ -21,12 +21,12 @@ use crate::notify::{NoNotifier, Notifier, NotifyError};
 use crate::store::{DeadEvent, DeadFilter, Store, StoreConfig, StoreError};
 use crate::worker::{Handlers, RunReport, Verdict, WorkerError};
 
-/// Most dead events that are read per canvas.
+/// Maximum number of dead events that are read per canvas.
 const DEAD_MAX: u32 = 1_000;
 /// A lease ends after its last moment, so a wait of zero is rounded up to this.
 const A_MOMENT: Duration = Duration::from_micros(1);
-/// Most waves in a row in which no handler runs, each for events that fell due during the previous
-/// one.
+/// Maximum number of waves in a row in which no handler runs, each for events that fell due during
+/// the previous one.
 const IDLE_WAVES_MAX: usize = 1_000;
 
 /// A queue for tests, with a worker that runs on request and a clock that the test moves.

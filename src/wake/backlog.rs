@@ -1,5 +1,5 @@
-//! What a pass publishes beside its pages, each canvas as fast as workers take its events: overdue
-//! events beyond what their canvas may publish at once, and open resume jobs.
+//! Publishes events beside the pages of a pass, for each canvas as fast as workers take its events:
+//! overdue ones beyond those that their canvas may publish at once, and those of open resume jobs.
 //!
 //! Losing it loses nothing: a held event's promise is due shortly after its turn, and a job is a
 //! row.
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::{Trouble, WakeError, Waker};
 use crate::event::{CanvasId, EventId, Notification};
 
-/// Most events that one pass holds, of all canvases.
+/// Maximum number of events that one pass holds, of all canvases.
 const HELD_MAX: usize = 500_000;
 
 /// Ends with its pass, or when it is dropped.
@@ -62,9 +62,9 @@ impl Backlog {
         }
     }
 
-    /// Divides a page into what may be published at once and what waits. Waiting events whose turn
-    /// comes within this pass are held, with a promise in case this process dies; the promises of
-    /// the others are moved to their turns.
+    /// Divides a page into events that may be published at once and events that wait. Waiting
+    /// events whose turn comes within this pass are held, with a promise in case this process dies;
+    /// the promises of the others are moved to their turns.
     pub(super) fn split(&mut self, page: Vec<Notification>) -> PageSplit {
         let mut canvases: BTreeMap<CanvasId, Vec<Notification>> = BTreeMap::new();
         for notification in page {
@@ -95,9 +95,9 @@ impl Backlog {
     }
 
     /// Holds an event, or leaves it to a later pass; returns how long to postpone its promise. No
-    /// canvas holds more at a time than its rate allows in a period: if its workers take nothing,
-    /// the rest has turns of its own, and other canvases have room. What is published makes room
-    /// again, so workers that are quick are not held back.
+    /// canvas holds more at once than its rate allows in a period. If its workers take nothing, the
+    /// rest has turns of its own, and other canvases have room. Publishing makes room again, so
+    /// quick workers are not held back.
     fn hold(&self, behind: &mut CanvasBacklog, event: Notification) -> Duration {
         let Waker { pace, store, .. } = &self.waker;
         let within = self.until.saturating_duration_since(Instant::now());
@@ -249,8 +249,8 @@ pub(super) mod tests {
         assert_eq!(broker.events().union(&later.events()).count(), 2_403, "another process keeps them all");
     }
 
-    /// A canvas whose workers take nothing holds what it may publish in a period: what is left has
-    /// turns of its own, and another canvas's events are held.
+    /// A canvas whose workers take nothing holds as many events as it may publish in a period. The
+    /// rest has turns of its own, and another canvas's events are held.
     #[tokio::test]
     async fn a_canvas_holds_no_more_than_it_may_publish_in_a_period() {
         let table = Table::new().await;
@@ -268,7 +268,7 @@ pub(super) mod tests {
         assert!((85..=90).contains(&wait_s(5_019)), "of another canvas: {}", wait_s(5_019));
     }
 
-    /// A broker whose workers complete at once what is published.
+    /// A broker whose workers complete published events at once.
     struct Taken(Completion);
 
     #[async_trait::async_trait]
@@ -283,8 +283,8 @@ pub(super) mod tests {
         }
     }
 
-    /// What workers take makes room at once: a backlog is woken as fast as they manage, whatever
-    /// the rate.
+    /// Events that workers take make room at once, so a backlog is woken as fast as they manage,
+    /// whatever the rate.
     #[tokio::test]
     async fn a_backlog_is_woken_as_fast_as_workers_take_it() {
         let table = Table::new().await;
@@ -323,7 +323,8 @@ pub(super) mod tests {
         );
     }
 
-    /// What a change makes due is published as far as its canvas may; the promises cover the rest.
+    /// Events that a change makes due are published as far as their canvas may. The promises cover
+    /// the rest.
     #[tokio::test]
     async fn many_redriven_events_have_the_pace_of_their_canvas() {
         let table = Table::new().await;

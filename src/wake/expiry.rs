@@ -1,5 +1,5 @@
-//! Deletes what is too old to keep, and provides for the log: the part of a pass that nobody waits
-//! for.
+//! Deletes data that is too old to keep, and provides for the log. No caller waits for this part of
+//! a pass.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use tokio::time::Instant;
 use super::Waker;
 use crate::store::{ExpiryPart, IdleRetention, Retention, StoreError};
 
-/// Most pages of each part of expired data that one pass deletes, so that none takes minutes; the
-/// next continues.
+/// Maximum number of pages of each part of expired data that one pass deletes, so that none takes
+/// minutes; the next continues.
 const EXPIRE_PAGES: usize = 100;
 /// How long a pass goes on deleting: meanwhile this process wakes nothing.
 const EXPIRE_TIME: Duration = Duration::from_secs(20);
-/// Most pages of unused data that one process looks at in a row.
+/// Maximum number of pages of unused data that one process looks at in a row.
 const IDLE_PAGES: usize = 20;
 
-/// Most partitions of the log that one pass drops.
+/// Maximum number of partitions of the log that one pass drops.
 const LOG_PARTITIONS: usize = 10;
 
 impl Waker {
@@ -49,8 +49,8 @@ impl Waker {
     }
 
     /// Deletes expired data. If there is too much of it, the rest is left to the next pass, of this
-    /// process or another. What can't be deleted is tried again within two hours, and holds up
-    /// nothing else.
+    /// process or another. A part that can't be deleted is tried again within two hours, and holds
+    /// up nothing else.
     pub(super) async fn expire(&self, retention: Retention) {
         if let Some(kept) = retention.log {
             note("partitions of the log", self.expire_log(kept).await);
@@ -69,9 +69,10 @@ impl Waker {
         note("the next expiry", next);
     }
 
-    /// Deletes what is too old, a page of each part at a time; returns whether there is more. A
-    /// part that fails is left to the next expiry, and stops no other: where time runs out, this
-    /// process begins the next time with what it did not reach. It looks at one part at least.
+    /// Deletes data that is too old, a page of each part at a time; returns whether there is more.
+    /// A part that fails is left to the next expiry, and stops no other. Where time runs out, this
+    /// process begins the next time with the parts that it did not reach. It looks at one part at
+    /// least.
     async fn expire_pages(&self, retention: Retention) -> bool {
         let until = Instant::now() + EXPIRE_TIME;
         let is_over = || until <= Instant::now() || self.is_over();
@@ -118,7 +119,7 @@ fn note<T>(part: &'static str, result: Result<T, StoreError>) -> Option<T> {
         Ok(done) => Some(done),
         Err(error) => {
             let error = &error as &dyn std::error::Error;
-            tracing::error!(error, part, "what has expired was not deleted; retrying within two hours");
+            tracing::error!(error, part, "expired data was not deleted; retrying within two hours");
             None
         }
     }

@@ -6,7 +6,7 @@ use super::Waker;
 
 impl Waker {
     /// Sends nothing until something needs a pass, as far as is known now, or this process uses the
-    /// database again. What other processes do in the meantime has notifications of its own.
+    /// database again. Work of other processes in the meantime has notifications of its own.
     pub(super) async fn let_sleep(&self, period: Duration) {
         let uses = self.store.uses();
         let before = uses.count();
@@ -14,7 +14,7 @@ impl Waker {
             Ok(due) => due,
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::warn!(error, "it is not known when a pass is needed: passes go on");
+                tracing::warn!(error, "could not find out when a pass is needed; passes go on");
                 return;
             }
         };

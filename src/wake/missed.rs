@@ -6,9 +6,10 @@ use tokio::time::{Instant, sleep};
 
 use super::{PAGE_PERIOD, WakeError, Waker};
 
-/// Most pages that are looked at after one interruption; the promises wake the rest.
+/// Maximum number of pages that are looked at after one interruption. The promises wake the rest.
 const PAGES: usize = 10;
-/// How often it is tried: what interrupted the notifier has often broken other connections, too.
+/// How often it is tried, since an interruption of the notifier has often broken other connections,
+/// too.
 const TRIES: u32 = 6;
 /// The pause before the second try; it doubles each time.
 const RETRY: Duration = Duration::from_millis(250);
@@ -28,7 +29,7 @@ impl Waker {
                     Err(error) => tracing::warn!(
                         error = &error as &dyn std::error::Error,
                         attempt,
-                        "what was missed was not found: it is tried again, and waits for its promises at last"
+                        "could not look for missed events; retrying, and in the end their promises wake them"
                     ),
                 }
                 sleep(RETRY * 2_u32.pow(attempt)).await;

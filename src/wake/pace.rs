@@ -2,7 +2,7 @@
 //! few more than that. Pub/Sub does not distinguish canvases, so one canvas's notifications there
 //! delay those of others.
 //!
-//! It publishes nothing, and asks nobody: what was taken is told to it.
+//! It publishes nothing and asks nothing: its callers tell it what was taken.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,12 +16,13 @@ use crate::event::{CanvasId, EventId, Notification};
 
 /// How many events of a canvas may be published that no worker has taken, as seconds at its rate.
 const AHEAD_S: u32 = 2;
-/// What part of its rate a canvas has even if no worker takes anything.
+/// The part of its rate that a canvas has even if no worker takes anything.
 const LEAST_PART: u32 = 10;
-/// Most published events of a canvas that are remembered; earlier ones count as waiting until their
-/// part of the rate is over.
+/// Maximum number of published events of a canvas that are remembered; earlier ones count as
+/// waiting until their part of the rate is over.
 const REMEMBERED_MAX: usize = 4 * PAGE;
-/// Most of them that are asked about at a time: each stands for as many as were published with it.
+/// Maximum number of them that one statement asks about. Each stands for all that were published
+/// with it.
 const ASKED_MAX: usize = 200;
 /// Events per second of [`CanvasId::DEFAULT`], the canvas of deployments with one tenant, where
 /// there is no other canvas to delay.
@@ -50,8 +51,8 @@ struct Accounts {
     sweep_at: usize,
 }
 
-/// What was published of a canvas and not taken: a token bucket, stored as the moment when it will
-/// be full even if no worker takes anything.
+/// The events of a canvas that were published and not taken, as a token bucket, stored as the
+/// moment when it will be full even if no worker takes anything.
 struct Account {
     full_at: Instant,
     published: VecDeque<EventId>,
@@ -86,7 +87,7 @@ impl Pace {
         *next_page = Some(Instant::now() + PAGE_PERIOD);
     }
 
-    /// Most events of a canvas in a page.
+    /// Maximum number of events of a canvas in a page.
     pub(super) fn page_of(&self, canvas: CanvasId) -> usize {
         PAGE.min(self.rate_of(canvas) as usize)
     }
@@ -192,7 +193,7 @@ impl Turn {
     }
 }
 
-/// For how many of so many published events one stands.
+/// How many of this many published events each one that is asked about stands for.
 fn group_of(published: usize) -> usize {
     published.div_ceil(ASKED_MAX).max(1)
 }

@@ -52,7 +52,7 @@ impl Waker {
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(
                     error,
-                    "copies were not announced to their queues; their notifications will announce them"
+                    "could not announce queue copies; they start when their notifications arrive"
                 );
             }
             if failed < FAILED_MAX {
@@ -110,7 +110,7 @@ impl Waker {
     }
 }
 
-/// What to do for a due cron; an error if this release can't read its schedule.
+/// The decision on a due cron; an error if this release can't read its schedule.
 fn step(due: &CronDue, at: Moment, room: usize) -> Result<CronStep, InvalidSchedule> {
     crate::fault::point("cron.planned");
     let schedule = CronSchedule::new(&due.expression, &due.zone)?;

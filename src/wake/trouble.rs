@@ -1,4 +1,5 @@
-//! What goes wrong in a pass: one failing part must not hold up the others, and none is forgotten.
+//! Collects the errors of a pass: one failing part must not hold up the others, and none is
+//! forgotten.
 
 use super::WakeError;
 

@@ -22,8 +22,8 @@ impl Waker {
         }
     }
 
-    /// The canvas's turn once workers have taken so many of the events that were published before
-    /// that there is room for as many more.
+    /// The canvas's turn, once workers have taken enough of the events that were published before
+    /// to leave room for this many more.
     async fn turn_with_room(&self, canvas: CanvasId, events: usize) -> Turn {
         let mut turn = self.pace.turn(canvas).await;
         let mut pause = LookPause::default();
@@ -49,7 +49,7 @@ impl Waker {
             Ok(waiting) => turn.still_wait(&waiting),
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::debug!(error, "it is not known what workers have taken");
+                tracing::debug!(error, "could not find out which events workers have taken");
                 0
             }
         }
@@ -68,7 +68,7 @@ impl Default for LookPause {
 }
 
 impl LookPause {
-    /// The pause after a look that saw so many events taken.
+    /// The pause after a look that saw this many events taken.
     fn after(&mut self, taken: usize) -> Duration {
         let pause = if taken > 0 { LOOK_PERIOD } else { self.next };
         self.next = (2 * pause).min(LOOK_PERIOD_MAX);

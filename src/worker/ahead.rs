@@ -17,7 +17,7 @@ type OpenResult = Result<Box<dyn Subscription>, NotifyError>;
 
 pub(super) struct PrefetchStream {
     notifier: Arc<dyn Notifier>,
-    /// Most unanswered notifications of this stream.
+    /// Maximum number of unanswered notifications of this stream.
     size: usize,
     stream: Stream,
     closing: JoinSet<()>,
@@ -58,7 +58,7 @@ impl PrefetchStream {
                 _ = self.closing.spawn(republisher::close(stream, sender, ANSWERED))
             }
             (Stream::Opening(mut opening), true) => {
-                // Nobody waits for it as long as the first stream brings enough.
+                // Nothing waits for it as long as the first stream brings enough.
                 self.stream = match (&mut opening).now_or_never() {
                     Some(opened) => opened_stream(opened),
                     None => Stream::Opening(opening),
@@ -92,7 +92,7 @@ impl PrefetchStream {
     }
 }
 
-/// What has become of opening it; after a failure, the next look tries again.
+/// The result of opening it; after a failure, the next look tries again.
 fn opened_stream(opened: Result<OpenResult, JoinError>) -> Stream {
     match opened {
         Ok(Ok(stream)) => Stream::Open(stream),

@@ -1,4 +1,4 @@
-//! What a handler returns, and what that means for the run of its event.
+//! The results of a handler, and their effect on the run of its event.
 
 use std::fmt;
 use std::time::Duration;
@@ -75,8 +75,9 @@ impl HandlerError {
         Self { message: "not yet".into(), kind: ErrorKind::NotYet(delay) }
     }
 
-    /// What the handler calls has no capacity now: like [`HandlerError::not_yet`]. If the handler
-    /// runs elsewhere, the worker also sends it fewer events until it accepts them again.
+    /// The service that the handler calls has no capacity now: like [`HandlerError::not_yet`]. If
+    /// the handler runs elsewhere, the worker also sends it fewer events until it accepts them
+    /// again.
     pub fn busy(message: impl fmt::Display, delay: Duration) -> Self {
         Self { message: message.to_string(), kind: ErrorKind::Busy(delay) }
     }
@@ -99,7 +100,7 @@ impl HandlerError {
         &self.message
     }
 
-    /// Whether what the handler calls has no capacity now.
+    /// Whether the service that the handler calls has no capacity now.
     pub(super) fn is_busy(&self) -> bool {
         matches!(self.kind, ErrorKind::Busy(_))
     }

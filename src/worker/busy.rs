@@ -21,7 +21,7 @@ use crate::telemetry::TargetMetrics;
 
 /// Events per second that a target gets after it refused for the first time.
 const RATE_FIRST: f64 = 10.0;
-/// What is left of the rate after a further refusal.
+/// The part of the rate that is left after a further refusal.
 const RATE_KEPT: f64 = 0.7;
 const RATE_MIN: f64 = 0.1;
 /// A target that accepts this many per second is no longer slowed down.
@@ -35,9 +35,9 @@ const AHEAD: Duration = Duration::from_secs(30);
 const SLOT_FOR: Duration = Duration::from_secs(60);
 /// A target is forgotten this long after its last refusal.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
-/// Most targets, and most canvases, that are slowed down.
+/// Maximum number of targets, and of canvases, that are slowed down.
 const KEPT_MAX: usize = 10_000;
-/// Most targets of one canvas that are.
+/// Maximum number of targets of one canvas that are slowed down.
 const KEPT_OF_CANVAS: usize = 1_000;
 /// How many events of a canvas may come back within a second to be refused again.
 const RETURNS: f64 = 50.0;

@@ -1,4 +1,4 @@
-//! What a worker has done: counts by outcome, and a report of each run.
+//! The record of a worker's runs: counts by outcome, and a report of each run.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -1,4 +1,4 @@
-//! The result of a run: why it ended, its report, and what has to run next.
+//! The result of a run: why it ended, its report, and the events that have to run next.
 
 use super::counters::{RunReport, Verdict};
 use super::permits::{Permits, Shortage};

@@ -38,7 +38,7 @@ pub struct Execution {
     pub due_at: Timestamp,
     /// When this attempt claimed the event, on the database's clock.
     pub claimed_at: Timestamp,
-    /// What it carries; its trace is that of this attempt.
+    /// Its metadata, with the trace of this attempt.
     pub metadata: Metadata,
     /// The object that the event is on, and its link in the object's chain.
     pub place: Option<Place>,
@@ -46,7 +46,7 @@ pub struct Execution {
     pub copy_of: Option<CopyOf>,
 }
 
-/// What kind of source emitted an event.
+/// The kind of source that emitted an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
@@ -176,8 +176,8 @@ impl Route {
     }
 
     /// Sets for how long an event can be postponed with [`HandlerError::not_yet`] without counting
-    /// an attempt, from the first time. Default 24 h. What the event waited before does not count,
-    /// and a redriven event starts anew.
+    /// an attempt, from the first time. Default 24 h. Earlier waits of the event do not count, and
+    /// a redriven event starts anew.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
@@ -197,7 +197,7 @@ impl Route {
         self
     }
 
-    /// Sets how many of these events run at a time on one worker. Default: the worker's capacity.
+    /// Sets how many of these events run at once on one worker. Default: the worker's capacity.
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.concurrency = Some(concurrency);
         self
@@ -326,18 +326,18 @@ pub(super) struct Handler {
     pub(super) run: BoxedHandler,
     pub(super) retry: RetryPolicy,
     pub(super) timeout: Option<Duration>,
-    /// Limits how many of its events run at a time.
+    /// Limits how many of its events run at once.
     pub(super) concurrency: Option<Arc<Semaphore>>,
     /// Whether the death of an event halts its lane.
     pub(super) halts: bool,
-    /// For how long "not yet" is not counted as an attempt, from the first time.
+    /// How long "not yet" is not counted as an attempt, from the first time.
     pub(super) patience: Duration,
     /// The revision of the target's registration; `None` for a function.
     pub(super) revision: Option<Uuid>,
 }
 
 impl Handler {
-    /// What it needs a place as.
+    /// The kind of handler under which it takes a place.
     pub(super) fn kind(&self) -> PlaceKind {
         match (self.revision, &self.concurrency) {
             (None, _) => PlaceKind::Function,

@@ -38,7 +38,7 @@ use surplus::{ASIDE_MAX, Surplus};
 const FAILED_WAIT: Duration = Duration::from_secs(1);
 /// How long releasing claims and sending the last answers may take once the grace is over.
 const CLOSE_WAIT: Duration = Duration::from_millis(1_500);
-/// How long dropping whatever is left after that may take.
+/// How long dropping the rest may take after that.
 const ABORT_WAIT: Duration = Duration::from_millis(250);
 /// How often a worker that is full looks whether it holds the events of one canvas only.
 const ASK_PERIOD: Duration = Duration::from_millis(300);
@@ -84,8 +84,8 @@ struct PendingRun {
 pub(super) struct Intake<R> {
     runner: Arc<R>,
     capacity: usize,
-    /// Most notifications that run or wait for their start after arriving, not counting those of
-    /// the second stream.
+    /// Maximum number of notifications that run or wait for their start after arriving, not
+    /// counting those of the second stream.
     held_max: usize,
     lot_max: usize,
     ahead: PrefetchStream,
@@ -213,9 +213,9 @@ impl<R: NotificationRunner> Intake<R> {
         self.held_max + self.ahead.extra()
     }
 
-    /// Most handed-over notifications that may wait here now; those that would wait for long are
-    /// left to other workers. Each has already waited for its turn, and at the broker it could end
-    /// up behind everything that was emitted.
+    /// Maximum number of handed-over notifications that may wait here now; those that would wait
+    /// for long are left to other workers. Each has already waited for its turn, and at the broker
+    /// it could end up behind everything that was emitted.
     fn links_max(&self) -> usize {
         self.held_max.max(self.lot_max.min(self.pace.done_in_time()))
     }
@@ -223,7 +223,7 @@ impl<R: NotificationRunner> Intake<R> {
     /// Takes more notifications ahead while runs are quick: canvases then take turns among
     /// everything held, and nothing waits for long. A client that acknowledges every 100 ms, as
     /// Google's does, needs it as well: the usual prefetch is used up after a few milliseconds.
-    /// Once runs are slow, what exceeds the limit is left to other workers.
+    /// Once runs are slow, notifications beyond the limit are left to other workers.
     fn look_ahead(&mut self) {
         self.pace.ran(Instant::now(), self.running.len());
         let is_quick = self.pace.is_quick(self.ahead.size());
@@ -443,7 +443,7 @@ impl<R: NotificationRunner> Intake<R> {
         self.offers.waits_here(notification.id);
         let queues = Arc::clone(&self.permit_queues);
         let acquiring = self.acquiring.spawn(async move {
-            // What it waits for is never closed.
+            // The semaphore that it waits for is never closed.
             let acquired = shortage.over(&queues, notification.canvas, permits).await;
             (notification, acquired.unwrap_or_default())
         });

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::event::{Claim, EventId};
 use crate::store::{Store, StoreError};
 
-/// Most claims renewed by one statement.
+/// Maximum number of claims renewed by one statement.
 const PAGE: usize = 1000;
 /// How often a page is halved because the server cancelled its statement: each time may take
 /// seconds, and all has to be done in two thirds of a lease.

@@ -40,7 +40,7 @@ impl CanvasEntries {
     }
 }
 
-/// What a notification waits for.
+/// The time or the room that a notification waits for.
 #[derive(Debug)]
 enum WaitReason {
     Time(CanvasId, Instant, delay_queue::Key),

@@ -79,12 +79,12 @@ pub struct WorkerConfig {
     /// The worker's name, shown with the events that it has claimed. Default `None`: the host's
     /// name and eight random hexadecimal digits, which the workers of a process share.
     pub name: Option<Name>,
-    /// Most handlers that run at a time. Default 64.
+    /// Maximum number of handlers that run at once. Default 64.
     pub capacity: usize,
-    /// Most requests at a time to the HTTP targets of one canvas, or of one queue. Default `None`:
-    /// a quarter of the capacity whatever else runs, and more as long as a quarter is left free for
-    /// others. A single target leaves some of it to its canvas's others, unless its policy sets a
-    /// limit.
+    /// Maximum number of concurrent requests to the HTTP targets of one canvas, or of one queue.
+    /// Default `None`: a quarter of the capacity whatever else runs, and more as long as a quarter
+    /// is left free for others. A single target leaves some of it to its canvas's others, unless
+    /// its policy sets a limit.
     pub target_share: Option<usize>,
     /// Notifications held ahead beyond the capacity, which no other worker has in the meantime.
     /// Default `None`: four times the capacity, and 5,000 more while handlers are so quick that
@@ -94,15 +94,15 @@ pub struct WorkerConfig {
     /// Notifications that wait here for their time, or for room at their handler. Default 5,000;
     /// beyond this limit, the row's promise wakes the event.
     pub lot_max: usize,
-    /// Most bytes of large values of running events. Default 64 MiB, at least 1 MiB. A value is
+    /// Maximum bytes of large values of running events. Default 64 MiB, at least 1 MiB. A value is
     /// large if it exceeds 256 KiB, or this limit divided by the capacity if that is less. Events
     /// with large values run concurrently only as far as the values fit into the limit together;
     /// one that exceeds it runs alone.
     pub value_bytes_max: usize,
-    /// When many events of a canvas wait, this worker's minute's pass wakes as many as workers
-    /// take. Two seconds' worth at this rate, in events per second, is woken ahead of that, and a
-    /// tenth of the rate whatever they take. Default 1,000. The limit prevents one canvas's backlog
-    /// from delaying what others emit. It does not apply to
+    /// When many events of a canvas wait, this worker's minute's pass wakes them as fast as workers
+    /// take them. Two seconds' worth at this rate, in events per second, is woken ahead of the
+    /// workers, and a tenth of the rate whatever they take. Default 1,000. The limit prevents one
+    /// canvas's backlog from delaying what others emit. It does not apply to
     /// [`CanvasId::DEFAULT`](crate::CanvasId::DEFAULT).
     pub canvas_event_rate: u32,
     /// How long handlers may continue after a shutdown request. Default 28 s; at most 8 s on Cloud
@@ -118,7 +118,7 @@ pub struct WorkerConfig {
     /// due, so that a serverless Postgres may suspend. An event whose notification was lost then
     /// waits until something else happens. Default false: a statement a minute looks for them.
     pub lets_database_sleep: bool,
-    /// How long data is kept that is removed by age, such as dead events.
+    /// How long data that is removed by age, such as dead events, is kept.
     pub retention: Retention,
 }
 
@@ -142,13 +142,13 @@ impl Default for WorkerConfig {
 }
 
 impl WorkerConfig {
-    /// Most notifications that run or wait for a slot at a time.
+    /// Maximum number of notifications that run or wait for a slot at once.
     fn held_max(&self) -> usize {
         let prefetch = self.prefetch.unwrap_or(PREFETCH_ROUNDS * self.capacity);
         self.capacity + prefetch.min(LOT_MAX)
     }
 
-    /// Most that wait beyond that while handlers are quick.
+    /// Maximum number of further notifications that wait while handlers are quick.
     fn ahead_max(&self) -> usize {
         if self.prefetch.is_none() { AHEAD } else { 0 }
     }
@@ -271,7 +271,7 @@ impl QueueWorker {
         receiver
     }
 
-    /// What the worker has done so far.
+    /// The counts of the worker so far.
     pub fn counters(&self) -> Arc<Counters> {
         Arc::clone(&self.counters)
     }
@@ -296,8 +296,8 @@ impl QueueWorker {
     }
 
     /// Runs until [`QueueWorker::stop_token`] is cancelled. It then stops receiving, gives back
-    /// what has not started, lets handlers end within the grace, and cuts off the others and
-    /// releases their claims.
+    /// events that have not started, lets handlers end within the grace, and cuts off the others
+    /// and releases their claims.
     ///
     /// Ends with [`StoreError::OtherTiming`] once a minute's pass notices that the deployment's
     /// durations have been changed: connect again, which takes the new ones, and start another
@@ -306,7 +306,7 @@ impl QueueWorker {
     pub async fn run(self) -> Result<(), WorkerError> {
         let registered = self.register().await?;
         if registered > 0 {
-            tracing::info!(handlers = registered, "events were waiting for handlers that this worker has");
+            tracing::info!(handlers = registered, "woke events that were waiting for this worker's handlers");
         }
         let leases = Arc::new(Leases::new(self.store.timing().lease));
         let waker = Waker::new(self.store.clone(), Arc::clone(&self.notifier))
@@ -395,7 +395,7 @@ impl QueueWorker {
         [renewing, watching, comparing].map(AbortOnDropHandle::new)
     }
 
-    /// For so many runs at a time.
+    /// With room for this many concurrent runs.
     fn runner(&self, leases: Arc<Leases>, at_once: usize) -> Runner {
         let values = Values::new(self.config.value_bytes_max, self.config.capacity);
         let alone = (self.config.suspect_losses, values.small_max());

@@ -6,8 +6,8 @@ use uuid::Uuid;
 
 use crate::event::Name;
 
-/// Most characters of the host's name that are kept, because every claimed row stores them. They
-/// are taken from the end, where the names of pods differ.
+/// Maximum number of characters of the host's name that are kept, because every claimed row stores
+/// them. They are taken from the end, where the names of pods differ.
 const HOST_MAX: usize = 31;
 
 /// The name of this process, constant until it ends: the host's name, which in a container is that

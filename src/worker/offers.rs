@@ -9,7 +9,7 @@ use crate::event::EventId;
 /// How many are offered, and how many came back.
 #[derive(Debug)]
 pub(super) struct Offers {
-    /// Fewest and most offers at a time.
+    /// Minimum and maximum number of offers at once.
     range: RangeInclusive<usize>,
     pace: usize,
     offered: HashSet<EventId>,

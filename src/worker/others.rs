@@ -1,5 +1,5 @@
-//! Whether canvases share this worker: only then does it look for what others wait for behind the
-//! events of one.
+//! Whether canvases share this worker: only then does it look for events of others behind those of
+//! one.
 
 use std::time::Duration;
 

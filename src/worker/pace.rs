@@ -50,7 +50,7 @@ impl Pace {
         self.ended = self.ended.saturating_add(1);
     }
 
-    /// Whether so many runs have ended since the last look that another need not wait for its time.
+    /// Whether enough runs have ended since the last look that another need not wait for its time.
     pub(super) fn has_seen_enough(&self) -> bool {
         self.ended as usize >= ENOUGH * self.capacity
     }

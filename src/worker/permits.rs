@@ -26,7 +26,7 @@ pub(super) enum PermitKind {
     Value,
 }
 
-/// What a run has to wait for before it may claim.
+/// Something that a run has to wait for before it may claim.
 #[derive(Debug)]
 pub(super) enum Shortage {
     /// This many permits of a semaphore that has too few left.
@@ -36,8 +36,8 @@ pub(super) enum Shortage {
 }
 
 impl Shortage {
-    /// Waits until it is over; returns what the run then holds. Cancel safe: only the place in the
-    /// queue is lost.
+    /// Waits until it is over; returns the permits that the run then holds. Cancel safe: only the
+    /// place in the queue is lost.
     pub(super) async fn over(
         self,
         queues: &PermitQueues,
@@ -74,8 +74,8 @@ impl Permits {
         self.place.is_some()
     }
 
-    /// Gives up what others need that wait for the same, before a run waits for something else that
-    /// they may hold for long: the turn of a suspect while it waits for a place, and a place while
+    /// Before a run waits for something that others may hold for long, gives up what those need
+    /// that wait for the same: the turn of a suspect while it waits for a place, and a place while
     /// it waits for that turn.
     fn give_up_for(&mut self, shortage: &Shortage) {
         match shortage {

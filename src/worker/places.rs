@@ -1,6 +1,6 @@
-//! Who may take one of a worker's places: each canvas's targets have a share, each target has a
-//! share of that, and a slow function leaves some places to others. What is free beyond a reserve
-//! may be borrowed, so nobody is held back for the sake of nobody.
+//! Decides which run may take one of a worker's places. Each canvas's targets have a share, each
+//! target has a share of that, and a slow function leaves some places to others. Places that are
+//! free beyond a reserve may be borrowed, so no run is held back while no other needs the place.
 //!
 //! This is trunk reservation, as telephone networks have it: within its share a party takes any
 //! place, beyond it only while more places are free than are reserved for others.
@@ -33,17 +33,17 @@ struct Limits {
 }
 
 impl Limits {
-    /// What the targets of a canvas may take whatever else runs.
+    /// The places that the targets of a canvas may take whatever else runs.
     fn of_canvas(self) -> usize {
         self.canvas_max.unwrap_or(self.capacity / 4).max(1)
     }
 
-    /// What one target may take as long as its canvas is within its share.
+    /// The places that one target may take as long as its canvas is within its share.
     fn of_target(self) -> usize {
         (self.of_canvas() / 2).max(1)
     }
 
-    /// What a slow function leaves to other handlers.
+    /// The places that a slow function leaves to other handlers.
     fn left_by_functions(self) -> usize {
         self.capacity / 8
     }
@@ -63,8 +63,8 @@ impl Limits {
     }
 }
 
-/// What a share belongs to: a canvas or, since the targets of all queues are on one reserved
-/// canvas, a queue.
+/// The owner of a share: a canvas or, since the targets of all queues are on one reserved canvas, a
+/// queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Sharer {
     Canvas(CanvasId),
@@ -78,19 +78,19 @@ impl Sharer {
     }
 }
 
-/// What wants a place.
+/// A run that wants a place.
 #[derive(Clone, Debug)]
 pub(super) struct PlaceRequest {
     pub(super) address: HandlerAddress,
     pub(super) kind: PlaceKind,
 }
 
-/// What kind of handler wants it.
+/// The kind of handler that wants a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlaceKind {
     Function,
     Target,
-    /// A target whose policy limits how many of its events run at a time.
+    /// A target whose policy limits how many of its events run at once.
     LimitedTarget,
 }
 
@@ -106,7 +106,7 @@ struct Inner {
     book: Mutex<Book>,
 }
 
-/// Who has places, and who waits for one.
+/// The runs that have places, and those that wait for one.
 #[derive(Debug, Default)]
 struct Book {
     taken: usize,

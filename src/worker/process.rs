@@ -16,13 +16,13 @@ use crate::telemetry::{self, faults};
 /// Longest error text that is kept with an event, in characters.
 const ERROR_MAX: usize = 4000;
 
-/// How a handler ended, and its error message.
+/// The end of a handler, with its error message.
 pub(super) struct HandlerReport {
     pub(super) end: HandlerEnd,
     pub(super) error: Option<String>,
     /// What went wrong, as one word for metrics; `None` for an error value.
     pub(super) fault: Option<&'static str>,
-    /// Whether what the handler calls has no capacity now.
+    /// Whether the service that the handler calls has no capacity now.
     pub(super) busy: bool,
 }
 

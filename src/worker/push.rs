@@ -28,11 +28,12 @@ use crate::telemetry::WorkerGauges;
 
 /// How long after its arrival a notification may wait here, for its event's time or for room.
 const WAIT_MAX: Duration = Duration::from_secs(10);
-/// When an event is woken again that could not be started or whose lease was lost: as soon as a
+/// When an event that could not be started, or whose lease was lost, is woken again: as soon as a
 /// pull subscription would deliver it again.
 const SOON: Duration = Duration::from_secs(10);
-/// The capacity divided by this is how many requests may wait for room at their handlers. The
-/// others are left to promises immediately, so that pushes for other handlers get through.
+/// The capacity divided by this is the maximum number of requests that wait for room at their
+/// handlers. The others are left to promises immediately, so that pushes for other handlers get
+/// through.
 const WAITING_SHARE: usize = 4;
 /// How long Pub/Sub waits for an answer.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(600);
@@ -55,8 +56,8 @@ pub enum PushError {
     Defect,
 }
 
-/// Runs what Pub/Sub pushes, in a deployment with a push subscription. Cheap to clone. The HTTP
-/// server of `wakeq-service` takes pushes and has an example.
+/// Runs the notifications that Pub/Sub pushes, in a deployment with a push subscription. Cheap to
+/// clone. The HTTP server of `wakeq-service` takes pushes and has an example.
 #[derive(Clone)]
 pub struct PushRunner {
     inner: Arc<Inner>,
@@ -66,11 +67,11 @@ struct Inner {
     runner: Runner,
     store: Store,
     notifier: Arc<dyn Notifier>,
-    /// Limits how many runs are active at a time; one that ends makes room for the canvas that has
+    /// Limits how many runs are active at once. One that ends makes room for the canvas that has
     /// the fewest.
     slots: SharedPermits,
     capacity: usize,
-    /// Limits how many requests wait for room at their handlers at a time.
+    /// Limits how many requests wait for room at their handlers at once.
     waiting: Semaphore,
     permit_queues: PermitQueues,
     gauges: WorkerGauges,
@@ -109,7 +110,10 @@ impl QueueWorker {
         }
         let registered = self.register().await?;
         if registered > 0 {
-            tracing::info!(handlers = registered, "events were waiting for handlers that this process has");
+            tracing::info!(
+                handlers = registered,
+                "woke events that were waiting for this process's handlers"
+            );
         }
         let leases = Arc::new(Leases::new(self.store.timing().lease));
         let [renewing, watching, comparing] = self.keep(&leases);
@@ -176,7 +180,7 @@ impl PushRunner {
         })
     }
 
-    /// What was done so far.
+    /// The counts so far.
     pub fn counters(&self) -> Arc<Counters> {
         Arc::clone(&self.inner.counters)
     }

@@ -1,5 +1,5 @@
-//! Handlers that run elsewhere: the only way in which a worker learns of handlers that are no
-//! functions of its program.
+//! Handlers that run elsewhere. This is the only way in which a worker learns of handlers that are
+//! not functions of its program.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ pub struct RemoteHandler {
     pub retry: RetryPolicy,
     /// Longest duration of a call; then it is cut off as an operational error.
     pub timeout: Duration,
-    /// Limits how many of its events run at a time.
+    /// Limits how many of its events run at once.
     pub concurrency: Option<Arc<Semaphore>>,
     /// Whether the death of an event halts its lane.
     pub halts: bool,

@@ -1,7 +1,7 @@
 //! Notifications that the broker does not hold: of events whose turn came here, and of events that
-//! wait for their time after being acknowledged. Putting one back means publishing it. What this
-//! worker leaves to others is published as well: the broker would hold what is put back for the
-//! retry delay.
+//! wait for their time after being acknowledged. Putting one back means publishing it.
+//! Notifications that this worker leaves to others are published as well, because the broker would
+//! hold those that are put back for the retry delay.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::event::{Notification, spread};
 use crate::notify::{AckHandle, Delivery, Notifier, Subscription};
 
-/// Most notifications published at once.
+/// Maximum number of notifications published at once.
 const BATCH_MAX: usize = 1_000;
 /// How long after a failure they are published again.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
@@ -54,7 +54,7 @@ impl Republisher {
         Delivery::new(&notification.body(), Box::new(ack))
     }
 
-    /// Leaves to the other workers what the broker sent to this one.
+    /// Leaves notifications that the broker sent to this worker to the others.
     pub(super) fn republish(&self, notification: Notification, delivery: Delivery) {
         self.sender.republish(notification, delivery);
     }
@@ -80,8 +80,10 @@ pub(super) struct RepublishSender(mpsc::Sender<Notification>);
 impl RepublishSender {
     fn send(&self, notification: Notification) {
         if self.0.try_send(notification).is_err() {
-            tracing::warn!(event = %notification.id, "too many notifications wait to be published; \
-                                                      the probe will publish this one");
+            tracing::warn!(
+                event = %notification.id,
+                "too many notifications wait to be published; the probe will publish this one"
+            );
         }
     }
 
@@ -91,8 +93,8 @@ impl RepublishSender {
     }
 }
 
-/// Closes a subscription, and leaves to the other workers what it had received and not handed out.
-/// A message that is not a notification is delivered again, to one of them.
+/// Closes a subscription, and leaves the notifications that it had received and not handed out to
+/// the other workers. A message that is not a notification is delivered again, to one of them.
 pub(super) async fn close(mut subscription: Box<dyn Subscription>, sender: RepublishSender, grace: Duration) {
     subscription.stop();
     let mut rest = Vec::new();
@@ -146,7 +148,7 @@ async fn publish_all(
                 tracing::warn!(
                     notifications = batch.len(),
                     error = &error as &dyn std::error::Error,
-                    "notifications that waited here were not published; they will be, once it works"
+                    "notifications that waited here were not published; retrying until it works"
                 );
             }
             tokio::time::sleep(spread(TRY_AGAIN)).await;

@@ -152,7 +152,7 @@ impl<K: Copy + Hash + Ord, T, A> Rotation<K, T, A> {
 
     /// Takes the first item of the owner that has the fewest places, or whose turn it is among
     /// several such owners; it then has one more. An owner with more items goes to the back. The
-    /// next of what was set aside takes its place, so that later arrivals stay behind it.
+    /// next item that was set aside takes its place, so that later arrivals stay behind it.
     pub(super) fn pop(&mut self, mut fetch: impl FnMut(K, A) -> T) -> Option<T> {
         let at = self.next()?;
         let owner = self.turns.remove(at)?;
@@ -215,8 +215,8 @@ mod tests {
         rotation.pop(|_, item| item)
     }
 
-    /// What happens: an item is added for an owner, a place is free, or the owner with this number
-    /// among those that have places has one less.
+    /// A step of a test: an item is added for an owner, a place is free, or the owner with this
+    /// number among those that have places has one less.
     #[derive(Clone, Copy, Debug)]
     enum Step {
         Comes(u8),
@@ -234,7 +234,8 @@ mod tests {
         prop::collection::vec(step, 0..300)
     }
 
-    /// What is expected of an owner that waits: its items, and when it came or had its last turn.
+    /// The expected state of an owner that waits: its items, and when it arrived or had its last
+    /// turn.
     type Waiting = BTreeMap<u8, (VecDeque<usize>, usize)>;
 
     proptest! {

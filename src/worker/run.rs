@@ -1,4 +1,4 @@
-//! The driver: performs what the machine asks for, for one notification, until it ends.
+//! The driver: performs the effects that the machine asks for, for one notification, until it ends.
 //!
 //! It decides nothing. Trying the claim before the machine asks only means that the answers to the
 //! first questions are already known.
@@ -49,7 +49,7 @@ pub(super) struct Runner {
     pub(super) registry: Arc<Registry>,
     pub(super) unknown: UnknownHandlers,
     pub(super) remote: Option<Arc<dyn RemoteHandlers>>,
-    /// Who may take a place here.
+    /// Decides which run may take a place here.
     pub(super) places: Places,
     pub(super) leases: Arc<Leases>,
     pub(super) policy: Policy,
@@ -58,7 +58,7 @@ pub(super) struct Runner {
     pub(super) suspect_losses: u32,
     /// Only one suspect runs here at a time: it might take the process and its runs with it.
     pub(super) suspects: Arc<Semaphore>,
-    /// Limits how many bytes of large values are here at a time.
+    /// Limits how many bytes of large values are here at once.
     pub(super) values: Values,
     /// Cuts handlers off when the grace of a shutdown is over.
     pub(super) kill: CancellationToken,
@@ -88,14 +88,15 @@ impl Runner {
     }
 
     /// Another canvas that has events, if any is known. Where looking takes too long, there may be
-    /// one, and a reserved id stands for it: to look through what comes without need is harmless.
+    /// one, and a reserved id stands for it. Looking through the notifications without need is
+    /// harmless.
     pub(super) async fn other_canvas(&self, canvas: CanvasId) -> Option<CanvasId> {
         match self.statements.other_canvas(canvas).await {
             Ok(other) => other,
             Err(error) if error.is_too_long() => Some(CanvasId::OF_QUEUES),
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::debug!(error, "it is not known whether another canvas has events");
+                tracing::debug!(error, "could not find out whether another canvas has events");
                 None
             }
         }
@@ -104,7 +105,7 @@ impl Runner {
     pub(super) async fn put_off(&self, later: Vec<(EventId, Duration)>) {
         if let Err(error) = self.statements.put_off(&later).await {
             let error = &error as &dyn std::error::Error;
-            tracing::warn!(error, "promises were not put off; they are kept as they are");
+            tracing::warn!(error, "promises could not be put off; they stay as they are");
         }
     }
 
@@ -157,7 +158,7 @@ impl Runner {
     }
 }
 
-/// One round of a run. What it knows of the event is in its [`Stage`].
+/// One round of a run. Its knowledge of the event is in its [`Stage`].
 struct Run<'a> {
     runner: &'a Runner,
     notification: Notification,
@@ -194,7 +195,7 @@ impl Run<'_> {
         (stage, answer)
     }
 
-    /// Performs what needs something from the stage, or leads to another.
+    /// Performs the effects that need something from the stage, or lead to another.
     async fn perform_at(&mut self, stage: Stage, effect: Effect) -> Step {
         match (stage, effect) {
             (Stage::Arrival, Effect::LoadEvent) => loaded(self.load().await),
@@ -295,7 +296,7 @@ impl Run<'_> {
         }
     }
 
-    /// What the load would have returned for an event that could be claimed.
+    /// The result that the load would have had for an event that could be claimed.
     fn schedule(&self, event: &ClaimedEvent) -> Schedule {
         let just_expired = event.locked_at - self.runner.policy.lease - Duration::from_micros(1);
         Schedule {

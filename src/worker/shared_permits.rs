@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::event::CanvasId;
 
-/// What part of the permits a canvas has as its share, and is kept free for others.
+/// The part of the permits that a canvas has as its share, and that is kept free for others.
 const PART: usize = 4;
 
 /// Permits that canvases share. Cheap to clone.
@@ -194,7 +194,8 @@ mod tests {
         );
     }
 
-    /// None is kept free: a lone canvas has all, and what becomes free goes to the one with fewer.
+    /// None is kept free: a lone canvas has all, and a permit that becomes free goes to the one
+    /// with fewer.
     #[tokio::test]
     async fn permits_that_are_all_lent_go_to_the_canvas_with_the_fewest() {
         let permits = SharedPermits::all_lent(8);

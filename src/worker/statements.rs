@@ -29,7 +29,7 @@ pub(super) struct Statements {
     claims: Coalescer<Notification, Option<ClaimedEvent>>,
     /// Claims events whose handlers are not registered in this worker, each with its handler's key.
     claims_elsewhere: Coalescer<(Notification, String), Option<ClaimedEvent>>,
-    /// Claims the next events of queues: as many as asked, but not necessarily those that asked.
+    /// Claims the next events of queues, as many as asked, though not necessarily those that asked.
     turns: Coalescer<TurnRequest, TurnOutcome>,
     /// Completions of events for whose end others may wait.
     pub(super) completions: Coalescer<Claim, bool>,
@@ -73,8 +73,8 @@ impl SoloClaim {
 
 impl Statements {
     /// `value_max` is the size in bytes of the largest value that is claimed together with others.
-    /// `with_targets` says whether runs also look up targets; `at_once` is how many runs there can
-    /// be at a time.
+    /// `with_targets` says whether runs also look up targets; `at_once` is the maximum number of
+    /// concurrent runs.
     pub(super) fn new(
         store: &Store,
         registry: &Registry,

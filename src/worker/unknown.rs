@@ -1,5 +1,5 @@
-//! Warns about handlers that events ask for and the worker lacks: now and then for each handler,
-//! however many events and canvases there are. Never once per event.
+//! Warns about handlers that events ask for and the worker lacks, now and then for each handler and
+//! never once per event, however many events and canvases there are.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -10,9 +10,10 @@ use tokio::time::Instant;
 use super::counters::RunReport;
 use crate::machine::Outcome;
 
-/// Handlers are forgotten, all at a time, after this long.
+/// Handlers are forgotten, all at once, after this long.
 const PERIOD: Duration = Duration::from_secs(600);
-/// Most handlers mentioned within it, of all tenants: callers invent names.
+/// Maximum number of handlers of all tenants that are mentioned within it, since callers invent
+/// names.
 const HANDLERS_MAX: usize = 100;
 
 /// The handlers that were mentioned in this period.
@@ -26,7 +27,7 @@ struct Mentioned {
 }
 
 impl UnknownHandlers {
-    /// Warns if the run ended because nobody here handles its event.
+    /// Warns if the run ended because this worker has no handler for its event.
     pub(super) fn warn(&self, report: &RunReport, calls_targets: bool) {
         let Some(address) = report.address.as_ref() else { return };
         if !report.trail.contains(&Outcome::HandlerUnknown) {

@@ -12,7 +12,7 @@ const SMALL_MAX: usize = 256 * 1024;
 /// How many bytes of a value a permit is for.
 const BYTES_PER_PERMIT: usize = 1024;
 
-/// Limits how many bytes of large values are here at a time.
+/// Limits how many bytes of large values are here at once.
 pub(super) struct Values {
     pub(super) semaphore: Arc<Semaphore>,
     permits: u32,

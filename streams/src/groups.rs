@@ -304,7 +304,7 @@ fn checked(actor: &Actor) -> Result<(), GroupError> {
     actor.check().map_err(GroupError::Invalid)
 }
 
-/// What is known about a group.
+/// The facts about a group.
 #[derive(Default)]
 struct GroupParts {
     subscribers: Vec<SubscriberState>,

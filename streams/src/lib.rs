@@ -40,14 +40,15 @@ pub mod brokers {
     };
 }
 
-/// What a consumer can be given besides its configuration, and sources and positions in memory.
+/// The parts that a consumer can be given besides its configuration, and sources and positions in
+/// memory.
 pub mod consumers {
     pub use crate::consumer::{
         DeadLetter, GiveUp, InvalidConsumer, MemoryLog, MemoryPositions, PositionKey, ReadBudget,
     };
 }
 
-/// What operators see and do through [`Groups`].
+/// The operators' view of groups, and their actions, through [`Groups`].
 pub mod control {
     pub use crate::groups::{Group, GroupNodes, GroupSource, ResetGroup, ResetTo};
     pub use crate::store::{
@@ -56,7 +57,7 @@ pub mod control {
     };
 }
 
-/// Entities as [`Entities`] shows them, and what became of the events that they were sent.
+/// Entities as [`Entities`] shows them, and the progress of the events that they were sent.
 pub mod entities {
     pub use crate::entity::{
         EntityOutcome, EntityPage, EntityProgress, InvalidProcessor, Question, SendReceipt,

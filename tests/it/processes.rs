@@ -394,7 +394,7 @@ async fn expiry_holds_up_no_jobs() {
     let left = async || -> (i64, i64, i64, bool) { pool.row(left).await };
     pool.run("alter table wakeq.idempotency_keys rename to away").await;
     let mut process = Process::stock("work", database.url(), None, &[NO_TARGETS]);
-    process.says("what has expired was not deleted").await;
+    process.says("expired data was not deleted").await;
     wait_while!(left().await != (0, 500, 0, true), "something was held up");
     assert_eq!(process.stop().await, Some(0));
     pool.run("alter table wakeq.away rename to idempotency_keys").await;

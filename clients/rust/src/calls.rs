@@ -27,7 +27,7 @@ struct TheEvent {
     id: Uuid,
 }
 
-/// What a bulk request is about: a filter, or all.
+/// The selection of a bulk request: a filter, or all.
 #[derive(Serialize)]
 struct Bulk<'a> {
     #[serde(flatten)]
@@ -45,8 +45,8 @@ impl Client {
         self.emit_once(event, &fresh_key()).await
     }
 
-    /// The same; within 24 hours, so do further calls with the same idempotency key: 1 to 255
-    /// visible ASCII characters.
+    /// Emits an event under an idempotency key of 1 to 255 visible ASCII characters. Within 24
+    /// hours, a repeat of the call with the same key emits nothing.
     ///
     /// ```no_run
     /// # async fn example(wakeq: wakeq_client::Client) -> Result<(), wakeq_client::Error> {

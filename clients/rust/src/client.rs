@@ -16,9 +16,10 @@ use crate::error::causes;
 use crate::{Error, Problem, Request};
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-/// Of a whole request: a bulk request of 10,000 takes seconds.
+/// Default time limit of a whole request. A bulk request of 10,000 takes seconds.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
-/// Of an answer: a page of events with long errors, or a value of the maximum size.
+/// Maximum bytes of an answer, for a page of events with long errors or a value of the maximum
+/// size.
 const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// An ID token has about 1 KiB.
 const KEY_BYTES_MAX: usize = 8 * 1024;
@@ -207,7 +208,7 @@ impl Client {
         if is_connect { Error::Unreachable { url, cause } } else { Error::Lost { url, timed_out, cause } }
     }
 
-    /// What an unsuccessful answer says.
+    /// The error that an unsuccessful answer reports.
     fn refused(&self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Error {
         let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let problem = kind.starts_with("application/problem+json").then(|| serde_json::from_slice(body));

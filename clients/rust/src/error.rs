@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-/// What every problem's type begins with.
+/// Prefix of every problem's type.
 const KIND_PREFIX: &str = "urn:wakeq:problem:";
 
 /// A request that did not succeed.

@@ -17,8 +17,8 @@
 //! ```
 //!
 //! A [`Client`] is for one canvas, which is a tenant; the key decides what it may do. Every other
-//! route is a [`Request`]. What can go wrong is an [`Error`], which tells whether the same request
-//! may succeed later.
+//! route is a [`Request`]. A failure is an [`Error`], which tells whether the same request may
+//! succeed later.
 //!
 //! A service that receives deliveries checks each of them with a [`Verifier`].
 

@@ -15,7 +15,7 @@ const LISTEN_WITHIN: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Maximum length of a stream's line: Pub/Sub has no larger messages.
 const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// What a stream brings.
+/// An item of a stream.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Heard {
@@ -25,7 +25,7 @@ pub enum Heard {
     Missed(Option<u64>),
 }
 
-/// Events as they are emitted, on all canvases of the key. It never repeats what was missed.
+/// Events as they are emitted, on all canvases of the key. It never repeats missed events.
 #[derive(Debug)]
 pub struct Listening {
     client: Client,

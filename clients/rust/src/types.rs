@@ -1,4 +1,4 @@
-//! What requests say and answers tell. Fields that a newer service adds are ignored.
+//! The contents of requests and answers. Fields that a newer service adds are ignored.
 
 use std::time::Duration;
 
@@ -308,7 +308,7 @@ pub struct DeadEvent {
     pub died_at: DateTime<Utc>,
 }
 
-/// Which dead events are meant: those that match all that is set.
+/// Selects dead events, which are those that match all fields that are set.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DeadFilter {
     /// The handler's module; requires `name`. Default `WORKER`.

@@ -56,8 +56,8 @@ export interface paths {
         };
         /**
          * List the audit log
-         * @description What was done and by whom, and what was refused; latest first. Admins of every canvas also find
-         *     what was done on all of them, on the nil canvas.
+         * @description Lists actions with their actors, and refusals, the latest first. Admins of every canvas also
+         *     find actions on all canvases, on the nil canvas.
          *
          *     Requires the scope `admin` on the canvas.
          */
@@ -196,7 +196,7 @@ export interface paths {
         };
         /**
          * List the consumer groups
-         * @description By name, with their lag.
+         * @description Sorted by name, with their lag.
          *
          *     Requires the scope `read` on every canvas; keys and accounts of single canvases do not suffice.
          */
@@ -221,7 +221,7 @@ export interface paths {
         };
         /**
          * Show a consumer group
-         * @description Its subscribers, and the owner, position and lag of each source.
+         * @description Returns its subscribers, and the owner, position and lag of each source.
          *
          *     Requires the scope `read` on every canvas; keys and accounts of single canvases do not suffice.
          */
@@ -252,8 +252,8 @@ export interface paths {
         };
         /**
          * List a group's dead events
-         * @description Latest in the log first: the events that the group skipped, and the dead events of an entity
-         *     type.
+         * @description Lists the events that the group skipped, and the dead events of an entity type, the latest in
+         *     the log first.
          *
          *     Requires the scope `read` on every canvas; keys and accounts of single canvases do not suffice.
          */
@@ -280,7 +280,7 @@ export interface paths {
         put?: never;
         /**
          * Redrive a group's dead events
-         * @description One event, or all. The owners of their sources retry them.
+         * @description Redrives one event, or all. The owners of their sources retry them.
          *
          *     Requires the scope `operate` on every canvas; keys and accounts of single canvases do not suffice.
          */
@@ -370,7 +370,7 @@ export interface paths {
         };
         /**
          * List the registered queues
-         * @description By name; there are at most 100.
+         * @description Sorted by name. There are at most 100.
          *
          *     Requires the scope `read` on every canvas; keys and accounts of single canvases do not suffice.
          */
@@ -395,7 +395,7 @@ export interface paths {
         };
         /**
          * Show a queue
-         * @description And a page of the canvases with settings of their own, by id.
+         * @description Includes a page of the canvases that override its settings, sorted by id.
          *
          *     Requires the scope `read` on every canvas; keys and accounts of single canvases do not suffice.
          */
@@ -527,7 +527,7 @@ export interface paths {
         put?: never;
         /**
          * Return a copy to the queue
-         * @description As if it had not been leased or, with an `error`, as a failed attempt.
+         * @description Returns it as if it had not been leased or, with an `error`, as a failed attempt.
          *
          *     Requires the scope `operate` on every canvas; keys and accounts of single canvases do not suffice.
          */
@@ -550,7 +550,7 @@ export interface paths {
         };
         /**
          * Count the copies of a queue that are due and free to run
-         * @description For autoscalers. Cheap, however many are waiting: reads at most 10,000 copies.
+         * @description For autoscalers. It is cheap however many are waiting, because it reads at most 10,000 copies.
          *
          *     Requires the scope `read` on every canvas; keys and accounts of single canvases do not suffice.
          */
@@ -575,7 +575,7 @@ export interface paths {
         };
         /**
          * List the canvases with copies in a queue
-         * @description By id.
+         * @description Sorted by id.
          *
          *     Requires the scope `read` on every canvas; keys and accounts of single canvases do not suffice.
          */
@@ -627,8 +627,8 @@ export interface paths {
         };
         /**
          * List the leased copies of a queue
-         * @description By canvas and id, without values and tokens. A page visits at most 1,000 canvases, so it may be
-         *     short although more follow.
+         * @description Sorted by canvas and id, without values and tokens. A page visits at most 1,000 canvases, so it
+         *     may be short although more follow.
          *
          *     Requires the scope `read` on every canvas; keys and accounts of single canvases do not suffice.
          */
@@ -712,7 +712,7 @@ export interface paths {
         };
         /**
          * List the crons of a canvas
-         * @description By name and without their values, each with its next tick.
+         * @description Sorted by name and without their values, each with its next tick.
          *
          *     Requires the scope `read` on the canvas.
          */
@@ -812,7 +812,7 @@ export interface paths {
         };
         /**
          * List dead events
-         * @description Latest first.
+         * @description The latest come first.
          *
          *     Requires the scope `read` on the canvas.
          */
@@ -839,7 +839,7 @@ export interface paths {
         put?: never;
         /**
          * Delete dead events
-         * @description Permanently, at most 10,000 per request. With `dry_run`, only counts them.
+         * @description Deletes them permanently, at most 10,000 per request. With `dry_run`, only counts them.
          *
          *     Requires the scope `operate` on the canvas.
          */
@@ -864,7 +864,7 @@ export interface paths {
         put?: never;
         /**
          * Redrive dead events
-         * @description At most 10,000 per request. With `dry_run`, only counts them.
+         * @description Redrives at most 10,000 per request. With `dry_run`, only counts them.
          *
          *     Requires the scope `operate` on the canvas.
          */
@@ -914,8 +914,8 @@ export interface paths {
         };
         /**
          * Count the events that are due and free to run
-         * @description For autoscalers: how many events could run now with more workers. Cheap, however many are
-         *     waiting: counts up to 10,000, without events that a rule holds.
+         * @description For autoscalers. Says how many events could run now with more workers. It is cheap however many
+         *     are waiting, because it counts up to 10,000, without events that a rule holds.
          *
          *     Requires the scope `read` on the canvas.
          */
@@ -970,7 +970,7 @@ export interface paths {
         };
         /**
          * List the entities of a type
-         * @description By id, without their states.
+         * @description Sorted by id, without their states.
          *
          *     Requires the scope `read` on the canvas.
          */
@@ -999,7 +999,7 @@ export interface paths {
         };
         /**
          * Show an entity
-         * @description Its state and its version, as they were committed.
+         * @description Returns its state and its version, as they were committed.
          *
          *     Requires the scope `read` on the canvas.
          */
@@ -1065,8 +1065,9 @@ export interface paths {
         };
         /**
          * List events that have not ended
-         * @description Filtered by handler, state and worker; ordered by handler and due time. A page examines at most
-         *     10,000 events, so it may be short or even empty while `next_cursor` is set.
+         * @description They can be filtered by handler, state and worker, and are sorted by handler and due time. A
+         *     page examines at most 10,000 events, so it may be short or even empty while `next_cursor` is
+         *     set.
          *
          *     Requires the scope `read` on the canvas.
          */
@@ -1102,7 +1103,7 @@ export interface paths {
         };
         /**
          * Explain an event
-         * @description Why it is not running, since when, until when, and what happens next.
+         * @description Says why it is not running, since when, until when, and what happens next.
          *
          *     Requires the scope `read` on the canvas.
          */
@@ -1207,7 +1208,7 @@ export interface paths {
         };
         /**
          * List the halted objects of a canvas
-         * @description Those that are halted by a dead event, the longest halted first.
+         * @description Lists objects that are halted by a dead event, the longest halted first.
          *
          *     Requires the scope `read` on the canvas.
          */
@@ -1232,8 +1233,8 @@ export interface paths {
         };
         /**
          * List the handlers of a canvas
-         * @description Those that have events, rules or targets, with their counts, by module and name. Of each, at
-         *     most ten targets are shown; `list_targets` has all.
+         * @description Lists the handlers that have events, rules or targets, with their counts, sorted by module and
+         *     name. Of each, at most ten targets are shown; `list_targets` has all.
          *
          *     Requires the scope `read` on the canvas.
          */
@@ -1262,15 +1263,16 @@ export interface paths {
         };
         /**
          * Show a handler
-         * @description Its counts, rules and targets, up to 1,000. A handler without any has counts of 0.
+         * @description Returns its counts, its rules, and up to 1,000 of its targets. A handler without any has counts
+         *     of 0.
          *
          *     Requires the scope `read` on the canvas.
          */
         get: operations["show_handler"];
         /**
          * Register an HTTP target for a handler
-         * @description For its events with the modifier `_`. Replaces an existing target, and wakes the waiting events.
-         *     A generated secret is shown only in this response.
+         * @description The target receives its events with the modifier `_`. Replaces an existing target, and wakes the
+         *     waiting events. A generated secret is shown only in this response.
          *
          *     Requires the scopes `read` and `operate` on the canvas.
          */
@@ -1447,7 +1449,7 @@ export interface paths {
         };
         /**
          * Show an object
-         * @description The end of its chain, its state, the workers with its events, and where it is halted.
+         * @description Returns the end of its chain, its state, the workers with its events, and where it is halted.
          *
          *     Requires the scope `read` on the canvas.
          */
@@ -1531,8 +1533,8 @@ export interface paths {
         };
         /**
          * List the missing links of an object's chain
-         * @description Those that will never arrive: their events were cancelled or purged, or died and were skipped.
-         *     In the order of the chain.
+         * @description Lists the links that will never arrive, because their events were cancelled or purged, or died
+         *     and were skipped. They are in the order of the chain.
          *
          *     Requires the scope `read` on the canvas.
          */
@@ -1557,7 +1559,7 @@ export interface paths {
         };
         /**
          * List the quotas of a canvas
-         * @description Its limits and its usage.
+         * @description Returns its limits and its usage.
          *
          *     Requires the scope `read` on the canvas.
          */
@@ -1582,7 +1584,7 @@ export interface paths {
         };
         /**
          * List the targets of a canvas
-         * @description By module, name and modifier. The secrets are not shown.
+         * @description Sorted by module, name and modifier. The secrets are not shown.
          *
          *     Requires the scope `read` on the canvas.
          */
@@ -1751,7 +1753,7 @@ export interface components {
              */
             times: number;
         };
-        /** @description Which dead events to act on: those that match all given filters. */
+        /** @description The dead events to act on, which are those that match all given filters. */
         BulkRequest: {
             /**
              * @description All dead events of the canvas. Required without other filters, and refused with them.
@@ -2354,7 +2356,7 @@ export interface components {
             canvas: string;
             /**
              * Format: int32
-             * @description Maximum events that run at a time on all workers; null for the queue's setting.
+             * @description Maximum events that run at once on all workers; null for the queue's setting.
              */
             in_flight_max?: number | null;
             /**
@@ -3129,7 +3131,7 @@ export interface components {
         Policy: {
             /**
              * Format: int32
-             * @description Maximum requests at a time per worker. Default: the canvas's share.
+             * @description Maximum concurrent requests per worker. Default: the canvas's share.
              * @default null
              */
             concurrency?: number | null;
@@ -3190,7 +3192,7 @@ export interface components {
              */
             type: string;
         };
-        /** @description How copies of a pulled queue are retried that are released with an error. */
+        /** @description How copies of a pulled queue that are released with an error are retried. */
         Pull: {
             /**
              * Format: double
@@ -3305,7 +3307,7 @@ export interface components {
         PutQueue: {
             /**
              * Format: int32
-             * @description Maximum events of a canvas that run at a time on all workers. Default: no limit.
+             * @description Maximum events of a canvas that run at once on all workers. Default: no limit.
              */
             in_flight_max?: number | null;
             /**
@@ -3599,7 +3601,7 @@ export interface components {
         SetFacet: {
             /**
              * Format: int32
-             * @description Maximum events that run at a time on all workers.
+             * @description Maximum events that run at once on all workers.
              * @default null
              */
             in_flight_max?: number | null;

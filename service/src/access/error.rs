@@ -112,7 +112,7 @@ pub enum InvalidToken {
     Email,
 }
 
-/// What is unavailable, and needed to verify a credential.
+/// Something unavailable that is needed to verify a credential.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum VerifierUnavailable {
     /// The database.

@@ -88,7 +88,7 @@ impl Principal {
         self.key
     }
 
-    /// What was granted for all handlers.
+    /// The scopes that were granted for all handlers.
     pub fn grants(&self) -> &[Grant] {
         &self.grants
     }
@@ -159,7 +159,7 @@ pub enum Denied {
 }
 
 /// Decides whether a principal may use a scope on a canvas: the only place where that is decided.
-/// What is not granted is denied.
+/// Scopes that are not granted are denied.
 ///
 /// ```
 /// use wakeq::CanvasId;

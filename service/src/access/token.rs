@@ -9,7 +9,7 @@ use super::error::InvalidToken;
 /// Tolerated difference between clocks.
 const LEEWAY_S: u64 = 30;
 const KEY_ID_MAX_BYTES: usize = 200;
-/// What Cloud Run puts in place of a signature.
+/// The text that Cloud Run puts in place of a signature.
 const REMOVED: &str = "SIGNATURE_REMOVED_BY_GOOGLE";
 
 /// The accepted claims.

@@ -1,5 +1,5 @@
-//! Commands on more rows than one request may change: repeats requests until nothing is left of
-//! what existed when the command began. What others hold, or what came later, is left.
+//! Commands on more rows than one request may change: repeats requests until nothing is left of the
+//! rows that existed when the command began. Rows that others hold, or that came later, are left.
 
 use std::io::Write;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! How a long-running process ends: when it was told to, and by when all of it has to be over.
+//! The end of a long-running process: when it was told to end, and by when all of it has to be
+//! over.
 //!
 //! Only keeps the time, and must not know what there is to end.
 
@@ -76,7 +77,7 @@ impl Ending {
         tokio::time::sleep_until(begun + self.grace() + PARTS).await;
     }
 
-    /// Does what comes last, for as long as the whole may take.
+    /// Does the last work, for as long as the whole end may take.
     pub(crate) async fn within(&self, last: impl Future<Output = ()>) {
         let Some(begun) = self.begun.get() else { return last.await };
         if tokio::time::timeout_at(*begun + self.grace() + WHOLE, last).await.is_err() {
@@ -91,7 +92,7 @@ mod tests {
 
     use super::*;
 
-    /// What the platform adds to the grace.
+    /// The time that the platform adds to the grace.
     const LIMIT: Duration = Duration::from_secs(2);
 
     #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! How a command fails: an exit code per kind of failure, and a message for standard error.
+//! Failures of commands: an exit code per kind of failure, and a message for standard error.
 
 use crate::access::{AccessError, InvalidKeyId, InvalidScope};
 use crate::delivery::{InvalidAllowedAudience, InvalidIpRange, RefusedTarget};
@@ -53,7 +53,7 @@ pub(crate) enum Exit {
 }
 
 impl Failure {
-    /// The failure that an answer of the API with this status is.
+    /// The failure for an answer of the API with this status.
     pub(crate) fn of_status(status: u16, words: String) -> Self {
         match status {
             400 | 413 | 415 | 422 => Self::Usage(words),

@@ -6,7 +6,7 @@ use std::io::Read;
 
 use wakeq::Event;
 
-/// Most bytes that are read of a file: more than any value may have.
+/// Maximum bytes read from a file, which is more than any value may have.
 const BYTES_MAX: u64 = 32 * 1024 * 1024;
 
 /// Reads a value, and checks that it is JSON, which it often no longer is after the shell has

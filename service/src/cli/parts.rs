@@ -1,4 +1,4 @@
-//! What a program's handlers can use of their process, and what the program can add to it.
+//! The parts of a process that its program's handlers can use, and those that the program can add.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,7 +10,7 @@ use super::BoxError;
 use wakeq::{Handlers, Queue, Store};
 use wakeq_streams::EventBroker;
 
-/// Makes a program's handlers, with what their process has.
+/// Makes a program's handlers, from the parts that their process has.
 pub(crate) trait MakeHandlers: AsyncFnOnce(Parts) -> Result<Handlers, BoxError> {}
 
 impl<F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>> MakeHandlers for F {}
@@ -35,8 +35,8 @@ pub(crate) struct ProcessPart {
     pub(crate) running: BoxFuture<'static, anyhow::Result<()>>,
 }
 
-/// What the process that runs a program's handlers already has, so that the program need not create
-/// it again.
+/// The parts that the process which runs a program's handlers already has, so that the program need
+/// not create them again.
 #[derive(Clone)]
 pub struct Parts {
     /// The database.

@@ -35,8 +35,8 @@ impl<W: Write> Progress<W> {
         }
     }
 
-    /// Waits for the work, and every two seconds says how far it has come, unless that is what it
-    /// said last.
+    /// Waits for the work, and every two seconds says how far it has come, unless that has not
+    /// changed.
     pub(crate) async fn watch<T>(&mut self, work: impl Future<Output = T>, so_far: impl Fn() -> String) -> T {
         let mut work = pin!(work);
         let mut said = String::new();
@@ -59,7 +59,7 @@ mod tests {
 
     use super::*;
 
-    /// What is said of work that comes a step further each second.
+    /// The reports on work that comes a step further each second.
     async fn said(is_terminal: bool, steps: u64, step: u64) -> String {
         let (done, mut to) = (Cell::new(0), Vec::new());
         let work = async {

@@ -130,7 +130,7 @@ pub(crate) fn json_field(name: &str, json: Option<&RawValue>, full: bool) -> any
     json.map_or(Ok(()), |json| field(name, value::pretty(json.get(), full)))
 }
 
-/// What stands for a value that is missing.
+/// Stands for a missing value.
 pub(crate) fn or_dash(value: Option<impl Display>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }

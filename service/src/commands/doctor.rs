@@ -57,7 +57,8 @@ impl Doctor {
                         let standing = store.standing_timing().await;
                         (findings, standing.ok().flatten().map(|standing| standing.horizon))
                     }
-                    // What else it says of itself means something else.
+                    // Other facts about such a server would mean something else, so they are not
+                    // judged.
                     Ok(Some(engine)) => (vec![doctor::foreign_engine(&engine)], None),
                     Err(error) => (vec![failed_on_database("database", &error)], None),
                 };

@@ -52,7 +52,8 @@ fn is_duration(arg: &Arg) -> bool {
     arg.get_value_parser().type_id() == TypeId::of::<Duration>()
 }
 
-/// An empty variable counts as unset: Compose and charts pass on what is not set as an empty text.
+/// An empty variable counts as unset: Compose and charts pass on variables that are not set as
+/// empty texts.
 fn without_empty_variable(arg: Arg) -> Arg {
     let is_empty =
         arg.get_env().is_some_and(|name| std::env::var_os(name).is_some_and(|value| value.is_empty()));
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
     use crate::commands::Cli;
 
-    /// Most lines of a command's help: a screen.
+    /// Maximum number of lines of a command's help: a screen.
     const LINES_MAX: usize = 45;
 
     /// Calls `look` with each command below this one and its path.
@@ -160,7 +161,7 @@ mod tests {
         }
     }
 
-    /// As it would be of an option whose variable is empty and not quoted.
+    /// The next option would be the value of one whose variable is empty and not quoted.
     #[test]
     fn no_option_takes_the_next_one_as_its_value() {
         let mut whole = command(Cli::command());
@@ -181,7 +182,7 @@ mod tests {
             let Err(error) = whole.try_get_matches_from_mut(line.split(' ')) else {
                 panic!("`{line}` is taken");
             };
-            // An error about what is missing besides would hide that the value was taken.
+            // An error about another missing argument would hide that the value was taken.
             let is_about_it = error.kind() != ErrorKind::MissingRequiredArgument;
             assert!(is_about_it && error.exit_code() == 2, "`{line}`: {error}");
         }

@@ -71,7 +71,7 @@ pub(crate) struct Work {
 
 #[derive(Args)]
 pub(crate) struct All {
-    /// With push only to be refused: what is pushed has no worker that pulls.
+    /// With push only so that it can be refused: pushed events have no worker that pulls.
     #[command(flatten)]
     pub(super) serve: Serve,
     #[command(flatten)]
@@ -185,8 +185,8 @@ impl All {
 }
 
 /// Starts a process and runs it until it is told to stop. A signal ends a start, which has nothing
-/// to end and waits for no database then; what the program itself stops is started first, so that
-/// its error counts.
+/// to end then and waits for no database. If the program itself stops the process, it is started
+/// first, so that its error counts.
 async fn run(
     context: &Context,
     starting: impl Future<Output = anyhow::Result<Started>>,
@@ -209,7 +209,7 @@ struct Started {
     grace: Duration,
 }
 
-/// What a process is for.
+/// The kind of a process.
 #[derive(Clone, Copy)]
 enum Task {
     /// It takes no notifications itself.
@@ -218,7 +218,7 @@ enum Task {
     Work,
 }
 
-/// What the parts share.
+/// The state that the parts share.
 struct Process {
     store: Store,
     notifier: Arc<dyn Notifier>,
@@ -227,9 +227,9 @@ struct Process {
     rates: RateArgs,
     /// Closes its broadcasts.
     notifiers: NotifierArgs,
-    /// What the queue's gauges query.
+    /// The observer of the queue's gauges.
     observed: SharedObserver,
-    /// What the program adds.
+    /// The parts that the program adds.
     own: Parts,
     stop: CancellationToken,
     ending: Ending,
@@ -424,7 +424,7 @@ impl Process {
         tokio::select! {
             () = ended => {}
             () = self.ending.over() => tracing::warn!(
-                "the process ends although not all of it has: events that it was running are released by their leases"
+                "the process ends before all of its parts have: events that it was running are released by their leases"
             ),
         }
         outcome

@@ -20,7 +20,7 @@ enum Verb {
     Check(Push),
 }
 
-/// What makes it a push subscription.
+/// The options that make it a push subscription.
 #[derive(Args)]
 #[command(next_help_heading = "Push mode")]
 struct Push {

@@ -50,8 +50,8 @@ pub(crate) struct DatabaseArgs {
     secrets: SecretArgs,
 }
 
-/// The durations that all processes of a deployment share. What is not given is what the deployment
-/// has.
+/// The durations that all processes of a deployment share. Those that are not given stay as the
+/// deployment has them.
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Timing [default: the deployment's]")]
 pub(crate) struct TimingArgs {
@@ -101,8 +101,9 @@ pub(crate) struct CanvasArgs {
 fn canvas(text: &str) -> Result<CanvasId, &'static str> {
     let canvas: Result<CanvasId, _> = text.parse();
     match canvas {
-        Ok(canvas) if canvas.is_reserved() => Err("the largest uuid is reserved and can't be a \
-                                                   canvas: choose another one"),
+        Ok(canvas) if canvas.is_reserved() => {
+            Err("the largest uuid is reserved and can't be a canvas: choose another one")
+        }
         Ok(canvas) => Ok(canvas),
         Err(_) => Err("a canvas is a uuid, such as 6ba7b810-9dad-41d1-80b4-00c04fd430c8"),
     }

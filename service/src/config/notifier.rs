@@ -16,7 +16,7 @@ use wakeq::notify::{
 /// How long a command waits at its end for its broadcasts to be published.
 const BROADCASTING: Duration = Duration::from_secs(2);
 
-/// What wakes workers.
+/// The kinds of notifiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum NotifierKind {
     /// Google Cloud Pub/Sub, or an emulator: any number of processes

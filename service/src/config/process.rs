@@ -19,10 +19,10 @@ pub(crate) struct WorkerArgs {
     /// Name of this worker in claims [default: host name and eight random digits]
     #[arg(long = "worker", env = "WAKEQ_WORKER", value_name = "NAME")]
     name: Option<Name>,
-    /// Maximum handlers at a time
+    /// Maximum concurrent handlers
     #[arg(long, env = "WAKEQ_CAPACITY", default_value_t = WorkerConfig::default().capacity)]
     capacity: usize,
-    /// Maximum requests at a time to the HTTP targets of one canvas [default: a quarter of the
+    /// Maximum concurrent requests to the HTTP targets of one canvas [default: a quarter of the
     /// capacity, and more while it is free]
     #[arg(long, env = "WAKEQ_TARGET_SHARE", hide_short_help = true)]
     target_share: Option<usize>,
@@ -82,7 +82,8 @@ pub(crate) struct RateArgs {
     pub(crate) canvas_event_rate: u32,
 }
 
-/// Who may push: with these, the process runs what a push subscription sends it.
+/// The accounts that may push. With them, the process runs the events that a push subscription
+/// sends it.
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Push mode")]
 pub(crate) struct PushArgs {
@@ -170,13 +171,13 @@ pub(crate) struct ServeArgs {
     /// URL of the public keys that verify ID tokens; for local emulators
     #[arg(long, env = "WAKEQ_JWKS_URL", default_value_t = AccessConfig::default().jwks_url, hide_short_help = true)]
     jwks_url: String,
-    /// Maximum connections at a time
+    /// Maximum concurrent connections
     #[arg(long, env = "WAKEQ_MAX_CONNECTIONS", hide_short_help = true, default_value_t = HttpConfig::default().max_connections)]
     max_connections: usize,
-    /// Maximum requests at a time
+    /// Maximum concurrent requests
     #[arg(long, env = "WAKEQ_MAX_REQUESTS", hide_short_help = true, default_value_t = HttpConfig::default().max_requests)]
     max_requests: usize,
-    /// Maximum listeners at a time
+    /// Maximum concurrent listeners
     #[arg(long, env = "WAKEQ_MAX_LISTENERS", hide_short_help = true, default_value_t = HttpConfig::default().max_listeners)]
     max_listeners: usize,
     /// Share of these limits for one canvas, credential or client address, in percent

@@ -1,4 +1,4 @@
-//! What a target's answer means for the event. Pure: maps status, headers and the time to a
+//! Interprets a target's answer for the event. Pure: maps status, headers and the time to a
 //! verdict. Repeats nothing that the target sent, apart from its status.
 
 use std::time::{Duration, SystemTime};

@@ -1,5 +1,5 @@
-//! Bounded DNS lookups: a limited number at a time, of which each canvas has a share, and one
-//! shared by all callers that ask for the same name meanwhile. Answers are neither cached nor
+//! Bounded DNS lookups. A limited number runs at once, and each canvas has a share of it. All
+//! callers that ask for the same name meanwhile share one lookup. Answers are neither cached nor
 //! checked.
 
 use std::collections::HashMap;

@@ -1,5 +1,5 @@
-//! What a deployment allows its requests: schemes, ports, names, addresses and audiences. Pure:
-//! resolves nothing.
+//! The rules of a deployment for its requests: schemes, ports, names, addresses and audiences.
+//! Pure: resolves nothing.
 
 use std::net::IpAddr;
 
@@ -89,8 +89,8 @@ impl From<AddressKind> for RefusedTarget {
     }
 }
 
-/// What a deployment allows the targets of one canvas, or of all canvases without permissions of
-/// their own.
+/// The rules of a deployment for the targets of one canvas, or of all canvases without permissions
+/// of their own.
 #[derive(Clone, Debug)]
 pub(super) struct Rules {
     allow: Vec<AllowedPlace>,

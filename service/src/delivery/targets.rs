@@ -96,8 +96,8 @@ fn semaphore<K: Clone + Eq + Hash>(all: &Mutex<Semaphores<K>>, key: &K, limit: u
     all.lock().unwrap_or_else(PoisonError::into_inner).of(key, limit)
 }
 
-/// How many deliveries this worker makes at a time to an address: one semaphore each, kept while it
-/// is in use.
+/// Limits how many deliveries this worker makes to an address at once, with one semaphore per
+/// address, kept while it is in use.
 struct Semaphores<K> {
     by_key: HashMap<K, (usize, Arc<Semaphore>)>,
 }

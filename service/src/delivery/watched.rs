@@ -1,4 +1,4 @@
-//! What passed over a connection: whether the server closed it in the moment in which it was used
+//! Watches a connection, to learn whether the server closed it in the moment in which it was used
 //! again. Changes nothing that passes.
 
 use std::io;
@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What passed over a connection, shared with the client that uses it.
+/// The record of a connection, shared with the client that uses it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Passed(Arc<Flags>);
 

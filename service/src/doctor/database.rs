@@ -13,7 +13,7 @@ const VERSION_MIN: i32 = 150_000;
 
 /// How many connections a process uses by default.
 const CONNECTIONS_OF_A_PROCESS: i64 = 9;
-/// What notifying with Postgres adds: one that sends, and one for each channel.
+/// Connections that notifying with Postgres adds: one that sends, and one for each channel.
 const CONNECTIONS_OF_A_NOTIFIER: i64 = 4;
 
 /// From this clock skew on, the logs of two machines can't be read side by side.

@@ -29,8 +29,8 @@ pub(crate) fn log_readers(appenders: &[LogAppender]) -> Finding {
     Finding::warn(what, list(&long), advice)
 }
 
-/// What keeps the first partition of the log from being dropped. A group that is only behind
-/// catches up; one without members holds the partition forever.
+/// The groups and pins that keep the first partition of the log from being dropped. A group that is
+/// only behind catches up; one without members holds the partition forever.
 pub(crate) fn log_holders(holders: &[LogHolder]) -> Finding {
     let what = "retention of the log";
     let named = |worked_on: bool| -> Vec<String> {

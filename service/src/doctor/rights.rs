@@ -33,7 +33,7 @@ pub(crate) fn rights(missing: &[(RoleKind, Vec<Right>)], role: &str) -> Finding 
     Finding::fail(what, format!("{role} lacks {} for the kind `{kind}`", list(&words)), advice)
 }
 
-/// What a process's role should not be able to do.
+/// The powers that a process's role should not have.
 pub(crate) fn role(powers: RolePowers, role: &str) -> Finding {
     let what = "role";
     let advice = "make roles for the API and the workers, and run `wakeq migrate --api-role … --worker-role …` as the owner \

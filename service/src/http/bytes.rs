@@ -1,4 +1,4 @@
-//! Limits on the bytes of requests and answers that this process holds at a time. A canvas may hold
+//! Limits on the bytes of requests and answers that this process holds at once. A canvas may hold
 //! up to as much as is left for the others, and so may a credential across canvases.
 //!
 //! Only counts and slices bytes; does not parse requests, and never waits for capacity.

@@ -1,4 +1,4 @@
-//! The authorized caller of a request: what handlers know of it, and act for.
+//! The authorized caller of a request, as handlers know it and act for it.
 //!
 //! Made only by the guard, so that nothing is done for a caller that was not authorized.
 
@@ -89,8 +89,8 @@ impl Caller {
         authorize(&self.principal, self.canvas, Scope::Emit).is_err()
     }
 
-    /// Checks that the caller may do what writes more than events of some handlers; if not, records
-    /// that it tried.
+    /// Checks that the caller may write more than events of some handlers; if not, records that it
+    /// tried.
     pub(crate) fn may_emit_with(&self, api: &Api, what: &'static str) -> Result<(), Problem> {
         if !self.is_limited() {
             return Ok(());

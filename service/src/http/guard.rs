@@ -49,7 +49,7 @@ const OBJECT: &str = "^[A-Za-z0-9_.:@=+~-]{1,200}$";
 
 const UUID: SchemaFormat = SchemaFormat::KnownFormat(KnownFormat::Uuid);
 
-/// What a route operates on, which determines where its scopes are checked.
+/// The subject of a route, which determines where its scopes are checked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum About {
     /// The canvas in its path, and the handler, if the path names one.
@@ -96,8 +96,7 @@ impl GuardedRoutes {
     }
 
     /// Adds a route for holders of [`Scope::Emit`], even if for some handlers only: for each event
-    /// it has to call [`Caller::may_emit`], and for what it writes beside events
-    /// [`Caller::may_emit_with`].
+    /// it has to call [`Caller::may_emit`], and for other writes [`Caller::may_emit_with`].
     pub(crate) fn emitting(self, routes: UtoipaMethodRouter<Api>) -> Self {
         self.with(About::Events, [Scope::Emit].into_iter().collect(), routes)
     }
@@ -250,7 +249,7 @@ fn describe(operation: &mut Operation, about: About, scopes: Scopes, marks: Mark
     }
 }
 
-/// What the guard of a route checks.
+/// The checks of a route's guard.
 #[derive(Clone)]
 struct Rule {
     api: Api,

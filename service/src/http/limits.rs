@@ -28,7 +28,7 @@ pub(crate) struct Limits {
     pub(crate) body_time: Duration,
     pub(crate) request_time: Duration,
     pub(crate) requests: usize,
-    /// Refusals that are delayed at a time.
+    /// Maximum number of refusals that are delayed at once.
     pub(crate) delayed_refusals: usize,
     /// Bytes of bodies, from their arrival to the end of their requests.
     pub(crate) bodies: Arc<Budget>,
@@ -79,7 +79,7 @@ pub(crate) struct Slot {
     held: Mutex<HeldPermits>,
 }
 
-/// What a request holds.
+/// The permits and bytes that a request holds.
 #[derive(Default)]
 struct HeldPermits {
     permit: Option<OwnedSemaphorePermit>,

@@ -59,7 +59,7 @@ pub(crate) struct Listeners {
     limits: ListenerLimits,
     permits: Arc<Semaphore>,
     shares: Tally<LimitKey>,
-    /// What they receive events from; `None` if nothing is broadcast.
+    /// The source of their events; `None` if nothing is broadcast.
     hub: Option<Hub>,
     stop: CancellationToken,
 }

@@ -52,7 +52,7 @@ use wakeq_streams::{Entities, Groups};
 #[derive(Clone)]
 pub(crate) struct Api(Arc<ApiParts>);
 
-/// What request handlers use.
+/// The parts that request handlers use.
 pub(crate) struct ApiParts {
     pub(crate) queue: Queue,
     pub(crate) admin: Admin,

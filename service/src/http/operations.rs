@@ -1,6 +1,6 @@
 //! The operations of a route as the OpenAPI document declares them, and what they accept: a query
 //! parameter that an operation does not declare, or an `Idempotency-Key` that it does not honour,
-//! is refused rather than ignored, so that nobody believes in an effect that it does not have.
+//! is refused rather than ignored, so that no caller relies on an effect that it does not have.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempote
 #[derive(Clone)]
 pub(super) struct Operations(Arc<[Declared]>);
 
-/// What the document says of an operation.
+/// The description of an operation in the document.
 struct Declared {
     method: Method,
     /// Its name in the document, and so in the audit log.

@@ -97,13 +97,13 @@ pub(crate) struct Problem {
     retry_after_s: u64,
     /// Whether to delay the answer, because clients that are refused at once retry at once.
     delayed: bool,
-    /// What is unavailable, to be logged.
+    /// The part that is unavailable, to be logged.
     unavailable: Option<&'static str>,
     /// The error behind it: for the log, and for the operator of a command.
     cause: Option<Cause>,
 }
 
-/// What most handlers return: JSON, or a problem.
+/// The answer of most handlers: JSON, or a problem.
 pub(crate) type Answer<T> = Result<Json<T>, Problem>;
 
 /// An error that several places hold.
@@ -179,7 +179,7 @@ impl Problem {
         Self::bad_request(error.to_string())
     }
 
-    /// The same answer for what does not exist and for what the caller may not know of.
+    /// The same answer for things that do not exist and for those that the caller may not know of.
     pub(crate) fn not_found() -> Self {
         Self::new(
             Kind::NotFound,

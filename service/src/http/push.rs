@@ -1,8 +1,8 @@
 //! `POST /v1/push`, for Pub/Sub, and `POST /v1/wake`, for Cloud Scheduler: in deployments without
 //! long-lived processes, requests do the work.
 //!
-//! Authenticates the caller and unpacks the message; what becomes of an event and its notification
-//! is decided by the runner.
+//! Authenticates the caller and unpacks the message. The runner decides what becomes of an event
+//! and its notification.
 
 use std::error::Error;
 use std::sync::Arc;

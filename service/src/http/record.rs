@@ -39,7 +39,7 @@ pub(crate) struct AuditBuffer {
     sessions: Arc<Mutex<Sessions>>,
 }
 
-/// What happened, to whom, and why. Equal lines are counted as one.
+/// What happened, to which caller, and why. Equal lines are counted as one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Line {
     pub(super) outcome: AuditOutcome,
@@ -175,7 +175,7 @@ impl BatchWriter {
     }
 }
 
-/// Says in the process's log what it was not told call by call.
+/// Logs refusals and missing lines that were not logged call by call.
 fn report(note: &AuditLine) {
     let (canvas, actor, times) = (note.canvas.unwrap_or_default(), note.actor.name(), note.times);
     if note.action == batch::NOT_RECORDED {
@@ -191,7 +191,7 @@ async fn admitted(admin: &Admin, canvas: Option<CanvasId>, lines: Vec<AuditLine>
     let count = u64::try_from(lines.len()).unwrap_or(u64::MAX);
     match admin.admit_lines(known, count).await {
         Err(AdminError::Store(StoreError::Quota(_))) => vec![batch::instead_of(canvas, &lines)],
-        // What can't be measured is written.
+        // If the room can't be measured, the lines are written.
         Ok(()) | Err(_) => lines,
     }
 }

@@ -1,5 +1,5 @@
-//! Shares: how much of a common resource a single party may use at a time, and how fast. A party
-//! that exceeds its share is refused and told when to retry; the others are not affected.
+//! Shares: how much of a common resource a single party may use at once, and how fast. A party that
+//! exceeds its share is refused and told when to retry; the others are not affected.
 //!
 //! Requests are counted by credential and by canvas, those without a valid credential and
 //! connections by client address.
@@ -38,7 +38,7 @@ pub(crate) struct ShareLimits {
     pub(crate) of_strangers: u32,
 }
 
-/// What all parties are using.
+/// The current use of all parties.
 pub(crate) struct Shares {
     requests: Tally<LimitKey>,
     credentials: RateLimiter<Arc<str>>,
@@ -51,7 +51,7 @@ pub(crate) struct Shares {
     strangers: RateLimiter<IpAddr>,
 }
 
-/// What a request or its bytes count for, each with limits of its own.
+/// The parties that a request or its bytes count for, each with limits of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum LimitKey {
     Credential(Arc<str>),

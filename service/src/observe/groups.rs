@@ -49,7 +49,7 @@ mod tests {
     use super::*;
     use crate::store::tests::Table;
 
-    /// What keeps the log is shown even if nothing else is left of a group.
+    /// A pin of the log is shown even if nothing else is left of a group.
     #[tokio::test]
     async fn a_pin_without_a_group_is_shown() {
         let table = Table::new().await;

@@ -42,7 +42,7 @@ pub struct HttpConfig {
     /// Maximum number of concurrent listeners (`GET /v1/listen`); further ones are answered 429.
     /// Default 64; each may hold 4 MiB.
     pub max_listeners: usize,
-    /// The share of these three limits that a single canvas or credential may use at a time (for
+    /// The share of these three limits that a single canvas or credential may use at once (for
     /// connections: a single client address), in percent, rounded up; more is answered 429. Default
     /// 25; with 100, a single one may use everything.
     pub share_percent: u8,
@@ -78,7 +78,7 @@ pub struct HttpConfig {
     pub listener_keep_alive: Duration,
     /// Maximum size of a request body. Default 256 KiB, at most 16 MiB.
     pub body_limit_bytes: usize,
-    /// Maximum bytes of all request bodies at a time, until their requests are answered; requests
+    /// Maximum bytes of all request bodies together, until their requests are answered; requests
     /// beyond it are answered 429. A canvas may hold up to as much as is left for the others: half
     /// of the maximum if it is alone, a third beside another one. Default 64 MiB; always at least
     /// four of the largest bodies.

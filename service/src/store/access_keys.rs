@@ -23,7 +23,7 @@ pub(crate) struct NewKeyRow<'a> {
     pub(crate) lifetime: Duration,
 }
 
-/// What a request with the key needs to know.
+/// The stored data of a key that a request needs.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyForUse {
     pub(crate) secret_sha256: Vec<u8>,
@@ -38,7 +38,7 @@ pub(crate) struct KeyForUse {
     pub(crate) use_to_note: bool,
 }
 
-/// What an operator sees of a key.
+/// A key as operators see it.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyRow {
     pub(crate) id: String,

@@ -6,7 +6,7 @@ use super::access_keys::RowsOf;
 use super::{ServiceStore, StoreError};
 use wakeq::{Actor, CanvasId, Timestamp};
 
-/// What an account is granted on one canvas, or on every one.
+/// The scopes that an account is granted on one canvas, or on every one.
 #[derive(Clone, Debug)]
 pub(crate) struct AccountRow {
     pub(crate) email: String,

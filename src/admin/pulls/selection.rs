@@ -63,7 +63,7 @@ impl Admin {
     /// Gives a leased copy back that could not be moved to the dead ones; the next lease tries it
     /// again.
     async fn release_undead(&self, queue: &Name, claim: Claim, cause: &StoreError) {
-        tracing::warn!(error = cause as &dyn std::error::Error, %queue, id = %claim.id, "a copy that is to die was given back");
+        tracing::warn!(error = cause as &dyn std::error::Error, %queue, id = %claim.id, "a copy that should have died was given back");
         if let Err(error) = self.store.release(&[claim]).await {
             let error = &error as &dyn std::error::Error;
             tracing::warn!(error, %queue, "it was not given back: it waits for the end of its lease");

@@ -1,4 +1,4 @@
-//! What is appended to the log, and under which condition.
+//! Events to append to the log, and the conditions under which they are appended.
 
 use std::fmt;
 
@@ -102,7 +102,7 @@ impl NewLogEvent {
     }
 }
 
-/// What must be true of a stream for anything to be appended to it.
+/// A condition that a stream must meet for anything to be appended to it.
 ///
 /// ```
 /// use wakeq::log::AppendCondition;

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::{Category, InvalidLogName, StreamId, StreamName};
 use crate::event::CanvasId;
 
-/// Most partitions of a category.
+/// Maximum number of partitions of a category.
 const PARTITIONS_MAX: u16 = 1024;
 
 /// One partition of a category: the streams whose bucket modulo the count selects it.
@@ -63,8 +63,8 @@ impl Partition {
     }
 }
 
-/// What a consumer reads in order: the log, a category or a partition of one, or a stream. Without
-/// a canvas it covers all canvases.
+/// A part of the log that a consumer reads in order: all of it, a category or a partition of one,
+/// or a stream. Without a canvas it covers all canvases.
 ///
 /// ```
 /// use wakeq::log::{EventSource, Partition};

@@ -164,12 +164,12 @@ impl LogEvent {
     }
 }
 
-/// How much of a source is read at a time.
+/// The limits of one read of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageLimit {
-    /// Most events.
+    /// Maximum number of events.
     pub events: usize,
-    /// Most bytes of payloads and metadata. The first event is returned whatever its size.
+    /// Maximum bytes of payloads and metadata. The first event is returned whatever its size.
     pub bytes: usize,
 }
 

@@ -70,7 +70,7 @@ fn diagram(document: &str) -> impl Iterator<Item = &str> {
     document.lines().skip_while(|line| *line != "```mermaid").skip(1).take_while(|line| *line != "```")
 }
 
-/// What to add to the diagram and what to remove from it; empty if it matches the code.
+/// The lines to add to the diagram and those to remove from it; empty if it matches the code.
 fn difference(document: &str, code: &BTreeSet<Line>) -> String {
     let drawn: BTreeSet<Line> = diagram(document).filter_map(Line::parse).collect();
     let mut difference = String::new();

@@ -332,7 +332,7 @@ fn events_that_failed_together_do_not_come_back_together() {
     }
 }
 
-// What a handler asks for is a least delay: the policy's own decides if it is longer.
+// A handler asks for a least delay, so the policy's own decides if it is longer.
 // Shows: EV2-60
 #[test]
 fn a_handler_may_say_when_to_try_again() {

@@ -1,5 +1,5 @@
-//! What one process may ask of another: how much of its mailbox it fills, and how often it is told
-//! what waits.
+//! Limits what one process may ask of another: how much of its mailbox it fills, and how often it
+//! is told what waits.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -12,17 +12,17 @@ use crate::event::{CanvasId, Notification};
 
 /// Up to here the mailbox takes whatever comes.
 const FREE: usize = WAITING_MAX / 2;
-/// Beyond that, what a process may have put in, in multiples of the room that is left: one process
-/// leaves an eighth of the upper half, however many canvases it names.
+/// Beyond that, the messages that a process may have put in, in multiples of the room that is left.
+/// One process leaves an eighth of the upper half, however many canvases it names.
 const PROCESS_MULTIPLE: usize = 7;
-/// From one answer to a process that has begun to listen to the next at least.
+/// Minimum time between two answers to processes that have begun to listen.
 const ANSWERS: Duration = Duration::from_secs(1);
 
-/// What each process has put into the upper half of the mailbox since it was last half empty, in
-/// all and for each canvas. The thresholds fall with the room that is left, as those of a switch
-/// whose queues share its memory: what a canvas gets from a process is at most as much as it
-/// leaves, so there is room for the first event of another canvas, whichever process sends it. The
-/// promises wake the rest.
+/// Counts the messages that each process has put into the upper half of the mailbox since it was
+/// last half empty, in all and for each canvas. The thresholds fall with the room that is left, as
+/// those of a switch whose queues share its memory. A canvas gets at most as much from a process as
+/// it leaves, so there is room for the first event of another canvas, whichever process sends it.
+/// The promises wake the rest.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
     processes: HashMap<Uuid, usize>,
@@ -30,7 +30,8 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// Whether the mailbox takes one more of this canvas from this process, as so many wait in it.
+    /// Whether the mailbox, in which this many wait, takes one more of this canvas from this
+    /// process.
     pub(super) fn admit(&mut self, sender: Uuid, canvas: CanvasId, waiting: usize) -> bool {
         if waiting < FREE {
             self.processes.clear();
@@ -41,7 +42,7 @@ impl Shares {
         let all = self.processes.get(&sender).copied().unwrap_or(0);
         let own = self.canvases.get(&(sender, canvas)).copied().unwrap_or(0);
         let is_admitted = own < room && all < PROCESS_MULTIPLE * room;
-        // Only what is admitted is counted, so that what is refused takes no memory.
+        // Only admitted messages are counted, so that refused ones take no memory.
         if is_admitted {
             self.processes.insert(sender, all + 1);
             self.canvases.insert((sender, canvas), own + 1);
@@ -50,8 +51,8 @@ impl Shares {
     }
 }
 
-/// What processes that have begun to listen are to be told. All hear an answer, so that one answer
-/// a second is enough, however many ask.
+/// The notifications that processes that have begun to listen have to be told. All hear an answer,
+/// so one answer a second is enough, however many ask.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     waiting: HashSet<Notification>,
@@ -60,7 +61,7 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// They are to be told this. Returns when to take the answer; `None` if that is arranged.
+    /// Adds to the next answer. Returns when to take it; `None` if that is arranged.
     pub(super) fn add(&mut self, waiting: impl IntoIterator<Item = Notification>) -> Option<Instant> {
         self.waiting.extend(waiting);
         if self.waiting.is_empty() || std::mem::replace(&mut self.is_scheduled, true) {
@@ -70,7 +71,7 @@ impl Answers {
         Some(self.last.map_or(now, |last| now.max(last + ANSWERS)))
     }
 
-    /// What to tell them now.
+    /// The answer to send now.
     pub(super) fn take(&mut self) -> Vec<Notification> {
         self.is_scheduled = false;
         self.last = Some(Instant::now());

@@ -20,10 +20,10 @@ const RETRY: Duration = Duration::from_millis(100);
 /// The longest of these pauses.
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
-/// What is done with what is heard.
+/// Handles the messages of a channel.
 pub(super) trait Hear: Send + Sync + 'static {
-    /// It listens from now on. What was sent before is missed: for this long at most, or, when it
-    /// begins for the first time, for ever.
+    /// The process listens from now on. It missed the messages of at most this long, or all earlier
+    /// ones when it begins for the first time.
     fn begin(&self, missed: Option<Duration>);
 
     /// A message of any process of the deployment.
@@ -97,8 +97,9 @@ impl Ear {
         Ok((listening, keys))
     }
 
-    /// Hears until the connection breaks, or no longer brings what this process sends itself. What
-    /// is not a message of the deployment is passed over; `heard` is when the last one came.
+    /// Hears until the connection breaks, or no longer brings what this process sends itself.
+    /// Payloads that are not messages of the deployment are passed over; `heard` is when the last
+    /// message came.
     async fn hear(
         &self,
         mut listening: Listening,

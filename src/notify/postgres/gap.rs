@@ -1,5 +1,5 @@
-//! Interruptions: what was sent while this process did not listen has to be looked for, by one of
-//! the processes that were interrupted together.
+//! Interruptions: one of the processes that were interrupted together looks for the messages that
+//! were sent while they did not listen.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-/// The least pause after an interruption before what was missed is looked for.
+/// The least pause after an interruption before a process looks for what was missed.
 const PAUSE: Duration = Duration::from_millis(250);
 /// The longest is this much longer, so that of many processes one is the first.
 const SPREAD: Duration = Duration::from_secs(2);

@@ -8,11 +8,12 @@ use uuid::Uuid;
 
 use crate::event::{EventId, stable_hash};
 
-/// How long a worker that says nothing still counts: two and a half of its messages. So what a dead
-/// one was to handle waits no longer than for its promise, even if the others are never idle.
+/// How long a worker that says nothing still counts: two and a half of its messages. So an event
+/// that a dead worker was to handle waits no longer than for its promise, even if the others are
+/// never idle.
 const SILENCE_MAX: Duration = Duration::from_secs(50);
 
-/// Most other workers that count: beyond them, events are looked at twice.
+/// Maximum number of other workers that count. Beyond them, events are looked at twice.
 const OTHERS_MAX: usize = 100;
 
 /// This process, and the others of which it has heard. If views differ, an event is looked at by

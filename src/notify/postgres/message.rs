@@ -1,4 +1,5 @@
-//! What the processes send each other about events: bytes, which are sealed before they are sent.
+//! The messages about events that processes send each other, as bytes, which are sealed before they
+//! are sent.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,12 +1,12 @@
 //! Postgres as the notifier: NOTIFY after the commit, on a connection of its own.
 //!
 //! Every role that may connect can LISTEN and NOTIFY, so channels have secret names and messages
-//! are sealed: what another role sends is dropped unread, and what it hears it can't read.
+//! are sealed. Messages of another role are dropped unread, and it can't read those that it hears.
 //!
 //! Every process hears every notification, and one of them is to handle it first; the others keep
 //! it in reserve for a moment, and look at the event if they have nothing else to do. So a worker
 //! that is busy, or dies, holds up nothing for longer than that, and one that comes later is told
-//! what waits. What nobody hears is found by the promises on the rows.
+//! what waits. Events of which no process hears are found by the promises on their rows.
 
 mod bounds;
 mod broadcasts;
@@ -43,8 +43,8 @@ use outlet::{Keyring, Outlet};
 use seal::Purpose;
 use sender::Sender;
 
-/// Most notifications that wait in a process. They take about 30 MB; events beyond them are woken
-/// by their promises.
+/// Maximum number of notifications waiting in a process. They take about 30 MB; events beyond them
+/// are woken by their promises.
 const WAITING_MAX: usize = 250_000;
 /// The delay before a message that was put back is delivered again: the same as for the
 /// subscription that `wakeq topics create` makes.
@@ -89,7 +89,7 @@ pub struct PostgresNotifier {
 }
 
 struct Shared {
-    /// Identifies the own messages, which are skipped when they come back.
+    /// Identifies this process's own messages, which are skipped when they come back.
     id: Uuid,
     keyring: Keyring,
     outlet: Arc<Outlet>,
@@ -242,7 +242,7 @@ impl Shared {
                 }
                 let is_own = members.is_own(notification.id);
                 let has_room = shares.admit(sender, notification.canvas, messages.waiting());
-                // What is kept in reserve waits elsewhere as well: it makes room.
+                // Messages in reserve wait elsewhere as well, so they make room.
                 if !(has_room || is_own && messages.drop_reserve()) {
                     continue;
                 }
@@ -262,7 +262,7 @@ impl Shared {
         tokio::spawn(async move {
             sleep_until(at).await;
             let waiting = shared.answers.lock().unwrap_or_else(PoisonError::into_inner).take();
-            // What they do not learn now is found by the promises.
+            // The promises wake the events of which they do not learn now.
             drop(shared.sender.wake(waiting).await);
         });
     }
@@ -285,7 +285,7 @@ impl Drop for Working {
     }
 }
 
-/// What a worker hears.
+/// Handles the messages that a worker hears.
 struct Hearer {
     shared: Arc<Shared>,
 }
@@ -313,7 +313,7 @@ impl Hear for Hearer {
             }
             News::Hello => {
                 shared.sender.say(News::Here);
-                // Before its share of them becomes a reserve here.
+                // Read before its share of them becomes a reserve here.
                 let waiting = shared.mailbox.read(super::mailbox::Messages::ready_notifications);
                 self.joined(sender);
                 shared.answer(waiting);
@@ -394,9 +394,9 @@ mod tests {
         std::iter::repeat_with(move || Notification { id: EventId::new(), canvas })
     }
 
-    /// A process floods two workers with the events of one canvas. What the mailbox has no room for
-    /// makes room in the reserve if it is this worker's to handle, and is dropped otherwise. The
-    /// first events of another canvas, from the same process, are all taken.
+    /// A process floods two workers with the events of one canvas. A message for which the mailbox
+    /// has no room takes room from the reserve if it is this worker's to handle, and is dropped
+    /// otherwise. The first events of another canvas, from the same process, are all taken.
     #[tokio::test]
     async fn a_flood_of_one_canvas_leaves_room_to_another() {
         let table = Table::new().await;

@@ -13,7 +13,7 @@ use crate::store::{Store, StoreError};
 /// How long a secret counts before it is read again. After it was replaced, processes may miss each
 /// other's messages for this long.
 const KEPT: Duration = Duration::from_secs(60);
-/// Most messages in one statement: 800 kB.
+/// Maximum number of messages in one statement: 800 kB.
 const STATEMENT_MAX: usize = 100;
 
 /// The keys of this process, which follow the deployment's secret. Clones share them.

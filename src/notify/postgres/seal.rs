@@ -1,4 +1,4 @@
-//! What keeps every other role of the database out: names of channels that can't be guessed, and
+//! Keeps every other role of the database out, by names of channels that can't be guessed and by
 //! messages that can be neither read nor made without the deployment's secret.
 //!
 //! Postgres asks for no right to LISTEN or NOTIFY, so a name alone proves nothing. This module must
@@ -19,10 +19,10 @@ use crate::store::PAYLOAD_BYTES_MAX;
 const HEAD_BYTES: usize = 16 + 8;
 /// Bytes that authenticate the content, after it.
 const TAG_BYTES: usize = 16;
-/// Most bytes of a message's content: what base64 leaves of a payload.
+/// Maximum bytes of a message's content, which is what base64 leaves of a payload.
 pub(super) const CONTENT_BYTES_MAX: usize = PAYLOAD_BYTES_MAX * 3 / 4 - HEAD_BYTES - TAG_BYTES;
 
-/// What a channel is for. Each has a name and keys of its own.
+/// The purpose of a channel. Each has a name and keys of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Notifications,

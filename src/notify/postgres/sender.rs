@@ -1,5 +1,6 @@
-//! One NOTIFY at a time: what comes meanwhile, or within a few milliseconds of the last, goes out
-//! together. Notifying transactions wait for each other's commits, so there should be few.
+//! Sends one NOTIFY at a time. Messages that arrive meanwhile, or within a few milliseconds of the
+//! last one, go out together. Notifying transactions wait for each other's commits, so there should
+//! be few.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +15,11 @@ use crate::store::StoreError;
 
 /// From one NOTIFY to the next at least.
 const SPACING: Duration = Duration::from_millis(5);
-/// Most calls that wait.
+/// Maximum number of waiting calls.
 const WAITING_MAX: usize = 20_000;
-/// Most calls whose notifications go out together.
+/// Maximum number of calls whose notifications go out together.
 const TOGETHER_MAX: usize = 1_000;
-/// What is to be sent.
+/// A message to send.
 #[derive(Debug)]
 enum Outgoing {
     News(News),
@@ -46,7 +47,7 @@ impl Sender {
         answer.await.map_err(|_| StoreError::Overloaded)?
     }
 
-    /// Does not wait, and is not told if it fails.
+    /// Does not wait, and does not report a failure.
     pub(super) fn say(&self, news: News) {
         if let Err(error) = self.put(Outgoing::News(news)) {
             tracing::debug!(error = &error as &dyn std::error::Error, "other workers were not told");

@@ -15,7 +15,7 @@ use super::config::PubSubConfig;
 use super::named;
 use crate::notify::NotifyError;
 
-/// Most messages that Pub/Sub accepts in one request.
+/// Maximum number of messages that Pub/Sub accepts in one request.
 const MESSAGES_PER_REQUEST: u32 = 1_000;
 
 /// How long a message waits for others before its request is sent: until the next tick of tokio's

@@ -95,7 +95,7 @@ impl PubSubConfig {
 
     /// The configuration from the environment: `GOOGLE_CLOUD_PROJECT`, which is optional with an
     /// emulator, `PUBSUB_EMULATOR_HOST`, `WAKEQ_TOPIC` and `WAKEQ_SUBSCRIPTION`, `WAKEQ_BROADCAST`
-    /// and `WAKEQ_BROADCAST_TOPIC`. What is not set has its default.
+    /// and `WAKEQ_BROADCAST_TOPIC`. A variable that is not set has its default.
     ///
     /// ```no_run
     /// # async fn connect() -> Result<wakeq::notify::PubSub, wakeq::notify::NotifyError> {

@@ -1,4 +1,4 @@
-//! What an emulator gets in place of credentials: the name of this process.
+//! The name of this process, which an emulator gets in place of credentials.
 //!
 //! The client library chooses another client id for each connection, so that an emulator could not
 //! tell the streams of one process from those of several. Google's service never gets this header.

@@ -20,7 +20,7 @@ use super::config::PubSubConfig;
 use super::failure::{FailureKind, cause_of};
 use crate::notify::NotifyError;
 
-/// Most messages that are handed to the client before their answers are awaited.
+/// Maximum number of messages that are handed to the client before their answers are awaited.
 const WINDOW: usize = 10_000;
 
 /// How much longer than the client's own limit an answer is awaited.

@@ -1,5 +1,5 @@
-//! What the queue needs of a subscription, and how an existing one differs from that: one that
-//! workers pull from, or one that pushes. It only compares.
+//! The settings that the queue needs of a subscription, whether workers pull from it or it pushes,
+//! and how an existing one differs from them. It only compares.
 
 use std::time::Duration;
 

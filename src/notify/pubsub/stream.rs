@@ -33,8 +33,8 @@ use crate::notify::{Delivery, NotifyError};
 /// How long a new stream is open before it is first checked.
 const SETTLING: Duration = Duration::from_secs(1);
 
-/// Most bytes of messages in flight: notifications have some hundred bytes each, and anything else
-/// is acknowledged at once.
+/// Maximum bytes of messages in flight: notifications have some hundred bytes each, and anything
+/// else is acknowledged at once.
 const OUTSTANDING_BYTES: usize = 16 * 1024 * 1024;
 /// The bytes that are allowed per notification if very many may be in flight.
 const NOTIFICATION_BYTES: usize = 512;

@@ -46,8 +46,8 @@ pub(super) async fn open(
     Ok(PubSubSubscription { deliveries, trouble, _at_drop: closing.clone().drop_guard(), closing, reader })
 }
 
-/// An open subscription. If it is dropped without [`Subscription::close`], the same is put back in
-/// the background.
+/// An open subscription. If it is dropped without [`Subscription::close`], messages that were not
+/// handed out are put back in the background.
 pub(super) struct PubSubSubscription {
     /// Bounded by the permits that the deliveries in it hold.
     deliveries: Receiver<Delivery>,

@@ -9,14 +9,15 @@ use uuid::Uuid;
 use crate::event::{AppendCondition, Appended, EventId, NewLogEvent, StreamAppend, StreamId};
 use crate::store::{Store, StoreError};
 
-/// Most statements of an append: one that creates streams, and the append, twice.
+/// Maximum number of statements of an append, which are one that creates streams and the append,
+/// each twice.
 const STATEMENTS: usize = 4;
 /// An append that takes a multiple of this number checks whether the next partition exists.
 const MILESTONE: i64 = 100_000;
 /// How often an append is started whose streams do not exist.
 const TRIES: usize = 2;
 
-/// What is appended in one statement, all or nothing.
+/// Events that are appended in one statement, all or nothing.
 #[derive(Debug, Default)]
 pub struct LogBatch<'a> {
     events: Vec<(&'a StreamId, &'a NewLogEvent)>,

@@ -7,9 +7,9 @@ use super::append::{LogBatch, append_batch};
 use crate::event::{NewEvent, NewLogEvent, StreamAppend, StreamId};
 use crate::store::InsertOutcome;
 
-/// Most events in one statement.
+/// Maximum number of events in one statement.
 const PAGE: usize = 1_000;
-/// Most bytes of them, or one event that is larger.
+/// Maximum bytes of these events, unless a single event is larger.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Additional statements of an emit of logged events, per page.

@@ -102,9 +102,9 @@ impl Store {
     }
 
     /// As [`Store::read_log`], with at most this many bytes of payloads and metadata, or one event.
-    /// What does not fit is neither sent by the database nor read by it: the length of a value is
-    /// known without the value. In two statements: a snapshot that is not younger than the horizon
-    /// would miss what was committed between them.
+    /// The database neither reads nor sends what does not fit, since the length of a value is known
+    /// without the value. In two statements: a snapshot that is not younger than the horizon would
+    /// miss what was committed between them.
     pub(crate) async fn read_log_within(
         &self,
         source: &EventSource,

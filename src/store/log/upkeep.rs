@@ -7,7 +7,7 @@ use crate::store::{Store, StoreError};
 
 /// For how many sequence numbers ahead partitions are created.
 const AHEAD: i64 = 10_000_000;
-/// Most appenders and holders that are listed.
+/// Maximum number of appenders and holders that are listed.
 const APPENDERS_MAX: i64 = 20;
 const HOLDERS_MAX: i64 = 20;
 
@@ -24,7 +24,7 @@ pub struct LogAppender {
     pub floor: i64,
 }
 
-/// What keeps the first partition of the log from being dropped when it is old enough.
+/// A holder, which keeps the first partition of the log from being dropped when it is old enough.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogHolder {
     /// `group GROUP` or `pin PIN`.
@@ -48,7 +48,7 @@ impl LogHolder {
 }
 
 impl Store {
-    /// What keeps the first partition of the log, if that is full; the furthest behind first.
+    /// The holders of the first partition of the log, if that is full; the furthest behind first.
     #[doc(hidden)]
     pub async fn log_holders(&self) -> Result<Vec<LogHolder>, StoreError> {
         let query = sqlx::query!(

@@ -26,10 +26,10 @@ use row::Row;
 
 /// How many of the most recently emitted events are remembered.
 const EMITTED_MAX: usize = 100_000;
-/// Most events that may wait.
+/// Maximum number of waiting events.
 const EVENTS_MAX: usize = 1_000_000;
 
-/// What the test kit adds to a store; shared by all clones of the store.
+/// The test kit's part of a store, shared by all clones of the store.
 #[derive(Debug, Default)]
 pub(crate) struct Kit {
     /// Used instead of Postgres.
@@ -107,7 +107,7 @@ impl Store {
         self.with_kit(Kit::default())
     }
 
-    /// What was emitted through this store and its clones: the last 100,000 events.
+    /// The last 100,000 events that were emitted through this store and its clones.
     pub(crate) fn emitted(&self) -> Vec<Arc<NewEvent>> {
         self.kit().map(|kit| locked(&kit.emitted).iter().cloned().collect()).unwrap_or_default()
     }

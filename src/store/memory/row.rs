@@ -1,4 +1,4 @@
-//! The row of an event, and what is read of it.
+//! The row of an event, and the forms in which it is read.
 
 use super::Dead;
 use crate::event::{Claim, HandlerAddress, Name, NewEvent, Notification, Place, Schedule, Timestamp};

@@ -113,7 +113,7 @@ impl Tables {
         Ok(outcome)
     }
 
-    /// The clock does not move between two steps, so what was emitted at this very moment counts as
+    /// The clock does not move between two steps, so events emitted at this very moment count as
     /// before.
     fn free_of(&self, scope: &HandlerScope, before: Timestamp, limit: u64) -> Vec<EventId> {
         let meant =

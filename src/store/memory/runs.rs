@@ -1,4 +1,4 @@
-//! What runs need: load, claim, and the fenced writes of an owner.
+//! The statements of runs: load, claim, and the fenced writes of an owner.
 
 use std::sync::Arc;
 

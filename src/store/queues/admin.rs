@@ -1,5 +1,5 @@
-//! Queues as operators see them: listing and unregistering them, the shares of canvases, and what
-//! waits in their facets.
+//! Queues as operators see them: listing and unregistering them, the shares of canvases, and the
+//! copies that wait in their facets.
 
 use super::registration::QUEUES_MAX;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use crate::store::RegisteredTarget;
 use crate::store::session::interval;
 use crate::store::{Store, StoreError};
 
-/// Most copies that are counted of a facet.
+/// Maximum number of copies that are counted per facet.
 const COUNT_MAX: i64 = 10_000;
-/// Most copies that one statement drops.
+/// Maximum number of copies that one statement drops.
 const DROP_PAGE: i64 = 1000;
 
 /// A registered queue.
@@ -22,7 +22,7 @@ const DROP_PAGE: i64 = 1000;
 pub struct RegisteredQueue {
     /// Its name.
     pub name: Name,
-    /// Which events are copied into it: those whose topic any of these matches.
+    /// The patterns. Events whose topic any of them matches are copied into it.
     pub patterns: Vec<String>,
     /// It no longer gets copies, and is removed after the last one that waits.
     pub draining: bool,
@@ -31,7 +31,7 @@ pub struct RegisteredQueue {
     pub tenant_visible: bool,
     /// The default for canvases without settings of their own.
     pub facets: FacetSettings,
-    /// How its copies are retried, if services pull them over HTTP.
+    /// The retry policy of its copies, if services pull them over HTTP.
     pub pull: Option<PullPolicy>,
     /// Where its copies are sent, if that is over HTTP.
     pub target: Option<RegisteredTarget>,
@@ -51,11 +51,11 @@ pub struct FacetSettings {
     /// Copies per round of the rotation, 0 to 1,000; with 0 the canvas is paused in the queue.
     /// Default 1.
     pub weight: Option<u32>,
-    /// Copies that may run at a time, on all workers together, 1 to 10,000. Default: no limit.
+    /// Copies that may run at once, on all workers together, 1 to 10,000. Default: no limit.
     pub in_flight_max: Option<u32>,
 }
 
-/// What a canvas has in a queue.
+/// A canvas's share and copies in a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facet {
     /// The tenant.
@@ -156,8 +156,9 @@ impl Store {
             >= DROP_PAGE.cast_unsigned())
     }
 
-    /// Sets a canvas's share of a queue; what is not set is as the queue says. Returns whether
-    /// there is such a queue. With `wakes` its copies will be woken, by [`Store::wake_page`].
+    /// Sets a canvas's share of a queue. The queue's settings apply to those that are not given.
+    /// Returns whether there is such a queue. With `wakes` its copies will be woken, by
+    /// [`Store::wake_page`].
     pub(crate) async fn set_facet(
         &self,
         queue: &Name,
@@ -288,7 +289,7 @@ pub(super) fn milliseconds(number: i64) -> Duration {
     Duration::from_millis(number.unsigned_abs())
 }
 
-/// As Postgres takes it, which refuses what is too large.
+/// A number as an integer of Postgres, at most the largest one.
 pub(super) fn integer(number: Option<u32>) -> Option<i32> {
     number.map(|number| i32::try_from(number).unwrap_or(i32::MAX))
 }

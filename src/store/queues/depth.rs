@@ -4,12 +4,12 @@ use crate::event::Name;
 use crate::store::session::interval;
 use crate::store::{Store, StoreError};
 
-/// Most copies that are read of one queue; and of all of them together, unless there are many
-/// queues.
+/// Maximum number of copies that are read of one queue, and of all queues together unless there are
+/// many.
 const LOOK_MAX: i64 = 10_000;
 const LOOKS_MAX: i64 = 20_000;
 
-/// What is due and free to run in a queue.
+/// The copies that are due and free to run in a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueDepth {
     /// The queue.
@@ -26,9 +26,9 @@ pub struct QueueDepth {
 }
 
 impl Store {
-    /// What there is to do in the registered queues, or in the one of this name. Of each, its share
-    /// of 20,000 due copies is counted, at most 10,000; copies that are not due, or whose canvas is
-    /// paused in the queue, are not read.
+    /// The depth of the registered queues, or of the one of this name. Of each, its share of 20,000
+    /// due copies is counted, at most 10,000; copies that are not due, or whose canvas is paused in
+    /// the queue, are not read.
     #[doc(hidden)]
     pub async fn queue_depths(&self, only: Option<&Name>) -> Result<Vec<QueueDepth>, StoreError> {
         let query = sqlx::query!(

@@ -9,7 +9,7 @@ use crate::store::load::address;
 use crate::store::session::interval;
 use crate::store::{Store, StoreError};
 
-/// Most canvases with copies in flight that one page visits.
+/// Maximum number of canvases with copies in flight that one page visits.
 const VISITED: i64 = 1000;
 
 /// A copy that is currently leased over HTTP.
@@ -19,7 +19,7 @@ pub struct Lease {
     pub id: EventId,
     /// When the lease ends, by the database's clock.
     pub lease_until: Timestamp,
-    /// Which attempt this is, from 1. Leases that ran out are not counted.
+    /// The number of the attempt, from 1. Leases that ran out are not counted.
     pub attempt: u32,
     /// Canvas, module, name and modifier of the event.
     pub address: HandlerAddress,

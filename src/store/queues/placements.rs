@@ -1,4 +1,4 @@
-//! Which rows an insert writes: for each event its own, and a copy for each matching queue.
+//! The rows that an insert writes: for each event its own, and a copy for each matching queue.
 
 use std::fmt::Write;
 
@@ -53,7 +53,7 @@ impl Placements {
         rows
     }
 
-    /// The outcomes of so many events, after the answers to their insert.
+    /// The outcomes of this many events, from the answers to their insert.
     pub(in crate::store) fn outcomes(&self, events: usize, inserted: &InsertedRows) -> Vec<InsertOutcome> {
         let outcome = |(at, position): (usize, i64)| {
             let Some((due_soon, link)) = inserted.get(&position).copied() else {

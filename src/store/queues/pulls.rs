@@ -16,7 +16,8 @@ use crate::store::load::{ClaimedEvent, ClaimedRow, address, claimed_rows};
 use crate::store::session::interval;
 use crate::store::{Store, StoreError};
 
-/// Most canvases with copies that one call visits, from the first one and from the given one.
+/// Maximum number of canvases with copies that one call visits, from the first one and from the
+/// given one.
 const LOOK: i32 = 1000;
 
 /// A leased copy.
@@ -126,7 +127,7 @@ impl Store {
         self.session().await?.optional("check whether a queue has turns", query).await
     }
 
-    /// How the copies of a queue are retried, if it is pulled; `None` if there is no such queue.
+    /// The retry policy of a queue's copies, if it is pulled; `None` if there is no such queue.
     pub(crate) async fn pull_policy(&self, queue: &Name) -> Result<Option<Option<PullPolicy>>, StoreError> {
         let query = sqlx::query!(
             "select pulled, pull_retries, pull_delay_ms, pull_factor, pull_delay_max_ms, pull_halts

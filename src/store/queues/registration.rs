@@ -16,7 +16,7 @@ use crate::store::{Store, StoreError};
 /// a moment. Emits do not wait for that, as they compile their own.
 static COMPILING: Semaphore = Semaphore::const_new(1);
 
-/// Most queues that may be registered.
+/// Maximum number of registered queues.
 pub(super) const QUEUES_MAX: i64 = 100;
 
 /// A queue to register.
@@ -26,9 +26,9 @@ pub(crate) struct NewQueueRow<'a> {
     pub(crate) patterns: &'a [QueuePattern],
     pub(crate) facets: FacetSettings,
     pub(crate) tenant_visible: bool,
-    /// How its copies are retried, if they are pulled.
+    /// The retry policy of its copies, if they are pulled.
     pub(crate) pull: Option<&'a PullPolicy>,
-    /// Whether what waits in it may now run, and has to be woken.
+    /// Whether its waiting copies may now run, and have to be woken.
     pub(crate) wakes: bool,
     pub(crate) actor: &'a Actor,
 }

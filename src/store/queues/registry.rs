@@ -1,5 +1,6 @@
-//! What this process knows of the registered patterns. Every insert states, in its own statement,
-//! which version of them it was matched with, and is repeated if that is not the current one.
+//! The registered patterns, as far as this process knows them. Every insert states, in its own
+//! statement, which version of them it was matched with, and is repeated if that is not the current
+//! one.
 
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -69,7 +70,7 @@ impl RegistryCache {
     }
 }
 
-/// How events are written: with which durations, and into which queues.
+/// The durations and the queues with which events are written.
 #[derive(Clone, Copy, Debug)]
 pub struct Emission<'a> {
     pub(in crate::store) timing: &'a Timing,

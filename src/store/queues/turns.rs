@@ -9,11 +9,12 @@ use crate::store::load::{ClaimedEvent, ClaimedRow, claimed_rows};
 use crate::store::session::interval;
 use crate::store::{Store, StoreError};
 
-/// Most copies that are announced at a time.
+/// Maximum number of copies that are announced together.
 const ANNOUNCED: usize = 500;
-/// Most facets that one search for room visits.
+/// Maximum number of facets that one search for room visits.
 const LIMITED: i64 = 500;
-/// Most copies of a facet that are woken after several of its runs have ended together.
+/// Maximum number of copies of a facet that are woken after several of its runs have ended
+/// together.
 const ROOM_MAX: i64 = 100;
 
 /// A notification that asks for a turn of its event's queue.
@@ -220,7 +221,7 @@ impl Store {
     }
 }
 
-/// What the turns of one queue have claimed.
+/// The copies that the turns of one queue have claimed.
 struct ClaimedTurns {
     /// In the order of the rotation.
     events: Vec<ClaimedEvent>,

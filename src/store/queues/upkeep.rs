@@ -1,13 +1,14 @@
-//! Background work on queues: drained ones are deleted, and what waits is woken when it may run.
+//! Background work on queues: drained ones are deleted, and waiting copies are woken when they may
+//! run.
 
 use crate::event::{CanvasId, Name, Notification};
 use crate::store::chores::notifications;
 use crate::store::session::interval;
 use crate::store::{Store, StoreError};
 
-/// Most copies that one statement wakes.
+/// Maximum number of copies that one statement wakes.
 const WAKE_PAGE: i64 = 1000;
-/// Most facets that one statement deletes.
+/// Maximum number of facets that one statement deletes.
 const FORGET_PAGE: i64 = 1000;
 
 impl Store {

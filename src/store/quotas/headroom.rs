@@ -1,10 +1,11 @@
 //! How much a process may add to a canvas after its last measurement: the decision alone, without
 //! I/O or a clock of its own.
 //!
-//! What a canvas keeps is measured now and then. In between, a process takes what it adds itself
-//! from the room that it saw, measures again when an eighth of that is used up, and never uses more
-//! than half of it on one measurement. Several processes that saw the same room may thus exceed it:
-//! two of them not at all, `n` of them by `n / 2 - 1` of what was left when they measured.
+//! The usage of a canvas is measured now and then. In between, a process deducts what it adds
+//! itself from the room that it saw, measures again when an eighth of that is used up, and never
+//! uses more than half of it on one measurement. Several processes that saw the same room may thus
+//! exceed it: two of them not at all, `n` of them by `n / 2 - 1` of what was left when they
+//! measured.
 
 use std::time::Duration;
 
@@ -15,8 +16,8 @@ pub(super) type Pair = [u64; 2];
 
 /// How long a measurement is valid, however little is added.
 const HOLDS: Duration = Duration::from_secs(60);
-/// And at least this many times as long as it took, which bounds its share of a connection however
-/// much there is to count.
+/// It is also valid for at least this many times as long as it took, which bounds its share of a
+/// connection however much there is to count.
 const HOLDS_TIMES: u32 = 200;
 /// The least time from one measurement to the next, if room is short; and the same in multiples of
 /// how long it took.
@@ -54,7 +55,7 @@ impl Measurement {
     }
 }
 
-/// What to do with an addition.
+/// The decision on an addition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Added; the measurement is valid.
@@ -69,7 +70,7 @@ pub(super) enum Verdict {
     Full(usize),
 }
 
-/// What this process knows of two things that a canvas keeps.
+/// This process's knowledge of two kinds of data that a canvas keeps.
 #[derive(Debug, Default)]
 pub(super) struct Headroom {
     measurement: Option<Measurement>,
@@ -102,7 +103,7 @@ impl Headroom {
                 .add(next, if age < measurement.holds() { Verdict::Go } else { Verdict::GoAndMeasure });
         }
         let whole = fits(&|which| measurement.room(which));
-        // After one that failed, nobody waits for the next as long as there is room.
+        // After a failed measurement, no caller waits for the next as long as there is room.
         if self.is_kept && whole.is_none() {
             return self.add(next, if age < measurement.gap() { Verdict::Go } else { Verdict::GoAndMeasure });
         }
@@ -127,16 +128,16 @@ impl Headroom {
         verdict
     }
 
-    /// Takes a new measurement. What was added while it was made may or may not be included, so it
-    /// stays counted.
+    /// Takes a new measurement. Additions made during it may or may not be included, so they stay
+    /// counted.
     pub(super) fn record(&mut self, measurement: Measurement, spent_before: Pair) {
         self.spent = [0_usize, 1].map(|which| self.spent[which].saturating_sub(spent_before[which]));
         self.measurement = Some(measurement);
         self.is_kept = false;
     }
 
-    /// Takes note that a measurement failed: the last one stays valid, and what was added since it
-    /// stays counted. If there is none, then `unknown` stands for it, without what was added.
+    /// Takes note that a measurement failed. The last one stays valid, and additions since then
+    /// stay counted. If there is none, then `unknown` stands for it, without the additions.
     pub(super) fn keep(&mut self, unknown: Measurement) {
         let Measurement { at, took, .. } = unknown;
         match self.measurement {
@@ -247,7 +248,8 @@ mod tests {
         assert_eq!(headroom.ask([1_001, 0], FREE, now), Verdict::Full(0));
     }
 
-    /// On a busy database a measurement takes long; what has room is not refused for that.
+    /// On a busy database a measurement takes long. An addition that has room is not refused for
+    /// that.
     #[test]
     fn what_has_room_waits_for_a_slow_measurement() {
         let (mut headroom, now) = (Headroom::default(), Instant::now());
@@ -260,8 +262,8 @@ mod tests {
     }
 
     /// While nothing can be measured at all, however often that is tried, together no more is added
-    /// than the last measurement had room for; and nobody waits for the next. A count that takes
-    /// too long is no such failure: a sample follows, and is recorded.
+    /// than the last measurement had room for, and no caller waits for the next. A count that takes
+    /// too long is not such a failure, because a sample follows and is recorded.
     #[test]
     fn what_was_added_stays_counted_while_nothing_can_be_measured() {
         let (mut headroom, now) = (Headroom::default(), Instant::now());
@@ -280,8 +282,8 @@ mod tests {
         assert_eq!(headroom.ask([10, 0], FREE, now), Verdict::Go);
     }
 
-    /// Whoever adds while measurements fail goes on with what is known, and measures behind its
-    /// back.
+    /// A caller that adds while measurements fail goes on with the last known usage, and a
+    /// measurement runs in the background.
     #[test]
     fn while_there_is_room_nobody_waits_for_a_measurement_that_fails() {
         let (mut headroom, now) = (Headroom::default(), Instant::now());

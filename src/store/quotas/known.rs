@@ -1,11 +1,12 @@
-//! What this process knows of canvases that are near their quotas, for a gauge. Runs no statement.
+//! The canvases that are near their quotas, as far as this process knows, for a gauge. Runs no
+//! statement.
 
 use std::sync::{Arc, PoisonError};
 
 use super::Store;
 use crate::event::{CanvasId, Quota};
 
-/// Most canvases that are reported.
+/// Maximum number of canvases that are reported.
 const NEAR_MAX: usize = 100;
 /// The share of its limit from which a canvas is near it.
 const NEAR: f64 = 0.8;

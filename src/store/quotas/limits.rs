@@ -9,20 +9,20 @@ use crate::event::{Actor, CanvasId, Quota};
 
 /// How long an answer about usage is valid for all callers, at least.
 const HOLDS: Duration = Duration::from_secs(5);
-/// And this many times as long as it took, so that asking often costs little.
+/// It is also valid for this many times as long as it took, so that asking often costs little.
 const HOLDS_TIMES: u32 = 20;
 
 /// A quota of a canvas, and how much of it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaUse {
-    /// What is limited.
+    /// The kind of quota.
     pub quota: Quota,
     /// The limit.
     pub limit: u64,
     /// Whether an operator has set the limit for this canvas.
     pub set: bool,
-    /// How much is in use: counted up to one beyond the limit; bytes are estimated, and so is what
-    /// takes too long to count.
+    /// How much is in use, counted up to one beyond the limit. Bytes are estimated, and so are rows
+    /// that take too long to count.
     pub used: u64,
 }
 
@@ -34,7 +34,8 @@ struct SetQuota {
 }
 
 impl Store {
-    /// All quotas of a canvas. What may be numerous is measured at most every five seconds.
+    /// All quotas of a canvas. Those of data that may be numerous are measured at most every five
+    /// seconds.
     #[doc(hidden)]
     pub async fn quotas(&self, canvas: CanvasId) -> Result<Vec<QuotaUse>, StoreError> {
         let set = self.set_quotas(canvas).await?;

@@ -1,5 +1,5 @@
-//! Looks at what a canvas keeps and remembers what it saw: it counts, or samples while a count
-//! would take too long. No SQL.
+//! Measures what a canvas keeps and remembers the result. It counts, or samples while a count would
+//! take too long. No SQL.
 
 use std::sync::Arc;
 
@@ -41,8 +41,11 @@ impl Store {
                 *method = by.after(took, is_too_long, Instant::now(), bounds);
             }
             if by == Method::Count && *method != by {
-                tracing::info!(%canvas, "counting what a canvas keeps takes too long, as under an old snapshot: \
-                                         it is estimated from samples");
+                tracing::info!(
+                    %canvas,
+                    "counting what a canvas keeps takes too long, as under an old snapshot: it is estimated from \
+                     samples"
+                );
             }
             match answer {
                 Ok((mut used, limits)) => {

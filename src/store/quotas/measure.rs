@@ -15,7 +15,7 @@ const LOG_SAMPLE: i32 = 2_000;
 const LOG_SMALL: i64 = 20_000;
 /// Up to this number, chosen ids are counted one by one, which takes about a tenth of a second.
 const IDS_COUNTED: i64 = 100_000;
-/// Most types of entities that are visited.
+/// Maximum number of types of entities that are visited.
 const TYPES_MAX: i32 = 1_000;
 
 pub(super) fn number(count: i64) -> u64 {
@@ -130,8 +130,8 @@ impl Store {
     /// Keys are counted in their index, up to one beyond the limit. So are ids, but only up to this
     /// number; if there are more, then those in a random 4096th of all ids, which stands for the
     /// whole: stored ids are hashes ([`EventId::chosen`]). A caller can search for ids that are
-    /// stored in one part, which costs 4,096 hashes for each, so this is only for what is too much
-    /// to count. Two standard errors are subtracted, so that no canvas is refused by chance.
+    /// stored in one part, which costs 4,096 hashes for each, so this is only for ids that are too
+    /// many to count. Two standard errors are subtracted, so that no canvas is refused by chance.
     pub(in crate::store) async fn count_remembered(
         &self,
         canvas: CanvasId,

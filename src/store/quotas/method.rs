@@ -2,7 +2,7 @@
 //! I/O or a clock of its own.
 //!
 //! A count reads every entry of an index, also those of rows that are gone and that an old snapshot
-//! keeps. So how long it takes has no bound, and nobody should wait for it twice. A sample reads
+//! keeps. So how long it takes has no bound, and no caller should wait for it twice. A sample reads
 //! some pages of a table, however many rows are in it or were.
 
 use std::time::Duration;
@@ -16,7 +16,7 @@ const REST_TIMES: u32 = 200;
 /// About how many pages of a table a sample reads, at 8 KiB each.
 const PAGES: i64 = 500;
 
-/// What is too slow, and what follows then.
+/// When a measurement is too slow, and how it goes on then.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     /// If its statements take longer than this, a measurement is too slow to be waited for again.
@@ -40,7 +40,7 @@ impl Default for Bounds {
     }
 }
 
-/// How a canvas is measured next.
+/// The method by which a canvas is measured next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Method {
     /// Its index entries are counted.
@@ -55,7 +55,7 @@ pub(super) enum Method {
 }
 
 impl Method {
-    /// What follows a measurement by this method, which ended now; how long its statements took,
+    /// The method after a measurement by this one that ended now, by how long its statements took
     /// and whether the server stopped one for taking too long.
     pub(super) fn after(self, took: Duration, is_too_long: bool, now: Instant, bounds: Bounds) -> Self {
         let is_slow = is_too_long || took > bounds.slow;
@@ -71,8 +71,8 @@ impl Method {
         }
     }
 
-    /// What follows a count that nobody waited for, and that ended or failed now: unless it was
-    /// quick, samples go on with as many pages as they have found to be right.
+    /// The method after a count in the background that ended or failed now. Unless it was quick,
+    /// samples go on with as many pages as they have found to be right.
     pub(super) fn after_trial(self, took: Duration, has_failed: bool, now: Instant, bounds: Bounds) -> Self {
         match (self, Self::Count.after(took, has_failed, now, bounds)) {
             (Self::Sample { pages, .. }, Self::Sample { count_at, .. }) => Self::Sample { pages, count_at },

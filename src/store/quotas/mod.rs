@@ -1,9 +1,9 @@
-//! Quotas of what canvases keep: the check before something is added, what it remembers, and its
+//! Quotas of what canvases keep: the check before something is added, its memory, and its
 //! statements.
 //!
-//! What may be numerous is measured now and then, without a running count in the database: an emit
-//! far from its quota sends no additional statement. The check refuses before anything is written,
-//! and uses a clock of its own only to decide when to measure again.
+//! Numerous data is measured now and then, without a running count in the database, so an emit far
+//! from its quota sends no additional statement. The check refuses before anything is written, and
+//! uses a clock of its own only to decide when to measure again.
 
 mod headroom;
 mod known;
@@ -26,10 +26,10 @@ pub use limits::QuotaUse;
 pub use measure::default_quota;
 use method::{Bounds, Method};
 
-/// Most measurements that are remembered at a time: one per canvas and pair of quotas.
+/// Maximum number of remembered measurements, one per canvas and pair of quotas.
 const KNOWN_MAX: usize = 50_000;
 
-/// About what an event of the log takes besides its payload and metadata.
+/// About how many bytes an event of the log takes besides its payload and metadata.
 const LOG_ROW_BYTES: u64 = 200;
 
 /// Two quotas that are measured together.
@@ -59,7 +59,8 @@ impl QuotaPair {
         }
     }
 
-    /// Whether what is counted first, or second, has names: then some of it may exist already.
+    /// Whether the items that are counted first, or second, have names, so that some of them may
+    /// exist already.
     fn names_things(self, which: usize) -> bool {
         match self {
             Self::Waiting | Self::Remembered | Self::Record => false,
@@ -68,7 +69,7 @@ impl QuotaPair {
         }
     }
 
-    /// What each process may add on a canvas before it measures for the first time.
+    /// How much each process may add on a canvas before it measures for the first time.
     fn free(self) -> Pair {
         const MIB: u64 = 1024 * 1024;
         match self {
@@ -78,7 +79,7 @@ impl QuotaPair {
     }
 }
 
-/// What a call is about to add on one canvas.
+/// The additions of a call on one canvas.
 #[derive(Debug, Default)]
 pub struct Additions<'a> {
     events: u64,
@@ -97,7 +98,7 @@ pub struct Additions<'a> {
 }
 
 impl<'a> Additions<'a> {
-    /// What emitting these events adds, per canvas.
+    /// The additions of emitting these events, per canvas.
     pub(crate) fn by(events: &'a [NewEvent]) -> BTreeMap<CanvasId, Self> {
         let mut all: BTreeMap<CanvasId, Self> = BTreeMap::new();
         for event in events {
@@ -119,7 +120,7 @@ impl<'a> Additions<'a> {
         self.state = Some((object, bytes(size_bytes)));
     }
 
-    /// What recording this many lines adds.
+    /// The additions of recording this many lines.
     pub(crate) fn recording(lines: u64) -> Self {
         Self { audit_lines: lines, ..Self::default() }
     }
@@ -129,7 +130,7 @@ impl<'a> Additions<'a> {
         self.idempotency_keys += 1;
     }
 
-    /// Adds what a call appends to a stream of the log.
+    /// Adds the events that a call appends to a stream of the log.
     pub(crate) fn append(&mut self, stream: &'a StreamId, size_bytes: usize) {
         self.streams.insert(stream);
         self.log_bytes += bytes(size_bytes) + LOG_ROW_BYTES;
@@ -162,7 +163,7 @@ fn bytes(length: usize) -> u64 {
     u64::try_from(length).unwrap_or(u64::MAX)
 }
 
-/// What this process knows of how much canvases keep.
+/// This process's knowledge of how much canvases keep.
 #[derive(Debug, Default)]
 pub(super) struct Quotas {
     known: Mutex<HashMap<(CanvasId, QuotaPair), Arc<KnownUsage>>>,
@@ -246,7 +247,8 @@ impl Store {
                 }
                 Verdict::Measure => self.remeasure(canvas, measured, &known).await,
                 Verdict::Wait(until) => tokio::time::sleep_until(until).await,
-                // What already exists needs no room; that is only looked up when room is short.
+                // Objects, streams and entities that already exist need no room, which is only
+                // looked up when room is short.
                 Verdict::Full(which) if !exact && measured.names_things(which) => {
                     wanted = self.count_new(canvas, measured, wanted, added).await?;
                     exact = true;
@@ -267,8 +269,8 @@ impl Store {
     }
 
     /// Measures, unless another caller has just done so. If neither a count nor a sample succeeds,
-    /// the last measurement stays valid (if there is none, a default allowance), until what is
-    /// added since has used up its room: quotas must not stop anything for lack of an answer, nor
+    /// the last measurement stays valid (if there is none, a default allowance), until additions
+    /// since then have used up its room: quotas must not stop anything for lack of an answer, nor
     /// let everything pass.
     async fn remeasure(&self, canvas: CanvasId, measured: QuotaPair, known: &Arc<KnownUsage>) {
         let asked = Instant::now();
@@ -279,8 +281,11 @@ impl Store {
         let at = Instant::now();
         if let Err(error) = self.look(canvas, measured, known, &mut method).await {
             let error = &error as &dyn std::error::Error;
-            tracing::warn!(error, %canvas, "the usage of a canvas could not be measured: its \
-                                            quotas wait for the next measurement");
+            tracing::warn!(
+                error,
+                %canvas,
+                "the usage of a canvas could not be measured: its quotas wait for the next measurement"
+            );
             let unknown = Measurement {
                 at,
                 took: at.elapsed(),
@@ -291,8 +296,8 @@ impl Store {
         }
     }
 
-    /// What is wanted, without the objects, streams and entities that exist, and without the bytes
-    /// of the state that a new one replaces.
+    /// The wanted additions, without the objects, streams and entities that exist, and without the
+    /// bytes of the state that a new one replaces.
     async fn count_new(
         &self,
         canvas: CanvasId,

@@ -1,15 +1,15 @@
-//! How much a canvas keeps, estimated from random pages of the tables: for what takes too long to
-//! count. Never reads an index.
+//! How much a canvas keeps, estimated from random pages of the tables, where a count takes too
+//! long. Never reads an index.
 //!
 //! The pages are read as they are, so rows that are gone cost nothing beyond their place on a page,
 //! and the statements have one plan, whatever the statistics say (docs/adr/0070). A table that has
-//! no more pages than asked for is read as a whole, and what is found is exact.
+//! no more pages than asked for is read as a whole, and the result is exact.
 
 use super::headroom::Pair;
 use super::{Store, StoreError};
 use crate::event::CanvasId;
 
-/// What a page holds of a canvas, among those that were read.
+/// The rows and bytes of a canvas on one of the pages that were read.
 struct SampledPage {
     rows: i64,
     bytes: i64,
@@ -18,7 +18,7 @@ struct SampledPage {
 }
 
 /// The rows and bytes in the whole table, minus two standard errors, so that no canvas is refused
-/// by chance. What is on only three or four of the pages that were read counts as nothing.
+/// by chance. Rows on only three or four of the pages that were read count as nothing.
 fn at_least(pages: &[SampledPage]) -> Pair {
     let part = pages.first().map_or(1.0, |page| page.part);
     let whole = |amount: fn(&SampledPage) -> i64| {

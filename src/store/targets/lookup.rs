@@ -1,4 +1,5 @@
-//! Targets as workers need them: many at a time, by their addresses, with their secrets.
+//! Targets as workers need them, which is many in one query, by their addresses, with their
+//! secrets.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -75,7 +75,7 @@ pub(crate) struct PutOutcome {
     pub(crate) secret_taken: bool,
     /// The rule that is in force on the handler.
     pub(crate) rule: Option<RuleKind>,
-    /// The job that wakes what waited; `None` if nothing did.
+    /// The job that wakes the waiting events; `None` if none waited.
     pub(crate) job: Option<i64>,
 }
 
@@ -112,8 +112,8 @@ struct Row {
 }
 
 impl Store {
-    /// Registers a target, or replaces the existing one, and creates the job that wakes what waited
-    /// for it. Errors: [`StoreError::Quota`] if the canvas has no room for another.
+    /// Registers a target, or replaces the existing one, and creates the job that wakes the events
+    /// that waited for it. Errors: [`StoreError::Quota`] if the canvas has no room for another.
     pub(crate) async fn put_target(&self, new: &NewTargetRow<'_>) -> Result<PutOutcome, StoreError> {
         let mut session = self.session().await?.for_statements(3);
         let row = session.limit(|connection| put(connection, new)).await;
@@ -268,7 +268,7 @@ async fn stands_already(connection: &mut PgConnection, new: &NewTargetRow<'_>) -
     Ok(standing.is_some_and(|secret| secret.as_bytes() == new.secret.as_bytes()))
 }
 
-/// What was found before a target is written, and can't change until then.
+/// The state before a target is written, which can't change until then.
 struct TargetFacts {
     /// Whether events may wait for the target.
     is_awaited: bool,
@@ -351,8 +351,8 @@ async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, facts: Tar
 /// Locks the note of a handler that a worker did not know, creating it if there is none; returns
 /// whether there was one.
 ///
-/// Deferring writes the note as well. So the next statement sees what was deferred before, and its
-/// note; what is deferred later waits for the commit of the target, which
+/// Deferring writes the note as well. So the next statement sees events that were deferred before,
+/// and their note. A later deferral waits for the commit of the target, which
 /// [`Store::wake_registered`] then sees.
 async fn hold_note(connection: &mut PgConnection, address: &HandlerAddress) -> Result<bool, sqlx::Error> {
     let HandlerAddress { scope, modifier } = address;

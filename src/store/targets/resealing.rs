@@ -46,7 +46,7 @@ struct Row {
     previous_key: Option<String>,
 }
 
-/// What is written back, as columns.
+/// The rows to write back, as columns.
 #[derive(Default)]
 struct Columns {
     canvases: Vec<Uuid>,

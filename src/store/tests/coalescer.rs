@@ -50,7 +50,7 @@ fn refused(code: &'static str) -> StoreError {
     StoreError::from_sqlx("made up", sqlx::Error::Database(Box::new(Code(code))))
 }
 
-/// What another session can use up, or an administrator can stop, is not the statement's fault.
+/// An error that another session or an administrator can cause is not the statement's fault.
 #[test]
 fn a_server_that_has_used_something_up_is_unavailable() {
     for code in ["53000", "53100", "53200", "53300", "57P01", "25006"] {
@@ -69,7 +69,7 @@ fn gated(answer: fn(&[u32]) -> Result<Vec<u32>, StoreError>) -> (Coalescer<u32, 
     gates(1, answer)
 }
 
-/// As [`gated`], but so many at a time.
+/// As [`gated`], with this many statements at once.
 fn gates(
     in_flight: usize,
     answer: fn(&[u32]) -> Result<Vec<u32>, StoreError>,

@@ -1,4 +1,4 @@
-//! What statements cost: every claim is a HOT update, every lookup uses an index, nothing grows
+//! The cost of statements: every claim is a HOT update, every lookup uses an index, nothing grows
 //! with the queue.
 
 use std::fmt::Write;
@@ -20,7 +20,7 @@ impl Table {
 /// Part of the claiming statement.
 pub(super) const CLAIM: &str = "insert into wakeq.claim_gate";
 
-/// What the minute's statement is called with.
+/// The arguments of the minute's statement.
 pub(super) const MINUTE_ARGUMENTS: &str = "false, '1 min', '1 min', '10 min', '30 s', '10 min', '1 h', null, now() - interval '2 min', '75 s', \
      '{lease}', '{60000000}'";
 

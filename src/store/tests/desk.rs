@@ -38,7 +38,7 @@ pub(super) struct Run {
     pub(super) kept: Option<Holder>,
 }
 
-/// What is left to do after a run: wake the next of its lane, then fill the room in its facet.
+/// The work that is left after a run: wake the next of its lane, then fill the room in its facet.
 pub(super) struct EndedRun {
     canvas: CanvasId,
     lane: Option<Lane>,
@@ -161,7 +161,7 @@ impl Desk {
         }
     }
 
-    /// What a run does with a notification, up to running an event.
+    /// Handles a notification as a run does, up to running an event.
     pub(super) async fn deliver(&mut self, told: Notification) {
         self.load(told, Holder::Broker).await;
         if let Some(look) = self.looks.pop() {

@@ -337,8 +337,8 @@ impl Desk {
         sqlx::query_scalar(those).bind(near).fetch_all(&self.table.pool).await.unwrap()
     }
 
-    /// What the minute's pass would find in facets, over several searches, each with room for the
-    /// most that it returns.
+    /// The copies that the minute's pass would find in facets, over several searches, each with
+    /// room for the most that it returns.
     async fn found_by_the_minute(&self) -> HashSet<Uuid> {
         let mut transaction = self.table.pool.begin().await.unwrap();
         let roomy = "update wakeq.queues set in_flight_max = in_flight_max + 8";
@@ -364,8 +364,8 @@ impl Desk {
         self.advance(self.table.store.timing().probe_period).await;
         self.minute().await;
         self.run_all().await;
-        // What may run only alone is passed over by the turns of others, and promised again each
-        // time. Nothing runs any longer, so of each lane only its first one's promise is left.
+        // A copy that may run only alone is passed over by the turns of others, and promised again
+        // each time. Nothing runs any longer, so of each lane only its first one's promise is left.
         while self.table.holds("select exists (select from wakeq.events_v2)").await {
             let (forgotten, done) = (self.without_a_promise().await, self.done);
             assert!(forgotten.is_empty(), "something did not run within a minute: {forgotten:?}");

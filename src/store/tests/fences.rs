@@ -1,5 +1,5 @@
-//! What a claim permits: while it stands, after it was lost, and between two workers that want the
-//! same event.
+//! The effects of a claim: while it stands, after it was lost, and between two workers that want
+//! the same event.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What is no longer used is deleted, and nothing else.
+//! Unused data is deleted, and nothing else.
 
 use std::time::Duration;
 
@@ -139,8 +139,8 @@ async fn the_search_for_unused_objects_reads_a_page_of_them() {
     assert!((5_000..100_000).contains(&pages), "{pages} pages: {plan}");
 }
 
-/// What the processor of a type has not reached yet stays; what no processor ever read is deleted
-/// by age, on all canvases.
+/// Events that the processor of a type has not reached yet stay. Those that no processor ever read
+/// are deleted by age, on all canvases.
 #[tokio::test]
 async fn events_of_types_without_a_processor_are_forgotten() {
     let table = Table::new().await;

@@ -175,7 +175,7 @@ async fn a_reader_stops_below_an_open_append_and_goes_on_after_it() {
     assert_eq!(table.store.log_appenders().await.unwrap(), []);
 }
 
-/// What was rolled back holds back no reader, even if it was only part of a transaction.
+/// An append that was rolled back holds back no reader, even if it was only part of a transaction.
 #[tokio::test]
 async fn a_part_that_was_rolled_back_takes_its_floor_with_it() {
     let table = Table::new().await;
@@ -394,9 +394,9 @@ async fn the_chore_gives_up_while_an_append_is_open() {
 const WRITERS: usize = 8;
 const EACH: usize = 500;
 
-/// What the reader must not miss: many writers whose commits come late and out of order, one that
-/// stays open for two seconds, and a reader that resumes where it was. In the same run, a naive
-/// reader that only remembers the last `seq` it saw loses events.
+/// The reader must not miss anything of many writers whose commits come late and out of order,
+/// while one stays open for two seconds and the reader resumes where it was. In the same run, a
+/// naive reader that only remembers the last `seq` it saw loses events.
 #[tokio::test]
 async fn a_reader_misses_nothing_that_is_committed_late() {
     let table = Table::new().await;

@@ -272,8 +272,8 @@ async fn rules_that_reached_their_end_are_lifted_one_by_one() {
     assert_eq!(resume(&table.store, last.jobs[0].1).await, ids);
 }
 
-/// What the pass may not publish yet is due when it was put off to, or after its own time, and
-/// nothing counts as lost by that.
+/// Events that the pass may not publish yet are due when they were put off to, or after their own
+/// time, and none counts as lost by that.
 #[tokio::test]
 async fn postponed_events_are_due_at_their_turn() {
     let table = Table::new().await;
@@ -405,7 +405,7 @@ async fn everything_that_waits_can_be_made_due() {
 }
 
 /// A neighbor has events that are due: one whose events are all for later asks for no share of a
-/// worker. What a canvas itself has is not read, however much that is.
+/// worker. A canvas's own events are not read, however many there are.
 #[tokio::test]
 async fn a_canvas_whose_events_are_for_later_is_no_neighbor() {
     const HANDLERS: &str = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until, notify_at)

@@ -1,4 +1,4 @@
-//! What is looked for after an interruption: the promises that emits made in it, and nothing else.
+//! A look after an interruption finds the promises that emits made in it, and nothing else.
 
 use std::collections::HashSet;
 use std::time::Duration;

@@ -58,7 +58,7 @@ pub(crate) fn told(ids: &[EventId]) -> Vec<Notification> {
 }
 
 impl Table {
-    /// What keeps the first partition of the log: its name, how far it is behind, and whether a
+    /// The holders of the first partition of the log: the name, how far it is behind, and whether a
     /// process works on it.
     async fn log_holders(&self) -> Vec<(String, u64, bool)> {
         let holders = self.store.log_holders().await.unwrap();
@@ -248,7 +248,7 @@ pub(crate) fn fit(config: StoreConfig) -> StoreConfig {
     }
 }
 
-/// What encrypts the signing secrets of the tests.
+/// The key that encrypts the signing secrets of the tests.
 pub(crate) fn secret_keys() -> crate::event::SecretKeys {
     "5e".repeat(32).parse().unwrap()
 }
@@ -336,7 +336,7 @@ async fn set_turns(connection: &mut PgConnection, rows: &[Row], ids: &[EventId])
     }
 }
 
-/// What a worker with the handler `known` may claim.
+/// The limits of claims of a worker with the handler `known`.
 pub(crate) fn limits() -> ClaimLimits {
     let handlers = vec!["WORKER/known/_".into()];
     ClaimLimits { handlers, canvas_handlers: Vec::new(), losses_below: 5, value_max: i32::MAX }

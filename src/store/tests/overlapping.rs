@@ -18,8 +18,8 @@ use crate::store::{
 /// How many kinds of batches there are.
 const KINDS: usize = 16;
 
-/// What the writers share: events of three handlers, with and without objects, and their copies in
-/// a queue.
+/// The events that the writers share: of three handlers, with and without objects, and their copies
+/// in a queue.
 struct Crowd {
     ids: Vec<EventId>,
     copies: Vec<EventId>,

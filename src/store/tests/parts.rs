@@ -48,8 +48,8 @@ async fn pages(mut again: bool, page: impl AsyncFn(bool) -> MinuteOutcome) -> Ve
     }
 }
 
-/// What is running, delayed, parked or lost is treated as by the one statement, page after page,
-/// with what became due last in front.
+/// Running, delayed, parked and lost events are treated as by the one statement, page after page,
+/// with those that became due last in front.
 #[tokio::test]
 async fn a_pass_in_parts_does_what_one_statement_does() {
     let outcomes = async |in_parts: bool| {
@@ -91,7 +91,7 @@ async fn a_pass_in_parts_does_what_one_statement_does() {
     assert_eq!(in_parts, at_once);
 }
 
-/// What is before the low-water mark is read from the tenth pass on, slice by slice. How far is
+/// Promises before the low-water mark are read from the tenth pass on, slice by slice. How far is
 /// kept in the table, so that another process continues.
 #[tokio::test]
 async fn what_is_before_the_mark_is_read_over_several_passes() {
@@ -137,8 +137,8 @@ async fn a_tenth_pass_at_once_ends_what_was_left_behind() {
     }
 }
 
-/// What a tenth pass at once did not read, because a later page took too long, is read by the next
-/// passes and not only by the next tenth.
+/// Promises that a tenth pass at once did not read, because a later page took too long, are read by
+/// the next passes and not only by the next tenth.
 #[tokio::test]
 async fn a_tenth_pass_that_is_cut_off_is_carried_on() {
     let table = Table::new().await;
@@ -162,8 +162,8 @@ async fn a_tenth_pass_that_is_cut_off_is_carried_on() {
     assert_eq!(woken.len(), 1_500);
 }
 
-/// What can't be read in the time of a statement, however small the slice, is passed over in the
-/// end: what is older is woken, and the mark goes on.
+/// A slice that can't be read in the time of a statement, however small it is, is passed over in
+/// the end. Older events are woken, and the mark goes on.
 #[tokio::test]
 async fn a_promise_that_takes_too_long_stops_no_older_one() {
     let table = Table::new().await;
@@ -233,8 +233,8 @@ async fn a_part_that_fails_stops_no_other() {
 }
 
 /// More entries of completed events than a statement can read in its time: the snapshot keeps them,
-/// from before the low-water mark until now. What is due is woken all the same, the passes are
-/// counted, crons are reported, and what a long transaction left behind the mark is found.
+/// from before the low-water mark until now. Due events are woken all the same, the passes are
+/// counted, crons are reported, and events that a long transaction left behind the mark are found.
 #[tokio::test]
 async fn an_old_snapshot_stops_no_pass() {
     let table = Table::new().await;

@@ -318,7 +318,7 @@ async fn free_capacity_wakes_copies_only_in_facets_that_were_full() {
     assert_eq!((running.len(), room().await), (2, 0), "it was empty when the last one was taken");
 }
 
-/// What was passed over is recalled by its own notification, before what came after it.
+/// A copy that was passed over is recalled by its own notification, before later ones.
 #[tokio::test]
 async fn what_a_facet_passed_over_is_recalled() {
     let table = emails(FacetSettings::default()).await;
@@ -429,7 +429,7 @@ async fn copies_pushed_are_copies_completed_and_waiting() {
             sqlx::query_scalar("select id from wakeq.events_v2").fetch_all(&table.pool).await.unwrap();
         table.store.announce(&ids.into_iter().map(EventId).collect::<Vec<_>>()).await.unwrap();
     };
-    // What was dropped or never announced again asks for its own turn.
+    // A copy that was dropped or never announced again asks for its own turn.
     announce_all().await;
     let mut left = 0;
     loop {

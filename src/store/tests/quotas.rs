@@ -1,4 +1,4 @@
-//! What quotas count: in indexes alone, and up to which number one by one.
+//! The counts of quotas: in indexes alone, and up to which number one by one.
 
 use super::Table;
 use super::cost::{buffers, plan};

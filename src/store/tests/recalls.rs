@@ -145,8 +145,8 @@ async fn a_locked_copy_costs_only_itself() {
     }
 }
 
-/// Copies that were paused and released in a facet with a limit of two take as long as two at a
-/// time take, and not as long as their promises.
+/// Copies that were paused and released in a facet with a limit of two take as long as two at once
+/// take, and not as long as their promises.
 // Shows: DRV-24
 #[tokio::test]
 async fn an_unpaused_facet_is_processed_at_its_limit() {

@@ -75,7 +75,7 @@ async fn admit(store: &Store, canvas: CanvasId, count: usize) -> Result<(), Stor
 }
 
 /// Five times as many events as it may keep pass through the canvas. Only one caller has waited for
-/// a count, even of two that ask at a time.
+/// a count, even of two that ask at once.
 #[tokio::test]
 async fn a_canvas_that_drains_goes_on_while_it_cannot_be_counted() {
     let table = uncountable().await;
@@ -96,8 +96,8 @@ async fn a_canvas_that_drains_goes_on_while_it_cannot_be_counted() {
     assert_eq!(counts(&table).await, 6);
 }
 
-/// What is really there is seen in a sample, of the canvas alone; once it is gone, the canvas goes
-/// on.
+/// A sample sees the rows that are really there, of the canvas alone. Once they are gone, the
+/// canvas goes on.
 #[tokio::test]
 async fn a_canvas_that_fills_is_stopped_while_it_cannot_be_counted() {
     let table = uncountable().await;

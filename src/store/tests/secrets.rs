@@ -43,7 +43,8 @@ async fn put(store: &Store, address: &HandlerAddress) -> Secret {
     secret
 }
 
-/// What signs for a handler, by the worker's own lookup: the current secret, and the previous one.
+/// The secrets that sign for a handler, by the worker's own lookup: the current one, and the
+/// previous one.
 async fn signing(store: &Store, address: &HandlerAddress) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
     let found = store.targets_at(std::slice::from_ref(address)).await.unwrap().pop().unwrap()?;
     let secrets = &found.target.secrets;

@@ -57,7 +57,7 @@ const WHOLE: [(&str, &str, &str); 13] = [
 /// Rows of each other table.
 const OTHER_ROWS: u32 = 20_000;
 
-/// Most pages that any other statement reads for ten events of 100,000.
+/// Maximum number of pages that any other statement reads for ten events of 100,000.
 const PAGES_MAX: u64 = 2000;
 
 /// Statements that read more pages: how each begins, how many, and why.

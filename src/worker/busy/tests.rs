@@ -26,7 +26,7 @@ fn wait_of(end: HandlerEnd) -> Duration {
     wait
 }
 
-/// What a day of events at one target came to.
+/// The result of a day of events at one target.
 #[derive(Debug, Default)]
 struct Story {
     refused: usize,

@@ -1,10 +1,10 @@
-//! How a worker stops: it leaves to others what has not started, and lets runs end.
+//! Stops a worker: leaves notifications that have not started to others, and lets runs end.
 
 use super::*;
 
 impl<R: NotificationRunner> Intake<R> {
-    /// Stops receiving, leaves to others what has not started, lets runs end within the grace, and
-    /// cuts off the rest.
+    /// Stops receiving, leaves notifications that have not started to others, lets runs end within
+    /// the grace, and cuts off the rest.
     pub(super) async fn stop(mut self, subscription: Box<dyn Subscription>, kill: CancellationToken) {
         self.stopping = true;
         let deadline = Instant::now() + self.shutdown_grace;

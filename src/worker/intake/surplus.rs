@@ -1,6 +1,7 @@
-//! What a worker has received and can't start soon: left to other workers, or, while canvases share
-//! this worker, set aside so that it stands in front of nobody in the subscription. Nothing is lost
-//! if the process ends: what was set aside has been acknowledged, and its promise wakes it.
+//! Notifications that a worker has received and can't start soon. They are left to other workers
+//! or, while canvases share this worker, set aside so that they delay no others in the
+//! subscription. Nothing is lost if the process ends: those that were set aside have been
+//! acknowledged, and their promises wake their events.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,30 +13,30 @@ use tokio_util::task::AbortOnDropHandle;
 use super::*;
 use crate::worker::others::OtherCanvases;
 
-/// Most notifications that are set aside, in some 25 MiB; beyond that, those of the canvas with the
-/// most are left to their promises.
+/// Maximum number of notifications that are set aside, in some 25 MiB; beyond that, those of the
+/// canvas with the most are left to their promises.
 pub(super) const ASIDE_MAX: usize = 500_000;
-/// Most events whose promises one statement moves.
+/// Maximum number of events whose promises one statement moves.
 const BATCH_MAX: usize = 1_000;
-/// How many notifications set aside are offered to other workers per second at most. At least as
-/// many as there are slots: another worker of this size is then never idle for long.
+/// Maximum number of notifications set aside that are offered to other workers per second. At least
+/// as many as there are slots: another worker of this size is then never idle for long.
 const OFFERS_MAX: usize = 1_000;
 /// Shortest time by which a promise is put off.
 const PUT_OFF_MIN: Duration = Duration::from_secs(1);
 /// When the promise of an offered event comes: its notification may be lost.
 const OFFERED: Duration = Duration::from_secs(20);
-/// What is aside is awaited as if two thousand of it ran per second at least: it does not wait for
-/// long then if this process is killed.
+/// Events set aside are expected to run at a rate of at least two thousand per second, so that they
+/// do not wait for long if this process is killed.
 const PUT_OFF_EACH: Duration = Duration::from_micros(500);
 
 /// An answer whether another canvas has events, and how long it took.
 type OtherAnswer = (Option<CanvasId>, Duration);
 
-/// What is known of the surplus.
+/// The state of the surplus.
 pub(super) struct Surplus {
     others: OtherCanvases,
     asking: JoinSet<OtherAnswer>,
-    /// What was set aside, by event.
+    /// The notifications set aside, by event.
     ids: HashSet<EventId>,
     offers: Offers,
     later: mpsc::Sender<(EventId, Duration)>,
@@ -45,7 +46,7 @@ pub(super) struct Surplus {
 
 impl Surplus {
     pub(super) fn new<R: NotificationRunner>(runner: &Arc<R>, capacity: usize) -> Self {
-        // Besides what is offered at a time.
+        // Besides what is offered at once.
         let (later, receiver) = mpsc::channel(BATCH_MAX + OFFERS_MAX.max(capacity));
         let putting_off = tokio::spawn(put_off(Arc::clone(runner), receiver));
         Self {
@@ -91,7 +92,7 @@ async fn put_off<R: NotificationRunner>(runner: Arc<R>, mut receiver: mpsc::Rece
 }
 
 impl<R: NotificationRunner> Intake<R> {
-    /// Takes the next notification in turn, and the place of what was set aside.
+    /// Takes the next notification in turn; one that was set aside takes its place.
     pub(super) fn next_in_turn(&mut self) -> Option<PendingRun> {
         let (surplus, republisher) = (&mut self.surplus, &self.republisher);
         self.waiting.pop(|canvas, id| {
@@ -102,7 +103,7 @@ impl<R: NotificationRunner> Intake<R> {
         })
     }
 
-    /// Whether more notifications are received. Beside what was set aside, only as fast as promises
+    /// Whether more notifications are received. While some are set aside, only as fast as promises
     /// are put off.
     pub(super) fn holds_more(&self) -> bool {
         self.looks_through() || self.waiting.aside() == 0 && self.held() < self.held_limit()
@@ -134,7 +135,7 @@ impl<R: NotificationRunner> Intake<R> {
         self.shed();
     }
 
-    /// Queues a notification for its turn: behind what was set aside of its canvas.
+    /// Queues a notification for its turn, behind those of its canvas that were set aside.
     pub(super) fn wait(&mut self, notification: Notification, delivery: Delivery) {
         let Notification { id, canvas } = notification;
         self.surplus.others.saw(canvas, Instant::now());
@@ -192,8 +193,8 @@ impl<R: NotificationRunner> Intake<R> {
         }
     }
 
-    /// Puts the promise of an event off, to when all that was set aside may have run, so that each
-    /// is moved about once. If too many are, the promise stays as it was.
+    /// Puts the promise of an event off until all events set aside may have run, so that each
+    /// promise is moved about once. If too many are set aside, the promise stays as it was.
     fn put_off(&self, id: EventId) {
         let aside = self.waiting.aside();
         let longest = PUT_OFF_EACH.saturating_mul(u32::try_from(aside).unwrap_or(u32::MAX)) + OFFERED;
@@ -201,8 +202,8 @@ impl<R: NotificationRunner> Intake<R> {
         let _ = self.surplus.later.try_send((id, wait));
     }
 
-    /// Offers what was set aside to other workers: the last of the canvas with the most, and fewer
-    /// while all of it comes back.
+    /// Offers notifications that were set aside to other workers: the last of the canvas with the
+    /// most, and fewer while all of them come back.
     pub(super) fn offer_aside(&mut self) {
         if self.waiting.aside() == 0 || !self.republisher.works() {
             return;

@@ -44,7 +44,7 @@ impl Notifier for Streams {
 }
 
 /// Events of a handler with limited concurrency wait on the first of two workers, which can run one
-/// at a time: the second worker, which starts later, gets some immediately, and the rest when the
+/// at a time. The second worker, which starts later, gets some immediately, and the rest when the
 /// first stops.
 // Shows: EV2-19
 #[tokio::test(start_paused = true)]
@@ -216,8 +216,8 @@ async fn what_has_no_room_in_the_lot_is_left_to_its_promise() {
     assert!(work.working.await.unwrap());
 }
 
-/// What was set aside is offered to others by notifications that may be lost: it is promised soon
-/// then, however slow this worker is.
+/// Events set aside are offered to others by notifications that may be lost. So they are promised
+/// soon then, however slow this worker is.
 #[tokio::test(start_paused = true)]
 async fn what_is_offered_and_lost_is_promised_soon() {
     let mut scene = Scene::default();

@@ -83,7 +83,7 @@ impl Run<'_> {
     pub(super) async fn complete(&self, claim: Claim, owner: &Owner) -> bool {
         let Owner { subject, held_claim, handler } = owner;
         let statements = &self.runner.statements;
-        // Its end makes no room that is short: only the worker's capacity.
+        // Its end frees only the worker's capacity, and no room that is short.
         let lingers = subject.copy.is_none() && handler.concurrency.is_none() && handler.revision.is_none();
         if subject.place.is_some() {
             crate::fault::point("link.processed");
@@ -171,8 +171,7 @@ impl Run<'_> {
                     let error = &error as &dyn std::error::Error;
                     tracing::warn!(
                         error,
-                        "could not find the event whose turn it is now; retrying \
-                                           for one lease"
+                        "could not find the event whose turn it is now; retrying for one lease"
                     );
                 }
             }

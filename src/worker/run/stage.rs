@@ -1,5 +1,5 @@
-//! What a round of a run knows and holds: a struct for each part of the machine, with what there is
-//! at that point and nothing else. Never does I/O, never decides.
+//! The state of a round of a run: a struct for each part of the machine, with the fields that exist
+//! at that point and no others. Never does I/O, never decides.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::worker::leases::HeldClaim;
 
 /// How far a round has come. A claim is renewed for as long as a stage has it.
 ///
-/// It is moved often, between futures as well, so what is large in it is boxed.
+/// It is moved often, between futures as well, so its large fields are boxed.
 pub(super) enum Stage {
     /// `EventLoad`: only the notification is known. A missing row adds nothing to that.
     Arrival,
@@ -34,7 +34,7 @@ pub(super) enum Stage {
     Ending(Ending),
 }
 
-/// What the load found.
+/// The result of the load.
 pub(super) struct Row {
     pub(super) address: HandlerAddress,
     /// The registered queue, if the event is a copy.
@@ -91,7 +91,7 @@ pub(super) struct HandOver {
     pub(super) ending: Ending,
 }
 
-/// What is left of an event that this run no longer has.
+/// The rest of an event that this run no longer has.
 pub(super) struct Ending {
     subject: Box<Subject>,
     /// `None` if no handler was started.
@@ -100,7 +100,7 @@ pub(super) struct Ending {
     look: Option<LaneLook>,
 }
 
-/// What the last writes of a claimed event need.
+/// The data that the last writes of a claimed event need.
 pub(super) struct Owner {
     pub(super) subject: Box<Subject>,
     pub(super) held_claim: HeldClaim,
@@ -141,7 +141,7 @@ pub(super) struct LaneLook {
     pub(super) end: Instant,
 }
 
-/// What the report says of a round; each part is there if the round has come that far.
+/// The report's data about a round. Each part is there if the round has come that far.
 #[derive(Default)]
 pub(super) struct Summary {
     pub(super) address: Option<HandlerAddress>,
@@ -179,7 +179,7 @@ impl Stage {
         ending.look.as_ref().map(|look| look.end)
     }
 
-    /// What the report says of a round that ended here. Gives up the claim, if there is one.
+    /// The report's data about a round that ended here. Gives up the claim, if there is one.
     pub(super) fn summary(self) -> Summary {
         match self {
             Self::Arrival => Summary::default(),
@@ -244,7 +244,7 @@ impl HeldEvent {
 }
 
 impl ReadyEvent {
-    /// What the machine has to know of the claim.
+    /// The claim, as far as the machine has to know it.
     pub(super) fn claimed(&self) -> Claimed {
         Claimed {
             claim: self.event.claim,

@@ -1,4 +1,4 @@
-//! What a round does with an effect that its stage can't perform.
+//! Rounds with an effect that their stage can't perform.
 
 use super::*;
 use crate::event::{CanvasId, Claim, EventId, HandlerScope, Timing};

@@ -14,7 +14,7 @@ use crate::machine::{GroupMember, GroupMembers, MemberStanding, Reallocation, al
 use crate::telemetry::BrokerMetrics;
 use wakeq::Name;
 
-/// Most subscriptions that one statement writes.
+/// Maximum number of subscriptions that one statement writes.
 const WRITE_MAX: usize = 500;
 
 /// The outcome of a round.
@@ -52,9 +52,11 @@ impl EventSubscriptionCoordinator {
             return Ok(self.deposed(leadership));
         };
         for subscriber in &removed {
-            tracing::warn!(%subscriber, term = leadership.lead.term, "a subscriber did not heartbeat \
-                                                               within its lease; its sources are \
-                                                               assigned to others");
+            tracing::warn!(
+                %subscriber,
+                term = leadership.lead.term,
+                "a subscriber did not heartbeat within its lease; its sources are assigned to others"
+            );
         }
         let states = self.states.states().await?;
         let subscriptions = self.subscriptions.allocations().await?;

@@ -12,7 +12,7 @@ pub enum BrokerError {
     /// The tables can't be read or written; it may succeed later.
     #[error("{what}")]
     Unavailable {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
         /// Why it failed.
         #[source]

@@ -1,5 +1,5 @@
-//! The subscribers of this process: starts and ends the work that each is given, and confirms what
-//! has ended.
+//! The subscribers of this process: starts and ends the work that each is given, and confirms the
+//! end of work.
 //!
 //! Work is started only with a ticket that was taken before the subscription was read. The ticket
 //! is void as soon as the node's session, or the subscriber's registration, has ended.
@@ -17,7 +17,7 @@ use crate::consumer::{EventSubscriber, Health};
 use crate::event::{SubscriberId, Subscription};
 use wakeq::log::EventSource;
 
-/// The delay before another attempt to start what was given while no session was valid.
+/// The delay before another attempt to start work that was given while no session was valid.
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// All subscribers of this process.
@@ -131,13 +131,13 @@ impl Local {
     }
 
     /// Has to be taken before its subscription is read, and passed to [`assign`](Self::assign) with
-    /// what was read.
+    /// the result.
     pub(super) fn ticket(&self) -> u64 {
         self.state().ticket
     }
 
-    /// Ends all its work and voids what was read before. It starts again when it is registered and
-    /// its subscription has been read after that.
+    /// Ends all its work and voids subscriptions that were read before. It starts again when it is
+    /// registered and its subscription has been read after that.
     pub(super) fn suspend(&self, membership: Membership) {
         let mut state = self.state();
         state.set_membership(membership);
@@ -151,7 +151,7 @@ impl Local {
         self.suspend(membership);
     }
 
-    /// From now on it works on what was read, if the ticket is still valid.
+    /// From now on it works on the sources that were read, if the ticket is still valid.
     pub(super) fn assign(&self, ticket: u64, subscription: Option<&Subscription>) {
         let state = self.state();
         if state.ticket != ticket {
@@ -257,7 +257,7 @@ enum ApplyOutcome {
 }
 
 impl Work<'_> {
-    /// Ends what was taken, and starts what was given.
+    /// Ends work on sources that were taken, and starts work on those that were given.
     fn apply(&mut self, assignment: &Assignment, session: &Session, is_ending: bool) -> ApplyOutcome {
         let stays = |source: &EventSource| !is_ending && assignment.sources.contains(source);
         let over: Vec<EventSource> = self.working.iter().filter(|source| !stays(source)).cloned().collect();
@@ -270,7 +270,7 @@ impl Work<'_> {
                 source
             });
         }
-        // A process that was suspended must not start what it was given long ago.
+        // A process that was suspended must not start work that it was given long ago.
         if is_ending || assignment.sources.is_empty() {
             return ApplyOutcome::Done;
         }

@@ -11,8 +11,8 @@
 //!   accordingly.
 //!
 //! Nothing here handles an event. Nothing relies on the clock of another machine, or on every
-//! process having received a message: what a subscriber commits is fenced by the epoch of its
-//! subscription, and what the coordinator writes by its term.
+//! process having received a message. A subscriber's commits are fenced by the epoch of its
+//! subscription, and the coordinator's writes by its term.
 
 mod config;
 mod coordinator;
@@ -58,7 +58,7 @@ use wakeq::listeners::Signals;
 use wakeq::log::EventSource;
 use wakeq::{Name, Store};
 
-/// Most sources of a subscriber.
+/// Maximum number of sources per subscriber.
 const REQUESTS_MAX: usize = 1_024;
 
 /// Where a broker stores its groups.
@@ -70,7 +70,7 @@ pub enum BrokerBacking {
     Postgres(Store),
 }
 
-/// What a broker uses Postgres for, wherever its groups are.
+/// A broker's use of Postgres, wherever its groups are.
 enum Postgres {
     None,
     /// To see which groups operators want to recover.
@@ -128,7 +128,7 @@ impl EventBroker {
     /// A broker for a process that works alone, on all sources. No other process has to see its
     /// heartbeats.
     ///
-    /// With Postgres, what it commits is fenced all the same. Of two such processes with the same
+    /// With Postgres, its commits are fenced all the same. Of two such processes with the same
     /// group the one that was started later works: the other one waits, [reports
     /// that](Self::health), and resumes within a lease and a heartbeat after no other process works
     /// on the group. It also waits for members of a [distributed](Self::distributed) group.

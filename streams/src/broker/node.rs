@@ -74,8 +74,10 @@ impl Node {
     async fn watch_session(&self) -> Infallible {
         loop {
             self.session.run_out().await;
-            tracing::warn!(node = %self.id, "this node has not been able to heartbeat for too long; \
-                                             it stops its work until it can again");
+            tracing::warn!(
+                node = %self.id,
+                "this node has not been able to heartbeat for too long; it stops its work until it can again"
+            );
             self.locals.all().iter().for_each(|local| local.pause());
         }
     }
@@ -179,13 +181,19 @@ impl Node {
         match single.claim(local, self.config.lease).await? {
             ClaimOutcome::Stays => return Ok(false),
             ClaimOutcome::Waits => {
-                tracing::warn!(%group, node = %self.id, "another process owns this group; this one \
-                                                         waits until none does");
+                tracing::warn!(
+                    %group,
+                    node = %self.id,
+                    "another process owns this group; this one waits until none does"
+                );
                 local.suspend(Membership::Waiting);
             }
             ClaimOutcome::Begins => {
-                tracing::info!(%group, node = %self.id, "no other process owns this group any \
-                                                         longer; this one starts again");
+                tracing::info!(
+                    %group,
+                    node = %self.id,
+                    "no other process owns this group any longer; this one starts again"
+                );
                 local.suspend(Membership::Unregistered);
             }
         }
@@ -214,7 +222,7 @@ impl Node {
         why.map_or(Health::Healthy, Health::Unhealthy)
     }
 
-    /// Brings what the other nodes know of a subscriber in line with its health. Returns whether
+    /// Reports a subscriber's health to the other nodes, if it has changed. Returns whether
     /// anything changed.
     async fn settle(&self, local: &Local) -> Result<bool, BrokerError> {
         match (local.membership(), local.health()) {
@@ -258,9 +266,11 @@ impl Node {
         match self.states.register(group, local.id(), self.id, &requests, self.config.lease).await {
             Ok(()) => {
                 if matches!(local.membership(), Membership::Refused(_)) {
-                    tracing::info!(%group, subscriber = %local.id(), "no member requests other \
-                                                                      sources any longer; this \
-                                                                      subscriber is a member now");
+                    tracing::info!(
+                        %group,
+                        subscriber = %local.id(),
+                        "no member requests other sources any longer; this subscriber is a member now"
+                    );
                 }
                 local.set_registered();
                 Ok(true)
@@ -268,8 +278,12 @@ impl Node {
             Err(refused @ BrokerError::Sources { .. }) => {
                 let why = refused.to_string();
                 if !matches!(local.membership(), Membership::Refused(_)) {
-                    tracing::error!(%group, subscriber = %local.id(), why, "a subscriber was refused; it \
-                                                                            retries with each heartbeat");
+                    tracing::error!(
+                        %group,
+                        subscriber = %local.id(),
+                        why,
+                        "a subscriber was refused; it retries with each heartbeat"
+                    );
                     // If it was a member before, its row shows this.
                     self.states.unhealthy(local.id(), &why).await?;
                 }

@@ -1,5 +1,5 @@
-//! The observer reads what the subscribers of this node are given, and passes it on to them. It
-//! writes nothing.
+//! The observer reads the sources that the subscribers of this node are given, and passes them on.
+//! It writes nothing.
 
 use std::sync::Arc;
 

@@ -14,7 +14,7 @@ use crate::store::{self, RegisterOutcome};
 use wakeq::log::EventSource;
 use wakeq::{Name, Store, StoreError};
 
-/// Most bytes of a reason for being unhealthy.
+/// Maximum bytes of a reason for being unhealthy.
 const REASON_MAX: usize = 2_000;
 
 /// The same store, with the statements of groups.

@@ -12,7 +12,7 @@ use crate::event::NodeId;
 use crate::store::{GroupClaim, Store};
 use wakeq::Name;
 
-/// What a claim of its group changes for a subscriber.
+/// The effect of a claim of its group on a subscriber.
 pub(super) enum ClaimOutcome {
     /// Nothing.
     Stays,

@@ -1,4 +1,4 @@
-//! What brokers share, as traits: nodes, subscribers, and what these are given.
+//! The tables that brokers share, as traits: nodes, subscribers, and their subscriptions.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ pub trait EventSubscriberStateStore: Send + Sync + 'static {
     async fn states(&self) -> Result<Vec<SubscriberState>, BrokerError>;
 }
 
-/// What each subscriber is given.
+/// The sources that each subscriber is given.
 #[async_trait]
 pub trait EventSubscriptionStateStore: Send + Sync + 'static {
     /// Removes the subscribers whose lease has run out, with everything that they have, and returns

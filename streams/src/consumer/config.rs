@@ -8,9 +8,9 @@ use wakeq::log::{EventSource, PageLimit, Partition};
 
 /// Longest period, delay or time-out.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
-/// Most events per read, and most between two writes of a position.
+/// Maximum number of events per read, and between two writes of a position.
 const EVENTS_MAX: u32 = 10_000;
-/// Most bytes per read.
+/// Maximum bytes per read.
 const PAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// The prefix of the groups that processors of entities use.
 const OF_ENTITIES: &str = "entities.";
@@ -31,9 +31,9 @@ pub struct ConsumerConfig {
     /// The position is written after this many events, and whenever nothing is left to read. After
     /// a crash, up to this many events are handled again. 1 to 10,000, default 100.
     pub commit_every: u32,
-    /// Most events per read, 1 to 10,000. Default 500.
+    /// Maximum number of events per read, 1 to 10,000. Default 500.
     pub page: u32,
-    /// Most bytes of events per read of a source, up to 64 MiB; one event is read in any case.
+    /// Maximum bytes of events per read of a source, up to 64 MiB; one event is read in any case.
     /// Default 4 MiB. For all sources together, see [`ReadBudget`](crate::consumers::ReadBudget).
     pub page_bytes: usize,
     /// How long handling an event may take before the attempt counts as failed. 1 ms to one day,
@@ -85,7 +85,7 @@ pub enum GiveUp {
     Skip,
 }
 
-/// What to do after a failed attempt.
+/// The next step after a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FailureAction {
     Retry(Duration),
@@ -116,7 +116,7 @@ impl ErrorStrategy {
         Self { retries, backoff, ..self }
     }
 
-    /// What follows this many failed attempts, 1 or more.
+    /// The next step after this many failed attempts, 1 or more.
     pub(super) fn after(self, attempts: u32) -> FailureAction {
         if attempts > self.retries {
             return FailureAction::GiveUp(self.give_up);
@@ -148,7 +148,7 @@ impl ConsumerConfig {
     }
 }
 
-/// What a group consumes: the sources that its members share.
+/// The sources that a group consumes, which its members share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Work {
     pub(super) group: Name,

@@ -19,7 +19,7 @@ pub enum ConsumerError {
     /// It failed, and may succeed later.
     #[error("{what}")]
     Unavailable {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
         /// Why it failed.
         #[source]

@@ -6,7 +6,7 @@ use super::{ConsumerError, DeadLetter, PositionKey, PositionStore};
 use crate::store::{self, DeadEntry, PositionMove};
 use wakeq::{Store, StoreError};
 
-/// Most characters of an error's text that are stored.
+/// Maximum number of characters of an error's text that are stored.
 const ERROR_MAX: usize = 2_000;
 
 fn failed(what: &'static str) -> impl FnOnce(StoreError) -> ConsumerError {

@@ -1,7 +1,7 @@
 //! Reads one source: reads new events, handles each, writes the position, and waits for more.
 //!
-//! What happens after a failure is decided by the error strategy. No event is started once the
-//! source was withdrawn.
+//! The error strategy decides what happens after a failure. No event is started once the source was
+//! withdrawn.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ const FIRST_HELD: Duration = Duration::from_millis(10);
 /// The most by which a page is divided after reads have failed.
 const NARROWEST: usize = 1024;
 
-/// What the readings of a consumer share.
+/// The state that the readings of a consumer share.
 pub(super) struct Shared {
     provider: Arc<dyn EventProvider>,
     positions: Arc<dyn PositionStore>,
@@ -162,7 +162,7 @@ impl Reading {
         loop {
             waits.looks();
             let consumed = self.consume_all().await;
-            // What is left of a page is read again, so that nothing is held while waiting.
+            // The rest of a page is read again, so that nothing is held while waiting.
             self.page = Page::default();
             let pause = match consumed {
                 Ok(held) => waits.after_all(held),
@@ -228,7 +228,7 @@ impl Reading {
                 self.commit().await?;
             }
             if !more {
-                // More may be redriven; what was appended meanwhile comes first.
+                // More may be redriven. Events that were appended meanwhile come first.
                 if self.redrive().await? {
                     continue;
                 }

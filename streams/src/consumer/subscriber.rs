@@ -1,4 +1,4 @@
-//! What a broker needs from a subscriber.
+//! The interface of a subscriber to a broker.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 //! The waits of a reader that follows a source: until the source has grown, or it is time to look
-//! again. What is read, and what an error means, is decided by the reader.
+//! again. The reader decides what is read, and what an error means.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ impl Waits {
         Self { grown, poll_interval, longest, first, last: first }
     }
 
-    /// Begins a look: what is appended from here on is read by it, or ends the next wait.
+    /// Begins a look. Events that are appended from here on are read by it, or end the next wait.
     pub(crate) fn looks(&mut self) {
         self.grown.mark_unchanged();
     }

@@ -1,8 +1,8 @@
 //! Actors are threads that share the entities of a type. An entity stays with the same actor as
 //! long as the number of actors does not change.
 //!
-//! An actor that hangs is replaced: its thread can't be ended, and is abandoned; what it had in
-//! memory is loaded again.
+//! An actor that hangs is replaced. Its thread can't be ended, and is abandoned; the entities that
+//! it had in memory are loaded again.
 //!
 //! An actor runs one job at a time, so no two events of an entity are ever processed at the same
 //! time. A job may take long or panic; no connection is held meanwhile.
@@ -20,7 +20,7 @@ use super::run::BatchProgress;
 use super::shard::{FatalError, Key, Limits, Shard, WorkOutput};
 use wakeq::internals::stable_hash;
 
-/// Most threads that may hang before the processor stops.
+/// Maximum number of threads that may hang before the processor stops.
 const HANGING_MAX: usize = 32;
 
 type Job<E> = Box<dyn FnOnce(&mut Shard<E>) + Send>;
@@ -74,7 +74,7 @@ impl<E: Entity> Actor<E> {
                 shard.mark_partial(None);
             }
             while let Ok(job) = jobs.recv() {
-                // The caller finds that there is no answer. What the shard has cached is intact: a
+                // The caller finds that there is no answer. The shard's cache is intact, because a
                 // batch changes copies.
                 let _ = catch_unwind(AssertUnwindSafe(|| job(&mut shard)));
                 of_thread.fetch_sub(1, Ordering::SeqCst);
@@ -130,7 +130,7 @@ impl<E: Entity> Actors<E> {
         self.ask_all(|shard| shard.roll_back()).await.map(drop)
     }
 
-    /// The actor of an entity: the same in every process with as many actors.
+    /// The actor of an entity, which is the same in every process with the same number of actors.
     pub(super) fn of(&self, key: &Key) -> usize {
         let hash = stable_hash(&[key.canvas.0.as_bytes(), E::TYPE.as_bytes(), key.id.as_str().as_bytes()]);
         let count = u64::try_from(self.count).unwrap_or(1);

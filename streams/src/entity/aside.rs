@@ -1,6 +1,6 @@
 //! Entities that are set aside, because an event of each has stalled a batch or crashed its
-//! process: what is sent to them is processed separately from the rest of the type, in order, on a
-//! thread of their own, one entity at a time.
+//! process. Their events are processed separately from the rest of the type, in order, on a thread
+//! of their own, one entity at a time.
 //!
 //! The position of the inbox moves past their events; the row of an entity says up to where they
 //! are done. Only the task of the owner commits, so no two batches conflict.
@@ -37,8 +37,8 @@ pub(super) struct Asides {
     /// Since when the rest of the type has had precedence: since the owner started, an entity was
     /// set aside, or an attempt hung, whichever was last.
     since: Instant,
-    /// Of the first one: the most events of a batch, and the event that must not be processed, and
-    /// why.
+    /// Of the first one: the maximum number of events in a batch, and the event that must not be
+    /// processed, and why.
     most: usize,
     failure: Option<(i64, String)>,
 }
@@ -156,7 +156,7 @@ impl<E: Entity> Owner<E> {
         }
         tracing::warn!(
             entity_type = E::TYPE, canvas = %event.canvas, entity = %event.entity, event = %event.id, losses,
-            "an entity is set aside: its events are processed apart from the others, until the \
+            "an entity is set aside: its events are processed separately from the others, until the \
              event that hangs or crashes the process has completed or died"
         );
         self.forget_aside(&aside).await?;
@@ -194,7 +194,7 @@ impl<E: Entity> Owner<E> {
             }
             ended?;
         }
-        // After a lost owner it must first be found out what has to be set aside.
+        // After a lost owner it must first be found out which entities have to be set aside.
         let is_wary = self.committed.is_none_or(|at| at < self.alone_through);
         if is_idle || self.asides.since.elapsed() >= self.parts.config.stall && !is_wary {
             self.try_first();

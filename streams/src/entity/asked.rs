@@ -1,4 +1,4 @@
-//! What an entity has asked of a handler. Nothing here trusts what an event's value says about the
+//! Questions of entities to handlers. Nothing here trusts what an event's value says about the
 //! entity that asked: it is compared with the record when the question is answered.
 
 use serde::de::DeserializeOwned;
@@ -77,7 +77,7 @@ impl<T> Question<T> {
     }
 }
 
-/// What an execution of a handler was asked by an entity.
+/// The question that an entity has asked an execution of a handler.
 pub trait Asked {
     /// The question of an entity, if the event was emitted by
     /// [`Applied::ask`](crate::Applied::ask). A value of another shape is an operational error, so

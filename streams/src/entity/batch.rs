@@ -73,8 +73,8 @@ fn row(changed: ChangedEntity) -> EntityRow {
     EntityRow { canvas: key.canvas, id: key.id, version, last_link: last, snapshot }
 }
 
-/// The outcome of one event, unless it is known already. Adds to the batch what is stored, emitted
-/// and answered because of the event.
+/// The outcome of one event, unless it is known already. Adds the rows, events and answers that
+/// follow from the event to the batch.
 fn ended<E: Entity>(
     event: &InboxEvent,
     decision: Decision,

@@ -8,11 +8,11 @@ pub struct EntityConfig {
     /// Threads that validate and apply. An entity always stays with the same one. 1 to 256, default
     /// 4.
     pub actors: usize,
-    /// Most events in one transaction. 1 to 1,000, default 500.
+    /// Maximum number of events in one transaction. 1 to 1,000, default 500.
     pub batch: usize,
-    /// Most bytes of events per read, and most bytes that a transaction writes because of its
-    /// events: results, follow-ups, states. One event is processed in any case. 1 byte to 64 MiB,
-    /// default 4 MiB.
+    /// Maximum bytes of events per read, and of results, follow-ups and states that a transaction
+    /// writes because of its events. One event is processed in any case. 1 byte to 64 MiB, default
+    /// 4 MiB.
     pub batch_bytes: usize,
     /// The state of an entity is written after this many of its events since it was last written;
     /// events that are not in the written state are replayed after a start. At least 1, default 1:
@@ -33,7 +33,7 @@ pub struct EntityConfig {
     pub poll_interval: Duration,
     /// How long `validate` and `apply` may hold up a batch. After that the entities whose events
     /// hang are set aside, and the others continue. A start is abandoned if applying stored events
-    /// again, or reading states, takes longer than this at a time. Default 30 s.
+    /// again, or one read of states, takes longer than this. Default 30 s.
     pub stall: Duration,
 }
 

@@ -1,5 +1,5 @@
-//! What the author of a type of entities writes: a state, the events that change it, and two
-//! functions without side effects.
+//! The definition of a type of entities: a state, the events that change it, and two functions
+//! without side effects.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use wakeq::{Event, EventError};
 
-/// Most characters that are kept of a reason.
+/// Maximum number of characters that are kept of a reason.
 const REASON_MAX: usize = 1000;
 
 /// A type of entities.
@@ -17,8 +17,8 @@ const REASON_MAX: usize = 1000;
 /// applied again at any time with the same outcome: they must not use a clock, randomness or
 /// anything from outside.
 ///
-/// What has to happen outside, such as a payment, is an event that `apply` emits; its handler sends
-/// the outcome back as another event of the entity.
+/// For an effect outside, such as a payment, `apply` emits an event, whose handler sends the
+/// outcome back as another event of the entity.
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};

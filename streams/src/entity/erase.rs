@@ -24,9 +24,9 @@ use wakeq::{Actor, EventId, Name, StoreError};
 impl Entities {
     /// Asks for an entity to be erased: everything that is stored of it so far.
     ///
-    /// When this returns, the erasure is in the inbox, behind what was sent before;
-    /// [`status`](Self::status) with its id says `completed` once it is done. What is sent after it
-    /// starts the entity anew, at version 1. The entity need not exist.
+    /// When this returns, the erasure is in the inbox, behind the events that were sent before;
+    /// [`status`](Self::status) with its id says `completed` once it is done. Events that are sent
+    /// after it start the entity anew, at version 1. The entity need not exist.
     ///
     /// A request that is repeated with the same chosen id erases nothing that was sent since, for 7
     /// days after it was done. [docs/entities.md](https://docs.rs/wakeq) says what is erased and
@@ -132,7 +132,7 @@ impl<E: Entity> Owner<E> {
 }
 
 /// Decides about an erasure, given the link of the last event of the entity that was decided. It is
-/// decided like an event: once, in its turn, and never after what came later.
+/// decided like an event: once, in its turn, and never after later events.
 fn decide(erasure: &InboxEvent, last: i64, is_done: bool) -> Decision {
     match decide_event(last, erasure.seq - 1, erasure.link, is_done) {
         _ if is_done => Decision::Done,

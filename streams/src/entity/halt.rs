@@ -1,5 +1,5 @@
-//! Why the owner of a type stops for now, and which failures of the database are permanent. What is
-//! done about it is decided elsewhere.
+//! Why the owner of a type stops for now, and which failures of the database are permanent. The
+//! reaction is decided elsewhere.
 
 use super::shard::FatalError;
 use super::warm::LoadError;

@@ -19,9 +19,9 @@ use wakeq::listeners::Signal;
 use wakeq::machine::Link;
 use wakeq::{Actor, CanvasId, EventError, EventId, Queue, StoreError};
 
-/// Most events per call.
+/// Maximum number of events per call.
 const EVENTS_MAX: usize = 1000;
-/// How long a send is tried again that conflicts with other senders to the same entities: this many
+/// How long a send that conflicts with other senders to the same entities is tried again: this many
 /// lock timeouts, 10 s by default.
 const TRIED_FOR: u32 = 50;
 /// Longest pause between two tries; each is a random part of it, so that senders that conflicted do
@@ -71,7 +71,7 @@ pub struct EntityProgress {
     pub events: Vec<EntityEventStatus>,
 }
 
-/// Why nothing was sent, or nothing can be told.
+/// Why nothing was sent, or no answer can be given.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EntityError {

@@ -5,7 +5,7 @@ use crate::event::EntityType;
 use crate::store::{EntityCursor, EntitySummary};
 use wakeq::CanvasId;
 
-/// Most entities per page.
+/// Maximum number of entities per page.
 const PAGE_MAX: u32 = 1000;
 
 /// A page of the entities of a type.

@@ -24,8 +24,8 @@ use wakeq::log::PageLimit;
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 /// Half the delay before a first look for what an open transaction holds back.
 const FIRST_HELD: Duration = Duration::from_millis(5);
-/// How far the position may lag, within a poll interval, behind what was read and was not for this
-/// type, in numbers of the log.
+/// How many sequence numbers the stored position may trail events of other types, within one poll
+/// interval.
 const IDLE_MOVE: i64 = 10_000;
 
 /// The most by which a page is divided after time-outs.
@@ -50,7 +50,7 @@ pub(super) struct Owner<E: Entity> {
     pub(super) last_known: i64,
     /// The inbox was read up to this `seq`.
     read_through: i64,
-    /// When the position was last moved past what was not for this type.
+    /// When the position was last moved past events of other types.
     caught_up: Instant,
     /// Whether memory matches the repository, and how far loading it has come.
     warm: bool,
@@ -60,15 +60,15 @@ pub(super) struct Owner<E: Entity> {
     /// Whether all existing entities are in memory, and whether it was logged that they are not.
     pub(super) whole: bool,
     warned: bool,
-    /// Most events of a batch: fewer after a batch that would have written too much.
+    /// Maximum number of events in a batch, lower after a batch that would have written too much.
     pub(super) most: usize,
-    /// What the database refused last, and how often in a row.
+    /// The text of the database's last refusal, and how often it came in a row.
     refusals: (String, u32),
     /// The number of time-outs in a row. Every page is divided by `narrow`.
     time_outs: u32,
     narrow: usize,
-    /// The previous owner was lost: what it may have been processing is processed one event at a
-    /// time.
+    /// The previous owner was lost, so the events that it may have been processing are processed
+    /// one at a time.
     is_wary: bool,
     /// Events up to this `seq` are processed one at a time.
     pub(super) alone_through: i64,
@@ -259,7 +259,8 @@ impl<E: Entity> Owner<E> {
         self.parts.actors.tell_all(|shard| shard.forget());
     }
 
-    /// Processes what is in the inbox. Returns whether an open transaction holds more of it back.
+    /// Processes the events in the inbox. Returns whether an open transaction holds more of them
+    /// back.
     async fn process_all(&mut self) -> Result<bool, Halt> {
         let cancel = self.cancel.clone();
         tokio::select! {
@@ -313,11 +314,11 @@ impl<E: Entity> Owner<E> {
     async fn settle(&mut self) -> Result<(), Halt> {
         if self.committed.is_none() {
             let Parts { store, group, source, .. } = &*self.parts;
-            // From here on the previous owner can no longer commit; what it did commit is read
+            // From here on the previous owner can no longer commit. Its commits so far are read
             // below.
             let position = store.open_position(group, source, self.epoch).await?.ok_or(Halt::Fenced)?;
             if self.warm && position != self.last_known {
-                // A commit was carried out whose answer was lost: what is in memory is older.
+                // A commit whose answer was lost was carried out, so memory is older.
                 self.forget();
             }
             let Parts { store, entity_type, .. } = &*self.parts;
@@ -402,7 +403,7 @@ impl<E: Entity> Owner<E> {
         }
     }
 
-    /// Announces what a commit whose answer was lost has emitted, if the position says that it was
+    /// Announces the events of a commit whose answer was lost, if the position says that it was
     /// carried out.
     fn announce_what_was_done(&mut self, position: i64) {
         let asides = &self.asides;
@@ -453,8 +454,8 @@ impl<E: Entity> Owner<E> {
         }
     }
 
-    /// Moves the position past what was not for this type: once per poll interval, or if it lags
-    /// far behind.
+    /// Moves the position past events of other types, once per poll interval, or if it lags far
+    /// behind.
     async fn catch_up(&mut self) -> Result<(), Halt> {
         let is_due = self.caught_up.elapsed() >= self.parts.config.poll_interval;
         let least = if is_due { 1 } else { IDLE_MOVE };

@@ -1,4 +1,4 @@
-//! What a processor of a type works with; none of the work is done here.
+//! The parts that a processor of a type works with; none of the work is done here.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::telemetry::EntityMetrics;
 use wakeq::log::EventSource;
 use wakeq::{Name, Queue};
 
-/// What a processor works with.
+/// The parts that a processor works with.
 pub(super) struct Parts<E: Entity> {
     pub(super) entity_type: EntityType,
     pub(super) group: Name,

@@ -18,9 +18,9 @@ use wakeq::{CanvasId, Name};
 const OVERHEAD_BYTES: usize = 256;
 /// How much larger a state is in memory than as JSON, by estimate.
 const STATE_FACTOR: usize = 2;
-/// Most events that may follow from one event.
+/// Maximum number of events that may follow from one event.
 const FOLLOW_UPS_MAX: usize = 100;
-/// Most bytes that a [`Question`](super::Question) or an answer adds to its content.
+/// Maximum bytes that a [`Question`](super::Question) or an answer adds to its content.
 pub(super) const AROUND_BYTES: usize = 6 * 1024;
 
 /// An entity in memory.
@@ -37,8 +37,8 @@ pub(super) struct CachedEntity<S> {
     pub(super) bytes: usize,
 }
 
-/// What the actors write for a batch (results, follow-ups, states), and which of its events they
-/// are processing. Shared by all of them.
+/// Counts what the actors write for a batch (results, follow-ups, states), and notes which of its
+/// events they are processing. Shared by all of them.
 #[derive(Debug)]
 pub(super) struct BatchProgress {
     bytes: AtomicUsize,

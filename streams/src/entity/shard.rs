@@ -59,8 +59,8 @@ pub(super) struct ChangedEntity {
     pub(super) snapshot: Option<String>,
 }
 
-/// What an actor made of its part of a batch: decisions with the indices of their events in the
-/// batch, and changed entities.
+/// The result of an actor for its part of a batch: decisions with the indices of their events in
+/// the batch, and changed entities.
 #[derive(Debug, Default)]
 pub(super) struct WorkOutput {
     pub(super) decisions: Vec<(usize, Decision)>,
@@ -73,7 +73,7 @@ pub(super) struct WorkOutput {
 #[error("{0}")]
 pub(super) struct FatalError(pub(super) String);
 
-/// What is stored of an entity that is taken into memory.
+/// The stored state of an entity that is taken into memory.
 #[derive(Clone, Debug)]
 pub(super) struct StoredState {
     pub(super) key: Key,
@@ -82,7 +82,7 @@ pub(super) struct StoredState {
     pub(super) snapshot: Option<(String, i64)>,
 }
 
-/// What an actor has in memory.
+/// How much an actor has in memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size {
     pub(super) entities: usize,
@@ -90,11 +90,11 @@ pub(super) struct Size {
     pub(super) bytes: usize,
     /// Whether all existing entities are in memory.
     pub(super) is_whole: bool,
-    /// What was evicted just now.
+    /// The latest evictions.
     pub(super) evicted: Evictions,
 }
 
-/// What a lookup of an entity in memory finds.
+/// The result of a lookup of an entity in memory.
 #[derive(Debug)]
 pub(super) enum CacheLookup<S> {
     Cached(S, i64),

@@ -20,8 +20,8 @@ use crate::store::{EntityPosition, LoadedEntity, Store, TAIL_ROWS, WantedTail};
 use wakeq::log::StreamName;
 use wakeq::{CanvasId, Name, StoreError};
 
-/// A start reads at most this many times what fits into memory: what is read beyond that evicts
-/// what was read before.
+/// A start reads at most this many times what fits into memory, because later reads evict earlier
+/// ones.
 const READS_MAX: usize = 2;
 
 /// Why entities could not be loaded.
@@ -35,7 +35,7 @@ pub(super) enum LoadError {
     Fatal(#[from] FatalError),
 }
 
-/// How many entities were loaded, and what that took.
+/// The number of entities that were loaded, and of events that were replayed for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LoadReport {
     pub(super) entities: usize,
@@ -43,7 +43,7 @@ pub(super) struct LoadReport {
     pub(super) replayed: u64,
 }
 
-/// How far loading a type's entities has come: after an error it continues from there.
+/// How far loading a type's entities has come. After an error it continues from there.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LoadProgress {
     after: Option<EntityPosition>,
@@ -72,9 +72,9 @@ pub(super) struct Loader<'a, E: Entity> {
     pub(super) store: &'a Store,
     pub(super) actors: &'a Actors<E>,
     pub(super) entity_type: &'a EntityType,
-    /// Most bytes of states per read, and of events.
+    /// Maximum bytes of states per read, and of events.
     pub(super) page_bytes: usize,
-    /// How long reading states, or applying events again, may take at a time.
+    /// How long one read of states, or applying events again, may take.
     pub(super) stall: Duration,
 }
 
@@ -374,7 +374,7 @@ mod tests {
     }
 
     /// The events that are in no snapshot are read for many entities together, and a start that was
-    /// interrupted by an error continues where it was: what is in memory is not read again.
+    /// interrupted by an error continues where it was: entities in memory are not read again.
     // Shows: ENT-X3
     #[tokio::test]
     async fn an_interrupted_load_resumes_where_it_stopped() {

@@ -1,5 +1,5 @@
-//! How the owner of a type processes a batch: fewer events at a time after trouble, and suspected
-//! ones alone.
+//! Processes the batches of the owner of a type: fewer events at a time after trouble, and
+//! suspected ones alone.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

@@ -102,7 +102,7 @@ pub struct Subscription {
     pub term: i64,
 }
 
-/// What a subscriber is to have from now on.
+/// The sources that a subscriber is to have from now on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewSubscription {
     /// The name of its group.

@@ -1,4 +1,4 @@
-//! What an entity's processor does with an event that arrives for the first time or again.
+//! Decides what an entity's processor does with an event that arrives for the first time or again.
 //!
 //! An entity stores the link of the last event that was decided, i.e. stored or rejected. An event
 //! that is sent again carries its original link.

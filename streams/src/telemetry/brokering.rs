@@ -48,8 +48,8 @@ pub struct GroupsGauge {
     pub term: Option<u64>,
     /// The groups by name.
     pub groups: Vec<(Name, GroupGauge)>,
-    /// What keeps the first partition of the log from being dropped, and how far it is behind, in
-    /// numbers of the log.
+    /// A holder, which keeps the first partition of the log from being dropped, and how far it is
+    /// behind, in sequence numbers of the log.
     pub holders: Vec<(String, u64)>,
 }
 
@@ -60,7 +60,7 @@ pub struct GroupGauge {
     pub sources: u64,
     /// How many of them have an owner.
     pub owned: u64,
-    /// How far it is behind, in numbers of the log.
+    /// How far it is behind, in sequence numbers of the log.
     pub lag: u64,
 }
 
@@ -111,14 +111,14 @@ impl GroupGauges {
         let lag = of_groups(
             "wakeq.group.lag",
             "{event}",
-            "Numbers of the log between the position that is furthest behind and the last one that can be read",
+            "Log numbers between the position that is furthest behind and the last one that can be read",
             |group| group.lag,
         );
         let of_holders = groups.clone();
         let holders = observed(
             "wakeq.log.holders",
             "{event}",
-            "Numbers of the log that are kept because of a group or a pin, although they may be old enough to be dropped",
+            "Log numbers that are kept because of a group or a pin, although they may be old enough to be dropped",
             move |observer| {
                 for (holder, behind) in of_holders().into_iter().flat_map(|seen| seen.holders) {
                     observer.observe(behind, &[KeyValue::new("wakeq.log.holder", holder)]);

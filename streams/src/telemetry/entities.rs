@@ -14,7 +14,8 @@ const BATCH_BUCKETS: [f64; 14] =
 /// The buckets for a warm-up, which reads up to twice what fits into memory.
 const WARM_UP_BUCKETS: [f64; 12] = [0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
 
-/// What a processor has in memory, what is evicted and loaded again, and how long that takes.
+/// The memory of a processor, the entities that are evicted and loaded again, and how long that
+/// takes.
 pub(crate) struct EntityMetrics {
     batch: Histogram<f64>,
     warm_up: Histogram<f64>,

@@ -78,7 +78,7 @@ class AuditEntry(TypedDict):
 
 class BulkRequest(TypedDict):
     """
-    Which dead events to act on: those that match all given filters.
+    The dead events to act on, which are those that match all given filters.
     """
 
     all: NotRequired[bool]
@@ -430,7 +430,7 @@ class FacetSettings(TypedDict):
     canvas: str
     in_flight_max: NotRequired[int | None]
     """
-    Maximum events that run at a time on all workers; null for the queue's setting.
+    Maximum events that run at once on all workers; null for the queue's setting.
     """
     weight: NotRequired[int | None]
     """
@@ -886,7 +886,7 @@ class Policy(TypedDict):
 
     concurrency: NotRequired[int | None]
     """
-    Maximum requests at a time per worker. Default: the canvas's share.
+    Maximum concurrent requests per worker. Default: the canvas's share.
     """
     delay_max_s: NotRequired[float]
     """
@@ -944,7 +944,7 @@ class Problem(TypedDict):
 
 class Pull(TypedDict):
     """
-    How copies of a pulled queue are retried that are released with an error.
+    How copies of a pulled queue that are released with an error are retried.
     """
 
     delay_max_s: NotRequired[float]
@@ -1287,7 +1287,7 @@ class SetFacet(TypedDict):
 
     in_flight_max: NotRequired[int | None]
     """
-    Maximum events that run at a time on all workers.
+    Maximum events that run at once on all workers.
     """
     weight: NotRequired[int | None]
     """
@@ -2087,7 +2087,7 @@ class PutQueue(TypedDict):
 
     in_flight_max: NotRequired[int | None]
     """
-    Maximum events of a canvas that run at a time on all workers. Default: no limit.
+    Maximum events of a canvas that run at once on all workers. Default: no limit.
     """
     patterns: list[str]
     """

@@ -60,7 +60,7 @@ impl Stream {
         loop {
             match self.listening.next().await.map_err(Failure::from)? {
                 Some(Heard::Event(json)) => {
-                    // What this version can't read, it skips.
+                    // Messages that this version can't read are skipped.
                     if let Ok(event) = Broadcast::parse(json.get().as_bytes()) {
                         return Ok(ListenItem::Event(Box::new(event)));
                     }

@@ -1,5 +1,5 @@
-//! The client of the HTTP API, for one canvas. What it asks for is the same on a database and on a
-//! server, and so is the answer: only the transport differs.
+//! The client of the HTTP API, for one canvas. Its requests and their answers are the same on a
+//! database and on a server. Only the transport differs.
 //!
 //! The methods for each resource are beside its commands. Each is a single request, with its JSON
 //! as arguments and answer. Prints nothing, and knows no commands.
@@ -25,7 +25,7 @@ pub(crate) struct Client {
     pub(crate) transport: Transport,
 }
 
-/// What carries requests to the API.
+/// The transport of requests to the API.
 pub(crate) enum Transport {
     Local(Box<Local>),
     Server(Box<Server>),

@@ -33,8 +33,8 @@ pub(crate) enum Wakes {
     None,
     /// All that it frees.
     All,
-    /// Maybe very many: those that it gets to in a while. The rest is left to long-running
-    /// processes.
+    /// Possibly very many, of which it wakes those that it reaches in a while. The rest is left to
+    /// long-running processes.
     ForAWhile,
 }
 

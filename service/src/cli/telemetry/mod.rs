@@ -1,8 +1,8 @@
 //! Exports the metrics and traces of long-running processes: to scrapers, to a collector, or
 //! nowhere.
 //!
-//! What is measured is decided where it happens; this is only the export. Problems with it must not
-//! stop or delay the queue.
+//! Each module decides what it measures; this is only the export. Problems with it must not stop or
+//! delay the queue.
 
 mod local;
 mod otlp;

@@ -1,6 +1,6 @@
 //! `GET /metrics`, on a listener of its own that serves nothing else. Needs no credential, so it
 //! must not be reachable by strangers, nor by pages in a browser of this machine. Accepts a few
-//! connections at a time, for a few seconds each.
+//! connections at once, for a few seconds each.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the errors of the queue, the streams and of access control are to callers.
+//! The problems that callers see for errors of the queue, the streams and access control.
 
 use super::{Kind, Problem};
 use crate::access::{AccessError, Denied, Unauthenticated};

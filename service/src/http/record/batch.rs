@@ -1,5 +1,5 @@
 //! The lines that are gathered until they are written: each canvas has a share of them, and each
-//! caller a part of that. What does not fit is counted for its canvas. No I/O, no clock.
+//! caller a part of that. Lines that do not fit are counted for their canvas. No I/O, no clock.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use wakeq::{Actor, CanvasId};
 const LINES_PER_CANVAS_MAX: usize = 40;
 const LINES_PER_CANVAS_LEAST: usize = 4;
 const LINES_MAX: usize = 10_000;
-/// Maximum number of canvases with lines; what is left out on others is counted together.
+/// Maximum number of canvases with lines; lines left out on others are counted together.
 const CANVASES_MAX: usize = 10_000;
 /// Maximum number of different lines per caller, so that none crowds out the others of its canvas.
 const LINES_PER_CALLER_MAX: usize = 10;
@@ -38,7 +38,7 @@ pub(super) struct Batch {
     addresses: HashMap<IpAddr, usize>,
 }
 
-/// What became of a line.
+/// The result of adding a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Added {
     /// It is the first of its kind.

@@ -12,8 +12,8 @@ use crate::resources::wire::List;
 
 /// List the audit log
 ///
-/// What was done and by whom, and what was refused; latest first. Admins of every canvas also find
-/// what was done on all of them, on the nil canvas.
+/// Lists actions with their actors, and refusals, the latest first. Admins of every canvas also
+/// find actions on all canvases, on the nil canvas.
 #[utoipa::path(get, path = "/v1/admin/canvases/{canvas}/audit", operation_id = "list_audit", tag = "admin",
     params(PageQuery),
     responses((status = 200, description = "A page of the audit log", body = List<AuditEntry>)))]

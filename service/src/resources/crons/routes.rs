@@ -17,7 +17,7 @@ page_query!(CronsQuery, 128);
 
 /// List the crons of a canvas
 ///
-/// By name and without their values, each with its next tick.
+/// Sorted by name and without their values, each with its next tick.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/cron", operation_id = "list_crons", tag = "cron",
     params(CronsQuery),
     responses((status = 200, description = "A page of crons", body = List<Cron>)))]

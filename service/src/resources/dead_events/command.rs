@@ -186,7 +186,7 @@ fn counted(dry_run: bool, number: u64, more: bool) -> String {
     show::at_least(number, more && dry_run, "dead event")
 }
 
-/// What was done to them, or would be.
+/// The words for what was done to them, or would be.
 fn done(dry_run: bool, done: &str, before: Option<Timestamp>) -> String {
     if dry_run { format!("would be {done}{}", bulk::counted(before)) } else { done.to_owned() }
 }

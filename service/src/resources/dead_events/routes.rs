@@ -42,7 +42,7 @@ pub(crate) struct DeadQuery {
 
 /// List dead events
 ///
-/// Latest first.
+/// The latest come first.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/dead-events", operation_id = "list_dead_events",
     tag = "dead events", params(DeadQuery),
     responses((status = 200, description = "A page of dead events", body = List<DeadEvent>)))]
@@ -74,7 +74,7 @@ pub(crate) async fn redrive_one(Call { api, caller }: Call, EventPath(id): Event
 
 /// Redrive dead events
 ///
-/// At most 10,000 per request. With `dry_run`, only counts them.
+/// Redrives at most 10,000 per request. With `dry_run`, only counts them.
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/dead-events/redrive", operation_id = "redrive_dead_events",
     tag = "dead events", request_body = BulkRequest,
     responses((status = 200, description = "The events are waiting again, or were counted",
@@ -91,7 +91,7 @@ pub(crate) async fn redrive(
 
 /// Delete dead events
 ///
-/// Permanently, at most 10,000 per request. With `dry_run`, only counts them.
+/// Deletes them permanently, at most 10,000 per request. With `dry_run`, only counts them.
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/dead-events/delete", operation_id = "delete_dead_events",
     tag = "dead events", request_body = BulkRequest,
     responses((status = 200, description = "The events were deleted, or counted", body = Deleted)))]

@@ -49,7 +49,7 @@ pub(crate) struct DeadEvent {
     pub(crate) halts: bool,
 }
 
-/// Which dead events to act on: those that match all given filters.
+/// The dead events to act on, which are those that match all given filters.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct BulkRequest {

@@ -20,7 +20,7 @@ page_query!(EntitiesQuery, 501);
 
 /// List the entities of a type
 ///
-/// By id, without their states.
+/// Sorted by id, without their states.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/entities/{type}", operation_id = "list_entities", tag = "entities",
     params(EntitiesQuery),
     responses((status = 200, description = "A page of entities", body = List<EntitySummary>)))]
@@ -35,7 +35,7 @@ pub(crate) async fn list(
 
 /// Show an entity
 ///
-/// Its state and its version, as they were committed.
+/// Returns its state and its version, as they were committed.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/entities/{type}/{entity}", operation_id = "show_entity", tag = "entities",
     responses((status = 200, description = "The entity", body = Entity)))]
 pub(crate) async fn one(Call { api, caller }: Call, EntityPath(path): EntityPath) -> Answer<Entity> {

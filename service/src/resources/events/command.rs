@@ -172,7 +172,7 @@ impl Client {
         self.call(request).await
     }
 
-    /// What is known of an event; its value only if requested.
+    /// The description of an event, with its value only if requested.
     pub(crate) async fn event(&self, id: EventId, value: bool) -> anyhow::Result<EventDetail> {
         let view = value.then_some("full");
         self.call(Request::get(&["events", &id.to_string()]).query("view", view)).await

@@ -43,8 +43,9 @@ pub(crate) struct EventsQuery {
 
 /// List events that have not ended
 ///
-/// Filtered by handler, state and worker; ordered by handler and due time. A page examines at most
-/// 10,000 events, so it may be short or even empty while `next_cursor` is set.
+/// They can be filtered by handler, state and worker, and are sorted by handler and due time. A
+/// page examines at most 10,000 events, so it may be short or even empty while `next_cursor` is
+/// set.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/events", operation_id = "list_events", tag = "events",
     params(EventsQuery),
     responses((status = 200, description = "A page of events", body = List<EventSummary>)))]
@@ -85,7 +86,7 @@ enum View {
 
 /// Explain an event
 ///
-/// Why it is not running, since when, until when, and what happens next.
+/// Says why it is not running, since when, until when, and what happens next.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/events/{id}", operation_id = "show_event", tag = "events",
     params(ViewQuery),
     responses((status = 200, description = "What is known about the event", body = EventDetail)))]

@@ -220,7 +220,7 @@ impl From<wakeq::control::EventSummary> for EventSummary {
 }
 
 impl EventDetail {
-    /// What is known of an event, without its value; `None` if it does not exist.
+    /// The description of an event, without its value; `None` if it does not exist.
     pub(crate) fn of(explanation: Explanation) -> Option<Self> {
         match explanation {
             Explanation::Live(live) => Some(Self::of_live(*live)),

@@ -39,7 +39,7 @@ page_query!(GroupsQuery, 128);
 
 /// List the consumer groups
 ///
-/// By name, with their lag.
+/// Sorted by name, with their lag.
 #[utoipa::path(get, path = "/v1/admin/groups", operation_id = "list_groups", tag = "groups",
     params(GroupsQuery),
     responses((status = 200, description = "A page of groups", body = List<GroupSummary>)))]
@@ -54,7 +54,7 @@ pub(crate) async fn list(
 
 /// Show a consumer group
 ///
-/// Its subscribers, and the owner, position and lag of each source.
+/// Returns its subscribers, and the owner, position and lag of each source.
 #[utoipa::path(get, path = "/v1/admin/groups/{group}", operation_id = "show_group", tag = "groups",
     responses((status = 200, description = "The group", body = Group)))]
 pub(crate) async fn one(Call { api, .. }: Call, GroupPath(name): GroupPath) -> Answer<Group> {
@@ -128,8 +128,8 @@ page_query!(
 
 /// List a group's dead events
 ///
-/// Latest in the log first: the events that the group skipped, and the dead events of an entity
-/// type.
+/// Lists the events that the group skipped, and the dead events of an entity type, the latest in
+/// the log first.
 #[utoipa::path(get, path = "/v1/admin/groups/{group}/dead", operation_id = "list_group_dead", tag = "groups",
     params(GroupDeadQuery),
     responses((status = 200, description = "A page of dead events", body = List<GroupDead>)))]
@@ -144,7 +144,7 @@ pub(crate) async fn dead(
 
 /// Redrive a group's dead events
 ///
-/// One event, or all. The owners of their sources retry them.
+/// Redrives one event, or all. The owners of their sources retry them.
 #[utoipa::path(post, path = "/v1/admin/groups/{group}/dead/redrive", operation_id = "redrive_group_dead", tag = "groups",
     request_body = RedriveGroup, responses(
     (status = 200, description = "The events will be retried", body = RedrivenGroup),

@@ -17,8 +17,8 @@ use wakeq::{HandlerScope, Name};
 
 /// List the handlers of a canvas
 ///
-/// Those that have events, rules or targets, with their counts, by module and name. Of each, at
-/// most ten targets are shown; `list_targets` has all.
+/// Lists the handlers that have events, rules or targets, with their counts, sorted by module and
+/// name. Of each, at most ten targets are shown; `list_targets` has all.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/handlers", operation_id = "list_handlers", tag = "handlers",
     params(PageQuery),
     responses((status = 200, description = "A page of handlers", body = List<Handler>)))]
@@ -32,7 +32,8 @@ pub(crate) async fn list(
 
 /// Show a handler
 ///
-/// Its counts, rules and targets, up to 1,000. A handler without any has counts of 0.
+/// Returns its counts, its rules, and up to 1,000 of its targets. A handler without any has counts
+/// of 0.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/handlers/{module}/{name}", operation_id = "show_handler",
     tag = "handlers", responses((status = 200, description = "The handler", body = Handler)))]
 pub(crate) async fn one(Call { api, caller }: Call, handler: HandlerPath) -> Answer<Handler> {
@@ -153,8 +154,8 @@ pub(crate) struct DepthQuery {
 
 /// Count the events that are due and free to run
 ///
-/// For autoscalers: how many events could run now with more workers. Cheap, however many are
-/// waiting: counts up to 10,000, without events that a rule holds.
+/// For autoscalers. Says how many events could run now with more workers. It is cheap however many
+/// are waiting, because it counts up to 10,000, without events that a rule holds.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/depth", operation_id = "depth", tag = "handlers",
     params(DepthQuery),
     responses((status = 200, description = "The depth at present", body = Depth)))]

@@ -18,7 +18,7 @@ use wakeq::order::Lane;
 
 /// List the halted objects of a canvas
 ///
-/// Those that are halted by a dead event, the longest halted first.
+/// Lists objects that are halted by a dead event, the longest halted first.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/halted-objects", operation_id = "list_halted_objects", tag = "objects",
     params(PageQuery),
     responses((status = 200, description = "A page of halted objects", body = List<HaltedLane>)))]
@@ -33,7 +33,7 @@ pub(crate) async fn halted(
 
 /// Show an object
 ///
-/// The end of its chain, its state, the workers with its events, and where it is halted.
+/// Returns the end of its chain, its state, the workers with its events, and where it is halted.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/objects/{object}", operation_id = "show_object", tag = "objects",
     responses((status = 200, description = "The object", body = Object)))]
 pub(crate) async fn one(Call { api, caller }: Call, ObjectPath(key): ObjectPath) -> Answer<Object> {
@@ -67,8 +67,8 @@ pub(crate) struct TombstonesQuery {
 
 /// List the missing links of an object's chain
 ///
-/// Those that will never arrive: their events were cancelled or purged, or died and were skipped.
-/// In the order of the chain.
+/// Lists the links that will never arrive, because their events were cancelled or purged, or died
+/// and were skipped. They are in the order of the chain.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/objects/{object}/tombstones", operation_id = "list_tombstones",
     tag = "objects", params(TombstonesQuery),
     responses((status = 200, description = "A page of missing links", body = List<Tombstone>)))]

@@ -123,7 +123,7 @@ pub(crate) async fn complete(
 
 /// Return a copy to the queue
 ///
-/// As if it had not been leased or, with an `error`, as a failed attempt.
+/// Returns it as if it had not been leased or, with an `error`, as a failed attempt.
 #[utoipa::path(post, path = "/v1/admin/queues/{queue}/copies/{id}/release", operation_id = "release_copy", tag = "queues",
     request_body = ReleaseRequest, responses(
     (status = 200, description = "The copy can be leased again, or died", body = Released),

@@ -12,7 +12,7 @@ use crate::resources::objects::wire::Place;
 use crate::resources::targets::wire::OnDeath;
 use wakeq::queues::{InvalidLeaseToken, LeaseToken, PullPolicy};
 
-/// How copies of a pulled queue are retried that are released with an error.
+/// How copies of a pulled queue that are released with an error are retried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields, from = "GivenPull")]
 pub(crate) struct Pull {

@@ -68,7 +68,7 @@ struct Put {
     /// Events per canvas and round; 0 pauses
     #[arg(long, default_value_t = 1)]
     weight: u32,
-    /// Maximum events of a canvas that run at a time on all workers
+    /// Maximum events of a canvas that run at once on all workers
     #[arg(long)]
     in_flight_max: Option<u32>,
     /// Let canvases see, cancel, redrive, delete and pause their copies
@@ -141,7 +141,7 @@ struct Set {
     /// Events of the canvas per round; 0 pauses it [default: the queue's]
     #[arg(long)]
     weight: Option<u32>,
-    /// Maximum events of the canvas that run at a time on all workers [default: the queue's]
+    /// Maximum events of the canvas that run at once on all workers [default: the queue's]
     #[arg(long)]
     in_flight_max: Option<u32>,
     #[command(flatten)]

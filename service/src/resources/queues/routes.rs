@@ -47,7 +47,7 @@ page_query!(QueuesQuery, 128);
 
 /// List the registered queues
 ///
-/// By name; there are at most 100.
+/// Sorted by name. There are at most 100.
 #[utoipa::path(get, path = "/v1/admin/queues", operation_id = "list_queues", tag = "queues",
     params(QueuesQuery),
     responses((status = 200, description = "A page of queues", body = List<Queue>)))]
@@ -64,7 +64,7 @@ page_query!(QueueQuery, 36);
 
 /// Show a queue
 ///
-/// And a page of the canvases with settings of their own, by id.
+/// Includes a page of the canvases that override its settings, sorted by id.
 #[utoipa::path(get, path = "/v1/admin/queues/{queue}", operation_id = "show_queue", tag = "queues",
     params(QueueQuery),
     responses((status = 200, description = "The queue", body = Queue)))]
@@ -117,7 +117,7 @@ page_query!(FacetsQuery, 36);
 
 /// List the canvases with copies in a queue
 ///
-/// By id.
+/// Sorted by id.
 #[utoipa::path(get, path = "/v1/admin/queues/{queue}/facets", operation_id = "list_facets", tag = "queues",
     params(FacetsQuery),
     responses((status = 200, description = "A page of facets", body = List<Facet>)))]
@@ -134,7 +134,7 @@ pub(crate) async fn facets(
 
 /// Count the copies of a queue that are due and free to run
 ///
-/// For autoscalers. Cheap, however many are waiting: reads at most 10,000 copies.
+/// For autoscalers. It is cheap however many are waiting, because it reads at most 10,000 copies.
 #[utoipa::path(get, path = "/v1/admin/queues/{queue}/depth", operation_id = "queue_depth", tag = "queues",
     responses((status = 200, description = "The depth at present", body = QueueDepth)))]
 pub(crate) async fn depth(Call { api, .. }: Call, QueuePath(name): QueuePath) -> Answer<QueueDepth> {

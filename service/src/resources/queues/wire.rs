@@ -23,7 +23,7 @@ pub(crate) struct PutQueue {
     #[serde(default = "once")]
     #[schema(maximum = 1000, default = 1)]
     pub(crate) weight: u32,
-    /// Maximum events of a canvas that run at a time on all workers. Default: no limit.
+    /// Maximum events of a canvas that run at once on all workers. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 10_000)]
     pub(crate) in_flight_max: Option<u32>,
@@ -90,7 +90,7 @@ pub(crate) struct FacetSettings {
     pub(crate) canvas: Uuid,
     /// Events per round, 0 while the canvas is paused; null for the queue's setting.
     pub(crate) weight: Option<u32>,
-    /// Maximum events that run at a time on all workers; null for the queue's setting.
+    /// Maximum events that run at once on all workers; null for the queue's setting.
     pub(crate) in_flight_max: Option<u32>,
 }
 
@@ -175,7 +175,7 @@ pub(crate) struct SetFacet {
     /// Events per round; 0 pauses the canvas in the queue.
     #[schema(maximum = 1000)]
     pub(crate) weight: Option<u32>,
-    /// Maximum events that run at a time on all workers.
+    /// Maximum events that run at once on all workers.
     #[schema(minimum = 1, maximum = 10_000)]
     pub(crate) in_flight_max: Option<u32>,
 }

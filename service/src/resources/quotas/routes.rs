@@ -15,7 +15,7 @@ page_query!(QuotasQuery, 10);
 
 /// List the quotas of a canvas
 ///
-/// Its limits and its usage.
+/// Returns its limits and its usage.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/quotas", operation_id = "list_quotas", tag = "quotas",
     params(QuotasQuery),
     responses((status = 200, description = "A page of quotas", body = List<Quota>)))]

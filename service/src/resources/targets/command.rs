@@ -43,7 +43,7 @@ pub(crate) struct Put {
     json: JsonArg,
 }
 
-/// What is not given is as by default, also where a target is replaced.
+/// Options that are not given have their defaults, also where a target is replaced.
 #[derive(Args)]
 pub(crate) struct PolicyArgs {
     /// Retries after the first failure [default: 2]
@@ -61,7 +61,7 @@ pub(crate) struct PolicyArgs {
     /// Timeout of a request [default: 30s]
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     timeout: Option<Duration>,
-    /// Maximum requests at a time per worker
+    /// Maximum concurrent requests per worker
     #[arg(long)]
     concurrency: Option<u32>,
     /// When an event of an object dies, halt the object until the event is redriven or skipped
@@ -188,7 +188,7 @@ pub(crate) fn print(target: &wire::Target) -> anyhow::Result<()> {
         OnDeath::Skip => "",
         OnDeath::Halt => "; objects halt when an event dies",
     };
-    let at_once = concurrency.map(|concurrency| format!("; {concurrency} at a time")).unwrap_or_default();
+    let at_once = concurrency.map(|concurrency| format!("; {concurrency} at once")).unwrap_or_default();
     field(
         "",
         format_args!(

@@ -16,8 +16,8 @@ use crate::resources::wire::List;
 
 /// Register an HTTP target for a handler
 ///
-/// For its events with the modifier `_`. Replaces an existing target, and wakes the waiting events.
-/// A generated secret is shown only in this response.
+/// The target receives its events with the modifier `_`. Replaces an existing target, and wakes the
+/// waiting events. A generated secret is shown only in this response.
 #[utoipa::path(put, path = "/v1/canvases/{canvas}/handlers/{module}/{name}", operation_id = "put_target",
     tag = "handlers", request_body = PutTarget, responses(
     (status = 200, description = "The existing target was replaced", body = PutAnswer),
@@ -82,7 +82,7 @@ pub(crate) struct TargetsQuery {
 
 /// List the targets of a canvas
 ///
-/// By module, name and modifier. The secrets are not shown.
+/// Sorted by module, name and modifier. The secrets are not shown.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/targets", operation_id = "list_targets", tag = "handlers",
     params(TargetsQuery),
     responses((status = 200, description = "A page of targets", body = List<Target>)))]

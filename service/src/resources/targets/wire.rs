@@ -67,7 +67,7 @@ pub(crate) struct Policy {
     /// Timeout of a request, in seconds.
     #[schema(minimum = 1, maximum = 600, default = 30)]
     pub(crate) timeout_s: f64,
-    /// Maximum requests at a time per worker. Default: the canvas's share.
+    /// Maximum concurrent requests per worker. Default: the canvas's share.
     #[schema(minimum = 1, maximum = 10_000)]
     pub(crate) concurrency: Option<u32>,
     /// What happens to later events of an object when one of its events dies.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::store::ServiceStore;
 use wakeq::StoreError;
 
-/// Most holders that are listed.
+/// Maximum number of holders that are listed.
 const HOLDERS_MAX: i64 = 20;
 
 /// A lock that other sessions may have to wait for.

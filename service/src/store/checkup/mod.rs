@@ -1,4 +1,5 @@
-//! What `wakeq doctor` asks the server: facts, without judgement. Nothing here changes anything.
+//! The questions of `wakeq doctor` to the server: facts, without judgement. Nothing here changes
+//! anything.
 
 mod locks;
 mod role;

@@ -16,7 +16,7 @@ pub(crate) struct Right {
     pub(crate) right: String,
 }
 
-/// What a role could do to the schema beyond its work.
+/// The powers of a role over the schema beyond its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RolePowers {
     pub(crate) is_superuser: bool,
@@ -61,7 +61,7 @@ impl ServiceStore {
         session.answered("look at the rights", rights).await
     }
 
-    /// What this role could do beyond its work.
+    /// The powers of this role beyond its work.
     pub(crate) async fn role_powers(&self) -> Result<RolePowers, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_as!(

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::store::ServiceStore;
 use wakeq::{StoreError, Timestamp};
 
-/// What the server says about itself and this connection.
+/// The server's facts about itself and this connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
     /// As in `150018`.
@@ -108,10 +108,10 @@ impl ServiceStore {
         session.answered("read the settings", settings).await
     }
 
-    /// What holds old snapshots: transactions, prepared transactions, standbys that report theirs,
-    /// and replication slots; abandoned ones first, then the oldest; at most 20. Transactions of
-    /// other databases hold nothing back here. Those of standbys do; they have no start time here,
-    /// only the oldest transaction that they could still see.
+    /// The holders of old snapshots: transactions, prepared transactions, standbys that report
+    /// theirs, and replication slots; abandoned ones first, then the oldest; at most 20.
+    /// Transactions of other databases hold nothing back here. Those of standbys do; they have no
+    /// start time here, only the oldest transaction that they could still see.
     pub(crate) async fn held_snapshots(&self) -> Result<Vec<HeldSnapshot>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(

@@ -3,7 +3,7 @@
 use crate::store::ServiceStore;
 use wakeq::StoreError;
 
-/// What roles may do that have no work on the schema's tables.
+/// The rights of roles that have no work on the schema's tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Strangers {
     /// Every role of the server may connect.
@@ -20,7 +20,7 @@ pub(crate) struct Strangers {
 }
 
 impl ServiceStore {
-    /// What roles may do that are not for wakeq's processes.
+    /// The rights of roles that are not for wakeq's processes.
     pub(crate) async fn strangers(&self) -> Result<Strangers, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_as!(

@@ -54,7 +54,7 @@ impl ServiceStore {
         session.answered("look at the tables", sizes).await
     }
 
-    /// What is overdue by more than `after`, and how the minute's work is doing.
+    /// The promises that are overdue by more than `after`, and the state of the minute's work.
     pub(crate) async fn chores(&self, after: Duration) -> Result<Chores, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_as!(

@@ -213,7 +213,7 @@ impl NotificationRunner for TestBench {
     }
 }
 
-/// What is published, and all events that have to run as a result.
+/// The published notifications, and all events that have to run as a result.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scene {
     /// Published at the start.

@@ -1,4 +1,4 @@
-//! What every store of groups has to do: the same tests on memory and on Postgres.
+//! The contract of every store of groups: the same tests on memory and on Postgres.
 
 use std::time::Duration;
 

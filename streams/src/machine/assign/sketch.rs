@@ -131,7 +131,7 @@ impl<'a> Sketch<'a> {
                 None => rest.push(*source),
             }
         }
-        // If requests differ, the rows may not work out: what is left is allocated one by one.
+        // If requests differ, the rows may not work out. The rest is allocated one by one.
         for source in rest {
             let loads: Vec<usize> = self.slots.iter().map(|slot| slot.kept.len()).collect();
             if let Some(at) = self.lightest(source, &loads, &self.serving(), served) {

@@ -1,4 +1,4 @@
-//! What an entity does with events that are sent once, twice, late, or ahead of others.
+//! An entity's decisions on events that are sent once, twice, late, or ahead of others.
 
 use std::collections::BTreeMap;
 

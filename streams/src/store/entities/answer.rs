@@ -28,8 +28,8 @@ impl Store {
     }
 }
 
-/// Whether this entity asked that question. The record of an event outlives its questions, so what
-/// is not recorded was not asked.
+/// Whether this entity asked that question. The record of an event outlives its questions, so a
+/// question without a record was not asked.
 pub(super) async fn was_asked(
     connection: &mut PgConnection,
     question: &EntityQuestion<'_>,

@@ -88,8 +88,8 @@ pub(crate) struct EntityBatch<'a> {
 /// How a batch ended.
 #[derive(Debug)]
 pub(crate) enum BatchEnd {
-    /// It is committed. How its `events` were inserted; and the events that tell senders that
-    /// theirs were passed over, with how they were inserted.
+    /// Committed, with the outcome of inserting each of `events`, and the events that tell senders
+    /// that theirs were passed over, with their outcomes.
     Committed(Vec<InsertOutcome>, Vec<(NewEvent, InsertOutcome)>),
     /// Nothing is committed: the position is elsewhere, or under another epoch.
     Refused,

@@ -1,5 +1,5 @@
-//! Erasing what is stored of an entity: requested in its inbox, and done by the owner of the type,
-//! page by page.
+//! Erasing the data of an entity: requested in its inbox, and done by the owner of the type, page
+//! by page.
 
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
@@ -11,7 +11,7 @@ use crate::store::positions::PositionMove;
 use wakeq::internals::lacks_partition;
 use wakeq::{Actor, StoreError};
 
-/// Most rows that one statement erases.
+/// Maximum number of rows that one statement erases.
 pub(crate) const ERASED_MAX: usize = 1000;
 
 impl Store {
@@ -52,10 +52,10 @@ impl Store {
             .unwrap_or_default())
     }
 
-    /// Erases at most `most` rows of what is stored of an entity, after this `seq` of the log, if
-    /// the position of the inbox is where its owner expects it, under that epoch. Returns where the
-    /// next page begins, or `Some(None)` if nothing is left; `None` if the position is not as
-    /// expected. The position is locked, so that a process that takes it over waits.
+    /// Erases at most `most` rows of an entity's data, after this `seq` of the log, if the position
+    /// of the inbox is where its owner expects it, under that epoch. Returns where the next page
+    /// begins, or `Some(None)` if nothing is left; `None` if the position is not as expected. The
+    /// position is locked, so that a process that takes it over waits.
     pub(crate) async fn erase_entity(
         &self,
         held: &PositionMove<'_>,

@@ -1,6 +1,6 @@
-//! Entities that are set aside: an event of each held up its processor, or crashed it, so what is
-//! sent to them is processed separately from the rest of their type. The caller decides when an
-//! entity is set aside and when it is taken back.
+//! Entities that are set aside: an event of each held up its processor, or crashed it, so their
+//! events are processed separately from the rest of their type. The caller decides when an entity
+//! is set aside and when it is taken back.
 //!
 //! Only the owner of the type writes here, under its epoch.
 
@@ -10,7 +10,7 @@ use crate::store::positions::PositionMove;
 use wakeq::log::StreamName;
 use wakeq::{CanvasId, StoreError};
 
-/// Most entities of a type that are set aside at a time.
+/// Maximum number of entities of a type that are set aside at once.
 pub(crate) const ISOLATED_MAX: usize = 32;
 
 /// An entity that is set aside: it is processed in isolation from the rest of its type.

@@ -8,9 +8,9 @@ use crate::store::Store;
 use wakeq::log::StreamName;
 use wakeq::{CanvasId, Name, StoreError, Timestamp};
 
-/// Most entities that one statement reads.
+/// Maximum number of entities that one statement reads.
 const PAGE: i64 = 200;
-/// Most events of entities that one statement reads.
+/// Maximum number of events of entities that one statement reads.
 pub(crate) const TAIL_ROWS: usize = 1000;
 
 /// A committed entity.

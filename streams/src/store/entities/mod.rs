@@ -1,4 +1,4 @@
-//! Entities: what is stored of them, the outcomes of the events that were sent to them, and the
+//! Entities: their stored data, the outcomes of the events that were sent to them, and the
 //! transaction of a batch.
 
 mod answer;

@@ -7,7 +7,7 @@ use crate::store::Store;
 use wakeq::machine::Link;
 use wakeq::{CanvasId, EventId, Name, StoreError, Timestamp};
 
-/// Most events that are shown of one correlation.
+/// Maximum number of events that are shown per correlation.
 const SHOWN: i64 = 100;
 
 /// The status of an event that was sent to an entity.
@@ -39,7 +39,7 @@ pub struct EntityEventStatus {
     pub ended_at: Option<Timestamp>,
 }
 
-/// What is recorded of an event that is sent again.
+/// The record of an event that is sent again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RecordedOutcome {
     /// Whether it is in the repository.
@@ -47,8 +47,8 @@ pub(crate) struct RecordedOutcome {
     pub(crate) version: Option<i64>,
     pub(crate) result: Option<String>,
     pub(crate) error: Option<String>,
-    /// The `seq` of the first event left in the entity's inbox. What was sent before that was
-    /// erased.
+    /// The `seq` of the first event left in the entity's inbox. Events that were sent before that
+    /// were erased.
     pub(crate) first: i64,
 }
 
@@ -103,7 +103,7 @@ impl Store {
         Ok(shown.collect())
     }
 
-    /// What is known of an event that is sent again with this link: from its row or, if that was
+    /// The record of an event that is sent again with this link, from its row or, if that was
     /// deleted, from the repository.
     pub(crate) async fn entity_recorded(
         &self,

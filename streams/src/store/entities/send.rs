@@ -55,7 +55,7 @@ pub(crate) enum SendEnd {
     NotAsked,
 }
 
-/// What is known of an id.
+/// The record of an id.
 struct KnownEvent {
     entity_type: String,
     entity: String,
@@ -168,7 +168,7 @@ fn with_link(metadata: &str, link: Link) -> String {
     format!(r#"{{"repost":{{"id":{},"prev":{}}},{rest}"#, link.id, link.prev)
 }
 
-/// What is known of the chosen ids.
+/// The records of the chosen ids.
 async fn known_of(
     connection: &mut PgConnection,
     chosen: &[&ToEntity],

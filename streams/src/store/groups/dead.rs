@@ -9,11 +9,11 @@ use crate::store::Store;
 use wakeq::log::{EventSource, StreamId};
 use wakeq::{Actor, CanvasId, EventId, Name, StoreError, Timestamp};
 
-/// Most events of a source that are redriven at a time.
+/// Maximum number of events of a source that are redriven together.
 pub(crate) const REDRIVEN_PAGE: usize = 100;
-/// Most bytes of the payloads and errors on a page, or one event.
+/// Maximum bytes of the payloads and errors on a page, unless a single event has more.
 const PAGE_BYTES: i64 = 4 * 1024 * 1024;
-/// Most events that are marked at a time.
+/// Maximum number of events that are marked together.
 const MARKED_PAGE: u64 = 10_000;
 
 /// An event that a group gave up.

@@ -49,7 +49,7 @@ async fn requests_of_others(
     Ok(lists.fetch_all(connection).await?.iter().map(|list| sources(list)).collect())
 }
 
-/// Sources from their column. What can't be read is of a newer release, and irrelevant here.
+/// Sources from their column. One that can't be read is of a newer release, and irrelevant here.
 fn sources(json: &str) -> Vec<EventSource> {
     SourceList::from_json(json).map(|list| list.0).unwrap_or_default()
 }

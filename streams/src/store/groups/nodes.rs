@@ -7,7 +7,7 @@ use crate::store::Store;
 use wakeq::StoreError;
 use wakeq::internals::interval;
 
-/// Most nodes that are listed.
+/// Maximum number of nodes that are listed.
 const NODES_MAX: i64 = 10_000;
 
 impl Store {

@@ -6,7 +6,7 @@ use crate::store::Store;
 use wakeq::log::EventSource;
 use wakeq::{Actor, Name, StoreError, Timestamp};
 
-/// Most positions that are listed of all groups.
+/// Maximum number of positions that are listed of all groups.
 const POSITIONS_MAX: i64 = 100_000;
 
 /// The position of a group in a source.

@@ -12,14 +12,14 @@ use crate::store::Store;
 use wakeq::internals::interval;
 use wakeq::{Name, StoreError};
 
-/// Most groups that are listed.
+/// Maximum number of groups that are listed.
 const GROUPS_MAX: i64 = 100_000;
 
 /// Which process has a group that is worked on alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupClaim {
-    /// The caller. What it does under a lower epoch than this is refused: another process has had
-    /// its positions.
+    /// The caller. Its commits under a lower epoch than this are refused, because another process
+    /// has had its positions.
     Own { epoch: i64 },
     /// Another process works on it, alone or as a member of the group.
     Elsewhere,

@@ -14,7 +14,7 @@ use wakeq::internals::interval;
 use wakeq::log::EventSource;
 use wakeq::{Name, StoreError};
 
-/// Most subscribers of all groups.
+/// Maximum number of subscribers of all groups.
 const SUBSCRIBERS_MAX: i64 = 100_000;
 
 /// The outcome of a registration.
@@ -24,9 +24,9 @@ pub(crate) enum RegisterOutcome {
     Done,
     /// Another member requests the first of these sources, and this one the second in its place.
     Differs {
-        /// What the other member requests.
+        /// The sources that the other member requests.
         known: EventSource,
-        /// What this member requests.
+        /// The sources that this member requests.
         asked: EventSource,
     },
 }

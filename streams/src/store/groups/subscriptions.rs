@@ -8,7 +8,7 @@ use crate::event::{Lead, NewSubscription, NodeId, SubscriberId, Subscription};
 use crate::store::Store;
 use wakeq::{Name, StoreError};
 
-/// Most subscriptions of all groups.
+/// Maximum number of subscriptions of all groups.
 const SUBSCRIPTIONS_MAX: i64 = 100_000;
 
 impl Store {

@@ -10,7 +10,7 @@ use crate::store::Store;
 use wakeq::log::EventSource;
 use wakeq::{Actor, Name, StoreError};
 
-/// Most pins that are listed.
+/// Maximum number of pins that are listed.
 const PINS_MAX: i64 = 10_000;
 
 /// The result of removing a group, or its position in a source.

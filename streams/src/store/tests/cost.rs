@@ -1,4 +1,4 @@
-//! What a statement costs, from its plan.
+//! The cost of a statement, from its plan.
 
 use sqlx::AssertSqlSafe;
 

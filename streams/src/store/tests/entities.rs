@@ -1,4 +1,4 @@
-//! What a list of entities, and the lookups of their events, read.
+//! The reads of a list of entities, and of the lookups of their events.
 
 use super::Table;
 use super::cost::{buffers, plan};

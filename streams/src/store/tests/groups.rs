@@ -1,5 +1,5 @@
-//! What brokers cost: heartbeats are HOT updates by key, an observer reads its node's rows, a quiet
-//! round reads two small tables.
+//! The cost of brokers: heartbeats are HOT updates by key, an observer reads its node's rows, a
+//! quiet round reads two small tables.
 
 use std::io::Write as _;
 use std::time::Duration;

@@ -26,7 +26,7 @@ pub(super) struct Incoming<'a> {
     pub(super) canvas: CanvasId,
     /// Whether the path is the one for batches.
     pub(super) batch: bool,
-    /// What to keep of a CloudEvent.
+    /// The part of a CloudEvent to keep.
     pub(super) keep: Keep,
     pub(super) headers: Headers<'a>,
     pub(super) body: &'a [u8],
@@ -36,7 +36,7 @@ pub(super) struct Incoming<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Headers<'a>(pub(super) &'a [(&'a str, &'a [u8])]);
 
-/// What a request asks to emit.
+/// The events that a request asks to emit.
 #[derive(Debug)]
 pub(super) enum Emission {
     /// One event, answered as an object.
@@ -58,8 +58,8 @@ impl Emission {
         one.into_iter().chain(rest)
     }
 
-    /// What it writes beside events of their handlers, if anything: a chain belongs to an object
-    /// with all of its handlers, and the log and the state of an object to the canvas.
+    /// The other data that it writes beside events of their handlers, if any: a chain belongs to an
+    /// object with all of its handlers, and the log and the state of an object to the canvas.
     pub(super) fn beside_events(&self) -> Option<&'static str> {
         let of_event = |event: &Event| {
             let fields = event.fields();
@@ -105,7 +105,7 @@ pub(super) struct Change {
     pub(super) state: Option<String>,
 }
 
-/// What all events of a request share.
+/// The fields that all events of a request share.
 pub(super) struct Draft {
     canvas: CanvasId,
     /// That of the `traceparent` header, if it is valid.

@@ -1,4 +1,4 @@
-//! `wakeq events show` and `explain`: what is known of one event.
+//! `wakeq events show` and `explain`: the description of one event.
 
 use clap::Args;
 

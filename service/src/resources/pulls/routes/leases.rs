@@ -28,8 +28,8 @@ pub(crate) struct LeasesQuery {
 
 /// List the leased copies of a queue
 ///
-/// By canvas and id, without values and tokens. A page visits at most 1,000 canvases, so it may be
-/// short although more follow.
+/// Sorted by canvas and id, without values and tokens. A page visits at most 1,000 canvases, so it
+/// may be short although more follow.
 #[utoipa::path(get, path = "/v1/admin/queues/{queue}/leases", operation_id = "list_leases", tag = "queues",
     params(LeasesQuery),
     responses((status = 200, description = "A page of leases", body = List<Lease>)))]
