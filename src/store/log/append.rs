@@ -7,7 +7,7 @@ use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use crate::event::{AppendCondition, Appended, EventId, NewLogEvent, StreamAppend, StreamId};
-use crate::store::{Store, StoreError};
+use crate::store::kernel::{Store, StoreError};
 
 /// Most statements of an append: one that creates streams, and the append, twice.
 const STATEMENTS: usize = 4;

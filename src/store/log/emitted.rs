@@ -5,7 +5,7 @@ use sqlx::postgres::PgConnection;
 
 use super::append::{LogBatch, append_batch};
 use crate::event::{NewEvent, NewLogEvent, StreamAppend, StreamId};
-use crate::store::InsertOutcome;
+use crate::store::events::InsertOutcome;
 
 /// Most events in one statement.
 const PAGE: usize = 1_000;

@@ -1,5 +1,5 @@
 //! In-memory tables for the test kit: they do what the SQL does, each statement at one moment of a
-//! clock that only a test moves. Nothing else may use them.
+//! clock that only a test moves. Nothing else may use them. Beside them its clock on Postgres.
 //!
 //! There is no trait between these and Postgres. Those functions of [`Store`] that tests of
 //! handlers need try these tables first, in their first line; all others fail.
@@ -11,6 +11,7 @@ mod lanes;
 mod row;
 mod rules;
 mod runs;
+mod shift;
 mod targets;
 mod waking;
 
@@ -18,10 +19,12 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use super::{HaltedLane, Object, Rule, Store, StoreError, Tombstone};
 use crate::event::{
     CanvasId, EventId, HandlerAddress, HandlerScope, Lane, NewEvent, ObjectKey, RuleKind, Timestamp, Timing,
 };
+use crate::store::events::{Object, Rule};
+use crate::store::kernel::{Store, StoreError};
+use crate::store::order::{HaltedLane, Tombstone};
 use row::Row;
 
 /// How many of the most recently emitted events are remembered.

@@ -5,9 +5,8 @@ use std::collections::HashSet;
 use uuid::Uuid;
 
 use crate::event::{Actor, CanvasId, EventId, HandlerAddress, Name, Place, Timestamp};
-use crate::store::load::address;
-use crate::store::session::interval;
-use crate::store::{Store, StoreError};
+use crate::store::events::address;
+use crate::store::kernel::{Store, StoreError, interval};
 
 /// Most canvases with copies in flight that one page visits.
 const VISITED: i64 = 1000;

@@ -4,8 +4,7 @@ use std::fmt::Write;
 
 use super::QueueRegistry;
 use crate::event::{EventId, NewEvent};
-use crate::store::InsertOutcome;
-use crate::store::rows::InsertedRows;
+use crate::store::events::{InsertOutcome, InsertedRows};
 
 /// The rows of each event, as columns for `unnest`: their ids and, at the same positions, the
 /// queues of those that are copies, each as the text of an array. So nothing has to be joined, and

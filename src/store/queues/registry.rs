@@ -8,7 +8,7 @@ use sqlx::postgres::PgConnection;
 use tokio::sync::Mutex;
 
 use crate::event::{HandlerAddress, Name, QueuePattern, QueuePatterns, Timing};
-use crate::store::Store;
+use crate::store::kernel::Store;
 
 /// How often an insert is repeated because the patterns have changed meanwhile.
 pub(in crate::store) const STALE_TRIES: usize = 10;

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, PoisonError};
 
-use super::Store;
 use crate::event::{CanvasId, Quota};
+use crate::store::kernel::Store;
 
 /// Most canvases that are reported.
 const NEAR_MAX: usize = 100;

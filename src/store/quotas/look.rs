@@ -7,9 +7,9 @@ use tokio::time::Instant;
 
 use super::headroom::{Measurement, Pair};
 use super::method::Method;
-use super::{KnownUsage, QuotaPair, Store, StoreError};
+use super::{KnownUsage, QuotaPair};
 use crate::event::CanvasId;
-use crate::store::held::timed;
+use crate::store::kernel::{Store, StoreError, timed};
 
 impl Store {
     /// Measures and records it; returns what is used. `method` is what the canvas's lock holds, so

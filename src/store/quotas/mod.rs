@@ -19,8 +19,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use sqlx::postgres::PgConnection;
 use tokio::time::Instant;
 
-use super::{Store, StoreError};
 use crate::event::{CanvasId, NewEvent, ObjectKey, Quota, QuotaExceeded, StreamId};
+use crate::store::kernel::{Store, StoreError};
 use headroom::{Headroom, Measurement, Pair, Verdict};
 pub use limits::QuotaUse;
 pub use measure::default_quota;

@@ -6,8 +6,8 @@
 //! no more pages than asked for is read as a whole, and what is found is exact.
 
 use super::headroom::Pair;
-use super::{Store, StoreError};
 use crate::event::CanvasId;
+use crate::store::kernel::{Store, StoreError};
 
 /// What a page holds of a canvas, among those that were read.
 struct SampledPage {

@@ -10,8 +10,8 @@ use crate::event::{
     CanvasId, HandlerAddress, OpenError, OwnDeployment, SealedSecret, SecretKeys, Secrets, Target,
     TargetPolicy,
 };
-use crate::store::load::address;
-use crate::store::{Store, StoreError};
+use crate::store::events::address;
+use crate::store::kernel::{Store, StoreError};
 
 /// A target to call.
 #[derive(Debug)]

@@ -9,11 +9,9 @@ use crate::event::{
     Actor, CanvasId, HandlerAddress, HandlerScope, Name, Quota, QuotaExceeded, RuleKind, SealedSecret,
     Secret, SecretKeys, TargetPolicy, TargetUrl, Timestamp,
 };
-use crate::store::handlers::columns;
-use crate::store::load::address;
+use crate::store::events::{address, columns};
+use crate::store::kernel::{Store, StoreError, interval};
 use crate::store::quotas::{default_quota, serialize_on_canvas};
-use crate::store::session::interval;
-use crate::store::{Store, StoreError};
 
 /// Where a page of targets ended: the last module, name and modifier.
 pub(crate) type TargetPosition = (Name, Name, Name);

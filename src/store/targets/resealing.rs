@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use uuid::Uuid;
 
 use crate::event::{Actor, HandlerAddress, SealError, SealedSecret, SecretKeys};
-use crate::store::load::address;
-use crate::store::{Store, StoreError};
+use crate::store::events::address;
+use crate::store::kernel::{Store, StoreError};
 
 /// How many targets one statement changes.
 const PAGE: i64 = 100;

@@ -379,7 +379,7 @@ fn check_found(name: &str, text: &str, part: &str) {
 fn a_wrong_arrow_is_found_however_it_is_written() {
     check_found("src/notify/memory.rs", "use crate::emit::Queue;", "must not import `emit`");
     check_found(
-        "src/store/events.rs",
+        "src/store/events/list.rs",
         "use crate::{event::{A, notify}, notify::B};",
         "must not import `notify`",
     );
@@ -444,7 +444,7 @@ fn what_the_arrows_allow_passes() {
             "src/machine/mod.rs",
             "mod run;\nuse std::fmt;\nuse crate::event::Id;\npub use run::State;\nfn a() { u32::from(State::A) }\nmod tests { use super::*; use proptest::prelude::*; }",
         ),
-        ("src/store/events.rs", "fn a() { sqlx::query!(\"select 1 from b\") }"),
+        ("src/store/events/list.rs", "fn a() { sqlx::query!(\"select 1 from b\") }"),
         (
             "src/emit.rs",
             "/// Uses `crate::worker::A` and sqlx.\nfn a(c: &mut sqlx::PgConnection) { say(\"update your settings; select one\") }",
