@@ -1,5 +1,10 @@
-//! All SQL: one concrete struct over sqlx's pool, in rooms of one file per table or concern, one
-//! function per statement.
+//! All SQL: one concrete struct over sqlx's pool, one file per table or concern, one function per
+//! statement.
+//!
+//! The files are in rooms, each on those before it: `kernel`; `log`, `minute` and `quotas`;
+//! `events` and `targets`; `crons`, `order` and `queues`; on top `memory`, for the test kit. A room
+//! imports what the rooms below it export, and nothing from this file, which is for the rest of the
+//! package.
 //!
 //! Every write restates its precondition in `where` and reports whether it took effect. Times are
 //! the database's: no function here takes a worker's clock. Nothing here publishes, decides, or
@@ -38,11 +43,11 @@ pub(crate) use events::{
     insert_one,
 };
 pub use events::{
-    DeadEvent, DeadFilter, Depth, HandlerCounts, HandlerDepth, InsertOutcome, Object, Rule,
-    insert_with_state, statements,
+    DeadEvent, DeadFilter, Depth, HandlerCounts, HandlerDepth, InsertOutcome, Rule, insert_with_state,
+    statements,
 };
 pub use kernel::{
-    AuditEntry, AuditLine, AuditOutcome, Coalescer, DatabaseRoute, DatabaseUse, ForeignEngine,
+    AuditEntry, AuditLine, AuditOutcome, Coalescer, DatabaseRoute, DatabaseUse, Emission, ForeignEngine,
     MigrationDifferences, MigrationState, MigrationStatus, Purpose, Refusal, RoleKind, Store, StoreConfig,
     StoreError, TimingMode, interval, on_behalf_of,
 };
@@ -52,8 +57,8 @@ pub use log::{LogAppender, LogBatch, LogEnd, LogHolder, LogHorizon, append_batch
 pub use minute::Retention;
 pub(crate) use minute::{ExpiryPart, IdleRetention, MakingDue};
 pub(crate) use order::HaltedPosition;
-pub use order::{HaltedLane, InHand, Tombstone};
-pub use queues::{Emission, Facet, FacetSettings, Lease, QueueDepth, RegisteredQueue};
+pub use order::{HaltedLane, InHand, Object, Tombstone};
+pub use queues::{Facet, FacetSettings, Lease, QueueDepth, RegisteredQueue};
 pub(crate) use queues::{
     Fence, LeasePosition, LeasedRow, NewQueueRow, PulledSplit, QueuePut, TurnOutcome, TurnRequest,
 };

@@ -9,9 +9,8 @@ use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use crate::event::{CanvasId, Due, EventId, HandlerAddress, Name, NewEvent, Notification, Timestamp};
-use crate::store::events::{InsertOutcome, address, insert_pages};
-use crate::store::kernel::{Store, StoreError, interval};
-use crate::store::queues::Emission;
+use crate::store::events::{InsertOutcome, insert_pages};
+use crate::store::kernel::{Emission, Store, StoreError, address, interval};
 
 /// Most crons in one transaction.
 const CRONS: i64 = 100;
@@ -25,11 +24,6 @@ const CANVAS_EVENTS: usize = 250;
 const BYTES: usize = 8 * 1024 * 1024;
 /// Statements of a transaction: begin, look, up to ten pages of events, move, commit.
 const STATEMENTS: usize = 14;
-/// How far ahead ticks are emitted, in periods of the minute's pass. The period varies by a tenth,
-/// so a pass that comes late is still early enough.
-const AHEAD: f64 = 1.25;
-/// Limit on how far ahead ticks are emitted.
-const AHEAD_MAX: Duration = Duration::from_secs(600);
 
 /// A cron with a tick to be emitted.
 #[derive(Clone, Debug)]
@@ -88,12 +82,6 @@ struct Batch {
 }
 
 impl Store {
-    /// How far ahead of its time a tick is emitted: until after the next pass, so that a worker has
-    /// its event when it is due.
-    pub(crate) fn cron_ahead(&self) -> Duration {
-        self.timing().probe_period.mul_f64(AHEAD).min(AHEAD_MAX)
-    }
-
     /// Emits the ticks of due crons, of all or of one, in one transaction, round-robin per canvas.
     /// `step` decides which ticks, given the database's clock and how many there is room for; crons
     /// that other processes are working on are left to them. `but`: crons to leave out, because

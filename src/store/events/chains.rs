@@ -11,10 +11,10 @@ use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use super::insert::{InsertOutcome, insert_pages, pages, statements};
+use super::placements::Placements;
 use super::rows::{Columns, insert_linked_rows};
 use crate::event::{CanvasId, EventId, NewEvent, ObjectKey, Timestamp};
-use crate::store::kernel::{Store, StoreError};
-use crate::store::queues::{Emission, Placements, QueueRegistry, STALE_TRIES, too_busy};
+use crate::store::kernel::{Emission, QueueRegistry, STALE_TRIES, Store, StoreError, too_busy};
 
 /// How often to create objects that are gone again by the time they are to be locked.
 const MAKE_TRIES: usize = 3;
@@ -22,22 +22,6 @@ const MAKE_TRIES: usize = 3;
 /// Statements of a transaction for objects, besides the pages of its events: three for their rows,
 /// one for the state.
 pub(super) const STATEMENTS: usize = 4;
-
-/// An object as it is stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Object {
-    /// The tenant.
-    pub canvas: CanvasId,
-    /// Its key.
-    pub key: ObjectKey,
-    /// The link id of the last event that was emitted on it; 0 if there was none.
-    pub last_id: i64,
-    /// The state it was last set to, as JSON.
-    pub state: Option<String>,
-    /// When the state was set.
-    pub state_at: Option<Timestamp>,
-}
 
 /// A new state of an object, as JSON.
 #[derive(Clone, Copy, Debug)]
@@ -74,26 +58,6 @@ impl Store {
             .limit(|connection| insert_in_one_transaction(connection, events, chosen, state, emission))
             .await;
         session.answered(what, answer).await
-    }
-
-    /// An object of the canvas; `None` if no event was ever emitted on it.
-    #[doc(hidden)]
-    pub async fn object(&self, canvas: CanvasId, key: &ObjectKey) -> Result<Option<Object>, StoreError> {
-        in_memory!(self, object(canvas, key));
-        let query = sqlx::query!(
-            "select last_seq, state::text as state, state_at from wakeq.objects where canvas_id = $1 and object = $2",
-            canvas.0,
-            key.as_str() as _
-        );
-        let row = self.session().await?.optional("read an object", query).await?;
-        // Emitting a known event again on another object leaves a row there and no event.
-        Ok(row.filter(|row| row.last_seq > 0).map(|row| Object {
-            canvas,
-            key: key.clone(),
-            last_id: row.last_seq,
-            state: row.state,
-            state_at: row.state_at,
-        }))
     }
 }
 

@@ -1,7 +1,7 @@
 //! What an operator does to waiting events: cancel, run now, purge.
 
 use crate::event::{Actor, CanvasId, EventId, HandlerScope, Lane, Timestamp};
-use crate::store::kernel::{Store, StoreError, interval};
+use crate::store::kernel::{Store, StoreError, address, interval};
 
 /// Most events that one statement purges, redrives or deletes.
 pub(crate) const BULK_PAGE: u64 = 1000;
@@ -259,6 +259,6 @@ fn lane(
     object: Option<&str>,
     queue: Option<&str>,
 ) -> Option<Lane> {
-    let scope = super::load::address(canvas.0, module?, name?, "_").ok()?.scope;
+    let scope = address(canvas.0, module?, name?, "_").ok()?.scope;
     Some(Lane { scope, object: object?.parse().ok()?, queue: queue.and_then(|queue| queue.parse().ok()) })
 }

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use super::handlers::columns;
 use crate::event::{CanvasId, HandlerScope, Name, Timestamp};
-use crate::store::kernel::{Store, StoreError, interval};
+use crate::store::kernel::{Store, StoreError, handler_columns, interval};
 
 /// How many due events at either end of a handler's queue are read to find running ones.
 const RUNNING_LOOK: i64 = 2_000;
@@ -54,7 +53,7 @@ impl Store {
         canvas: CanvasId,
         handlers: &[HandlerScope],
     ) -> Result<Vec<HandlerCounts>, StoreError> {
-        let (modules, names) = columns(handlers);
+        let (modules, names) = handler_columns(handlers);
         let query = sqlx::query!(
             r#"select live.due as "due!", live.delayed as "delayed!", live.oldest_due, dead.count as "dead!",
                       halted.count as "halted!"
@@ -104,7 +103,7 @@ impl Store {
         handlers: &[HandlerScope],
         recently: Duration,
     ) -> Result<Vec<HandlerActivity>, StoreError> {
-        let (modules, names) = columns(handlers);
+        let (modules, names) = handler_columns(handlers);
         let look = (RUNNING_LOOKS / i64::try_from(handlers.len().max(1)).unwrap_or(i64::MAX)).max(1);
         let query = sqlx::query!(
             r#"select runs.count as "running!",

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::event::{CanvasId, HandlerScope, Timestamp};
-use crate::store::kernel::{Store, StoreError, interval};
+use crate::store::kernel::{Store, StoreError, address, interval};
 
 /// Most free events that one call counts, and most due ones that it reads of one handler.
 const LOOK_MAX: i64 = 10_000;
@@ -157,7 +157,7 @@ impl Store {
         );
         let rows = self.session().await?.all("count the events that can run, by handler", query).await?;
         let depths = rows.into_iter().filter_map(|row| {
-            let scope = super::load::address(CanvasId::DEFAULT.0, &row.module, &row.name, "_").ok()?.scope;
+            let scope = address(CanvasId::DEFAULT.0, &row.module, &row.name, "_").ok()?.scope;
             let depth = row.depth.cast_unsigned();
             let depth = Depth { depth, capped: row.capped, oldest_due: row.oldest_due, now: row.now };
             Some(HandlerDepth { scope, depth })
@@ -176,7 +176,7 @@ impl Store {
         );
         let rows = self.session().await?.all("count the halted objects", query).await?;
         let halted = rows.into_iter().filter_map(|row| {
-            let scope = super::load::address(CanvasId::DEFAULT.0, &row.module, &row.name, "_").ok()?.scope;
+            let scope = address(CanvasId::DEFAULT.0, &row.module, &row.name, "_").ok()?.scope;
             Some((scope, row.halted.cast_unsigned()))
         });
         Ok(halted.collect())

@@ -2,7 +2,7 @@
 //! indexes from one to the next, so that a page costs the same however many events there are.
 
 use crate::event::{CanvasId, HandlerScope, Name};
-use crate::store::kernel::{Store, StoreError};
+use crate::store::kernel::{Store, StoreError, address};
 
 /// Where a page of handlers ended: the last module and name.
 pub(crate) type HandlerPosition = (Name, Name);
@@ -54,15 +54,8 @@ impl Store {
         );
         let rows = self.session().await?.all("list handlers", query).await?;
         let scopes = rows.into_iter().filter_map(|row| {
-            super::load::address(canvas.0, &row.module, &row.name, "_").ok().map(|address| address.scope)
+            address(canvas.0, &row.module, &row.name, "_").ok().map(|address| address.scope)
         });
         Ok(scopes.collect())
     }
-}
-
-/// The modules and the names of handlers, as two arrays of a statement.
-pub(in crate::store) fn columns(handlers: &[HandlerScope]) -> (Vec<String>, Vec<String>) {
-    let modules = handlers.iter().map(|scope| scope.module.as_str().to_owned());
-    let names = handlers.iter().map(|scope| scope.name.as_str().to_owned());
-    (modules.collect(), names.collect())
 }

@@ -7,9 +7,8 @@ use super::chains::{NewState, insert_with_state};
 use super::insert::InsertOutcome;
 use super::insert::statements;
 use crate::event::{CanvasId, NewEvent};
-use crate::store::kernel::{Store, StoreError, interval};
+use crate::store::kernel::{Emission, Store, StoreError, interval};
 use crate::store::minute::IDEMPOTENCY_KEPT;
-use crate::store::queues::Emission;
 
 /// An idempotency key to be stored.
 #[derive(Clone, Debug)]

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use sqlx::postgres::PgConnection;
 
 use super::chains;
+use super::logged::{LOG_STATEMENTS, append_emitted};
 use super::rows::insert_rows;
 use crate::event::{EventId, Link, NewEvent};
-use crate::store::kernel::{Store, StoreError};
-use crate::store::log::{LOG_STATEMENTS, append_emitted, lacks_partition};
-use crate::store::queues::Emission;
+use crate::store::kernel::{Emission, Store, StoreError};
+use crate::store::log::lacks_partition;
 
 /// Most rows in one statement.
 const PAGE: usize = 1000;

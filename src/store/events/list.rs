@@ -2,11 +2,10 @@
 
 use uuid::Uuid;
 
-use super::load::address;
 use crate::event::{
     CanvasId, CopyOf, EventId, HandlerAddress, Name, Place, RuleKind, Schedule, Timestamp, Turn,
 };
-use crate::store::kernel::{Store, StoreError, interval};
+use crate::store::kernel::{Store, StoreError, address, interval};
 
 /// Where a page ended: the key of the last event that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,10 +5,10 @@ use uuid::Uuid;
 
 use super::dead_events::DeadEvent;
 use crate::event::{
-    CanvasId, Claim, CopyOf, EventId, HandlerAddress, HandlerScope, InvalidName, Lane, Metadata, Name, Place,
-    RuleKind, Schedule, Timestamp, Turn,
+    CanvasId, Claim, CopyOf, EventId, HandlerAddress, Lane, Metadata, Name, Place, RuleKind, Schedule,
+    Timestamp, Turn,
 };
-use crate::store::kernel::{Store, StoreError, interval};
+use crate::store::kernel::{Store, StoreError, address, interval};
 
 /// An event as the load found it.
 #[derive(Clone, Debug)]
@@ -319,15 +319,4 @@ impl DeadRow {
             halts: self.halts,
         })
     }
-}
-
-/// A handler's address from its columns, which the schema's domains hold to the same rules.
-pub(in crate::store) fn address(
-    canvas_id: Uuid,
-    module: &str,
-    name: &str,
-    modifier: &str,
-) -> Result<HandlerAddress, InvalidName> {
-    let scope = HandlerScope { canvas: CanvasId(canvas_id), module: module.parse()?, name: name.parse()? };
-    Ok(HandlerAddress { scope, modifier: modifier.parse()? })
 }

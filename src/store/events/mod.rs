@@ -12,7 +12,9 @@ mod idempotency;
 mod insert;
 mod list;
 mod load;
+mod logged;
 mod long_values;
+mod placements;
 mod promises;
 mod resume;
 mod rows;
@@ -20,7 +22,7 @@ mod rules;
 mod unknown_handlers;
 
 pub(crate) use chains::NewState;
-pub use chains::{Object, insert_with_state};
+pub use chains::insert_with_state;
 #[cfg(feature = "testing")]
 pub(in crate::store) use claims::DELAY_MAX;
 pub(crate) use claims::{ClaimLimits, Retry};
@@ -33,17 +35,15 @@ pub(crate) use dead_events::RedriveOutcome;
 pub use dead_events::{DeadEvent, DeadFilter};
 pub use depth::{Depth, HandlerDepth};
 pub(crate) use handlers::HandlerPosition;
-pub(in crate::store) use handlers::columns;
 pub(crate) use idempotency::{IdempotencyOutcome, NewKey};
 pub(crate) use insert::insert_one;
 pub(in crate::store) use insert::insert_pages;
 pub use insert::{InsertOutcome, statements};
 pub(crate) use list::{ListedEvent, Position};
 pub(crate) use load::{ClaimedEvent, LoadedEvent};
-pub(in crate::store) use load::{ClaimedRow, address, claimed_rows};
+pub(in crate::store) use load::{ClaimedRow, claimed_rows};
 #[cfg(feature = "testing")]
 pub(crate) use resume::{PAGE, ResumePage};
-pub(in crate::store) use rows::InsertedRows;
 pub use rules::Rule;
 pub(crate) use rules::RulePosition;
 #[cfg(feature = "testing")]

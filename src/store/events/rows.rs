@@ -8,15 +8,15 @@ use uuid::Uuid;
 
 use super::dead_events::DeadFilter;
 use super::insert::InsertOutcome;
+use super::placements::Placements;
 use crate::event::{
     Actor, CanvasId, Cause, Claim, Due, EventId, HandlerAddress, Link, NewEvent, Notification, Timestamp,
     Timing, Traceparent,
 };
-use crate::store::kernel::{Store, StoreError, interval};
-use crate::store::queues::{Emission, Placements, QueueRegistry, STALE_TRIES, too_busy};
+use crate::store::kernel::{Emission, QueueRegistry, STALE_TRIES, Store, StoreError, interval, too_busy};
 
 /// By the position of an event, from 1: whether it is due soon, and its link.
-pub(in crate::store) type InsertedRows = HashMap<i64, (bool, Option<Link>)>;
+pub(super) type InsertedRows = HashMap<i64, (bool, Option<Link>)>;
 
 /// What a statement answers; `None` if the registered queues have changed: nothing was inserted.
 type Answer = Result<Option<InsertedRows>, sqlx::Error>;

@@ -3,9 +3,8 @@
 
 use uuid::Uuid;
 
-use super::handlers::columns;
 use crate::event::{Actor, CanvasId, HandlerScope, Name, Quota, QuotaExceeded, RuleKind, Timestamp};
-use crate::store::kernel::{Store, StoreError};
+use crate::store::kernel::{Store, StoreError, address, handler_columns};
 use crate::store::quotas::default_quota;
 
 /// A pause or a block on a handler.
@@ -201,7 +200,7 @@ impl Store {
         canvas: CanvasId,
         handlers: &[HandlerScope],
     ) -> Result<Vec<Rule>, StoreError> {
-        let (modules, names) = columns(handlers);
+        let (modules, names) = handler_columns(handlers);
         let query = sqlx::query!(
             r#"select rule.kind as "kind!", rule.reason, rule.until, rule.created_by as "created_by!",
                       rule.created_at as "created_at!", wanted.at as "at!"
@@ -269,7 +268,7 @@ impl Store {
             .filter_map(|row| {
                 Some(Rule {
                     kind: row.rule_type.parse().ok()?,
-                    scope: super::load::address(row.canvas_id, &row.module, &row.name, "_").ok()?.scope,
+                    scope: address(row.canvas_id, &row.module, &row.name, "_").ok()?.scope,
                     reason: row.reason,
                     until: row.until,
                     created_by: row.created_by,

@@ -9,19 +9,19 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, Postgres};
 use sqlx::{ConnectOptions, Connection};
 use tokio::sync::watch;
 
+#[cfg(feature = "testing")]
+use super::double::Double;
 use super::held::Held;
+use super::pass::Probe;
 use super::permits::{ConnectionPermit, ConnectionPermits};
 use super::pools;
-use super::probe::Probe;
+use super::registry::RegistryCache;
 use super::route::DatabaseRoute;
+use super::usage::Quotas;
 use super::uses::Uses;
 use super::{StoreError, TimingMode};
 use crate::event::SecretKeys;
 use crate::event::{Name, Timing};
-#[cfg(feature = "testing")]
-use crate::store::memory::Kit;
-use crate::store::queues::RegistryCache;
-use crate::store::quotas::Quotas;
 
 /// Connections reserved for credential lookups, so that emits and lookups never wait for each
 /// other.
@@ -118,13 +118,13 @@ pub struct Store {
     /// The worker in whose name claims are made.
     pub(in crate::store) worker: Option<Arc<Name>>,
     pub(in crate::store) probe: Arc<Probe>,
-    pub(in crate::store) registry: Arc<RegistryCache>,
+    pub(super) registry: Arc<RegistryCache>,
     pub(in crate::store) quotas: Arc<Quotas>,
     uses: Arc<Uses>,
     /// Why this process must not go on with its durations.
     pub(super) retimed: Arc<watch::Sender<Option<StoreError>>>,
     #[cfg(feature = "testing")]
-    kit: Option<Arc<Kit>>,
+    pub(super) double: Option<Arc<dyn Double>>,
 }
 
 impl Store {
@@ -240,18 +240,8 @@ impl Store {
             uses: Arc::default(),
             retimed: Arc::new(watch::Sender::new(None)),
             #[cfg(feature = "testing")]
-            kit: None,
+            double: None,
         }
-    }
-
-    #[cfg(feature = "testing")]
-    pub(in crate::store) fn with_kit(self, kit: Kit) -> Self {
-        Self { kit: Some(Arc::new(kit)), ..self }
-    }
-
-    #[cfg(feature = "testing")]
-    pub(in crate::store) fn kit(&self) -> Option<&Kit> {
-        self.kit.as_deref()
     }
 
     /// This store for a worker of this name: claims made through it are the worker's.
@@ -296,7 +286,7 @@ impl Store {
     #[doc(hidden)]
     pub async fn session(&self) -> Result<Session, StoreError> {
         #[cfg(feature = "testing")]
-        if self.tables().is_some() {
+        if self.is_in_memory() {
             return Err(StoreError::Config(
                 "a store in memory does not support this: give the test kit a database",
             ));

@@ -46,7 +46,7 @@ impl<'a> LogBatch<'a> {
     }
 
     /// Adds one event, under no condition.
-    pub(super) fn push(&mut self, stream: &'a StreamId, event: &'a NewLogEvent) {
+    pub(in crate::store) fn push(&mut self, stream: &'a StreamId, event: &'a NewLogEvent) {
         self.events.push((stream, event));
         self.conditions.push((stream, AppendCondition::None));
     }

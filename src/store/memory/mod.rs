@@ -22,9 +22,9 @@ use std::time::{Duration, SystemTime};
 use crate::event::{
     CanvasId, EventId, HandlerAddress, HandlerScope, Lane, NewEvent, ObjectKey, RuleKind, Timestamp, Timing,
 };
-use crate::store::events::{Object, Rule};
-use crate::store::kernel::{Store, StoreError};
-use crate::store::order::{HaltedLane, Tombstone};
+use crate::store::events::Rule;
+use crate::store::kernel::{Double, Store, StoreError};
+use crate::store::order::{HaltedLane, Object, Tombstone};
 use row::Row;
 
 /// How many of the most recently emitted events are remembered.
@@ -34,10 +34,16 @@ const EVENTS_MAX: usize = 1_000_000;
 
 /// What the test kit adds to a store; shared by all clones of the store.
 #[derive(Debug, Default)]
-pub(crate) struct Kit {
+struct Kit {
     /// Used instead of Postgres.
     tables: Option<Mutex<Tables>>,
     emitted: Mutex<VecDeque<Arc<NewEvent>>>,
+}
+
+impl Double for Kit {
+    fn has_tables(&self) -> bool {
+        self.tables.is_some()
+    }
 }
 
 /// The rows and the clock.
@@ -102,12 +108,12 @@ impl Store {
     pub(crate) fn in_memory(timing: Timing) -> Result<Self, StoreError> {
         timing.check()?;
         let tables = Mutex::new(Tables::new(timing.clone(), Timestamp::from(SystemTime::now())));
-        Ok(Self::nowhere(timing).with_kit(Kit { tables: Some(tables), ..Kit::default() }))
+        Ok(Self::nowhere(timing).with_double(Kit { tables: Some(tables), ..Kit::default() }))
     }
 
     /// This store, remembering what is emitted through it.
     pub(crate) fn remembering(self) -> Self {
-        self.with_kit(Kit::default())
+        self.with_double(Kit::default())
     }
 
     /// What was emitted through this store and its clones: the last 100,000 events.
@@ -127,6 +133,10 @@ impl Store {
 
     pub(super) fn tables(&self) -> Option<MutexGuard<'_, Tables>> {
         self.kit()?.tables.as_ref().map(locked)
+    }
+
+    fn kit(&self) -> Option<&Kit> {
+        self.double()?.downcast_ref()
     }
 }
 

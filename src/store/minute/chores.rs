@@ -5,8 +5,15 @@ use std::time::{Duration, Instant};
 use sqlx::postgres::types::PgInterval;
 use uuid::Uuid;
 
-use crate::event::{CanvasId, EventId, Notification, Timestamp};
-use crate::store::kernel::{Portion, Store, StoreError, interval};
+use crate::event::{CanvasId, Notification, Timestamp};
+use crate::store::kernel::pass::Portion;
+use crate::store::kernel::{Store, StoreError, interval, notifications};
+
+/// How far ahead ticks are emitted, in periods of the minute's pass. The period varies by a tenth,
+/// so a pass that comes late is still early enough.
+const AHEAD: f64 = 1.25;
+/// Limit on how far ahead ticks are emitted.
+const AHEAD_MAX: Duration = Duration::from_secs(600);
 
 /// What the minute's statement found to do.
 #[derive(Clone, Debug, Default)]
@@ -200,6 +207,12 @@ impl Store {
         self.session().await?.one("the minute's statement", query).await
     }
 
+    /// How far ahead of its time a tick is emitted: until after the next pass, so that a worker has
+    /// its event when it is due.
+    pub(crate) fn cron_ahead(&self) -> Duration {
+        self.timing().probe_period.mul_f64(AHEAD).min(AHEAD_MAX)
+    }
+
     /// How long nothing needs a pass, as far as is known now; `None` if nothing ever does. Promises
     /// are what passes wake; so rules that end, ticks, and what passes carry on. The promises are
     /// looked at from the beginning and not from the low-water mark: no tenth pass comes while
@@ -307,9 +320,4 @@ struct DueRow {
     reached: Option<Timestamp>,
     /// The end of the slice; `None`: there was none.
     until: Option<Timestamp>,
-}
-
-pub(in crate::store) fn notifications(ids: Vec<Uuid>, canvases: Vec<Uuid>) -> Vec<Notification> {
-    let pairs = ids.into_iter().zip(canvases);
-    pairs.map(|(id, canvas)| Notification { id: EventId(id), canvas: CanvasId(canvas) }).collect()
 }

@@ -4,12 +4,15 @@
 use std::time::Duration;
 
 use crate::store::kernel::{Store, StoreError, interval};
-use crate::store::order::TOMBSTONES_PAGE;
 
 /// Most rows of a page; the statements repeat it, because a plan depends on it.
 const PAGE: u64 = 1_000;
 /// Most dead events of consumer groups that are deleted at a time.
 const GROUP_DEAD_PAGE: u64 = 10_000;
+/// Most tombstones that are kept of one canvas.
+const TOMBSTONES_KEPT_MAX: i64 = 100_000;
+/// Most tombstones that one statement removes.
+const TOMBSTONES_PAGE: u64 = 1_000;
 
 /// How long data is kept that is removed by age alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,6 +155,41 @@ impl Store {
             GROUP_DEAD_PAGE.cast_signed()
         );
         Ok(self.session().await?.execute("delete old dead events of groups", query).await?.rows_affected())
+    }
+
+    /// Removes a page of tombstones that are older than this and on whose objects no event waits;
+    /// and, of a canvas with more than [`TOMBSTONES_KEPT_MAX`], the oldest. Returns how many.
+    pub(crate) async fn expire_tombstones(&self, kept: Duration) -> Result<u64, StoreError> {
+        let query = sqlx::query!(
+            "with recursive canvases as (
+                 (select t.canvas_id from wakeq.tombstones t order by t.canvas_id limit 1)
+                  union all
+                 select (select t.canvas_id from wakeq.tombstones t where t.canvas_id > c.canvas_id order by t.canvas_id limit 1)
+                   from canvases c where c.canvas_id is not null
+             ), edges as materialized (
+                 select c.canvas_id, (select t.left_at from wakeq.tombstones t where t.canvas_id = c.canvas_id and t.left_at > '-infinity'
+                                       order by t.left_at desc offset $2 limit 1) as full_at
+                   from canvases c where c.canvas_id is not null
+             )
+             delete from wakeq.tombstones t using (
+                 select old.* from edges e
+                  cross join lateral (
+                        select t.canvas_id, t.object, t.seq, t.queue from wakeq.tombstones t
+                         where t.canvas_id = e.canvas_id and t.left_at > '-infinity'
+                           and (t.left_at <= e.full_at
+                                or t.left_at < now() - $1::interval
+                                   and not exists (select from wakeq.events_v2 x
+                                                    where x.canvas_id = t.canvas_id and x.object = t.object and x.queue is null)
+                                   and not exists (select from wakeq.events_v2 x
+                                                    where x.canvas_id = t.canvas_id and x.object = t.object and x.queue is not null))
+                         order by t.left_at limit $3) as old
+                  limit $3) as old
+              where t.canvas_id = any (array[old.canvas_id]) and (t.object, t.seq, t.queue) = (old.object, old.seq, old.queue)",
+            interval(kept),
+            TOMBSTONES_KEPT_MAX,
+            TOMBSTONES_PAGE.cast_signed()
+        );
+        Ok(self.session().await?.execute("remove old tombstones", query).await?.rows_affected())
     }
 
     /// Forgets ids. One of an event that still waits, or of which a copy does, is looked at again

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::chores::notifications;
 use crate::event::{Notification, Timestamp};
-use crate::store::kernel::{Store, StoreError, interval};
+use crate::store::kernel::{Store, StoreError, interval, notifications};
 
 /// Events of one page.
 pub(crate) const MISSED_PAGE: usize = 1_000;

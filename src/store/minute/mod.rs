@@ -10,11 +10,9 @@ mod parts;
 pub(crate) use chores::MakingDue;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use chores::MinuteOutcome;
-pub(in crate::store) use chores::notifications;
 pub(crate) use expiry::ExpiryPart;
 pub(in crate::store) use expiry::IDEMPOTENCY_KEPT;
 pub use expiry::Retention;
 pub(crate) use idle::IdleRetention;
 #[cfg(test)]
 pub(crate) use missed::MISSED_PAGE;
-pub(in crate::store) use parts::Parts;

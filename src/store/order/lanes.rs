@@ -11,8 +11,8 @@ use uuid::Uuid;
 use crate::event::{
     Actor, CanvasId, Claim, EventId, HandlerScope, Lane, Link, Name, Notification, ObjectKey, Timestamp,
 };
-use crate::store::events::{address, fences, happened};
-use crate::store::kernel::{Store, StoreError, interval};
+use crate::store::events::{fences, happened};
+use crate::store::kernel::{Store, StoreError, address, interval};
 
 /// A halted lane.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,15 +1,8 @@
 //! Tombstones: links of chains whose events ended without being consumed. They are written by the
-//! statements that end these events; here they are read, and removed when they are old.
-
-use std::time::Duration;
+//! statements that end these events, and removed by the expiry; here they are read.
 
 use crate::event::{CanvasId, Link, Name, ObjectKey, Timestamp};
-use crate::store::kernel::{Store, StoreError, interval};
-
-/// Most tombstones that are kept of one canvas.
-const KEPT_MAX: i64 = 100_000;
-/// Most tombstones that one statement removes.
-pub(in crate::store) const TOMBSTONES_PAGE: u64 = 1_000;
+use crate::store::kernel::{Store, StoreError};
 
 /// A link that is missing from a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,40 +49,5 @@ impl Store {
             left_at: row.left_at,
         });
         Ok(found.collect())
-    }
-
-    /// Removes a page of tombstones that are older than this and on whose objects no event waits;
-    /// and, of a canvas with more than [`KEPT_MAX`], the oldest. Returns how many.
-    pub(crate) async fn expire_tombstones(&self, kept: Duration) -> Result<u64, StoreError> {
-        let query = sqlx::query!(
-            "with recursive canvases as (
-                 (select t.canvas_id from wakeq.tombstones t order by t.canvas_id limit 1)
-                  union all
-                 select (select t.canvas_id from wakeq.tombstones t where t.canvas_id > c.canvas_id order by t.canvas_id limit 1)
-                   from canvases c where c.canvas_id is not null
-             ), edges as materialized (
-                 select c.canvas_id, (select t.left_at from wakeq.tombstones t where t.canvas_id = c.canvas_id and t.left_at > '-infinity'
-                                       order by t.left_at desc offset $2 limit 1) as full_at
-                   from canvases c where c.canvas_id is not null
-             )
-             delete from wakeq.tombstones t using (
-                 select old.* from edges e
-                  cross join lateral (
-                        select t.canvas_id, t.object, t.seq, t.queue from wakeq.tombstones t
-                         where t.canvas_id = e.canvas_id and t.left_at > '-infinity'
-                           and (t.left_at <= e.full_at
-                                or t.left_at < now() - $1::interval
-                                   and not exists (select from wakeq.events_v2 x
-                                                    where x.canvas_id = t.canvas_id and x.object = t.object and x.queue is null)
-                                   and not exists (select from wakeq.events_v2 x
-                                                    where x.canvas_id = t.canvas_id and x.object = t.object and x.queue is not null))
-                         order by t.left_at limit $3) as old
-                  limit $3) as old
-              where t.canvas_id = any (array[old.canvas_id]) and (t.object, t.seq, t.queue) = (old.object, old.seq, old.queue)",
-            interval(kept),
-            KEPT_MAX,
-            TOMBSTONES_PAGE.cast_signed()
-        );
-        Ok(self.session().await?.execute("remove old tombstones", query).await?.rows_affected())
     }
 }

@@ -5,8 +5,7 @@ use std::collections::HashSet;
 use uuid::Uuid;
 
 use crate::event::{Actor, CanvasId, EventId, HandlerAddress, Name, Place, Timestamp};
-use crate::store::events::address;
-use crate::store::kernel::{Store, StoreError, interval};
+use crate::store::kernel::{Store, StoreError, address, interval};
 
 /// Most canvases with copies in flight that one page visits.
 const VISITED: i64 = 1000;

@@ -12,8 +12,8 @@ use super::admin::milliseconds;
 use crate::event::{
     CanvasId, Claim, EventId, HandlerScope, LeaseToken, Name, Notification, ObjectKey, PullPolicy, Timestamp,
 };
-use crate::store::events::{ClaimedEvent, ClaimedRow, address, claimed_rows};
-use crate::store::kernel::{Store, StoreError, interval};
+use crate::store::events::{ClaimedEvent, ClaimedRow, claimed_rows};
+use crate::store::kernel::{Store, StoreError, address, interval};
 
 /// Most canvases with copies that one call visits, from the first one and from the given one.
 const LOOK: i32 = 1000;

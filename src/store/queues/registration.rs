@@ -7,9 +7,8 @@ use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use super::admin::{FacetSettings, integer};
-use super::registry::{Patterns, compiled, patterns_of};
 use crate::event::{Actor, CanvasId, Name, PullPolicy, QueuePattern};
-use crate::store::kernel::{Store, StoreError};
+use crate::store::kernel::{Patterns, Store, StoreError, compiled, patterns_of};
 use crate::store::targets::{NewTargetRow, PutOutcome, put_within};
 
 /// A process compiles the patterns of one registration at a time: each takes tens of megabytes for

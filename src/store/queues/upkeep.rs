@@ -1,8 +1,7 @@
 //! Background work on queues: drained ones are deleted, and what waits is woken when it may run.
 
 use crate::event::{CanvasId, Name, Notification};
-use crate::store::kernel::{Store, StoreError, interval};
-use crate::store::minute::notifications;
+use crate::store::kernel::{Store, StoreError, interval, notifications};
 
 /// Most copies that one statement wakes.
 const WAKE_PAGE: i64 = 1000;

@@ -5,10 +5,8 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::headroom::{Measurement, Pair};
-use super::method::Method;
-use super::{KnownUsage, QuotaPair};
 use crate::event::CanvasId;
+use crate::store::kernel::usage::{KnownUsage, Measurement, Method, Pair, QuotaPair};
 use crate::store::kernel::{Store, StoreError, timed};
 
 impl Store {

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use super::LOG_ROW_BYTES;
-use super::headroom::Pair;
 use crate::event::{CanvasId, EventId, ObjectKey, Quota, StreamId};
+use crate::store::kernel::usage::Pair;
 use crate::store::kernel::{Store, StoreError};
 
 /// About how many events' sizes are read, if there are more.

@@ -1,52 +1,32 @@
-//! Quotas of what canvases keep: the check before something is added, what it remembers, and its
-//! statements.
+//! Quotas of what canvases keep: the check before something is added, and its statements. What it
+//! remembers is in `kernel/usage/`.
 //!
 //! What may be numerous is measured now and then, without a running count in the database: an emit
 //! far from its quota sends no additional statement. The check refuses before anything is written,
 //! and uses a clock of its own only to decide when to measure again.
 
-mod headroom;
 mod known;
 mod limits;
 mod look;
 mod measure;
-mod method;
 mod sample;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use sqlx::postgres::PgConnection;
 use tokio::time::Instant;
 
 use crate::event::{CanvasId, NewEvent, ObjectKey, Quota, QuotaExceeded, StreamId};
+use crate::store::kernel::usage::{KnownUsage, Measurement, Pair, QuotaPair, Verdict};
 use crate::store::kernel::{Store, StoreError};
-use headroom::{Headroom, Measurement, Pair, Verdict};
 pub use limits::QuotaUse;
 pub use measure::default_quota;
-use method::{Bounds, Method};
-
-/// Most measurements that are remembered at a time: one per canvas and pair of quotas.
-const KNOWN_MAX: usize = 50_000;
 
 /// About what an event of the log takes besides its payload and metadata.
 const LOG_ROW_BYTES: u64 = 200;
 
-/// Two quotas that are measured together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum QuotaPair {
-    Waiting,
-    Objects,
-    Remembered,
-    Log,
-    Entities,
-    Record,
-}
-
 impl QuotaPair {
-    pub(super) const ALL: [Self; 6] =
-        [Self::Waiting, Self::Objects, Self::Remembered, Self::Log, Self::Entities, Self::Record];
-
     /// The record has only one.
     pub(crate) fn quotas(self) -> [Option<Quota>; 2] {
         match self {
@@ -162,62 +142,13 @@ fn bytes(length: usize) -> u64 {
     u64::try_from(length).unwrap_or(u64::MAX)
 }
 
-/// What this process knows of how much canvases keep.
-#[derive(Debug, Default)]
-pub(super) struct Quotas {
-    known: Mutex<HashMap<(CanvasId, QuotaPair), Arc<KnownUsage>>>,
-    /// Held while it is tried whether a canvas can be counted again: one canvas at a time.
-    trial: Arc<tokio::sync::Mutex<()>>,
-    bounds: Bounds,
-}
-
-#[derive(Debug, Default)]
-struct KnownUsage {
-    headroom: Mutex<Headroom>,
-    /// How it is measured. Held while measuring.
-    method: tokio::sync::Mutex<Method>,
-}
-
-impl KnownUsage {
-    fn with<T>(&self, act: impl FnOnce(&mut Headroom) -> T) -> T {
-        act(&mut self.headroom.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Quotas {
-    /// For tests, whose machine may be busy: only what the server stops is too slow.
-    #[cfg(test)]
-    pub(super) fn patient() -> Self {
-        Self { bounds: Bounds::PATIENT, ..Self::default() }
-    }
-
-    fn of(&self, canvas: CanvasId, measured: QuotaPair) -> Arc<KnownUsage> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = known.get(&(canvas, measured)) {
-            return Arc::clone(found);
-        }
-        if known.len() >= KNOWN_MAX {
-            // Forgotten canvases are measured again once they have added something.
-            known.clear();
-        }
-        Arc::clone(known.entry((canvas, measured)).or_default())
-    }
-
-    /// Makes sure that a canvas is measured again before anything is added.
-    fn forget(&self, canvas: CanvasId) {
-        for measured in QuotaPair::ALL {
-            self.of(canvas, measured).with(Headroom::forget);
-        }
-    }
-}
-
 impl Store {
     /// Whether a canvas has room for all of this; if so, it counts as added. Errors:
     /// [`StoreError::Quota`].
     #[doc(hidden)]
     pub async fn admit(&self, canvas: CanvasId, added: &Additions<'_>) -> Result<(), StoreError> {
         #[cfg(feature = "testing")]
-        if self.tables().is_some() {
+        if self.is_in_memory() {
             return Ok(());
         }
         for (measured, wanted) in added.pairs() {

@@ -5,8 +5,8 @@
 //! and the statements have one plan, whatever the statistics say (docs/adr/0070). A table that has
 //! no more pages than asked for is read as a whole, and what is found is exact.
 
-use super::headroom::Pair;
 use crate::event::CanvasId;
+use crate::store::kernel::usage::Pair;
 use crate::store::kernel::{Store, StoreError};
 
 /// What a page holds of a canvas, among those that were read.

@@ -10,8 +10,7 @@ use crate::event::{
     CanvasId, HandlerAddress, OpenError, OwnDeployment, SealedSecret, SecretKeys, Secrets, Target,
     TargetPolicy,
 };
-use crate::store::events::address;
-use crate::store::kernel::{Store, StoreError};
+use crate::store::kernel::{Store, StoreError, address};
 
 /// A target to call.
 #[derive(Debug)]

@@ -9,8 +9,7 @@ use crate::event::{
     Actor, CanvasId, HandlerAddress, HandlerScope, Name, Quota, QuotaExceeded, RuleKind, SealedSecret,
     Secret, SecretKeys, TargetPolicy, TargetUrl, Timestamp,
 };
-use crate::store::events::{address, columns};
-use crate::store::kernel::{Store, StoreError, interval};
+use crate::store::kernel::{Store, StoreError, address, handler_columns, interval};
 use crate::store::quotas::{default_quota, serialize_on_canvas};
 
 /// Where a page of targets ended: the last module, name and modifier.
@@ -193,7 +192,7 @@ impl Store {
         handlers: &[HandlerScope],
         each: i64,
     ) -> Result<Vec<RegisteredTarget>, StoreError> {
-        let (modules, names) = columns(handlers);
+        let (modules, names) = handler_columns(handlers);
         let query = sqlx::query_as!(
             Row,
             r#"select target.module as "module!", target.name as "name!", target.modifier as "modifier!",

@@ -195,7 +195,7 @@ const UNSEEN: [(&str, &str, SurvivalReason); 61] = [
         "o.canvas_id = c.canvas_id",
         WithoutEffect("a job wakes the events of its own canvas, whichever it is listed for"),
     ),
-    ("src/store/order/tombstones.rs", "t.canvas_id", OLD),
+    ("src/store/minute/expiry.rs", "t.canvas_id", OLD),
     ("streams/src/store/entities/load.rs", "w.canvas_id", COLD),
     (
         "streams/src/store/entities/answer.rs",

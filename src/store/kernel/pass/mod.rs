@@ -1,10 +1,14 @@
 //! How far this process's own passes of the minute's statement got, which raises the low-water
 //! mark. No SQL.
 
+mod parts;
+mod slices;
+
 use std::sync::{Mutex, PoisonError};
 
 use crate::event::Timestamp;
-use crate::store::minute::Parts;
+pub(in crate::store) use parts::{Parts, Slice, TooLong};
+pub(in crate::store) use slices::Portion;
 
 /// What this process knows of its own passes.
 #[derive(Debug, Default)]

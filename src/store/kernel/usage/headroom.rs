@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Two things that are measured together.
-pub(super) type Pair = [u64; 2];
+pub(in crate::store) type Pair = [u64; 2];
 
 /// How long a measurement is valid, however little is added.
 const HOLDS: Duration = Duration::from_secs(60);
@@ -31,12 +31,12 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// A measurement.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Measurement {
+pub(in crate::store) struct Measurement {
     /// When it began.
-    pub(super) at: Instant,
-    pub(super) took: Duration,
-    pub(super) used: Pair,
-    pub(super) limits: Pair,
+    pub(in crate::store) at: Instant,
+    pub(in crate::store) took: Duration,
+    pub(in crate::store) used: Pair,
+    pub(in crate::store) limits: Pair,
 }
 
 impl Measurement {
@@ -56,7 +56,7 @@ impl Measurement {
 
 /// What to do with an addition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(in crate::store) enum Verdict {
     /// Added; the measurement is valid.
     Go,
     /// Added; but it is time to measure again in the background.
@@ -71,7 +71,7 @@ pub(super) enum Verdict {
 
 /// What this process knows of two things that a canvas keeps.
 #[derive(Debug, Default)]
-pub(super) struct Headroom {
+pub(in crate::store) struct Headroom {
     measurement: Option<Measurement>,
     /// Added by this process since that measurement began; before the first, ever.
     spent: Pair,
@@ -83,7 +83,7 @@ pub(super) struct Headroom {
 impl Headroom {
     /// Whether this may be added; before the first measurement, up to `free` always may. If so, it
     /// counts as added.
-    pub(super) fn ask(&mut self, wanted: Pair, free: Pair, now: Instant) -> Verdict {
+    pub(in crate::store) fn ask(&mut self, wanted: Pair, free: Pair, now: Instant) -> Verdict {
         let next: Pair = [0_usize, 1].map(|which| self.spent[which].saturating_add(wanted[which]));
         let fits = |room: &dyn Fn(usize) -> u64| {
             (0..2_usize).find(|which| wanted[*which] > 0 && next[*which] > room(*which))
@@ -129,7 +129,7 @@ impl Headroom {
 
     /// Takes a new measurement. What was added while it was made may or may not be included, so it
     /// stays counted.
-    pub(super) fn record(&mut self, measurement: Measurement, spent_before: Pair) {
+    pub(in crate::store) fn record(&mut self, measurement: Measurement, spent_before: Pair) {
         self.spent = [0_usize, 1].map(|which| self.spent[which].saturating_sub(spent_before[which]));
         self.measurement = Some(measurement);
         self.is_kept = false;
@@ -137,7 +137,7 @@ impl Headroom {
 
     /// Takes note that a measurement failed: the last one stays valid, and what was added since it
     /// stays counted. If there is none, then `unknown` stands for it, without what was added.
-    pub(super) fn keep(&mut self, unknown: Measurement) {
+    pub(in crate::store) fn keep(&mut self, unknown: Measurement) {
         let Measurement { at, took, .. } = unknown;
         match self.measurement {
             Some(last) => self.measurement = Some(Measurement { at, took, ..last }),
@@ -151,16 +151,16 @@ impl Headroom {
         *self = Self { measurement: None, spent: [u64::MAX; 2], is_kept: false };
     }
 
-    pub(super) fn spent(&self) -> Pair {
+    pub(in crate::store) fn spent(&self) -> Pair {
         self.spent
     }
 
-    pub(super) fn measurement(&self) -> Option<&Measurement> {
+    pub(in crate::store) fn measurement(&self) -> Option<&Measurement> {
         self.measurement.as_ref()
     }
 
     /// How much is in use, as far as this process knows.
-    pub(super) fn used(&self) -> Option<Pair> {
+    pub(in crate::store) fn used(&self) -> Option<Pair> {
         self.measurement.map(|measurement| {
             [0_usize, 1].map(|which| measurement.used[which].saturating_add(self.spent[which]))
         })

@@ -7,8 +7,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use sqlx::postgres::PgConnection;
 use tokio::sync::Mutex;
 
+use super::Store;
 use crate::event::{HandlerAddress, Name, QueuePattern, QueuePatterns, Timing};
-use crate::store::kernel::Store;
 
 /// How often an insert is repeated because the patterns have changed meanwhile.
 pub(in crate::store) const STALE_TRIES: usize = 10;
@@ -30,7 +30,7 @@ impl QueueRegistry {
     }
 
     /// Whether no worker is notified of the copies in this queue.
-    pub(super) fn is_pulled(&self, queue: &Name) -> bool {
+    pub(in crate::store) fn is_pulled(&self, queue: &Name) -> bool {
         self.pulled.contains(queue)
     }
 
@@ -42,7 +42,7 @@ impl QueueRegistry {
 
 /// The patterns as last read; shared by all clones of a store.
 #[derive(Debug)]
-pub(in crate::store) struct RegistryCache {
+pub(super) struct RegistryCache {
     known: RwLock<Arc<QueueRegistry>>,
     /// Held while a version is compiled, so that concurrent inserts compile it only once.
     compiling: Mutex<()>,
@@ -112,14 +112,14 @@ impl Emission<'_> {
 }
 
 /// The patterns as a connection sees them.
-pub(super) struct Patterns {
-    pub(super) version: i64,
+pub(in crate::store) struct Patterns {
+    pub(in crate::store) version: i64,
     /// Each with its queue.
-    pub(super) of_queues: Vec<(Name, String)>,
+    pub(in crate::store) of_queues: Vec<(Name, String)>,
     pulled: HashSet<Name>,
 }
 
-pub(super) async fn patterns_of(connection: &mut PgConnection) -> Result<Patterns, sqlx::Error> {
+pub(in crate::store) async fn patterns_of(connection: &mut PgConnection) -> Result<Patterns, sqlx::Error> {
     let rows = sqlx::query!(
         r#"select r.version, p.queue::text as queue, p.pattern as "pattern?", p.pulled as "pulled?"
              from wakeq.queue_registry r
@@ -139,7 +139,7 @@ pub(super) async fn patterns_of(connection: &mut PgConnection) -> Result<Pattern
 }
 
 /// Compiles all of them together, on a thread that may block.
-pub(super) async fn compiled(
+pub(in crate::store) async fn compiled(
     of_queues: Vec<(Name, String)>,
 ) -> Result<Result<QueuePatterns, regex::Error>, sqlx::Error> {
     let compile = move || match QueuePatterns::new(&of_queues) {

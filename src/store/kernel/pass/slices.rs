@@ -60,21 +60,21 @@ impl Portion {
 /// A range of promises that is read slice by slice, from its end to its beginning: what became due
 /// last comes first, so that it does not wait for the reading of what is behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::store) struct Walk {
+pub(super) struct Walk {
     /// The beginning; `None`: the first promise of all.
-    pub(in crate::store) from: Option<Timestamp>,
+    pub(super) from: Option<Timestamp>,
     /// Everything after this was read; `None` once everything was.
-    pub(in crate::store) at: Option<Timestamp>,
+    pub(super) at: Option<Timestamp>,
 }
 
 impl Walk {
     /// Over the promises until `at`.
-    pub(in crate::store) fn back(from: Option<Timestamp>, at: Timestamp) -> Self {
+    pub(super) fn back(from: Option<Timestamp>, at: Timestamp) -> Self {
         Self { from, at: Some(at) }
     }
 
     /// The next slice: where it begins and ends.
-    pub(in crate::store) fn slice(&self, portion: Portion) -> Option<(Option<Timestamp>, Timestamp)> {
+    pub(super) fn slice(&self, portion: Portion) -> Option<(Option<Timestamp>, Timestamp)> {
         let at = self.at?;
         let from = match (portion.length, self.from) {
             (None, from) => from,
@@ -86,11 +86,7 @@ impl Walk {
 
     /// The walk after a slice was read: down to `reached` if its page was full, to its beginning
     /// if not.
-    pub(in crate::store) fn after(
-        self,
-        slice: (Option<Timestamp>, Timestamp),
-        reached: Option<Timestamp>,
-    ) -> Self {
+    pub(super) fn after(self, slice: (Option<Timestamp>, Timestamp), reached: Option<Timestamp>) -> Self {
         if self.at != Some(slice.1) {
             // Another pass of this process was first.
             return self;

@@ -3,9 +3,9 @@
 use serde_json::json;
 use sqlx::postgres::PgConnection;
 
-use super::append::{LogBatch, append_batch};
+use super::insert::InsertOutcome;
 use crate::event::{NewEvent, NewLogEvent, StreamAppend, StreamId};
-use crate::store::events::InsertOutcome;
+use crate::store::log::{LogBatch, append_batch};
 
 /// Most events in one statement.
 const PAGE: usize = 1_000;
@@ -13,11 +13,11 @@ const PAGE: usize = 1_000;
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Additional statements of an emit of logged events, per page.
-pub(in crate::store) const LOG_STATEMENTS: usize = 4;
+pub(super) const LOG_STATEMENTS: usize = 4;
 
 /// Appends those of these events that are to be logged and are new. This comes last: a transaction
 /// that locks objects and streams locks the objects first.
-pub(in crate::store) async fn append_emitted(
+pub(super) async fn append_emitted(
     transaction: &mut PgConnection,
     events: &[NewEvent],
     inserted: &[InsertOutcome],

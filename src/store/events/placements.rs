@@ -2,17 +2,18 @@
 
 use std::fmt::Write;
 
-use super::QueueRegistry;
+use super::insert::InsertOutcome;
+use super::rows::InsertedRows;
 use crate::event::{EventId, NewEvent};
-use crate::store::events::{InsertOutcome, InsertedRows};
+use crate::store::kernel::QueueRegistry;
 
 /// The rows of each event, as columns for `unnest`: their ids and, at the same positions, the
 /// queues of those that are copies, each as the text of an array. So nothing has to be joined, and
 /// no value is sent twice.
 #[derive(Debug, Default)]
-pub(in crate::store) struct Placements {
-    pub(in crate::store) ids: Vec<String>,
-    pub(in crate::store) queues: Vec<String>,
+pub(super) struct Placements {
+    pub(super) ids: Vec<String>,
+    pub(super) queues: Vec<String>,
     copies: Vec<Vec<QueueCopy>>,
 }
 
@@ -26,7 +27,7 @@ struct QueueCopy {
 
 impl Placements {
     /// The rows of these events. Copies get new ids each time.
-    pub(in crate::store) fn of(events: &[&NewEvent], registered: &QueueRegistry) -> Self {
+    pub(super) fn of(events: &[&NewEvent], registered: &QueueRegistry) -> Self {
         let mut rows = Self::default();
         for event in events {
             let (mut ids, mut queues) = (String::from("{"), String::from("{"));
@@ -53,7 +54,7 @@ impl Placements {
     }
 
     /// The outcomes of so many events, after the answers to their insert.
-    pub(in crate::store) fn outcomes(&self, events: usize, inserted: &InsertedRows) -> Vec<InsertOutcome> {
+    pub(super) fn outcomes(&self, events: usize, inserted: &InsertedRows) -> Vec<InsertOutcome> {
         let outcome = |(at, position): (usize, i64)| {
             let Some((due_soon, link)) = inserted.get(&position).copied() else {
                 return InsertOutcome::Known;

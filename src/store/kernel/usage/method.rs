@@ -18,9 +18,9 @@ const PAGES: i64 = 500;
 
 /// What is too slow, and what follows then.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
+pub(in crate::store) struct Bounds {
     /// If its statements take longer than this, a measurement is too slow to be waited for again.
-    pub(super) slow: Duration,
+    pub(in crate::store) slow: Duration,
     /// The least time from a slow count to the next attempt.
     rest: Duration,
     /// The fewest pages that a sample reads, where even samples are slow.
@@ -42,7 +42,7 @@ impl Default for Bounds {
 
 /// How a canvas is measured next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Method {
+pub(in crate::store) enum Method {
     /// Its index entries are counted.
     #[default]
     Count,
@@ -57,7 +57,13 @@ pub(super) enum Method {
 impl Method {
     /// What follows a measurement by this method, which ended now; how long its statements took,
     /// and whether the server stopped one for taking too long.
-    pub(super) fn after(self, took: Duration, is_too_long: bool, now: Instant, bounds: Bounds) -> Self {
+    pub(in crate::store) fn after(
+        self,
+        took: Duration,
+        is_too_long: bool,
+        now: Instant,
+        bounds: Bounds,
+    ) -> Self {
         let is_slow = is_too_long || took > bounds.slow;
         match self {
             Self::Count if is_slow => {
@@ -73,7 +79,13 @@ impl Method {
 
     /// What follows a count that nobody waited for, and that ended or failed now: unless it was
     /// quick, samples go on with as many pages as they have found to be right.
-    pub(super) fn after_trial(self, took: Duration, has_failed: bool, now: Instant, bounds: Bounds) -> Self {
+    pub(in crate::store) fn after_trial(
+        self,
+        took: Duration,
+        has_failed: bool,
+        now: Instant,
+        bounds: Bounds,
+    ) -> Self {
         match (self, Self::Count.after(took, has_failed, now, bounds)) {
             (Self::Sample { pages, .. }, Self::Sample { count_at, .. }) => Self::Sample { pages, count_at },
             (_, Self::Count) | (Self::Count, _) => Self::Count,
@@ -81,7 +93,7 @@ impl Method {
     }
 
     /// Whether it is time to try a count, while samples are taken.
-    pub(super) fn is_count_due(self, now: Instant) -> bool {
+    pub(in crate::store) fn is_count_due(self, now: Instant) -> bool {
         match self {
             Self::Count => false,
             Self::Sample { count_at, .. } => now >= count_at,
