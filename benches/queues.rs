@@ -33,7 +33,7 @@ const QUIET: u128 = 49;
 const EACH: u64 = 100;
 const CAPACITY: usize = 64;
 
-/// As in `src/store/rows.rs`, except for the comparison with the registry.
+/// As in `src/store/events/rows.rs`, except for the comparison with the registry.
 const INSERT: &str = "insert into wakeq.events_v2
         (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent)
     select new.id, new.canvas_id, new.module, new.name, new.modifier, new.value, due.at,

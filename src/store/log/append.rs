@@ -7,7 +7,7 @@ use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use crate::event::{AppendCondition, Appended, EventId, NewLogEvent, StreamAppend, StreamId};
-use crate::store::{Store, StoreError};
+use crate::store::kernel::{Store, StoreError};
 
 /// Maximum number of statements of an append, which are one that creates streams and the append,
 /// each twice.
@@ -47,7 +47,7 @@ impl<'a> LogBatch<'a> {
     }
 
     /// Adds one event, under no condition.
-    pub(super) fn push(&mut self, stream: &'a StreamId, event: &'a NewLogEvent) {
+    pub(in crate::store) fn push(&mut self, stream: &'a StreamId, event: &'a NewLogEvent) {
         self.events.push((stream, event));
         self.conditions.push((stream, AppendCondition::None));
     }

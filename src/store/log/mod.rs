@@ -5,12 +5,10 @@
 //! log can be read. Stored events are never changed here.
 
 mod append;
-mod emitted;
 mod read;
 mod upkeep;
 
 pub(crate) use append::AppendRefusal;
 pub use append::{LogBatch, append_batch, lacks_partition};
-pub(super) use emitted::{LOG_STATEMENTS, append_emitted};
 pub use read::{LogEnd, LogHorizon};
 pub use upkeep::{LogAppender, LogHolder};

@@ -7,7 +7,7 @@ use crate::event::{
     CanvasId, Category, EventId, EventSource, LogEvent, LogPage, PageLimit, Partition, Place, StreamId,
     Timestamp,
 };
-use crate::store::{Store, StoreError};
+use crate::store::kernel::{Store, StoreError};
 
 /// How many rows are scanned per requested row, if a source has only some of the rows that are
 /// scanned.

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use crate::store::session::interval;
-use crate::store::{Store, StoreError};
+use crate::store::kernel::{Store, StoreError, interval};
 
 /// For how many sequence numbers ahead partitions are created.
 const AHEAD: i64 = 10_000_000;

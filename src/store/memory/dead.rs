@@ -2,9 +2,8 @@
 
 use super::{Dead, Row, Tables};
 use crate::event::{CanvasId, EventId, Timestamp};
-use crate::store::control::BULK_PAGE;
-use crate::store::dead_events::RedriveOutcome;
-use crate::store::{DeadEvent, DeadFilter, StoreError};
+use crate::store::events::{BULK_PAGE, DeadEvent, DeadFilter, RedriveOutcome};
+use crate::store::kernel::StoreError;
 
 impl Tables {
     pub(in crate::store) fn dead_events(

@@ -2,7 +2,9 @@
 
 use super::{ChosenId, EVENTS_MAX, Key, Row, Tables};
 use crate::event::NewEvent;
-use crate::store::{IdempotencyOutcome, InsertOutcome, NewKey, NewState, StoreError, expiry};
+use crate::store::events::{IdempotencyOutcome, InsertOutcome, NewKey, NewState};
+use crate::store::kernel::StoreError;
+use crate::store::minute::IDEMPOTENCY_KEPT;
 
 impl Tables {
     pub(in crate::store) fn insert<'a>(
@@ -102,8 +104,7 @@ impl Tables {
         answer: impl FnOnce(&[InsertOutcome]) -> String,
     ) -> Result<IdempotencyOutcome, StoreError> {
         let place = (key.canvas, key.holder.clone(), key.key.clone());
-        let known =
-            self.keys.get(&place).filter(|known| known.created_at >= self.now - expiry::IDEMPOTENCY_KEPT);
+        let known = self.keys.get(&place).filter(|known| known.created_at >= self.now - IDEMPOTENCY_KEPT);
         if let Some(known) = known {
             let same = known.fingerprint == key.fingerprint;
             return Ok(if same {

@@ -2,9 +2,9 @@
 
 use super::{Row, Tables};
 use crate::event::{CanvasId, EventId, Lane, Link, Name, NewEvent, Notification, ObjectKey, Place, Turn};
-use crate::store::{
-    HaltedLane, HaltedPosition, InHand, InsertOutcome, NewState, Object, StoreError, Tombstone,
-};
+use crate::store::events::{InsertOutcome, NewState};
+use crate::store::kernel::StoreError;
+use crate::store::order::{HaltedLane, HaltedPosition, InHand, Object, Tombstone};
 
 impl Tables {
     pub(in crate::store) fn insert_on(

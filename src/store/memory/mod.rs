@@ -1,5 +1,5 @@
 //! In-memory tables for the test kit: they do what the SQL does, each statement at one moment of a
-//! clock that only a test moves. Nothing else may use them.
+//! clock that only a test moves. Nothing else may use them. Beside them its clock on Postgres.
 //!
 //! There is no trait between these and Postgres. Those functions of [`Store`] that tests of
 //! handlers need try these tables first, in their first line; all others fail.
@@ -11,6 +11,7 @@ mod lanes;
 mod row;
 mod rules;
 mod runs;
+mod shift;
 mod targets;
 mod waking;
 
@@ -18,10 +19,12 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use super::{HaltedLane, Object, Rule, Store, StoreError, Tombstone};
 use crate::event::{
     CanvasId, EventId, HandlerAddress, HandlerScope, Lane, NewEvent, ObjectKey, RuleKind, Timestamp, Timing,
 };
+use crate::store::events::Rule;
+use crate::store::kernel::{Double, Store, StoreError};
+use crate::store::order::{HaltedLane, Object, Tombstone};
 use row::Row;
 
 /// How many of the most recently emitted events are remembered.
@@ -31,10 +34,16 @@ const EVENTS_MAX: usize = 1_000_000;
 
 /// The test kit's part of a store, shared by all clones of the store.
 #[derive(Debug, Default)]
-pub(crate) struct Kit {
+struct Kit {
     /// Used instead of Postgres.
     tables: Option<Mutex<Tables>>,
     emitted: Mutex<VecDeque<Arc<NewEvent>>>,
+}
+
+impl Double for Kit {
+    fn has_tables(&self) -> bool {
+        self.tables.is_some()
+    }
 }
 
 /// The rows and the clock.
@@ -99,12 +108,12 @@ impl Store {
     pub(crate) fn in_memory(timing: Timing) -> Result<Self, StoreError> {
         timing.check()?;
         let tables = Mutex::new(Tables::new(timing.clone(), Timestamp::from(SystemTime::now())));
-        Ok(Self::nowhere(timing).with_kit(Kit { tables: Some(tables), ..Kit::default() }))
+        Ok(Self::nowhere(timing).with_double(Kit { tables: Some(tables), ..Kit::default() }))
     }
 
     /// This store, remembering what is emitted through it.
     pub(crate) fn remembering(self) -> Self {
-        self.with_kit(Kit::default())
+        self.with_double(Kit::default())
     }
 
     /// The last 100,000 events that were emitted through this store and its clones.
@@ -124,6 +133,10 @@ impl Store {
 
     pub(super) fn tables(&self) -> Option<MutexGuard<'_, Tables>> {
         self.kit()?.tables.as_ref().map(locked)
+    }
+
+    fn kit(&self) -> Option<&Kit> {
+        self.double()?.downcast_ref()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Dead;
 use crate::event::{Claim, HandlerAddress, Name, NewEvent, Notification, Place, Schedule, Timestamp};
-use crate::store::{ClaimedEvent, DeadEvent, LoadedEvent};
+use crate::store::events::{ClaimedEvent, DeadEvent, LoadedEvent};
 
 #[derive(Clone, Debug)]
 pub(super) struct Row {

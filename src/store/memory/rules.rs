@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 use super::Tables;
 use super::lanes::lane_of;
 use crate::event::{Actor, CanvasId, EventId, HandlerScope, Lane, Name, RuleKind, Timestamp};
-use crate::store::control::{BULK_PAGE, CommandOutcome};
-use crate::store::rules::{AddedRule, LiftedRule};
-use crate::store::{Rule, RulePosition, StoreError};
+use crate::store::events::{AddedRule, BULK_PAGE, CommandOutcome, LiftedRule, Rule, RulePosition};
+use crate::store::kernel::StoreError;
 
 impl Tables {
     pub(in crate::store) fn add_rule(

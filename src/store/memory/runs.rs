@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::{Dead, Row, Tables, UnknownHandler};
 use crate::event::{Cause, Claim, EventId, HandlerAddress, Name, Notification, Schedule, Turn};
-use crate::store::{ClaimLimits, ClaimedEvent, LoadedEvent, Retry, StoreError};
+use crate::store::events::{ClaimLimits, ClaimedEvent, LoadedEvent, Retry};
+use crate::store::kernel::StoreError;
 
 impl Tables {
     pub(in crate::store) fn load(&self, ids: &[EventId]) -> Result<Vec<Option<LoadedEvent>>, StoreError> {
@@ -90,7 +91,7 @@ impl Tables {
     }
 
     fn retry_one(&mut self, retry: &Retry) -> Option<()> {
-        let due = self.now + retry.delay.min(crate::store::claims::DELAY_MAX);
+        let due = self.now + retry.delay.min(crate::store::events::DELAY_MAX);
         let notify_at = self.wake_at(due, self.timing.grace);
         let now = self.now;
         let row = self.owned(&retry.claim)?;

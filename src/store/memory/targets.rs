@@ -1,9 +1,12 @@
 //! Targets: there are none in memory, where handlers are functions; but a handler may report that
 //! it is gone.
 
+use std::sync::Arc;
+
 use super::Tables;
 use crate::event::{Actor, HandlerAddress, RuleKind, Timestamp};
-use crate::store::StoreError;
+use crate::store::kernel::StoreError;
+use crate::store::targets::{FoundTarget, RegisteredTarget};
 
 impl Tables {
     pub(in crate::store) fn target_url(&self) -> Result<Option<(String, Option<Timestamp>)>, StoreError> {
@@ -13,7 +16,7 @@ impl Tables {
     pub(in crate::store) fn targets_at(
         &self,
         addresses: &[HandlerAddress],
-    ) -> Result<Vec<Option<std::sync::Arc<crate::store::FoundTarget>>>, StoreError> {
+    ) -> Result<Vec<Option<Arc<FoundTarget>>>, StoreError> {
         Ok(vec![None; addresses.len()])
     }
 
@@ -21,7 +24,7 @@ impl Tables {
         Ok(())
     }
 
-    pub(in crate::store) fn targets(&self) -> Result<Vec<crate::store::RegisteredTarget>, StoreError> {
+    pub(in crate::store) fn targets(&self) -> Result<Vec<RegisteredTarget>, StoreError> {
         Ok(Vec::new())
     }
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::{Row, Tables};
 use crate::event::{CanvasId, EventId, Notification, RuleKind, Timestamp};
-use crate::store::StoreError;
-use crate::store::chores::MinuteOutcome;
+use crate::store::events::{PAGE, ResumePage};
+use crate::store::kernel::StoreError;
+use crate::store::minute::MinuteOutcome;
 use crate::store::queues::PulledSplit;
-use crate::store::resume::{PAGE, ResumePage};
 
 impl Tables {
     /// There are no queues in memory.

@@ -7,9 +7,8 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::event::{Actor, CanvasId, Name, PullPolicy, Timestamp};
-use crate::store::RegisteredTarget;
-use crate::store::session::interval;
-use crate::store::{Store, StoreError};
+use crate::store::kernel::{Store, StoreError, interval};
+use crate::store::targets::RegisteredTarget;
 
 /// Maximum number of copies that are counted per facet.
 const COUNT_MAX: i64 = 10_000;

@@ -1,8 +1,7 @@
 //! How much there is to do in queues, at a cost that does not grow with the backlog.
 
 use crate::event::Name;
-use crate::store::session::interval;
-use crate::store::{Store, StoreError};
+use crate::store::kernel::{Store, StoreError, interval};
 
 /// Maximum number of copies that are read of one queue, and of all queues together unless there are
 /// many.

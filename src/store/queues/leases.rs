@@ -5,9 +5,7 @@ use std::collections::HashSet;
 use uuid::Uuid;
 
 use crate::event::{Actor, CanvasId, EventId, HandlerAddress, Name, Place, Timestamp};
-use crate::store::load::address;
-use crate::store::session::interval;
-use crate::store::{Store, StoreError};
+use crate::store::kernel::{Store, StoreError, address, interval};
 
 /// Maximum number of canvases with copies in flight that one page visits.
 const VISITED: i64 = 1000;

@@ -12,9 +12,8 @@ use super::admin::milliseconds;
 use crate::event::{
     CanvasId, Claim, EventId, HandlerScope, LeaseToken, Name, Notification, ObjectKey, PullPolicy, Timestamp,
 };
-use crate::store::load::{ClaimedEvent, ClaimedRow, address, claimed_rows};
-use crate::store::session::interval;
-use crate::store::{Store, StoreError};
+use crate::store::events::{ClaimedEvent, ClaimedRow, claimed_rows};
+use crate::store::kernel::{Store, StoreError, address, interval};
 
 /// Maximum number of canvases with copies that one call visits, from the first one and from the
 /// given one.

@@ -7,10 +7,9 @@ use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use super::admin::{FacetSettings, integer};
-use super::registry::{Patterns, compiled, patterns_of};
 use crate::event::{Actor, CanvasId, Name, PullPolicy, QueuePattern};
+use crate::store::kernel::{Patterns, Store, StoreError, compiled, patterns_of};
 use crate::store::targets::{NewTargetRow, PutOutcome, put_within};
-use crate::store::{Store, StoreError};
 
 /// A process compiles the patterns of one registration at a time: each takes tens of megabytes for
 /// a moment. Emits do not wait for that, as they compile their own.

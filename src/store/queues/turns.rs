@@ -5,9 +5,8 @@ use std::collections::{HashMap, HashSet};
 use uuid::Uuid;
 
 use crate::event::{CanvasId, Claim, EventId, Name, Notification};
-use crate::store::load::{ClaimedEvent, ClaimedRow, claimed_rows};
-use crate::store::session::interval;
-use crate::store::{Store, StoreError};
+use crate::store::events::{ClaimedEvent, ClaimedRow, claimed_rows};
+use crate::store::kernel::{Store, StoreError, interval};
 
 /// Maximum number of copies that are announced together.
 const ANNOUNCED: usize = 500;

@@ -2,9 +2,7 @@
 //! run.
 
 use crate::event::{CanvasId, Name, Notification};
-use crate::store::chores::notifications;
-use crate::store::session::interval;
-use crate::store::{Store, StoreError};
+use crate::store::kernel::{Store, StoreError, interval, notifications};
 
 /// Maximum number of copies that one statement wakes.
 const WAKE_PAGE: i64 = 1000;

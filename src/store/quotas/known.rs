@@ -3,8 +3,8 @@
 
 use std::sync::{Arc, PoisonError};
 
-use super::Store;
 use crate::event::{CanvasId, Quota};
+use crate::store::kernel::Store;
 
 /// Maximum number of canvases that are reported.
 const NEAR_MAX: usize = 100;

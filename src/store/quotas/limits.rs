@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use super::measure::{default_quota, number};
-use super::{Measurement, QuotaPair, Store, StoreError};
 use crate::event::{Actor, CanvasId, Quota};
+use crate::store::kernel::usage::{Measurement, QuotaPair};
+use crate::store::kernel::{Store, StoreError};
 
 /// How long an answer about usage is valid for all callers, at least.
 const HOLDS: Duration = Duration::from_secs(5);

@@ -5,11 +5,9 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::headroom::{Measurement, Pair};
-use super::method::Method;
-use super::{KnownUsage, QuotaPair, Store, StoreError};
 use crate::event::CanvasId;
-use crate::store::held::timed;
+use crate::store::kernel::usage::{KnownUsage, Measurement, Method, Pair, QuotaPair};
+use crate::store::kernel::{Store, StoreError, timed};
 
 impl Store {
     /// Measures and records it; returns what is used. `method` is what the canvas's lock holds, so

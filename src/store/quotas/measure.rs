@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use super::headroom::Pair;
-use super::{LOG_ROW_BYTES, Store, StoreError};
+use super::LOG_ROW_BYTES;
 use crate::event::{CanvasId, EventId, ObjectKey, Quota, StreamId};
+use crate::store::kernel::usage::Pair;
+use crate::store::kernel::{Store, StoreError};
 
 /// About how many events' sizes are read, if there are more.
 const SAMPLE: i64 = 500;

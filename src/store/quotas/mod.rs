@@ -1,52 +1,32 @@
-//! Quotas of what canvases keep: the check before something is added, its memory, and its
-//! statements.
+//! Quotas of what canvases keep: the check before something is added, and its statements. What it
+//! remembers is in `kernel/usage/`.
 //!
-//! Numerous data is measured now and then, without a running count in the database, so an emit far
-//! from its quota sends no additional statement. The check refuses before anything is written, and
-//! uses a clock of its own only to decide when to measure again.
+//! What may be numerous is measured now and then, without a running count in the database: an emit
+//! far from its quota sends no additional statement. The check refuses before anything is written,
+//! and uses a clock of its own only to decide when to measure again.
 
-mod headroom;
 mod known;
 mod limits;
 mod look;
 mod measure;
-mod method;
 mod sample;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use sqlx::postgres::PgConnection;
 use tokio::time::Instant;
 
-use super::{Store, StoreError};
 use crate::event::{CanvasId, NewEvent, ObjectKey, Quota, QuotaExceeded, StreamId};
-use headroom::{Headroom, Measurement, Pair, Verdict};
+use crate::store::kernel::usage::{KnownUsage, Measurement, Pair, QuotaPair, Verdict};
+use crate::store::kernel::{Store, StoreError};
 pub use limits::QuotaUse;
 pub use measure::default_quota;
-use method::{Bounds, Method};
 
-/// Maximum number of remembered measurements, one per canvas and pair of quotas.
-const KNOWN_MAX: usize = 50_000;
-
-/// About how many bytes an event of the log takes besides its payload and metadata.
+/// About what an event of the log takes besides its payload and metadata.
 const LOG_ROW_BYTES: u64 = 200;
 
-/// Two quotas that are measured together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum QuotaPair {
-    Waiting,
-    Objects,
-    Remembered,
-    Log,
-    Entities,
-    Record,
-}
-
 impl QuotaPair {
-    pub(super) const ALL: [Self; 6] =
-        [Self::Waiting, Self::Objects, Self::Remembered, Self::Log, Self::Entities, Self::Record];
-
     /// The record has only one.
     pub(crate) fn quotas(self) -> [Option<Quota>; 2] {
         match self {
@@ -59,8 +39,7 @@ impl QuotaPair {
         }
     }
 
-    /// Whether the items that are counted first, or second, have names, so that some of them may
-    /// exist already.
+    /// Whether what is counted first, or second, has names: then some of it may exist already.
     fn names_things(self, which: usize) -> bool {
         match self {
             Self::Waiting | Self::Remembered | Self::Record => false,
@@ -69,7 +48,7 @@ impl QuotaPair {
         }
     }
 
-    /// How much each process may add on a canvas before it measures for the first time.
+    /// What each process may add on a canvas before it measures for the first time.
     fn free(self) -> Pair {
         const MIB: u64 = 1024 * 1024;
         match self {
@@ -79,7 +58,7 @@ impl QuotaPair {
     }
 }
 
-/// The additions of a call on one canvas.
+/// What a call is about to add on one canvas.
 #[derive(Debug, Default)]
 pub struct Additions<'a> {
     events: u64,
@@ -98,7 +77,7 @@ pub struct Additions<'a> {
 }
 
 impl<'a> Additions<'a> {
-    /// The additions of emitting these events, per canvas.
+    /// What emitting these events adds, per canvas.
     pub(crate) fn by(events: &'a [NewEvent]) -> BTreeMap<CanvasId, Self> {
         let mut all: BTreeMap<CanvasId, Self> = BTreeMap::new();
         for event in events {
@@ -120,7 +99,7 @@ impl<'a> Additions<'a> {
         self.state = Some((object, bytes(size_bytes)));
     }
 
-    /// The additions of recording this many lines.
+    /// What recording this many lines adds.
     pub(crate) fn recording(lines: u64) -> Self {
         Self { audit_lines: lines, ..Self::default() }
     }
@@ -130,7 +109,7 @@ impl<'a> Additions<'a> {
         self.idempotency_keys += 1;
     }
 
-    /// Adds the events that a call appends to a stream of the log.
+    /// Adds what a call appends to a stream of the log.
     pub(crate) fn append(&mut self, stream: &'a StreamId, size_bytes: usize) {
         self.streams.insert(stream);
         self.log_bytes += bytes(size_bytes) + LOG_ROW_BYTES;
@@ -163,62 +142,13 @@ fn bytes(length: usize) -> u64 {
     u64::try_from(length).unwrap_or(u64::MAX)
 }
 
-/// This process's knowledge of how much canvases keep.
-#[derive(Debug, Default)]
-pub(super) struct Quotas {
-    known: Mutex<HashMap<(CanvasId, QuotaPair), Arc<KnownUsage>>>,
-    /// Held while it is tried whether a canvas can be counted again: one canvas at a time.
-    trial: Arc<tokio::sync::Mutex<()>>,
-    bounds: Bounds,
-}
-
-#[derive(Debug, Default)]
-struct KnownUsage {
-    headroom: Mutex<Headroom>,
-    /// How it is measured. Held while measuring.
-    method: tokio::sync::Mutex<Method>,
-}
-
-impl KnownUsage {
-    fn with<T>(&self, act: impl FnOnce(&mut Headroom) -> T) -> T {
-        act(&mut self.headroom.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Quotas {
-    /// For tests, whose machine may be busy: only what the server stops is too slow.
-    #[cfg(test)]
-    pub(super) fn patient() -> Self {
-        Self { bounds: Bounds::PATIENT, ..Self::default() }
-    }
-
-    fn of(&self, canvas: CanvasId, measured: QuotaPair) -> Arc<KnownUsage> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = known.get(&(canvas, measured)) {
-            return Arc::clone(found);
-        }
-        if known.len() >= KNOWN_MAX {
-            // Forgotten canvases are measured again once they have added something.
-            known.clear();
-        }
-        Arc::clone(known.entry((canvas, measured)).or_default())
-    }
-
-    /// Makes sure that a canvas is measured again before anything is added.
-    fn forget(&self, canvas: CanvasId) {
-        for measured in QuotaPair::ALL {
-            self.of(canvas, measured).with(Headroom::forget);
-        }
-    }
-}
-
 impl Store {
     /// Whether a canvas has room for all of this; if so, it counts as added. Errors:
     /// [`StoreError::Quota`].
     #[doc(hidden)]
     pub async fn admit(&self, canvas: CanvasId, added: &Additions<'_>) -> Result<(), StoreError> {
         #[cfg(feature = "testing")]
-        if self.tables().is_some() {
+        if self.is_in_memory() {
             return Ok(());
         }
         for (measured, wanted) in added.pairs() {
@@ -247,8 +177,7 @@ impl Store {
                 }
                 Verdict::Measure => self.remeasure(canvas, measured, &known).await,
                 Verdict::Wait(until) => tokio::time::sleep_until(until).await,
-                // Objects, streams and entities that already exist need no room, which is only
-                // looked up when room is short.
+                // What already exists needs no room; that is only looked up when room is short.
                 Verdict::Full(which) if !exact && measured.names_things(which) => {
                     wanted = self.count_new(canvas, measured, wanted, added).await?;
                     exact = true;
@@ -269,8 +198,8 @@ impl Store {
     }
 
     /// Measures, unless another caller has just done so. If neither a count nor a sample succeeds,
-    /// the last measurement stays valid (if there is none, a default allowance), until additions
-    /// since then have used up its room: quotas must not stop anything for lack of an answer, nor
+    /// the last measurement stays valid (if there is none, a default allowance), until what is
+    /// added since has used up its room: quotas must not stop anything for lack of an answer, nor
     /// let everything pass.
     async fn remeasure(&self, canvas: CanvasId, measured: QuotaPair, known: &Arc<KnownUsage>) {
         let asked = Instant::now();
@@ -281,11 +210,8 @@ impl Store {
         let at = Instant::now();
         if let Err(error) = self.look(canvas, measured, known, &mut method).await {
             let error = &error as &dyn std::error::Error;
-            tracing::warn!(
-                error,
-                %canvas,
-                "the usage of a canvas could not be measured: its quotas wait for the next measurement"
-            );
+            tracing::warn!(error, %canvas, "the usage of a canvas could not be measured: its \
+                                            quotas wait for the next measurement");
             let unknown = Measurement {
                 at,
                 took: at.elapsed(),
@@ -296,8 +222,8 @@ impl Store {
         }
     }
 
-    /// The wanted additions, without the objects, streams and entities that exist, and without the
-    /// bytes of the state that a new one replaces.
+    /// What is wanted, without the objects, streams and entities that exist, and without the bytes
+    /// of the state that a new one replaces.
     async fn count_new(
         &self,
         canvas: CanvasId,

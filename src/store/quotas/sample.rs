@@ -5,9 +5,9 @@
 //! and the statements have one plan, whatever the statistics say (docs/adr/0070). A table that has
 //! no more pages than asked for is read as a whole, and the result is exact.
 
-use super::headroom::Pair;
-use super::{Store, StoreError};
 use crate::event::CanvasId;
+use crate::store::kernel::usage::Pair;
+use crate::store::kernel::{Store, StoreError};
 
 /// The rows and bytes of a canvas on one of the pages that were read.
 struct SampledPage {

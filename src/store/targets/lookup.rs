@@ -11,8 +11,7 @@ use crate::event::{
     CanvasId, HandlerAddress, OpenError, OwnDeployment, SealedSecret, SecretKeys, Secrets, Target,
     TargetPolicy,
 };
-use crate::store::load::address;
-use crate::store::{Store, StoreError};
+use crate::store::kernel::{Store, StoreError, address};
 
 /// A target to call.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ mod resealing;
 
 use uuid::Uuid;
 
-use super::{Store, StoreError};
 use crate::event::{Actor, HandlerAddress, Timestamp};
+use crate::store::kernel::{Store, StoreError};
 
 pub use lookup::FoundTarget;
 pub use registered::RegisteredTarget;

@@ -2,7 +2,7 @@
 //! all.
 
 use crate::event::OwnDeployment;
-use crate::store::{Store, StoreError};
+use crate::store::kernel::{Store, StoreError};
 
 impl Store {
     /// The deployment, as deliveries need to know it.

@@ -9,11 +9,8 @@ use crate::event::{
     Actor, CanvasId, HandlerAddress, HandlerScope, Name, Quota, QuotaExceeded, RuleKind, SealedSecret,
     Secret, SecretKeys, TargetPolicy, TargetUrl, Timestamp,
 };
-use crate::store::handlers::columns;
-use crate::store::load::address;
+use crate::store::kernel::{Store, StoreError, address, handler_columns, interval};
 use crate::store::quotas::{default_quota, serialize_on_canvas};
-use crate::store::session::interval;
-use crate::store::{Store, StoreError};
 
 /// Where a page of targets ended: the last module, name and modifier.
 pub(crate) type TargetPosition = (Name, Name, Name);
@@ -195,7 +192,7 @@ impl Store {
         handlers: &[HandlerScope],
         each: i64,
     ) -> Result<Vec<RegisteredTarget>, StoreError> {
-        let (modules, names) = columns(handlers);
+        let (modules, names) = handler_columns(handlers);
         let query = sqlx::query_as!(
             Row,
             r#"select target.module as "module!", target.name as "name!", target.modifier as "modifier!",

@@ -6,8 +6,7 @@ use std::collections::BTreeMap;
 use uuid::Uuid;
 
 use crate::event::{Actor, HandlerAddress, SealError, SealedSecret, SecretKeys};
-use crate::store::load::address;
-use crate::store::{Store, StoreError};
+use crate::store::kernel::{Store, StoreError, address};
 
 /// How many targets one statement changes.
 const PAGE: i64 = 100;

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::queues::{EMAILS, canvas, emails, event, events, queue};
 use super::{Table, tester};
 use crate::event::{CanvasId, EventId, HandlerScope, Lane, NewEvent, Notification, RuleKind, Turn};
-use crate::store::load::ClaimedEvent;
+use crate::store::ClaimedEvent;
 use crate::store::{DeadFilter, FacetSettings, InsertOutcome, LoadedEvent, TurnRequest};
 
 pub(super) const OPENED: &str = "opened";

@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::queues::{EMAILS, canvas, emails, emit_emails, events, queue, take};
 use super::{Table, fit, limits, scope, tester, told};
 use crate::event::{Claim, EventId, RuleKind};
-use crate::store::load::ClaimedEvent;
+use crate::store::ClaimedEvent;
 use crate::store::{CronDue, CronStep, FacetSettings, Store, StoreConfig, StoreError, TurnRequest};
 
 /// Every connection limits how long it may be silent.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Table;
 use crate::event::{CanvasId, EventId};
-use crate::store::missed::MISSED_PAGE;
+use crate::store::minute::MISSED_PAGE;
 
 /// The first of these events were emitted this long ago, and have their promises a grace later.
 const EMITTED: &str = "update wakeq.events_v2 e

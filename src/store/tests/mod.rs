@@ -42,8 +42,8 @@ use sqlx::postgres::PgConnection;
 use sqlx::postgres::PgPoolOptions;
 use wakeq_services::TestDatabase;
 
-use super::{ClaimLimits, Store, StoreConfig};
 use crate::event::{Actor, CanvasId, Claim, EventId, HandlerScope, Notification, RuleKind, Turn};
+use crate::store::{ClaimLimits, Store, StoreConfig};
 
 /// A migrated database, the store on it, and connections for the test's own queries.
 pub(crate) struct Table {

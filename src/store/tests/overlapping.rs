@@ -10,7 +10,7 @@ use super::{Table, limits, scope, shuffled, tester, told};
 use crate::event::{
     CanvasId, Cause, Claim, EventId, HandlerScope, Lane, NewEvent, ObjectKey, QueuePattern, RuleKind, Timing,
 };
-use crate::store::load::ClaimedEvent;
+use crate::store::ClaimedEvent;
 use crate::store::{
     ClaimLimits, FacetSettings, NewQueueRow, Retry, Store, StoreConfig, StoreError, TurnRequest,
 };

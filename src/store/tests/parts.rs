@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Table;
 use super::crowds::{FEW, MANY};
 use crate::event::{EventId, Notification};
-use crate::store::chores::MinuteOutcome;
+use crate::store::minute::MinuteOutcome;
 use crate::store::{Store, StoreConfig};
 
 impl Table {

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::Table;
 use super::cost::{buffers, plan};
 use crate::event::{CanvasId, HandlerAddress, HandlerScope, NewEvent};
-use crate::store::quotas::{QuotaPair, Quotas};
+use crate::store::kernel::usage::{QuotaPair, Quotas};
 use crate::store::{Additions, Store, StoreConfig, StoreError};
 
 /// It can be counted, in all tests.

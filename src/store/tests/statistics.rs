@@ -14,7 +14,7 @@ use sqlx::{AssertSqlSafe, Row as _};
 
 use super::Table;
 use crate::store::StoreConfig;
-use crate::store::session::Session;
+use crate::store::kernel::Session;
 
 /// Statements that read all of an index or of a table: how each begins, which tables, and why it
 /// may.

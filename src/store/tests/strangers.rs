@@ -10,7 +10,7 @@ use sqlx::{AssertSqlSafe, Connection, Executor};
 use super::queues::{canvas, canvases, emails, emit_emails, take};
 use super::{Table, limits, tester, told};
 use crate::event::{CanvasId, EventSource, NewLogEvent, StreamAppend, StreamId};
-use crate::store::crons::{CronPut, NewCronRow};
+use crate::store::{CronPut, NewCronRow};
 use crate::store::{FacetSettings, LogBatch, StoreConfig, append_batch};
 
 impl Table {

@@ -30,7 +30,7 @@ fn the_table_lists_a_module_after_those_that_it_imports() {
 fn a_wrong_arrow_is_found_however_it_is_written() {
     check_found("src/notify/memory.rs", "use crate::emit::Queue;", "must not import `emit`");
     check_found(
-        "src/store/events.rs",
+        "src/store/events/list.rs",
         "use crate::{event::{A, notify}, notify::B};",
         "must not import `notify`",
     );
@@ -103,7 +103,7 @@ fn what_the_arrows_allow_passes() {
             "src/machine/mod.rs",
             "mod run;\nuse std::fmt;\nuse crate::event::Id;\npub use run::State;\nfn a() { u32::from(State::A) }\nmod tests { use super::*; use proptest::prelude::*; }",
         ),
-        ("src/store/events.rs", "fn a() { sqlx::query!(\"select 1 from b\") }"),
+        ("src/store/events/list.rs", "fn a() { sqlx::query!(\"select 1 from b\") }"),
         (
             "src/emit.rs",
             "/// Uses `crate::worker::A` and sqlx.\nfn a(c: &mut sqlx::PgConnection) { say(\"update your settings; select one\") }",

@@ -1,0 +1,297 @@
+//! The writes of a worker that owns an event: claim, renew, complete, retry, release.
+//!
+//! Every statement except the claim is fenced: it takes effect only while the claim stands, and
+//! reports whether it did.
+//!
+//! Ids come from a subquery, `any ((select $1::uuid[])::uuid[])`, so that the planner does not see
+//! how many there are. If it does, it plans each call anew, because a plan for any number seems to
+//! cost more; that took half the time of a completion.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::load::{ClaimedEvent, ClaimedRow};
+use crate::event::{Claim, Notification};
+use crate::store::kernel::{Store, StoreError, interval};
+
+/// Longest delay of a retry: a hundred years, which Postgres can still add to a timestamp.
+pub(in crate::store) const DELAY_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
+
+/// The limits on what a statement may claim.
+#[derive(Clone, Debug)]
+pub(crate) struct ClaimLimits {
+    /// Handlers of any canvas, as `module/name/modifier`.
+    pub(crate) handlers: Vec<String>,
+    /// Handlers of one canvas, as `canvas/module/name/modifier`.
+    pub(crate) canvas_handlers: Vec<String>,
+    /// Only events with fewer losses than this, including the loss of a takeover.
+    pub(crate) losses_below: i32,
+    /// Only events whose value has at most this many bytes: a statement claims many.
+    pub(crate) value_max: i32,
+}
+
+/// An event that will be retried.
+#[derive(Clone, Debug)]
+pub(crate) struct Retry {
+    pub(crate) claim: Claim,
+    /// The new count of retries.
+    pub(crate) retries: i32,
+    pub(crate) delay: Duration,
+    pub(crate) error: String,
+}
+
+impl Store {
+    /// Claims the events that may run now by the database's clock; `None` for each that may not, or
+    /// that is not on the canvas its notification names: events outside queues have no other way to
+    /// start.
+    pub(crate) async fn claim(
+        &self,
+        notifications: &[Notification],
+        limits: &ClaimLimits,
+    ) -> Result<Vec<Option<ClaimedEvent>>, StoreError> {
+        in_memory!(self, claim(notifications, limits, self.worker.as_deref()));
+        let mut asked: Vec<(Uuid, Uuid)> =
+            notifications.iter().map(|notification| (notification.id.0, notification.canvas.0)).collect();
+        asked.sort_unstable();
+        let (keys, canvases): (Vec<Uuid>, Vec<Uuid>) = asked.into_iter().unzip();
+        let rows = self.claim_rows((&keys, &canvases), limits).await?;
+        let (mut events, left) = ClaimedRow::into_events(rows, None);
+        if let Err(error) = self.add_long_values(&mut events, &left).await {
+            let error: &dyn std::error::Error = &error;
+            tracing::warn!(
+                error,
+                events = left.len(),
+                "claimed events were released: their values can't be read"
+            );
+        }
+        let mut claimed: HashMap<Uuid, ClaimedEvent> =
+            events.into_iter().map(|event| (event.claim.id.0, event)).collect();
+        // Of two notifications of one event in a batch, only the first has claimed it.
+        let mut taken = |notification: &Notification| {
+            let canvas = claimed.get(&notification.id.0)?.address.scope.canvas;
+            if canvas == notification.canvas { claimed.remove(&notification.id.0) } else { None }
+        };
+        Ok(notifications.iter().map(&mut taken).collect())
+    }
+
+    /// The statement, for events in the order of their ids and the canvas of each.
+    ///
+    /// It names the gate, which Postgres therefore locks before it takes the statement's snapshot:
+    /// a claim sees every rule whose maker has passed the gate. If there are no rules at all, none
+    /// is looked up. An event on an object runs when no earlier event of its lane is left and the
+    /// lane is not halted; the first event of each lane is looked up once, and only if some event
+    /// is on an object. Earlier events of a lane were committed earlier, so a claim that sees an
+    /// event sees all events before it.
+    async fn claim_rows(
+        &self,
+        (keys, canvases): (&[Uuid], &[Uuid]),
+        limits: &ClaimLimits,
+    ) -> Result<Vec<ClaimedRow>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_as!(
+            ClaimedRow,
+            r#"with gate as (insert into wakeq.claim_gate select where false)
+               update wakeq.events_v2 e
+                  set locked_at = clock_timestamp(), worker = $9, claims = e.claims + 1,
+                      nonce = floor(random() * 2147483648)::integer,
+                      losses = e.losses + (e.locked_at is not null)::integer
+                where e.id = any ((select $1::uuid[])::uuid[])
+                  -- Not by "=", for which the index of handlers would do: batches have to visit rows
+                  -- in the order of their ids. The position is found by halves.
+                  and e.canvas_id is not distinct from
+                      coalesce($3::uuid, ($2::uuid[])[width_bucket(e.id, $1::uuid[])])
+                  and e.queue is null and e.delay_until <= clock_timestamp()
+                  and (e.locked_at is null or e.locked_at < clock_timestamp() - $6::interval)
+                  and e.losses + (e.locked_at is not null)::integer < $7
+                  and octet_length(e.value) <= $8
+                  and (   e.module || '/' || e.name || '/' || e.modifier = any ((select $4::text[])::text[])
+                       or e.canvas_id || '/' || e.module || '/' || e.name || '/' || e.modifier
+                          = any ((select $5::text[])::text[]))
+                  and ((select not exists (select from wakeq.scheduling_rules)) or not exists (
+                      select from wakeq.scheduling_rules r
+                       where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
+                         and (r.until is null or r.until > clock_timestamp())))
+                  and (e.object is null or e.id = any (coalesce((select wakeq.firsts_of_lanes($1, true)), '{}')))
+            returning e.id, e.canvas_id, e.module::text as "module!", e.name::text as "name!",
+                      e.modifier::text as "modifier!",
+                      case when octet_length(e.value) <= 4096 then e.value::text end as value,
+                      e.retries, e.delay_until, e.enqueued_at, e.locked_at as "locked_at!", e.claims, e.nonce, e.losses,
+                      e.postponed_since,
+                      (e.losses > 0 and exists (
+                          select from wakeq.events_v2 before
+                           where before.id = e.id and before.locked_at is not null)) as "took_over!",
+                      e.traceparent::text as traceparent, e.object::text as object, e.seq, e.prev,
+                      null::uuid as origin, false as "is_limited!", null::text as token"#,
+            keys,
+            canvases,
+            shared(canvases) as Option<Uuid>,
+            &limits.handlers,
+            &limits.canvas_handlers,
+            interval(self.timing().lease),
+            limits.losses_below,
+            limits.value_max,
+            self.worker() as _
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        session.answered("claim events", rows).await
+    }
+
+    /// Renews the leases of running claims, on a dedicated connection; `false` for each that was
+    /// lost.
+    pub(crate) async fn renew(&self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
+        in_memory!(self, renew(claims));
+        let (ids, fences) = fences(claims);
+        let mut session = self.renewal_session().await?;
+        let query = sqlx::query_scalar!(
+            "update wakeq.events_v2 set locked_at = clock_timestamp()
+              where id = any ((select $1::uuid[])::uuid[])
+                and claims::bigint << 32 | nonce = ($2::bigint[])[width_bucket(id, $1::uuid[])]
+                and locked_at is not null
+          returning id",
+            &ids,
+            &fences
+        );
+        let renewed = session.limit(|connection| query.fetch_all(connection)).await;
+        Ok(happened(claims, session.answered("renew leases", renewed).await?))
+    }
+
+    /// Renews those claims whose rows are not locked, without waiting; `None` for the others, about
+    /// which nothing is known. For use after [`Store::renew`] met a locked row.
+    pub(crate) async fn renew_free(&self, claims: &[Claim]) -> Result<Vec<Option<bool>>, StoreError> {
+        let (ids, fences) = fences(claims);
+        let mut session = self.renewal_session().await?;
+        let query = sqlx::query!(
+            r#"with free as (
+                   select id from wakeq.events_v2
+                    where id = any ($1) and claims::bigint << 32 | nonce = ($2::bigint[])[width_bucket(id, $1::uuid[])]
+                      and locked_at is not null
+                      for update skip locked
+               ), renewed as (
+                   update wakeq.events_v2 e set locked_at = clock_timestamp() where e.id = any (array(select id from free))
+                returning e.id
+               )
+               select e.id, e.id = any (array(select id from renewed)) as "renewed!"
+                 from wakeq.events_v2 e
+                where e.id = any ($1) and claims::bigint << 32 | nonce = ($2::bigint[])[width_bucket(e.id, $1::uuid[])]
+                  and locked_at is not null"#,
+            &ids,
+            &fences
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("renew leases, past what others hold", rows).await?;
+        let stand = happened(claims, rows.iter().map(|row| row.id).collect());
+        let renewed = happened(claims, rows.iter().filter(|row| row.renewed).map(|row| row.id).collect());
+        let answers = stand.into_iter().zip(renewed);
+        Ok(answers.map(|(stands, renewed)| (renewed || !stands).then_some(renewed)).collect())
+    }
+
+    /// Deletes completed events.
+    pub(crate) async fn complete(&self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
+        in_memory!(self, complete(claims));
+        let (ids, fences) = fences(claims);
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            "delete from wakeq.events_v2
+              where id = any ((select $1::uuid[])::uuid[])
+                and claims::bigint << 32 | nonce = ($2::bigint[])[width_bucket(id, $1::uuid[])]
+                and locked_at is not null
+          returning id",
+            &ids,
+            &fences
+        );
+        let deleted = session.limit(|connection| query.fetch_all(connection)).await;
+        Ok(happened(claims, session.answered("complete events", deleted).await?))
+    }
+
+    /// Counts a retry, or postpones the event if the count stays the same, sets when it is due and
+    /// releases the claim. The new count is written rather than added, because the statement may be
+    /// repeated if its answer was lost.
+    pub(crate) async fn retry(&self, retries: &[Arc<Retry>]) -> Result<Vec<bool>, StoreError> {
+        in_memory!(self, retry(retries));
+        let claims: Vec<Claim> = retries.iter().map(|retry| retry.claim).collect();
+        let (ids, fences) = fences(&claims);
+        let written: HashMap<(Uuid, i64), &Retry> =
+            retries.iter().map(|retry| ((retry.claim.id.0, retry.claim.fence()), retry.as_ref())).collect();
+        let in_order = ids.iter().copied().zip(fences.iter().copied());
+        let in_order: Vec<&Retry> = in_order.filter_map(|claim| written.get(&claim).copied()).collect();
+        let counts: Vec<i32> = in_order.iter().map(|retry| retry.retries).collect();
+        let delays_s: Vec<f64> =
+            in_order.iter().map(|retry| retry.delay.min(DELAY_MAX).as_secs_f64()).collect();
+        let errors: Vec<String> = in_order.iter().map(|retry| retry.error.clone()).collect();
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            "update wakeq.events_v2
+                set retries = ($3::integer[])[array_position($1, id)],
+                    postponed_since = coalesce(
+                        postponed_since, case when retries = ($3::integer[])[array_position($1, id)] then now() end),
+                    delay_until = now() + ($4::float8[])[array_position($1, id)] * interval '1 second',
+                    notify_at = wakeq.wake_at(
+                        now() + ($4::float8[])[array_position($1, id)] * interval '1 second', now(), $6, $7),
+                    probes = 0, locked_at = null, worker = null, last_error = ($5::text[])[array_position($1, id)]
+              where id = any ((select $1::uuid[])::uuid[])
+                and claims::bigint << 32 | nonce = ($2::bigint[])[width_bucket(id, $1::uuid[])] and locked_at is not null
+          returning id",
+            &ids,
+            &fences,
+            &counts,
+            &delays_s,
+            &errors,
+            interval(self.timing().horizon),
+            interval(self.timing().grace)
+        );
+        let saved = session.limit(|connection| query.fetch_all(connection)).await;
+        Ok(happened(&claims, session.answered("save retries", saved).await?))
+    }
+
+    /// Gives claims up without counting anything; the events may run again at once.
+    pub(crate) async fn release(&self, claims: &[Claim]) -> Result<(), StoreError> {
+        in_memory!(self, release(claims));
+        let (ids, fences) = fences(claims);
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "update wakeq.events_v2 set locked_at = null, worker = null
+              where id = any ((select $1::uuid[])::uuid[])
+                and claims::bigint << 32 | nonce = ($2::bigint[])[width_bucket(id, $1::uuid[])] and locked_at is not null",
+            &ids,
+            &fences
+        );
+        let released = session.limit(|connection| query.execute(connection)).await;
+        session.answered("release claims", released).await.map(drop)
+    }
+}
+
+/// The common value, if all are the same: a canvas is often the only one. Comparing with it saves
+/// looking up each row's position.
+fn shared<T: Copy + PartialEq>(values: &[T]) -> Option<T> {
+    let first = values.first()?;
+    values.iter().all(|value| value == first).then_some(*first)
+}
+
+/// Ids in their order and, at the same positions, the fencing tokens that must still stand:
+/// statements find a row's position by halves.
+pub(in crate::store) fn fences(claims: &[Claim]) -> (Vec<Uuid>, Vec<i64>) {
+    latest(claims).into_iter().map(|(id, claim)| (id, claim.fence())).unzip()
+}
+
+/// Of two claims on one event only the later can stand: that with the higher count or, where a
+/// failover lost the first, the one named last. The other counts as lost.
+fn latest(claims: &[Claim]) -> BTreeMap<Uuid, Claim> {
+    let mut latest = BTreeMap::<Uuid, Claim>::new();
+    for claim in claims {
+        let known = latest.entry(claim.id.0).or_insert(*claim);
+        if known.claims <= claim.claims {
+            *known = *claim;
+        }
+    }
+    latest
+}
+
+pub(in crate::store) fn happened(claims: &[Claim], ids: Vec<Uuid>) -> Vec<bool> {
+    let mut stood = latest(claims);
+    let ids: HashSet<Uuid> = ids.into_iter().collect();
+    stood.retain(|id, _| ids.contains(id));
+    claims.iter().map(|claim| stood.get(&claim.id.0) == Some(claim)).collect()
+}

@@ -1,0 +1,264 @@
+//! Operators' actions on waiting events: cancel, run now, purge.
+
+use crate::event::{Actor, CanvasId, EventId, HandlerScope, Lane, Timestamp};
+use crate::store::kernel::{Store, StoreError, address, interval};
+
+/// Maximum number of events that one statement purges, redrives or deletes.
+pub(crate) const BULK_PAGE: u64 = 1000;
+
+/// The outcome of a command on one event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CommandOutcome {
+    /// It took effect.
+    Done,
+    /// The event is running.
+    Runs,
+    /// The canvas has no such event.
+    Missing,
+}
+
+impl CommandOutcome {
+    pub(in crate::store) fn of(done: bool, there: bool) -> Self {
+        match (done, there) {
+            (true, _) => Self::Done,
+            (false, true) => Self::Runs,
+            (false, false) => Self::Missing,
+        }
+    }
+}
+
+impl Store {
+    /// Deletes an event of the canvas, unless it is running. Returns its lane, if it was on an
+    /// object, whose next event has to be woken; the promise of that event is renewed here, in case
+    /// this process dies before.
+    pub(crate) async fn cancel(
+        &self,
+        canvas: CanvasId,
+        id: EventId,
+        actor: &Actor,
+    ) -> Result<(CommandOutcome, Option<Lane>), StoreError> {
+        in_memory!(self, cancel(canvas, id));
+        let query = sqlx::query!(
+            r#"with gone as (
+                   delete from wakeq.events_v2
+                    where id = $1 and canvas_id = $2 and (locked_at is null or locked_at < clock_timestamp() - $3::interval)
+                returning id, canvas_id, module, name, object, queue, seq, prev
+               ), passed_over as (
+                   insert into wakeq.tombstones (canvas_id, object, seq, queue, prev, cause)
+                   select canvas_id, object, seq, coalesce(queue, ''), prev, 'cancelled' from gone where object is not null
+                       on conflict do nothing
+               ), logged as (
+                   insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, request_id, detail)
+                   select canvas_id, $4, 'cancel', module, name, id, 'done', $5, $6 from gone
+               ), armed as (
+                   update wakeq.events_v2 e
+                      set notify_at = wakeq.wake_at(e.delay_until, statement_timestamp(), $7, $8), probes = 0
+                    where e.id = any (array(
+                        select x.id from wakeq.events_v2 x
+                         where x.id = any (array(
+                             select wakeq.first_without(canvas_id, object, queue, module, name, array[id]) from gone
+                              where object is not null))
+                           and (x.locked_at is null or x.locked_at < clock_timestamp() - $3) for update skip locked))
+               )
+               select gone.id is not null as "done!", gone.module::text as module, gone.name::text as name,
+                      gone.object::text as object, gone.queue::text as queue,
+                      exists (select from wakeq.events_v2 where id = $1 and canvas_id = $2) as "there!"
+                 from (values (1)) as one left join gone on true"#,
+            id.0,
+            canvas.0,
+            interval(self.timing().lease),
+            actor.name(),
+            actor.request_id(),
+            actor.credential_id(),
+            interval(self.timing().horizon),
+            interval(self.timing().grace)
+        );
+        let row = self.session().await?.one("cancel an event", query).await?;
+        let lane = lane(
+            canvas,
+            (row.module.as_deref(), row.name.as_deref()),
+            row.object.as_deref(),
+            row.queue.as_deref(),
+        );
+        Ok((CommandOutcome::of(row.done, row.there), lane))
+    }
+
+    /// Makes an event of the canvas due at once, unless it is running.
+    pub(crate) async fn run_now(
+        &self,
+        canvas: CanvasId,
+        id: EventId,
+        actor: &Actor,
+    ) -> Result<CommandOutcome, StoreError> {
+        in_memory!(self, run_now(canvas, id));
+        let query = sqlx::query!(
+            r#"with due as (
+                   update wakeq.events_v2
+                      set delay_until = least(delay_until, now()), probes = 0,
+                          notify_at = wakeq.wake_at(now(), now(), $4, $5)
+                    where id = $1 and canvas_id = $2 and (locked_at is null or locked_at < clock_timestamp() - $3::interval)
+                returning id, canvas_id, module, name
+               ), logged as (
+                   insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, request_id, detail)
+                   select canvas_id, $6, 'run-now', module, name, id, 'done', $7, $8 from due
+               )
+               select exists (select from due) as "done!",
+                      exists (select from wakeq.events_v2 where id = $1 and canvas_id = $2) as "there!""#,
+            id.0,
+            canvas.0,
+            interval(self.timing().lease),
+            interval(self.timing().horizon),
+            interval(self.timing().grace),
+            actor.name(),
+            actor.request_id(),
+            actor.credential_id()
+        );
+        let row = self.session().await?.one("make an event due", query).await?;
+        Ok(CommandOutcome::of(row.done, row.there))
+    }
+
+    /// How many events of a handler, not running and emitted before a moment, [`Store::purge_page`]
+    /// would delete; copies in queues are not counted. Counts up to `limit`.
+    pub(crate) async fn purgeable(
+        &self,
+        scope: &HandlerScope,
+        before: Timestamp,
+        limit: u64,
+    ) -> Result<u64, StoreError> {
+        in_memory!(self, purgeable(scope, before, limit));
+        let query = sqlx::query_scalar!(
+            r#"select count(*) as "count!" from (
+                   select from wakeq.events_v2
+                    where canvas_id = $1 and module = $2 and name = $3 and delay_until > '-infinity' and queue is null
+                      and (locked_at is null or locked_at < now() - $4::interval) and enqueued_at < $6
+                    limit $5) as free"#,
+            scope.canvas.0,
+            scope.module.as_str() as _,
+            scope.name.as_str() as _,
+            interval(self.timing().lease),
+            limit.cast_signed(),
+            before
+        );
+        self.session().await?.one("count what a purge would delete", query).await.map(i64::cast_unsigned)
+    }
+
+    /// Deletes up to [`BULK_PAGE`] events of a handler that are not running and were emitted before
+    /// a moment, but no copies in queues. Returns how many, and their lanes, whose next events have
+    /// to be woken; the promises of those are renewed here.
+    pub(crate) async fn purge_page(
+        &self,
+        scope: &HandlerScope,
+        before: Timestamp,
+        actor: &Actor,
+    ) -> Result<(u64, Vec<Lane>), StoreError> {
+        in_memory!(self, purge_page(scope, before));
+        let query = sqlx::query!(
+            r#"with gone as (
+                   delete from wakeq.events_v2 where id = any (array(
+                       select id from wakeq.events_v2
+                        where canvas_id = $1 and module = $2 and name = $3 and delay_until > '-infinity' and queue is null
+                          and (locked_at is null or locked_at < now() - $4::interval) and enqueued_at < $11
+                        limit $5 for update skip locked))
+                returning id, object, queue, seq, prev
+               ), passed_over as (
+                   insert into wakeq.tombstones (canvas_id, object, seq, prev, cause)
+                   select $1, object, seq, prev, 'purged' from gone where object is not null
+                       on conflict do nothing
+               ), logged as (
+                   insert into wakeq.audit_log (canvas_id, actor, action, module, name, outcome, times, request_id, detail)
+                   select $1, $6, 'purge', $2::text, $3::text, 'done', count(*), $7, $8 from gone having count(*) > 0
+               ), armed as (
+                   update wakeq.events_v2 e
+                      set notify_at = wakeq.wake_at(e.delay_until, statement_timestamp(), $9, $10), probes = 0
+                    where e.id = any (array(
+                        select x.id from wakeq.events_v2 x
+                         where x.id = any (array(
+                             select wakeq.first_without($1, lane.object, null, $2, $3, array(select id from gone))
+                               from (select distinct object from gone where object is not null) as lane))
+                           and (x.locked_at is null or x.locked_at < clock_timestamp() - $4) for update skip locked))
+               )
+               select count(*) as "count!",
+                      array(select distinct object::text || '/' || coalesce(queue, '') from gone
+                             where object is not null) as "lanes!"
+                 from gone"#,
+            scope.canvas.0,
+            scope.module.as_str() as _,
+            scope.name.as_str() as _,
+            interval(self.timing().lease),
+            BULK_PAGE.cast_signed(),
+            actor.name(),
+            actor.request_id(),
+            actor.credential_id(),
+            interval(self.timing().horizon),
+            interval(self.timing().grace),
+            before
+        );
+        let row = self.session().await?.one("purge events", query).await?;
+        let lanes = row.lanes.iter().filter_map(|lane| {
+            let (object, queue) = lane.split_once('/')?;
+            Some(Lane { scope: scope.clone(), object: object.parse().ok()?, queue: queue.parse().ok() })
+        });
+        let lanes = lanes.collect();
+        Ok((row.count.cast_unsigned(), lanes))
+    }
+
+    /// The id of the event that is meant by an id on this canvas: the same id, or the one that is
+    /// derived from it if the caller chose it; `None` if neither is known. A copy in a queue is
+    /// known only if its queue shows it, or with `copies`.
+    pub(crate) async fn known_event(
+        &self,
+        canvas: CanvasId,
+        id: EventId,
+        copies: bool,
+    ) -> Result<Option<EventId>, StoreError> {
+        let meant = [id, EventId::chosen(canvas, id)];
+        in_memory!(self, known_event(canvas, meant));
+        let query = sqlx::query_scalar!(
+            r#"select asked.id as "id!" from unnest($2::uuid[]) with ordinality as asked (id, position)
+                where exists (select from wakeq.events_v2 e
+                               where e.id = asked.id and e.canvas_id = $1 and ($3 or wakeq.is_shown(e.queue)) offset 0)
+                   or exists (select from wakeq.dead_events d
+                               where d.canvas_id = $1 and d.id = asked.id and ($3 or wakeq.is_shown(d.queue)) offset 0)
+                   or exists (select from wakeq.emitted_ids i where i.canvas_id = $1 and i.id = asked.id offset 0)
+                order by asked.position limit 1"#,
+            canvas.0,
+            &meant.map(|id| id.0) as &[uuid::Uuid],
+            copies
+        );
+        Ok(self.session().await?.optional("look for an event", query).await?.map(EventId))
+    }
+
+    /// When the canvas emitted a chosen id, if that is still remembered.
+    pub(crate) async fn emitted_at(
+        &self,
+        canvas: CanvasId,
+        id: EventId,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        in_memory!(self, emitted_at(canvas, id));
+        let query = sqlx::query_scalar!(
+            "select emitted_at from wakeq.emitted_ids where id = $1 and canvas_id = $2",
+            id.0,
+            canvas.0
+        );
+        self.session().await?.optional("look for a chosen id", query).await
+    }
+
+    /// The database's clock.
+    #[doc(hidden)]
+    pub async fn clock(&self) -> Result<Timestamp, StoreError> {
+        in_memory!(self, clock());
+        let query = sqlx::query_scalar!(r#"select clock_timestamp() as "clock!""#);
+        self.session().await?.one("read the clock", query).await
+    }
+}
+
+/// The lane of an event, from its columns, if it was on an object.
+fn lane(
+    canvas: CanvasId,
+    (module, name): (Option<&str>, Option<&str>),
+    object: Option<&str>,
+    queue: Option<&str>,
+) -> Option<Lane> {
+    let scope = address(canvas.0, module?, name?, "_").ok()?.scope;
+    Some(Lane { scope, object: object?.parse().ok()?, queue: queue.and_then(|queue| queue.parse().ok()) })
+}

@@ -1,0 +1,165 @@
+//! The events of a canvas, page by page, in the order of the index of handlers.
+
+use uuid::Uuid;
+
+use crate::event::{
+    CanvasId, CopyOf, EventId, HandlerAddress, Name, Place, RuleKind, Schedule, Timestamp, Turn,
+};
+use crate::store::kernel::{Store, StoreError, address, interval};
+
+/// Where a page ended: the key of the last event that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    pub(crate) module: String,
+    pub(crate) name: String,
+    pub(crate) delay_until: Timestamp,
+    pub(crate) id: EventId,
+}
+
+/// An event in a list.
+#[derive(Clone, Debug)]
+pub(crate) struct ListedEvent {
+    pub(crate) id: EventId,
+    pub(crate) address: HandlerAddress,
+    pub(crate) schedule: Schedule,
+    /// Its state, in the words of the state filter.
+    pub(crate) state: String,
+    pub(crate) enqueued_at: Timestamp,
+    pub(crate) retries: i32,
+    pub(crate) losses: i32,
+    pub(crate) place: Option<Place>,
+    /// The worker that has it, while its lease stands.
+    pub(crate) worker: Option<Name>,
+    pub(crate) copy_of: Option<CopyOf>,
+    /// Whether it may be shown; if not, it only marks the end of what was read: a copy whose queue
+    /// does not show it.
+    pub(crate) is_shown: bool,
+    /// Its number among the rows that were read, from 1.
+    pub(crate) number: i64,
+}
+
+impl Store {
+    /// Reads up to `look` events after a position and lists up to `limit` of those in the given
+    /// state. If as many as `look` were read, the last one is listed in any case. States are those
+    /// of the machine's checks, in their order; with a worker, only what it has in hand. Copies in
+    /// queues are listed if their queue shows them, or with `copies` all.
+    ///
+    /// The last handler is looked up first, so that the list is a range of the index whatever the
+    /// planner knows.
+    pub(crate) async fn events(
+        &self,
+        canvas: CanvasId,
+        (module, name): (Option<&str>, Option<&str>),
+        (state, worker, copies): (Option<&str>, Option<&str>, bool),
+        after: Option<&Position>,
+        (look, limit): (i64, i64),
+    ) -> Result<Vec<ListedEvent>, StoreError> {
+        let query = sqlx::query_as!(
+            Row,
+            r#"with module as (
+                   select coalesce($2::text, (select module::text from wakeq.events_v2
+                                               where canvas_id = $1 and delay_until > '-infinity'
+                                               order by canvas_id desc, module desc limit 1)) as last
+               ), name as (
+                   select coalesce($3::text, (select name::text from wakeq.events_v2
+                                               where canvas_id = $1 and module = (select last from module) and delay_until > '-infinity'
+                                               order by canvas_id desc, module desc, name desc limit 1)) as last
+               ), looked as (
+                   select e.*, row_number() over () as number from (
+                       select e.id, e.canvas_id, e.module, e.name, e.modifier, e.delay_until, e.enqueued_at, e.locked_at,
+                              e.retries, e.losses, e.object, e.seq, e.prev, e.queue, e.origin,
+                              case when e.locked_at >= now() - $9::interval then e.worker end as worker,
+                              $12 or e.queue is null or wakeq.is_shown(e.queue) as is_shown
+                         from wakeq.events_v2 e where e.canvas_id = $1 and e.delay_until > '-infinity'
+                          and (e.module, e.name, e.delay_until, e.id) > ($4::text, $5::text, coalesce($6::timestamptz, '-infinity'), $7::uuid)
+                          and (e.module, e.name) <= ((select last from module), (select last from name))
+                        order by e.canvas_id, e.module, e.name, e.delay_until, e.id limit $8) as e
+               )
+               select e.id, e.canvas_id, e.module::text as "module!", e.name::text as "name!",
+                      e.modifier::text as "modifier!", e.delay_until, e.enqueued_at, e.locked_at, e.retries, e.losses,
+                      e.object::text as object, e.seq, e.prev, e.queue::text as queue, e.origin, turn.word as turn,
+                      e.worker::text as worker, e.number as "number!", e.is_shown as "is_shown!", rule.kind as rule,
+                      stands.state as "state!", now() as "now!"
+                 from looked e, lateral (select max(r.rule_type)::text as kind from wakeq.scheduling_rules r
+                                where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
+                                  and (r.until is null or r.until > now()) and (e.queue is null or wakeq.is_shown(e.queue))) as rule,
+                      lateral (select case
+                           when e.object is not null
+                            and wakeq.lane_halts(e.canvas_id, e.object, e.queue, e.module, e.name) then 'halted'
+                           when e.object is not null
+                            and e.id <> wakeq.first_of_lane(e.canvas_id, e.object, e.queue, e.module, e.name) then 'behind'
+                           when e.queue is not null and e.delay_until <= now()
+                            and not coalesce(e.locked_at >= now() - $9::interval, false)
+                            and wakeq.facet_holds(e.queue, e.canvas_id, $9::interval) then 'held' end as word) as turn,
+                      lateral (select case when turn.word is not null then turn.word
+                                           when e.delay_until > now() then 'delayed'
+                                           when e.locked_at >= now() - $9::interval then 'running'
+                                           when rule.kind = 'block' then 'blocked'
+                                           when rule.kind = 'pause' then 'paused'
+                                           else 'ready' end as state) as stands
+                where (e.is_shown and ($10::text is null or stands.state = $10) and ($13::text is null or e.worker = $13) or e.number = $8)
+                order by e.canvas_id, e.module, e.name, e.delay_until, e.id limit $11"#,
+            canvas.0,
+            module,
+            name,
+            after.map_or(module.unwrap_or_default(), |after| &after.module),
+            after.map_or(name.unwrap_or_default(), |after| &after.name),
+            after.map(|after| after.delay_until),
+            after.map_or(Uuid::nil(), |after| after.id.0),
+            look,
+            interval(self.timing().lease),
+            state,
+            limit,
+            copies,
+            worker
+        );
+        let rows = self.session().await?.all("list events", query).await?;
+        Ok(rows.into_iter().filter_map(Row::into_listed).collect())
+    }
+}
+
+struct Row {
+    id: Uuid,
+    canvas_id: Uuid,
+    module: String,
+    name: String,
+    modifier: String,
+    delay_until: Timestamp,
+    enqueued_at: Timestamp,
+    locked_at: Option<Timestamp>,
+    retries: i32,
+    losses: i32,
+    object: Option<String>,
+    seq: Option<i64>,
+    prev: Option<i64>,
+    queue: Option<String>,
+    origin: Option<Uuid>,
+    worker: Option<String>,
+    turn: Option<String>,
+    number: i64,
+    is_shown: bool,
+    rule: Option<String>,
+    state: String,
+    now: Timestamp,
+}
+
+impl Row {
+    fn into_listed(self) -> Option<ListedEvent> {
+        let rule = self.rule.as_deref().and_then(|kind| kind.parse::<RuleKind>().ok());
+        let (delay_until, locked_at, now) = (self.delay_until, self.locked_at, self.now);
+        Some(ListedEvent {
+            id: EventId(self.id),
+            address: address(self.canvas_id, &self.module, &self.name, &self.modifier).ok()?,
+            schedule: Schedule { delay_until, locked_at, rule, turn: Turn::parse(self.turn.as_deref()), now },
+            state: self.state,
+            enqueued_at: self.enqueued_at,
+            retries: self.retries,
+            losses: self.losses,
+            worker: self.worker.and_then(|name| name.parse().ok()),
+            place: Place::of(self.object.as_deref(), self.seq, self.prev),
+            copy_of: CopyOf::of(self.queue.as_deref(), self.origin),
+            is_shown: self.is_shown,
+            number: self.number,
+        })
+    }
+}

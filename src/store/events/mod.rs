@@ -1,0 +1,50 @@
+//! Events from their emit to their end: inserts, loads, claims, rules and the jobs that lift them,
+//! dead events, and what operators list and count.
+
+mod chains;
+mod claims;
+mod control;
+mod counts;
+mod dead_events;
+mod depth;
+mod handlers;
+mod idempotency;
+mod insert;
+mod list;
+mod load;
+mod logged;
+mod long_values;
+mod placements;
+mod promises;
+mod resume;
+mod rows;
+mod rules;
+mod unknown_handlers;
+
+pub(crate) use chains::NewState;
+pub use chains::insert_with_state;
+#[cfg(feature = "testing")]
+pub(in crate::store) use claims::DELAY_MAX;
+pub(crate) use claims::{ClaimLimits, Retry};
+pub(in crate::store) use claims::{fences, happened};
+pub(crate) use control::{BULK_PAGE, CommandOutcome};
+pub(crate) use counts::HandlerActivity;
+pub use counts::HandlerCounts;
+#[cfg(feature = "testing")]
+pub(crate) use dead_events::RedriveOutcome;
+pub use dead_events::{DeadEvent, DeadFilter};
+pub use depth::{Depth, HandlerDepth};
+pub(crate) use handlers::HandlerPosition;
+pub(crate) use idempotency::{IdempotencyOutcome, NewKey};
+pub(crate) use insert::insert_one;
+pub(in crate::store) use insert::insert_pages;
+pub use insert::{InsertOutcome, statements};
+pub(crate) use list::{ListedEvent, Position};
+pub(crate) use load::{ClaimedEvent, LoadedEvent};
+pub(in crate::store) use load::{ClaimedRow, claimed_rows};
+#[cfg(feature = "testing")]
+pub(crate) use resume::{PAGE, ResumePage};
+pub use rules::Rule;
+pub(crate) use rules::RulePosition;
+#[cfg(feature = "testing")]
+pub(crate) use rules::{AddedRule, LiftedRule};

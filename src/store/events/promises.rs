@@ -1,0 +1,230 @@
+//! `notify_at`, the promise on a row, where neither emit nor the owner of a claim writes it: park,
+//! defer, bring forward.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::event::{CanvasId, EventId};
+use crate::store::kernel::{Store, StoreError, interval};
+
+/// Maximum number of handlers of a canvas that are noted as unknown.
+const UNKNOWN_MAX: i64 = 10_000;
+
+impl Store {
+    /// Clears the promise of events while a rule stands on their handler; `false` for each that no
+    /// rule holds any longer. The time under a rule does not count as postponement. The rule's row
+    /// is locked, so that lifting it waits and then finds these events parked. For copies the row
+    /// of their queue is locked as well, since rules may stop applying to its copies.
+    pub(crate) async fn park(&self, ids: &[EventId]) -> Result<Vec<bool>, StoreError> {
+        in_memory!(self, park(ids));
+        let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+        let query = sqlx::query_scalar!(
+            "update wakeq.events_v2 e set notify_at = null, postponed_since = null
+              where e.id = any ((select $1::uuid[])::uuid[])
+                and exists (
+                    select from wakeq.scheduling_rules r
+                     where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
+                       and (r.until is null or r.until > clock_timestamp())
+                       for share of r)
+                and (e.queue is null or exists (
+                    select from wakeq.queues q where q.name = e.queue and q.tenant_visible for share of q))
+          returning e.id",
+            &keys
+        );
+        let parked = self.session().await?.all("park events", query).await?;
+        Ok(keys.iter().map(|key| parked.contains(key)).collect())
+    }
+
+    /// Postpones the promise of events whose handler this worker does not know, and notes the
+    /// handler, unless it is a queue's or its canvas has [`UNKNOWN_MAX`] of them. Another worker
+    /// may know it, so the promise stays, and finds it without a note; the intervals grow up to
+    /// twelve times the first. While its target is held as gone, an event is not being postponed;
+    /// where it is only unknown here, it may be by another worker. Parked events stay parked, by
+    /// the assignment. As a condition it would make the planner read all promises in their order,
+    /// and deadlock with batches in the order of the ids.
+    pub(crate) async fn defer(&self, ids: &[EventId]) -> Result<(), StoreError> {
+        in_memory!(self, defer(ids));
+        let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+        let query = sqlx::query!(
+            "with deferred as (
+                 update wakeq.events_v2 e
+                    set notify_at = case when e.notify_at is not null then clock_timestamp() + wakeq.defer_for($2, e.probes) end,
+                        postponed_since = case when e.postponed_since is null or not exists (
+                            select from wakeq.http_targets t
+                             where t.gone_at is not null
+                               and t.canvas_id = case when e.queue is null then e.canvas_id else 'ffffffff-ffff-ffff-ffff-ffffffffffff' end
+                               and t.module = case when e.queue is null then e.module::text else 'QUEUE' end
+                               and t.name = coalesce(e.queue, e.name)::text
+                               and t.modifier = case when e.queue is null then e.modifier::text else '_' end
+                            offset 0) then e.postponed_since end
+                  where e.id = any ($1) and e.delay_until <= clock_timestamp()
+                    and (e.locked_at is null or e.locked_at < clock_timestamp() - $3::interval)
+              returning e.canvas_id, e.module, e.name, e.modifier, e.queue
+             ), full_up as materialized (
+                 select c.canvas_id from (select distinct d.canvas_id from deferred d where d.queue is null) as c
+                  where exists (select from wakeq.unknown_handlers u where u.canvas_id = c.canvas_id offset $4)
+             )
+             insert into wakeq.unknown_handlers (canvas_id, module, name, modifier)
+             select distinct d.canvas_id, d.module, d.name, d.modifier from deferred d
+              where d.queue is null
+                and (d.canvas_id not in (select f.canvas_id from full_up f)
+                     or exists (select from wakeq.unknown_handlers u
+                                 where u.canvas_id = d.canvas_id and u.module = d.module and u.name = d.name
+                                   and u.modifier = d.modifier offset 0))
+              order by 1, 2, 3, 4
+                 on conflict (canvas_id, module, name, modifier) do update set last_seen = now()",
+            &keys,
+            interval(self.timing().unknown_handler_wait),
+            interval(self.timing().lease),
+            UNKNOWN_MAX - 1
+        );
+        self.session().await?.execute("defer events", query).await.map(drop)
+    }
+
+    /// Makes sure that events are woken within this long: for a process that received a
+    /// notification, can't keep it, and now acknowledges it.
+    ///
+    /// A promise only comes nearer: an earlier one may have a reason that is unknown here. Parked
+    /// events stay parked, by the assignment as in [`Store::defer`], because their rule or their
+    /// resume job has to wake them. The claim is not checked, as another process may have it by
+    /// now: a promise that is too early costs one look by the probe, and a deleted row needs none.
+    pub(crate) async fn bring_forward(&self, asked: &[(EventId, Duration)]) -> Result<(), StoreError> {
+        in_memory!(self, bring_forward(asked));
+        let mut nearest: HashMap<Uuid, f64> = HashMap::with_capacity(asked.len());
+        for (id, wait) in asked {
+            let wait_s = nearest.entry(id.0).or_insert(f64::MAX);
+            *wait_s = wait_s.min(wait.as_secs_f64());
+        }
+        let (keys, waits_s): (Vec<Uuid>, Vec<f64>) = nearest.into_iter().unzip();
+        let query = sqlx::query!(
+            "update wakeq.events_v2
+                set notify_at = case when notify_at is not null then least(notify_at,
+                        clock_timestamp() + ($2::float8[])[array_position($1, id)] * interval '1 second') end
+              where id = any ((select $1::uuid[])::uuid[])",
+            &keys,
+            &waits_s
+        );
+        self.session().await?.execute("bring promises forward", query).await.map(drop)
+    }
+
+    /// Makes deferred events that do have a target due at the next pass, and deletes the note of
+    /// their handler: the target was registered between the lookup and the deferral, so the
+    /// registration could not see them.
+    ///
+    /// A statement of its own, after the deferral: only then does it see what was committed while
+    /// that waited.
+    pub(crate) async fn wake_registered(&self, ids: &[EventId]) -> Result<(), StoreError> {
+        in_memory!(self, wake_registered());
+        let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+        let query = sqlx::query!(
+            "with woken as (
+                 update wakeq.events_v2 e
+                    set notify_at = case when e.notify_at is not null then clock_timestamp() end
+                   from wakeq.http_targets t
+                  where e.id = any ($1) and e.delay_until <= clock_timestamp() and t.gone_at is null
+                    and (e.locked_at is null or e.locked_at < clock_timestamp() - $2::interval)
+                    and t.canvas_id = any (array[
+                            case when e.queue is null then e.canvas_id else 'ffffffff-ffff-ffff-ffff-ffffffffffff' end])
+                    and t.module = case when e.queue is null then e.module::text else 'QUEUE' end
+                    and t.name = coalesce(e.queue, e.name)::text
+                    and t.modifier = case when e.queue is null then e.modifier::text else '_' end
+              returning e.canvas_id, e.module, e.name, e.modifier
+             )
+             delete from wakeq.unknown_handlers u using woken w
+              where u.canvas_id = any (array[w.canvas_id]) and (u.module, u.name, u.modifier) = (w.module, w.name, w.modifier)",
+            &keys,
+            interval(self.timing().lease)
+        );
+        self.session().await?.execute("wake events whose handler was registered", query).await.map(drop)
+    }
+
+    /// Postpones events that the probe found overdue and may not publish yet: each is due again
+    /// after this long, and not before its own time plus the grace. Nothing was tried in vain, so
+    /// the back-off does not count it.
+    pub(crate) async fn postpone(&self, later: &[(EventId, Duration)]) -> Result<(), StoreError> {
+        in_memory!(self, postpone(later));
+        let (keys, waits_s): (Vec<Uuid>, Vec<f64>) =
+            later.iter().map(|(id, wait)| (id.0, wait.as_secs_f64())).unzip();
+        let query = sqlx::query!(
+            "update wakeq.events_v2
+                set notify_at = case when notify_at is not null then greatest(delay_until + $3,
+                        clock_timestamp() + ($2::float8[])[array_position($1, id)] * interval '1 second') end,
+                    probes = greatest(probes - (delay_until <= clock_timestamp())::integer, 0)
+              where id = any (array(
+                  select id from wakeq.events_v2
+                   where id = any ($1) and (locked_at is null or locked_at < clock_timestamp() - $4::interval)
+                     for update skip locked))",
+            &keys,
+            &waits_s,
+            interval(self.timing().grace),
+            interval(self.timing().lease)
+        );
+        self.session().await?.execute("postpone promises", query).await.map(drop)
+    }
+
+    /// Which of these events wait to be taken by a worker: they are due, and neither claimed nor
+    /// parked.
+    pub(crate) async fn still_waiting(&self, ids: &[EventId]) -> Result<HashSet<EventId>, StoreError> {
+        in_memory!(self, still_waiting(ids));
+        let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+        let query = sqlx::query_scalar!(
+            "select id from wakeq.events_v2
+              where id = any ((select $1::uuid[])::uuid[])
+                and coalesce(isfinite(notify_at), false) and locked_at is null and delay_until <= now()",
+            &keys
+        );
+        let waiting = self.session().await?.all("look which events wait", query).await?;
+        Ok(waiting.into_iter().map(EventId).collect())
+    }
+
+    /// Another canvas that has events whose time has come, or comes within the horizon. In the
+    /// order of ids, so that one page of an index is read for each handler that has only later
+    /// ones; the canvas of the last one that is looked at counts as well.
+    pub(crate) async fn other_canvas(&self, canvas: CanvasId) -> Result<Option<CanvasId>, StoreError> {
+        in_memory!(self, other_canvas(canvas));
+        let query = sqlx::query_scalar!(
+            r#"with recursive handlers as (
+                   (select canvas_id, module, name, delay_until, 1 as number, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid as below
+                      from wakeq.events_v2 where canvas_id > $1 and delay_until > '-infinity'
+                     order by canvas_id, module, name, delay_until limit 1)
+                    union all
+                   (select canvas_id, module, name, delay_until, 1, $1 from wakeq.events_v2
+                     where canvas_id < $1 and delay_until > '-infinity'
+                     order by canvas_id, module, name, delay_until limit 1)
+                    union all
+                   select next.*, h.number + 1, h.below from handlers h cross join lateral (
+                       select canvas_id, module, name, delay_until from wakeq.events_v2 e
+                        where (e.canvas_id, e.module, e.name) > (h.canvas_id, h.module, h.name)
+                          and e.canvas_id < h.below and e.delay_until > '-infinity'
+                        order by canvas_id, module, name, delay_until limit 1) as next
+                    where h.number < 50 and h.delay_until > now() + $2
+               )
+               select canvas_id as "canvas!" from handlers where number = 50 or delay_until <= now() + $2 limit 1"#,
+            canvas.0,
+            interval(self.timing().horizon)
+        );
+        Ok(self.session().await?.optional("look for other canvases", query).await?.map(CanvasId))
+    }
+
+    /// Undoes a pass of the probe that could not be published: the events are due again after the
+    /// grace instead of the back-off.
+    pub(crate) async fn promise_again(&self, ids: &[EventId]) -> Result<(), StoreError> {
+        in_memory!(self, promise_again(ids));
+        let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+        let query = sqlx::query!(
+            "update wakeq.events_v2
+                set notify_at = case when notify_at is not null then clock_timestamp() + $2 end,
+                    probes = greatest(probes - 1, 0)
+              where id = any (array(
+                  select id from wakeq.events_v2
+                   where id = any ($1) and (locked_at is null or locked_at < clock_timestamp() - $3::interval)
+                     for update skip locked))",
+            &keys,
+            interval(self.timing().grace),
+            interval(self.timing().lease)
+        );
+        self.session().await?.execute("promise events again", query).await.map(drop)
+    }
+}

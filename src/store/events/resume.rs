@@ -1,0 +1,192 @@
+//! Resume jobs: waking a handler's events page by page, in a job that outlives its worker.
+
+use uuid::Uuid;
+
+use crate::event::{CanvasId, EventId, Notification};
+use crate::store::kernel::{Bounded, Session, Store, StoreError, interval};
+
+/// Maximum number of events that one statement wakes.
+pub(crate) const PAGE: i64 = 1000;
+
+/// The result of a page of a resume job.
+#[derive(Clone, Debug)]
+pub(crate) struct ResumePage {
+    /// To be published now.
+    pub(crate) notifications: Vec<Notification>,
+    /// Whether there may be more: `false` if the job is done, if another process has it, or if all
+    /// that is left of it is locked.
+    pub(crate) more: bool,
+    /// Whether another process has the job and continues it.
+    pub(crate) elsewhere: bool,
+}
+
+impl Store {
+    /// Renews the promises of the next page of a job's events and moves the job's cursor, or ends
+    /// the job, in one transaction. Locked rows are waited for up to the lock timeout. Rows that
+    /// are locked for longer do not hold up the others: the page skips them and notes in the job
+    /// where they are, and at its end the job returns there, with the next minute's pass. No row
+    /// may be left out, or it would stay parked for ever.
+    pub(crate) async fn resume_page(&self, job: i64) -> Result<ResumePage, StoreError> {
+        in_memory!(self, resume_page(job));
+        let mut session = self.session().await?;
+        let rows = self.resume_waiting(&mut session, job).await;
+        if !matches!(&rows, Some(Err(error)) if StoreError::is_refused_lock(error)) {
+            return session.answered("resume a page of events", rows).await.map(page);
+        }
+        // On the same connection: the server reports the lock that it could not get before it
+        // releases those that it has, so on another connection the job would look as if another
+        // process had it.
+        let rows = self.resume_passing(&mut session, job).await;
+        session.answered("resume a page of events, past what others hold", rows).await.map(page)
+    }
+
+    /// The page, with all of its rows, locked in the order of their ids, as everywhere.
+    ///
+    /// The job's columns are read one by one, not joined: only then does the page limit the scan of
+    /// the index, so that its cost does not depend on how much else waits.
+    async fn resume_waiting(&self, session: &mut Session, job: i64) -> Bounded<Vec<Row>> {
+        let query = sqlx::query_as!(
+            Row,
+            r#"with job as (
+                   select id, kind, canvas_id, module, name, after_id, after_due, back_id, created_at
+                     from wakeq.resume_jobs where id = $1 for update skip locked
+               ), parked as (
+                   select e.id, e.delay_until from wakeq.events_v2 e
+                    where e.canvas_id = (select canvas_id from job where kind = 'lifted')
+                      and e.module = (select module from job) and e.name = (select name from job)
+                      and e.notify_at is null and greatest(e.id, e.id) > (select after_id from job)
+                    order by greatest(e.id, e.id) limit $2 for update
+               ), due as materialized (
+                   select e.id, e.delay_until from wakeq.events_v2 e
+                    where e.canvas_id = (select canvas_id from job where kind = 'registered')
+                      and e.module = (select module from job) and e.name = (select name from job)
+                      and e.delay_until >= (select after_due from job) and e.delay_until <= now() and e.delay_until > '-infinity'
+                      and coalesce(e.notify_at > now() + $4, false)
+                      and coalesce(e.notify_at <= (select created_at from job) + wakeq.defer_for($5, e.probes), false)
+                      and (e.locked_at is null or e.locked_at < clock_timestamp() - $6::interval)
+                    order by e.delay_until limit $2
+               ), deferred as (
+                   select e.id from wakeq.events_v2 e
+                    where e.id = any (array(select id from due order by id)) and coalesce(e.notify_at > now() + $4, false)
+                      and (e.locked_at is null or e.locked_at < clock_timestamp() - $6::interval)
+                    order by e.id for update
+               ), page as (
+                   select id, delay_until from parked union all select id, delay_until from due
+               ), held as materialized (
+                   select id from parked union all select id from deferred
+               ), woken as (
+                   update wakeq.events_v2 e
+                      set notify_at = wakeq.wake_at(e.delay_until, statement_timestamp(), $3, $4), probes = 0
+                    where e.id = any (array(select id from held))
+                returning e.id, e.canvas_id, e.delay_until
+               ), moved as (
+                   update wakeq.resume_jobs j
+                      set after_id = (select id from page order by id desc limit 1),
+                          after_due = (select max(delay_until) from page)
+                     from job where j.id = job.id and (select count(*) from page) >= $2
+                returning j.id
+               ), back as (
+                   update wakeq.resume_jobs j
+                      set after_id = j.back_id, after_due = j.back_due, back_id = null, back_due = null
+                     from job where j.id = job.id and (select count(*) from page) < $2 and job.back_id is not null
+               ), ended as (
+                   delete from wakeq.resume_jobs j using job
+                    where j.id = job.id and (select count(*) from page) < $2 and job.back_id is null
+                returning j.id
+               )
+               select woken.id as "id?", woken.canvas_id as "canvas_id?",
+                      woken.delay_until <= clock_timestamp() + $3 as due_soon,
+                      exists (select from moved) as "more!",
+                      exists (select from wakeq.resume_jobs where id = $1) and not exists (select from job) as "elsewhere!"
+                 from (values (1)) as one left join woken on true"#,
+            job,
+            PAGE,
+            interval(self.timing().horizon),
+            interval(self.timing().grace),
+            interval(self.timing().unknown_handler_wait),
+            interval(self.timing().lease)
+        );
+        session.limit(|connection| query.fetch_all(connection)).await
+    }
+
+    /// The page without locked rows, to which the job returns.
+    async fn resume_passing(&self, session: &mut Session, job: i64) -> Bounded<Vec<Row>> {
+        let query = sqlx::query_as!(
+            Row,
+            r#"with job as (
+                   select id, kind, canvas_id, module, name, after_id, after_due, back_id, back_due, created_at
+                     from wakeq.resume_jobs where id = $1 for update skip locked
+               ), parked as (
+                   select e.id, e.delay_until from wakeq.events_v2 e
+                    where e.canvas_id = (select canvas_id from job where kind = 'lifted')
+                      and e.module = (select module from job) and e.name = (select name from job)
+                      and e.notify_at is null and greatest(e.id, e.id) > (select after_id from job)
+                    order by greatest(e.id, e.id) limit $2 for update skip locked
+               ), deferred as (
+                   select e.id, e.delay_until from wakeq.events_v2 e
+                    where e.canvas_id = (select canvas_id from job where kind = 'registered')
+                      and e.module = (select module from job) and e.name = (select name from job)
+                      and e.delay_until >= (select after_due from job) and e.delay_until <= now() and e.delay_until > '-infinity'
+                      and coalesce(e.notify_at > now() + $4, false)
+                      and coalesce(e.notify_at <= (select created_at from job) + wakeq.defer_for($5, e.probes), false)
+                      and (e.locked_at is null or e.locked_at < clock_timestamp() - $6::interval)
+                    order by e.delay_until limit $2 for update skip locked
+               ), page as (
+                   select id, delay_until from parked union all select id, delay_until from deferred
+               ), woken as (
+                   update wakeq.events_v2 e
+                      set notify_at = wakeq.wake_at(e.delay_until, statement_timestamp(), $3, $4), probes = 0
+                    where e.id = any (array(select id from page))
+                returning e.id, e.canvas_id, e.delay_until
+               ), moved as (
+                   update wakeq.resume_jobs j
+                      set after_id = (select id from page order by id desc limit 1),
+                          after_due = (select max(delay_until) from page),
+                          back_id = coalesce(j.back_id, j.after_id), back_due = coalesce(j.back_due, j.after_due)
+                     from job where j.id = job.id and (select count(*) from page) >= $2
+                returning j.id
+               ), back as (
+                   update wakeq.resume_jobs j
+                      set after_id = coalesce(j.back_id, j.after_id), after_due = coalesce(j.back_due, j.after_due),
+                          back_id = null, back_due = null
+                     from job where j.id = job.id and (select count(*) from page) < $2
+               )
+               select woken.id as "id?", woken.canvas_id as "canvas_id?",
+                      woken.delay_until <= clock_timestamp() + $3 as due_soon,
+                      exists (select from moved) as "more!",
+                      exists (select from wakeq.resume_jobs where id = $1) and not exists (select from job) as "elsewhere!"
+                 from (values (1)) as one left join woken on true"#,
+            job,
+            PAGE,
+            interval(self.timing().horizon),
+            interval(self.timing().grace),
+            interval(self.timing().unknown_handler_wait),
+            interval(self.timing().lease)
+        );
+        session.limit(|connection| query.fetch_all(connection)).await
+    }
+}
+
+/// A row of a page's answer: an event that was woken, or none.
+struct Row {
+    id: Option<Uuid>,
+    canvas_id: Option<Uuid>,
+    due_soon: Option<bool>,
+    more: bool,
+    elsewhere: bool,
+}
+
+fn page(rows: Vec<Row>) -> ResumePage {
+    let more = rows.first().is_some_and(|row| row.more);
+    let elsewhere = rows.first().is_some_and(|row| row.elsewhere);
+    let notifications = rows
+        .into_iter()
+        .filter(|row| row.due_soon.unwrap_or(false))
+        .filter_map(|row| notification(row.id?, row.canvas_id?))
+        .collect();
+    ResumePage { notifications, more, elsewhere }
+}
+
+fn notification(id: Uuid, canvas: Uuid) -> Option<Notification> {
+    Some(Notification { id: EventId(id), canvas: CanvasId(canvas) })
+}

@@ -1,0 +1,280 @@
+//! Pauses and blocks. Lifting one is always a delete, one rule per transaction, together with its
+//! resume job.
+
+use uuid::Uuid;
+
+use crate::event::{Actor, CanvasId, HandlerScope, Name, Quota, QuotaExceeded, RuleKind, Timestamp};
+use crate::store::kernel::{Store, StoreError, address, handler_columns};
+use crate::store::quotas::default_quota;
+
+/// A pause or a block on a handler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// A pause (by a user) or a block (by an admin).
+    pub kind: RuleKind,
+    /// The handler, with all its modifiers.
+    pub scope: HandlerScope,
+    /// Why.
+    pub reason: Option<String>,
+    /// When it ends by itself, if it does.
+    pub until: Option<Timestamp>,
+    /// Who made it.
+    pub created_by: String,
+    /// Since when it is in force.
+    pub created_at: Timestamp,
+}
+
+/// Where a list of rules continues: after this kind of rule on this handler.
+pub(crate) type RulePosition = (HandlerScope, RuleKind);
+
+/// The outcome of adding a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AddedRule {
+    /// Whether there was none of its kind.
+    pub(crate) new: bool,
+    /// The rule as it is now.
+    pub(crate) rule: Rule,
+    /// Whether a rule of the other kind is in force.
+    pub(crate) other_stands: bool,
+}
+
+/// The outcome of lifting a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LiftedRule {
+    /// The jobs that wake the events that waited for the rule, and for targets that had answered
+    /// 410 Gone. Empty if there was neither.
+    pub(crate) jobs: Vec<i64>,
+    /// Whether a rule of the other kind is still in force.
+    pub(crate) other_stands: bool,
+}
+
+// Workers that park events hold a share lock on a rule's row for as long as they find events to
+// park, one statement after the other. Changing the rule waits for a gap between them, longer than
+// other statements wait for a lock.
+
+impl Store {
+    /// Puts a rule on a handler, or replaces its reason and end. When this returns, no claim that
+    /// did not see the rule can still commit.
+    pub(crate) async fn add_rule(
+        &self,
+        kind: RuleKind,
+        scope: &HandlerScope,
+        reason: Option<&str>,
+        until: Option<Timestamp>,
+        actor: &Actor,
+    ) -> Result<AddedRule, StoreError> {
+        in_memory!(self, add_rule(kind, scope, reason, until, actor));
+        let query = sqlx::query!(
+            r#"with patience as (
+                   select set_config('lock_timeout', '4s', true) as set
+               ), kept as (
+                   select count(*) as rules, wakeq.quota_of($2, 'rules', $10) as most,
+                          coalesce(bool_or((r.rule_type, r.event_space, r.handler_name)
+                                           = ($1::text::wakeq.scheduling_rule_type, $3, $4)), false) as has_it
+                     from wakeq.scheduling_rules r where r.canvas_id = $2
+               ), put as (
+                   insert into wakeq.scheduling_rules
+                       (rule_type, canvas_id, event_space, handler_name, reason, until, created_by)
+                   select $1::text::wakeq.scheduling_rule_type, $2, $3, $4, $5, $6, $7 from patience, kept
+                    where kept.rules < kept.most or kept.has_it
+                       on conflict on constraint scheduling_rules_one_of_a_kind
+                       do update set reason = excluded.reason, until = excluded.until, created_by = excluded.created_by
+                returning xmax = 0 as new, created_at
+               ), logged as (
+                   insert into wakeq.audit_log (canvas_id, actor, action, module, name, outcome, detail, request_id)
+                   select $2, $7, case when $1::text = 'pause' then 'pause' else 'block' end, $3::text, $4::text, 'done',
+                          left(concat_ws('; ', $9::text, case when not new then 'it stood already' end,
+                                         'until ' || to_char($6::timestamptz, 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), $5::text),
+                               1000), $8
+                     from put
+               )
+               select new as "new?", created_at at time zone 'UTC' as "created_at?", rules as "rules!", most as "most!",
+                      exists (select from wakeq.scheduling_rules r
+                               where r.canvas_id = $2 and r.event_space = $3 and r.handler_name = $4
+                                 and r.rule_type <> $1::text::wakeq.scheduling_rule_type
+                                 and (r.until is null or r.until > now())) as "other_stands!"
+                 from kept left join put on true"#,
+            kind.as_str(),
+            scope.canvas.0,
+            scope.module.as_str() as _,
+            scope.name.as_str() as _,
+            reason,
+            until,
+            actor.name(),
+            actor.request_id(),
+            actor.credential_id(),
+            default_quota(Quota::Rules)
+        );
+        let row = self.session().await?.one("add a rule", query).await?;
+        let (Some(new), Some(created_at)) = (row.new, row.created_at) else {
+            let [used, limit] = [row.rules, row.most].map(|count| u64::try_from(count).unwrap_or(0));
+            let exceeded =
+                QuotaExceeded { canvas: scope.canvas, quota: Quota::Rules, limit, used, wanted: 1 };
+            return Err(exceeded.into());
+        };
+        self.outlast_older_claims().await?;
+        let rule = Rule {
+            kind,
+            scope: scope.clone(),
+            reason: reason.map(Into::into),
+            until,
+            created_by: actor.name().into(),
+            created_at,
+        };
+        Ok(AddedRule { new, rule, other_stands: row.other_stands })
+    }
+
+    /// Waits until no claim that began before can still commit. A claim lasts at most as long as a
+    /// statement and the silence of its connection may; two waits are longer than that.
+    async fn outlast_older_claims(&self) -> Result<(), StoreError> {
+        match self.await_older_claims().await {
+            Err(error) if error.is_contention() => self.await_older_claims().await,
+            waited => waited,
+        }
+    }
+
+    /// Waits until every claim that may not have seen a committed rule has ended.
+    async fn await_older_claims(&self) -> Result<(), StoreError> {
+        let query = sqlx::query!("select wakeq.await_claims()::text as passed");
+        self.session().await?.one("wait for older claims", query).await.map(drop)
+    }
+
+    /// Lifts a rule and, in the same transaction, creates the job that wakes the events that it
+    /// held. Lifting a pause also lets events go to those targets of the handler again that have
+    /// answered 410 Gone: that is a job of its own.
+    pub(crate) async fn lift_rule(
+        &self,
+        kind: RuleKind,
+        scope: &HandlerScope,
+        actor: &Actor,
+    ) -> Result<LiftedRule, StoreError> {
+        in_memory!(self, lift_rule(kind, scope));
+        let query = sqlx::query_as!(
+            LiftedRule,
+            r#"with patience as (
+                   select set_config('lock_timeout', '4s', true) as set
+               ), lifted as (
+                   delete from wakeq.scheduling_rules
+                    where (select set from patience) is not null and canvas_id = $2 and event_space = $3 and handler_name = $4
+                      and rule_type = $1::text::wakeq.scheduling_rule_type
+                returning canvas_id, event_space, handler_name
+               ), regained as (
+                   update wakeq.http_targets set gone_at = null
+                    where $1::text = 'pause' and canvas_id = $2 and module = $3 and name = $4 and gone_at is not null
+                returning canvas_id, module, name, modifier
+               ), noted as (
+                   delete from wakeq.unknown_handlers u using regained t
+                    where u.canvas_id = any (array[t.canvas_id]) and (u.module, u.name, u.modifier) = (t.module, t.name, t.modifier)
+               ), job as (
+                   insert into wakeq.resume_jobs (kind, canvas_id, module, name, created_at)
+                   select 'lifted', canvas_id, event_space, handler_name, clock_timestamp() from lifted
+                    union all select distinct 'registered', canvas_id, module, name, clock_timestamp() from regained
+                returning id
+               ), logged as (
+                   insert into wakeq.audit_log (canvas_id, actor, action, module, name, outcome, request_id, detail)
+                   select canvas_id, $5, case when $1::text = 'pause' then 'unpause' else 'unblock' end, event_space,
+                          handler_name, 'done', $6, $7 from lifted
+                    union all select distinct canvas_id, $5, 'unpause', module, name, 'done', $6,
+                          concat_ws('; ', $7::text, 'its targets that answered 410 Gone') from regained
+               )
+               select array(select id from job order by id) as "jobs!",
+                      exists (select from wakeq.scheduling_rules r
+                               where r.canvas_id = $2 and r.event_space = $3 and r.handler_name = $4
+                                 and r.rule_type <> $1::text::wakeq.scheduling_rule_type
+                                 and (r.until is null or r.until > now())) as "other_stands!""#,
+            kind.as_str(),
+            scope.canvas.0,
+            scope.module.as_str() as _,
+            scope.name.as_str() as _,
+            actor.name(),
+            actor.request_id(),
+            actor.credential_id()
+        );
+        self.session().await?.one("lift a rule", query).await
+    }
+
+    /// The rules in force on these handlers of a canvas, in the given order; a block before a
+    /// pause.
+    pub(crate) async fn rules_of(
+        &self,
+        canvas: CanvasId,
+        handlers: &[HandlerScope],
+    ) -> Result<Vec<Rule>, StoreError> {
+        let (modules, names) = handler_columns(handlers);
+        let query = sqlx::query!(
+            r#"select rule.kind as "kind!", rule.reason, rule.until, rule.created_by as "created_by!",
+                      rule.created_at as "created_at!", wanted.at as "at!"
+                 from (select at, module::wakeq.name as module, name::wakeq.name as name
+                         from unnest($2::text[], $3::text[]) with ordinality as given (module, name, at)) as wanted
+                cross join lateral (
+                    select r.rule_type::text as kind, r.reason, r.until, r.created_by,
+                           r.created_at at time zone 'UTC' as created_at
+                      from wakeq.scheduling_rules r
+                     where r.canvas_id = $1 and r.event_space = wanted.module and r.handler_name = wanted.name
+                       and (r.until is null or r.until > now())
+                     order by r.rule_type desc limit 2) as rule
+                order by wanted.at, rule.kind"#,
+            canvas.0,
+            &modules,
+            &names
+        );
+        let rows = self.session().await?.all("list the rules of handlers", query).await?;
+        let rules = rows.into_iter().filter_map(|row| {
+            Some(Rule {
+                kind: row.kind.parse().ok()?,
+                scope: handlers.get(usize::try_from(row.at - 1).ok()?)?.clone(),
+                reason: row.reason,
+                until: row.until,
+                created_by: row.created_by,
+                created_at: row.created_at,
+            })
+        });
+        Ok(rules.collect())
+    }
+
+    /// The rules in force, of all canvases or one, of all handlers or one, after a position; by
+    /// handler, a block before a pause. At most `limit`.
+    pub(crate) async fn rules(
+        &self,
+        canvas: Option<CanvasId>,
+        handler: Option<(&Name, &Name)>,
+        after: Option<&RulePosition>,
+        limit: i64,
+    ) -> Result<Vec<Rule>, StoreError> {
+        in_memory!(self, rules(canvas, handler, after, limit));
+        let query = sqlx::query!(
+            r#"select rule_type::text as "rule_type!", canvas_id, event_space::text as "module!",
+                      handler_name::text as "name!", reason, until, created_by,
+                      created_at at time zone 'UTC' as "created_at!"
+                 from wakeq.scheduling_rules
+                where ($1::uuid is null or canvas_id = $1)
+                  and ($2::text is null or event_space = $2) and ($3::text is null or handler_name = $3)
+                  and (until is null or until > now())
+                  and (canvas_id, event_space, handler_name) >= ($5::uuid, $6::text, $7::text)
+                  and ((canvas_id, event_space, handler_name) <> ($5, $6, $7) or $8 and rule_type = 'pause')
+                order by canvas_id, event_space, handler_name, rule_type desc limit $4"#,
+            canvas.map(|canvas| canvas.0),
+            handler.map(|(module, _)| module.as_str()),
+            handler.map(|(_, name)| name.as_str()),
+            limit,
+            after.map_or(Uuid::nil(), |(scope, _)| scope.canvas.0),
+            after.map_or("", |(scope, _)| scope.module.as_str()),
+            after.map_or("", |(scope, _)| scope.name.as_str()),
+            after.is_some_and(|(_, kind)| *kind == RuleKind::Block)
+        );
+        let rows = self.session().await?.all("list rules", query).await?;
+        Ok(rows
+            .into_iter()
+            .filter_map(|row| {
+                Some(Rule {
+                    kind: row.rule_type.parse().ok()?,
+                    scope: address(row.canvas_id, &row.module, &row.name, "_").ok()?.scope,
+                    reason: row.reason,
+                    until: row.until,
+                    created_by: row.created_by,
+                    created_at: row.created_at,
+                })
+            })
+            .collect())
+    }
+}

@@ -1,0 +1,79 @@
+//! The clock of the test kit: on Postgres it is advanced by moving every stored timestamp back.
+//!
+//! Statements compare timestamps only with each other and with the server's clock, so every
+//! remaining duration is the same as if that clock had advanced. No statement of the queue knows of
+//! it.
+
+use std::time::Duration;
+
+use crate::event::Timestamp;
+use crate::store::kernel::{Store, StoreError, interval};
+
+impl Store {
+    /// Lets this much time pass. On Postgres no other process may use the database meanwhile.
+    pub(crate) async fn advance(&self, by: Duration) -> Result<(), StoreError> {
+        in_memory!(self, advance(by));
+        let query = sqlx::query!(
+            "with events as (
+                 update wakeq.events_v2
+                    set delay_until = delay_until - $1::interval, enqueued_at = enqueued_at - $1::interval,
+                        locked_at = locked_at - $1::interval, notify_at = notify_at - $1::interval,
+                        postponed_since = postponed_since - $1::interval
+             ), rules as (
+                 update wakeq.scheduling_rules set until = until - $1::interval, created_at = created_at - $1::interval
+             ), dead as (
+                 update wakeq.dead_events
+                    set died_at = died_at - $1::interval, enqueued_at = enqueued_at - $1::interval
+             ), jobs as (
+                 update wakeq.resume_jobs
+                    set created_at = created_at - $1::interval, after_due = after_due - $1::interval,
+                        back_due = back_due - $1::interval
+             ), unknown as (
+                 update wakeq.unknown_handlers
+                    set first_seen = first_seen - $1::interval, last_seen = last_seen - $1::interval
+             ), chosen as (
+                 update wakeq.emitted_ids
+                    set emitted_at = emitted_at - $1::interval, due_at = due_at - $1::interval
+             ), keys as (
+                 update wakeq.idempotency_keys set created_at = created_at - $1::interval
+             ), facets as (
+                 update wakeq.facets set head_at = head_at - $1::interval where isfinite(head_at)
+             ), targets as (
+                 update wakeq.http_targets
+                    set previous_until = previous_until - $1::interval, created_at = created_at - $1::interval,
+                        updated_at = updated_at - $1::interval
+             ), record as (
+                 update wakeq.audit_log set at = at - $1::interval
+             )
+             update wakeq.chores set next_at = next_at - $1::interval, low_water = '-infinity'",
+            interval(by)
+        );
+        self.session().await?.execute("move the clock", query).await?;
+        self.probe.forget();
+        Ok(())
+    }
+
+    /// The next moment after this one at which time alone changes something: an event becomes due,
+    /// a lease expires, a rule ends.
+    pub(crate) async fn next_moment(&self, after: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+        in_memory!(self, next_moment(after));
+        let query = sqlx::query_scalar!(
+            "select min(moment) from (
+                 select coalesce(locked_at + $1::interval + interval '1 microsecond', delay_until) as moment
+                   from wakeq.events_v2
+                  union all
+                 select until from wakeq.scheduling_rules) as moments
+              where moment > $2",
+            interval(self.timing().lease),
+            after
+        );
+        self.session().await?.one("look for the next moment", query).await
+    }
+
+    /// How many events have not ended.
+    pub(crate) async fn count(&self) -> Result<u64, StoreError> {
+        in_memory!(self, count());
+        let query = sqlx::query_scalar!(r#"select count(*) as "count!" from wakeq.events_v2"#);
+        self.session().await?.one("count events", query).await.map(i64::cast_unsigned)
+    }
+}

@@ -1,0 +1,18 @@
+//! What runs by the minute's pass: overdue promises, and what is deleted because it is too old or
+//! no longer used. A row of `chores` lets one process through.
+
+mod chores;
+mod expiry;
+mod idle;
+mod missed;
+mod parts;
+
+pub(crate) use chores::MakingDue;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use chores::MinuteOutcome;
+pub(crate) use expiry::ExpiryPart;
+pub(in crate::store) use expiry::IDEMPOTENCY_KEPT;
+pub use expiry::Retention;
+pub(crate) use idle::IdleRetention;
+#[cfg(test)]
+pub(crate) use missed::MISSED_PAGE;
