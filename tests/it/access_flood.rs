@@ -12,7 +12,7 @@ use wakeq::{Actor, CanvasId};
 use wakeq_service::access::{Access, AccessConfig, CredentialFilter, Reach, Refusal, Scope, Unauthenticated};
 use wakeq_service::http::HttpConfig;
 
-use crate::service::{Service, make_key};
+use crate::support::service::{Service, make_key};
 use crate::support::{Stage, wait_while};
 
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(0x07e5));

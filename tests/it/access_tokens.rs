@@ -14,8 +14,10 @@ use wakeq_service::access::{
 };
 use wiremock::ResponseTemplate;
 
-use crate::google_keys::{AUDIENCE, Answer, KeyServer, ROBOT, Signer, base64_url, claims, now, unsigned};
 use crate::support::Stage;
+use crate::support::google_keys::{
+    AUDIENCE, Answer, KeyServer, ROBOT, Signer, base64_url, claims, now, unsigned,
+};
 
 const CANVAS: CanvasId = CanvasId(Uuid::from_u128(0xca9));
 const MINUTES: Duration = Duration::from_secs(60);

@@ -9,9 +9,9 @@ use wakeq::machine::Outcome;
 use wakeq::order::ObjectKey;
 use wakeq::{CanvasId, Event, Execution, Handlers, Timing};
 
-use crate::brokers::Broker;
+use crate::support::brokers::Broker;
+use crate::support::crash_scene::{figure, is_full, size};
 use crate::support::{Stage, TIMEOUT};
-use crate::theatre::{figure, is_full, size};
 
 const CANVASES: usize = 2;
 /// The maximum number of events that are emitted but not done.

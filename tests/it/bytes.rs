@@ -18,8 +18,8 @@ use wakeq::{CanvasId, Event, Handlers, Queue, QueueConfig, StoreConfig, WorkerCo
 use wakeq_service::access::Scope;
 use wakeq_service::http::HttpConfig;
 
-use crate::door::{Door, recording};
-use crate::service::{Answer, Service};
+use crate::support::handlers::{Door, recording};
+use crate::support::service::{Answer, Service};
 use crate::support::{OTHER, Stage, Statements, TIMEOUT, wait_while};
 
 const MIB: usize = 1024 * 1024;

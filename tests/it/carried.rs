@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::simulation::{Faults, Simulation};
-use crate::theatre::{figure, size};
+use crate::support::crash_scene::{figure, size};
 use crate::world::emulated::BrokerFaults;
 use crate::world::{Defect, World};
 

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::tree::root;
+use crate::support::repository::root;
 
 /// An instruction with its arguments, continued lines joined.
 #[derive(Clone, Debug)]

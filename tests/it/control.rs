@@ -9,7 +9,7 @@ use wakeq::{
     Actor, AdminError, CanvasId, Event, EventId, HandlerScope, Handlers, Stop, Timing, WorkerConfig,
 };
 
-use crate::door::{Door, recording};
+use crate::support::handlers::{Door, recording};
 use crate::support::{RunningWorker, Stage, patient, quick, scope};
 
 fn ada() -> Actor {

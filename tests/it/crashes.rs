@@ -9,9 +9,9 @@ use tokio::time::interval;
 use wakeq::{Actor, CanvasId, Event, EventId, Stop};
 use wakeq_services::PubSub;
 
-use crate::children::{Durations, Process, Role, WORK, Work};
+use crate::support::child_processes::{Durations, Process, Role, WORK, Work};
+use crate::support::crash_scene::{Theatre, figure, is_full, list, pace, size};
 use crate::support::{cluster, scope};
-use crate::theatre::{Theatre, figure, is_full, list, pace, size};
 
 const STARTED: &str = "select count(*) from runs";
 const PARKED: &str = "select count(*) from wakeq.events_v2 where notify_at is null";
@@ -217,7 +217,9 @@ impl Flow {
                 ticks.tick().await;
             }
         };
-        tokio::time::timeout(crate::theatre::time_limit(), reached).await.expect("the flow has stopped");
+        tokio::time::timeout(crate::support::crash_scene::time_limit(), reached)
+            .await
+            .expect("the flow has stopped");
     }
 
     /// Ends it; every event ran to its end, and the original worker is still running.

@@ -12,7 +12,7 @@ use wakeq::{
 };
 use wakeq_services::TestDatabase;
 
-use crate::door::recording;
+use crate::support::handlers::recording;
 use crate::support::{OTHER, Stage, database, fit, quick};
 
 /// A database whose clock is a row: `now()` and `clock_timestamp()` of its connections read it.

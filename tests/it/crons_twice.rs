@@ -7,10 +7,10 @@ use std::task::Poll;
 use wakeq::crons::MissedTicks;
 use wakeq::{Admin, AdminError};
 
-use crate::children::{Durations, Role};
 use crate::crons::{CANVAS, FakeClockDatabase, ada, new};
+use crate::support::child_processes::{Durations, Role};
+use crate::support::crash_scene::{Theatre, figure};
 use crate::support::{TIMEOUT, is_skipped};
-use crate::theatre::{Theatre, figure};
 
 /// Polls a future up to this many times, then drops it wherever it is: like a killed process, it
 /// leaves its work undone.

@@ -12,7 +12,7 @@ use wakeq::{Store, StoreConfig};
 use wakeq_emulator::{Emulator, FaultCode, Faults, Method, Options};
 use wakeq_services::TestDatabase;
 
-use crate::brokers::Broker;
+use crate::support::brokers::Broker;
 use crate::support::{SECRET_KEY, database, durability, is_skipped, login};
 
 /// The embedded Postgres does not wait for the disk, and all its connections share a process, like
@@ -251,7 +251,8 @@ async fn reports_missing_and_excessive_rights() {
 
 /// What docs/operations.md advises about roles of other programs, of this database.
 fn limits(database: &str, ours: &str, program: &str) -> String {
-    let pages = std::fs::read_to_string(crate::tree::root().join("docs/operations.md")).unwrap();
+    let pages =
+        std::fs::read_to_string(crate::support::repository::root().join("docs/operations.md")).unwrap();
     let advised = pages.split("### Roles of other programs").nth(1).expect("the heading");
     let sql = advised.split("```sql").nth(1).and_then(|rest| rest.split("```").next()).expect("statements");
     let sql = sql

@@ -12,8 +12,8 @@ use wakeq::notify::Notification;
 use wakeq::testing::MemoryNotifier;
 use wakeq::{CanvasId, EmitError, Emitted, Event, EventError, EventId, Handlers, Queue, QueueConfig};
 
-use crate::door::{answering, recording};
-use crate::service::has;
+use crate::support::handlers::{answering, recording};
+use crate::support::service::has;
 use crate::support::{Stage, Statements, is_skipped, quick};
 
 /// The row of an event, with its value as text, and when it is woken, in seconds from its due time.

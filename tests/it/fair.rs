@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use wakeq::testing::MemoryNotifier;
 use wakeq::{Event, EventId, Handlers, WorkerConfig};
 
-use crate::door::Door;
+use crate::support::handlers::Door;
 use crate::support::{Stage, canvas, wait_while};
 
 const NOISE: usize = 5_000;

@@ -14,9 +14,9 @@ use wakeq::{
     Route, WorkerConfig,
 };
 
-use crate::children::{Durations, WORK, Work};
+use crate::support::child_processes::{Durations, WORK, Work};
+use crate::support::crash_scene::Theatre;
 use crate::support::{OTHER, RunningWorker, Stage, scope, wait_while};
-use crate::theatre::Theatre;
 
 fn key() -> ObjectKey {
     "work:1".parse().unwrap()

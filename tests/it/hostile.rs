@@ -16,10 +16,10 @@ use wakeq_emulator::broker::FaultCounts;
 use wakeq_emulator::{Emulator, Options};
 use wakeq_services::TestDatabase;
 
-use crate::brokers::Broker;
-use crate::door::{Recording, answering};
+use crate::support::brokers::Broker;
+use crate::support::crash_scene::{figure, size};
+use crate::support::handlers::{Recording, answering};
 use crate::support::{Stage, TIMEOUT, database, quick, scope};
-use crate::theatre::{figure, size};
 use crate::world::emulated::add;
 
 const SEEDS: u64 = 48;

@@ -7,7 +7,7 @@ use wakeq::CanvasId;
 use wakeq_service::access::Scope;
 use wakeq_service::http::HttpConfig;
 
-use crate::service::{Answer, Service};
+use crate::support::service::{Answer, Service};
 
 /// The answer to a request without a credential.
 async fn bare(service: &Service, path: &str) -> Answer {

@@ -9,7 +9,7 @@ use wakeq::{Actor, CanvasId};
 use wakeq_service::access::{AccessConfig, Clock, CredentialFilter, KeyId, Reach, Scope};
 use wakeq_service::http::HttpConfig;
 
-use crate::service::{Answer, NONE, Service, has};
+use crate::support::service::{Answer, NONE, Service, has};
 
 /// Creates a key; returns the whole answer.
 async fn create(service: &Service, holder: &str, scopes: &[&str]) -> Answer {

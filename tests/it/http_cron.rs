@@ -5,7 +5,7 @@ use serde_json::json;
 use wakeq::CanvasId;
 use wakeq_service::access::Scope;
 
-use crate::service::{Answer, Service, has};
+use crate::support::service::{Answer, Service, has};
 
 #[tokio::test]
 async fn a_cron_is_put_shown_paused_and_deleted() {

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use wakeq::CanvasId;
 use wakeq::machine::Outcome;
 
-use crate::service::Service;
 use crate::support::Statements;
+use crate::support::service::Service;
 
 /// Inserts this many dead events of a handler, which died an hour ago, a second apart.
 async fn insert(service: &Service, name: &str, count: i32) {

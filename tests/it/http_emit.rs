@@ -7,7 +7,7 @@ use wakeq::{CanvasId, EventId, StoreConfig};
 use wakeq_service::access::Scope;
 use wakeq_service::http::HttpConfig;
 
-use crate::service::{Answer, Service};
+use crate::support::service::{Answer, Service};
 use crate::support::{OTHER, Statements, TIMEOUT, is_skipped};
 
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";

@@ -11,8 +11,8 @@ use wakeq::machine::Outcome;
 use wakeq::{CanvasId, Handlers};
 use wakeq_service::access::Scope;
 
-use crate::door::Door;
-use crate::service::{Answer, NONE, Service, has};
+use crate::support::handlers::Door;
+use crate::support::service::{Answer, NONE, Service, has};
 
 const LITERAL: &str = r#"{"b": 1.50,  "a": [ ], "b2":"\u00e9"}"#;
 

@@ -10,7 +10,7 @@ use wakeq::{CanvasId, StoreConfig};
 use wakeq_service::access::Scope;
 use wakeq_service::http::HttpConfig;
 
-use crate::service::{Answer, NONE, Service, has};
+use crate::support::service::{Answer, NONE, Service, has};
 use crate::support::{Statements, TIMEOUT, is_skipped, wait_while};
 
 /// A request about the rule of this kind on `greet`, with the path that it needs.

@@ -6,7 +6,7 @@ use sqlx::{Connection, PgConnection};
 use wakeq::CanvasId;
 use wakeq_service::access::Scope;
 
-use crate::service::{Answer, Service};
+use crate::support::service::{Answer, Service};
 use crate::support::{OTHER, is_skipped};
 
 fn keyed(service: &Service, path: &str, key: &str, body: &Value) -> RequestBuilder {

@@ -8,8 +8,8 @@ use wakeq_service::access::{Access, NewKey, Reach, Scope};
 use wakeq_service::http::HttpConfig;
 
 use crate::cli::Terminal;
-use crate::receiver::{Receiver, to_loopback};
-use crate::service::{Answer, NONE, Service, has, make_key};
+use crate::support::receiver::{Receiver, to_loopback};
+use crate::support::service::{Answer, NONE, Service, has, make_key};
 use crate::support::{OTHER, Statements};
 
 const QUEUE: &str = "/admin/queues/email_events";

@@ -9,7 +9,7 @@ use sqlx::Row;
 use tokio::process::Command;
 use wakeq::CanvasId;
 
-use crate::service::Service;
+use crate::support::service::Service;
 
 /// What the script reported of one request.
 struct ScriptReport {
@@ -70,7 +70,7 @@ async fn the_official_sdk_emits() {
 
 async fn run_script(service: &Service) -> BTreeMap<String, ScriptReport> {
     let python = std::env::var("WAKEQ_SDK_PYTHON").expect("WAKEQ_SDK_PYTHON: the Python that has the SDK");
-    let script = crate::tree::root().join("tests/sdk/cloudevents_emit.py");
+    let script = crate::support::repository::root().join("tests/sdk/cloudevents_emit.py");
     let output = Command::new(python)
         .arg(script)
         .env("WAKEQ_ADDRESS", service.address.to_string())

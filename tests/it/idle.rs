@@ -8,10 +8,10 @@ use wakeq::notify::NoNotifier;
 use wakeq::{Event, Handlers, Queue, QueueConfig, Timing, WorkerConfig};
 use wakeq_services::Cluster;
 
-use crate::children::{Durations, WORK};
-use crate::door::answering;
+use crate::support::child_processes::{Durations, WORK};
+use crate::support::crash_scene::{Theatre, figure, is_full, size};
+use crate::support::handlers::answering;
 use crate::support::{OTHER, Stage, TIMEOUT, cluster, connect, is_skipped, once, quick};
-use crate::theatre::{Theatre, figure, is_full, size};
 
 /// With only paused events there is at most one statement per period and process, which reads few
 /// buffers, even while a snapshot is held open. BEGIN and COMMIT are counted.

@@ -9,12 +9,12 @@ use wakeq::machine::Outcome;
 use wakeq::notify::PostgresNotifier;
 use wakeq::{Event, Handlers, Queue, QueueConfig, WorkerConfig};
 
-use crate::door::recording;
 use crate::processes::Process;
+use crate::support::handlers::recording;
+use crate::support::wire::Wire;
 use crate::support::{
     OTHER, RunningWorker, Statements, TIMEOUT, connect, database, is_skipped, promised_late, wait_while,
 };
-use crate::wire::Wire;
 
 const LISTENING: &str = "select count(*) from pg_stat_activity where query like 'LISTEN%' and state = 'idle' and datname = current_database()";
 

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use wakeq::CanvasId;
 use wakeq_service::access::Scope;
 
-use crate::service::{Answer, Service};
+use crate::support::service::{Answer, Service};
 
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(0x07e7));
 

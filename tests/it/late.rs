@@ -15,8 +15,8 @@ use wakeq::{
     Timing, WorkerConfig,
 };
 
-use crate::door::{Door, answering, recording};
 use crate::queues;
+use crate::support::handlers::{Door, answering, recording};
 use crate::support::{RunningWorker, Stage, connect, is_skipped, once, promised_late, quick};
 
 /// What happens to the answer.

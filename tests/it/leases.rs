@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use wakeq::EventId;
 
-use crate::children::{Durations, PILL, Role, WORK, WORK_ONCE, Work};
 use crate::support::TIMEOUT;
-use crate::theatre::{Theatre, figure};
+use crate::support::child_processes::{Durations, PILL, Role, WORK, WORK_ONCE, Work};
+use crate::support::crash_scene::{Theatre, figure};
 
 const STARTED: &str = "select count(*) from runs";
 const TAKEN_OVER: &str = "select count(*) from runs l where exists (

@@ -10,7 +10,7 @@ use wakeq::{AdminError, CanvasId};
 use wakeq_service::access::Scope;
 
 use crate::cli::Terminal;
-use crate::service::{NONE, Service};
+use crate::support::service::{NONE, Service};
 
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(0x0707));
 

@@ -13,7 +13,7 @@ use wakeq_services::TestDatabase;
 use crate::cli::Terminal;
 use crate::idle::until_silent;
 use crate::processes::{LOCK, Process};
-use crate::service::make_key;
+use crate::support::service::make_key;
 use crate::support::{Stage, Statements, TIMEOUT, connect, database, is_skipped, quick};
 
 /// No broker is configured, so any call to one would fail.

@@ -7,10 +7,10 @@ use std::time::Duration;
 use wakeq::notify::{Notification, Notifier, PubSub, create_topics};
 use wakeq::{Actor, AdminError, CanvasId, Handlers, QueueWorker, Stop, Timestamp, WorkerConfig};
 
-use crate::brokers::Broker;
-use crate::children::{Durations, Role, WORK, Work, all_seen};
+use crate::support::brokers::Broker;
+use crate::support::child_processes::{Durations, Role, WORK, Work, all_seen};
+use crate::support::crash_scene::{Theatre, figure, pace, size};
 use crate::support::{Stage, Statements, TIMEOUT, quick, scope};
-use crate::theatre::{Theatre, figure, pace, size};
 
 // Shows: EV2-06
 #[tokio::test]
@@ -23,7 +23,7 @@ async fn an_emitter_and_two_workers_are_three_processes() {
     theatre.until_empty().await;
     let by_process: Vec<(i32, i64)> =
         theatre.pool.table("select pid, count(*) from runs group by pid order by pid").await;
-    let mut pids = workers.each_ref().map(crate::children::Process::pid);
+    let mut pids = workers.each_ref().map(crate::support::child_processes::Process::pid);
     pids.sort_unstable();
     assert_eq!(by_process.iter().map(|(pid, _)| *pid).collect::<Vec<_>>(), pids);
     assert_eq!(by_process.iter().map(|(_, runs)| runs).sum::<i64>(), 200, "each ran once");

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use wakeq::notify::{Delivery, Notification, Subscription};
 use wakeq::{CanvasId, EventId};
 
-use crate::brokers::Broker;
+use crate::support::brokers::Broker;
 
 /// Far longer than anything here takes; a test that waits this long has failed.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);

@@ -8,8 +8,8 @@ use tokio::time::timeout;
 use wakeq::notify::{Notifier, PubSub, TopicState, create_topics, describe_topics};
 use wakeq_services::{GoogleEmulator, wait_while};
 
-use crate::brokers::Broker;
 use crate::notify::{TIMEOUT, next, notifications};
+use crate::support::brokers::Broker;
 
 #[tokio::test]
 async fn the_body_on_the_wire_is_as_agreed() {

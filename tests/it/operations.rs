@@ -6,7 +6,7 @@ use wakeq::control::{DeadEvent, DeadFilter};
 use wakeq::machine::Outcome;
 use wakeq::{Actor, AdminError, CanvasId, Event, EventId, HandlerError, HandlerScope, Handlers};
 
-use crate::door::recording;
+use crate::support::handlers::recording;
 use crate::support::{RunningWorker, Stage, once, scope};
 
 fn ada() -> Actor {

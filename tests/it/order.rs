@@ -15,9 +15,9 @@ use wakeq::{
     Handlers, Queue, QueueConfig, RetryPolicy, Route, Store, StoreConfig,
 };
 
-use crate::door::answering;
+use crate::support::crash_scene::{figure, size};
+use crate::support::handlers::answering;
 use crate::support::{Stage, TIMEOUT, capacity, patient, quick, scope, stop_all};
-use crate::theatre::{figure, size};
 
 const HANDLER: &str = "index";
 

@@ -10,9 +10,9 @@ use wakeq::notify::Notification;
 use wakeq::order::Lane;
 use wakeq::{Actor, CanvasId, Event, EventId};
 
-use crate::children::{Durations, Process, Role, WORK, WORK_OR_HALT, Work};
+use crate::support::child_processes::{Durations, Process, Role, WORK, WORK_OR_HALT, Work};
+use crate::support::crash_scene::{Theatre, figure, list, size};
 use crate::support::{Statements, TIMEOUT, scope};
-use crate::theatre::{Theatre, figure, list, size};
 
 const ENDED: &str =
     "select count(distinct event) from runs where object like 'work:%' and ended_at is not null";

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::tree::root;
+use crate::support::repository::root;
 
 const PACKAGES: [&str; 7] = ["google-cloud-pubsub", "sqlx", "tokio", "serde", "chrono", "uuid", "tracing"];
 

@@ -10,9 +10,9 @@ use wakeq::{CanvasId, Event};
 use wakeq_service::access::Scope;
 
 use crate::canvases::rows;
-use crate::service::Service;
+use crate::support::repository::root;
+use crate::support::service::Service;
 use crate::support::{OTHER, SECRET_KEY, durability};
-use crate::tree::root;
 
 /// A page whose lines are run.
 struct Page {

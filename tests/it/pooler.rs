@@ -16,7 +16,7 @@ use wakeq::{
 use wakeq_services::{Cluster, PgBouncer, PgBouncerOptions};
 
 use crate::doctor::doctor;
-use crate::door::answering;
+use crate::support::handlers::answering;
 use crate::support::{OTHER, RunningWorker, Statements, cluster, fit, quick, scope, stop_all, until};
 
 const ROLE: &str = "app";

@@ -17,9 +17,9 @@ use wakeq_streams::{
     BrokerBacking, BrokerConfig, Consumer, ConsumerConfig, ErrorStrategy, EventBroker, EventProcessor,
 };
 
-use crate::brokers::Broker;
 use crate::cli::Terminal;
-use crate::receiver::Receiver;
+use crate::support::brokers::Broker;
+use crate::support::receiver::Receiver;
 use crate::support::{
     SECRET_KEY, Stage, Statements, TIMEOUT, database, durability, is_skipped, quick, wait_while,
 };

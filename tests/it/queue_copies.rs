@@ -10,8 +10,8 @@ use wakeq::queues::NewQueue;
 use wakeq::{Actor, CanvasId, Event, EventId, Execution, HandlerScope, Handlers, Name, Stop};
 use wakeq_service::access::{Reach, Scope};
 
-use crate::service::{Service, make_key};
 use crate::support::Stage;
+use crate::support::service::{Service, make_key};
 
 const NONE: Value = Value::Null;
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(7));
@@ -48,11 +48,11 @@ impl Callers {
         callers
     }
 
-    async fn of_root(&self, method: Method, path: &str, body: Value) -> crate::service::Answer {
+    async fn of_root(&self, method: Method, path: &str, body: Value) -> crate::support::service::Answer {
         self.service.ask(&self.root, method, &format!("/canvases/{}{path}", CanvasId::DEFAULT), body).await
     }
 
-    async fn of_tenant(&self, method: Method, path: &str, body: Value) -> crate::service::Answer {
+    async fn of_tenant(&self, method: Method, path: &str, body: Value) -> crate::support::service::Answer {
         let path = format!("/canvases/{}{path}", CanvasId::DEFAULT);
         self.service.ask(&self.service.key, method, &path, body).await
     }
@@ -99,7 +99,8 @@ async fn a_tenant_neither_sees_nor_moves_a_copy() {
         let refused = callers.of_tenant(method.clone(), &path, NONE).await;
         assert_eq!(refused.problem(), (404, "not-found".into()), "{method} {path}");
     }
-    let items = async |answer: crate::service::Answer| answer.json()["items"].as_array().unwrap().len();
+    let items =
+        async |answer: crate::support::service::Answer| answer.json()["items"].as_array().unwrap().len();
     for query in ["/events", "/events?module=usage&name=gigabytes", "/events?state=ready", "/events?limit=1"]
     {
         assert_eq!(items(callers.of_tenant(Method::GET, query, NONE).await).await, 0, "{query}");

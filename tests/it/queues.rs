@@ -11,7 +11,7 @@ use wakeq::order::Place;
 use wakeq::queues::NewQueue;
 use wakeq::{Actor, CanvasId, Event, EventId, Execution, HandlerError, Handlers, RetryPolicy, Route};
 
-use crate::door::{Door, answering};
+use crate::support::handlers::{Door, answering};
 use crate::support::{Stage, Statements, capacity, patient, stop_all, wait_while};
 
 pub(crate) const QUEUE: &str = "emails";

@@ -13,7 +13,7 @@ use wakeq::{
 };
 use wiremock::ResponseTemplate;
 
-use crate::receiver::{Receiver, answering, calling, target};
+use crate::support::receiver::{Receiver, answering, calling, target};
 use crate::support::{Stage, Statements, once, quick, wait_while};
 
 fn name() -> Name {

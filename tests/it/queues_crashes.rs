@@ -4,9 +4,9 @@ use tokio::time::Instant;
 use wakeq::notify::Notification;
 use wakeq::{CanvasId, EventId};
 
-use crate::children::{Durations, QUEUE, Role, Work};
 use crate::support::Statements;
-use crate::theatre::{Theatre, figure, is_full, list, size};
+use crate::support::child_processes::{Durations, QUEUE, Role, Work};
+use crate::support::crash_scene::{Theatre, figure, is_full, list, size};
 
 /// Runs, not events: some of those that were cut off are counted once more.
 const ENDED: &str = "select count(*) from runs where ended_at is not null";

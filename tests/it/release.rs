@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
-use crate::tree::root;
+use crate::support::repository::root;
 
 fn notes(version: &str, changelog: &str) -> Output {
     let mut script = Command::new(root().join(".ci/release-notes"));

@@ -8,7 +8,7 @@ use wakeq::{CanvasId, Event, EventError};
 use wakeq_service::access::Scope;
 
 use crate::cli::Terminal;
-use crate::service::{Answer, Service};
+use crate::support::service::{Answer, Service};
 
 const MODULES: [&str; 3] = ["ANSWER", "CRON", "QUEUE"];
 const THEIRS: CanvasId = CanvasId(Uuid::from_u128(7));

@@ -238,7 +238,8 @@ async fn refused_to(stage: &Stage, kinds: &[RoleKind]) -> BTreeSet<String> {
     }
     let mut session = stage.pool.acquire().await.unwrap();
     let folders = [".sqlx", "streams/.sqlx", "service/.sqlx"];
-    let files = folders.map(|folder| std::fs::read_dir(crate::tree::root().join(folder)).unwrap());
+    let files =
+        folders.map(|folder| std::fs::read_dir(crate::support::repository::root().join(folder)).unwrap());
     let (mut refused, mut looked) = (BTreeSet::new(), 0);
     for file in files.into_iter().flatten() {
         let text = std::fs::read_to_string(file.unwrap().path()).unwrap();

@@ -16,14 +16,14 @@ use tokio::sync::{Semaphore, watch};
 use wakeq::{CanvasId, Event, EventId, Execution, Handlers, WorkerConfig};
 use wakeq_service::access::Scope;
 
-use crate::service::{Answer, Service};
+use crate::support::crash_scene::{figure, is_full, size};
+use crate::support::service::{Answer, Service};
 use crate::support::{RunningWorker, Stage, TIMEOUT};
-use crate::theatre::{figure, is_full, size};
 
 const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(7));
 
 fn deployed(file: &str) -> String {
-    fs::read_to_string(crate::tree::root().join("deploy/kubernetes").join(file)).unwrap()
+    fs::read_to_string(crate::support::repository::root().join("deploy/kubernetes").join(file)).unwrap()
 }
 
 fn settings() -> Settings {

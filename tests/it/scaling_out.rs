@@ -8,11 +8,11 @@ use tokio::sync::{Semaphore, mpsc};
 use wakeq::Handlers;
 use wakeq::machine::Outcome;
 
-use crate::brokers::Broker;
-use crate::children::{Durations, WORK, Work};
-use crate::door::Door;
+use crate::support::brokers::Broker;
+use crate::support::child_processes::{Durations, WORK, Work};
+use crate::support::crash_scene::{Theatre, figure, is_full, list, size};
+use crate::support::handlers::Door;
 use crate::support::{Stage, Statements, TIMEOUT, capacity, quick, stop_all};
-use crate::theatre::{Theatre, figure, is_full, list, size};
 
 /// EV2-19, EV2-06: one worker is at capacity, and a second one that starts later is at once, too,
 /// although nothing has ended.

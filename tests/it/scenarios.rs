@@ -312,7 +312,7 @@ fn duration(word: &str) -> Result<Duration, String> {
 }
 
 fn stories() -> Vec<(String, String)> {
-    let folder = crate::tree::root().join("tests/scenarios");
+    let folder = crate::support::repository::root().join("tests/scenarios");
     let mut stories: Vec<(String, String)> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path())

@@ -7,7 +7,7 @@ use wakeq::machine::Outcome;
 use wakeq::notify::{Notifier, PubSub, PubSubConfig, create_topics};
 use wakeq::{CanvasId, Event, Execution, HandlerResult, Handlers, Timing};
 
-use crate::brokers::Broker;
+use crate::support::brokers::Broker;
 use crate::support::{RunningWorker, Stage, scope};
 
 async fn complete(_event: Execution) -> HandlerResult {

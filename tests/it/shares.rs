@@ -15,7 +15,7 @@ use wakeq::{CanvasId, StoreConfig};
 use wakeq_service::access::{Reach, Scope};
 use wakeq_service::http::HttpConfig;
 
-use crate::service::{Answer, Service, make_key};
+use crate::support::service::{Answer, Service, make_key};
 use crate::support::{Statements, TIMEOUT, is_skipped, wait_while};
 
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(0x07e6));

@@ -10,7 +10,7 @@ use wakeq::{
     Timestamp, WorkerConfig,
 };
 
-use crate::door::{Door, recording};
+use crate::support::handlers::{Door, recording};
 use crate::support::{Stage, Statements, once, scope};
 
 #[derive(Debug, sqlx::FromRow)]

@@ -15,9 +15,9 @@ use wakeq::{Actor, AdminError, CanvasId, Event, EventId, HandlerAddress, Handler
 use wakeq_service::access::Scope;
 use wiremock::ResponseTemplate;
 
-use crate::door::recording;
-use crate::receiver::{Receiver, address, answering, target};
-use crate::service::has;
+use crate::support::handlers::recording;
+use crate::support::receiver::{Receiver, address, answering, target};
+use crate::support::service::has;
 use crate::support::{Stage, Statements};
 
 /// A registered target is called with the event, its id, its attempt and a signature that the

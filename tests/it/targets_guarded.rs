@@ -15,8 +15,8 @@ use wakeq_service::http::HttpConfig;
 use wiremock::ResponseTemplate;
 
 use crate::cli::Terminal;
-use crate::receiver::{PendingRequest, Receiver, address, answering, calling, target, to_loopback};
-use crate::service::{Answer, Service};
+use crate::support::receiver::{PendingRequest, Receiver, address, answering, calling, target, to_loopback};
+use crate::support::service::{Answer, Service};
 use crate::support::{RunningWorker, Stage, Statements, fit};
 
 const THEIRS: CanvasId = CanvasId(Uuid::from_u128(7));

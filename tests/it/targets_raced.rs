@@ -3,7 +3,7 @@
 use wakeq::CanvasId;
 use wakeq::machine::Outcome;
 
-use crate::receiver::Receiver;
+use crate::support::receiver::Receiver;
 use crate::support::{Stage, wait_while};
 use crate::targets_share::{put, worker};
 

@@ -4,7 +4,7 @@ use wakeq::machine::Outcome;
 use wakeq::targets::{NewTarget, TargetPolicy};
 use wakeq::{Actor, CanvasId, Event, EventId, Stop};
 
-use crate::receiver::{Receiver, address, target};
+use crate::support::receiver::{Receiver, address, target};
 use crate::support::{RunningWorker, Stage, scope};
 use crate::targets_share::worker;
 

@@ -7,8 +7,8 @@ use wakeq::queues::NewQueue;
 use wakeq::workers::Verdict;
 use wakeq::{Actor, CanvasId, Event, EventId, Handlers, QueueWorker, WorkerConfig};
 
-use crate::door::recording;
-use crate::receiver::{PendingRequest, Receiver, address, calling, target};
+use crate::support::handlers::recording;
+use crate::support::receiver::{PendingRequest, Receiver, address, calling, target};
 use crate::support::{RunningWorker, Stage};
 
 const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(7));

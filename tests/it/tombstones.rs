@@ -13,9 +13,9 @@ use wakeq::{
     Actor, Admin, CanvasId, Event, EventId, Execution, HandlerError, Handlers, Name, RetryPolicy, Route,
 };
 
-use crate::children::{Durations, Role, WORK_ONCE, Work};
+use crate::support::child_processes::{Durations, Role, WORK_ONCE, Work};
+use crate::support::crash_scene::Theatre;
 use crate::support::{Stage, Statements, scope, wait_while};
-use crate::theatre::Theatre;
 
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(7));
 const HANDLER: &str = "book";

@@ -11,7 +11,7 @@ use wakeq::{
     CanvasId, Event, EventId, HandlerError, Handlers, QueueWorker, RetryPolicy, Route, Timing, WorkerConfig,
 };
 
-use crate::door::{Door, recording};
+use crate::support::handlers::{Door, recording};
 use crate::support::{Stage, Statements, capacity, quick, scope, stop_all, wait_while};
 
 /// See also EV2-X11.

@@ -11,7 +11,7 @@ use wakeq::{
     CanvasId, Event, EventId, Execution, HandlerError, Handlers, RetryPolicy, Route, Timestamp, Timing,
 };
 
-use crate::door::recording;
+use crate::support::handlers::recording;
 use crate::support::{RunningWorker, Stage, Statements, is_skipped, once, quick, wait_while};
 
 const DELAY: Duration = Duration::from_millis(200);

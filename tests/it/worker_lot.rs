@@ -10,7 +10,7 @@ use wakeq::{
     WorkerConfig,
 };
 
-use crate::door::recording;
+use crate::support::handlers::recording;
 use crate::support::{Stage, promised_late, quick};
 
 /// On the database's clock. That it starts soon after its time, too, is shown by its starting at

@@ -6,8 +6,8 @@ use std::time::Duration;
 use wakeq::machine::Outcome;
 use wakeq::{Event, Handlers, Route, WorkerConfig};
 
-use crate::door::{Door, recording};
 use crate::support::Stage;
+use crate::support::handlers::{Door, recording};
 
 async fn locked(stage: &Stage) -> i64 {
     stage.count("select count(*) from wakeq.events_v2 where locked_at is not null").await

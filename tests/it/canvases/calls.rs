@@ -378,7 +378,7 @@ fn files(place: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn every_library_call_is_tried_across_canvases() {
-    let root = crate::tree::root();
+    let root = crate::support::repository::root();
     let mut found = BTreeSet::new();
     for (of, place) in SOURCES {
         let place = root.join(place);

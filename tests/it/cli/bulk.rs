@@ -4,7 +4,7 @@
 use wakeq::CanvasId;
 
 use super::{Terminal, masked};
-use crate::service::Service;
+use crate::support::service::Service;
 use crate::support::{OTHER, Statements, is_skipped};
 
 /// A terminal on the database, and one against a server with a key for every canvas.

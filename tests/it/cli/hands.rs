@@ -6,8 +6,8 @@ use wakeq::{CanvasId, Event, EventId};
 use wakeq_service::access::Scope;
 
 use super::bulk::terminals;
-use crate::service::Service;
 use crate::support::OTHER;
+use crate::support::service::Service;
 
 /// Emits an event on `work:1` of a canvas, claimed by a worker if one is named; returns its id and
 /// its link.

@@ -20,7 +20,7 @@ use wakeq::notify::PubSubConfig;
 use wakeq_service::access::Scope;
 use wakeq_services::TestDatabase;
 
-use crate::service::Service;
+use crate::support::service::Service;
 use crate::support::{SECRET_KEY, database, durability};
 
 /// A terminal with the variables that `wakeq` reads.

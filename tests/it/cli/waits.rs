@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use wakeq_services::{Guard, Launch, TestDatabase};
 
 use super::Terminal;
-use crate::service::{Answer, Service};
+use crate::support::service::{Answer, Service};
 use crate::support::{SECRET_KEY, Statements, TIMEOUT, is_skipped};
 
 /// Whether commands can be given a terminal; says so if not.

@@ -10,7 +10,7 @@ use wakeq::log::{EventSource, LogEvent, StreamId};
 use wakeq_streams::consumers::{MemoryLog, MemoryPositions, ReadBudget};
 use wakeq_streams::{Consumer, ConsumerConfig, ErrorStrategy, EventProcessor, EventSubscriber};
 
-use crate::spy::SpyLog;
+use crate::support::spy_log::SpyLog;
 use crate::support::wait_while;
 
 const KIB: usize = 1024;

@@ -15,7 +15,7 @@ use wakeq_streams::{
 };
 
 use super::scene::{Kind, Scene, SilentProvider, Trouble, category, on_each, unhealthy, woken};
-use crate::spy::SpyLog;
+use crate::support::spy_log::SpyLog;
 use crate::support::{TIMEOUT, until, wait_while};
 
 on_each! {

@@ -16,7 +16,7 @@ use wiremock::{Mock, MockServer, ResponseTemplate};
 use super::names::Names;
 use super::servers::{Answer, Server, authority};
 use super::{config, deliver, deliver_on, failure, target};
-use crate::google_keys;
+use crate::support::google_keys;
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 

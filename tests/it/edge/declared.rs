@@ -5,7 +5,7 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 
 use super::requests::{Operation, Targets, contents, operations};
-use crate::service::{Answer, Service};
+use crate::support::service::{Answer, Service};
 
 /// Whether an operation declares a parameter of this name.
 fn declares(operation: &Operation, name: &str) -> bool {

@@ -8,7 +8,7 @@ use wakeq::CanvasId;
 use wakeq_streams::{EntityEvent, EntityProcessor, EntityStatus};
 
 use super::{Account, Bank, Change, OTHER, accept, account, config, deposit, of};
-use crate::spy::SpyLog;
+use crate::support::spy_log::SpyLog;
 
 const BUDGET: usize = 4 * 1024 * 1024;
 const LARGE: usize = 250_000;

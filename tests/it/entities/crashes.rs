@@ -9,8 +9,8 @@ use wakeq::{CanvasId, EventId};
 use wakeq_streams::{Entities, Entity, EntityError, EntityEvent, EntityId};
 
 use super::{Account, Balance, Change, STORED, account};
-use crate::children::{Durations, Process, Role};
-use crate::theatre::{Theatre, figure, size};
+use crate::support::child_processes::{Durations, Process, Role};
+use crate::support::crash_scene::{Theatre, figure, size};
 use crate::world::dice::Dice;
 
 const ACCOUNTS: usize = 5;

@@ -11,7 +11,7 @@ use wakeq_streams::{
 };
 
 use super::{Account, Bank, Change, OTHER, accept, account, config, deposit, like_accounts, of, withdraw};
-use crate::door::reporting;
+use crate::support::handlers::reporting;
 
 /// In every payload, state and result of the erased entity, and of no other.
 const SECRET: u32 = 918_273_645;

@@ -8,9 +8,9 @@ use wakeq_streams::{
 };
 
 use super::{Bank, Change, OTHER, accept, account, config, deposit, of, withdraw};
-use crate::children::{Durations, Process, Role};
+use crate::support::child_processes::{Durations, Process, Role};
+use crate::support::crash_scene::Theatre;
 use crate::support::{TIMEOUT, is_skipped, wait_while};
-use crate::theatre::Theatre;
 
 /// Rows of the log about ada on the canvas of the tests.
 const ROWS: &str = "select count(*) from wakeq.log where stream = 'ada' and canvas_id = '00000000-0000-0000-0000-000000000000'";

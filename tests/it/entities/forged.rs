@@ -6,8 +6,8 @@ use wakeq::{CanvasId, Event, EventId, Execution, Handlers};
 use wakeq_streams::{Asked, EntityError, EntityStatus, SentToEntity};
 
 use super::{Bank, Change, OTHER, account, deposit, of};
-use crate::door::{Recording, reporting};
 use crate::support::RunningWorker;
+use crate::support::handlers::{Recording, reporting};
 
 /// The event that asked, and the answer that its handler got.
 type Heard = (EventId, Result<SentToEntity, String>);

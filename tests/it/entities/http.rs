@@ -11,7 +11,7 @@ use wakeq_service::access::Scope;
 use wakeq_streams::EntityProcessor;
 
 use super::{Account, OTHER, accept, config};
-use crate::service::{Service, has};
+use crate::support::service::{Service, has};
 use crate::support::{until, wait_while};
 
 /// A service, and the owner of its accounts.

@@ -15,10 +15,10 @@ use wakeq_streams::{
 };
 
 use super::{Account, Bank, Change, OTHER, accept, account, config, of, withdraw};
-use crate::children::{Durations, Role};
-use crate::spy::SpyLog;
+use crate::support::child_processes::{Durations, Role};
+use crate::support::crash_scene::Theatre;
+use crate::support::spy_log::SpyLog;
 use crate::support::{Statements, TIMEOUT};
-use crate::theatre::Theatre;
 
 /// Once set, hanging threads continue.
 static ENDS: std::sync::Mutex<bool> = std::sync::Mutex::new(false);

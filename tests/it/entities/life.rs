@@ -12,7 +12,7 @@ use wakeq_streams::{
 };
 
 use super::{Account, Balance, Bank, Change, accept, account, config, unhealthy, withdraw};
-use crate::spy::SpyLog;
+use crate::support::spy_log::SpyLog;
 
 /// Where two entities meet that are applied at the same time.
 static MEETING: LazyLock<Barrier> = LazyLock::new(|| Barrier::new(2));

@@ -11,7 +11,7 @@ use wakeq_streams::entities::EntityCursor;
 use wakeq_streams::{Entities, EntityError, EntityId, EntityType};
 
 use super::{Bank, OTHER};
-use crate::service::{Service, has};
+use crate::support::service::{Service, has};
 
 /// Creates this many entities of a type on a canvas, every second one without a snapshot.
 async fn fill(pool: &PgPool, canvas: CanvasId, entity_type: &str, prefix: &str, count: i32) {

@@ -14,9 +14,9 @@ use wakeq_streams::{
 };
 
 use super::{Bank, Change, OTHER, accept, config, of, withdraw};
-use crate::children::{Durations, Role};
+use crate::support::child_processes::{Durations, Role};
+use crate::support::crash_scene::{Theatre, figure, is_full, size};
 use crate::support::{Statements, wait_while};
-use crate::theatre::{Theatre, figure, is_full, size};
 
 const OPEN: &str = "select count(*) from wakeq.entity_events where status = 'accepted'";
 /// Entities on each of the canvases, besides the one with the poison.

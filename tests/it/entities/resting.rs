@@ -10,7 +10,7 @@ use wakeq::{Actor, CanvasId, Name};
 use wakeq_streams::{BrokerBacking, BrokerConfig, EntityProcessor, EventBroker, EventSubscriber};
 
 use super::{Account, Bank, OTHER, config, like_accounts, unhealthy, withdraw};
-use crate::spy::SpyLog;
+use crate::support::spy_log::SpyLog;
 use crate::support::{TIMEOUT, wait_while};
 
 /// An idle type does not lag: events for others are passed over within a poll interval or two.

@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use super::node::GroupWork;
 use super::stage::{Node, Stage};
+use crate::support::crash_scene::{figure, is_full, size};
 use crate::support::is_skipped;
-use crate::theatre::{figure, is_full, size};
 
 const HANDLED: &str = "select count(*) from handled";
 

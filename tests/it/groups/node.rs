@@ -18,8 +18,8 @@ use wakeq_streams::{
     PositionStore,
 };
 
-use crate::children::{Services, say};
 use crate::entities::measured::gathered;
+use crate::support::child_processes::{Services, say};
 
 /// The work of a node.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]

@@ -12,8 +12,8 @@ use wakeq::CanvasId;
 use wakeq::log::{AppendCondition, Log, NewLogEvent, StreamAppend, StreamId};
 
 use super::node::{CATEGORY, GroupWork, hold_paths};
-use crate::children::{Durations, Process, Role};
-use crate::theatre::Theatre;
+use crate::support::child_processes::{Durations, Process, Role};
+use crate::support::crash_scene::Theatre;
 
 const STREAMS: usize = 10;
 
@@ -212,7 +212,7 @@ async fn eventually(expected: &str, mut is_so: impl AsyncFnMut() -> bool) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(crate::theatre::time_limit(), waiting).await.expect(expected);
+    tokio::time::timeout(crate::support::crash_scene::time_limit(), waiting).await.expect(expected);
 }
 
 /// Counts, at each look, the sources with two owners, including subscribers that have not confirmed

@@ -11,7 +11,7 @@ use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
 
 use super::{PulledCopy, Puller, QUEUE, canvas, email, pulled};
 use crate::processes::Process;
-use crate::service::make_key;
+use crate::support::service::make_key;
 use crate::support::{Stage, Statements, TIMEOUT, connect, is_skipped, quick};
 use crate::world::dice::Dice;
 

@@ -8,7 +8,7 @@ use wakeq::{CanvasId, Event};
 use wakeq_service::access::Scope;
 
 use super::{NONE, PulledCopy, Puller, QUEUE, canvas, email, pulled};
-use crate::service::{Answer, has};
+use crate::support::service::{Answer, has};
 use crate::support::{Statements, wait_while};
 
 // Shows: DRV-25

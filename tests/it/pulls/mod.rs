@@ -18,7 +18,7 @@ use wakeq::{AdminError, CanvasId, Event};
 use wakeq_service::access::Scope;
 use wakeq_service::http::HttpConfig;
 
-use crate::service::{Answer, NONE, Service};
+use crate::support::service::{Answer, NONE, Service};
 use crate::support::{Stage, canvas};
 
 const QUEUE: &str = "emails";

@@ -7,8 +7,8 @@ use wakeq::machine::Outcome;
 use wakeq::queues::{NewQueue, PullPolicy};
 
 use super::{NONE, Puller, QUEUE, canvas, email, pulled};
-use crate::door::recording;
-use crate::service::has;
+use crate::support::handlers::recording;
+use crate::support::service::has;
 
 #[tokio::test]
 async fn a_queue_is_registered_as_pulled() {

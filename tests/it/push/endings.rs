@@ -14,8 +14,8 @@ use wakeq::{
 };
 
 use super::{PushDeployment, notification, promise, set, timing};
-use crate::door::{Door, answering, recording};
-use crate::service::Answer;
+use crate::support::handlers::{Door, answering, recording};
+use crate::support::service::Answer;
 use crate::support::{OTHER, Stage, capacity, scope};
 
 fn delayed(by: Duration) -> Event {

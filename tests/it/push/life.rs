@@ -9,9 +9,9 @@ use wakeq::{CanvasId, Handlers, StoreError, WorkerConfig};
 use wakeq_service::http::HttpConfig;
 
 use super::{PushDeployment, empty, notification};
-use crate::door::{Door, recording};
-use crate::service::Answer;
 use crate::support::Stage;
+use crate::support::handlers::{Door, recording};
+use crate::support::service::Answer;
 
 async fn counts(stage: &Stage) -> (Option<i64>, i32, i32) {
     let query = "select case when locked_at is null then 0::bigint end, losses, retries from wakeq.events_v2";

@@ -12,7 +12,7 @@ use super::whole::{emulator, keys_url, pubsub, subscribe};
 use super::{PUSH_AUDIENCE, PUSHER, empty};
 use crate::cli::Terminal;
 use crate::processes::Process;
-use crate::receiver::Receiver;
+use crate::support::receiver::Receiver;
 use crate::support::{Stage, database, quick};
 
 const VARIABLES: [(&str, &str); 2] =

@@ -7,7 +7,7 @@ use wakeq::CanvasId;
 use wakeq_service::access::Scope;
 
 use super::VICTIM;
-use crate::service::Service;
+use crate::support::service::Service;
 
 fn quota<'a>(list: &'a Value, name: &str) -> &'a Value {
     list["items"].as_array().unwrap().iter().find(|quota| quota["quota"] == name).unwrap()
@@ -58,7 +58,7 @@ async fn exceeding_a_quota_is_reported_with_retry_after() {
     }
     let event = json!({"name": "work", "value": 1});
     let emit = service.on_canvas(Method::POST, "/events").header("idempotency-key", "one").json(&event);
-    let first = crate::service::Answer::of(emit.try_clone().unwrap()).await;
+    let first = crate::support::service::Answer::of(emit.try_clone().unwrap()).await;
     assert!(first.status.is_success(), "{first:?}");
     let refused = service.post("/events", event.clone()).await;
     assert_eq!(refused.problem(), (429, "quota-exceeded".into()));
@@ -66,7 +66,7 @@ async fn exceeding_a_quota_is_reported_with_retry_after() {
     for words in ["1 waiting and dead events", "`events` is 1", "purge"] {
         assert!(refused.text.contains(words), "{}", refused.text);
     }
-    let again = crate::service::Answer::of(emit).await;
+    let again = crate::support::service::Answer::of(emit).await;
     assert_eq!(again.text, first.text, "what was answered before needs no room");
     let cron = json!({"expression": "0 0 1 1 *"});
     assert_eq!(service.put("/cron/a", cron.clone()).await.status, 201);

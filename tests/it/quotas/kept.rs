@@ -13,7 +13,7 @@ use wakeq::{
 use wakeq_service::access::Scope;
 
 use super::{GREEDY, VICTIM, events, exceeded, operator, refused, set, used};
-use crate::service::Service;
+use crate::support::service::Service;
 use crate::support::{Stage, wait_while};
 
 async fn fail(_: Execution) -> HandlerResult {

@@ -11,7 +11,7 @@ use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
 
 use super::{Client, ObservedDeployment};
 use crate::processes::Process;
-use crate::service::make_key;
+use crate::support::service::make_key;
 use crate::support::{TIMEOUT, connect, database, quick};
 
 pub(super) const ANY_PORT: [(&str, &str); 1] = [("WAKEQ_METRICS_LISTEN", "127.0.0.1:0")];
@@ -65,7 +65,7 @@ pub(super) async fn scrape(url: &str) -> BTreeMap<String, f64> {
 
 /// The metrics that the alert rules and the dashboard read.
 fn names_in_deploy() -> BTreeSet<String> {
-    let folder = crate::tree::root().join("deploy");
+    let folder = crate::support::repository::root().join("deploy");
     let rules = fs::read_to_string(folder.join("prometheus/alerts.yaml")).unwrap();
     let dashboard: Value =
         serde_json::from_str(&fs::read_to_string(folder.join("grafana/wakeq.json")).unwrap()).unwrap();

@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 use wakeq::{Execution, HandlerError, HandlerResult};
 
-use crate::support::TIMEOUT;
+use super::TIMEOUT;
 
 /// More than any test makes happen.
 const MANY: usize = 100_000;

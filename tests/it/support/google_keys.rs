@@ -152,7 +152,7 @@ impl KeyServer {
 
     /// Returns once for each fetch that has arrived.
     pub(crate) async fn asked(&self) {
-        let asked = tokio::time::timeout(crate::support::TIMEOUT, self.shared.asked.acquire()).await;
+        let asked = tokio::time::timeout(super::TIMEOUT, self.shared.asked.acquire()).await;
         asked.expect("nobody fetched the keys").unwrap().forget();
     }
 }

@@ -1,10 +1,22 @@
 //! Shared by the tests of the whole queue: a database of their own, a notifier, workers that are
 //! stopped at the end.
 
+pub(crate) mod brokers;
+pub(crate) mod child_processes;
+pub(crate) mod crash_scene;
+pub(crate) mod google_keys;
+pub(crate) mod handlers;
+pub(crate) mod receiver;
+pub(crate) mod repository;
+pub(crate) mod service;
+pub(crate) mod spy_log;
+pub(crate) mod wire;
+
 use std::borrow::Borrow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use handlers::{Door, Recording, answering};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, FromRow, PgPool, Postgres, Transaction};
 use tokio::sync::mpsc;
@@ -23,8 +35,6 @@ use wakeq::{
 use wakeq_services::{Cluster, ClusterOptions, Folder, TestDatabase};
 pub(crate) use wakeq_services::{is_skipped, wait_while};
 use wakeq_streams::Groups;
-
-use crate::door::{Door, Recording, answering};
 
 /// The canvas of another tenant.
 pub(crate) const OTHER: CanvasId = canvas(7);

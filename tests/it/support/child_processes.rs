@@ -20,9 +20,9 @@ use wakeq::{
 };
 use wakeq_services::{ChildProcess, Guard, Launch};
 
+use super::crash_scene::time_limit;
+use super::{TIMEOUT, durability, fit, scope};
 use crate::entities;
-use crate::support::{TIMEOUT, durability, fit, scope};
-use crate::theatre::time_limit;
 
 const VARIABLE: &str = "WAKEQ_TEST_CHILD";
 const MARK: &str = "@ ";
@@ -160,7 +160,7 @@ impl Process {
         let (sender, lines) = mpsc::channel(100_000);
         let parameters = serde_json::to_string(&(services, role)).unwrap();
         let mut launch = Launch::new(std::env::current_exe().unwrap())
-            .arguments(["--exact", "children::child", "--ignored", "--nocapture"])
+            .arguments(["--exact", "support::child_processes::child", "--ignored", "--nocapture"])
             .environment(VARIABLE, parameters)
             .environment(durability().0, durability().1)
             .on_line(move |line| {

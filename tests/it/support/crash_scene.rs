@@ -14,8 +14,8 @@ use wakeq::{Admin, Event, EventId, Queue, Store, Timestamp};
 use wakeq_services::{Cluster, TestDatabase};
 use wakeq_services::{Guard, PubSub as PubSubEmulator};
 
-use crate::brokers::Broker;
-use crate::children::{Durations, Process, Role, Services, Work};
+use super::brokers::Broker;
+use super::child_processes::{Durations, Process, Role, Services, Work};
 use crate::support::{self, Statements};
 
 /// A run counts as in flight at a kill if it recorded its end less than this before: its row may

@@ -20,7 +20,7 @@ use wakeq_service::delivery::{Deliverer, DeliveryConfig, Targets};
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-use crate::support::{RunningWorker, Stage, TIMEOUT};
+use super::{RunningWorker, Stage, TIMEOUT};
 
 pub(crate) struct Receiver {
     /// The URL to which events are sent.

@@ -14,7 +14,7 @@ use wakeq::testing::MemoryNotifier;
 use wakeq_nats::{NatsConfig, NatsNotifier};
 use wakeq_services::{GoogleEmulator, NatsServer, PubSub as Emulator, TestDatabase};
 
-use crate::support::{connect, database, is_skipped};
+use super::{connect, database, is_skipped};
 
 pub(crate) struct Broker {
     pub(crate) name: &'static str,

@@ -13,7 +13,7 @@ use wakeq::{Actor, CanvasId, Store, StoreConfig, Timing};
 use wakeq_service::access::{Access, AccessConfig, NewKey, Reach, Scope};
 use wakeq_service::http::{HttpConfig, HttpServer};
 
-use crate::support::{Stage, TIMEOUT, fit};
+use super::{Stage, TIMEOUT, fit};
 
 /// No body.
 pub(crate) const NONE: Value = Value::Null;
