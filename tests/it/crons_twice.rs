@@ -9,7 +9,7 @@ use wakeq::{Admin, AdminError};
 
 use crate::crons::{CANVAS, FakeClockDatabase, ada, new};
 use crate::support::child_processes::{Durations, Role};
-use crate::support::crash_scene::{Theatre, figure};
+use crate::support::crash_scene::{CrashScene, figure};
 use crate::support::{TIMEOUT, is_skipped};
 
 /// Polls a future up to this many times, then drops it wherever it is: like a killed process, it
@@ -113,21 +113,21 @@ async fn a_scheduler_that_is_killed_leaves_its_ticks_to_the_next() {
     if is_skipped("processes of their own") {
         return;
     }
-    let theatre = Theatre::new("crons", Durations::quick()).await;
+    let scene = CrashScene::new("crons", Durations::quick()).await;
     let role = Role::Worker { capacity: 4, shutdown_grace_ms: 100 };
     let cron = new("often", "* * * * * *", "UTC").missed(MissedTicks::All);
-    theatre.admin.put_cron(CANVAS, &cron, &ada()).await.unwrap();
+    scene.admin.put_cron(CANVAS, &cron, &ada()).await.unwrap();
     for point in ["cron.planned", "cron.ticked", "cron.planned"] {
-        let killed = theatre.start(&role, Some(point));
+        let killed = scene.start(&role, Some(point));
         tokio::time::timeout(TIMEOUT, killed.child.ended()).await.expect("it does not reach the point");
     }
     let ticks = "select max(ticks) from wakeq.cron_records";
-    let before = theatre.count(ticks).await;
-    let _worker = theatre.worker(4).await;
-    theatre.until_at_least(ticks, before + 5).await;
+    let before = scene.count(ticks).await;
+    let _worker = scene.worker(4).await;
+    scene.until_at_least(ticks, before + 5).await;
     let gaps = "select count(*) from (
                     select delay_until - lag(delay_until) over (order by delay_until) as gap from wakeq.events_v2) as gaps
                  where gap <> interval '1 s'";
-    assert_eq!(theatre.count(gaps).await, 0, "each second once");
-    assert!(theatre.count("select count(*) from wakeq.events_v2").await >= before + 5);
+    assert_eq!(scene.count(gaps).await, 0, "each second once");
+    assert!(scene.count("select count(*) from wakeq.events_v2").await >= before + 5);
 }

@@ -15,7 +15,7 @@ use wakeq::{
 };
 
 use crate::support::child_processes::{Durations, WORK, Work};
-use crate::support::crash_scene::Theatre;
+use crate::support::crash_scene::CrashScene;
 use crate::support::{OTHER, RunningWorker, Stage, scope, wait_while};
 
 fn key() -> ObjectKey {
@@ -161,24 +161,24 @@ async fn released_events_have_no_worker() {
 // Shows: ORD-12, ORD-14, ORD-15
 #[tokio::test]
 async fn a_killed_worker_s_event_becomes_another_s() {
-    let theatre = Theatre::new("heir", Durations::quick()).await;
+    let scene = CrashScene::new("heir", Durations::quick()).await;
     let of = "select worker::text from wakeq.events_v2";
-    let owner = async || -> Option<String> { sqlx::query_scalar(of).fetch_one(&theatre.pool).await.unwrap() };
-    let victim = theatre.worker(8).await;
+    let owner = async || -> Option<String> { sqlx::query_scalar(of).fetch_one(&scene.pool).await.unwrap() };
+    let victim = scene.worker(8).await;
     let on = Event::new(WORK, &Work::lasting(3_000)).unwrap().on("work:1").unwrap();
-    theatre.queue.emit(on).await.unwrap();
-    theatre.until_at_least("select count(*) from runs", 1).await;
+    scene.queue.emit(on).await.unwrap();
+    scene.until_at_least("select count(*) from runs", 1).await;
     let before = owner().await.expect("it is the victim's");
-    theatre.kill_9(&victim).await;
-    let _heir = theatre.worker(8).await;
-    theatre.until_at_least("select count(*) from runs", 2).await;
+    scene.kill_9(&victim).await;
+    let _heir = scene.worker(8).await;
+    scene.until_at_least("select count(*) from runs", 2).await;
     let after = owner().await.expect("it is the heir's");
     assert_ne!(before, after);
-    let shown = theatre.admin.running(CanvasId::DEFAULT, &key()).await.unwrap();
+    let shown = scene.admin.running(CanvasId::DEFAULT, &key()).await.unwrap();
     let workers: Vec<_> = shown.iter().map(|hand| hand.worker.as_ref().map(Name::as_str)).collect();
     assert_eq!(workers, [Some(&*after)]);
-    theatre.until_empty().await;
-    assert_eq!(theatre.admin.running(CanvasId::DEFAULT, &key()).await.unwrap(), []);
+    scene.until_empty().await;
+    assert_eq!(scene.admin.running(CanvasId::DEFAULT, &key()).await.unwrap(), []);
 }
 
 /// A canvas sees which worker works on its own object of that name, but not on another's;

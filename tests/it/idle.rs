@@ -9,7 +9,7 @@ use wakeq::{Event, Handlers, Queue, QueueConfig, Timing, WorkerConfig};
 use wakeq_services::Cluster;
 
 use crate::support::child_processes::{Durations, WORK};
-use crate::support::crash_scene::{Theatre, figure, is_full, size};
+use crate::support::crash_scene::{CrashScene, figure, is_full, size};
 use crate::support::handlers::answering;
 use crate::support::{OTHER, Stage, TIMEOUT, cluster, connect, is_skipped, once, quick};
 
@@ -20,28 +20,28 @@ use crate::support::{OTHER, Stage, TIMEOUT, cluster, connect, is_skipped, once, 
 async fn an_idle_queue_asks_one_small_statement_a_period() {
     let Some(cluster) = cluster("a test that counts the statements of a whole server").await else { return };
     let timing = if is_full() { Durations::production() } else { Durations::quick() };
-    let theatre = Theatre::on("idle", timing, Some(&cluster), None).await;
+    let scene = CrashScene::on("idle", timing, Some(&cluster), None).await;
     let mut observer = observer(&cluster).await;
-    park(&theatre, size(20_000, 1_000_000) as i64).await;
-    let paused = theatre.count("select count(*) from wakeq.events_v2 where notify_at is null").await;
+    park(&scene, size(20_000, 1_000_000) as i64).await;
+    let paused = scene.count("select count(*) from wakeq.events_v2 where notify_at is null").await;
     figure("paused events", paused);
     let window = Window {
         length: Duration::from_secs(if is_full() { 120 } else { 4 }),
         period: Duration::from_millis(timing.probe_ms),
     };
-    let one = theatre.worker(64).await;
+    let one = scene.worker(64).await;
     window.until_a_first_expiry(&mut observer).await;
-    window.measure(&mut observer, &theatre, 1, "one process").await;
+    window.measure(&mut observer, &scene, 1, "one process").await;
     // Of two processes, one may get every pass for a minute.
     one.child.freeze();
-    let _other = theatre.worker(64).await;
+    let _other = scene.worker(64).await;
     window.until_a_first_expiry(&mut observer).await;
     one.child.thaw();
     let mut holder = sqlx::PgConnection::connect(&cluster.url("postgres")).await.unwrap();
     let mut snapshot = holder.begin().await.unwrap();
     sqlx::query("set transaction isolation level repeatable read").execute(&mut *snapshot).await.unwrap();
     sqlx::query("select count(*) from wakeq.chores").execute(&mut *snapshot).await.unwrap();
-    window.measure(&mut observer, &theatre, 2, "two processes, and a snapshot held open").await;
+    window.measure(&mut observer, &scene, 2, "two processes, and a snapshot held open").await;
 }
 
 /// A connection to another database, so that its own statements are counted separately.
@@ -54,16 +54,16 @@ async fn observer(cluster: &Cluster) -> sqlx::PgConnection {
 }
 
 /// Fills the table with events that wait under a pause, as they are once workers have parked them.
-async fn park(theatre: &Theatre, count: i64) {
+async fn park(scene: &CrashScene, count: i64) {
     use wakeq::{Actor, Stop};
-    theatre.admin.pause(&crate::support::scope(WORK), &Actor::user("test"), &Stop::default()).await.unwrap();
+    scene.admin.pause(&crate::support::scope(WORK), &Actor::user("test"), &Stop::default()).await.unwrap();
     let waiting = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, notify_at)
                    select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'WORKER', $1, '_', '{}', null
                      from generate_series(1, $2)";
-    sqlx::query(waiting).bind(WORK).bind(count).execute(&theatre.pool).await.unwrap();
-    sqlx::raw_sql("vacuum analyze wakeq.events_v2").execute(&theatre.pool).await.unwrap();
+    sqlx::query(waiting).bind(WORK).bind(count).execute(&scene.pool).await.unwrap();
+    sqlx::raw_sql("vacuum analyze wakeq.events_v2").execute(&scene.pool).await.unwrap();
     // Its connections are idle from here on.
-    theatre.count("select count(*) from wakeq.events_v2").await;
+    scene.count("select count(*) from wakeq.events_v2").await;
 }
 
 const PASSES: &str = "select passes from wakeq.chores where name = 'minute'";
@@ -98,30 +98,30 @@ impl Window {
 
     /// Waits for the end of a tenth pass, which scans everything from its beginning, partitions and
     /// queues. It is the first on a new connection, which also reads what later ones have cached.
-    async fn until_a_tenth_pass(&self, observer: &mut sqlx::PgConnection, theatre: &Theatre) {
-        let tenth = (theatre.count(PASSES).await + 13) / 10 * 10;
-        theatre.until_at_least(PASSES, tenth - 1).await;
+    async fn until_a_tenth_pass(&self, observer: &mut sqlx::PgConnection, scene: &CrashScene) {
+        let tenth = (scene.count(PASSES).await + 13) / 10 * 10;
+        scene.until_at_least(PASSES, tenth - 1).await;
         let end = "select pg_terminate_backend(pid, 10000) from pg_stat_activity
                     where application_name = 'wakeq' and datname = 'postgres' and pid <> pg_backend_pid()";
         sqlx::raw_sql(end).execute(&mut *observer).await.unwrap();
         sqlx::raw_sql("select pg_stat_statements_reset()").execute(&mut *observer).await.unwrap();
-        theatre.until_at_least(PASSES, tenth).await;
+        scene.until_at_least(PASSES, tenth).await;
         let buffers: i64 = sqlx::query_scalar(READ).fetch_one(observer).await.unwrap();
         figure("a tenth pass", format!("{buffers} buffers"));
         assert!(buffers < 40, "{buffers} buffers in a tenth pass");
         // Each connection is in use again.
-        theatre.until_at_least(PASSES, tenth + 3).await;
+        scene.until_at_least(PASSES, tenth + 3).await;
     }
 
     async fn measure(
         &self,
         observer: &mut sqlx::PgConnection,
-        theatre: &Theatre,
+        scene: &CrashScene,
         processes: u32,
         condition: &str,
     ) {
-        self.until_a_tenth_pass(observer, theatre).await;
-        let before = theatre.count(PASSES).await;
+        self.until_a_tenth_pass(observer, scene).await;
+        let before = scene.count(PASSES).await;
         sqlx::raw_sql("select pg_stat_statements_reset()").execute(&mut *observer).await.unwrap();
         // Measures a window in which nothing happens.
         tokio::time::sleep(self.length).await;
@@ -130,7 +130,7 @@ impl Window {
                      where datname = 'postgres' order by calls desc";
         let statements: Vec<(String, i64, i64)> =
             sqlx::query_as(made).fetch_all(&mut *observer).await.unwrap();
-        let passed = theatre.count(PASSES).await - before;
+        let passed = scene.count(PASSES).await - before;
         let calls: i64 = statements.iter().map(|(_, calls, _)| calls).sum();
         figure(condition, format!("{passed} passes in {:?}, every {:?}", self.length, self.period));
         for (query, calls, buffers) in &statements {

@@ -9,20 +9,20 @@ use wakeq::{Actor, AdminError, CanvasId, Handlers, QueueWorker, Stop, Timestamp,
 
 use crate::support::brokers::Broker;
 use crate::support::child_processes::{Durations, Role, WORK, Work, all_seen};
-use crate::support::crash_scene::{Theatre, figure, pace, size};
+use crate::support::crash_scene::{CrashScene, figure, pace, size};
 use crate::support::{Stage, Statements, TIMEOUT, quick, scope};
 
 // Shows: EV2-06
 #[tokio::test]
 async fn an_emitter_and_two_workers_are_three_processes() {
-    let theatre = Theatre::new("three", Durations::crowd()).await;
-    let workers = [theatre.worker(8).await, theatre.worker(8).await];
-    let emitter = theatre.start(&Role::Emitter { count: 200, work: Work::lasting(150) }, None);
+    let scene = CrashScene::new("three", Durations::crowd()).await;
+    let workers = [scene.worker(8).await, scene.worker(8).await];
+    let emitter = scene.start(&Role::Emitter { count: 200, work: Work::lasting(150) }, None);
     emitter.says("emitted 200").await;
-    theatre.until_at_least("select count(*) from runs where ended_at is not null", 200).await;
-    theatre.until_empty().await;
+    scene.until_at_least("select count(*) from runs where ended_at is not null", 200).await;
+    scene.until_empty().await;
     let by_process: Vec<(i32, i64)> =
-        theatre.pool.table("select pid, count(*) from runs group by pid order by pid").await;
+        scene.pool.table("select pid, count(*) from runs group by pid order by pid").await;
     let mut pids = workers.each_ref().map(crate::support::child_processes::Process::pid);
     pids.sort_unstable();
     assert_eq!(by_process.iter().map(|(pid, _)| *pid).collect::<Vec<_>>(), pids);
@@ -35,31 +35,31 @@ async fn an_emitter_and_two_workers_are_three_processes() {
 #[tokio::test]
 async fn a_hundred_notifications_of_one_event_to_eight_workers_are_one_run() {
     let timing = Durations { lease_ms: 2_000, ..Durations::production() };
-    let theatre = Theatre::new("hundred", timing).await;
+    let scene = CrashScene::new("hundred", timing).await;
     let mut workers = Vec::new();
     for _ in 0..8 {
-        workers.push(theatre.start(&Role::Worker { capacity: 8, shutdown_grace_ms: 1_000 }, None));
+        workers.push(scene.start(&Role::Worker { capacity: 8, shutdown_grace_ms: 1_000 }, None));
     }
     for worker in &workers {
         worker.says("ready").await;
     }
-    let id = theatre.emit(WORK, Work::lasting(1_000)).await;
+    let id = scene.emit(WORK, Work::lasting(1_000)).await;
     let real = Notification { id, canvas: CanvasId::DEFAULT };
     let forged = Notification { id: wakeq::EventId::new(), canvas: CanvasId::DEFAULT };
     let all: Vec<Notification> = std::iter::repeat_n([real, forged], 99).flatten().collect();
-    theatre.notifier.publish(&all).await.unwrap();
+    scene.notifier.publish(&all).await.unwrap();
     all_seen(&workers, 2 * 99 + 1).await;
-    theatre.until_empty().await;
-    assert_eq!(theatre.count("select count(*) from runs").await, 1);
+    scene.until_empty().await;
+    assert_eq!(scene.count("select count(*) from runs").await, 1);
 }
 
 /// Exact pause: no claim commits after `pause` has returned.
 #[tokio::test]
 async fn no_event_is_claimed_after_a_pause_has_returned() {
-    let theatre = Theatre::new("pauses", Durations::quick()).await;
-    let _workers = [theatre.worker(16).await, theatre.worker(16).await];
+    let scene = CrashScene::new("pauses", Durations::quick()).await;
+    let _workers = [scene.worker(16).await, scene.worker(16).await];
     let (pauses, running) = (size(40, 200), Arc::new(AtomicBool::new(true)));
-    let (queue, goes_on) = (theatre.queue.clone(), Arc::clone(&running));
+    let (queue, goes_on) = (scene.queue.clone(), Arc::clone(&running));
     let load = tokio::spawn(async move {
         let mut ticks = tokio::time::interval(pace(Duration::from_millis(20)));
         while goes_on.load(Ordering::SeqCst) {
@@ -72,16 +72,16 @@ async fn no_event_is_claimed_after_a_pause_has_returned() {
     let mut ran = 0;
     for _ in 0..pauses {
         // Events flow again, so there are claims that the next pause could miss.
-        theatre.until_at_least(RUNS, ran + 3).await;
-        theatre.admin.pause(&scope(WORK), &Actor::user("test"), &Stop::default()).await.unwrap();
-        let since = theatre.clock().await;
-        let held = claims(&theatre).await;
-        theatre.until_at_least(PARKED, 1).await; // workers have seen the rule
-        let new: Vec<_> = claims(&theatre).await.into_iter().filter(|claim| !held.contains(claim)).collect();
+        scene.until_at_least(RUNS, ran + 3).await;
+        scene.admin.pause(&scope(WORK), &Actor::user("test"), &Stop::default()).await.unwrap();
+        let since = scene.clock().await;
+        let held = claims(&scene).await;
+        scene.until_at_least(PARKED, 1).await; // workers have seen the rule
+        let new: Vec<_> = claims(&scene).await.into_iter().filter(|claim| !held.contains(claim)).collect();
         assert_eq!(new, [], "claims that appeared under the pause");
-        stopped.push((since, theatre.clock().await));
-        ran = theatre.count(RUNS).await;
-        match theatre.admin.unpause(&scope(WORK), &Actor::user("test")).await {
+        stopped.push((since, scene.clock().await));
+        ran = scene.count(RUNS).await;
+        match scene.admin.unpause(&scope(WORK), &Actor::user("test")).await {
             // The rule is lifted all the same; the minute's pass wakes the rest.
             Ok(_) | Err(AdminError::Wake(_)) => {}
             Err(error) => panic!("{error:?}"),
@@ -89,15 +89,14 @@ async fn no_event_is_claimed_after_a_pause_has_returned() {
     }
     running.store(false, Ordering::SeqCst);
     load.await.unwrap();
-    theatre.until_empty().await;
+    scene.until_empty().await;
     let (since, until): (Vec<_>, Vec<_>) = stopped.into_iter().unzip();
     let late = "select count(*) from runs join unnest($1::timestamptz[], $2::timestamptz[]) as stopped (since, until)
                     on claimed_at > since and claimed_at < until";
-    let late: i64 =
-        sqlx::query_scalar(late).bind(&since).bind(&until).fetch_one(&theatre.pool).await.unwrap();
+    let late: i64 = sqlx::query_scalar(late).bind(&since).bind(&until).fetch_one(&scene.pool).await.unwrap();
     assert_eq!(late, 0, "claims under a pause");
     figure("pauses", pauses);
-    figure("events run", theatre.completed().await);
+    figure("events run", scene.completed().await);
     figure("claims after a pause had returned", late);
 }
 
@@ -105,8 +104,8 @@ const RUNS: &str = "select count(*) from runs";
 const PARKED: &str = "select count(*) from wakeq.events_v2 where notify_at is null";
 
 /// The claims that stand.
-async fn claims(theatre: &Theatre) -> Vec<(uuid::Uuid, i32)> {
-    theatre.pool.table("select id, claims from wakeq.events_v2 where locked_at is not null").await
+async fn claims(scene: &CrashScene) -> Vec<(uuid::Uuid, i32)> {
+    scene.pool.table("select id, claims from wakeq.events_v2 where locked_at is not null").await
 }
 
 /// In production nothing is created automatically: the worker is not ready, reports what to do, and

@@ -11,7 +11,7 @@ use wakeq::order::Lane;
 use wakeq::{Actor, CanvasId, Event, EventId};
 
 use crate::support::child_processes::{Durations, Process, Role, WORK, WORK_OR_HALT, Work};
-use crate::support::crash_scene::{Theatre, figure, list, size};
+use crate::support::crash_scene::{CrashScene, figure, list, size};
 use crate::support::{Statements, TIMEOUT, scope};
 
 const ENDED: &str =
@@ -89,38 +89,38 @@ const INVARIANTS: [(&str, &str); 7] = [
 // Shows: ORD-23, ORD-24, ORD-27, ORD-28, ORD-29, ORD-30, ORD-31, ORD-32, ORD-33, ORD-34
 #[tokio::test]
 async fn order_outlives_the_processes() {
-    let theatre = Theatre::new("order", Durations::crowd()).await;
-    sqlx::query("create table killed (pid integer)").execute(&theatre.pool).await.unwrap();
+    let scene = CrashScene::new("order", Durations::crowd()).await;
+    sqlx::query("create table killed (pid integer)").execute(&scene.pool).await.unwrap();
     let (objects, each, kills) = (size(10, 50), size(5, 50), size(2, 8));
     let count = 4 * objects * each;
-    let mut workers = theatre.workers(4, 8).await;
+    let mut workers = scene.workers(4, 8).await;
     let stop = CancellationToken::new();
-    let samples = tokio::spawn(sample(theatre.pool.clone(), stop.clone()));
-    let stays = beside(&theatre, each).await;
+    let samples = tokio::spawn(sample(scene.pool.clone(), stop.clone()));
+    let stays = beside(&scene, each).await;
     let (emitters_killed, ()) = tokio::join!(
-        emit_and_kill(&theatre, objects, each, kills),
-        kill_workers(&theatre, &mut workers, count, kills)
+        emit_and_kill(&scene, objects, each, kills),
+        kill_workers(&scene, &mut workers, count, kills)
     );
     let left = "select (count(*) = 0)::integer::bigint from wakeq.events_v2 where object like 'work:%'";
     let since = tokio::time::Instant::now();
-    theatre.until_at_least(left, 1).await;
+    scene.until_at_least(left, 1).await;
     let took = since.elapsed();
-    assert_eq!(theatre.count(ENDED).await, count as i64);
-    assert_eq!((theatre.count(OUT_OF_ORDER).await, theatre.count(CHANGED).await), (0, 0));
+    assert_eq!(scene.count(ENDED).await, count as i64);
+    assert_eq!((scene.count(OUT_OF_ORDER).await, scene.count(CHANGED).await), (0, 0));
     let whole = "select count(*) from wakeq.objects o where object like 'work:%' and
                   last_seq = (select max(link) from runs r where r.object = o.object)";
-    assert_eq!(theatre.count(whole).await, objects as i64);
-    goes_on(&theatre, stays, each).await;
+    assert_eq!(scene.count(whole).await, objects as i64);
+    goes_on(&scene, stays, each).await;
     stop.cancel();
     let samples = samples.await.unwrap();
     assert!(samples > 0);
-    assert_eq!(consumers(&theatre.pool).await.values().map(Vec::len).sum::<usize>(), count);
+    assert_eq!(consumers(&scene.pool).await.values().map(Vec::len).sum::<usize>(), count);
     figure("events on objects", format!("{count} on {objects}"));
     figure("workers killed", kills);
     figure("emitters killed amid their emits", emitters_killed);
     figure("all complete after the last emit", format!("{took:.1?}"));
     figure("times that all invariants were looked at", samples);
-    list(&theatre.extra_runs().await);
+    list(&scene.extra_runs().await);
 }
 
 /// Checks the invariants until stopped; returns how often.
@@ -143,10 +143,10 @@ async fn sample(pool: PgPool, stop: CancellationToken) -> usize {
 // Shows: ORD-14, ORD-15, ORD-30, ORD-31, ORD-32, ORD-33
 #[tokio::test]
 async fn a_broken_invariant_is_seen() {
-    let theatre = Theatre::new("broken", Durations::quick()).await;
-    sqlx::query("create table killed (pid integer)").execute(&theatre.pool).await.unwrap();
+    let scene = CrashScene::new("broken", Durations::quick()).await;
+    sqlx::query("create table killed (pid integer)").execute(&scene.pool).await.unwrap();
     let on = || Event::new(WORK, &Work::default()).unwrap().on("work:1").unwrap();
-    theatre.queue.emit_all(vec![on(), on()]).await.unwrap();
+    scene.queue.emit_all(vec![on(), on()]).await.unwrap();
     let broken = [
         "update wakeq.events_v2 set notify_at = null where prev = 0",
         "update wakeq.events_v2 set locked_at = now(), claims = 1 where prev > 0",
@@ -158,7 +158,7 @@ async fn a_broken_invariant_is_seen() {
         "update wakeq.objects set last_seq = last_seq + 1",
     ];
     for ((words, query), breaks) in INVARIANTS.into_iter().zip(broken) {
-        let mut transaction = theatre.pool.begin().await.unwrap();
+        let mut transaction = scene.pool.begin().await.unwrap();
         let before: i64 = sqlx::query_scalar(query).fetch_one(&mut *transaction).await.unwrap();
         sqlx::query(breaks).execute(&mut *transaction).await.unwrap();
         let after: i64 = sqlx::query_scalar(query).fetch_one(&mut *transaction).await.unwrap();
@@ -168,45 +168,45 @@ async fn a_broken_invariant_is_seen() {
 
 /// An object that will be halted, and one whose first event takes longer than the test; returns the
 /// lane of the first.
-async fn beside(theatre: &Theatre, each: usize) -> Lane {
+async fn beside(scene: &CrashScene, each: usize) -> Lane {
     let on = |name, object: &str, work: Work| Event::new(name, &work).unwrap().on(object).unwrap();
     let fails = Work { first_fails: true, ..Work::lasting(1) };
     let stays =
         (0..=each).map(|at| on(WORK_OR_HALT, "stays", if at == 0 { fails } else { Work::lasting(1) }));
-    theatre.queue.emit_all(stays.collect()).await.unwrap();
+    scene.queue.emit_all(stays.collect()).await.unwrap();
     let slow = (0..=each).map(|_| on(WORK, "slow", Work::lasting(600_000)));
-    theatre.queue.emit_all(slow.collect()).await.unwrap();
-    theatre.until_at_least("select count(*) from wakeq.halted_lanes", 1).await;
-    theatre.until_at_least("select count(*) from runs where object = 'slow'", 1).await;
+    scene.queue.emit_all(slow.collect()).await.unwrap();
+    scene.until_at_least("select count(*) from wakeq.halted_lanes", 1).await;
+    scene.until_at_least("select count(*) from runs where object = 'slow'", 1).await;
     Lane { scope: scope(WORK_OR_HALT), object: "stays".parse().unwrap(), queue: None }
 }
 
 /// While all others finished, nothing happened on these two; the halted one resumes on request.
-async fn goes_on(theatre: &Theatre, stays: Lane, each: usize) {
+async fn goes_on(scene: &CrashScene, stays: Lane, each: usize) {
     let ran = |object| match object {
         "stays" => "select count(distinct event) from runs where object = 'stays'",
         _ => "select count(distinct event) from runs where object = 'slow'",
     };
-    assert_eq!((theatre.count(ran("stays")).await, theatre.count(ran("slow")).await), (1, 1));
-    assert!(theatre.admin.skip(&stays, &Actor::admin("ops")).await.unwrap());
-    theatre.until_at_least(ran("stays"), 1 + each as i64).await;
-    assert_eq!(theatre.count(ran("slow")).await, 1);
+    assert_eq!((scene.count(ran("stays")).await, scene.count(ran("slow")).await), (1, 1));
+    assert!(scene.admin.skip(&stays, &Actor::admin("ops")).await.unwrap());
+    scene.until_at_least(ran("stays"), 1 + each as i64).await;
+    assert_eq!(scene.count(ran("slow")).await, 1);
 }
 
 /// Runs four emitters, one after the other of which is killed and started again; returns how many
 /// were killed before they ended.
-async fn emit_and_kill(theatre: &Theatre, objects: usize, each: usize, kills: usize) -> usize {
+async fn emit_and_kill(scene: &CrashScene, objects: usize, each: usize, kills: usize) -> usize {
     let role = |name| Role::EmitterOn { name, objects, each, work: Work::lasting(5) };
     let mut emitters: Vec<(u32, Process)> =
-        (0..4).map(|name| (name, theatre.start(&role(name), None))).collect();
+        (0..4).map(|name| (name, scene.start(&role(name), None))).collect();
     let mut killed = 0;
     for kill in 1..=kills {
         let wanted = 4 * objects * each * kill / (2 * kills);
-        theatre.until_at_least("select count(*) from wakeq.emitted_ids", wanted as i64).await;
+        scene.until_at_least("select count(*) from wakeq.emitted_ids", wanted as i64).await;
         let (name, victim) = emitters.remove(0);
         killed += usize::from(victim.child.is_running());
         victim.child.kill_9().await.unwrap();
-        emitters.push((name, theatre.start(&role(name), None)));
+        emitters.push((name, scene.start(&role(name), None)));
     }
     for (_, emitter) in &emitters {
         emitter.says("emitted").await;
@@ -214,22 +214,18 @@ async fn emit_and_kill(theatre: &Theatre, objects: usize, each: usize, kills: us
     killed
 }
 
-async fn kill_workers(theatre: &Theatre, workers: &mut Vec<Process>, count: usize, kills: usize) {
+async fn kill_workers(scene: &CrashScene, workers: &mut Vec<Process>, count: usize, kills: usize) {
     for kill in 1..=kills {
-        theatre.until_at_least(ENDED, (count * kill / (kills + 2)) as i64).await;
+        scene.until_at_least(ENDED, (count * kill / (kills + 2)) as i64).await;
         let victim = workers.remove(kill % workers.len());
-        theatre.kill_9(&victim).await;
-        sqlx::query("insert into killed values ($1)")
-            .bind(victim.pid())
-            .execute(&theatre.pool)
-            .await
-            .unwrap();
-        let live: Vec<uuid::Uuid> = theatre.pool.values("select id from wakeq.events_v2 limit 1000").await;
+        scene.kill_9(&victim).await;
+        sqlx::query("insert into killed values ($1)").bind(victim.pid()).execute(&scene.pool).await.unwrap();
+        let live: Vec<uuid::Uuid> = scene.pool.values("select id from wakeq.events_v2 limit 1000").await;
         let notification = |id| Notification { id: EventId(id), canvas: CanvasId::DEFAULT };
         let again: Vec<Notification> = live.into_iter().map(notification).collect();
         // Time is up for some of them on a busy machine: those come once.
-        let _ = theatre.notifier.publish(&again).await;
-        workers.push(theatre.worker(8).await);
+        let _ = scene.notifier.publish(&again).await;
+        workers.push(scene.worker(8).await);
     }
 }
 
@@ -263,26 +259,26 @@ async fn consumers(pool: &PgPool) -> BTreeMap<String, Vec<i64>> {
 // Shows: ORD-09, ORD-16, ORD-17, ORD-24, ORD-34
 #[tokio::test]
 async fn an_emitter_dies_within_its_transaction() {
-    let theatre = Theatre::new("within", Durations::quick()).await;
+    let scene = CrashScene::new("within", Durations::quick()).await;
     let on = || Event::new(WORK, &Work::default()).unwrap().on("work:1").unwrap();
-    let before = theatre.queue.emit(on()).await.unwrap().link.unwrap();
-    let victim = theatre.start(&Role::EmitterWithin, None);
+    let before = scene.queue.emit(on()).await.unwrap().link.unwrap();
+    let victim = scene.start(&Role::EmitterWithin, None);
     victim.says(&format!("linked {}", before.id)).await;
-    let refused = theatre.queue.emit(on()).await;
+    let refused = scene.queue.emit(on()).await;
     assert!(refused.is_err(), "its transaction holds the object: {refused:?}");
-    theatre.kill_9(&victim).await;
+    scene.kill_9(&victim).await;
     let freed = async {
         loop {
-            if let Ok(emitted) = theatre.queue.emit(on()).await {
+            if let Ok(emitted) = scene.queue.emit(on()).await {
                 return emitted.link.unwrap();
             }
         }
     };
     let after = tokio::time::timeout(TIMEOUT, freed).await.expect("the object is free");
     assert_eq!(after.prev, before.id);
-    let object = theatre.queue.object(CanvasId::DEFAULT, "work:1").await.unwrap().unwrap();
+    let object = scene.queue.object(CanvasId::DEFAULT, "work:1").await.unwrap().unwrap();
     assert_eq!((object.last_id, object.state), (after.id, None));
-    assert_eq!(theatre.count("select count(*) from wakeq.events_v2").await, 2);
+    assert_eq!(scene.count("select count(*) from wakeq.events_v2").await, 2);
 }
 
 /// A worker dies after its handler has ended, but before that is recorded: the event runs again,
@@ -290,20 +286,20 @@ async fn an_emitter_dies_within_its_transaction() {
 // Shows: ORD-17, ORD-23, ORD-25, ORD-27, ORD-28
 #[tokio::test]
 async fn a_worker_dies_before_it_records_the_end() {
-    let theatre = Theatre::new("processed", Durations::quick()).await;
+    let scene = CrashScene::new("processed", Durations::quick()).await;
     let on = || Event::new(WORK, &Work::lasting(1)).unwrap().on("work:1").unwrap();
-    let emitted = theatre.queue.emit_all(vec![on(), on()]).await.unwrap();
+    let emitted = scene.queue.emit_all(vec![on(), on()]).await.unwrap();
     let links: Vec<Link> = emitted.iter().filter_map(|emitted| emitted.link).collect();
     let role = Role::Worker { capacity: 8, shutdown_grace_ms: 1_000 };
-    let victim = theatre.start(&role, Some("link.processed"));
-    theatre.until_at_least(ENDED, 1).await;
+    let victim = scene.start(&role, Some("link.processed"));
+    scene.until_at_least(ENDED, 1).await;
     victim.child.ended().await;
-    theatre.died(victim.pid()).await;
-    let _heir = theatre.worker(8).await;
-    theatre.until_empty().await;
-    let ran: Vec<(i64, i64)> = theatre.pool.table("select link, prev from runs order by started_at").await;
+    scene.died(victim.pid()).await;
+    let _heir = scene.worker(8).await;
+    scene.until_empty().await;
+    let ran: Vec<(i64, i64)> = scene.pool.table("select link, prev from runs order by started_at").await;
     assert_eq!(ran, [links[0], links[0], links[1]].map(|link| (link.id, link.prev)));
-    assert_eq!(theatre.count(OUT_OF_ORDER).await, 0);
+    assert_eq!(scene.count(OUT_OF_ORDER).await, 0);
 }
 
 /// ORD-22: a worker dies between the removal of an event and the hand-over. The next event has
@@ -311,26 +307,26 @@ async fn a_worker_dies_before_it_records_the_end() {
 // Shows: EV2-58, ORD-17, ORD-34
 #[tokio::test]
 async fn a_worker_dies_before_it_hands_over() {
-    let theatre = Theatre::new("hand-over", Durations::quick()).await;
-    let victim = theatre.start(&Role::Worker { capacity: 8, shutdown_grace_ms: 1_000 }, Some("link.removed"));
+    let scene = CrashScene::new("hand-over", Durations::quick()).await;
+    let victim = scene.start(&Role::Worker { capacity: 8, shutdown_grace_ms: 1_000 }, Some("link.removed"));
     victim.says("ready").await;
     let on = |ms| Event::new(WORK, &Work::lasting(ms)).unwrap().on("work:1").unwrap();
-    theatre.queue.emit(on(2_000)).await.unwrap();
-    theatre.until_at_least("select count(*) from runs", 1).await;
+    scene.queue.emit(on(2_000)).await.unwrap();
+    scene.until_at_least("select count(*) from runs", 1).await;
     // The first can't end before the second one was looked at.
-    let mut held = theatre.pool.begin().await.unwrap();
+    let mut held = scene.pool.begin().await.unwrap();
     sqlx::query("select from runs for update").execute(&mut *held).await.unwrap();
-    let next = theatre.queue.emit(on(0)).await.unwrap().id;
+    let next = scene.queue.emit(on(0)).await.unwrap().id;
     victim.says(&format!("ended {next} EarlierLeft")).await;
     held.rollback().await.unwrap();
     let far = sqlx::query("update wakeq.events_v2 set notify_at = now() + interval '1 h' where id = $1");
-    far.bind(next.0).execute(&theatre.pool).await.unwrap();
-    theatre.until_at_least(ENDED, 1).await;
+    far.bind(next.0).execute(&scene.pool).await.unwrap();
+    scene.until_at_least(ENDED, 1).await;
     let gone = "select (count(*) = 1)::integer::bigint from wakeq.events_v2";
-    theatre.until_at_least(gone, 1).await;
-    theatre.died(victim.pid()).await;
-    let heir = theatre.worker(8).await;
-    theatre.until_empty().await;
-    assert_eq!((theatre.completed().await, theatre.count(OUT_OF_ORDER).await), (2, 0));
+    scene.until_at_least(gone, 1).await;
+    scene.died(victim.pid()).await;
+    let heir = scene.worker(8).await;
+    scene.until_empty().await;
+    assert_eq!((scene.completed().await, scene.count(OUT_OF_ORDER).await), (2, 0));
     drop(heir);
 }

@@ -10,7 +10,7 @@ use wakeq::machine::Outcome;
 
 use crate::support::brokers::Broker;
 use crate::support::child_processes::{Durations, WORK, Work};
-use crate::support::crash_scene::{Theatre, figure, is_full, list, size};
+use crate::support::crash_scene::{CrashScene, figure, is_full, list, size};
 use crate::support::handlers::Door;
 use crate::support::{Stage, Statements, TIMEOUT, capacity, quick, stop_all};
 
@@ -57,24 +57,24 @@ async fn a_second_worker_has_work_at_once_over_pubsub() {
 // Shows: EV2-06
 #[tokio::test]
 async fn a_second_process_runs_at_capacity_within_a_second() {
-    let theatre = Theatre::new("second-process", Durations::crowd()).await;
+    let scene = CrashScene::new("second-process", Durations::crowd()).await;
     let (count, lasting_ms) = if is_full() { (600, 2_000) } else { (40, 400) };
-    let first = theatre.worker(4).await;
-    theatre.emit_many(WORK, count, Work::lasting(lasting_ms)).await;
-    theatre.until_at_least("select count(*) from runs", 4).await;
-    let second = theatre.worker(4).await;
-    let since = theatre.clock().await;
+    let first = scene.worker(4).await;
+    scene.emit_many(WORK, count, Work::lasting(lasting_ms)).await;
+    scene.until_at_least("select count(*) from runs", 4).await;
+    let second = scene.worker(4).await;
+    let since = scene.clock().await;
     let at_work = "select count(*) from (select from runs group by pid having count(*) >= 4) as at_work";
-    theatre.until_at_least(at_work, 2).await;
+    scene.until_at_least(at_work, 2).await;
     let fourth = "select started_at from runs where pid = $1 order by started_at offset 3 limit 1";
     let at_capacity: wakeq::Timestamp =
-        sqlx::query_scalar(fourth).bind(second.pid()).fetch_one(&theatre.pool).await.unwrap();
+        sqlx::query_scalar(fourth).bind(second.pid()).fetch_one(&scene.pool).await.unwrap();
     let within = at_capacity - since;
     figure("at capacity after", within);
     assert!(!is_full() || within < chrono::TimeDelta::seconds(1), "{within}");
-    theatre.kill_9(&first).await;
-    let took = theatre.until_empty().await;
-    assert_eq!(theatre.completed().await, count as i64);
+    scene.kill_9(&first).await;
+    let took = scene.until_empty().await;
+    assert_eq!(scene.completed().await, count as i64);
     figure("all complete after the kill", format!("{took:.1?}"));
 }
 
@@ -135,23 +135,23 @@ async fn eight_workers_share_a_backlog_evenly() {
 // Shows: EV2-06, EV2-10
 #[tokio::test]
 async fn a_kill_of_one_of_eight_loses_nothing() {
-    let theatre = Theatre::new("killed-of-eight", Durations::crowd()).await;
+    let scene = CrashScene::new("killed-of-eight", Durations::crowd()).await;
     let (count, processes, capacity) = (size(1_200, 100_000), size(3, 8), size(8, 64));
-    let mut workers = theatre.workers(processes, capacity).await;
-    theatre.emit_many(WORK, count, Work::lasting(if is_full() { 20 } else { 50 })).await;
+    let mut workers = scene.workers(processes, capacity).await;
+    scene.emit_many(WORK, count, Work::lasting(if is_full() { 20 } else { 50 })).await;
     let half = count as i64 / 2;
-    theatre.until_at_least("select count(*) from runs where ended_at is not null", half).await;
-    theatre.kill_9(&workers.remove(processes / 2)).await;
-    let left = theatre.count("select count(*) from wakeq.events_v2").await;
+    scene.until_at_least("select count(*) from runs where ended_at is not null", half).await;
+    scene.kill_9(&workers.remove(processes / 2)).await;
+    let left = scene.count("select count(*) from wakeq.events_v2").await;
     assert!(left > 0, "it was killed too late");
-    let took = theatre.until_empty().await;
-    assert_eq!(theatre.completed().await, count as i64);
+    let took = scene.until_empty().await;
+    assert_eq!(scene.completed().await, count as i64);
     let shares =
         "select array_agg(ran order by ran) from (select count(*) as ran from runs group by pid) as shares";
-    let shares: Vec<i64> = theatre.pool.value(shares).await;
+    let shares: Vec<i64> = scene.pool.value(shares).await;
     assert_eq!(shares.len(), processes, "each had its part");
     figure("events, left at the kill", format!("{count}, {left}"));
     figure("runs by process, the least first", format!("{shares:?}"));
     figure("all complete after the kill", format!("{took:.1?}"));
-    list(&theatre.extra_runs().await);
+    list(&scene.extra_runs().await);
 }

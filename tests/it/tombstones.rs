@@ -14,7 +14,7 @@ use wakeq::{
 };
 
 use crate::support::child_processes::{Durations, Role, WORK_ONCE, Work};
-use crate::support::crash_scene::Theatre;
+use crate::support::crash_scene::CrashScene;
 use crate::support::{Stage, Statements, scope, wait_while};
 
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(7));
@@ -217,20 +217,20 @@ async fn a_copy_is_missing_in_its_queue() {
 // Shows: ORD-04
 #[tokio::test]
 async fn a_tombstone_is_written_with_the_death() {
-    let theatre = Theatre::new("tombstone", Durations::quick()).await;
+    let scene = CrashScene::new("tombstone", Durations::quick()).await;
     let role = Role::Worker { capacity: 8, shutdown_grace_ms: 1_000 };
-    let victim = theatre.start(&role, Some("link.removed"));
+    let victim = scene.start(&role, Some("link.removed"));
     let on = |work: Work| Event::new(WORK_ONCE, &work).unwrap().on("work:1").unwrap();
     let fails = Work { first_fails: true, ..Work::lasting(1) };
-    let emitted = theatre.queue.emit_all(vec![on(fails), on(Work::lasting(1))]).await.unwrap();
+    let emitted = scene.queue.emit_all(vec![on(fails), on(Work::lasting(1))]).await.unwrap();
     victim.child.ended().await;
-    theatre.died(victim.pid()).await;
+    scene.died(victim.pid()).await;
     let dead = "select count(*) from wakeq.dead_events d join wakeq.tombstones t using (canvas_id, object, seq, prev)";
-    assert_eq!(theatre.count(dead).await, 1);
-    let gone = theatre.admin.tombstones(CanvasId::DEFAULT, &key(), None, 0, 1000).await.unwrap();
+    assert_eq!(scene.count(dead).await, 1);
+    let gone = scene.admin.tombstones(CanvasId::DEFAULT, &key(), None, 0, 1000).await.unwrap();
     let links: Vec<Link> = emitted.iter().filter_map(|emitted| emitted.link).collect();
     assert_eq!(gone.iter().map(|gone| gone.link).collect::<Vec<_>>(), links[..1]);
     assert_eq!(consume(pass_over(0, [gone[0].link]), links[1]), Consumption::Consume);
-    let _heir = theatre.worker(8).await;
-    theatre.until_empty().await;
+    let _heir = scene.worker(8).await;
+    scene.until_empty().await;
 }

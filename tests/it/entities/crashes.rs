@@ -10,7 +10,7 @@ use wakeq_streams::{Entities, Entity, EntityError, EntityEvent, EntityId};
 
 use super::{Account, Balance, Change, STORED, account};
 use crate::support::child_processes::{Durations, Process, Role};
-use crate::support::crash_scene::{Theatre, figure, size};
+use crate::support::crash_scene::{CrashScene, figure, size};
 use crate::world::dice::Dice;
 
 const ACCOUNTS: usize = 5;
@@ -26,10 +26,10 @@ async fn memory(owner: &Process) -> (Memory, u64) {
 }
 
 /// The first `version` events of an account, folded by the test's own rules.
-async fn fold(theatre: &Theatre, name: &str, version: i64) -> Balance {
+async fn fold(scene: &CrashScene, name: &str, version: i64) -> Balance {
     let sql = "select name::text, payload::text from wakeq.log where category = 'entities:account' and stream = $1 order by seq limit $2";
     let stored: Vec<(String, String)> =
-        sqlx::query_as(sql).bind(name).bind(version).fetch_all(&theatre.pool).await.unwrap();
+        sqlx::query_as(sql).bind(name).bind(version).fetch_all(&scene.pool).await.unwrap();
     assert_eq!(stored.len(), usize::try_from(version).unwrap(), "{name}");
     stored.into_iter().fold(Balance::default(), |balance, (name, payload)| {
         let change: Change = serde_json::from_str(&format!("{{\"{name}\": {payload}}}")).unwrap();
@@ -38,9 +38,9 @@ async fn fold(theatre: &Theatre, name: &str, version: i64) -> Balance {
     })
 }
 
-async fn matches_its_folds(theatre: &Theatre, memory: &Memory, kills: usize) {
+async fn matches_its_folds(scene: &CrashScene, memory: &Memory, kills: usize) {
     for (name, (version, balance)) in memory {
-        assert_eq!(*balance, fold(theatre, name, *version).await, "{name} after {kills} kills");
+        assert_eq!(*balance, fold(scene, name, *version).await, "{name} after {kills} kills");
     }
 }
 
@@ -78,14 +78,14 @@ async fn send(entities: &Entities, dice: &mut Dice, sent: &mut Vec<(EntityId, En
 // Shows: ENT-14, ENT-16, ENT-22, ENT-24
 #[tokio::test]
 async fn memory_matches_the_repository_after_owners_are_killed() {
-    let theatre = Theatre::new("entities", Durations::quick()).await;
-    let entities = Entities::new(theatre.queue.clone());
+    let scene = CrashScene::new("entities", Durations::quick()).await;
+    let entities = Entities::new(scene.queue.clone());
     let kills = size(6, 200);
     let mut dice = Dice(17);
     let (mut sent, mut replayed, mut compared, mut early) = (Vec::new(), 0, 0, 0);
     for kill in 0..kills {
         let epoch = i64::try_from(kill).unwrap() + 1;
-        let owner = theatre.start(&Role::Accounts { epoch, snapshot_every: 7 }, None);
+        let owner = scene.start(&Role::Accounts { epoch, snapshot_every: 7 }, None);
         send(&entities, &mut dice, &mut sent).await;
         if dice.below(4) == 0 {
             // It may have nothing in memory yet.
@@ -94,7 +94,7 @@ async fn memory_matches_the_repository_after_owners_are_killed() {
         } else {
             let (memory, again) = memory(&owner).await;
             replayed += again;
-            matches_its_folds(&theatre, &memory, kill).await;
+            matches_its_folds(&scene, &memory, kill).await;
             compared += memory.len();
             send(&entities, &mut dice, &mut sent).await;
         }
@@ -102,17 +102,17 @@ async fn memory_matches_the_repository_after_owners_are_killed() {
         tokio::time::sleep(Duration::from_micros(dice.next() % 60_000)).await;
         owner.child.kill_9().await.unwrap();
     }
-    let heir = theatre.start(&Role::Accounts { epoch: i64::MAX - 1, snapshot_every: 7 }, None);
+    let heir = scene.start(&Role::Accounts { epoch: i64::MAX - 1, snapshot_every: 7 }, None);
     memory(&heir).await;
-    theatre.until_at_least(DECIDED, i64::try_from(sent.len()).unwrap()).await;
-    let last = theatre.start(&Role::Accounts { epoch: i64::MAX, snapshot_every: 7 }, None);
+    scene.until_at_least(DECIDED, i64::try_from(sent.len()).unwrap()).await;
+    let last = scene.start(&Role::Accounts { epoch: i64::MAX, snapshot_every: 7 }, None);
     heir.child.kill_9().await.unwrap();
     let (memory, _) = memory(&last).await;
     assert_eq!(memory.len(), ACCOUNTS);
-    matches_its_folds(&theatre, &memory, kills).await;
+    matches_its_folds(&scene, &memory, kills).await;
     let versions = memory.values().map(|(version, _)| version).sum::<i64>();
-    assert_eq!(theatre.count(STORED).await, versions);
-    told_once(&theatre, sent.len()).await;
+    assert_eq!(scene.count(STORED).await, versions);
+    told_once(&scene, sent.len()).await;
     assert!(entities.status(CanvasId::DEFAULT, Uuid::from_u64_pair(7, 0)).await.unwrap().is_some());
     figure("kills, of them before the memory was there", format!("{kills}, {early}"));
     figure("accounts compared with their folds", compared);
@@ -124,30 +124,30 @@ async fn memory_matches_the_repository_after_owners_are_killed() {
 // Shows: ENT-24
 #[tokio::test]
 async fn an_owner_dies_right_after_a_commit() {
-    let theatre = Theatre::new("committed", Durations::quick()).await;
-    let entities = Entities::new(theatre.queue.clone());
+    let scene = CrashScene::new("committed", Durations::quick()).await;
+    let entities = Entities::new(scene.queue.clone());
     let (mut dice, mut sent) = (Dice(3), Vec::new());
     send(&entities, &mut dice, &mut sent).await;
-    let victim = theatre.start(&Role::Accounts { epoch: 1, snapshot_every: 7 }, Some("entity.committed"));
+    let victim = scene.start(&Role::Accounts { epoch: 1, snapshot_every: 7 }, Some("entity.committed"));
     victim.child.ended().await;
-    assert!(theatre.count(DECIDED).await > 0, "what it committed stands");
-    let heir = theatre.start(&Role::Accounts { epoch: 2, snapshot_every: 7 }, None);
+    assert!(scene.count(DECIDED).await > 0, "what it committed stands");
+    let heir = scene.start(&Role::Accounts { epoch: 2, snapshot_every: 7 }, None);
     heir.says("memory ").await;
-    theatre.until_at_least(DECIDED, i64::try_from(sent.len()).unwrap()).await;
-    let last = theatre.start(&Role::Accounts { epoch: 3, snapshot_every: 7 }, None);
+    scene.until_at_least(DECIDED, i64::try_from(sent.len()).unwrap()).await;
+    let last = scene.start(&Role::Accounts { epoch: 3, snapshot_every: 7 }, None);
     let (memory, _) = memory(&last).await;
-    matches_its_folds(&theatre, &memory, 1).await;
-    told_once(&theatre, sent.len()).await;
+    matches_its_folds(&scene, &memory, 1).await;
+    told_once(&scene, sent.len()).await;
 }
 
 /// Every event has one result, that of the first time; results of repeated sends are marked as
 /// such.
-async fn told_once(theatre: &Theatre, sent: usize) {
+async fn told_once(scene: &CrashScene, sent: usize) {
     let sql = "select (value::json ->> 'event_id')::uuid, count(*) filter (where not (value::json ->> 'again')::boolean)
                  from wakeq.events_v2 where name = 'told' group by 1";
-    let counts: Vec<(Uuid, i64)> = sqlx::query_as(sql).fetch_all(&theatre.pool).await.unwrap();
+    let counts: Vec<(Uuid, i64)> = sqlx::query_as(sql).fetch_all(&scene.pool).await.unwrap();
     assert_eq!(counts.len(), sent, "no result is missing");
     assert!(counts.iter().all(|(_, count)| *count == 1), "none comes twice: {counts:?}");
     let twice = "select count(*) from (select id from wakeq.log where category = 'entities:account' group by id having count(*) > 1) as t";
-    assert_eq!(theatre.count(twice).await, 0, "no event is stored twice");
+    assert_eq!(scene.count(twice).await, 0, "no event is stored twice");
 }

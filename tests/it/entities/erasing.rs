@@ -9,7 +9,7 @@ use wakeq_streams::{
 
 use super::{Bank, Change, OTHER, accept, account, config, deposit, of, withdraw};
 use crate::support::child_processes::{Durations, Process, Role};
-use crate::support::crash_scene::Theatre;
+use crate::support::crash_scene::CrashScene;
 use crate::support::{TIMEOUT, is_skipped, wait_while};
 
 /// Rows of the log about ada on the canvas of the tests.
@@ -221,9 +221,9 @@ async fn a_warm_up_beside_an_erasure_is_no_defect() {
 /// once.
 #[tokio::test]
 async fn an_owner_dies_between_the_pages_of_an_erasure() {
-    let theatre = Theatre::new("erased", Durations::quick()).await;
-    let entities = Entities::new(theatre.queue.clone());
-    let own = |epoch, fault| theatre.start(&Role::Accounts { epoch, snapshot_every: 7 }, fault);
+    let scene = CrashScene::new("erased", Durations::quick()).await;
+    let entities = Entities::new(scene.queue.clone());
+    let own = |epoch, fault| scene.start(&Role::Accounts { epoch, snapshot_every: 7 }, fault);
     let decided =
         "select count(*) from wakeq.entity_events where status <> 'accepted' and name <> 'wakeq.erase'";
     let done = "select count(*) from wakeq.entity_events where status = 'processed' and name = 'wakeq.erase'";
@@ -231,13 +231,13 @@ async fn an_owner_dies_between_the_pages_of_an_erasure() {
     let mut owner = own(1, None);
     fill(&entities, &account("ada"), 2500).await;
     fill(&entities, &theirs(), 10).await;
-    theatre.until_at_least(decided, 2510).await;
+    scene.until_at_least(decided, 2510).await;
     owner.child.kill_9().await.unwrap();
     let first = erase(&entities).await;
     for epoch in [2, 3] {
         let victim = own(epoch, Some("entity.erased"));
         victim.child.ended().await;
-        let left = theatre.count(ROWS).await;
+        let left = scene.count(ROWS).await;
         assert_eq!(left, 5001 - 1000 * (epoch - 1), "a page for each life");
         let status = entities.status(CanvasId::DEFAULT, first.id.0).await.unwrap().unwrap().status;
         assert_eq!(status, EntityStatus::Accepted, "it is not done before all is gone");
@@ -245,21 +245,21 @@ async fn an_owner_dies_between_the_pages_of_an_erasure() {
     }
     owner = own(4, None);
     ready(&owner).await;
-    theatre.until_at_least(done, 1).await;
-    assert_eq!((theatre.count(ROWS).await, theatre.count(THEIRS).await), (1, 20));
+    scene.until_at_least(done, 1).await;
+    assert_eq!((scene.count(ROWS).await, scene.count(THEIRS).await), (1, 20));
     owner.child.kill_9().await.unwrap();
     // A new entity, erased by an owner that dies before it has the answer to its commit.
     fill(&entities, &account("ada"), 3).await;
     owner = own(5, None);
-    theatre.until_at_least(decided, 13).await;
+    scene.until_at_least(decided, 13).await;
     owner.child.kill_9().await.unwrap();
     erase(&entities).await;
     own(6, Some("entity.committed")).child.ended().await;
-    assert_eq!(theatre.count(done).await, 2);
+    assert_eq!(scene.count(done).await, 2);
     fill(&entities, &account("ada"), 2).await;
     owner = own(7, None);
     ready(&owner).await;
-    theatre.until_at_least(decided, 12).await;
+    scene.until_at_least(decided, 12).await;
     let ada = entities.show(&account("ada")).await.unwrap().unwrap();
     assert_eq!(ada.version, 2, "nothing that came after it is gone");
     assert_eq!(entities.show(&theirs()).await.unwrap().unwrap().version, 10);

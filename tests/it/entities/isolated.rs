@@ -16,7 +16,7 @@ use wakeq_streams::{
 
 use super::{Account, Bank, Change, OTHER, accept, account, config, of, withdraw};
 use crate::support::child_processes::{Durations, Role};
-use crate::support::crash_scene::Theatre;
+use crate::support::crash_scene::CrashScene;
 use crate::support::spy_log::SpyLog;
 use crate::support::{Statements, TIMEOUT};
 
@@ -134,19 +134,19 @@ async fn an_event_that_hangs_dies_alone() {
 // Shows: ENT-X1
 #[tokio::test]
 async fn an_event_that_kills_dies_alone() {
-    let theatre = Theatre::new("entities", Durations::quick()).await;
-    let entities = Entities::new(theatre.queue.clone());
+    let scene = CrashScene::new("entities", Durations::quick()).await;
+    let entities = Entities::new(scene.queue.clone());
     let (deposit, kills) = (Change::Deposit { cents: 5 }, Change::Kills);
     let changes = [("a0", &deposit), ("a1", &deposit), ("a1", &kills), ("a1", &deposit), ("a2", &deposit)];
     let events = changes.iter().map(|(id, change)| (account(id), with_reply(change)));
     let sent = entities.send_all(events.collect()).await.unwrap();
     // One owner was lost with the whole batch, and three with the event alone.
     for epoch in 1..=4 {
-        let owner = theatre.start(&Role::Accounts { epoch, snapshot_every: 1 }, None);
+        let owner = scene.start(&Role::Accounts { epoch, snapshot_every: 1 }, None);
         owner.child.ended().await;
     }
-    let _last = theatre.start(&Role::Accounts { epoch: 5, snapshot_every: 1 }, None);
-    theatre.until_at_least("select count(*) from wakeq.entity_events where status <> 'accepted'", 5).await;
+    let _last = scene.start(&Role::Accounts { epoch: 5, snapshot_every: 1 }, None);
+    scene.until_at_least("select count(*) from wakeq.entity_events where status <> 'accepted'", 5).await;
     let mut statuses = Vec::new();
     for sent in &sent {
         let decided = entities.status(CanvasId::DEFAULT, sent.id.0).await.unwrap().unwrap().events.remove(0);
@@ -154,9 +154,9 @@ async fn an_event_that_kills_dies_alone() {
     }
     let processed = |version| (true, Some(version));
     assert_eq!(statuses, [processed(1), processed(1), (false, None), processed(2), processed(1)]);
-    let dead = theatre.count("select sum(attempts)::bigint from wakeq.consumer_dead").await;
+    let dead = scene.count("select sum(attempts)::bigint from wakeq.consumer_dead").await;
     assert_eq!(dead, 3);
-    let answers = theatre.count("select count(*) from wakeq.events_v2 where module = 'ANSWER'").await;
+    let answers = scene.count("select count(*) from wakeq.events_v2 where module = 'ANSWER'").await;
     assert_eq!(answers, 5);
 }
 

@@ -15,7 +15,7 @@ use wakeq_streams::{
 
 use super::{Bank, Change, OTHER, accept, config, of, withdraw};
 use crate::support::child_processes::{Durations, Role};
-use crate::support::crash_scene::{Theatre, figure, is_full, size};
+use crate::support::crash_scene::{CrashScene, figure, is_full, size};
 use crate::support::{Statements, wait_while};
 
 const OPEN: &str = "select count(*) from wakeq.entity_events where status = 'accepted'";
@@ -163,28 +163,28 @@ async fn the_others_are_done_while_an_event_panics() {
 // Shows: ENT-X1
 #[tokio::test]
 async fn the_others_are_done_while_an_event_kills() {
-    let theatre = Theatre::new("poison", Durations::quick()).await;
-    let entities = Entities::new(theatre.queue.clone());
+    let scene = CrashScene::new("poison", Durations::quick()).await;
+    let entities = Entities::new(scene.queue.clone());
     let others = size(200, 10_000);
     let deposit = Change::Deposit { cents: 1 };
     let (sent, behind) = send_all(&entities, "account", others, &deposit, &Change::Kills).await;
     // One owner is lost with a whole batch, one with the event alone, and the third one has done
     // everything else before it retries the event.
     for (epoch, left) in [(1, others / 2), (2, others / 2), (3, 2), (4, 2)] {
-        theatre.start(&Role::Accounts { epoch, snapshot_every: 1 }, None).child.ended().await;
-        let open = theatre.count(OPEN).await;
+        scene.start(&Role::Accounts { epoch, snapshot_every: 1 }, None).child.ended().await;
+        let open = scene.count(OPEN).await;
         assert!(open >= 2 && open <= i64::try_from(left + 502).unwrap(), "{open} are left of owner {epoch}");
         assert!(epoch < 3 || open == 2, "{open} are left of owner {epoch}");
     }
-    let last = theatre.start(&Role::Accounts { epoch: 5, snapshot_every: 1 }, None);
-    theatre.until_at_least("select -count(*) from wakeq.entity_events where status = 'accepted'", 0).await;
+    let last = scene.start(&Role::Accounts { epoch: 5, snapshot_every: 1 }, None);
+    scene.until_at_least("select -count(*) from wakeq.entity_events where status = 'accepted'", 0).await;
     let dead = status_of(&entities, &sent).await;
     assert!(dead.error.unwrap().starts_with("its processor hung, or its process ended, 3 times"));
     assert_eq!(status_of(&entities, &behind).await.version, Some(2));
     let done = "select count(*) from wakeq.entity_events where status = 'processed'";
-    assert_eq!(theatre.count(done).await, i64::try_from(others + 1).unwrap());
+    assert_eq!(scene.count(done).await, i64::try_from(others + 1).unwrap());
     let answers = "select count(*) from wakeq.events_v2 where module = 'ANSWER'";
-    assert_eq!(theatre.count(answers).await, 2);
+    assert_eq!(scene.count(answers).await, 2);
     figure("others, done by the third owner", others);
     drop(last);
 }

@@ -13,12 +13,12 @@ use wakeq::log::{AppendCondition, Log, NewLogEvent, StreamAppend, StreamId};
 
 use super::node::{CATEGORY, GroupWork, hold_paths};
 use crate::support::child_processes::{Durations, Process, Role};
-use crate::support::crash_scene::Theatre;
+use crate::support::crash_scene::CrashScene;
 
 const STREAMS: usize = 10;
 
 pub(super) struct Stage {
-    pub(super) theatre: Theatre,
+    pub(super) scene: CrashScene,
     /// With JIT compilation off: on the small tables here it takes a second, and the queries run
     /// all the time.
     pub(super) pool: PgPool,
@@ -44,7 +44,7 @@ pub(super) struct HeldPosition {
 impl Stage {
     /// Without any node. The database records every position, term and epoch that goes back.
     pub(super) async fn new(name: &str, work: GroupWork) -> Self {
-        let theatre = Theatre::new(name, Durations::quick()).await;
+        let scene = CrashScene::new(name, Durations::quick()).await;
         let sql = "create table handled (number bigserial, consumer_group text, stream text, seq bigint, pid integer);
                    create index on handled (consumer_group, seq);
                    create table regressions (what text);
@@ -63,17 +63,17 @@ impl Stage {
                        return new;
                    end $$;
                    create trigger deposed after update on wakeq.subscriptions for each row execute function deposed();";
-        sqlx::raw_sql(sql).execute(&theatre.pool).await.unwrap();
-        let plain: sqlx::postgres::PgConnectOptions = theatre.services.database_url.parse().unwrap();
+        sqlx::raw_sql(sql).execute(&scene.pool).await.unwrap();
+        let plain: sqlx::postgres::PgConnectOptions = scene.services.database_url.parse().unwrap();
         let pool = PgPool::connect_with(plain.options([("jit", "off")])).await.unwrap();
         let doubles = Arc::new(AtomicU64::new(0));
         let stop = CancellationToken::new();
         let looking = look(pool.clone(), stop.clone(), Arc::clone(&doubles));
-        Self { theatre, pool, work, flow: None, look: (stop, tokio::spawn(looking)), doubles }
+        Self { scene, pool, work, flow: None, look: (stop, tokio::spawn(looking)), doubles }
     }
 
     pub(super) fn start_faulty(&self, fault: Option<&str>) -> Process {
-        self.theatre.start(&Role::GroupNode(self.work), fault)
+        self.scene.start(&Role::GroupNode(self.work), fault)
     }
 
     pub(super) async fn node(&self) -> Node {
@@ -123,7 +123,7 @@ impl Stage {
     pub(super) fn flow(&mut self, every: Duration) {
         let stop = CancellationToken::new();
         let (place, notifier, ended) =
-            (self.theatre.services.clone(), Arc::clone(&self.theatre.notifier), stop.clone());
+            (self.scene.services.clone(), Arc::clone(&self.scene.notifier), stop.clone());
         let flowing = async move {
             let log = Log::new(place.store().await, &*notifier);
             let mut ticks = tokio::time::interval(every);
@@ -199,7 +199,7 @@ impl Stage {
         let looks = (&mut self.look.1).await.unwrap();
         assert_eq!(self.doubles.load(Ordering::Relaxed), 0, "a source had two owners");
         let regressions: Vec<String> =
-            sqlx::query_scalar("select what from regressions").fetch_all(&self.theatre.pool).await.unwrap();
+            sqlx::query_scalar("select what from regressions").fetch_all(&self.scene.pool).await.unwrap();
         assert_eq!(regressions, Vec::<String>::new());
         looks
     }

@@ -50,7 +50,7 @@ pub(crate) fn figure(name: &str, value: impl std::fmt::Display) {
     println!("    {name}: {value}");
 }
 
-pub(crate) struct Theatre {
+pub(crate) struct CrashScene {
     pub(crate) services: Services,
     pub(crate) notifier: Arc<dyn Notifier>,
     pub(crate) queue: Queue,
@@ -70,7 +70,7 @@ pub(crate) struct ExtraRun {
     pub(crate) ended_at: Option<Timestamp>,
 }
 
-impl Theatre {
+impl CrashScene {
     /// On the servers that all tests share.
     pub(crate) async fn new(name: &str, timing: Durations) -> Self {
         Self::on(name, timing, None, None).await
