@@ -229,7 +229,7 @@ async fn tls_requires_a_certificate_for_the_host() {
 async fn no_proxy_is_used() {
     let proxy = Server::start(Answer::Bytes(OK_AND_CLOSE.to_vec())).await;
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "--nocapture", "delivery::connections::a_connection_is_used_again"]);
+    child.args(["--exact", "--nocapture", "targets::delivery::connections::a_connection_is_used_again"]);
     for variable in ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
         child.env(variable, format!("http://{}", proxy.address));
     }

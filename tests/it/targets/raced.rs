@@ -3,9 +3,9 @@
 use wakeq::CanvasId;
 use wakeq::machine::Outcome;
 
+use super::share::{put, worker};
 use crate::support::receiver::Receiver;
 use crate::support::{Stage, wait_while};
-use crate::targets_share::{put, worker};
 
 /// It is registered after the look for it and before the event is deferred: the event is due at
 /// once all the same.

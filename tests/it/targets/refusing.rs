@@ -4,9 +4,9 @@ use wakeq::machine::Outcome;
 use wakeq::targets::{NewTarget, TargetPolicy};
 use wakeq::{Actor, CanvasId, Event, EventId, Stop};
 
+use super::share::worker;
 use crate::support::receiver::{Receiver, address, target};
 use crate::support::{RunningWorker, Stage, scope};
-use crate::targets_share::worker;
 
 const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(7));
 

@@ -15,7 +15,7 @@ use wakeq_service::delivery::DeliveryOutcome;
 use super::servers::{Answer, Server};
 use super::{FORMER_SECRET, SECRET, TRACE, deliver, deliver_event, deliverer, failure, target};
 
-const RECEIVERS: &str = include_str!("../../../docs/delivery.md");
+const RECEIVERS: &str = include_str!("../../../../docs/delivery.md");
 
 fn secrets(current: &str, previous: Option<&str>) -> Secrets {
     Secrets { current: current.parse().unwrap(), previous: previous.map(|secret| secret.parse().unwrap()) }

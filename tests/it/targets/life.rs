@@ -1,12 +1,9 @@
 //! Handlers that are reached over HTTP: registered through the API, called by a worker, answered by
 //! small servers.
 
-mod scene;
-
 use std::time::Duration;
 
 use reqwest::Method;
-use scene::{GREET, put, requests, row, service, worker};
 use serde_json::{Value, json};
 use uuid::Uuid;
 use wakeq::machine::Outcome;
@@ -15,6 +12,7 @@ use wakeq::{Actor, AdminError, CanvasId, Event, EventId, HandlerAddress, Handler
 use wakeq_service::access::Scope;
 use wiremock::ResponseTemplate;
 
+use super::scene::{GREET, put, requests, row, service, worker};
 use crate::support::handlers::recording;
 use crate::support::receiver::{Receiver, address, answering, target};
 use crate::support::service::has;
