@@ -20,8 +20,6 @@ mod container;
 mod control;
 mod crashes;
 mod crons;
-mod crons_changes;
-mod crons_twice;
 mod doctor;
 mod documents;
 mod edge;

@@ -7,7 +7,7 @@ use std::task::Poll;
 use wakeq::crons::MissedTicks;
 use wakeq::{Admin, AdminError};
 
-use crate::crons::{CANVAS, FakeClockDatabase, ada, new};
+use super::ticks::{CANVAS, FakeClockDatabase, ada, new};
 use crate::support::child_processes::{Durations, Role};
 use crate::support::crash_scene::{CrashScene, figure};
 use crate::support::{TIMEOUT, is_skipped};

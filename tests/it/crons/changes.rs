@@ -4,7 +4,7 @@
 use wakeq::Timestamp;
 use wakeq::crons::{CronSchedule, MissedTicks, NewCron};
 
-use crate::crons::{CANVAS, FakeClockDatabase, ada, name, new, put};
+use super::ticks::{CANVAS, FakeClockDatabase, ada, name, new, put};
 
 /// A cron in UTC with this value.
 fn valued(name: &str, expression: &str, value: &str) -> NewCron {
