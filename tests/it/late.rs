@@ -15,7 +15,7 @@ use wakeq::{
     Timing, WorkerConfig,
 };
 
-use crate::queues;
+use crate::queues::turns;
 use crate::support::handlers::{Door, answering, recording};
 use crate::support::{RunningWorker, Stage, connect, is_skipped, once, promised_late, quick};
 
@@ -241,11 +241,11 @@ async fn the_next_of_an_object_is_woken_though_an_answer_is_late_or_lost() {
 async fn the_next_of_a_facet_is_woken_though_the_look_for_it_gets_no_answer() {
     let timing = promised_late();
     let (stage, _) = Stage::memory_with(timing.clone()).await;
-    queues::register(&stage, 1, Some(1)).await;
+    turns::register(&stage, 1, Some(1)).await;
     let proxy = AnswerProxy::new(&stage, ROOMS, Answer::Lost).await;
     let (handler, mut door) = Door::new();
-    let mut worker = proxy.worker(&stage, timing, Handlers::new().on_queue(queues::QUEUE, handler)).await;
-    let events = (0..4).map(|at| queues::email(queues::canvas(1 + u128::from(at % 2)), at)).collect();
+    let mut worker = proxy.worker(&stage, timing, Handlers::new().on_queue(turns::QUEUE, handler)).await;
+    let events = (0..4).map(|at| turns::email(turns::canvas(1 + u128::from(at % 2)), at)).collect();
     stage.queue.emit_all(events).await.unwrap();
     door.arrived.take(2).await;
     worker.until_count(2, Outcome::FacetHeld).await;
@@ -262,14 +262,14 @@ async fn the_next_of_a_facet_is_woken_though_the_look_for_it_gets_no_answer() {
 async fn check_ended(text: &'static str, dies: bool) {
     let timing = promised_late();
     let (stage, _) = Stage::memory_with(timing.clone()).await;
-    let (queue, operator) = (queues::QUEUE.parse().unwrap(), Actor::user("test"));
+    let (queue, operator) = (turns::QUEUE.parse().unwrap(), Actor::user("test"));
     let pulled = NewQueue {
         patterns: vec![":email_event:".parse().unwrap()],
         pull: Some(PullPolicy { retries: 0, ..PullPolicy::default() }),
         ..NewQueue::default()
     };
     stage.admin.put_queue(&queue, &pulled, &operator).await.unwrap();
-    let on_object = |at: u64| queues::email(queues::canvas(u128::from(1 + at % 2)), at).on("lamp").unwrap();
+    let on_object = |at: u64| turns::email(turns::canvas(u128::from(1 + at % 2)), at).on("lamp").unwrap();
     stage.queue.emit_all((0..4).map(on_object).collect()).await.unwrap();
     let lease = async |values: [&str; 2]| {
         let mut copies = stage.admin.lease_copies(&queue, 10, timing.lease, Duration::ZERO).await.unwrap();
@@ -307,7 +307,7 @@ async fn a_copy_whose_death_gets_no_answer_makes_room() {
 async fn the_next_of_an_object_is_woken_though_the_answer_to_a_cancel_is_lost() {
     let timing = promised_late();
     let (stage, _) = Stage::memory_with(timing.clone()).await;
-    let canvases = [1, 2].map(queues::canvas);
+    let canvases = [1, 2].map(turns::canvas);
     let on_object = |at: usize| {
         let event = Event::new("greet", &at).unwrap().canvas(canvases[at % 2]).on("lamp").unwrap();
         if at < 2 { event.after(Duration::from_secs(3600)).unwrap() } else { event }

@@ -77,7 +77,7 @@ const TESTS: &[(&str, &str, &str)] = &[
     (
         "queue",
         "100,000 copies for 50 canvases in a queue, an emitter and workers killed, many notifications twice",
-        "queues_crashes::copies_outlive_the_processes",
+        "queues::crashes::copies_outlive_the_processes",
     ),
     (
         "entities",
