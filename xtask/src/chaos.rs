@@ -124,7 +124,7 @@ const TESTS: &[(&str, &str, &str)] = &[
     (
         "grpc",
         "the same faults and more over gRPC and the official client, 20 seeds",
-        "hostile::every_event_completes_once_whatever_the_emulator_does",
+        "notify::hostile::every_event_completes_once_whatever_the_emulator_does",
     ),
 ];
 

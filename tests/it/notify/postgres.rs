@@ -14,7 +14,7 @@ use wakeq::notify::{Notifier, PostgresNotifier, Subscription};
 use wakeq::{CanvasId, Event, EventId, Queue, QueueConfig, Timing};
 use wakeq_services::TestDatabase;
 
-use crate::notify::{TIMEOUT, acknowledge_next, next, notifications};
+use super::every_notifier::{TIMEOUT, acknowledge_next, next, notifications};
 use crate::processes::{LOCK, Process};
 use crate::support::{Stage, Statements, connect, database, is_skipped, wait_while};
 

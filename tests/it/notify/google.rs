@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use wakeq::notify::{Notifier, PubSub, TopicState, create_topics, describe_topics};
 use wakeq_services::{GoogleEmulator, wait_while};
 
-use crate::notify::{TIMEOUT, next, notifications};
+use super::every_notifier::{TIMEOUT, next, notifications};
 use crate::support::brokers::Broker;
 
 #[tokio::test]

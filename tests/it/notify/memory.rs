@@ -7,7 +7,7 @@ use wakeq::EventId;
 use wakeq::notify::{Notification, Notifier, Subscription};
 use wakeq::testing::{Faults, MemoryNotifier};
 
-use crate::notify::{next, notifications};
+use super::every_notifier::{next, notifications};
 
 /// The deliveries for these notifications; `None` stands for a message that is not a notification.
 async fn delivered(notifier: &MemoryNotifier, sent: &[Notification]) -> Vec<Option<EventId>> {

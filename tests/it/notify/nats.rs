@@ -13,7 +13,7 @@ use wakeq::{CanvasId, Event, EventId};
 use wakeq_nats::{NatsConfig, NatsNotifier};
 use wakeq_services::NatsServer;
 
-use crate::notify::{TIMEOUT, acknowledge_next, next, notifications};
+use super::every_notifier::{TIMEOUT, acknowledge_next, next, notifications};
 use crate::support::{OTHER, Stage, promised_late, wait_while};
 
 const SKIPPED: &str = "a NATS server that is killed";

@@ -13,7 +13,7 @@ use wakeq::notify::{Notifier, PostgresNotifier};
 use wakeq::{CanvasId, Event, Queue, QueueConfig, Timing};
 use wakeq_services::TestDatabase;
 
-use crate::notify::{TIMEOUT, acknowledge_next, notifications};
+use super::every_notifier::{TIMEOUT, acknowledge_next, notifications};
 use crate::support::{OTHER, Statements, connect, database, is_skipped, login, wait_while};
 
 /// What a stranger may guess.
