@@ -3,10 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod access;
-mod access_flood;
-mod access_tokens;
 mod admin_lists;
-mod audit;
 mod bytes;
 mod canvases;
 mod carried;
@@ -34,7 +31,6 @@ mod http;
 mod idempotency;
 mod idle;
 mod interrupted;
-mod key_scopes;
 mod late;
 mod leases;
 mod lifting;
