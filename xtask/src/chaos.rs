@@ -67,12 +67,12 @@ const TESTS: &[(&str, &str, &str)] = &[
     (
         "order",
         "10,000 events on 50 objects, emitters and workers killed, every notification twice",
-        "order_crashes::order_outlives_the_processes",
+        "order::crashes::order_outlives_the_processes",
     ),
     (
         "order-emit",
         "20,000 events on 20 objects by 32 emitters",
-        "order::ids_grow_in_the_order_of_the_commits",
+        "order::chains::ids_grow_in_the_order_of_the_commits",
     ),
     (
         "queue",
