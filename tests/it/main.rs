@@ -9,7 +9,6 @@ mod canvases;
 mod carried;
 mod chosen_ids;
 mod cli;
-mod cli_access;
 mod clients;
 mod cockroach;
 mod consuming;

@@ -1,15 +1,16 @@
 //! The command line, as a process against a real database and the Pub/Sub emulator; whole outputs
 //! where they are stable.
 
+mod access;
 mod both;
 mod bulk;
 mod ends;
 mod groups;
-mod hands;
 mod life;
 mod pulls;
 mod queues;
 mod quotas;
+mod running_events;
 mod waits;
 
 use std::process::Command;

@@ -3,7 +3,7 @@
 use wakeq::{CanvasId, Timing};
 use wakeq_service::access::{Access, AccessConfig, ApiKey, Scope, authorize};
 
-use crate::cli::Terminal;
+use super::Terminal;
 use crate::support::{OTHER, connect, database, wait_while};
 
 /// The key is alone on standard output, so that `KEY=$(wakeq keys create …)` works.
