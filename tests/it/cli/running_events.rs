@@ -1,4 +1,4 @@
-//! Who works on what, as people see it: over HTTP and on the command line.
+//! Which worker runs which event, as people see it: over HTTP and on the command line.
 
 use reqwest::Method;
 use serde_json::{Value, json};
