@@ -9,7 +9,7 @@ use wakeq::machine::Outcome;
 use wakeq::notify::PostgresNotifier;
 use wakeq::{Event, Handlers, Queue, QueueConfig, WorkerConfig};
 
-use crate::processes::Process;
+use crate::processes::work::Process;
 use crate::support::handlers::recording;
 use crate::support::wire::Wire;
 use crate::support::{

@@ -11,37 +11,37 @@ const TESTS: &[(&str, &str, &str)] = &[
     (
         "unpause",
         "20,000 events are paused and unpaused; the admin process is killed halfway",
-        "crashes::an_admin_is_killed_half_way_through_an_unpause",
+        "processes::killed::an_admin_is_killed_half_way_through_an_unpause",
     ),
     (
         "worker",
         "a worker is killed while it runs 2,000 events",
-        "crashes::a_worker_is_killed_amid_running_events",
+        "processes::killed::a_worker_is_killed_amid_running_events",
     ),
     (
         "emulator",
         "Pub/Sub is killed, and forgets everything, while 5,000 events are emitted",
-        "crashes::the_emulator_is_killed_while_events_flow",
+        "processes::killed::the_emulator_is_killed_while_events_flow",
     ),
     (
         "postgres",
         "Postgres is killed while 5,000 events are emitted",
-        "crashes::postgres_is_killed_while_events_flow",
+        "processes::killed::postgres_is_killed_while_events_flow",
     ),
     (
         "second-worker",
         "600 events of 2 s, a second worker that starts later, and the first one killed",
-        "scaling_out::a_second_process_runs_at_capacity_within_a_second",
+        "processes::scaling_out::a_second_process_runs_at_capacity_within_a_second",
     ),
     (
         "eight-workers",
         "100,000 events shared by eight workers",
-        "scaling_out::eight_workers_share_a_backlog_evenly",
+        "processes::scaling_out::eight_workers_share_a_backlog_evenly",
     ),
     (
         "killed-worker",
         "100,000 events shared by eight worker processes, one of which is killed halfway",
-        "scaling_out::a_kill_of_one_of_eight_loses_nothing",
+        "processes::scaling_out::a_kill_of_one_of_eight_loses_nothing",
     ),
     (
         "busy",
@@ -53,16 +53,20 @@ const TESTS: &[(&str, &str, &str)] = &[
         "5,000 events, and workers scaled by depth with the numbers of deploy/: up to 16, back one by one",
         "scaler::workers_follow_the_depth_up_once_and_down_once",
     ),
-    ("kills", "1,000 events, workers killed at random", "crashes::workers_are_killed_at_random_moments"),
+    (
+        "kills",
+        "1,000 events, workers killed at random",
+        "processes::killed::workers_are_killed_at_random_moments",
+    ),
     (
         "publish",
         "an emitter is killed between commit and publish",
-        "crashes::an_emitter_dies_between_commit_and_publish",
+        "processes::killed::an_emitter_dies_between_commit_and_publish",
     ),
     (
         "poison",
         "an event that kills its process, next to 63 that do not",
-        "leases::an_event_that_kills_its_process_ends_among_the_dead",
+        "processes::leases::an_event_that_kills_its_process_ends_among_the_dead",
     ),
     (
         "order",
@@ -105,7 +109,7 @@ const TESTS: &[(&str, &str, &str)] = &[
         "the coordinator is stopped during a write, and resumed after another took over",
         "groups::crashes::a_deposed_coordinator_writes_nothing",
     ),
-    ("pauses", "200 pauses under load", "many::no_event_is_claimed_after_a_pause_has_returned"),
+    ("pauses", "200 pauses under load", "processes::several::no_event_is_claimed_after_a_pause_has_returned"),
     (
         "idle",
         "1,000,000 paused events and nothing else to do: two runs of two minutes",

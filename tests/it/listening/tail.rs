@@ -7,7 +7,7 @@ use wakeq_services::TestDatabase;
 
 use super::{on, subscriptions};
 use crate::cli::Terminal;
-use crate::processes::Process;
+use crate::processes::work::Process;
 use crate::support::brokers::Broker;
 use crate::support::service::Service;
 use crate::support::{TIMEOUT, database};

@@ -15,7 +15,7 @@ use wakeq::{CanvasId, Event, EventId, Queue, QueueConfig, Timing};
 use wakeq_services::TestDatabase;
 
 use super::every_notifier::{TIMEOUT, acknowledge_next, next, notifications};
-use crate::processes::{LOCK, Process};
+use crate::processes::work::{LOCK, Process};
 use crate::support::{Stage, Statements, connect, database, is_skipped, wait_while};
 
 /// Notifiers over one database, each like a process of its own.

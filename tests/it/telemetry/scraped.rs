@@ -10,7 +10,7 @@ use wakeq::{Actor, Timing};
 use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
 
 use super::{Client, ObservedDeployment};
-use crate::processes::Process;
+use crate::processes::work::Process;
 use crate::support::service::make_key;
 use crate::support::{TIMEOUT, connect, database, quick};
 

@@ -10,7 +10,7 @@ use wakeq::queues::FacetSettings;
 use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
 
 use super::{PulledCopy, Puller, QUEUE, canvas, email, pulled};
-use crate::processes::Process;
+use crate::processes::work::Process;
 use crate::support::service::make_key;
 use crate::support::{Stage, Statements, TIMEOUT, connect, is_skipped, quick};
 use crate::world::dice::Dice;

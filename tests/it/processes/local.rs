@@ -10,9 +10,9 @@ use wakeq::{CanvasId, Event};
 use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
 use wakeq_services::TestDatabase;
 
+use super::work::{LOCK, Process};
 use crate::cli::Terminal;
 use crate::idle::until_silent;
-use crate::processes::{LOCK, Process};
 use crate::support::service::make_key;
 use crate::support::{Stage, Statements, TIMEOUT, connect, database, is_skipped, quick};
 

@@ -61,7 +61,7 @@ impl Process {
     /// A program with handlers of its own.
     pub(crate) fn own(command: &str, url: &str, pubsub: Option<&PubSubConfig>, more: Settings) -> Self {
         let launch = Launch::new(std::env::current_exe().unwrap())
-            .arguments(["--exact", "processes::own_program", "--ignored", "--nocapture"])
+            .arguments(["--exact", "processes::work::own_program", "--ignored", "--nocapture"])
             .environment(ARGUMENTS, command);
         Self::start(launch, url, pubsub, more)
     }
