@@ -113,7 +113,7 @@ const TESTS: &[(&str, &str, &str)] = &[
     (
         "idle",
         "1,000,000 paused events and nothing else to do: two runs of two minutes",
-        "idle::an_idle_queue_asks_one_small_statement_a_period",
+        "database::idle::an_idle_queue_asks_one_small_statement_a_period",
     ),
     (
         "worlds",

@@ -12,7 +12,7 @@ use wakeq_services::TestDatabase;
 
 use super::work::{LOCK, Process};
 use crate::cli::Terminal;
-use crate::idle::until_silent;
+use crate::database::idle::until_silent;
 use crate::support::service::make_key;
 use crate::support::{Stage, Statements, TIMEOUT, connect, database, is_skipped, quick};
 
