@@ -15,7 +15,7 @@ use wakeq::{
 };
 use wakeq_services::{Cluster, PgBouncer, PgBouncerOptions};
 
-use crate::doctor::doctor;
+use crate::admin::doctor::doctor;
 use crate::support::handlers::answering;
 use crate::support::{OTHER, RunningWorker, Statements, cluster, fit, quick, scope, stop_all, until};
 

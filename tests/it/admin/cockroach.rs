@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::task::AbortOnDropHandle;
 use wakeq::Store;
 
-use crate::doctor::doctor;
+use super::doctor::doctor;
 
 /// What the statement that makes a session's settings contains.
 const SETTINGS: &[u8] = b"set_config";
