@@ -20,14 +20,14 @@ macro_rules! programs {
 }
 
 programs! {
-    hello, "../../examples/hello.rs";
-    retries, "../../examples/retries.rs";
-    order, "../../examples/order.rs";
-    cron, "../../examples/cron.rs";
-    queue, "../../examples/queue.rs";
-    orders, "../../examples/axum.rs";
-    entity, "../../streams/examples/entity.rs";
-    groups, "../../streams/examples/groups.rs";
+    hello, "../../../examples/hello.rs";
+    retries, "../../../examples/retries.rs";
+    order, "../../../examples/order.rs";
+    cron, "../../../examples/cron.rs";
+    queue, "../../../examples/queue.rs";
+    orders, "../../../examples/axum.rs";
+    entity, "../../../streams/examples/entity.rs";
+    groups, "../../../streams/examples/groups.rs";
 }
 
 /// Programs that end by themselves, with words of their last lines.
@@ -107,7 +107,7 @@ async fn usable() -> Option<TestDatabase> {
 /// The program as a process. The harness takes its arguments for tests, of which there are none.
 fn start(database: &TestDatabase, program: &str, arguments: &[&str]) -> ChildProcess {
     let launch = Launch::new(std::env::current_exe().unwrap())
-        .arguments(["--exact", &format!("examples::{program}"), "--ignored", "--nocapture"])
+        .arguments(["--exact", &format!("documents::examples::{program}"), "--ignored", "--nocapture"])
         .arguments(arguments)
         .environment("DATABASE_URL", database.url())
         .environment("PORT", "0");

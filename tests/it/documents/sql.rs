@@ -12,7 +12,7 @@ use wakeq::{CanvasId, EventId, Execution, HandlerResult, Handlers};
 
 use crate::support::{Stage, Statements, is_skipped, login, quick};
 
-const DOCUMENT: &str = include_str!("../../docs/sql.md");
+const DOCUMENT: &str = include_str!("../../../docs/sql.md");
 
 /// The first block of code in each section, by the section's heading and the block's language.
 fn blocks() -> HashMap<(&'static str, &'static str), String> {
