@@ -51,7 +51,7 @@ const TESTS: &[(&str, &str, &str)] = &[
     (
         "scaler",
         "5,000 events, and workers scaled by depth with the numbers of deploy/: up to 16, back one by one",
-        "scaler::workers_follow_the_depth_up_once_and_down_once",
+        "deploy::scaler::workers_follow_the_depth_up_once_and_down_once",
     ),
     (
         "kills",
