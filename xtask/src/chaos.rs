@@ -118,12 +118,12 @@ const TESTS: &[(&str, &str, &str)] = &[
     (
         "worlds",
         "1,000 worlds in virtual time over the emulator, which loses, duplicates, delays, reorders, forgets",
-        "carried::no_event_is_lost_or_runs_twice_whatever_the_emulator_does_to_notifications",
+        "simulation::over_the_emulator::no_event_is_lost_or_runs_twice_whatever_the_emulator_does_to_notifications",
     ),
     (
         "deaths",
         "1,000 more, in which processes die and stall as well",
-        "carried::no_event_is_lost_when_processes_die_and_stall_as_well",
+        "simulation::over_the_emulator::no_event_is_lost_when_processes_die_and_stall_as_well",
     ),
     (
         "grpc",

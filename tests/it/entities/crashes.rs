@@ -9,9 +9,9 @@ use wakeq::{CanvasId, EventId};
 use wakeq_streams::{Entities, Entity, EntityError, EntityEvent, EntityId};
 
 use super::{Account, Balance, Change, STORED, account};
+use crate::simulation::world::dice::Dice;
 use crate::support::child_processes::{Durations, Process, Role};
 use crate::support::crash_scene::{CrashScene, figure, size};
-use crate::world::dice::Dice;
 
 const ACCOUNTS: usize = 5;
 const DECIDED: &str = "select count(*) from wakeq.entity_events where status <> 'accepted'";

@@ -16,11 +16,11 @@ use wakeq_emulator::broker::FaultCounts;
 use wakeq_emulator::{Emulator, Options};
 use wakeq_services::TestDatabase;
 
+use crate::simulation::world::emulated::add;
 use crate::support::brokers::Broker;
 use crate::support::crash_scene::{figure, size};
 use crate::support::handlers::{Recording, answering};
 use crate::support::{Stage, TIMEOUT, database, quick, scope};
-use crate::world::emulated::add;
 
 const SEEDS: u64 = 48;
 const EVENTS: u64 = 30;

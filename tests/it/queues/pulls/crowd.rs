@@ -11,9 +11,9 @@ use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
 
 use super::{PulledCopy, Puller, QUEUE, canvas, email, pulled};
 use crate::processes::work::Process;
+use crate::simulation::world::dice::Dice;
 use crate::support::service::make_key;
 use crate::support::{Stage, Statements, TIMEOUT, connect, is_skipped, quick};
-use crate::world::dice::Dice;
 
 /// Each copy goes to one puller, once.
 // Shows: DRV-25

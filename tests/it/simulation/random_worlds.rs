@@ -9,11 +9,11 @@ use wakeq::EventId;
 use wakeq::control::RuleKind;
 use wakeq::machine::{Cause, HandlerEnd, Outcome, Removal, State, Turn};
 
-use crate::world::dice::Dice;
-use crate::world::emulated::EmulatedBroker;
-use crate::world::tally::Tally;
-use crate::world::worker::{Line, Progress, Worker, pass};
-use crate::world::{Defect, World};
+use super::world::dice::Dice;
+use super::world::emulated::EmulatedBroker;
+use super::world::tally::Tally;
+use super::world::worker::{Line, Progress, Worker, pass};
+use super::world::{Defect, World};
 
 const HANDLERS: [&str; 2] = ["mail", "print"];
 const OBJECTS: [Option<&str>; 4] = [None, None, Some("work:1"), Some("work:2")];

@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use crate::simulation::{Faults, Simulation};
+use super::random_worlds::{Faults, Simulation};
+use super::world::emulated::BrokerFaults;
+use super::world::{Defect, World};
 use crate::support::crash_scene::{figure, size};
-use crate::world::emulated::BrokerFaults;
-use crate::world::{Defect, World};
 
 /// Each seed has its own mix of faults; one in four has all of them at their worst.
 fn faults(seed: u64) -> wakeq_emulator::Faults {

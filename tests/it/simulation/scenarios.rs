@@ -8,8 +8,8 @@ use wakeq::EventId;
 use wakeq::control::RuleKind;
 use wakeq::machine::{Cause, HandlerEnd, Removal, State};
 
-use crate::world::World;
-use crate::world::worker::{Line, Progress, Worker, pass};
+use super::world::World;
+use super::world::worker::{Line, Progress, Worker, pass};
 
 /// A story being played.
 struct Stage {
@@ -234,7 +234,7 @@ impl Stage {
         let worker = self.workers.iter_mut().find(|worker| worker.name == name);
         let worker = worker.ok_or_else(|| format!("there is no worker {name}"))?;
         let runs =
-            |run: &crate::world::worker::Run| run.event == event && matches!(run.state, State::Process(_));
+            |run: &super::world::worker::Run| run.event == event && matches!(run.state, State::Process(_));
         let at = worker.runs.iter().position(runs).ok_or_else(|| format!("{name} does not run {label}"))?;
         worker.end_handler(&mut self.world, at, ran);
         self.go_on_at(name, at, until)
@@ -265,7 +265,7 @@ impl Stage {
         found.map(|(id, _)| *id).ok_or_else(|| format!("there is no event {label}"))
     }
 
-    fn row(&self, label: &str) -> Result<crate::world::Row, String> {
+    fn row(&self, label: &str) -> Result<super::world::Row, String> {
         let id = self.event(label)?;
         let row = self.world.rows.get(&id).unwrap_or(&self.world.records[&id].last);
         Ok(row.clone())
