@@ -86,28 +86,32 @@ const TESTS: &[(&str, &str, &str)] = &[
     (
         "entities",
         "200 owners of an entity type killed at random: memory matches the repository, one answer each",
-        "entities::crashes::memory_matches_the_repository_after_owners_are_killed",
+        "streams::entities::crashes::memory_matches_the_repository_after_owners_are_killed",
     ),
     (
         "poison-entity",
         "an entity event that hangs, among 10,000 others on two canvases",
-        "entities::poison::the_others_are_done_while_an_event_hangs",
+        "streams::entities::poison::the_others_are_done_while_an_event_hangs",
     ),
-    ("poison-entity", "one that panics", "entities::poison::the_others_are_done_while_an_event_panics"),
+    (
+        "poison-entity",
+        "one that panics",
+        "streams::entities::poison::the_others_are_done_while_an_event_panics",
+    ),
     (
         "poison-entity",
         "one that ends its process",
-        "entities::poison::the_others_are_done_while_an_event_kills",
+        "streams::entities::poison::the_others_are_done_while_an_event_kills",
     ),
     (
         "groups",
         "3 nodes, 50 groups of 4 partitions each: one killed, one stopped beyond its lease, all replaced, while events flow",
-        "groups::crashes::every_event_reaches_every_group_whatever_becomes_of_the_nodes",
+        "streams::groups::crashes::every_event_reaches_every_group_whatever_becomes_of_the_nodes",
     ),
     (
         "coordinator",
         "the coordinator is stopped during a write, and resumed after another took over",
-        "groups::crashes::a_deposed_coordinator_writes_nothing",
+        "streams::groups::crashes::a_deposed_coordinator_writes_nothing",
     ),
     ("pauses", "200 pauses under load", "processes::several::no_event_is_claimed_after_a_pause_has_returned"),
     (

@@ -29,7 +29,7 @@ use wakeq_streams::{BrokerBacking, BrokerConfig, EntityConfig, EntityProcessor, 
 
 use attack::{Attack, PARTS};
 
-use crate::entities::Account;
+use crate::streams::entities::Account;
 use crate::support::brokers::Broker;
 use crate::support::service::make_key;
 use crate::support::{Stage, durability, fit};

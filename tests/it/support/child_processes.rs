@@ -22,7 +22,7 @@ use wakeq_services::{ChildProcess, Guard, Launch};
 
 use super::crash_scene::time_limit;
 use super::{TIMEOUT, durability, fit, scope};
-use crate::entities;
+use crate::streams::entities;
 
 const VARIABLE: &str = "WAKEQ_TEST_CHILD";
 const MARK: &str = "@ ";
@@ -64,7 +64,7 @@ pub(crate) enum Role {
     /// up.
     Accounts { epoch: i64, snapshot_every: u32 },
     /// Consumes in groups until SIGTERM.
-    GroupNode(crate::groups::node::GroupWork),
+    GroupNode(crate::streams::groups::node::GroupWork),
     /// Lifts the pause of [`WORK`].
     Unpause,
 }
@@ -239,7 +239,9 @@ async fn perform(services: Services, role: Role) {
             let queue = Services::queue(&store, &notifier);
             entities::own_accounts(store, queue, epoch, snapshot_every, say).await;
         }
-        Role::GroupNode(work) => crate::groups::node::perform(&services, store, notifier, work).await,
+        Role::GroupNode(work) => {
+            crate::streams::groups::node::perform(&services, store, notifier, work).await
+        }
         Role::Unpause => {
             let resumed =
                 Admin::new(store, notifier).unpause(&scope(WORK), &wakeq::Actor::user("test")).await.unwrap();

@@ -98,7 +98,8 @@ impl Running {
     }
 }
 
-/// Single or distributed, with groups in memory; for Postgres see below and `tests/it/groups/`.
+/// Single or distributed, with groups in memory; for Postgres see below and
+/// `tests/it/streams/groups/`.
 // Shows: SUB-31, SUB-43
 #[tokio::test(start_paused = true)]
 async fn one_process_works_on_everything() {

@@ -119,15 +119,15 @@ macro_rules! like_accounts {
 
         impl wakeq_streams::Entity for $kind {
             const TYPE: &'static str = $name;
-            type State = $crate::entities::Balance;
-            type Event = $crate::entities::Change;
+            type State = $crate::streams::entities::Balance;
+            type Event = $crate::streams::entities::Change;
 
             fn validate(balance: &Self::State, change: &Self::Event) -> Result<(), wakeq_streams::Rejection> {
-                <$crate::entities::Account as wakeq_streams::Entity>::validate(balance, change)
+                <$crate::streams::entities::Account as wakeq_streams::Entity>::validate(balance, change)
             }
 
             fn apply(balance: Self::State, change: &Self::Event) -> wakeq_streams::Applied<Self::State> {
-                <$crate::entities::Account as wakeq_streams::Entity>::apply(balance, change)
+                <$crate::streams::entities::Account as wakeq_streams::Entity>::apply(balance, change)
             }
         }
     )*};

@@ -76,7 +76,7 @@ async fn stored_events_are_applied_without_a_network() {
     let replay = Command::new(cut_off[0])
         .args(&cut_off[1..])
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "entities::stored::replay", "--ignored", "--nocapture"])
+        .args(["--exact", "streams::entities::stored::replay", "--ignored", "--nocapture"])
         .env(STORED, &file)
         .output();
     std::fs::remove_file(&file).unwrap();

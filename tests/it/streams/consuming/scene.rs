@@ -297,11 +297,11 @@ impl EventProvider for SilentProvider {
 macro_rules! on_each {
     ($($(#[$meta:meta])* $name:ident;)*) => {
         mod memory {
-            use crate::consuming::scene::{Kind, Scene};
+            use crate::streams::consuming::scene::{Kind, Scene};
             $($(#[$meta])* #[tokio::test] async fn $name() { super::$name(Scene::new(Kind::Memory).await).await })*
         }
         mod postgres {
-            use crate::consuming::scene::{Kind, Scene};
+            use crate::streams::consuming::scene::{Kind, Scene};
             $($(#[$meta])* #[tokio::test] async fn $name() { super::$name(Scene::new(Kind::Postgres).await).await })*
         }
     };

@@ -18,7 +18,7 @@ use wakeq_streams::{
     PositionStore,
 };
 
-use crate::entities::measured::gathered;
+use crate::streams::entities::measured::gathered;
 use crate::support::child_processes::{Services, say};
 
 /// The work of a node.

@@ -7,7 +7,7 @@ use wakeq_streams::consumers::PositionKey;
 use wakeq_streams::{ConsumerConfig, ErrorStrategy, EventSubscriber};
 
 use super::scene::{Kind, Scene, Trouble, category, woken};
-use crate::entities::measured::gathered;
+use crate::streams::entities::measured::gathered;
 use crate::support::wait_while;
 
 /// The series of a group, by name; those of failures are separate.
