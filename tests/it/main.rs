@@ -4,7 +4,6 @@
 
 mod access;
 mod admin;
-mod bytes;
 mod canvases;
 mod chosen_ids;
 mod cli;
@@ -18,6 +17,7 @@ mod emit;
 mod emitting;
 mod http;
 mod idempotency;
+mod limits;
 mod listening;
 mod log;
 mod notify;
@@ -25,9 +25,7 @@ mod order;
 mod processes;
 mod push;
 mod queues;
-mod quotas;
 mod reserved;
-mod shares;
 mod simulation;
 mod streams;
 mod support;

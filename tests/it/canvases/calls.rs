@@ -71,7 +71,7 @@ const CALLS: [(&str, &str, Coverage); 104] = [
     ("Admin", "wake", OfThePlatform("what is overdue, of any canvas")),
     ("Admin", "wake_within", OfThePlatform("the same, in limited time")),
     ("Admin", "refused", OfThePlatform("the record of refusals, each with its canvas")),
-    ("Admin", "admit_lines", There("quotas::kept")),
+    ("Admin", "admit_lines", There("limits::quotas::kept")),
     ("Admin", "note", OfThePlatform("records of requests, each with its canvas")),
     ("Admin", "object", By("show_object")),
     ("Admin", "handlers", By("list_handlers")),
