@@ -1,20 +1,30 @@
-//! Emit: what is stored, what is refused, and the effects of the caller's transaction and of a
-//! broker that is down.
+//! Emit: what is stored, what is refused, and the effects of the caller's transaction, of a broker
+//! that is down, and of programs that write rows without it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use sqlx::Executor;
 use wakeq::events::{JsonError, Traceparent};
 use wakeq::machine::Outcome;
 use wakeq::notify::Notification;
 use wakeq::testing::MemoryNotifier;
-use wakeq::{CanvasId, EmitError, Emitted, Event, EventError, EventId, Handlers, Queue, QueueConfig};
+use wakeq::{Actor, CanvasId, EmitError, Emitted, Event, EventError, EventId, Handlers, Queue, QueueConfig};
 
 use crate::support::handlers::{answering, recording};
 use crate::support::service::has;
-use crate::support::{Stage, Statements, is_skipped, quick};
+use crate::support::{Stage, Statements, canvas, is_skipped, quick, scope};
+
+/// Larger than any event may be.
+fn too_large() -> Event {
+    Event::new("greet", &"x".repeat(20_000_000)).unwrap()
+}
+
+fn greeting() -> Event {
+    Event::new("greet", "hello").unwrap()
+}
 
 /// The row of an event, with its value as text, and when it is woken, in seconds from its due time.
 async fn row(stage: &Stage, id: EventId) -> Value {
@@ -119,6 +129,30 @@ async fn a_value_beyond_the_limit_is_refused_and_its_neighbours_with_it() {
     assert!(stage.queue.emit_all(Vec::new()).await.unwrap().is_empty());
 }
 
+/// All or none, and the error of a limit says what to do.
+#[tokio::test]
+async fn events_emitted_together_are_all_there_or_none() {
+    let (stage, notifier) = Stage::memory().await;
+    let taken = stage.queue.emit(greeting().canvas(canvas(7))).await.unwrap().id;
+    let refused =
+        vec![greeting(), greeting().at("9999-12-31T00:00:00Z".parse().unwrap()).unwrap(), too_large()];
+    assert!(stage.queue.emit_all(refused).await.is_err());
+    assert_eq!((stage.rows().await, notifier.published().len()), (1, 1));
+    let events = vec![greeting().id(taken), greeting().id(taken).canvas(canvas(7))];
+    let emitted = stage.queue.emit_all(events).await.unwrap();
+    assert!(emitted.iter().all(|emitted| !emitted.duplicate && emitted.id != taken), "{emitted:?}");
+    stage.admin.purge(&scope("greet"), &Actor::user("ada"), false).await.unwrap();
+    notifier.forget_everything();
+    assert_eq!(stage.rows().await, 2);
+    let later = greeting().after(Duration::from_secs(86_400)).unwrap();
+    let emitted = stage.queue.emit_all(vec![greeting(), later, greeting().id(EventId::new())]).await.unwrap();
+    assert_eq!(emitted.iter().map(|emitted| emitted.notified).collect::<Vec<_>>(), [true, false, true]);
+    assert_eq!((stage.rows().await, notifier.pending()), (5, 2));
+    let error = stage.queue.emit_all(vec![greeting(); 10_001]).await.unwrap_err();
+    assert!(error.to_string().contains("the limit is 10000"), "{error}");
+    assert!(stage.queue.emit_all(Vec::new()).await.unwrap().is_empty());
+}
+
 /// A leap second is stored as the second after it: the last one of all is too late.
 #[tokio::test]
 async fn moments_after_the_last_second_are_refused() {
@@ -186,6 +220,16 @@ async fn values_arrive_as_they_were_emitted() {
     worker.stop().await;
 }
 
+/// EV2-32: the value is returned byte for byte.
+#[tokio::test]
+async fn a_value_is_kept_to_the_letter() {
+    let (stage, _) = Stage::memory().await;
+    let json = r#"{"b":[1.0,1e300,"é\u00e9 \ud83d\ude00"],  "a":{"b":{"c":null}},"a":"twice"}"#;
+    stage.queue.emit(Event::from_json("greet", json).unwrap()).await.unwrap();
+    let kept: String = stage.pool.value("select value::text from wakeq.events_v2").await;
+    assert_eq!(kept, json);
+}
+
 /// In the caller's transaction: there after the commit, gone after a rollback, and made up for if
 /// not announced.
 #[tokio::test]
@@ -226,17 +270,40 @@ async fn an_event_shares_the_fate_of_the_callers_transaction() {
     worker.stop().await;
 }
 
-/// A chosen id makes one event, however often and in whatever way it is emitted, even after it
-/// completed.
+/// On whatever search path; and an id that was rolled back is free again.
+#[tokio::test]
+async fn an_emit_in_a_transaction_needs_no_search_path() {
+    let (stage, notifier) = Stage::memory().await;
+    let mut transaction = stage.pool.begin().await.unwrap();
+    transaction.execute("set local search_path = pg_catalog").await.unwrap();
+    let chosen = EventId::new();
+    let dropped = stage.queue.emit_in(&mut transaction, greeting().id(chosen)).await.unwrap();
+    assert_eq!(dropped.id(), EventId::chosen(CanvasId::DEFAULT, chosen));
+    transaction.rollback().await.unwrap();
+    drop(dropped);
+    assert_eq!((stage.rows().await, notifier.published().len()), (0, 0));
+
+    let mut transaction = stage.pool.begin().await.unwrap();
+    transaction.execute("set local search_path = pg_catalog").await.unwrap();
+    let one = stage.queue.emit_in(&mut transaction, greeting()).await.unwrap();
+    let two = stage.queue.emit_in(&mut transaction, greeting().id(chosen)).await.unwrap();
+    assert_eq!(notifier.published().len(), 0, "nothing before the commit");
+    transaction.commit().await.unwrap();
+    assert!(one.notify().await.notified && two.notify().await.notified);
+    assert_eq!((stage.rows().await, notifier.published().len()), (2, 2));
+}
+
+/// A chosen id makes one event per canvas, however often and in whatever way it is emitted, even
+/// after it completed or was cancelled.
 #[tokio::test]
 async fn a_chosen_id_makes_one_event() {
     let (stage, notifier) = Stage::memory().await;
-    let id = EventId(uuid::Uuid::new_v4());
-    let event = move || Event::new("greet", "x").unwrap().id(id);
+    let chosen = EventId(uuid::Uuid::new_v4());
+    let event = move || Event::new("greet", "x").unwrap().id(chosen);
     let repeated = vec![event(), Event::new("greet", "y").unwrap(), event()];
     let emitted = stage.queue.emit_all(repeated).await.unwrap();
     assert_eq!(emitted.iter().map(|one| one.duplicate).collect::<Vec<_>>(), [false, false, true]);
-    let id = EventId::chosen(CanvasId::DEFAULT, id);
+    let id = EventId::chosen(CanvasId::DEFAULT, chosen);
     let again = Emitted { id, duplicate: true, link: None, copies: 0, notified: false };
     assert_eq!(stage.queue.emit(event()).await.unwrap(), again);
     let mut connection = stage.pool.acquire().await.unwrap();
@@ -247,9 +314,12 @@ async fn a_chosen_id_makes_one_event() {
     worker.until_count(2, Outcome::Deleted).await;
     assert_eq!(stage.queue.emit(event()).await.unwrap(), again, "it completed, and is remembered");
     assert_eq!((stage.rows().await, seen.rest().len()), (0, 2));
-    let elsewhere = event().canvas(CanvasId(uuid::Uuid::new_v4()));
-    assert!(!stage.queue.emit(elsewhere).await.unwrap().duplicate, "nobody else knows it");
     worker.stop().await;
+    let elsewhere = || stage.queue.emit(event().canvas(canvas(7)));
+    let first = elsewhere().await.unwrap();
+    assert_eq!((first.id, first.duplicate), (EventId::chosen(canvas(7), chosen), false), "it is another's");
+    stage.admin.cancel(canvas(7), chosen, &Actor::user("ada")).await.unwrap();
+    assert!(elsewhere().await.unwrap().duplicate, "also when it was cancelled");
 }
 
 /// A broker that does not answer is not an error; the probe makes up for it.
@@ -268,6 +338,19 @@ async fn an_emit_succeeds_without_the_broker() {
     ran.sort();
     assert_eq!(ran, [id, emitted.id]);
     worker.stop().await;
+}
+
+/// Rows that another program inserts are published by the next pass, on their own canvas.
+#[tokio::test]
+async fn rows_inserted_by_plain_sql_are_published_by_the_next_pass() {
+    let (stage, notifier) = Stage::memory().await;
+    let sql = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value)
+               select gen_random_uuid(), '00000000-0000-0000-0000-000000000007', 'WORKER', 'greet', '_', '1'
+                 from generate_series(1, 3)";
+    stage.execute(sql).await;
+    assert_eq!(stage.admin.wake(false).await.unwrap().woken, 3);
+    assert!(notifier.published().iter().all(|notification| notification.canvas == canvas(7)));
+    assert_eq!(stage.admin.wake(false).await.unwrap().woken, 0, "a minute later at the earliest");
 }
 
 /// A trace is given, or inherited from the handler that emits, or new.
