@@ -4,7 +4,6 @@ mod cockroach;
 pub(crate) mod doctor;
 mod lifting_rules;
 mod lists;
-mod operating;
 mod operations;
 mod rules;
 mod running_events;

@@ -109,20 +109,29 @@ async fn an_end_that_is_too_late_is_refused() {
     assert!(stage.admin.pause(&scope("greet"), &ada(), &stop).await.unwrap().new);
 }
 
-/// Users pause and unpause, admins do everything.
+/// Users pause and unpause, admins do everything. A rule says which other one stands, and a page may
+/// end between the two.
 // Shows: EV2-08
 #[tokio::test]
 async fn only_admins_block_and_unblock() {
     let (stage, _) = Stage::memory().await;
     let greet = scope("greet");
     let refused = |error: AdminError| error.to_string();
+    put(&stage, RuleKind::Pause, &greet).await;
     let blocked = stage.admin.block(&greet, &ada(), &Stop::default()).await.unwrap_err();
     assert_eq!(refused(blocked), "only an admin may block a handler");
-    stage.admin.block(&greet, &operations(), &Stop::default()).await.unwrap();
+    let blocked = stage.admin.block(&greet, &operations(), &Stop::default()).await.unwrap();
+    assert_eq!((blocked.new, blocked.also), (true, Some(RuleKind::Pause)));
     let unblocked = stage.admin.unblock(&greet, &ada()).await.unwrap_err();
     assert_eq!(refused(unblocked), "only an admin may unblock a handler");
-    assert_eq!(stage.admin.rules_of(&greet).await.unwrap().len(), 1, "it stands");
-    assert!(stage.admin.unblock(&greet, &operations()).await.unwrap().lifted);
+    let rules = stage.admin.rules_of(&greet).await.unwrap();
+    assert_eq!(rules.len(), 2, "it stands");
+    let first = stage.admin.rules(None, 1).await.unwrap();
+    let second = stage.admin.rules(first.next.as_ref(), 1).await.unwrap();
+    assert_eq!((&first.items[..], &second.items[..], second.next), (&rules[..1], &rules[1..], None));
+    assert!(lift(&stage, RuleKind::Pause, &greet).await.lifted);
+    let unblocked = lift(&stage, RuleKind::Block, &greet).await;
+    assert_eq!((unblocked.lifted, unblocked.still), (true, None));
 }
 
 /// EV2-X7: lifting the pause does not lift the block, and reports it; and vice versa.
