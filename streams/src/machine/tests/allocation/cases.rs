@@ -3,8 +3,9 @@
 //! subscriber, `x` one whose lease has expired, and `/` one that requests fewer partitions than the
 //! others.
 
+use super::carry_out;
 use crate::event::{NodeId, SubscriberId};
-use crate::machine::{GroupMember, GroupMembers, MemberStanding, Reallocation, allocate};
+use crate::machine::{GroupMember, GroupMembers, MemberStanding, allocate};
 use wakeq::Name;
 use wakeq::log::{EventSource, Partition};
 
@@ -57,15 +58,6 @@ fn group(name: &str, category: &str, of: u16, text: &str) -> GroupMembers {
     };
     let name: Name = name.parse().unwrap();
     GroupMembers { name, members: text.split_whitespace().enumerate().map(member).collect() }
-}
-
-fn carry_out(groups: &mut [GroupMembers], changes: &[Reallocation]) {
-    for change in changes {
-        let group = groups.iter_mut().find(|group| group.name == change.group).unwrap();
-        let member = group.members.iter_mut().find(|member| member.id == change.subscriber).unwrap();
-        member.holds = change.sources.clone();
-        member.releasing = change.releasing.clone();
-    }
 }
 
 fn show(group: &GroupMembers) -> String {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
+use super::carry_out;
 use crate::event::{NodeId, SubscriberId};
 use crate::machine::{GroupMember, GroupMembers, MemberStanding, Reallocation, allocate};
 use wakeq::log::{EventSource, Partition};
@@ -139,12 +140,7 @@ impl Cluster {
 
     fn round(&mut self) -> Vec<Reallocation> {
         let plan = allocate(&self.groups);
-        for change in &plan {
-            let group = self.groups.iter_mut().find(|group| group.name == change.group).unwrap();
-            let member = group.members.iter_mut().find(|member| member.id == change.subscriber).unwrap();
-            member.holds = change.sources.clone();
-            member.releasing = change.releasing.clone();
-        }
+        carry_out(&mut self.groups, &plan);
         plan
     }
 
