@@ -4,8 +4,7 @@
 mod bytes;
 mod calls;
 mod crashes;
-mod erased;
-mod erasing;
+mod erasure;
 mod forged;
 mod http;
 mod isolated;

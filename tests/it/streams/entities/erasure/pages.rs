@@ -7,7 +7,7 @@ use wakeq_streams::{
     Entities, EntityConfig, EntityEvent, EntityId, EntityStatus, EventSubscriber, Health, SentToEntity,
 };
 
-use super::{Bank, Change, OTHER, accept, account, config, deposit, of, withdraw};
+use crate::streams::entities::{Bank, Change, OTHER, accept, account, config, deposit, of, withdraw};
 use crate::support::child_processes::{Durations, Process, Role};
 use crate::support::crash_scene::CrashScene;
 use crate::support::{TIMEOUT, is_skipped, wait_while};

@@ -10,7 +10,9 @@ use wakeq_streams::{
     Asked, EntityAnswer, EntityError, EntityEvent, EntityId, EntityProcessor, EntityStatus, SentToEntity,
 };
 
-use super::{Account, Bank, Change, OTHER, accept, account, config, deposit, like_accounts, of, withdraw};
+use crate::streams::entities::{
+    Account, Bank, Change, OTHER, accept, account, config, deposit, like_accounts, of, withdraw,
+};
 use crate::support::handlers::reporting;
 
 /// In every payload, state and result of the erased entity, and of no other.
