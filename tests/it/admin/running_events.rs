@@ -1,4 +1,4 @@
-//! Who works on what: the worker of a running event, as it is recorded and shown.
+//! The worker of a running event, as it is recorded and shown.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
