@@ -46,7 +46,7 @@ const TESTS: &[(&str, &str, &str)] = &[
     (
         "busy",
         "100,000 events on 1,000 objects and a lease of 3 s: no claim is lost, no object stalls",
-        "worker::under_load::a_busy_worker_loses_nothing_and_no_object_stands_still",
+        "worker::under_load::a_busy_worker_loses_no_claim_and_stalls_no_object",
     ),
     (
         "scaler",

@@ -265,7 +265,7 @@ async fn sixty_four_at_once_on_a_cold_cache_pass_with_one_fetch() {
 
 /// The first caller may hang up: the others get their answer from the same fetch.
 #[tokio::test]
-async fn a_fetch_outlives_who_asked_for_it() {
+async fn a_fetch_outlives_the_caller_that_began_it() {
     let service = Service::start().await;
     service.server.close();
     tokio::select! {

@@ -236,7 +236,7 @@ async fn add_dead(stage: &Stage, count: i32) {
 
 /// Rows that others hold at that moment are left, and the answer says so.
 #[tokio::test]
-async fn what_others_hold_is_more() {
+async fn locked_rows_are_left_and_the_answer_says_so() {
     let Some((stage, _)) = Stage::beside_others().await else { return };
     stage.emit_many("greet", 5).await;
     add_dead(&stage, 5).await;

@@ -130,7 +130,7 @@ async fn a_tick_is_one_event_and_one_notification() {
 /// The minute's statement has moved the overdue promises: those events are published before any
 /// tick is emitted. A broker that is down holds up no tick.
 #[tokio::test]
-async fn what_is_overdue_is_published_before_ticks() {
+async fn overdue_events_are_published_before_ticks() {
     let clockwork = FakeClockDatabase::at("2027-03-01T07:58:00Z").await;
     let (admin, notifier) = clockwork.process().await;
     put(&admin, &new("report", "0 8-9 * * *", "UTC")).await;

@@ -155,7 +155,7 @@ async fn until_zero(pool: &PgPool, query: String) {
 }
 
 #[tokio::test]
-async fn what_a_pooler_can_not_do_is_refused() {
+async fn a_role_without_the_settings_that_a_pooler_needs_is_refused() {
     let Some(pooled) = Pooled::open(OPTIONS).await else { return };
     let Err(error @ StoreError::RoleSettings { .. }) = pooled.connect().await else {
         panic!("the role has no settings");

@@ -75,7 +75,7 @@ async fn id_of(stage: &Stage, name: &str) -> EventId {
 }
 
 #[tokio::test]
-async fn what_plain_sql_emits_is_run() {
+async fn events_emitted_by_plain_sql_run() {
     if is_skipped("sessions of two roles") {
         return;
     }

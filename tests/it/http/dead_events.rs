@@ -68,7 +68,7 @@ async fn the_dead_are_listed_to_the_end() {
 
 /// A single event is redriven and runs; the second time it is not found.
 #[tokio::test]
-async fn one_is_brought_back() {
+async fn a_single_dead_event_is_redriven_once() {
     let service = Service::start().await;
     insert(&service, "greet", 2).await;
     let list = service.get("/dead-events").await.json();

@@ -76,7 +76,7 @@ async fn one_event_from_its_emit_to_its_end() {
 /// Many events, emitted over HTTP, are run by a worker in the same process; each once.
 // Shows: CARD-09
 #[tokio::test]
-async fn what_is_emitted_over_http_is_run() {
+async fn events_emitted_over_http_run_once() {
     let service = Service::start().await;
     let (worker, mut seen) = service.stage.recording("greet");
     let events: Vec<Value> = (0..500).map(|index| json!({"name": "greet", "value": index})).collect();

@@ -155,7 +155,7 @@ async fn after_the_answer_to_a_pause_nothing_starts() {
 
 /// Reason and end are limited; setting a pause again replaces them.
 #[tokio::test]
-async fn what_a_pause_says_is_checked() {
+async fn the_reason_and_end_of_a_pause_are_validated() {
     let service = Service::start().await;
     let bad = (400, "bad-request".to_owned());
     for body in [

@@ -69,7 +69,7 @@ async fn a_repeated_change_gets_its_first_answer() {
 }
 
 #[tokio::test]
-async fn what_is_no_change_is_refused() {
+async fn invalid_changes_of_objects_are_refused() {
     let service = Service::start().await;
     let path = "/objects/work:1/events";
     let large = "x".repeat(300 * 1024);
@@ -115,7 +115,7 @@ async fn a_locked_object_answers_unavailable() {
 /// A cancelled event is missing from its object's chain, on its own canvas; and only the number of
 /// an event is accepted.
 #[tokio::test]
-async fn what_is_missing_from_a_chain_is_listed() {
+async fn gaps_in_a_chain_are_listed() {
     let service = Service::start().await;
     let elsewhere = wakeq::Event::new("index", &1).unwrap().canvas(OTHER).on("work:1").unwrap();
     service.stage.queue.emit(elsewhere).await.unwrap();

@@ -85,7 +85,7 @@ async fn each_fault_does_what_it_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_put_back_stays_away_for_the_retry_delay() {
+async fn a_returned_notification_comes_again_after_the_retry_delay() {
     let notifier = MemoryNotifier::new().with_retry_delay(Duration::from_secs(10));
     let mut subscription = notifier.subscribe(1).await.unwrap();
     notifier.publish(&notifications(1)).await.unwrap();

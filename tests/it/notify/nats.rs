@@ -97,7 +97,7 @@ async fn a_deleted_stream_is_made_again() {
 
 /// The stream and the consumer were made in advance, with a time of a second for an answer.
 #[tokio::test]
-async fn what_is_held_long_goes_to_nobody_else() {
+async fn a_message_that_is_held_long_is_not_redelivered() {
     let Some((_server, client)) = server().await else { return };
     let streams = jetstream::new(client.clone());
     let own = stream::Config {

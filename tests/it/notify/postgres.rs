@@ -93,7 +93,7 @@ async fn two_workers_share_what_a_third_process_emits() {
 }
 
 #[tokio::test]
-async fn what_a_busy_worker_has_no_room_for_is_anothers() {
+async fn a_busy_worker_leaves_events_to_another() {
     let Some(processes) = Processes::new().await else { return };
     let busy = processes.notifier().await;
     let mut full = busy.subscribe(1).await.unwrap();
@@ -134,7 +134,7 @@ async fn a_worker_that_comes_later_has_work_at_once() {
 /// A worker that stops says so; one that dies is noticed by its silence, and until then its events
 /// come from the reserve.
 #[tokio::test]
-async fn what_a_worker_leaves_behind_is_anothers() {
+async fn events_of_a_stopped_or_killed_worker_go_to_another() {
     let Some(processes) = Processes::new().await else { return };
     for dies in [false, true] {
         let (leaving, mut first) = processes.worker().await;

@@ -162,7 +162,7 @@ fn forgeries() -> Vec<String> {
 /// Forged on every name that it can guess, and even on the true ones: nobody hears it, and a flood
 /// of it holds up nobody's events.
 #[tokio::test]
-async fn what_a_stranger_sends_reaches_nobody() {
+async fn forged_notices_of_a_stranger_are_not_heard() {
     let Some(mut deployment) = Deployment::open().await else { return };
     let mut subscription = deployment.notifier.subscribe(100).await.unwrap();
     let names: Vec<String> = deployment.sql.values(NAMES).await;

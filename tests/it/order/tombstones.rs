@@ -109,7 +109,7 @@ impl Stage {
 /// missing.
 // Shows: ORD-04
 #[tokio::test]
-async fn what_is_cancelled_or_purged_is_passed_over() {
+async fn consumers_skip_cancelled_and_purged_events() {
     let (stage, _) = Stage::memory().await;
     let consumer = Consumer::default();
     let handlers = || consumer.handlers(&stage.admin, Route::new(HANDLER));
@@ -137,7 +137,7 @@ async fn what_is_cancelled_or_purged_is_passed_over() {
 /// gap, since it has no copy there.
 // Shows: ORD-04
 #[tokio::test]
-async fn what_died_is_passed_over_and_comes_again_at_the_end() {
+async fn a_dead_event_is_skipped_and_comes_last_once_redriven() {
     let (stage, _) = Stage::memory().await;
     let consumer = Consumer::default();
     let handlers = consumer.handlers(&stage.admin, Route::new(HANDLER));
@@ -161,7 +161,7 @@ async fn what_died_is_passed_over_and_comes_again_at_the_end() {
 /// While an object is halted, none of its events is missing: a redriven event keeps its place. If
 /// it is skipped, it becomes a gap.
 #[tokio::test]
-async fn what_halts_is_missing_only_when_it_is_skipped() {
+async fn an_event_that_halts_its_object_is_a_gap_only_once_skipped() {
     let (stage, _) = Stage::memory().await;
     let consumer = Consumer::default();
     let handlers = consumer.handlers(&stage.admin, Route::new(HANDLER).halt_on_death());

@@ -130,7 +130,7 @@ async fn one_process_lets_the_database_sleep() {
 /// the row.
 // Shows: LOCAL-02
 #[tokio::test]
-async fn what_another_process_takes_in_is_found_by_its_promise() {
+async fn events_of_other_processes_are_found_by_their_promises() {
     let stage = Stage::with(Arc::new(NoNotifier), quick()).await;
     let mut server = Process::stock("serve", stage.database.url(), None, &LOCAL);
     let client = Client::of(&mut server, &stage.database).await;

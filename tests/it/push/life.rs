@@ -92,7 +92,7 @@ async fn a_handler_beyond_the_grace_is_cut_off_and_its_message_comes_again() {
 /// A push that waits for its time or for capacity is refused at once.
 // Shows: PUSH-13
 #[tokio::test]
-async fn what_waits_is_given_back() {
+async fn pushes_that_wait_are_refused_at_a_shutdown() {
     let (handler, mut door) = Door::new();
     let (waiting, mut seen) = recording();
     let config = WorkerConfig { capacity: 1, ..grace(Duration::from_millis(50)) };

@@ -115,7 +115,7 @@ async fn use_queues(whole: &ObservedDeployment) {
 /// canvas, an event or a URL.
 // Shows: TELEMETRY-02
 #[tokio::test]
-async fn what_is_scraped_is_what_alerts_and_dashboard_read() {
+async fn every_metric_of_alerts_and_dashboard_exists() {
     let broadcasting = [ANY_PORT[0], ("WAKEQ_BROADCAST", "1")];
     let mut whole =
         ObservedDeployment::start(&broadcasting, json!({"retries": 1, "delay_s": 0.01, "on_death": "halt"}))
@@ -175,7 +175,7 @@ async fn what_is_scraped_is_what_alerts_and_dashboard_read() {
 /// of workers, for the same alerts.
 // Shows: DRV-27
 #[tokio::test]
-async fn what_dies_of_a_pulled_queue_is_counted() {
+async fn deaths_of_pulled_copies_are_counted() {
     let whole = ObservedDeployment::start(&ANY_PORT, json!({"retries": 1})).await;
     let url = address(&whole.process).unwrap();
     let (queue, pull) = ("emails".parse().unwrap(), PullPolicy { retries: 0, ..PullPolicy::default() });

@@ -94,7 +94,7 @@ async fn a_worker_holds_a_bounded_number_of_notifications() {
 /// places; nothing is lost.
 // Shows: FAIR-01
 #[tokio::test]
-async fn what_a_worker_cannot_start_soon_stands_in_front_of_nobody() {
+async fn a_slow_backlog_of_one_canvas_delays_no_other_canvas() {
     let (stage, notifier) = Stage::memory().await;
     let (handler, mut door) = Door::new();
     emit(&stage, 1, 3_000).await;

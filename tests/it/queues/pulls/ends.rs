@@ -13,7 +13,7 @@ fn tried(retries: u32, halts: bool) -> NewQueue {
 }
 
 #[tokio::test]
-async fn what_is_given_back_comes_first_and_counts_nothing() {
+async fn a_returned_copy_comes_first_and_costs_no_attempt() {
     let puller = Puller::start().await;
     puller.emit(1, [1, 2]).await;
     puller.emit(2, [3]).await;
@@ -35,7 +35,7 @@ async fn what_is_given_back_comes_first_and_counts_nothing() {
 
 /// For later: as when a handler returns "not yet".
 #[tokio::test]
-async fn what_is_given_back_for_later_waits_and_counts_nothing() {
+async fn a_copy_returned_for_later_waits_and_costs_no_attempt() {
     let puller = Puller::start().await;
     puller.emit_two().await;
     let copy = puller.one().await;
@@ -49,7 +49,7 @@ async fn what_is_given_back_for_later_waits_and_counts_nothing() {
 
 // Shows: DRV-25
 #[tokio::test]
-async fn what_fails_is_tried_again_and_then_dies() {
+async fn a_failing_copy_is_retried_then_dies() {
     let puller = Puller::of(tried(2, false)).await;
     puller.emit_two().await;
     for attempt in 1..=3 {

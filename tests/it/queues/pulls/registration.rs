@@ -74,7 +74,7 @@ async fn no_worker_takes_what_is_pulled_until_it_is_not() {
 /// Copies that wait when a queue becomes a pulled one can be pulled, and a drained queue is removed
 /// with its last copy.
 #[tokio::test]
-async fn what_waited_for_workers_is_pulled_and_drained() {
+async fn copies_that_waited_for_workers_are_pulled_and_drained() {
     let puller = Puller::of(NewQueue { pull: None, ..pulled() }).await;
     puller.emit_two().await;
     puller.register(QUEUE, &pulled()).await;

@@ -80,7 +80,7 @@ async fn a_canvas_has_as_many_in_flight_as_it_may() {
 
 /// Rules hold copies if the queue shows them to their canvases, and only those of their own canvas.
 #[tokio::test]
-async fn what_a_rule_holds_is_not_handed_out() {
+async fn copies_under_a_rule_are_not_leased() {
     let puller = Puller::of(NewQueue { tenant_visible: true, ..pulled() }).await;
     let admin = &puller.stage().admin;
     let (user, root) = (Actor::user("ada"), Actor::admin("root"));

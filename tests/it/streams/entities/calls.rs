@@ -19,7 +19,7 @@ use crate::support::{Statements, fit, until};
 /// only answered.
 // Shows: ENT-12, ENT-13, ENT-15, ENT-20
 #[tokio::test]
-async fn what_is_valid_is_stored_and_what_is_not_is_rejected() {
+async fn valid_events_are_stored_and_invalid_ones_are_rejected() {
     let (bank, processor) = Bank::owned().await;
     let deposit = bank.entities.send(&account("ada"), deposit(500).reply_to("told").unwrap()).await.unwrap();
     let ended = bank.ended(deposit.id.0).await;
@@ -49,7 +49,7 @@ async fn what_is_valid_is_stored_and_what_is_not_is_rejected() {
 
 // Shows: ENT-12
 #[tokio::test]
-async fn what_can_not_be_read_is_rejected_in_words() {
+async fn unreadable_events_are_rejected_with_a_reason() {
     let (bank, _processor) = Bank::owned().await;
     for (name, payload, part) in [
         ("close", json!(null), "unknown variant"),
@@ -66,7 +66,7 @@ async fn what_can_not_be_read_is_rejected_in_words() {
 /// The repository is append-only for every role.
 // Shows: ENT-11
 #[tokio::test]
-async fn what_is_stored_is_never_changed() {
+async fn the_repository_is_append_only() {
     let (bank, _processor) = Bank::owned().await;
     bank.deposited("ada", 1).await;
     for sql in [

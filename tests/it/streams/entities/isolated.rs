@@ -178,7 +178,7 @@ fn with_timing_out_log(bank: &Bank, most: &Arc<AtomicUsize>) -> (Arc<SpyLog>, En
 /// A read that takes too long is split into smaller ones until there is an answer.
 // Shows: ENT-X2
 #[tokio::test]
-async fn what_takes_too_long_is_asked_for_in_parts() {
+async fn a_slow_read_is_split_into_smaller_ones() {
     let bank = Bank::open().await;
     let mut sent = Vec::new();
     for _ in 0..20 {

@@ -55,7 +55,7 @@ async fn forward(mut client: TcpStream, mut server: TcpStream, lost: Arc<AtomicB
 /// do not wait for their promise. Nothing is applied twice.
 // Shows: ENT-X4
 #[tokio::test]
-async fn what_a_commit_emitted_is_announced_though_its_answer_is_lost() {
+async fn events_of_a_commit_are_announced_though_its_answer_is_lost() {
     let database = database().await;
     let (url, lost) = proxy(database.url()).await;
     let notifier = Arc::new(MemoryNotifier::new());

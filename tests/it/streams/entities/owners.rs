@@ -49,7 +49,7 @@ async fn a_deposed_owner_commits_nothing() {
 /// once.
 // Shows: ENT-24
 #[tokio::test]
-async fn what_was_not_committed_is_done_by_the_next_owner() {
+async fn the_next_owner_processes_uncommitted_events() {
     let bank = Arc::new(Bank::open().await);
     let sender = Arc::clone(&bank);
     let sending = tokio::spawn(async move {

@@ -168,7 +168,7 @@ async fn an_older_one_that_is_not_stored_fails() {
 /// one; one that was never sent is not.
 // Shows: ENT-30
 #[tokio::test]
-async fn one_that_died_is_tried_again_and_one_that_never_was_is_refused() {
+async fn a_dead_event_is_processed_again_and_an_unknown_one_is_refused() {
     let (bank, _processor) = Bank::owned().await;
     bank.deposited("ada", 1).await;
     let id = EventId::new();

@@ -113,7 +113,7 @@ async fn others(pool: &PgPool) -> Vec<String> {
 /// Follow-up events and answers stay.
 // Shows: ENT-11
 #[tokio::test]
-async fn what_is_stored_of_an_entity_is_erased_and_of_no_other() {
+async fn an_erasure_removes_all_data_of_one_entity_only() {
     let (bank, processor) = Bank::owned().await;
     let invoices = bank.processor_of::<Invoice>(config());
     accept(&invoices, 1).await;
@@ -164,7 +164,7 @@ async fn what_is_stored_of_an_entity_is_erased_and_of_no_other() {
 /// An erasure takes its turn: earlier events are decided first, and their senders get their
 /// results; later ones start a new entity.
 #[tokio::test]
-async fn what_came_before_is_decided_first_and_what_comes_after_is_new() {
+async fn an_erasure_takes_its_turn_among_the_events() {
     let bank = Bank::open().await;
     let with_reply = |event: EntityEvent| event.reply_to("told").unwrap();
     let entities = &bank.entities;
@@ -247,7 +247,7 @@ async fn an_event_and_an_erasure_have_different_ids() {
 /// Events from before the erasure do not come back: not by their link, whether or not the erasure
 /// was done by then, and not as an answer. Their id alone is like a new one.
 #[tokio::test]
-async fn what_was_erased_does_not_come_back() {
+async fn erased_events_do_not_come_back() {
     let (bank, processor) = Bank::owned().await;
     let (ada, id) = (account("ada"), EventId::new());
     let theirs = of(OTHER, "account", "ada");
@@ -318,7 +318,7 @@ async fn an_answer_after_the_erasure_is_refused() {
 /// An entity that does not exist can be erased, repeatedly; and one with only rejected events
 /// leaves nothing either.
 #[tokio::test]
-async fn what_is_not_there_can_be_erased() {
+async fn an_unknown_entity_can_be_erased() {
     let (bank, _processor) = Bank::owned().await;
     bank.sent_to(&of(OTHER, "account", "ada"), deposit(4)).await;
     for _ in 0..2 {
