@@ -109,8 +109,8 @@ async fn an_end_that_is_too_late_is_refused() {
     assert!(stage.admin.pause(&scope("greet"), &ada(), &stop).await.unwrap().new);
 }
 
-/// Users pause and unpause, admins do everything. A rule says which other one stands, and a page may
-/// end between the two.
+/// Users pause and unpause, admins do everything. A rule says which other one stands, and a page
+/// may end between the two.
 // Shows: EV2-08
 #[tokio::test]
 async fn only_admins_block_and_unblock() {
