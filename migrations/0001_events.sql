@@ -12,7 +12,8 @@
 
 -- Domains, not check constraints: a domain is checked when a value is written, and not again at
 -- each claim. No pattern counts: Postgres makes the states of a bound such as {1,128} anew for each
--- value, which takes ten to thirty times as long (tests/it/forms.rs has those patterns).
+-- value, which takes ten to thirty times as long (those patterns are in
+-- tests/it/database/text_checks.rs).
 -- A path can't contain . and .. as they are.
 create domain wakeq.name as text check (
     octet_length(value) between 1 and 128 and value !~ '[^A-Za-z0-9_.-]' and value not in ('.', '..'));

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_put_back_stays_away_for_ten_seconds() {
+    async fn a_returned_notification_comes_again_after_ten_seconds() {
         let notifier = LocalNotifier::new();
         notifier.publish(&[notification()]).await.unwrap();
         let mut subscription = notifier.subscribe(1).await.unwrap();

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_broker_refuses_is_published_later() {
+    async fn refused_notifications_are_published_later() {
         let notifier = Arc::new(Refusing::default());
         let republisher = Republisher::start(notifier.clone(), 10);
         for _ in 0..3 {

@@ -18,10 +18,10 @@ use wakeq_service::access::Scope;
 use wakeq_service::server::HttpConfig;
 use wakeq_services::{ChildProcess, Guard, Launch};
 
-use crate::receiver::{calling, to_loopback};
-use crate::service::{Answer, Service};
+use crate::support::receiver::{calling, to_loopback};
+use crate::support::repository::root;
+use crate::support::service::{Answer, Service};
 use crate::support::{OTHER, TIMEOUT, wait_while};
-use crate::tree::root;
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const WRONG_SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";

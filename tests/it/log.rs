@@ -14,7 +14,7 @@ use wakeq::{CanvasId, EmitError, Event, EventId};
 use wakeq_service::access::Scope;
 use wakeq_streams::EventProvider;
 
-use crate::service::{Answer, Service};
+use crate::support::service::{Answer, Service};
 use crate::support::{Stage, TIMEOUT};
 
 fn stream(name: &str) -> StreamId {

@@ -22,7 +22,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use crate::tree::root;
+use crate::support::repository::root;
 use source::Source;
 
 const FOLDERS: [&str; 11] = [

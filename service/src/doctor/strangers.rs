@@ -43,7 +43,7 @@ mod tests {
     use crate::doctor::Level;
 
     #[test]
-    fn what_other_roles_may_do_is_a_warning() {
+    fn excessive_rights_of_other_roles_are_a_warning() {
         let none = Strangers::default();
         assert_eq!(strangers(&none).to_string(), "ok    other roles: none may connect");
         let limited = Strangers { connecting: 2, ..none.clone() };

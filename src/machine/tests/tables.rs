@@ -274,7 +274,7 @@ fn an_event_that_is_too_early_waits_and_nothing_is_counted() {
 // A handler that asks for less than a second at each run waits longer and longer.
 // Shows: TARGET-05
 #[test]
-fn what_is_postponed_again_and_again_waits_longer_each_time() {
+fn repeated_postponements_wait_longer_each_time() {
     for (postponed_s, asked_ms, waits_s) in
         [(0, 0, 1), (1, 0, 2), (3, 999, 4), (31, 0, 32), (63, 0, 60), (u64::MAX, 0, 60), (511, 1_000, 1)]
     {

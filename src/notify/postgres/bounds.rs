@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn those_that_ask_are_answered_once_a_second() {
+    async fn processes_that_begin_to_listen_are_answered_once_a_second() {
         let [one, two] = [(); 2].map(|()| Notification { id: EventId::new(), canvas: ONE });
         let (mut answers, begun) = (Answers::default(), Instant::now());
         assert_eq!(answers.add([]), None, "there is nothing to tell");

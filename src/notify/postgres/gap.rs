@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_of_those_that_were_interrupted_looks_for_all() {
+    async fn one_interrupted_process_looks_for_all() {
         let gaps = Gaps::default();
         gaps.looked(LONG);
         tokio::time::advance(Duration::from_millis(1)).await;

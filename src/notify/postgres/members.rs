@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_silent_is_forgotten() {
+    async fn silent_members_are_forgotten() {
         let mut members = Members::of(Uuid::new_v4());
         let other = Uuid::new_v4();
         assert!(members.heard(other));

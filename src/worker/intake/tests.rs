@@ -166,7 +166,7 @@ async fn a_worker_with_quick_handlers_takes_more_ahead() {
 /// One canvas has more events than a worker may hold and set aside: another's starts in the next
 /// round over the canvases, the rest is left to its promises, and none is lost.
 #[tokio::test(start_paused = true)]
-async fn what_exceeds_the_memory_is_left_to_its_promise() {
+async fn events_beyond_the_memory_are_left_to_their_promises() {
     let mut scene = Scene::default();
     let slow = Plan { lasts: LONGEST, ..Plan::default() };
     (0..3_000).for_each(|_| scene.publish(1, slow.clone()));
@@ -197,7 +197,7 @@ async fn what_exceeds_the_memory_is_left_to_its_promise() {
 /// Events of a canvas were set aside, and more of them wait for a limited handler than the lot may
 /// keep: those beyond it are left to their promises, and not looked at over and over.
 #[tokio::test(start_paused = true)]
-async fn what_has_no_room_in_the_lot_is_left_to_its_promise() {
+async fn events_beyond_the_lot_are_left_to_their_promises() {
     let mut scene = Scene { limits: vec![1], ..Scene::default() };
     (0..4).for_each(|_| scene.publish(1, Plan { lasts: LONGEST, ..Plan::default() }));
     scene.publish(2, Plan::default());
@@ -219,7 +219,7 @@ async fn what_has_no_room_in_the_lot_is_left_to_its_promise() {
 /// Events set aside are offered to others by notifications that may be lost. So they are promised
 /// soon then, however slow this worker is.
 #[tokio::test(start_paused = true)]
-async fn what_is_offered_and_lost_is_promised_soon() {
+async fn lost_offers_are_promised_soon() {
     let mut scene = Scene::default();
     (0..2_000).for_each(|_| scene.publish(1, Plan { lasts: 9 * LONGEST, ..Plan::default() }));
     scene.publish(2, Plan::default());

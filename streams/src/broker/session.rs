@@ -75,7 +75,7 @@ mod tests {
     const WORKING: Duration = Duration::from_secs(20);
 
     #[tokio::test(start_paused = true)]
-    async fn it_lasts_from_before_the_heartbeat_was_sent() {
+    async fn a_session_lasts_from_before_its_heartbeat_was_sent() {
         let session = Session::new(WORKING);
         assert!(!session.is_valid(), "nobody has heard of it yet");
         let sent = Instant::now();

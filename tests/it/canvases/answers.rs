@@ -7,7 +7,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::program::Request;
-use crate::service::Answer;
+use crate::support::service::Answer;
 
 /// The answer to each request, by label.
 pub(super) type Transcript = BTreeMap<String, ComparableAnswer>;

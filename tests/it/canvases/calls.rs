@@ -71,7 +71,7 @@ const CALLS: [(&str, &str, Coverage); 104] = [
     ("Admin", "wake", OfThePlatform("what is overdue, of any canvas")),
     ("Admin", "wake_within", OfThePlatform("the same, in limited time")),
     ("Admin", "refused", OfThePlatform("the record of refusals, each with its canvas")),
-    ("Admin", "admit_lines", There("quotas::kept")),
+    ("Admin", "admit_lines", There("limits::quotas::kept")),
     ("Admin", "note", OfThePlatform("records of requests, each with its canvas")),
     ("Admin", "object", By("show_object")),
     ("Admin", "handlers", By("list_handlers")),
@@ -378,7 +378,7 @@ fn files(place: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn every_library_call_is_tried_across_canvases() {
-    let root = crate::tree::root();
+    let root = crate::support::repository::root();
     let mut found = BTreeSet::new();
     for (of, place) in SOURCES {
         let place = root.join(place);

@@ -86,7 +86,7 @@ fn names(text: &str, calls: &BTreeSet<String>) -> bool {
 
 /// All conditions, and all functions.
 pub(super) fn conditions() -> (Vec<Condition>, Vec<String>) {
-    let root = crate::tree::root();
+    let root = crate::support::repository::root();
     let (mut conditions, mut all_functions) = (Vec::new(), Vec::new());
     for file in STATEMENTS.iter().flat_map(|folder| files(&root.join(folder), "rs")) {
         let name = file.strip_prefix(&root).unwrap().display().to_string();

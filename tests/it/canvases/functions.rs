@@ -11,8 +11,8 @@ use wakeq::{Actor, CanvasId, Event, EventId, HandlerScope, Name, Stop};
 use super::seed::{ATTACKER, VICTIM};
 use super::world::World;
 use super::{Findings, pass};
-use crate::receiver::{address, target};
 use crate::support::Statements;
+use crate::support::receiver::{address, target};
 
 /// An event and a copy of each tenant, on the same object; the attacker's came first, and its lane
 /// in the queue is halted.

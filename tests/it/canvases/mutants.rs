@@ -205,7 +205,7 @@ const UNSEEN: [(&str, &str, SurvivalReason); 61] = [
     (
         "src/store/events/idempotency.rs",
         "set answer = $4",
-        NotReached("its holder has the same key on two canvases: `http_idempotency`"),
+        NotReached("its holder has the same key on two canvases: `http::idempotency`"),
     ),
     ("migrations/0008_access.sql", "pg_has_role", SQL_ROLES),
     ("migrations/0008_access.sql", "e.id = event_id", SAME_EVENT),

@@ -10,7 +10,7 @@ use wakeq_service::access::{Reach, Scope};
 
 use super::world::{QUEUE, World};
 use crate::edge::requests::body;
-use crate::service::Answer;
+use crate::support::service::Answer;
 
 pub(super) struct Tenant {
     pub(super) canvas: CanvasId,

@@ -15,7 +15,7 @@ use wakeq_streams::{
 use super::Findings;
 use super::seed::{ATTACKER, VICTIM};
 use super::world::World;
-use crate::entities::{accept, withdraw};
+use crate::streams::entities::{accept, withdraw};
 
 /// Longest wait for something that is due at once.
 const TIMEOUT: Duration = Duration::from_secs(8);

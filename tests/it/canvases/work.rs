@@ -10,7 +10,7 @@ use wakeq::{Actor, CanvasId, Event, Execution, HandlerScope, Handlers, Stop, Wor
 use super::seed::{ATTACKER, VICTIM};
 use super::world::{QUEUE, World};
 use super::{Findings, upkeep};
-use crate::receiver::{Receiver, address, calling, target};
+use crate::support::receiver::{Receiver, address, calling, target};
 
 /// Longest wait for something that is due at once.
 const TIMEOUT: Duration = Duration::from_secs(8);

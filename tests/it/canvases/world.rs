@@ -17,7 +17,7 @@ use super::program::Request;
 use super::proxy::{Change, Proxy};
 use super::seed::{self, ATTACKER, Tenant, VICTIM, Values};
 use crate::edge::requests::{Operation, operations};
-use crate::service::{Answer, Service};
+use crate::support::service::{Answer, Service};
 use crate::support::{Stage, Statements, database};
 use wakeq_services::TestDatabase;
 

@@ -5,7 +5,7 @@ use wakeq::CanvasId;
 use wakeq_service::access::Scope;
 
 use super::{CliOutput, Terminal, masked};
-use crate::service::Service;
+use crate::support::service::Service;
 
 const TABLE: &str = include_str!("both.txt");
 

@@ -14,8 +14,8 @@ use wakeq_service::access::Scope;
 use wiremock::ResponseTemplate;
 
 use super::Terminal;
-use crate::receiver::answering;
-use crate::service::Service;
+use crate::support::receiver::answering;
+use crate::support::service::Service;
 use crate::support::{Stage, database};
 
 #[tokio::test]

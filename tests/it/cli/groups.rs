@@ -5,7 +5,7 @@ use wakeq::log::{AppendCondition, Log, NewLogEvent, StreamId};
 use wakeq_service::access::Scope;
 
 use super::Terminal;
-use crate::service::Service;
+use crate::support::service::Service;
 use crate::support::{OTHER, Statements};
 
 /// A group with two subscribers, one of them unhealthy; groups of which only a position or only a

@@ -10,8 +10,8 @@ use wakeq::{CanvasId, EventId, HandlerError, Handlers, RetryPolicy, Route, Timin
 use wakeq_services::TestDatabase;
 
 use super::{CliOutput, Terminal};
-use crate::brokers::Broker;
-use crate::door::{Door, answering, recording};
+use crate::support::brokers::Broker;
+use crate::support::handlers::{Door, answering, recording};
 use crate::support::{RunningWorker, connect, database, durability};
 
 /// Topics are created and checked; missing ones are reported.

@@ -1,15 +1,16 @@
 //! The command line, as a process against a real database and the Pub/Sub emulator; whole outputs
 //! where they are stable.
 
+mod access;
 mod both;
 mod bulk;
 mod ends;
 mod groups;
-mod hands;
 mod life;
 mod pulls;
 mod queues;
 mod quotas;
+mod running_events;
 mod waits;
 
 use std::process::Command;
@@ -20,7 +21,7 @@ use wakeq::notify::PubSubConfig;
 use wakeq_service::access::Scope;
 use wakeq_services::TestDatabase;
 
-use crate::service::Service;
+use crate::support::service::Service;
 use crate::support::{SECRET_KEY, database, durability};
 
 /// A terminal with the variables that `wakeq` reads.

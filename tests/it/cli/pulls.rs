@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::Terminal;
-use crate::service::Service;
+use crate::support::service::Service;
 
 /// Leases the only available copy; returns its id and the lease's token.
 async fn lease(terminal: &Terminal) -> (String, String) {

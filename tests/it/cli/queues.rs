@@ -4,7 +4,7 @@ use wakeq::CanvasId;
 use wakeq_service::access::Scope;
 
 use super::{Terminal, session};
-use crate::service::Service;
+use crate::support::service::Service;
 
 /// What is typed, and what is printed.
 const SESSION: &str = "\

@@ -4,8 +4,8 @@
 use wakeq_service::access::Scope;
 
 use super::Terminal;
-use crate::service::Service;
 use crate::support::OTHER;
+use crate::support::service::Service;
 
 /// What is typed, and what is printed.
 const SESSION: &str = "\

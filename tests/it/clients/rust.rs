@@ -13,8 +13,8 @@ use wakeq_service::server::HttpConfig;
 use wiremock::ResponseTemplate;
 
 use super::service;
-use crate::receiver::{Receiver, answering, calling};
-use crate::service::Service;
+use crate::support::receiver::{Receiver, answering, calling};
+use crate::support::service::Service;
 use crate::support::{OTHER, wait_while};
 
 const SCOPES: [Scope; 3] = [Scope::Emit, Scope::Read, Scope::Operate];

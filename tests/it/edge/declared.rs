@@ -5,7 +5,7 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 
 use super::requests::{Operation, Targets, contents, operations};
-use crate::service::{Answer, Service};
+use crate::support::service::{Answer, Service};
 
 /// Whether an operation declares a parameter of this name.
 fn declares(operation: &Operation, name: &str) -> bool {
@@ -42,7 +42,7 @@ async fn an_unknown_query_parameter_is_refused_by_every_operation() {
     assert!(refused > 60, "{refused} operations");
 }
 
-/// Operations that declare the header honour it: `http_idempotency`.
+/// Operations that declare the header honour it: `http::idempotency`.
 #[tokio::test]
 async fn an_idempotency_key_is_honoured_or_refused_by_every_operation_that_writes() {
     let ignores =

@@ -6,7 +6,7 @@ use reqwest::Method;
 use serde_json::Value;
 
 use super::requests::{Operation, Targets, operations};
-use crate::service::{Answer, Service};
+use crate::support::service::{Answer, Service};
 
 const METHODS: [&str; 7] = ["GET", "PUT", "POST", "DELETE", "PATCH", "OPTIONS", "TRACE"];
 

@@ -8,7 +8,7 @@ use wakeq::CanvasId;
 use wakeq_service::server::HttpConfig;
 
 use super::raw::Raw;
-use crate::service::Service;
+use crate::support::service::Service;
 
 const INPUTS: u64 = 500;
 

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use wakeq::CanvasId;
 
 use super::process::Process;
-use crate::service::Answer;
+use crate::support::service::Answer;
 use crate::support::wait_while;
 
 /// The error tells the sender which of them is wrong; they must be nowhere else.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use wakeq::queues::{NewQueue, PullPolicy};
 use wakeq::{Actor, EventId};
 
-use crate::service::Service;
+use crate::support::service::Service;
 
 /// The pulled queue.
 pub(super) const PULLED: &str = "pulled_events";

@@ -170,7 +170,7 @@ async fn schemathesis_finds_nothing() {
     let process = Process::start(&[("WAKEQ_STRANGER_RATE", "100000")], plain).await;
     let status = tokio::process::Command::new(program)
         .arg("--config-file")
-        .arg(crate::tree::root().join("tests/edge/schemathesis.toml"))
+        .arg(crate::support::repository::root().join("tests/edge/schemathesis.toml"))
         .arg("run")
         .arg(format!("http://{}/openapi.json", process.address))
         .args(["--header", &format!("Authorization: Bearer {}", process.key)])

@@ -12,8 +12,8 @@ use wakeq_service::access::{AccessConfig, Reach, Scope};
 use wakeq_service::server::HttpConfig;
 
 use super::requests::{FOREIGN, Operation, Targets, contents, operations};
-use crate::google_keys::{AUDIENCE, KeyServer, ROBOT, Signer, base64_url, claims, now, unsigned};
-use crate::service::{Answer, Service, make_key};
+use crate::support::google_keys::{AUDIENCE, KeyServer, ROBOT, Signer, base64_url, claims, now, unsigned};
+use crate::support::service::{Answer, Service, make_key};
 
 const OTHER_ROBOT: &str = "other@project.iam.gserviceaccount.com";
 

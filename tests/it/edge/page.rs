@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 
 use super::requests::operations;
-use crate::service::Service;
+use crate::support::service::Service;
 
 const OPTIONS: &str =
     "--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run --no-pings

@@ -8,7 +8,7 @@ use wakeq::CanvasId;
 use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
 use wakeq_services::{ChildProcess, Guard, Launch};
 
-use crate::service::make_key;
+use crate::support::service::make_key;
 use crate::support::{SECRET_KEY, Stage, TIMEOUT};
 
 /// The log message that shows the process is serving.

@@ -10,8 +10,8 @@ use tokio::time::timeout;
 use wakeq::CanvasId;
 use wakeq_service::server::HttpConfig;
 
-use crate::service::Service;
 use crate::support::TIMEOUT;
+use crate::support::service::Service;
 
 /// A connection, and what was received but not examined yet.
 pub(super) struct Raw {

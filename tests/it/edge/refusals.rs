@@ -10,8 +10,8 @@ use wakeq_service::server::HttpConfig;
 
 use super::raw::Raw;
 use super::requests::FOREIGN;
-use crate::service::{Answer, Service};
 use crate::support::Statements;
+use crate::support::service::{Answer, Service};
 
 #[tokio::test]
 async fn refusals_are_in_the_record_when_the_server_has_ended() {

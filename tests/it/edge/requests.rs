@@ -13,7 +13,7 @@ use wakeq::{Actor, CanvasId, EventId};
 use wakeq_service::access::Scope;
 
 use super::leased::{PULLED, lease, run_out};
-use crate::service::{Answer, Service};
+use crate::support::service::{Answer, Service};
 
 pub(super) const FOREIGN: CanvasId = CanvasId(Uuid::from_u128(0xf0e1));
 

@@ -10,7 +10,7 @@ use wakeq::StoreConfig;
 use wakeq_service::server::{HttpConfig, HttpError, HttpServer};
 
 use super::raw::{Raw, authorized};
-use crate::service::{Answer, Service};
+use crate::support::service::{Answer, Service};
 use crate::support::{TIMEOUT, wait_while};
 
 #[tokio::test]

@@ -29,9 +29,9 @@ use wakeq_streams::{BrokerBacking, BrokerConfig, EntityConfig, EntityProcessor, 
 
 use attack::{Attack, PARTS};
 
-use crate::brokers::Broker;
-use crate::entities::Account;
-use crate::service::make_key;
+use crate::streams::entities::Account;
+use crate::support::brokers::Broker;
+use crate::support::service::make_key;
 use crate::support::{Stage, durability, fit};
 
 /// Bounds: the memory of each process, and how much slower the other tenant may become.

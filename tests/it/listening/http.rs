@@ -11,9 +11,9 @@ use wakeq_service::access::{Access, AccessConfig, CredentialFilter, Reach, Scope
 use wakeq_service::server::{HttpConfig, HttpServer};
 
 use super::{OTHER, on, page, stage, subscriptions};
-use crate::brokers::Broker;
-use crate::service::{Answer, Service, make_key};
 use crate::support::TIMEOUT;
+use crate::support::brokers::Broker;
+use crate::support::service::{Answer, Service, make_key};
 
 /// A stream of server-sent events, and the text that has arrived.
 struct Stream {

@@ -19,7 +19,7 @@ use wakeq::notify::{Notifier, PubSub, PubSubConfig, TopicState, create_topics, d
 use wakeq::testing::MemoryNotifier;
 use wakeq::{Actor, CanvasId, Event, EventId, Timing};
 
-use crate::brokers::Broker;
+use crate::support::brokers::Broker;
 use crate::support::{Stage, Statements, TIMEOUT, wait_while};
 
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(0x07e2));

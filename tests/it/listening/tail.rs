@@ -6,10 +6,10 @@ use wakeq_service::server::HttpConfig;
 use wakeq_services::TestDatabase;
 
 use super::{on, subscriptions};
-use crate::brokers::Broker;
 use crate::cli::Terminal;
-use crate::processes::Process;
-use crate::service::Service;
+use crate::processes::work::Process;
+use crate::support::brokers::Broker;
+use crate::support::service::Service;
 use crate::support::{TIMEOUT, database};
 
 const ON: (&str, &str) = ("WAKEQ_BROADCAST", "1");

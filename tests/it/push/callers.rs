@@ -8,9 +8,9 @@ use wakeq_service::access::{AccessConfig, PushCallers};
 use wakeq_service::server::HttpConfig;
 
 use super::{PUSH_AUDIENCE, PushDeployment, envelope, notification, push_claims};
-use crate::google_keys::{AUDIENCE, ROBOT, Signer, base64_url, claims, now, unsigned};
-use crate::service::{Answer, Service};
 use crate::support::Statements;
+use crate::support::google_keys::{AUDIENCE, ROBOT, Signer, base64_url, claims, now, unsigned};
+use crate::support::service::{Answer, Service};
 
 /// Credentials that must not push, and the status that each gets.
 fn wrong(pushed: &PushDeployment) -> Vec<(&'static str, Option<String>, u16)> {

@@ -14,8 +14,8 @@ use wakeq::{
 };
 
 use super::{PushDeployment, notification, promise, set, timing};
-use crate::door::{Door, answering, recording};
-use crate::service::Answer;
+use crate::support::handlers::{Door, answering, recording};
+use crate::support::service::Answer;
 use crate::support::{OTHER, Stage, capacity, scope};
 
 fn delayed(by: Duration) -> Event {
@@ -135,7 +135,7 @@ async fn a_locked_event_is_looked_at_when_its_lease_ends() {
 /// EV2-22: a parked event stays parked, in whatever state a push finds it.
 // Shows: PUSH-07
 #[tokio::test]
-async fn what_is_parked_stays_parked() {
+async fn a_push_leaves_a_parked_event_parked() {
     let (pushed, mut seen) = PushDeployment::recorded().await;
     let id = pushed.stage.emit("greet").await;
     let ada = Actor::user("ada");
@@ -187,7 +187,7 @@ async fn without_the_database_the_message_has_to_come_again() {
 /// Up to the capacity run at a time; others wait in their requests.
 // Shows: PUSH-10
 #[tokio::test]
-async fn what_finds_no_room_waits_in_its_request() {
+async fn a_push_beyond_the_capacity_waits_in_its_request() {
     let config = WorkerConfig { capacity: 1, ..WorkerConfig::default() };
     let (pushed, mut door) = PushDeployment::behind_a_door(config).await;
     let ids = [pushed.stage.emit("greet").await, pushed.stage.emit("greet").await];
@@ -275,7 +275,7 @@ async fn a_narrow_handler_keeps_few_requests_waiting() {
 /// But for ten seconds at most, on a paused clock.
 // Shows: PUSH-10
 #[tokio::test(start_paused = true)]
-async fn what_finds_no_room_in_time_is_left_to_its_promise() {
+async fn a_push_without_room_in_time_is_left_to_its_promise() {
     let (handler, mut door) = Door::new();
     let kit = TestKit::with_timing(timing()).unwrap();
     let route = Route::new("narrow").concurrency(1);

@@ -9,9 +9,9 @@ use wakeq::{CanvasId, Handlers, StoreError, WorkerConfig};
 use wakeq_service::server::HttpConfig;
 
 use super::{PushDeployment, empty, notification};
-use crate::door::{Door, recording};
-use crate::service::Answer;
 use crate::support::Stage;
+use crate::support::handlers::{Door, recording};
+use crate::support::service::Answer;
 
 async fn counts(stage: &Stage) -> (Option<i64>, i32, i32) {
     let query = "select case when locked_at is null then 0::bigint end, losses, retries from wakeq.events_v2";
@@ -92,7 +92,7 @@ async fn a_handler_beyond_the_grace_is_cut_off_and_its_message_comes_again() {
 /// A push that waits for its time or for capacity is refused at once.
 // Shows: PUSH-13
 #[tokio::test]
-async fn what_waits_is_given_back() {
+async fn pushes_that_wait_are_refused_at_a_shutdown() {
     let (handler, mut door) = Door::new();
     let (waiting, mut seen) = recording();
     let config = WorkerConfig { capacity: 1, ..grace(Duration::from_millis(50)) };

@@ -26,10 +26,10 @@ use wakeq_service::access::{Access, AccessConfig, PushCallers, Reach, Scope};
 use wakeq_service::delivery::{Deliverer, Targets};
 use wakeq_service::server::{HttpConfig, HttpServer};
 
-use crate::door::{Door, Recording, recording};
-use crate::google_keys::{AUDIENCE, KeyServer, Signer, claims};
-use crate::receiver::to_loopback;
-use crate::service::{Answer, make_key};
+use crate::support::google_keys::{AUDIENCE, KeyServer, Signer, claims};
+use crate::support::handlers::{Door, Recording, recording};
+use crate::support::receiver::to_loopback;
+use crate::support::service::{Answer, make_key};
 use crate::support::{Stage, TIMEOUT, wait_while};
 
 pub(super) const PUSH_AUDIENCE: &str = "project/wakeq/push";

@@ -11,8 +11,8 @@ use wakeq::notify::{Notifier, PubSub};
 use super::whole::{emulator, keys_url, pubsub, subscribe};
 use super::{PUSH_AUDIENCE, PUSHER, empty};
 use crate::cli::Terminal;
-use crate::processes::Process;
-use crate::receiver::Receiver;
+use crate::processes::work::Process;
+use crate::support::receiver::Receiver;
 use crate::support::{Stage, database, quick};
 
 const VARIABLES: [(&str, &str); 2] =

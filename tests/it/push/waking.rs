@@ -4,7 +4,7 @@ use serde_json::json;
 use wakeq::Handlers;
 
 use super::{PushDeployment, empty, promise, set};
-use crate::service::has;
+use crate::support::service::has;
 use crate::support::{Stage, Statements};
 
 /// Makes the last pass appear to be this long ago.

@@ -19,8 +19,8 @@ use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
 use wakeq_service::server::HttpConfig;
 
 use super::{PUSH_AUDIENCE, PUSHER, bind, callers, empty, runner, timing};
-use crate::receiver::{Receiver, to_loopback};
-use crate::service::{Answer, make_key};
+use crate::support::receiver::{Receiver, to_loopback};
+use crate::support::service::{Answer, make_key};
 use crate::support::{Stage, TIMEOUT, until, wait_while};
 
 const TOPIC: &str = "projects/tests/topics/wakeq";

@@ -5,8 +5,8 @@ use wakeq::{EventId, Handlers, WorkerConfig};
 use wakeq_service::server::HttpConfig;
 use wiremock::{MockServer, Request};
 
-use crate::receiver::{calling, to_loopback};
-use crate::service::Service;
+use crate::support::receiver::{calling, to_loopback};
+use crate::support::service::Service;
 use crate::support::{RunningWorker, Stage};
 
 pub(super) const GREET: &str = "/handlers/WORKER/greet";

@@ -11,7 +11,7 @@ use wakeq::log::{AppendCondition, EventSource, Log, LogEvent, NewLogEvent, Strea
 use wakeq_streams::{BrokerBacking, BrokerConfig, Consumer, ConsumerConfig, EventBroker, EventProcessor};
 
 use super::scraped::{ANY_PORT, address, scrape};
-use crate::processes::Process;
+use crate::processes::work::Process;
 use crate::support::{Stage, TIMEOUT};
 
 /// Appends an event of a company of this canvas; returns its `seq`.

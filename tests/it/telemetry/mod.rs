@@ -15,9 +15,9 @@ use wakeq::{CanvasId, Timing};
 use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
 use wakeq_services::TestDatabase;
 
-use crate::processes::Process;
-use crate::receiver::Receiver;
-use crate::service::make_key;
+use crate::processes::work::Process;
+use crate::support::receiver::Receiver;
+use crate::support::service::make_key;
 use crate::support::{Stage, TIMEOUT, connect, quick};
 
 /// `wakeq all` on Postgres alone, and one target for its events.

@@ -10,8 +10,8 @@ use wakeq::{Actor, Timing};
 use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
 
 use super::{Client, ObservedDeployment};
-use crate::processes::Process;
-use crate::service::make_key;
+use crate::processes::work::Process;
+use crate::support::service::make_key;
 use crate::support::{TIMEOUT, connect, database, quick};
 
 pub(super) const ANY_PORT: [(&str, &str); 1] = [("WAKEQ_METRICS_LISTEN", "127.0.0.1:0")];
@@ -65,7 +65,7 @@ pub(super) async fn scrape(url: &str) -> BTreeMap<String, f64> {
 
 /// The metrics that the alert rules and the dashboard read.
 fn names_in_deploy() -> BTreeSet<String> {
-    let folder = crate::tree::root().join("deploy");
+    let folder = crate::support::repository::root().join("deploy");
     let rules = fs::read_to_string(folder.join("prometheus/alerts.yaml")).unwrap();
     let dashboard: Value =
         serde_json::from_str(&fs::read_to_string(folder.join("grafana/wakeq.json")).unwrap()).unwrap();
@@ -115,7 +115,7 @@ async fn use_queues(whole: &ObservedDeployment) {
 /// canvas, an event or a URL.
 // Shows: TELEMETRY-02
 #[tokio::test]
-async fn what_is_scraped_is_what_alerts_and_dashboard_read() {
+async fn every_metric_of_alerts_and_dashboard_exists() {
     let broadcasting = [ANY_PORT[0], ("WAKEQ_BROADCAST", "1")];
     let mut whole =
         ObservedDeployment::start(&broadcasting, json!({"retries": 1, "delay_s": 0.01, "on_death": "halt"}))
@@ -175,7 +175,7 @@ async fn what_is_scraped_is_what_alerts_and_dashboard_read() {
 /// of workers, for the same alerts.
 // Shows: DRV-27
 #[tokio::test]
-async fn what_dies_of_a_pulled_queue_is_counted() {
+async fn deaths_of_pulled_copies_are_counted() {
     let whole = ObservedDeployment::start(&ANY_PORT, json!({"retries": 1})).await;
     let url = address(&whole.process).unwrap();
     let (queue, pull) = ("emails".parse().unwrap(), PullPolicy { retries: 0, ..PullPolicy::default() });

@@ -155,7 +155,7 @@ async fn on_postgres_a_dropped_drain_is_a_dead_worker() {
 
 // Shows: DEV-03
 #[tokio::test]
-async fn what_is_emitted_in_a_transaction_counts_once_it_is_committed() {
+async fn events_of_a_transaction_count_once_it_is_committed() {
     let (stage, mut kit) = on_postgres().await;
     kit.handlers(Handlers::new().on("h", |_| async { Ok(()) })).unwrap();
     let mut transaction = stage.pool.begin().await.unwrap();

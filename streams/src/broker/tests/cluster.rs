@@ -98,7 +98,8 @@ impl Running {
     }
 }
 
-/// Single or distributed, with groups in memory; for Postgres see below and `tests/it/groups/`.
+/// Single or distributed, with groups in memory; for Postgres see below and
+/// `tests/it/streams/groups/`.
 // Shows: SUB-31, SUB-43
 #[tokio::test(start_paused = true)]
 async fn one_process_works_on_everything() {
@@ -172,7 +173,7 @@ async fn two_nodes_share_sources_as_in_the_example() {
 // See also SUB-05.
 // Shows: SUB-06
 #[tokio::test(start_paused = true)]
-async fn what_a_killed_node_had_is_taken_over_within_two_leases() {
+async fn sources_of_a_killed_node_move_within_two_leases() {
     let cluster = Cluster::new();
     let [one, two, three] = [(); 3].map(|()| cluster.fake("g", 9));
     let first = cluster.start(&[&one]).await;
@@ -200,7 +201,7 @@ async fn what_a_killed_node_had_is_taken_over_within_two_leases() {
 // A graceful stop does not cost a lease.
 // Shows: SUB-09, SUB-25, SUB-54
 #[tokio::test(start_paused = true)]
-async fn what_a_stopped_node_had_moves_at_once() {
+async fn sources_of_a_stopped_node_move_at_once() {
     let cluster = Cluster::new();
     let [one, two] = [(); 2].map(|()| cluster.fake("g", 6));
     let (first, second) = (cluster.start(&[&one]).await, cluster.start(&[&two]).await);
@@ -237,7 +238,7 @@ async fn sources_of_the_unhealthy_move_and_come_back() {
 
 // Shows: SUB-40, SUB-55
 #[tokio::test(start_paused = true)]
-async fn a_source_moves_only_when_it_is_ended_with() {
+async fn a_source_moves_only_once_its_owner_has_released_it() {
     let cluster = Cluster::new();
     let [one, two] = [(); 2].map(|()| cluster.fake("g", 2));
     let first = cluster.start(&[&one]).await;

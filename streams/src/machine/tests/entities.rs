@@ -36,7 +36,7 @@ fn an_older_one_is_done_if_it_is_in_the_repository_and_refused_if_not() {
 }
 
 #[test]
-fn one_that_is_ahead_of_what_came_by_waits() {
+fn an_event_whose_predecessor_has_not_come_waits() {
     assert_eq!(decide_event(4, 5, Link { id: 12, prev: 9 }, false), EntityDecision::Delay);
     // Whatever link it claims: deciding it would make all events sent until then count as older.
     for id in [13, i64::MAX] {

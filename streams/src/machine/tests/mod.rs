@@ -1,5 +1,4 @@
 //! Tests of the decisions.
 
-mod allocating;
-mod allocations;
+mod allocation;
 mod entities;

@@ -19,7 +19,7 @@ async fn rows(table: &Table) -> Vec<(uuid::Uuid, i64, Option<i64>, i32)> {
 /// writes about an entity leave that of another canvas alone.
 // Shows: ENT-X1
 #[tokio::test]
-async fn what_is_set_aside_is_its_owner_s_and_its_canvas_s() {
+async fn isolated_events_belong_to_their_owner_and_canvas() {
     let table = Table::new().await;
     let entity_type: EntityType = "account".parse().unwrap();
     let (group, source): (Name, EventSource) = ("entities.account".parse().unwrap(), entity_type.source());

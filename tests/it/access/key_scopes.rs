@@ -1,0 +1,210 @@
+//! Keys whose scopes are limited to handlers: what they open, and that they open nothing else, here
+//! and on other canvases.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use uuid::Uuid;
+use wakeq::CanvasId;
+use wakeq_service::access::Scope;
+
+use crate::support::service::{Answer, Service};
+
+const OTHER: CanvasId = CanvasId(Uuid::from_u128(0x07e7));
+
+async fn key(service: &Service, scopes: &[&str]) -> String {
+    let new = json!({"holder": format!("narrow {}", Uuid::new_v4()), "scopes": scopes});
+    let made = service.admin(Method::POST, "/keys", new).await.json();
+    made["key"].as_str().unwrap().to_owned()
+}
+
+async fn emit(service: &Service, key: &str, canvas: CanvasId, path: &str, body: Value) -> (u16, String) {
+    let answer = service.ask(key, Method::POST, &format!("/canvases/{canvas}{path}"), body).await;
+    if answer.status.is_success() { (answer.status.as_u16(), String::new()) } else { answer.problem() }
+}
+
+/// Emits on the default canvas as CloudEvents does: one event, or a batch.
+async fn emit_cloud(service: &Service, key: &str, kind: &str, body: String) -> Answer {
+    let request = service.request(Method::POST, &format!("/v1/canvases/{}/events", CanvasId::DEFAULT));
+    let request = request.bearer_auth(key).header("content-type", format!("application/{kind}+json"));
+    Answer::of(request.body(body)).await
+}
+
+/// For every way to emit an event over HTTP.
+#[tokio::test]
+async fn a_key_for_a_module_emits_for_it_and_for_nothing_else() {
+    let service = Service::start().await;
+    let key = key(&service, &["emit:image/*", "emit:WORKER/resize"]).await;
+    let (done, refused) = ((202, String::new()), (403, "forbidden".to_owned()));
+    for (module, name, expected) in [
+        ("image", "any", &done),
+        ("WORKER", "resize", &done),
+        ("WORKER", "other", &refused),
+        ("images", "any", &refused),
+    ] {
+        let own = CanvasId::DEFAULT;
+        let event = json!({"module": module, "name": name});
+        assert_eq!(emit(&service, &key, own, "/events", event.clone()).await, *expected, "{module}/{name}");
+        let batch = json!({"events": [{"module": "image", "name": "first"}, event.clone()]});
+        assert_eq!(emit(&service, &key, own, "/events:batch", batch).await, *expected, "{module}/{name}");
+        let foreign = (404, "not-found".to_owned());
+        assert_eq!(emit(&service, &key, OTHER, "/events", event).await, foreign, "{module}/{name}");
+    }
+    let cloud = json!({"specversion": "1.0", "type": "other", "source": "/shop", "id": "1"});
+    assert_eq!(emit_cloud(&service, &key, "cloudevents", cloud.to_string()).await.problem(), refused);
+    let stage = service.stop().await;
+    let others = "select count(*) from wakeq.events_v2 where module <> 'image' and (module, name) <> ('WORKER', 'resize')";
+    assert_eq!(stage.count(others).await, 0);
+}
+
+/// Each field of each way to emit, with the event's own handler within the key's scopes: what
+/// writes more than events of that handler is refused, and all else is as for an unlimited key.
+#[tokio::test]
+async fn a_key_for_a_module_writes_nothing_but_its_events() {
+    let service = Service::start().await;
+    let narrow = key(&service, &["emit:image/*"]).await;
+    let wide = key(&service, &["emit"]).await;
+    let own = CanvasId::DEFAULT;
+    let state = json!({"main": {"module": "image", "name": "resize"}, "state": {"balance": 500}});
+    assert_eq!(emit(&service, &wide, own, "/objects/acct:1/events", state).await.0, 202);
+    let fields = [
+        ("value", json!({"x": 1}), true),
+        ("modifier", json!("small"), true),
+        ("delay_s", json!(3600), true),
+        ("delay_until", json!("2030-01-01T00:00:00Z"), true),
+        ("id", json!(Uuid::new_v4()), true),
+        ("only_queues", json!(false), true),
+        ("logged", json!(false), true),
+        ("object", json!("acct:1"), false),
+        ("logged", json!(true), false),
+        ("logged", json!({"category": "ledger", "stream": "acct-1"}), false),
+    ];
+    let expected = |allowed| if allowed { (202, String::new()) } else { (403, "forbidden".to_owned()) };
+    for (field, value, allowed) in fields {
+        let mut event = json!({"module": "image", "name": "resize"});
+        event[field] = value;
+        let batch = json!({"events": [{"module": "image", "name": "first"}, event]});
+        let single = emit(&service, &narrow, own, "/events", event.clone()).await;
+        assert_eq!(single, expected(allowed), "{event}");
+        assert_eq!(emit(&service, &narrow, own, "/events:batch", batch).await, expected(allowed), "{event}");
+        assert_eq!(emit(&service, &wide, own, "/events", event.clone()).await.0, 202, "{event}");
+    }
+    let main = json!({"module": "image", "name": "resize"});
+    for change in [
+        json!({"main": main}),
+        json!({"main": main, "subevents": [main]}),
+        json!({"main": main, "state": {"balance": 1_000_000}}),
+    ] {
+        let answer = emit(&service, &narrow, own, "/objects/acct:1/events", change.clone()).await;
+        assert_eq!(answer, expected(false), "{change}");
+    }
+    for (attribute, value, allowed) in
+        [("delayseconds", "3600", true), ("subject", "acct:1", true), ("object", "acct:1", false)]
+    {
+        let mut cloud =
+            json!({"specversion": "1.0", "type": "image/resize", "source": "/shop", "id": attribute});
+        cloud[attribute] = json!(value);
+        for (kind, body) in
+            [("cloudevents", cloud.to_string()), ("cloudevents-batch", json!([cloud]).to_string())]
+        {
+            let answer = emit_cloud(&service, &narrow, kind, body).await;
+            assert_eq!(answer.status.as_u16(), expected(allowed).0, "{kind} with {attribute}");
+        }
+    }
+    for (path, body) in [
+        (
+            "/log",
+            json!({"appends": [{"category": "c", "stream": "s", "events": [{"name": "n", "payload": 1}]}]}),
+        ),
+        ("/entities/account/ada/events", json!({"name": "deposit", "payload": 1})),
+    ] {
+        assert_eq!(emit(&service, &narrow, own, path, body).await, expected(false), "{path}");
+    }
+    let object = service.get("/objects/acct:1").await.json();
+    assert_eq!(object["state"], json!({"balance": 500}));
+    let stage = service.stop().await;
+    let by_narrow = "select count(*) from wakeq.log where category = 'ledger'";
+    assert_eq!(stage.count(by_narrow).await, 1, "only what the unlimited key logged there");
+    let reasons = "select count(distinct detail) from wakeq.audit_log
+                    where outcome = 'refused' and action = 'emit' and detail like '%needs the scope for all handlers'";
+    assert_eq!(stage.count(reasons).await, 3, "`object`, `logged` and a change of an object");
+}
+
+/// A chosen id counts among those of its handler, so that a limited key can't use up the ids that
+/// others will choose; for itself a repeat is a duplicate.
+#[tokio::test]
+async fn the_ids_of_a_limited_key_are_its_own() {
+    let service = Service::start().await;
+    let narrow = key(&service, &["emit:image/*"]).await;
+    let wide = key(&service, &["emit"]).await;
+    let ask = async |key: &str, module: &str, id: Uuid| {
+        let event = json!({"module": module, "name": "resize", "id": id});
+        let path = format!("/canvases/{}/events", CanvasId::DEFAULT);
+        let answer = service.ask(key, Method::POST, &path, event).await.json();
+        (answer["id"].as_str().unwrap().to_owned(), answer["duplicate"] == json!(true))
+    };
+    let order = Uuid::new_v4();
+    let (taken, first) = ask(&narrow, "image", order).await;
+    assert_eq!(ask(&narrow, "image", order).await, (taken.clone(), true));
+    assert!(!first);
+    for module in ["WORKER", "image"] {
+        let (id, duplicate) = ask(&wide, module, order).await;
+        assert_ne!(id, taken);
+        assert_eq!(duplicate, module == "image", "the second of the unlimited key");
+    }
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_key_for_a_handler_operates_it_and_nothing_else() {
+    let service = Service::start().await;
+    let key = key(&service, &["operate:WORKER/resize", "read:WORKER/resize"]).await;
+    let id = service.stage.emit("resize").await;
+    let ask = async |canvas: CanvasId, method: Method, path: &str| {
+        let body = if method == Method::GET { Value::Null } else { json!({}) };
+        service.ask(&key, method, &format!("/canvases/{canvas}{path}"), body).await.status.as_u16()
+    };
+    let own = CanvasId::DEFAULT;
+    assert_eq!(ask(own, Method::PUT, "/handlers/WORKER/resize/pause").await, 200);
+    assert_eq!(ask(own, Method::GET, "/handlers/WORKER/resize").await, 200);
+    for path in ["/handlers/WORKER/other", "/handlers/image/resize"] {
+        assert_eq!(ask(own, Method::GET, path).await, 403, "{path}");
+        assert_eq!(ask(own, Method::PUT, &format!("{path}/pause")).await, 403, "{path}");
+    }
+    let by_id = format!("/events/{id}");
+    for path in ["/events", "/handlers", "/dead-events", "/cron", "/log?category=x", "/depth", &by_id] {
+        assert_eq!(ask(own, Method::GET, path).await, 403, "{path}");
+    }
+    assert_eq!(ask(own, Method::POST, &format!("{by_id}/cancel")).await, 403);
+    for path in ["/handlers/WORKER/resize", "/handlers", "/events"] {
+        assert_eq!(ask(OTHER, Method::GET, path).await, 404, "{path}");
+    }
+    let listen = service.request(Method::GET, "/v1/listen?pattern=*").bearer_auth(&key);
+    assert_eq!(Answer::of(listen).await.status, 403);
+    let whole = service.key("whole", own, &[Scope::Read]).await;
+    let listed = service.admin(Method::GET, "/keys?limit=1000", Value::Null).await.json();
+    let scopes: Vec<&Value> = listed["items"].as_array().unwrap().iter().map(|key| &key["scopes"]).collect();
+    assert!(scopes.contains(&&json!(["read:WORKER/resize", "operate:WORKER/resize"])), "{scopes:?}");
+    assert!(whole.starts_with("wakeq_") && scopes.contains(&&json!(["read"])), "{scopes:?}");
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn invalid_scopes_are_rejected_in_code_and_by_the_table() {
+    let service = Service::start().await;
+    let many: Vec<String> = (0..17).map(|index| format!("emit:m{index}/*")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    for scopes in [&["admin:WORKER/*"][..], &["emit:*/*"], &["emit:WORKER"], &["emit:WORKER/a b"], &[], &many]
+    {
+        let new = json!({"holder": "new", "scopes": scopes});
+        let refused = service.admin(Method::POST, "/keys", new).await;
+        assert_eq!(refused.problem(), (400, "bad-request".into()), "{scopes:?}");
+    }
+    let stage = service.stop().await;
+    for scopes in
+        ["{admin:WORKER/*}", "{emit:*/x}", "{\"emit:A/b read\", x}", "{emit:WORKER/}", "{emit,NULL}", "{}"]
+    {
+        let statement = format!("update wakeq.access_keys set scopes = '{scopes}'");
+        let refused = sqlx::raw_sql(sqlx::AssertSqlSafe(statement)).execute(&stage.pool).await.unwrap_err();
+        assert!(refused.to_string().contains("access_keys_scopes_check"), "{scopes}: {refused}");
+    }
+}

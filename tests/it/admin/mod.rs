@@ -1,0 +1,10 @@
+//! What operators see and do: lists and counts, rules, single events, dead events, the doctor.
+
+mod cockroach;
+pub(crate) mod doctor;
+mod lifting_rules;
+mod lists;
+mod operations;
+mod rules;
+mod running_events;
+mod states;

@@ -1,0 +1,6 @@
+//! Crons on Postgres: when they tick, how they are changed, and schedulers that run beside each
+//! other.
+
+mod changes;
+mod ticks;
+mod two_schedulers;

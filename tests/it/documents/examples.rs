@@ -1,0 +1,108 @@
+//! The programs in `examples/` do what they say.
+
+use reqwest::StatusCode;
+use serde_json::json;
+use wakeq_services::{ChildProcess, Guard, Launch, TestDatabase};
+
+use crate::support::{TIMEOUT, database, wait_while};
+
+macro_rules! programs {
+    ($($program:ident, $path:literal;)*) => {$(
+        #[path = $path]
+        mod $program;
+
+        #[test]
+        #[ignore = "a program, which a test below starts"]
+        fn $program() {
+            $program::main().unwrap();
+        }
+    )*};
+}
+
+programs! {
+    hello, "../../../examples/hello.rs";
+    retries, "../../../examples/retries.rs";
+    order, "../../../examples/order.rs";
+    cron, "../../../examples/cron.rs";
+    queue, "../../../examples/queue.rs";
+    orders, "../../../examples/axum.rs";
+    entity, "../../../streams/examples/entity.rs";
+    groups, "../../../streams/examples/groups.rs";
+}
+
+/// Programs that end by themselves, with words of their last lines.
+macro_rules! say {
+    ($($name:ident: $program:literal says [$($words:literal),*];)*) => {$(
+        #[tokio::test]
+        async fn $name() {
+            says($program, &[$($words),*]).await;
+        }
+    )*};
+}
+
+say! {
+    the_first_one_greets: "hello" says ["Hello, Ada!", "shutting down"];
+    retries_end_in_success_or_death: "retries"
+        says ["flaky, attempt 3", "Some(\"flaky\") completed", "no such column", "Some(\"broken\") completed"];
+    objects_keep_their_order: "order" says ["work:1 \"deleted\"", "work:2 \"deleted\""];
+    a_cron_ticks: "cron" says ["tick at Some("];
+    a_queue_gets_copies: "queue" says ["number Some(2) of 21"];
+    an_entity_refuses_what_is_invalid: "entity"
+        says ["deposit: completed", "withdraw: failed there are only 500 cents", "version 2: {\"cents\":300}"];
+}
+
+async fn says(program: &str, words: &[&str]) {
+    let database = database().await;
+    let child = start(&database, program, &[]);
+    let status = tokio::time::timeout(TIMEOUT, child.ended()).await.expect("it ends");
+    let lines = child.last_lines();
+    assert!(status.success() && words.iter().all(|words| lines.contains(words)), "{status}: {lines}");
+}
+
+/// An order that is refused after its event was emitted leaves neither.
+#[tokio::test]
+async fn an_order_over_http_and_its_event_are_committed_together() {
+    let database = database().await;
+    let server = start(&database, "orders", &[]);
+    wait_while!(!server.last_lines().contains("listening on "), "it listens");
+    let lines = server.last_lines();
+    let (_, url) = lines.split_once("listening on ").unwrap();
+    let orders = format!("{}/orders", url.lines().next().unwrap());
+    let client = reqwest::Client::new();
+    let (refused, taken) = (StatusCode::UNPROCESSABLE_ENTITY, StatusCode::OK);
+    for (item, status) in [("poison", refused), ("tea", taken), ("milk", taken)] {
+        let answer = client.post(&orders).json(&json!({ "item": item })).send().await.unwrap();
+        assert_eq!(answer.status(), status, "{item}");
+    }
+    wait_while!(server.last_lines().matches("a mail about").count() < 2, "the events run");
+    server.stop(TIMEOUT).await.unwrap();
+    let lines = server.last_lines();
+    assert!(lines.contains("tea") && lines.contains("milk") && !lines.contains("about poison"), "{lines}");
+    assert!(server.ended().await.success(), "{lines}");
+}
+
+/// Each of two members receives some of what a third program appends.
+#[tokio::test]
+async fn members_of_a_group_share_what_is_appended() {
+    let database = database().await;
+    let members = [(); 2].map(|()| start(&database, "groups", &[]));
+    let appending = start(&database, "groups", &["append"]);
+    for member in &members {
+        wait_while!(!member.last_lines().contains(" changed "), "each receives some");
+    }
+    appending.kill_9().await.unwrap();
+    for member in members {
+        member.stop(TIMEOUT).await.unwrap();
+        assert!(member.ended().await.success(), "{}", member.last_lines());
+    }
+}
+
+/// The program as a process. The harness takes its arguments for tests, of which there are none.
+fn start(database: &TestDatabase, program: &str, arguments: &[&str]) -> ChildProcess {
+    let launch = Launch::new(std::env::current_exe().unwrap())
+        .arguments(["--exact", &format!("documents::examples::{program}"), "--ignored", "--nocapture"])
+        .arguments(arguments)
+        .environment("DATABASE_URL", database.url())
+        .environment("PORT", "0");
+    Guard::new(None).unwrap().start(launch).unwrap()
+}

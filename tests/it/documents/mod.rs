@@ -1,0 +1,5 @@
+//! What documents say, run as it stands: SQL, shell lines, and the programs in `examples/`.
+
+mod examples;
+mod pages;
+mod sql;

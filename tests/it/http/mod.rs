@@ -1,0 +1,14 @@
+//! The HTTP API as its callers see it, a file per kind of resource.
+
+mod admin;
+mod cloudevents_sdk;
+mod crons;
+mod dead_events;
+mod emit;
+mod events;
+mod every_route;
+mod handlers;
+mod idempotency;
+mod long_lists;
+mod objects;
+mod queues;

@@ -1,0 +1,5 @@
+//! What one canvas, credential or address may take, so that others are served as usual.
+
+mod bytes;
+mod quotas;
+mod shares;

@@ -1,0 +1,5 @@
+//! Order of the events on an object.
+
+mod chains;
+mod crashes;
+mod tombstones;

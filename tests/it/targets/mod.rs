@@ -1,0 +1,9 @@
+//! HTTP targets: registered through the API, called by workers, answered by small servers.
+
+mod delivery;
+mod guarded;
+mod life;
+mod raced;
+mod refusing;
+mod scene;
+mod share;
