@@ -15,10 +15,6 @@ use wakeq_services::TestDatabase;
 use crate::support::brokers::Broker;
 use crate::support::{SECRET_KEY, database, durability, login};
 
-/// The embedded Postgres does not wait for the disk, and all its connections share a process, like
-/// those of a pooler.
-const OF_THE_EMBEDDED: [&str; 2] = ["durability", "pooler"];
-
 /// The doctor's report.
 pub(crate) struct Findings {
     code: Option<i32>,

@@ -135,10 +135,10 @@ fn first_name(text: &str) -> String {
 /// A small tree.
 fn tree() -> Tree {
     let code = "pub struct Store;\nimpl Store {\n    fn claim() {}\n}\nmod leases {\n    fn renew() {}\n}\n";
-    let paths = ["src", "src/store", "src/store/events/rows.rs", ".ci", ".ci/run"].map(str::to_owned);
+    let paths = ["src", "src/store", "src/store/rows.rs", ".ci", ".ci/run"].map(str::to_owned);
     let migration = "-- Parks.\ncreate function wakeq.park(id uuid) returns void\nlanguage sql;\n";
     let migrations = [("migrations/0001.sql".to_owned(), migration.to_owned())];
-    Tree::new(paths.into(), &[Source::new("src/store/events/rows.rs", code)], &migrations)
+    Tree::new(paths.into(), &[Source::new("src/store/rows.rs", code)], &migrations)
 }
 
 #[test]
