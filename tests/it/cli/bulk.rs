@@ -5,7 +5,7 @@ use wakeq::CanvasId;
 
 use super::{Terminal, masked};
 use crate::support::service::Service;
-use crate::support::{OTHER, Statements, };
+use crate::support::{OTHER, Statements};
 
 /// A terminal on the database, and one against a server with a key for every canvas.
 pub(super) async fn terminals(service: &Service) -> [Terminal; 2] {

@@ -11,7 +11,7 @@ use wakeq_services::{Guard, Launch, TestDatabase};
 
 use super::Terminal;
 use crate::support::service::{Answer, Service};
-use crate::support::{SECRET_KEY, Statements, TIMEOUT, };
+use crate::support::{SECRET_KEY, Statements, TIMEOUT};
 
 /// Whether commands can be given a terminal; says so if not.
 fn has_terminals() -> bool {

@@ -8,9 +8,9 @@ use wakeq::crons::MissedTicks;
 use wakeq::{Admin, AdminError};
 
 use super::ticks::{CANVAS, FakeClockDatabase, ada, new};
+use crate::support::TIMEOUT;
 use crate::support::child_processes::{Durations, Role};
 use crate::support::crash_scene::{CrashScene, figure};
-use crate::support::{TIMEOUT, };
 
 /// Polls a future up to this many times, then drops it wherever it is: like a killed process, it
 /// leaves its work undone.

@@ -8,7 +8,7 @@ use wakeq_service::access::Scope;
 use wakeq_service::server::HttpConfig;
 
 use crate::support::service::{Answer, Service};
-use crate::support::{OTHER, Statements, TIMEOUT, };
+use crate::support::{OTHER, Statements, TIMEOUT};
 
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 

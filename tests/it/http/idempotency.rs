@@ -6,8 +6,8 @@ use sqlx::{Connection, PgConnection};
 use wakeq::CanvasId;
 use wakeq_service::access::Scope;
 
+use crate::support::OTHER;
 use crate::support::service::{Answer, Service};
-use crate::support::{OTHER, };
 
 fn keyed(service: &Service, path: &str, key: &str, body: &Value) -> RequestBuilder {
     service.on_canvas(Method::POST, path).header("idempotency-key", key).json(body)

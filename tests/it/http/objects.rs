@@ -6,8 +6,8 @@ use sqlx::{Connection, PgConnection};
 use wakeq::CanvasId;
 use wakeq_service::access::Scope;
 
+use crate::support::OTHER;
 use crate::support::service::{Answer, Service};
-use crate::support::{OTHER, };
 
 fn change(state: &Value) -> Value {
     json!({"main": {"name": "index", "value": 1}, "subevents": [{"name": "index"}, {"name": "mail"}], "state": state})

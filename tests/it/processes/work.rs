@@ -20,9 +20,7 @@ use wakeq_streams::{
 use crate::cli::Terminal;
 use crate::support::brokers::Broker;
 use crate::support::receiver::Receiver;
-use crate::support::{
-    SECRET_KEY, Stage, Statements, TIMEOUT, database, durability, quick, wait_while,
-};
+use crate::support::{SECRET_KEY, Stage, Statements, TIMEOUT, database, durability, quick, wait_while};
 
 /// Tells the child below which arguments its program was given.
 const ARGUMENTS: &str = "WAKEQ_TEST_ARGUMENTS";

@@ -14,7 +14,7 @@ use wakeq::testing::MemoryNotifier;
 use wakeq_nats::{NatsConfig, NatsNotifier};
 use wakeq_services::{GoogleEmulator, NatsServer, PubSub as Emulator, TestDatabase};
 
-use super::{connect, database, };
+use super::{connect, database};
 
 pub(crate) struct Broker {
     pub(crate) name: &'static str,
