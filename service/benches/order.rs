@@ -1,8 +1,8 @@
 //! What ordering costs: `cargo bench --bench order`.
 //!
 //! Events on one hot object, on many, and on none, through the queue and a worker, in interleaved
-//! rounds; the median round is printed. With `-- busy`, instead: a worker with a short lease and its
-//! whole backlog from the start, which may lose no claim, and how long the objects waited.
+//! rounds; the median round is printed. With `-- busy`, instead: a worker with a short lease and
+//! its whole backlog from the start, which may lose no claim, and how long the objects waited.
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,

@@ -62,9 +62,9 @@ fn wiremock_and_testcontainers_are_for_tests() {
             assert!(uses(&code_under(&root().join(tests)), package), "{tests}: {package}");
         }
     }
-    assert!(declares(&table("services/Cargo.toml", "dependencies.testcontainers"), "optional = true"));
-    assert!(declares(&table("services/Cargo.toml", "features"), "containers = [\"dep:testcontainers\""));
-    assert!(uses(&code_under(&root().join("services/src")), "testcontainers"));
+    assert!(declares(&table("tools/testbed/Cargo.toml", "dependencies.testcontainers"), "optional = true"));
+    assert!(declares(&table("tools/testbed/Cargo.toml", "features"), "containers = [\"dep:testcontainers\""));
+    assert!(uses(&code_under(&root().join("tools/testbed/src")), "testcontainers"));
     for folder in ["src", "streams/src", "service/src", "emulator/src"] {
         let code = code_under(&root().join(folder));
         assert!(!uses(&code, "wiremock") && !uses(&code, "testcontainers"));

@@ -22,7 +22,7 @@ const BATCH: usize = 250;
 /// As many as a worker has in flight.
 const CONNECTIONS: usize = 2;
 
-const DESCRIPTIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../.sqlx");
+const DESCRIPTIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.sqlx");
 /// What only the claim has.
 const CLAIM: &str = "with gate as (insert into wakeq.claim_gate select where false)";
 /// The columns of it that are read.

@@ -62,7 +62,7 @@ impl DevFolder {
     /// Opens `.dev` beside the workspace's manifest, or in the current folder without one.
     pub(super) fn open() -> Result<Self> {
         let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
-        let workspace = package.as_deref().and_then(|package| package.parent()).map(PathBuf::from);
+        let workspace = package.as_deref().and_then(|package| package.ancestors().nth(2)).map(PathBuf::from);
         let here = workspace.map_or_else(std::env::current_dir, Ok).context("the current folder")?;
         Self::at(here.join(".dev"))
     }

@@ -106,8 +106,8 @@ impl Dev {
         let (sender, lines) = watch::channel(Vec::new());
         let launch = Launch::new(env!("CARGO_BIN_EXE_wakeq-dev"))
             .arguments(["--postgres", "installed", "--emulator", "own", "--no-trickle", "--port", "0"])
-            // Its `.dev` is beside that package's folder.
-            .environment("CARGO_MANIFEST_DIR", folder.join("dev"))
+            // Its `.dev` is two levels above, as in the repository.
+            .environment("CARGO_MANIFEST_DIR", folder.join("tools/dev"))
             .on_line(move |line| sender.send_modify(|lines| lines.push(line.to_owned())));
         let process = guard.start(launch).unwrap();
         let dev = Self { lines, process, _guard: guard };

@@ -1,8 +1,8 @@
 //! `cargo xtask bench`: builds the benchmark for release and runs it; it starts a private Postgres
 //! itself.
 //!
-//! Peers are built and installed only into `target/bench`, with the versions in `bench/peers` and
-//! `bench/node`; they need npm and Python.
+//! Peers are built and installed only into `target/bench`, with the versions in
+//! `tools/bench/peers` and `tools/bench/node`; they need npm and Python.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use crate::{cargo, root, succeed};
 
 /// The recorded ratios.
-const RECORDED: &str = "bench/recorded.json";
+const RECORDED: &str = "tools/bench/recorded.json";
 /// The charts of a recorded run with all peers, and of growth.
 const PLOTS: &str = "docs/performance";
 /// Contains the SQL of pgmq.
@@ -76,7 +76,7 @@ pub(crate) fn target() -> PathBuf {
 
 fn rust_peers(folder: &Path) -> Result<PathBuf> {
     let target = folder.join("rust");
-    let manifest = root().join("bench/peers/Cargo.toml");
+    let manifest = root().join("tools/bench/peers/Cargo.toml");
     let mut build = cargo();
     build.args(["build", "--release", "--locked", "--manifest-path"]).arg(manifest);
     succeed(build.arg("--target-dir").arg(&target))?;
@@ -86,7 +86,7 @@ fn rust_peers(folder: &Path) -> Result<PathBuf> {
 fn node_peers(folder: &Path) -> Result<PathBuf> {
     let folder = folder.join("node");
     fs::create_dir_all(&folder)?;
-    for entry in fs::read_dir(root().join("bench/node"))? {
+    for entry in fs::read_dir(root().join("tools/bench/node"))? {
         let path = entry?.path();
         fs::copy(&path, folder.join(path.file_name().unwrap_or_default()))?;
     }

@@ -89,7 +89,7 @@ fn describe_queries(folder: &Path) -> Result<Vec<(File, SystemTime)>> {
     let mut check = cargo();
     check.args(["check", "--workspace", "--features", "wakeq/testing"]);
     check.env(variable, &url).env("SQLX_OFFLINE", "false").env("SQLX_OFFLINE_DIR", folder);
-    check.env("RUSTC_WORKSPACE_WRAPPER", root().join("xtask/describe.sh"));
+    check.env("RUSTC_WORKSPACE_WRAPPER", root().join("tools/xtask/describe.sh"));
     succeed(&mut check)?;
     Ok(modified)
 }

@@ -49,7 +49,7 @@ const PACKAGES: [(&str, &str, &str, &str); 4] = [
     ),
 ];
 /// In the workspace's own, so that `cargo clean` removes it.
-const TARGET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/postgres");
+const TARGET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/postgres");
 /// If we run as root, since the user to which Postgres drops may not reach a checkout.
 const CACHE_OF_ROOT: &str = "/var/cache/wakeq";
 const CONNECTED_WITHIN: Duration = Duration::from_secs(10);
