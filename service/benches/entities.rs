@@ -20,11 +20,11 @@ use serde::{Deserialize, Serialize};
 use wakeq::log::Log;
 use wakeq::notify::NoNotifier;
 use wakeq::{CanvasId, Event, Queue, QueueConfig, Store, StoreConfig};
-use wakeq_services::{Cluster, ClusterOptions, Folder};
 use wakeq_streams::{
     Applied, Entities, Entity, EntityConfig, EntityEvent, EntityId, EntityProcessor, EventSubscriber,
     Rejection,
 };
+use wakeq_testbed::{Cluster, ClusterOptions, Folder};
 
 const EVENTS: usize = 20_000;
 const ENTITIES: usize = 20_000;

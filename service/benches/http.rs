@@ -19,7 +19,7 @@ use wakeq::testing::MemoryNotifier;
 use wakeq::{Actor, CanvasId, Event, Queue, QueueConfig, Store, StoreConfig};
 use wakeq_service::access::{Access, AccessConfig, NewKey, Reach, Scope};
 use wakeq_service::server::{HttpConfig, HttpServer};
-use wakeq_services::{Cluster, ClusterOptions};
+use wakeq_testbed::{Cluster, ClusterOptions};
 
 const ROUNDS: usize = 5;
 const EMITTED: usize = 10_000;

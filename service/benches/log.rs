@@ -15,7 +15,7 @@ use futures_util::future::join_all;
 use wakeq::log::{AppendCondition, EventSource, Log, NewLogEvent, Partition, StreamId};
 use wakeq::notify::LocalNotifier;
 use wakeq::{CanvasId, Store, StoreConfig};
-use wakeq_services::{Cluster, ClusterOptions};
+use wakeq_testbed::{Cluster, ClusterOptions};
 
 const LENGTH: Duration = Duration::from_secs(3);
 const PAGE: usize = 1_000;

@@ -21,7 +21,7 @@ use wakeq::testing::MemoryNotifier;
 use wakeq::{
     Event, Execution, Handlers, Queue, QueueConfig, QueueWorker, Store, StoreConfig, Timing, WorkerConfig,
 };
-use wakeq_services::{Cluster, ClusterOptions};
+use wakeq_testbed::{Cluster, ClusterOptions};
 
 const ROUNDS: usize = 5;
 const CALLERS: usize = 32;

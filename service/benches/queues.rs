@@ -21,7 +21,7 @@ use wakeq::testing::MemoryNotifier;
 use wakeq::{
     CanvasId, Event, Execution, Handlers, Queue, QueueConfig, QueueWorker, Store, StoreConfig, WorkerConfig,
 };
-use wakeq_services::{Cluster, ClusterOptions};
+use wakeq_testbed::{Cluster, ClusterOptions};
 
 const BATCH: usize = 250;
 const BATCHES: usize = 400;

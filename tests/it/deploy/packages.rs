@@ -57,7 +57,7 @@ fn wiremock_and_testcontainers_are_for_tests() {
         [("service/Cargo.toml", "tests/it"), ("emulator/Cargo.toml", "emulator/tests/it")]
     {
         let (always, in_tests) = (table(manifest, "dependencies"), table(manifest, "dev-dependencies"));
-        for package in ["wiremock", "wakeq-services"] {
+        for package in ["wiremock", "wakeq-testbed"] {
             assert!(declares(&in_tests, package) && !declares(&always, package), "{manifest}: {package}");
             assert!(uses(&code_under(&root().join(tests)), package), "{tests}: {package}");
         }

@@ -14,7 +14,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use wakeq::notify::{PubSubConfig, create_topics};
 use wakeq::{CanvasId, Store};
-use wakeq_services::{ChildProcess, Guard, Launch, free_port};
+use wakeq_testbed::{ChildProcess, Guard, Launch, free_port};
 
 use crate::latency::Percentiles;
 use crate::meter::Meter;

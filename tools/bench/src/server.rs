@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, PgPool};
-use wakeq_services::{Cluster, ClusterOptions, OwnEmulator};
+use wakeq_testbed::{Cluster, ClusterOptions, OwnEmulator};
 
 /// What a server of this size would have, and no checkpoint in the middle of a trial. Planning is
 /// measured as well.

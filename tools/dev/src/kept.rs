@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use tokio::time::sleep;
-use wakeq_services::remove_data_folder;
+use wakeq_testbed::remove_data_folder;
 
 use crate::service::only_ours;
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 use wakeq::notify::PubSub;
-use wakeq_services::PubSub as Emulator;
+use wakeq_testbed::PubSub as Emulator;
 
 /// A look reads a list in this process, and makes no request.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
@@ -57,7 +57,7 @@ mod tests {
     use std::sync::Arc;
 
     use wakeq::notify::{DEVELOPMENT_PROJECT, Notifier, PubSubConfig};
-    use wakeq_services::OwnEmulator;
+    use wakeq_testbed::OwnEmulator;
 
     use super::*;
 

@@ -53,7 +53,7 @@ pub(super) async fn connect(
 
 #[cfg(test)]
 mod tests {
-    use wakeq_services::TestDatabase;
+    use wakeq_testbed::TestDatabase;
 
     use super::*;
 

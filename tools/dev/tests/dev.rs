@@ -12,7 +12,7 @@ use wakeq::{
     CanvasId, Event, EventId, Execution, HandlerResult, Handlers, Queue, QueueConfig, QueueWorker, Store,
     StoreConfig, WorkerConfig,
 };
-use wakeq_services::{ChildProcess, Guard, Launch, installed_postgres};
+use wakeq_testbed::{ChildProcess, Guard, Launch, installed_postgres};
 
 const PRINTED_WITHIN: Duration = Duration::from_secs(60);
 /// Far more than a share of the notifications would hide.

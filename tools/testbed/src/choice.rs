@@ -68,13 +68,13 @@ impl Choice for PubSubChoice {
 /// A requested choice and its origin: `TEST_EMULATOR=google`, or `--emulator google`.
 ///
 /// ```
-/// use wakeq_services::{Requested, PubSubChoice};
+/// use wakeq_testbed::{Requested, PubSubChoice};
 ///
 /// let requested: Requested<PubSubChoice> = Requested::by_option("--emulator", "google")?;
 /// assert_eq!(requested.choice, PubSubChoice::Google);
 /// let wrong = Requested::<PubSubChoice>::by_option("--emulator", "best").unwrap_err();
 /// assert_eq!(wrong.to_string(), "--emulator best is not a valid choice: use env, google, own or container");
-/// # Ok::<(), wakeq_services::UnknownChoice>(())
+/// # Ok::<(), wakeq_testbed::UnknownChoice>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Requested<C> {

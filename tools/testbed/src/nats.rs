@@ -44,8 +44,8 @@ pub enum NatsError {
 /// value and with this process.
 ///
 /// ```no_run
-/// # async fn example() -> Result<(), wakeq_services::NatsError> {
-/// let mut server = wakeq_services::NatsServer::start().await?;
+/// # async fn example() -> Result<(), wakeq_testbed::NatsError> {
+/// let mut server = wakeq_testbed::NatsServer::start().await?;
 /// println!("{}", server.url()); // nats://127.0.0.1:21234
 /// server.kill_9().await?;
 /// server.restart().await?; // with what it had stored

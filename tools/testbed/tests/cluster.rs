@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use sqlx::{Connection, PgConnection};
-use wakeq_services::{
+use wakeq_testbed::{
     Cluster, ClusterOptions, Folder, Postgres, PostgresError, Requested, remove_data_folder,
 };
 
@@ -103,7 +103,7 @@ async fn a_requested_but_missing_service_is_an_error_with_advice() {
     }
     if !cfg!(feature = "containers") {
         let refused = choose("container").await.to_string();
-        assert!(refused.contains("--features wakeq-services/containers"), "{refused}");
+        assert!(refused.contains("--features wakeq-testbed/containers"), "{refused}");
     }
 }
 

@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use sqlx::{Connection, PgConnection};
-use wakeq_services::{Postgres, Requested};
+use wakeq_testbed::{Postgres, Requested};
 
 const HOLDS: &str = "WAKEQ_TEST_HOLDS_A_CONTAINER";
 const MACHINE: &str = "wakeq.test.machine";

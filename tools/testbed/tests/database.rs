@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use sqlx::{Connection, PgConnection};
-use wakeq_services::{DatabaseError, TestDatabase, wait_while};
+use wakeq_testbed::{DatabaseError, TestDatabase, wait_while};
 
 static MIGRATIONS: AtomicUsize = AtomicUsize::new(0);
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use wakeq_services::{EmulatorError, GoogleEmulator, OwnEmulator, PubSub, Requested, find};
+use wakeq_testbed::{EmulatorError, GoogleEmulator, OwnEmulator, PubSub, Requested, find};
 
 /// Returns the beginning of the status line.
 async fn request(host: &str, method: &str, path: &str) -> std::io::Result<String> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 use tokio::sync::mpsc;
-use wakeq_services::{AtEnd, Guard, Launch};
+use wakeq_testbed::{AtEnd, Guard, Launch};
 
 /// A new folder, which the guard removes.
 fn scratch_folder() -> PathBuf {

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use wakeq_services::{Guard, Launch};
+use wakeq_testbed::{Guard, Launch};
 
 use crate::docker::{Engine, Network, builder, postgres, runtime, said};
 use crate::image::IMAGE;

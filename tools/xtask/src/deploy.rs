@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use wakeq_services::program_on_path;
+use wakeq_testbed::program_on_path;
 
 use crate::{install_python, root, succeed};
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
-use wakeq_services::{ChildProcess, Guard, Launch};
+use wakeq_testbed::{ChildProcess, Guard, Launch};
 
 use crate::{cargo, root, succeed};
 

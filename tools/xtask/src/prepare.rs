@@ -12,7 +12,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail, ensure};
 use sqlx::{Connection, PgConnection, migrate::Migrator};
-use wakeq_services::{Cluster, ClusterOptions, Folder};
+use wakeq_testbed::{Cluster, ClusterOptions, Folder};
 
 use crate::{cargo, read_toml, root, succeed};
 

@@ -40,7 +40,7 @@ const NETWORK_VARIABLE: &str = "TEST_DOCKER_NETWORK";
 pub enum ContainerError {
     /// The feature `containers` is off.
     #[error(
-        "support for containers is not compiled in: add `--features wakeq-services/containers` to the cargo command"
+        "support for containers is not compiled in: add `--features wakeq-testbed/containers` to the cargo command"
     )]
     NotBuilt,
     /// There is no `docker` client, without which a container could be left behind.

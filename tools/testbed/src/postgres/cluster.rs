@@ -59,8 +59,8 @@ pub struct ClusterOptions {
 /// process, and authentication would take each connection of a test longer than its actual work.
 ///
 /// ```no_run
-/// # async fn example() -> Result<(), wakeq_services::PostgresError> {
-/// let mut cluster = wakeq_services::Cluster::start(wakeq_services::ClusterOptions::default()).await?;
+/// # async fn example() -> Result<(), wakeq_testbed::PostgresError> {
+/// let mut cluster = wakeq_testbed::Cluster::start(wakeq_testbed::ClusterOptions::default()).await?;
 /// println!("DATABASE_URL={}", cluster.url("postgres"));
 /// cluster.kill_9().await?;
 /// cluster.start_again().await?; // the same data, at the same address

@@ -40,8 +40,8 @@ pub enum DatabaseError {
 ///
 /// ```no_run
 /// # async fn make_tables(url: String) -> Result<(), std::io::Error> { Ok(()) }
-/// # async fn example() -> Result<(), wakeq_services::DatabaseError> {
-/// let database = wakeq_services::TestDatabase::create(b"version 1 of the tables", make_tables).await?;
+/// # async fn example() -> Result<(), wakeq_testbed::DatabaseError> {
+/// let database = wakeq_testbed::TestDatabase::create(b"version 1 of the tables", make_tables).await?;
 /// println!("{}", database.url());
 /// # Ok(()) }
 /// ```

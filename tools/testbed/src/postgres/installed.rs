@@ -18,7 +18,7 @@ const OLDEST: u32 = 15;
 /// The folder of `postgres` and `initdb` on this system.
 ///
 /// ```
-/// match wakeq_services::installed_postgres() {
+/// match wakeq_testbed::installed_postgres() {
 ///     Ok(programs) => println!("{}", programs.display()),
 ///     Err(missing) => println!("{missing}"),
 /// }

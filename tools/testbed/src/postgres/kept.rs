@@ -73,8 +73,8 @@ fn substitute(folder: &Path) -> PathBuf {
 /// three seconds for a server that was just killed, and fails while one runs.
 ///
 /// ```no_run
-/// # async fn example() -> Result<(), wakeq_services::PostgresError> {
-/// for folder in wakeq_services::remove_data_folder(".dev/postgres".as_ref()).await? {
+/// # async fn example() -> Result<(), wakeq_testbed::PostgresError> {
+/// for folder in wakeq_testbed::remove_data_folder(".dev/postgres".as_ref()).await? {
 ///     println!("removed {}", folder.display());
 /// }
 /// # Ok(()) }

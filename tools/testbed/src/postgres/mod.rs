@@ -36,8 +36,8 @@ const CHOICE_VARIABLE: &str = "TEST_POSTGRES";
 /// A Postgres server, and where it comes from.
 ///
 /// ```no_run
-/// # async fn example() -> Result<(), wakeq_services::PostgresError> {
-/// use wakeq_services::{Requested, ClusterOptions, Postgres};
+/// # async fn example() -> Result<(), wakeq_testbed::PostgresError> {
+/// use wakeq_testbed::{Requested, ClusterOptions, Postgres};
 ///
 /// let requested = Requested::by_option("--postgres", "installed")?;
 /// let chosen = Postgres::choose(ClusterOptions::default(), Some(requested)).await?;

@@ -63,8 +63,8 @@ pub struct PgBouncerOptions {
 /// password. It ends with this value and with this process.
 ///
 /// ```no_run
-/// # async fn example(cluster: &wakeq_services::Cluster) -> Result<(), wakeq_services::PgBouncerError> {
-/// use wakeq_services::{PgBouncer, PgBouncerOptions};
+/// # async fn example(cluster: &wakeq_testbed::Cluster) -> Result<(), wakeq_testbed::PgBouncerError> {
+/// use wakeq_testbed::{PgBouncer, PgBouncerOptions};
 ///
 /// let options = PgBouncerOptions { pool_size: 3, max_prepared_statements: 200 };
 /// let pooler = PgBouncer::start(cluster, &["app"], options).await?;

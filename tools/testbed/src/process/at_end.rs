@@ -20,7 +20,7 @@ exec "$0" "$@"
 /// Runs a program when this value is dropped and when this process ends in any way.
 ///
 /// ```
-/// let _tidy = wakeq_services::AtEnd::run("rm", ["-f", "/a/file/that/does/not/exist"])?;
+/// let _tidy = wakeq_testbed::AtEnd::run("rm", ["-f", "/a/file/that/does/not/exist"])?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]

@@ -64,9 +64,9 @@ pub enum ProcessError {
 /// ended and the folder is removed.
 ///
 /// ```
-/// use wakeq_services::{Guard, Launch};
+/// use wakeq_testbed::{Guard, Launch};
 ///
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), wakeq_services::ProcessError> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), wakeq_testbed::ProcessError> {
 /// let guard = Guard::new(None)?;
 /// let child = guard.start(Launch::new("sleep").argument("1000"))?;
 /// child.kill_9().await?;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// The first program of this name in the folders of `PATH`.
 ///
 /// ```
-/// assert!(wakeq_services::program_on_path("sh").is_some());
+/// assert!(wakeq_testbed::program_on_path("sh").is_some());
 /// ```
 pub fn program_on_path(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;

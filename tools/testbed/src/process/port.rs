@@ -19,7 +19,7 @@ const ATTEMPTS: u32 = 100;
 /// port.
 ///
 /// ```
-/// let port = wakeq_services::free_port()?;
+/// let port = wakeq_testbed::free_port()?;
 /// std::net::TcpListener::bind(("127.0.0.1", port))?;
 /// # Ok::<(), std::io::Error>(())
 /// ```

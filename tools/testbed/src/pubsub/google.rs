@@ -28,8 +28,8 @@ const JVM_SETTINGS: [&str; 4] = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", 
 /// Google's emulator as a child process. It ends with this value and with this process.
 ///
 /// ```no_run
-/// # async fn example() -> Result<(), wakeq_services::EmulatorError> {
-/// let mut emulator = wakeq_services::GoogleEmulator::start(None).await?;
+/// # async fn example() -> Result<(), wakeq_testbed::EmulatorError> {
+/// let mut emulator = wakeq_testbed::GoogleEmulator::start(None).await?;
 /// println!("PUBSUB_EMULATOR_HOST={}", emulator.host());
 /// emulator.restart().await?; // empty, at the same address
 /// # Ok(()) }
@@ -63,8 +63,8 @@ impl GoogleEmulator {
     /// not installed and `REQUIRE_GOOGLE_EMULATOR` is not `1`.
     ///
     /// ```no_run
-    /// # async fn example() -> Result<(), wakeq_services::EmulatorError> {
-    /// let Some(emulator) = wakeq_services::GoogleEmulator::shared().await? else { return Ok(()) };
+    /// # async fn example() -> Result<(), wakeq_testbed::EmulatorError> {
+    /// let Some(emulator) = wakeq_testbed::GoogleEmulator::shared().await? else { return Ok(()) };
     /// let host = emulator.host();
     /// # Ok(()) }
     /// ```

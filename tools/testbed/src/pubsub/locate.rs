@@ -48,7 +48,7 @@ pub enum NotInstalled {
 /// Google Cloud SDKs.
 ///
 /// ```
-/// match wakeq_services::find() {
+/// match wakeq_testbed::find() {
 ///     Ok(found) => println!("version {} in {}", found.version, found.jar.display()),
 ///     Err(missing) => println!("{missing}"),
 /// }

@@ -36,8 +36,8 @@ const SAYS_WHAT_IT_IS_WITHIN: Duration = Duration::from_secs(15);
 /// A Pub/Sub emulator that is ready.
 ///
 /// ```no_run
-/// # async fn example() -> Result<(), wakeq_services::EmulatorError> {
-/// use wakeq_services::{Requested, PubSub};
+/// # async fn example() -> Result<(), wakeq_testbed::EmulatorError> {
+/// use wakeq_testbed::{Requested, PubSub};
 ///
 /// let requested = Requested::by_option("--emulator", "google")?;
 /// let chosen = PubSub::choose(Some(requested)).await?;
@@ -92,8 +92,8 @@ impl PubSub {
     /// `TEST_EMULATOR` if that is set, and prints the choice.
     ///
     /// ```no_run
-    /// # async fn example() -> Result<(), wakeq_services::EmulatorError> {
-    /// let host = wakeq_services::PubSub::shared().await?.host();
+    /// # async fn example() -> Result<(), wakeq_testbed::EmulatorError> {
+    /// let host = wakeq_testbed::PubSub::shared().await?.host();
     /// # Ok(()) }
     /// ```
     pub async fn shared() -> Result<&'static Self, EmulatorError> {
@@ -110,8 +110,8 @@ impl PubSub {
     /// tests about Google's.
     ///
     /// ```no_run
-    /// # async fn example() -> Result<(), wakeq_services::EmulatorError> {
-    /// let googles = wakeq_services::PubSub::googles_container().await?.map(wakeq_services::PubSub::host);
+    /// # async fn example() -> Result<(), wakeq_testbed::EmulatorError> {
+    /// let googles = wakeq_testbed::PubSub::googles_container().await?.map(wakeq_testbed::PubSub::host);
     /// # Ok(()) }
     /// ```
     pub async fn googles_container() -> Result<Option<&'static Self>, EmulatorError> {

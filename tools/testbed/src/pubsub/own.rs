@@ -20,8 +20,8 @@ const PORTS_TRIED: u32 = 5;
 /// Our emulator, running in this process. It ends with this value.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), wakeq_services::EmulatorError> {
-/// let mut emulator = wakeq_services::OwnEmulator::start().await?;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), wakeq_testbed::EmulatorError> {
+/// let mut emulator = wakeq_testbed::OwnEmulator::start().await?;
 /// println!("PUBSUB_EMULATOR_HOST={}", emulator.host());
 /// emulator.restart().await?; // empty, at the same address
 /// # Ok(()) }

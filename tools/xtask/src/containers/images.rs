@@ -1,7 +1,7 @@
 //! The images of the emulators.
 
 use anyhow::{Context, Result};
-use wakeq_services::find;
+use wakeq_testbed::find;
 
 use crate::docker::{Engine, Files, Import, USER, files_under};
 use crate::{cargo, succeed};

@@ -21,10 +21,10 @@ pub(crate) enum Emulator {
     Google,
 }
 
-/// Arguments of `cargo test`: the tests of the queue, and those of the services, which compile
+/// Arguments of `cargo test`: the tests of the queue, and those of the testbed, which compile
 /// nothing of the queue.
 const TESTS_OF_WAKEQ: [&str; 3] = ["--lib", "--test", "it"];
-const TESTS_OF_SERVICES: [&str; 6] = ["--test", "containers", "--test", "database", "--test", "emulators"];
+const TESTS_OF_TESTBED: [&str; 6] = ["--test", "containers", "--test", "database", "--test", "emulators"];
 /// The tests of the testcontainers module, whose image is our emulator's.
 const TESTS_OF_MODULE: [&str; 2] = ["--test", "module"];
 
@@ -54,7 +54,7 @@ fn test(engine: &Engine, emulator: Emulator, quick: bool, words: &[String]) -> R
     };
     let mut tests = cargo();
     // The same packages as in other commands, so that no dependency is compiled twice.
-    tests.args(["test", "--features", "wakeq-services/containers"]).args(TESTS_OF_SERVICES);
+    tests.args(["test", "--features", "wakeq-testbed/containers"]).args(TESTS_OF_TESTBED);
     if emulator == Emulator::Own {
         tests.args(TESTS_OF_MODULE).env("TEST_OWN_PUBSUB_IMAGE", pubsub);
     }

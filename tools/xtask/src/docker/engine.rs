@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use wakeq_services::{AtEnd, program_on_path};
+use wakeq_testbed::{AtEnd, program_on_path};
 
 use super::said;
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Result;
-use wakeq_services::installed_postgres;
+use wakeq_testbed::installed_postgres;
 
 use super::{Engine, Files, Import, USER, files_under, said};
 

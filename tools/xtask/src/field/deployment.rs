@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use sqlx::postgres::{PgPool, PgPoolOptions};
-use wakeq_services::{ChildProcess, Cluster, ClusterOptions, Guard, Launch, free_port};
+use wakeq_testbed::{ChildProcess, Cluster, ClusterOptions, Guard, Launch, free_port};
 
 use super::http;
 use super::until;

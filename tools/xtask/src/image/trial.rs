@@ -12,7 +12,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use wakeq_services::{AtEnd, Cluster, ClusterOptions, OwnEmulator, free_port};
+use wakeq_testbed::{AtEnd, Cluster, ClusterOptions, OwnEmulator, free_port};
 
 use super::target::Target;
 use crate::docker::{Engine, USER, said};

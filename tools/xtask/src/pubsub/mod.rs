@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use tokio::sync::oneshot;
-use wakeq_services::{ChildProcess, GoogleEmulator, Guard, Launch};
+use wakeq_testbed::{ChildProcess, GoogleEmulator, Guard, Launch};
 
 use crate::{cargo, root, succeed};
 
