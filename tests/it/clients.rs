@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use wakeq::{CanvasId, Handlers, WorkerConfig};
 use wakeq_service::access::Scope;
 use wakeq_service::server::HttpConfig;
-use wakeq_services::{ChildProcess, Guard, Launch};
+use wakeq_testbed::{ChildProcess, Guard, Launch};
 
 use crate::support::receiver::{calling, to_loopback};
 use crate::support::repository::root;

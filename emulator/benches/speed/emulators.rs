@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
-use wakeq_services::{ChildProcess, GoogleEmulator, Guard, Launch, free_port};
+use wakeq_testbed::{ChildProcess, GoogleEmulator, Guard, Launch, free_port};
 
 /// Names a program to run beside ours and Google's.
 const DELTIO: &str = "DELTIO";

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use futures_util::future::BoxFuture;
 use tokio::sync::OnceCell;
 use wakeq_emulator::{Emulator, Options};
-use wakeq_services::{GoogleEmulator, PubSub};
+use wakeq_testbed::{GoogleEmulator, PubSub};
 
 use crate::differences::{DIFFERENCES, Difference};
 use crate::stage::Stage;

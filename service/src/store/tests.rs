@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgPool};
 use wakeq::{Store, StoreConfig};
-use wakeq_services::TestDatabase;
+use wakeq_testbed::TestDatabase;
 
 use super::ServiceStore;
 

@@ -24,7 +24,7 @@ async fn a_rule_waits_for_slow_claims() {
         let now = sqlx::query_scalar(waiting).fetch_optional(&table.pool).await.unwrap();
         now.is_some_and(|now: i64| now > first)
     };
-    wakeq_services::wait_while!(!adding.is_finished() && !waits_again().await, "one wait has an end");
+    wakeq_testbed::wait_while!(!adding.is_finished() && !waits_again().await, "one wait has an end");
     claim.rollback().await.unwrap();
     assert!(adding.await.unwrap().unwrap().new);
 }

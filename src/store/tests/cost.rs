@@ -95,7 +95,7 @@ async fn every_claim_and_renewal_is_a_hot_update() {
     }
     // A connection reports its statistics when it ends.
     table.store.close().await;
-    wakeq_services::wait_while!(table.number(updates!("n_tup_upd")).await < 8000, "no report");
+    wakeq_testbed::wait_while!(table.number(updates!("n_tup_upd")).await < 8000, "no report");
     assert_eq!(table.number(updates!("n_tup_hot_upd")).await, 8000);
 }
 
@@ -286,7 +286,7 @@ async fn a_claim_on_an_object_reads_its_lane() {
     assert!(!loaded.contains("Seq Scan on events_v2"), "{loaded}");
     assert!(buffers(&loaded, "") < 1500, "{loaded}");
     table.store.close().await;
-    wakeq_services::wait_while!(table.number(updates!("n_tup_upd")).await < 101, "no report");
+    wakeq_testbed::wait_while!(table.number(updates!("n_tup_upd")).await < 101, "no report");
     // A claimed row is larger than before: on a page where all are claimed at once, the last finds
     // no room.
     assert!(table.number(updates!("n_tup_hot_upd")).await >= 90);

@@ -137,7 +137,7 @@ async fn an_answer_that_nobody_reads_keeps_no_locks() {
     );
     let all = told(&ids);
     let freezing = tokio::spawn(async move { frozen.claim(&all, &limits()).await.map(drop) });
-    wakeq_services::wait_while!(
+    wakeq_testbed::wait_while!(
         !table.holds("select count(*) = 251 from wakeq.events_v2 where locked_at is not null").await,
         "the claim holds its locks"
     );
@@ -164,7 +164,7 @@ async fn an_answer_to_turns_that_nobody_reads_keeps_no_locks() {
     assert_eq!(events(frozen.take_turns(&turns(&first), 2, i32::MAX).await)[0].value.len(), 250_002);
     let all = turns(&copies);
     let freezing = tokio::spawn(async move { frozen.take_turns(&all, 2, i32::MAX).await.len() });
-    wakeq_services::wait_while!(
+    wakeq_testbed::wait_while!(
         !table.holds("select count(*) = 251 from wakeq.events_v2 where locked_at is not null").await,
         "the turns hold their locks"
     );
@@ -191,7 +191,7 @@ async fn an_answer_to_a_lease_that_nobody_reads_keeps_no_locks() {
         let held_for = Duration::from_micros(61_234_567);
         frozen.lease_copies(&queue(EMAILS), 250, held_for, i64::MAX).await.map(drop)
     });
-    wakeq_services::wait_while!(
+    wakeq_testbed::wait_while!(
         !table.holds("select count(*) = 250 from wakeq.events_v2 where locked_at is not null").await,
         "the lease holds its locks"
     );

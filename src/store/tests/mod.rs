@@ -40,7 +40,7 @@ use std::time::Duration;
 use sqlx::PgPool;
 use sqlx::postgres::PgConnection;
 use sqlx::postgres::PgPoolOptions;
-use wakeq_services::TestDatabase;
+use wakeq_testbed::TestDatabase;
 
 use crate::event::{Actor, CanvasId, Claim, EventId, HandlerScope, Notification, RuleKind, Turn};
 use crate::store::{ClaimLimits, Store, StoreConfig};
@@ -216,7 +216,7 @@ impl Table {
 
     /// Returns once this many statements wait for a lock.
     async fn until_waiting(&self, count: i64) {
-        wakeq_services::wait_while!(self.waiting().await < count, "nothing waits for a lock");
+        wakeq_testbed::wait_while!(self.waiting().await < count, "nothing waits for a lock");
     }
 
     /// Terminates every server process that waits for a lock, and returns once they are gone: a

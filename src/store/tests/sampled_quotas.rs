@@ -117,7 +117,7 @@ async fn a_canvas_that_fills_is_stopped_while_it_cannot_be_counted() {
     let StoreError::Quota(exceeded) = &refused else { panic!("{refused:?}") };
     assert_eq!((exceeded.canvas, exceeded.used, exceeded.limit), (OTHER, 5_000, 5_500));
     table.run("delete from wakeq.events_v2 where canvas_id = '00000000-0000-0000-0000-000000000000'").await;
-    wakeq_services::wait_while!(
+    wakeq_testbed::wait_while!(
         admit(&table.store, CanvasId::DEFAULT, 500).await.is_err(),
         "it drained, and is still refused"
     );

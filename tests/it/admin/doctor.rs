@@ -10,7 +10,7 @@ use wakeq::database::RoleKind;
 use wakeq::notify::{PubSubConfig, TopicState, create_topics, describe_topics};
 use wakeq::{Store, StoreConfig};
 use wakeq_emulator::{Emulator, FaultCode, Faults, Method, Options};
-use wakeq_services::TestDatabase;
+use wakeq_testbed::TestDatabase;
 
 use crate::support::brokers::Broker;
 use crate::support::{SECRET_KEY, database, durability, login};

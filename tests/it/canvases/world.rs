@@ -19,7 +19,7 @@ use super::seed::{self, ATTACKER, Tenant, VICTIM, Values};
 use crate::edge::requests::{Operation, operations};
 use crate::support::service::{Answer, Service};
 use crate::support::{Stage, Statements, database};
-use wakeq_services::TestDatabase;
+use wakeq_testbed::TestDatabase;
 
 /// A queue registered by the platform; events that canvases emit for `usage` are copied into it.
 pub(super) const QUEUE: &str = "billing";

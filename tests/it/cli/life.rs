@@ -7,7 +7,7 @@ use std::time::Duration;
 use wakeq::machine::Outcome;
 use wakeq::notify::{Notifier, PubSub};
 use wakeq::{CanvasId, EventId, HandlerError, Handlers, RetryPolicy, Route, Timing};
-use wakeq_services::TestDatabase;
+use wakeq_testbed::TestDatabase;
 
 use super::{CliOutput, Terminal};
 use crate::support::brokers::Broker;

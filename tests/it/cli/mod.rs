@@ -19,7 +19,7 @@ use chrono::NaiveDateTime;
 use uuid::Uuid;
 use wakeq::notify::PubSubConfig;
 use wakeq_service::access::Scope;
-use wakeq_services::TestDatabase;
+use wakeq_testbed::TestDatabase;
 
 use crate::support::service::Service;
 use crate::support::{SECRET_KEY, database, durability};

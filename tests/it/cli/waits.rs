@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::json;
 use sqlx::{Connection, PgConnection};
 use tokio::sync::mpsc;
-use wakeq_services::{Guard, Launch, TestDatabase};
+use wakeq_testbed::{Guard, Launch, TestDatabase};
 
 use super::Terminal;
 use crate::support::service::{Answer, Service};

@@ -10,7 +10,7 @@ use wakeq::testing::MemoryNotifier;
 use wakeq::{
     Actor, Admin, AdminError, CanvasId, Handlers, Name, Route, Store, StoreConfig, StoreError, Timestamp,
 };
-use wakeq_services::TestDatabase;
+use wakeq_testbed::TestDatabase;
 
 use crate::support::handlers::recording;
 use crate::support::{OTHER, Stage, database, fit, quick};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use sqlx::Connection;
 use wakeq::notify::NoNotifier;
 use wakeq::{Event, Handlers, Queue, QueueConfig, Timing, WorkerConfig};
-use wakeq_services::Cluster;
+use wakeq_testbed::Cluster;
 
 use crate::support::child_processes::{Durations, WORK};
 use crate::support::crash_scene::{CrashScene, figure, is_full, size};

@@ -13,7 +13,7 @@ use wakeq::{
     Actor, Admin, CanvasId, Event, HandlerError, Handlers, Queue, QueueConfig, RetryPolicy, Route, Stop,
     Store, StoreConfig, StoreError, WorkerConfig,
 };
-use wakeq_services::{Cluster, PgBouncer, PgBouncerOptions};
+use wakeq_testbed::{Cluster, PgBouncer, PgBouncerOptions};
 
 use crate::admin::doctor::doctor;
 use crate::support::handlers::answering;

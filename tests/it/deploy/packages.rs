@@ -57,14 +57,14 @@ fn wiremock_and_testcontainers_are_for_tests() {
         [("service/Cargo.toml", "tests/it"), ("emulator/Cargo.toml", "emulator/tests/it")]
     {
         let (always, in_tests) = (table(manifest, "dependencies"), table(manifest, "dev-dependencies"));
-        for package in ["wiremock", "wakeq-services"] {
+        for package in ["wiremock", "wakeq-testbed"] {
             assert!(declares(&in_tests, package) && !declares(&always, package), "{manifest}: {package}");
             assert!(uses(&code_under(&root().join(tests)), package), "{tests}: {package}");
         }
     }
-    assert!(declares(&table("services/Cargo.toml", "dependencies.testcontainers"), "optional = true"));
-    assert!(declares(&table("services/Cargo.toml", "features"), "containers = [\"dep:testcontainers\""));
-    assert!(uses(&code_under(&root().join("services/src")), "testcontainers"));
+    assert!(declares(&table("tools/testbed/Cargo.toml", "dependencies.testcontainers"), "optional = true"));
+    assert!(declares(&table("tools/testbed/Cargo.toml", "features"), "containers = [\"dep:testcontainers\""));
+    assert!(uses(&code_under(&root().join("tools/testbed/src")), "testcontainers"));
     for folder in ["src", "streams/src", "service/src", "emulator/src"] {
         let code = code_under(&root().join(folder));
         assert!(!uses(&code, "wiremock") && !uses(&code, "testcontainers"));

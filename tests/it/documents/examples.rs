@@ -2,7 +2,7 @@
 
 use reqwest::StatusCode;
 use serde_json::json;
-use wakeq_services::{ChildProcess, Guard, Launch, TestDatabase};
+use wakeq_testbed::{ChildProcess, Guard, Launch, TestDatabase};
 
 use crate::support::{TIMEOUT, database, wait_while};
 

@@ -6,7 +6,7 @@ use reqwest::{Method, RequestBuilder};
 use tokio::sync::watch;
 use wakeq::CanvasId;
 use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
-use wakeq_services::{ChildProcess, Guard, Launch};
+use wakeq_testbed::{ChildProcess, Guard, Launch};
 
 use crate::support::service::make_key;
 use crate::support::{SECRET_KEY, Stage, TIMEOUT};

@@ -24,8 +24,8 @@ use wakeq::log::Log;
 use wakeq::notify::{PubSub, PubSubConfig, create_topics};
 use wakeq::{CanvasId, Execution, HandlerResult, Handlers, Queue, QueueConfig, Store, StoreConfig};
 use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
-use wakeq_services::{ChildProcess, Guard, Launch};
 use wakeq_streams::{BrokerBacking, BrokerConfig, EntityConfig, EntityProcessor, EventBroker};
+use wakeq_testbed::{ChildProcess, Guard, Launch};
 
 use attack::{Attack, PARTS};
 

@@ -3,7 +3,7 @@
 use wakeq::CanvasId;
 use wakeq::notify::create_topics;
 use wakeq_service::server::HttpConfig;
-use wakeq_services::TestDatabase;
+use wakeq_testbed::TestDatabase;
 
 use super::{on, subscriptions};
 use crate::cli::Terminal;

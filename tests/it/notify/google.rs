@@ -6,7 +6,7 @@ use google_cloud_auth::credentials::anonymous;
 use google_cloud_pubsub::client::Subscriber;
 use tokio::time::timeout;
 use wakeq::notify::{Notifier, PubSub, TopicState, create_topics, describe_topics};
-use wakeq_services::{GoogleEmulator, wait_while};
+use wakeq_testbed::{GoogleEmulator, wait_while};
 
 use super::every_notifier::{TIMEOUT, next, notifications};
 use crate::support::brokers::Broker;

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use wakeq::notify::{Notifier, Subscription};
 use wakeq::{CanvasId, Event, EventId};
 use wakeq_nats::{NatsConfig, NatsNotifier};
-use wakeq_services::NatsServer;
+use wakeq_testbed::NatsServer;
 
 use super::every_notifier::{TIMEOUT, acknowledge_next, next, notifications};
 use crate::support::{OTHER, Stage, promised_late, wait_while};

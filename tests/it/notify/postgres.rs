@@ -12,7 +12,7 @@ use uuid::Uuid;
 use wakeq::listeners::{ListenItem, Signal};
 use wakeq::notify::{Notifier, PostgresNotifier, Subscription};
 use wakeq::{CanvasId, Event, EventId, Queue, QueueConfig, Timing};
-use wakeq_services::TestDatabase;
+use wakeq_testbed::TestDatabase;
 
 use super::every_notifier::{TIMEOUT, acknowledge_next, next, notifications};
 use crate::processes::work::{LOCK, Process};

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use wakeq::listeners::{ListenItem, Listener};
 use wakeq::notify::{Notifier, PostgresNotifier};
 use wakeq::{CanvasId, Event, Queue, QueueConfig, Timing};
-use wakeq_services::TestDatabase;
+use wakeq_testbed::TestDatabase;
 
 use super::every_notifier::{TIMEOUT, acknowledge_next, notifications};
 use crate::support::{OTHER, Statements, connect, database, login, wait_while};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::interval;
 use wakeq::{Actor, CanvasId, Event, EventId, Stop};
-use wakeq_services::PubSub;
+use wakeq_testbed::PubSub;
 
 use crate::support::child_processes::{Durations, Process, Role, WORK, Work};
 use crate::support::crash_scene::{CrashScene, figure, is_full, list, pace, size};

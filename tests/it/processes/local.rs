@@ -8,7 +8,7 @@ use sqlx::Connection;
 use wakeq::notify::NoNotifier;
 use wakeq::{CanvasId, Event};
 use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
-use wakeq_services::TestDatabase;
+use wakeq_testbed::TestDatabase;
 
 use super::work::{LOCK, Process};
 use crate::cli::Terminal;

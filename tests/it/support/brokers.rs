@@ -12,7 +12,7 @@ use wakeq::Timing;
 use wakeq::notify::{Notifier, PostgresNotifier, PubSub, PubSubConfig};
 use wakeq::testing::MemoryNotifier;
 use wakeq_nats::{NatsConfig, NatsNotifier};
-use wakeq_services::{GoogleEmulator, NatsServer, PubSub as Emulator, TestDatabase};
+use wakeq_testbed::{GoogleEmulator, NatsServer, PubSub as Emulator, TestDatabase};
 
 use super::{connect, database};
 

@@ -18,7 +18,7 @@ use wakeq::{
     Admin, EmitError, Event, EventId, Execution, HandlerError, HandlerResult, Handlers, Queue, QueueConfig,
     QueueWorker, RetryPolicy, Route, Store, StoreConfig, Timing, WorkerConfig,
 };
-use wakeq_services::{ChildProcess, Guard, Launch};
+use wakeq_testbed::{ChildProcess, Guard, Launch};
 
 use super::crash_scene::time_limit;
 use super::{TIMEOUT, durability, fit, scope};

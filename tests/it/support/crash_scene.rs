@@ -11,8 +11,8 @@ use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 use wakeq::notify::{Notifier, PubSub};
 use wakeq::{Admin, Event, EventId, Queue, Store, Timestamp};
-use wakeq_services::{Cluster, TestDatabase};
-use wakeq_services::{Guard, PubSub as PubSubEmulator};
+use wakeq_testbed::{Cluster, TestDatabase};
+use wakeq_testbed::{Guard, PubSub as PubSubEmulator};
 
 use super::brokers::Broker;
 use super::child_processes::{Durations, Process, Role, Services, Work};

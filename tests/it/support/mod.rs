@@ -32,9 +32,9 @@ use wakeq::{
     Admin, CanvasId, Event, EventId, Execution, HandlerResult, HandlerScope, Handlers, Queue, QueueConfig,
     QueueWorker, RetryPolicy, Route, Store, StoreConfig, Timing, WorkerConfig,
 };
-pub(crate) use wakeq_services::wait_while;
-use wakeq_services::{Cluster, ClusterOptions, Folder, TestDatabase};
 use wakeq_streams::Groups;
+pub(crate) use wakeq_testbed::wait_while;
+use wakeq_testbed::{Cluster, ClusterOptions, Folder, TestDatabase};
 
 /// The canvas of another tenant.
 pub(crate) const OTHER: CanvasId = canvas(7);

@@ -6,7 +6,7 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
-use wakeq_services::TestDatabase;
+use wakeq_testbed::TestDatabase;
 
 /// What the wire carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

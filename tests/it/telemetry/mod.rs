@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use wakeq::notify::NoNotifier;
 use wakeq::{CanvasId, Timing};
 use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
-use wakeq_services::TestDatabase;
+use wakeq_testbed::TestDatabase;
 
 use crate::processes::work::Process;
 use crate::support::receiver::Receiver;

@@ -78,7 +78,7 @@ fn name(text: &str) -> Name {
 
 /// Returns when its lease of a microsecond has run out, by the clock of the store.
 async fn until_lapsed(groups: &impl Groups, id: SubscriberId) {
-    wakeq_services::wait_while!(
+    wakeq_testbed::wait_while!(
         !groups.states().await.unwrap().iter().any(|state| state.id == id && state.lapsed),
         "its lease does not run out"
     );

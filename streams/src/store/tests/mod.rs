@@ -11,7 +11,7 @@ use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 use wakeq::database::TimingMode;
 use wakeq::{Actor, StoreConfig};
-use wakeq_services::TestDatabase;
+use wakeq_testbed::TestDatabase;
 
 use super::Store;
 
@@ -78,7 +78,7 @@ impl Table {
 
     /// Returns once this many statements wait for a lock.
     async fn until_waiting(&self, count: i64) {
-        wakeq_services::wait_while!(self.waiting().await < count, "nothing waits for a lock");
+        wakeq_testbed::wait_while!(self.waiting().await < count, "nothing waits for a lock");
     }
 }
 

@@ -11,7 +11,7 @@ use futures_util::{StreamExt, stream};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
-use wakeq_services::{ChildProcess, Guard, Launch};
+use wakeq_testbed::{ChildProcess, Guard, Launch};
 
 use super::{ATTACKER, REST};
 
