@@ -9,7 +9,7 @@ use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use crate::event::{CanvasId, Due, EventId, HandlerAddress, Name, NewEvent, Notification, Timestamp};
-use crate::store::events::{InsertOutcome, insert_pages};
+use crate::store::events::{InsertOutcome, add_all};
 use crate::store::kernel::{Emission, Store, StoreError, address, interval};
 
 /// Maximum number of crons in one transaction.
@@ -256,7 +256,7 @@ impl Batch {
         emission: Emission<'_>,
     ) -> Result<Vec<InsertOutcome>, sqlx::Error> {
         let chosen = vec![false; self.events.len()];
-        let inserted = insert_pages(&mut *connection, &self.events, &chosen, emission).await?;
+        let inserted = add_all(&mut *connection, &self.events, &chosen, emission).await?;
         self.moves(connection).await?;
         Ok(inserted)
     }

@@ -51,7 +51,7 @@ macro_rules! query_rows {
 /// An event may outlive its row in `emitted_ids` (it still waits, or is dead and may be redriven),
 /// so `events_v2` and `dead_events` are checked as well. Several chosen events need a transaction
 /// that is all or nothing: a concurrent emit of any of the ids makes all of them wait.
-pub(super) async fn insert_rows(
+pub(super) async fn write_rows(
     connection: &mut PgConnection,
     events: &[&NewEvent],
     chosen: bool,
@@ -62,16 +62,16 @@ pub(super) async fn insert_rows(
         let is_plain = !chosen && registered.is_empty() && !events.iter().any(|event| event.only_queues);
         let mut rows = Placements::default();
         let answers = if let ([event], true) = (events, is_plain) {
-            insert_alone(&mut *connection, event, &registered, emission).await?
+            write_one(&mut *connection, event, &registered, emission).await?
         } else if is_plain {
-            insert_uncopied(&mut *connection, events, &registered, emission).await?
+            write_uncopied(&mut *connection, events, &registered, emission).await?
         } else {
             rows = Placements::of(events, &registered);
             let insert = (&Columns::of(events.iter().copied()), &rows, &*registered);
             if chosen {
-                insert_chosen(&mut *connection, insert, emission).await?
+                write_chosen(&mut *connection, insert, emission).await?
             } else {
-                insert_copied(&mut *connection, insert, emission).await?
+                write_copied(&mut *connection, insert, emission).await?
             }
         };
         match answers {
@@ -82,8 +82,8 @@ pub(super) async fn insert_rows(
     Err(too_busy())
 }
 
-/// As [`insert_uncopied`], for one event, which costs Postgres a third less without arrays.
-async fn insert_alone(
+/// As [`write_uncopied`], for one event, which costs Postgres a third less without arrays.
+async fn write_one(
     connection: &mut PgConnection,
     event: &NewEvent,
     registered: &QueueRegistry,
@@ -118,7 +118,7 @@ async fn insert_alone(
 }
 
 /// Inserts events while no queue is registered.
-async fn insert_uncopied(
+async fn write_uncopied(
     connection: &mut PgConnection,
     events: &[&NewEvent],
     registered: &QueueRegistry,
@@ -154,7 +154,7 @@ async fn insert_uncopied(
 }
 
 /// Inserts events and their copies.
-async fn insert_copied(
+async fn write_copied(
     connection: &mut PgConnection,
     (new, rows, registered): (&Columns<'_>, &Placements, &QueueRegistry),
     emission: Emission<'_>,
@@ -195,7 +195,7 @@ async fn insert_copied(
 }
 
 /// Inserts those events whose chosen ids are new, with their copies.
-async fn insert_chosen(
+async fn write_chosen(
     connection: &mut PgConnection,
     (new, rows, registered): (&Columns<'_>, &Placements, &QueueRegistry),
     emission: Emission<'_>,
@@ -246,7 +246,7 @@ async fn insert_chosen(
 }
 
 /// Appends events to the chains of their objects, whose rows are locked.
-pub(super) async fn insert_linked_rows(
+pub(super) async fn write_linked(
     transaction: &mut PgConnection,
     events: &[&NewEvent],
     (rows, registered): (&Placements, &QueueRegistry),

@@ -16,10 +16,10 @@ impl Tables {
                 "a store in memory holds 1,000,000 events: use a database for more",
             ));
         }
-        Ok(events.map(|event| self.insert_row(event)).collect())
+        Ok(events.map(|event| self.write_row(event)).collect())
     }
 
-    fn insert_row(&mut self, event: &NewEvent) -> InsertOutcome {
+    fn write_row(&mut self, event: &NewEvent) -> InsertOutcome {
         // There are no queues in memory.
         if event.only_queues {
             return InsertOutcome::new(false);
