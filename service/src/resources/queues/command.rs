@@ -15,7 +15,7 @@ use crate::config::DeliveryArgs;
 use crate::resources::pulls::command as pulls;
 use crate::resources::pulls::wire::Pull;
 use crate::resources::queues::wire::{
-    DeletedQueue, Facet, FacetSet, PutQueue, PutQueueAnswer, Queue, SetFacet,
+    DeletedQueue, Facet, FacetSet, PutQueue, PutQueueAnswer, QueueResource, SetFacet,
 };
 use crate::resources::targets::command as targets;
 use crate::resources::targets::command::{PolicyArgs, read_secret};
@@ -218,7 +218,7 @@ fn print_put(answer: &PutQueueAnswer) -> anyhow::Result<()> {
     targets::print_secret(answer.secret.as_ref())
 }
 
-fn row(queue: &Queue) -> [String; 5] {
+fn row(queue: &QueueResource) -> [String; 5] {
     let draining = if queue.draining { " (draining)" } else { "" };
     let visible = if queue.tenant_visible { " (tenant-visible)" } else { "" };
     [
@@ -240,18 +240,18 @@ impl Show {
         let client = context.client().await?;
         let mut shown = None;
         let page = async |page| {
-            let mut queue: Queue = client.call(at(Request::get, &name, &[]).page(page)).await?;
+            let mut queue: QueueResource = client.call(at(Request::get, &name, &[]).page(page)).await?;
             let (items, next_cursor) = (queue.settings.take().unwrap_or_default(), queue.next_cursor.take());
             shown = Some(queue);
             Ok(List { items, next_cursor })
         };
         let List { items, next_cursor } = table.list.gather(page).await?;
         let queue = shown.context("no page of the queue was requested")?;
-        table.json.print(&Queue { settings: Some(items), next_cursor, ..queue }, print_queue)
+        table.json.print(&QueueResource { settings: Some(items), next_cursor, ..queue }, print_queue)
     }
 }
 
-fn print_queue(queue: &Queue) -> anyhow::Result<()> {
+fn print_queue(queue: &QueueResource) -> anyhow::Result<()> {
     field("queue", &queue.name)?;
     for pattern in &queue.patterns {
         field("pattern", text::clean(pattern))?;

@@ -12,7 +12,7 @@ use crate::http::paging::page_query;
 use crate::http::path::{FacetPath, Parameters, QueuePath};
 use crate::http::problem::{Answer, Problem};
 use crate::resources::queues::wire::{
-    DeletedQueue, Facet, FacetSet, PutQueue, PutQueueAnswer, Queue, QueueDepth, SetFacet, Waiting,
+    DeletedQueue, Facet, FacetSet, PutQueue, PutQueueAnswer, QueueDepth, QueueResource, SetFacet, Waiting,
 };
 use crate::resources::wire::List;
 use wakeq::{CanvasId, Name};
@@ -50,11 +50,11 @@ page_query!(QueuesQuery, 128);
 /// Sorted by name. There are at most 100.
 #[utoipa::path(get, path = "/v1/admin/queues", operation_id = "list_queues", tag = "queues",
     params(QueuesQuery),
-    responses((status = 200, description = "A page of queues", body = List<Queue>)))]
+    responses((status = 200, description = "A page of queues", body = List<QueueResource>)))]
 pub(crate) async fn list(
     Call { api, .. }: Call,
     Parameters(query): Parameters<QueuesQuery>,
-) -> Answer<List<Queue>> {
+) -> Answer<List<QueueResource>> {
     let (limit, after) = query.read::<Name>()?;
     let queues = api.admin.queues().await?;
     Ok(Json(List::part(queues, limit, after.as_ref().map(Name::as_str), |queue| queue.name.to_string())))
@@ -67,17 +67,17 @@ page_query!(QueueQuery, 36);
 /// Includes a page of the canvases that override its settings, sorted by id.
 #[utoipa::path(get, path = "/v1/admin/queues/{queue}", operation_id = "show_queue", tag = "queues",
     params(QueueQuery),
-    responses((status = 200, description = "The queue", body = Queue)))]
+    responses((status = 200, description = "The queue", body = QueueResource)))]
 pub(crate) async fn one(
     Call { api, .. }: Call,
     QueuePath(name): QueuePath,
     Parameters(query): Parameters<QueueQuery>,
-) -> Answer<Queue> {
+) -> Answer<QueueResource> {
     let (limit, after) = query.read::<String>()?;
     let after = canvas_of(after.as_deref())?;
     let queue = api.admin.queue(&name).await?;
     let settings = api.admin.facet_settings(&name, after, limit + 1).await?;
-    Ok(Json(Queue::with(queue, settings, limit)))
+    Ok(Json(QueueResource::with(queue, settings, limit)))
 }
 
 /// The canvas that a cursor names.

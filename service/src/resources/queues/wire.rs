@@ -51,7 +51,8 @@ fn once() -> u32 {
 
 /// A registered queue.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Queue {
+#[schema(as = Queue)]
+pub(crate) struct QueueResource {
     #[schema(example = "email_events")]
     pub(crate) name: String,
     /// The patterns of the events that are copied into the queue.
@@ -102,7 +103,7 @@ pub(crate) struct PutQueueAnswer {
     /// Whether anything was changed.
     pub(crate) changed: bool,
     /// The queue as it is now.
-    pub(crate) queue: Queue,
+    pub(crate) queue: QueueResource,
     /// The generated secret of its target, `whsec_…`; shown only once.
     #[schema(value_type = Option<String>)]
     pub(crate) secret: Option<SecretText>,
@@ -233,7 +234,7 @@ impl PutQueue {
     }
 }
 
-impl Queue {
+impl QueueResource {
     /// With the first `limit` of these settings of canvases. That there are more of them shows that
     /// another page follows.
     pub(crate) fn with(
@@ -263,7 +264,7 @@ impl FacetSet {
     }
 }
 
-wire_from! { wakeq::queues::RegisteredQueue => Queue, |queue| {
+wire_from! { wakeq::queues::RegisteredQueue => QueueResource, |queue| {
     patterns, draining, tenant_visible, created_at, created_by, updated_at, updated_by;
     name: queue.name.to_string(),
     weight: queue.facets.weight.unwrap_or(1),
