@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::insert::{InsertOutcome, add_all, pages, statements};
 use super::placements::Placements;
-use super::rows::{Columns, write_linked};
+use super::rows::{EventColumns, write_linked};
 use crate::event::{CanvasId, EventId, NewEvent, ObjectKey, Timestamp};
 use crate::store::kernel::{Emission, QueueRegistry, STALE_TRIES, Store, StoreError, too_busy};
 
@@ -186,7 +186,7 @@ async fn remember_chosen(
     if !page.iter().any(|at| chosen[*at]) {
         return Ok(page.to_vec());
     }
-    let by_choice = Columns::of(page.iter().filter(|at| chosen[**at]).map(|at| &events[*at]));
+    let by_choice = EventColumns::of(page.iter().filter(|at| chosen[**at]).map(|at| &events[*at]));
     let new = sqlx::query_scalar!(
         "insert into wakeq.emitted_ids (id, canvas_id, due_at)
          select new.id, new.canvas_id, greatest(now(), coalesce(new.moment, now() + new.delay_s * interval '1 second'))

@@ -20,7 +20,7 @@ pub(super) type InsertedRows = HashMap<i64, (bool, Option<Link>)>;
 
 /// The answer of a statement; `None` if the registered queues have changed, so that nothing was
 /// inserted.
-type Answer = Result<Option<InsertedRows>, sqlx::Error>;
+type WriteAnswer = Result<Option<InsertedRows>, sqlx::Error>;
 
 /// A query whose first parameters are the columns of events, the horizon and the grace.
 macro_rules! query_rows {
@@ -67,7 +67,7 @@ pub(super) async fn write_rows(
             write_uncopied(&mut *connection, events, &registered, emission).await?
         } else {
             rows = Placements::of(events, &registered);
-            let insert = (&Columns::of(events.iter().copied()), &rows, &*registered);
+            let insert = (&EventColumns::of(events.iter().copied()), &rows, &*registered);
             if chosen {
                 write_chosen(&mut *connection, insert, emission).await?
             } else {
@@ -88,7 +88,7 @@ async fn write_one(
     event: &NewEvent,
     registered: &QueueRegistry,
     emission: Emission<'_>,
-) -> Answer {
+) -> WriteAnswer {
     let HandlerAddress { scope, modifier } = &event.address;
     let due_soon = sqlx::query_scalar!(
         r#"insert into wakeq.events_v2
@@ -123,8 +123,8 @@ async fn write_uncopied(
     events: &[&NewEvent],
     registered: &QueueRegistry,
     emission: Emission<'_>,
-) -> Answer {
-    let new = Columns::of(events.iter().copied());
+) -> WriteAnswer {
+    let new = EventColumns::of(events.iter().copied());
     let inserted = query_rows!(
         new,
         emission,
@@ -156,9 +156,9 @@ async fn write_uncopied(
 /// Inserts events and their copies.
 async fn write_copied(
     connection: &mut PgConnection,
-    (new, rows, registered): (&Columns<'_>, &Placements, &QueueRegistry),
+    (new, rows, registered): (&EventColumns<'_>, &Placements, &QueueRegistry),
     emission: Emission<'_>,
-) -> Answer {
+) -> WriteAnswer {
     let answers = query_rows!(
         new,
         emission,
@@ -197,9 +197,9 @@ async fn write_copied(
 /// Inserts those events whose chosen ids are new, with their copies.
 async fn write_chosen(
     connection: &mut PgConnection,
-    (new, rows, registered): (&Columns<'_>, &Placements, &QueueRegistry),
+    (new, rows, registered): (&EventColumns<'_>, &Placements, &QueueRegistry),
     emission: Emission<'_>,
-) -> Answer {
+) -> WriteAnswer {
     let answers = query_rows!(
         new,
         emission,
@@ -251,8 +251,8 @@ pub(super) async fn write_linked(
     events: &[&NewEvent],
     (rows, registered): (&Placements, &QueueRegistry),
     emission: Emission<'_>,
-) -> Answer {
-    let new = Columns::of(events.iter().copied());
+) -> WriteAnswer {
+    let new = EventColumns::of(events.iter().copied());
     let objects: Vec<String> =
         events.iter().filter_map(|event| Some(event.object.as_ref()?.to_string())).collect();
     let answers = query_rows!(
@@ -445,7 +445,7 @@ pub(super) async fn bring_back(
 /// Events as columns, for `unnest`. Their handlers stand in columns of their own, each once, so
 /// that Postgres checks their names once.
 #[derive(Default)]
-pub(super) struct Columns<'a> {
+pub(super) struct EventColumns<'a> {
     pub(super) ids: Vec<Uuid>,
     /// The position of each event's handler, from 1.
     pub(super) handlers: Vec<i32>,
@@ -459,7 +459,7 @@ pub(super) struct Columns<'a> {
     traces: Vec<Option<&'a str>>,
 }
 
-impl<'a> Columns<'a> {
+impl<'a> EventColumns<'a> {
     pub(super) fn of(events: impl Iterator<Item = &'a NewEvent>) -> Self {
         let (mut columns, mut known) = (Self::default(), HashMap::new());
         for event in events {

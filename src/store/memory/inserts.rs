@@ -1,6 +1,6 @@
 //! Emit: rows, ids that callers chose, idempotency keys.
 
-use super::{ChosenId, EVENTS_MAX, Key, Row, Tables};
+use super::{ChosenId, EVENTS_MAX, KeptAnswer, LiveRow, Tables};
 use crate::event::NewEvent;
 use crate::store::events::{IdempotencyOutcome, InsertOutcome, NewKey, NewState};
 use crate::store::kernel::StoreError;
@@ -26,7 +26,7 @@ impl Tables {
         }
         let delay_until = event.due.at(self.now);
         let link = event.object.as_ref().map(|object| self.next_link(event.address.scope.canvas, object));
-        let row = Row {
+        let row = LiveRow {
             event: event.clone(),
             place: event.place(link),
             enqueued_at: self.now,
@@ -114,8 +114,11 @@ impl Tables {
             });
         }
         let inserted = self.insert_on(events, chosen, state)?;
-        let kept =
-            Key { fingerprint: key.fingerprint.clone(), answer: answer(&inserted), created_at: self.now };
+        let kept = KeptAnswer {
+            fingerprint: key.fingerprint.clone(),
+            answer: answer(&inserted),
+            created_at: self.now,
+        };
         self.keys.insert(place, kept);
         Ok(IdempotencyOutcome::First(inserted))
     }
