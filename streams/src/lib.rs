@@ -74,7 +74,7 @@ mod pages {
     #[doc = include_str!("../README.md")]
     struct Readme;
     #[doc = include_str!("../../docs/consumers.md")]
-    struct Consumers;
+    struct ConsumersDocument;
     #[doc = include_str!("../../docs/entities.md")]
-    struct Entities;
+    struct EntitiesDocument;
 }
