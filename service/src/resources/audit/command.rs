@@ -11,18 +11,18 @@ use crate::resources::audit::wire::AuditEntry;
 #[derive(Args)]
 pub(crate) struct Audit {
     #[command(subcommand)]
-    verb: Verb,
+    verb: AuditVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum AuditVerb {
     /// List the audit log, newest first
     List(TableArgs),
 }
 
 impl Audit {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let Verb::List(list) = self.verb;
+        let AuditVerb::List(list) = self.verb;
         let head = ["AT", "ACTOR", "ACTION", "OUTCOME", ">TIMES", "ABOUT", "DETAIL"];
         let request = Request::get(&["audit"]).admin();
         list.print(context, request, head, "nothing has been recorded yet", row).await

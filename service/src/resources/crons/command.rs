@@ -16,17 +16,17 @@ use wakeq::crons::MissedTicks;
 #[derive(Args)]
 pub(crate) struct Crons {
     #[command(subcommand)]
-    verb: Verb,
+    verb: CronVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum CronVerb {
     /// Create or replace a cron
-    Put(Put),
+    Put(PutCronArgs),
     /// List the crons with their next ticks
     List(TableArgs),
     /// Show one cron with its next five ticks
-    Show(Show),
+    Show(ShowCron),
     /// Pause a cron
     Pause(Pause),
     /// Resume a cron
@@ -36,7 +36,7 @@ enum Verb {
 }
 
 #[derive(Args)]
-struct Put {
+struct PutCronArgs {
     /// The cron's name: its events are for the handler CRON/name
     name: Name,
     /// Minute, hour, day, month and weekday, such as '30 8 * * MON-FRI'; with six fields, the first
@@ -59,7 +59,7 @@ struct Put {
 }
 
 #[derive(Args)]
-struct Show {
+struct ShowCron {
     /// The cron's name
     name: Name,
     /// Show the whole value
@@ -91,20 +91,20 @@ struct One {
 impl Crons {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
-            Verb::Put(command) => command.run(context).await,
-            Verb::List(list) => {
+            CronVerb::Put(command) => command.run(context).await,
+            CronVerb::List(list) => {
                 let head = ["NAME", "EXPRESSION", "ZONE", ">TICKS", "NEXT"];
                 list.print(context, Request::get(&["cron"]), head, "no crons", row).await
             }
-            Verb::Show(command) => command.run(context).await,
-            Verb::Pause(Pause { name, reason, json }) => {
+            CronVerb::Show(command) => command.run(context).await,
+            CronVerb::Pause(Pause { name, reason, json }) => {
                 let request = Request::put(&["cron", name.as_str(), "pause"]).silent();
                 json.print(&context.call(request.body(&PauseCron { reason })?).await?, state)
             }
-            Verb::Unpause(One { name, json }) => {
+            CronVerb::Unpause(One { name, json }) => {
                 json.print(&context.call(Request::delete(&["cron", name.as_str(), "pause"])).await?, state)
             }
-            Verb::Delete(One { name, json }) => {
+            CronVerb::Delete(One { name, json }) => {
                 context.send(Request::delete(&["cron", name.as_str()]).silent()).await?;
                 json.print(&serde_json::json!({ "name": name.as_str() }), |_| {
                     show::line(format_args!("cron {name} is deleted"))
@@ -114,7 +114,7 @@ impl Crons {
     }
 }
 
-impl Put {
+impl PutCronArgs {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let new = PutCron {
             expression: self.expression,
@@ -133,7 +133,7 @@ fn row(cron: &Cron) -> [String; 5] {
     [name, expression, cron.zone.clone(), cron.ticks.to_string(), next(cron)]
 }
 
-impl Show {
+impl ShowCron {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let cron: Cron = context.call(Request::get(&["cron", self.name.as_str()])).await?;
         self.json.print(&cron, |cron| {

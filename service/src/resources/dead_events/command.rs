@@ -16,17 +16,17 @@ use wakeq::{EventId, Timestamp};
 #[derive(Args)]
 pub(crate) struct Dead {
     #[command(subcommand)]
-    verb: Verb,
+    verb: DeadVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum DeadVerb {
     /// List dead events, latest first
     List(ListDead),
     /// Redrive dead events, with their retry counts reset
     Redrive(Redrive),
     /// Delete dead events permanently
-    Delete(Delete),
+    Delete(DeleteDead),
 }
 
 #[derive(Args)]
@@ -55,7 +55,7 @@ struct Redrive {
 }
 
 #[derive(Args)]
-struct Delete {
+struct DeleteDead {
     #[command(flatten)]
     filter: FilterArgs,
     /// All dead events of the canvas
@@ -108,9 +108,9 @@ impl FilterArgs {
 impl Dead {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
-            Verb::List(command) => command.run(context).await,
-            Verb::Redrive(command) => command.run(context).await,
-            Verb::Delete(command) => command.run(context).await,
+            DeadVerb::List(command) => command.run(context).await,
+            DeadVerb::Redrive(command) => command.run(context).await,
+            DeadVerb::Delete(command) => command.run(context).await,
         }
     }
 }
@@ -199,7 +199,7 @@ fn until(which: &BulkRequest, before: Option<Timestamp>) -> BulkRequest {
     }
 }
 
-impl Delete {
+impl DeleteDead {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let which = self.filter.checked(self.all, self.dry_run, "")?;
         let client = context.client().await?;

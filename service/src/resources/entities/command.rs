@@ -20,15 +20,15 @@ use wakeq_streams::{EntityId, EntityType};
 #[derive(Args)]
 pub(crate) struct Entities {
     #[command(subcommand)]
-    verb: Verb,
+    verb: EntityVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum EntityVerb {
     /// List the entities of a type, without their states
     List(ListOf),
     /// Show an entity: its version and its state
-    Show(Show),
+    Show(ShowEntity),
     /// Send an event to an entity
     Send(Send),
     /// Erase an entity permanently: everything stored about it up to now
@@ -47,7 +47,7 @@ struct ListOf {
 }
 
 #[derive(Args)]
-struct Show {
+struct ShowEntity {
     /// The entity (account/ada)
     #[arg(value_parser = entity)]
     entity: EntityId,
@@ -114,11 +114,11 @@ fn entity(text: &str) -> Result<EntityId, String> {
 impl Entities {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
-            Verb::List(command) => command.run(context).await,
-            Verb::Show(command) => command.run(context).await,
-            Verb::Send(command) => command.run(context).await,
-            Verb::Erase(command) => command.run(context).await,
-            Verb::Status(command) => command.run(context).await,
+            EntityVerb::List(command) => command.run(context).await,
+            EntityVerb::Show(command) => command.run(context).await,
+            EntityVerb::Send(command) => command.run(context).await,
+            EntityVerb::Erase(command) => command.run(context).await,
+            EntityVerb::Status(command) => command.run(context).await,
         }
     }
 }
@@ -138,7 +138,7 @@ fn summary(entity: &EntitySummary) -> [String; 5] {
     [version, state, bytes, moment(entity.updated_at), id]
 }
 
-impl Show {
+impl ShowEntity {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let entity: Entity = context.call(at(Request::get, &self.entity, &[])).await?;
         self.json.print(&entity, |entity| {

@@ -21,11 +21,11 @@ use wakeq::log::EventSource;
 #[derive(Args)]
 pub(crate) struct Groups {
     #[command(subcommand)]
-    verb: Verb,
+    verb: GroupVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum GroupVerb {
     /// List the consumer groups with their lag
     List(TableArgs),
     /// Show a group: its subscribers, and the owner, position and lag of each source
@@ -105,27 +105,27 @@ struct Remove {
 impl Groups {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
-            Verb::List(table) => {
+            GroupVerb::List(table) => {
                 let head = ["GROUP", ">SUBSCRIBERS", ">UNHEALTHY", ">SOURCES", ">IDLE", ">LAG"];
                 let request = Request::get(&["groups"]).everywhere();
                 table.print(context, request, head, "no groups", row).await
             }
-            Verb::Show(One { name, json }) => {
+            GroupVerb::Show(One { name, json }) => {
                 json.print(&context.call(at(Request::get, &name, &[])).await?, print)
             }
-            Verb::Reset(command) => command.run(context).await,
-            Verb::Dead(Dead { name, table }) => {
+            GroupVerb::Reset(command) => command.run(context).await,
+            GroupVerb::Dead(Dead { name, table }) => {
                 let head = [">SEQ", "CANVAS", "STREAM", "EVENT", ">ATTEMPTS", "DIED", "ERROR"];
                 let request = at(Request::get, &name, &["dead"]);
                 table.print(context, request, head, "nothing was given up", dead_row).await
             }
-            Verb::Redrive(command) => command.run(context).await,
-            Verb::Recover { name } => {
+            GroupVerb::Redrive(command) => command.run(context).await,
+            GroupVerb::Recover { name } => {
                 context.send(at(Request::post, &name, &["recover"]).silent()).await?;
                 show::line(format_args!("the members of group {name} will retry with their next heartbeat"))
             }
-            Verb::Remove(command) => command.run(context).await,
-            Verb::Nodes(table) => nodes(context, table).await,
+            GroupVerb::Remove(command) => command.run(context).await,
+            GroupVerb::Nodes(table) => nodes(context, table).await,
         }
     }
 }

@@ -18,11 +18,11 @@ use crate::resources::wire::List;
 #[derive(Args)]
 pub(crate) struct Keys {
     #[command(subcommand)]
-    verb: Verb,
+    verb: KeyVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum KeyVerb {
     /// Create a key and print it; it is shown only once
     Create(Create),
     /// List keys by their prefix, including revoked and expired ones
@@ -105,9 +105,9 @@ struct Revoke {
 impl Keys {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
-            Verb::Create(create) => create.run(context).await,
-            Verb::List(list) => list.run(context).await,
-            Verb::Revoke(revoke) => revoke.run(context).await,
+            KeyVerb::Create(create) => create.run(context).await,
+            KeyVerb::List(list) => list.run(context).await,
+            KeyVerb::Revoke(revoke) => revoke.run(context).await,
         }
     }
 }

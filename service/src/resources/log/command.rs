@@ -16,11 +16,11 @@ use wakeq::{EventId, Name};
 #[derive(Args)]
 pub(crate) struct Log {
     #[command(subcommand)]
-    verb: Verb,
+    verb: LogVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum LogVerb {
     /// Append an event to a stream
     Append(AppendOne),
     /// Read the log, a category or a stream, in its order
@@ -70,8 +70,8 @@ struct Read {
 impl Log {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
-            Verb::Append(command) => command.run(context).await,
-            Verb::Read(command) => command.run(context).await,
+            LogVerb::Append(command) => command.run(context).await,
+            LogVerb::Read(command) => command.run(context).await,
         }
     }
 }

@@ -13,14 +13,14 @@ use wakeq::order::ObjectKey;
 #[derive(Args)]
 pub(crate) struct Objects {
     #[command(subcommand)]
-    verb: Verb,
+    verb: ObjectVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum ObjectVerb {
     /// Show an object: the end of its chain, its state, the workers with its events, where it is
     /// halted
-    Show(Show),
+    Show(ShowObject),
     /// List the objects that are halted by a dead event
     Halted(TableArgs),
     /// Resume an object without its dead event (to run that event again: `wakeq dead redrive --id`)
@@ -31,7 +31,7 @@ enum Verb {
 }
 
 #[derive(Args)]
-struct Show {
+struct ShowObject {
     /// The object (work:1)
     object: ObjectKey,
     /// Show the whole state
@@ -68,18 +68,18 @@ struct Tombstones {
 impl Objects {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
-            Verb::Show(command) => command.run(context).await,
-            Verb::Halted(table) => {
+            ObjectVerb::Show(command) => command.run(context).await,
+            ObjectVerb::Halted(table) => {
                 let head = ["SINCE", "OBJECT", "HANDLER", ">LINK", "DEAD EVENT"];
                 table.print(context, Request::get(&["halted-objects"]), head, "no halted objects", row).await
             }
-            Verb::Skip(command) => command.run(context).await,
-            Verb::Tombstones(command) => command.run(context).await,
+            ObjectVerb::Skip(command) => command.run(context).await,
+            ObjectVerb::Tombstones(command) => command.run(context).await,
         }
     }
 }
 
-impl Show {
+impl ShowObject {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let object: Object = context.call(Request::get(&["objects", self.object.as_str()])).await?;
         self.json.print(&object, |object| {

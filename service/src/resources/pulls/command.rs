@@ -23,7 +23,7 @@ use wakeq::{EventId, Name};
 const DEFAULT_LEASE: &str = "60s";
 
 #[derive(Args)]
-pub(crate) struct Lease {
+pub(crate) struct LeaseCopies {
     /// The queue's name
     name: Name,
     /// Maximum number of copies, 1 to 100
@@ -102,7 +102,7 @@ pub(crate) struct EndLease {
     id: EventId,
 }
 
-impl Lease {
+impl LeaseCopies {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let (lease_s, wait_s) = (self.lasts.as_secs_f64(), self.wait.as_secs_f64());
         let request = LeaseRequest { max: self.max, lease_s, wait_s };

@@ -12,7 +12,7 @@ use crate::resources::queues::wire::Copied;
 use wakeq::EventId;
 
 #[derive(Args)]
-pub(crate) struct Show {
+pub(crate) struct ShowEvent {
     /// The event's id, or the id chosen for it when it was emitted
     #[arg(value_parser = arguments::event_id)]
     id: EventId,
@@ -32,7 +32,7 @@ pub(crate) struct Explain {
     json: JsonArg,
 }
 
-impl Show {
+impl ShowEvent {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let event = context.client().await?.event(self.id, true).await?;
         self.json.print(&event, |event| {
