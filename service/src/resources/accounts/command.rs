@@ -8,7 +8,7 @@ use crate::cli::Context;
 use crate::cli::arguments::{Page, TableArgs};
 use crate::cli::failure::Failure;
 use crate::cli::show;
-use crate::resources::accounts::wire::Account as Listed;
+use crate::resources::accounts::wire::AccountJson as Listed;
 use crate::resources::keys::command::{CanvasesArg, named, scope, written};
 use crate::resources::wire::List;
 

@@ -6,7 +6,7 @@ use crate::cli::Context;
 use crate::cli::arguments::TableArgs;
 use crate::cli::client::Request;
 use crate::cli::show::moment;
-use crate::resources::audit::wire::AuditEntry;
+use crate::resources::audit::wire::AuditEntryJson;
 
 #[derive(Args)]
 pub(crate) struct Audit {
@@ -29,7 +29,7 @@ impl Audit {
     }
 }
 
-fn row(entry: &AuditEntry) -> [String; 7] {
+fn row(entry: &AuditEntryJson) -> [String; 7] {
     let handler = entry.module.as_ref().zip(entry.name.as_ref());
     let handler = handler.map(|(module, name)| format!("{module}/{name}"));
     let about = entry.event_id.map(|id| id.to_string()).or(handler).unwrap_or_default();

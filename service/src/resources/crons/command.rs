@@ -9,7 +9,7 @@ use crate::cli::client::Request;
 use crate::cli::given::json;
 use crate::cli::show::{self, JsonArg, field, moment};
 use crate::cli::text;
-use crate::resources::crons::wire::{Cron, CronTick, PauseCron, PutCron};
+use crate::resources::crons::wire::{CronJson, CronTickJson, PauseCron, PutCron};
 use wakeq::Name;
 use wakeq::crons::MissedTicks;
 
@@ -128,14 +128,14 @@ impl PutCronArgs {
     }
 }
 
-fn row(cron: &Cron) -> [String; 5] {
+fn row(cron: &CronJson) -> [String; 5] {
     let (name, expression) = (cron.name.clone(), cron.expression.clone());
     [name, expression, cron.zone.clone(), cron.ticks.to_string(), next(cron)]
 }
 
 impl ShowCron {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let cron: Cron = context.call(Request::get(&["cron", self.name.as_str()])).await?;
+        let cron: CronJson = context.call(Request::get(&["cron", self.name.as_str()])).await?;
         self.json.print(&cron, |cron| {
             field("cron", &cron.name)?;
             field("handler", format_args!("CRON/{}/{}", cron.name, cron.modifier))?;
@@ -154,14 +154,14 @@ impl ShowCron {
 }
 
 /// A cron and its current state on one line.
-fn state(cron: &Cron) -> anyhow::Result<()> {
+fn state(cron: &CronJson) -> anyhow::Result<()> {
     let word = if cron.paused.is_some() { "" } else { "next " };
-    let Cron { name, expression, zone, .. } = cron;
+    let CronJson { name, expression, zone, .. } = cron;
     show::line(text::clean(&format!("cron {name}: {expression} in {zone}, {word}{}", next(cron))))
 }
 
 /// When a cron ticks next, or why it does not.
-fn next(cron: &Cron) -> String {
+fn next(cron: &CronJson) -> String {
     match (&cron.paused, cron.next.first()) {
         (Some(pause), _) => {
             let reason = pause.reason.as_deref().unwrap_or("no reason given");
@@ -173,7 +173,7 @@ fn next(cron: &Cron) -> String {
 }
 
 /// A time, with the local time if its zone differs from UTC.
-fn local(tick: &CronTick) -> String {
+fn local(tick: &CronTickJson) -> String {
     let utc = moment(tick.at);
     if tick.local.naive_local() == tick.at.naive_utc() {
         return utc;

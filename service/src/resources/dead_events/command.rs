@@ -8,7 +8,7 @@ use crate::cli::bulk;
 use crate::cli::client::{Client, Request};
 use crate::cli::failure::Failure;
 use crate::cli::show::{self, JsonArg, moment};
-use crate::resources::dead_events::wire::{BulkRequest, DeadEvent, Deleted, Redriven};
+use crate::resources::dead_events::wire::{BulkRequest, DeadEventJson, Deleted, Redriven};
 use crate::resources::events::command::in_queue;
 use crate::resources::events::wire::EventState;
 use wakeq::{EventId, Timestamp};
@@ -128,8 +128,8 @@ impl ListDead {
     }
 }
 
-fn row(event: &DeadEvent) -> [String; 5] {
-    let DeadEvent { module, name, modifier, .. } = event;
+fn row(event: &DeadEventJson) -> [String; 5] {
+    let DeadEventJson { module, name, modifier, .. } = event;
     let error = event.last_error.as_deref().unwrap_or_default();
     [
         moment(event.died_at),

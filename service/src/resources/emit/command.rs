@@ -11,7 +11,7 @@ use crate::cli::client::{Client, Request};
 use crate::cli::failure::Failure;
 use crate::cli::given::json;
 use crate::cli::show::{self, JsonArg};
-use crate::resources::emit::wire::{Emitted, EmittedBatch, NewChange, NewEvent};
+use crate::resources::emit::wire::{EmittedBatch, EmittedJson, NewChange, NewEvent};
 use crate::resources::log::wire::{Logged, StreamName};
 use wakeq::log::StreamId;
 use wakeq::order::ObjectKey;
@@ -127,7 +127,7 @@ impl Emit {
     }
 }
 
-fn print(emitted: &Emitted) -> anyhow::Result<()> {
+fn print(emitted: &EmittedJson) -> anyhow::Result<()> {
     let note = if emitted.duplicate { "  (emitted before: nothing added)" } else { "" };
     let link = emitted.link.map(|link| format!("  (link {} after {})", link.id, link.prev));
     let copies = match emitted.copies {
@@ -139,7 +139,7 @@ fn print(emitted: &Emitted) -> anyhow::Result<()> {
 
 impl Client {
     /// Can be repeated if the answer is lost.
-    pub(crate) async fn emit(&self, new: NewEvent) -> anyhow::Result<Emitted> {
+    pub(crate) async fn emit(&self, new: NewEvent) -> anyhow::Result<EmittedJson> {
         self.call(Request::post(&["events"]).body(&new)?.repeatable()).await
     }
 

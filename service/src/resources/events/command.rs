@@ -11,7 +11,7 @@ use crate::cli::show::{self, JsonArg, moment};
 use crate::cli::table::Table;
 use crate::resources::emit::command::Emit;
 use crate::resources::events::command::event::{Explain, ShowEvent, state_word};
-use crate::resources::events::wire::{EventDetail, EventSummary, TheEvent};
+use crate::resources::events::wire::{EventDetail, EventSummaryJson, TheEvent};
 use crate::resources::queues::wire::Copied;
 use crate::resources::wire::List;
 use wakeq::machine::CheckResult;
@@ -109,8 +109,8 @@ impl ListEvents {
     }
 }
 
-fn row(event: &EventSummary) -> [String; 6] {
-    let EventSummary { module, name, modifier, .. } = event;
+fn row(event: &EventSummaryJson) -> [String; 6] {
+    let EventSummaryJson { module, name, modifier, .. } = event;
     [
         event.id.to_string(),
         state_word(event.state).to_owned(),
@@ -161,7 +161,11 @@ pub(crate) struct WhichEvents {
 }
 
 impl Client {
-    pub(crate) async fn events(&self, which: &WhichEvents, page: Page) -> anyhow::Result<List<EventSummary>> {
+    pub(crate) async fn events(
+        &self,
+        which: &WhichEvents,
+        page: Page,
+    ) -> anyhow::Result<List<EventSummaryJson>> {
         let handler = which.handler.as_ref();
         let request = Request::get(&["events"])
             .query("module", handler.map(|handler| &handler.module))

@@ -6,7 +6,9 @@ use crate::cli::Context;
 use crate::cli::arguments::{HandlerName, TableArgs};
 use crate::cli::client::Request;
 use crate::cli::show::{self, JsonArg, field, moment};
-use crate::resources::objects::wire::{HaltedLane, InHand, Object, SkipRequest, Skipped, Tombstone};
+use crate::resources::objects::wire::{
+    HaltedLaneJson, InHandJson, Object, SkipRequest, Skipped, TombstoneJson,
+};
 use wakeq::Name;
 use wakeq::order::ObjectKey;
 
@@ -85,7 +87,7 @@ impl ShowObject {
         self.json.print(&object, |object| {
             field("object", &object.object)?;
             field("last", object.last_id)?;
-            for InHand { module, name, event, event_link, worker, queue } in &object.in_hand {
+            for InHandJson { module, name, event, event_link, worker, queue } in &object.in_hand {
                 let worker = worker.as_deref().unwrap_or("a lease over HTTP");
                 let queue = queue.as_ref().map(|queue| format!(" in {queue}")).unwrap_or_default();
                 field(
@@ -94,7 +96,7 @@ impl ShowObject {
                 )?;
             }
             for halted in &object.halted {
-                let HaltedLane { module, name, event, event_link, halted_at, .. } = halted;
+                let HaltedLaneJson { module, name, event, event_link, halted_at, .. } = halted;
                 let since = moment(*halted_at);
                 field(
                     "halted",
@@ -109,8 +111,8 @@ impl ShowObject {
     }
 }
 
-fn row(halted: &HaltedLane) -> [String; 5] {
-    let HaltedLane { object, module, name, event, event_link, halted_at } = halted;
+fn row(halted: &HaltedLaneJson) -> [String; 5] {
+    let HaltedLaneJson { object, module, name, event, event_link, halted_at } = halted;
     [
         moment(*halted_at),
         object.clone(),
@@ -142,6 +144,6 @@ impl Tombstones {
     }
 }
 
-fn tombstone_row(gone: &Tombstone) -> [String; 4] {
+fn tombstone_row(gone: &TombstoneJson) -> [String; 4] {
     [moment(gone.left_at), gone.id.to_string(), gone.prev.to_string(), gone.cause.clone()]
 }

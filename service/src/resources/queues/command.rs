@@ -15,7 +15,7 @@ use crate::config::DeliveryArgs;
 use crate::resources::pulls::command as pulls;
 use crate::resources::pulls::wire::Pull;
 use crate::resources::queues::wire::{
-    DeletedQueue, Facet, FacetSet, PutQueue, PutQueueAnswer, QueueResource, SetFacet,
+    DeletedQueueJson, FacetJson, FacetSet, PutQueue, PutQueueAnswer, QueueJson, SetFacet,
 };
 use crate::resources::targets::command as targets;
 use crate::resources::targets::command::{PolicyArgs, read_secret};
@@ -218,7 +218,7 @@ fn print_put(answer: &PutQueueAnswer) -> anyhow::Result<()> {
     targets::print_secret(answer.secret.as_ref())
 }
 
-fn row(queue: &QueueResource) -> [String; 5] {
+fn row(queue: &QueueJson) -> [String; 5] {
     let draining = if queue.draining { " (draining)" } else { "" };
     let visible = if queue.tenant_visible { " (tenant-visible)" } else { "" };
     [
@@ -240,18 +240,18 @@ impl ShowQueue {
         let client = context.client().await?;
         let mut shown = None;
         let page = async |page| {
-            let mut queue: QueueResource = client.call(at(Request::get, &name, &[]).page(page)).await?;
+            let mut queue: QueueJson = client.call(at(Request::get, &name, &[]).page(page)).await?;
             let (items, next_cursor) = (queue.settings.take().unwrap_or_default(), queue.next_cursor.take());
             shown = Some(queue);
             Ok(List { items, next_cursor })
         };
         let List { items, next_cursor } = table.list.gather(page).await?;
         let queue = shown.context("no page of the queue was requested")?;
-        table.json.print(&QueueResource { settings: Some(items), next_cursor, ..queue }, print_queue)
+        table.json.print(&QueueJson { settings: Some(items), next_cursor, ..queue }, print_queue)
     }
 }
 
-fn print_queue(queue: &QueueResource) -> anyhow::Result<()> {
+fn print_queue(queue: &QueueJson) -> anyhow::Result<()> {
     field("queue", &queue.name)?;
     for pattern in &queue.patterns {
         field("pattern", text::clean(pattern))?;
@@ -301,7 +301,7 @@ impl DeleteQueue {
             WaitingArg::Drop => "drop",
         };
         let request = at(Request::delete, &self.name, &[]).silent().query("waiting", Some(waiting));
-        self.json.print(&context.call(request).await?, |deleted: &DeletedQueue| {
+        self.json.print(&context.call(request).await?, |deleted: &DeletedQueueJson| {
             let what = if deleted.gone {
                 "is removed"
             } else {
@@ -312,7 +312,7 @@ impl DeleteQueue {
     }
 }
 
-fn facet_row(facet: &Facet) -> [String; 7] {
+fn facet_row(facet: &FacetJson) -> [String; 7] {
     let more = if facet.capped { "+" } else { "" };
     [
         facet.canvas.to_string(),

@@ -94,8 +94,8 @@ impl ListTargets {
     }
 }
 
-fn row(target: &wire::Target) -> [String; 5] {
-    let wire::Target { module, name, modifier, url, policy, updated_at, updated_by, .. } = target;
+fn row(target: &wire::TargetJson) -> [String; 5] {
+    let wire::TargetJson { module, name, modifier, url, policy, updated_at, updated_by, .. } = target;
     let (retries, changed) = (policy.retries.to_string(), show::moment(*updated_at));
     [format!("{module}/{name}/{modifier}"), url.clone(), retries, changed, updated_by.clone()]
 }
@@ -176,7 +176,7 @@ impl DeleteTarget {
 }
 
 /// Prints a target: a line for its URL, and one for its policy.
-pub(crate) fn print(target: &wire::Target) -> anyhow::Result<()> {
+pub(crate) fn print(target: &wire::TargetJson) -> anyhow::Result<()> {
     field("target", format_args!("{} to {}", target.modifier, target.url))?;
     let Policy { retries, delay_s, factor, delay_max_s, timeout_s, concurrency, on_death } = target.policy;
     let growing = if factor == 1 {

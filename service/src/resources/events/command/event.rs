@@ -7,7 +7,7 @@ use crate::cli::arguments;
 use crate::cli::show::{JsonArg, field, moment, rule};
 use crate::cli::value;
 use crate::resources::events::wire::{EventDetail, EventState};
-use crate::resources::objects::wire::Place;
+use crate::resources::objects::wire::PlaceJson;
 use crate::resources::queues::wire::Copied;
 use wakeq::EventId;
 
@@ -58,7 +58,7 @@ fn print(event: &EventDetail) -> anyhow::Result<()> {
         field("handler", format_args!("{module}/{name}/{modifier}"))?;
     }
     if let Some(place) = &event.place {
-        let Place { object, id, prev } = place;
+        let PlaceJson { object, id, prev } = place;
         field("object", format_args!("{object}, link {id} after {prev}"))?;
     }
     if let Some(Copied { queue, origin }) = &event.copy_of {
