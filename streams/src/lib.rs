@@ -36,7 +36,7 @@ pub mod brokers {
         LeaderElector, Leadership, LockElector, LockManager, MemoryGroups, NodeHeartbeat,
     };
     pub use crate::event::{
-        GroupNode, Lead, NewSubscription, NodeId, SubscriberId, SubscriberState, Subscription,
+        GroupNode, NewSubscription, NodeId, SubscriberId, SubscriberState, Subscription, Term,
     };
 }
 

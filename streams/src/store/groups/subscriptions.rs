@@ -4,7 +4,7 @@
 use uuid::Uuid;
 
 use super::{json, sources};
-use crate::event::{Lead, NewSubscription, NodeId, SubscriberId, Subscription};
+use crate::event::{NewSubscription, NodeId, SubscriberId, Subscription, Term};
 use crate::store::Store;
 use wakeq::{Name, StoreError};
 
@@ -21,7 +21,7 @@ impl Store {
     /// is no longer the coordinator.
     pub(crate) async fn remove_lapsed_subscribers(
         &self,
-        lead: &Lead,
+        lead: &Term,
     ) -> Result<Option<Vec<SubscriberId>>, StoreError> {
         let query = sqlx::query!(
             r#"with lead as (
@@ -59,7 +59,7 @@ impl Store {
     /// none was because the caller is no longer the coordinator.
     pub(crate) async fn write_subscriptions(
         &self,
-        lead: &Lead,
+        lead: &Term,
         new: &[NewSubscription],
     ) -> Result<Option<Vec<SubscriberId>>, StoreError> {
         let names: Vec<String> = new.iter().map(|one| one.group.to_string()).collect();
