@@ -17,7 +17,7 @@ use tracing::Instrument;
 use crate::broadcast::{Broadcasts, Signals};
 use crate::event::{CanvasId, Event, EventError, EventId, HandlerScope, Link, NewEvent, Notification};
 use crate::notify::Notifier;
-use crate::store::{Coalescer, InsertOutcome, Store, StoreError, insert_one};
+use crate::store::{Coalescer, InsertOutcome, Store, StoreError, add_one};
 use crate::telemetry::{EmitCall, SendMetrics};
 use crate::{fault, telemetry};
 
@@ -212,7 +212,7 @@ impl Queue {
         self.admit(&events).await?;
         let inserted = retry_busy(&events, || self.store.insert_all(&events, &chosen)).await;
         let inserted = self.counted(&events, inserted).map_err(|error| refused(&events, error))?;
-        self.inserted(&events, inserted).await
+        self.after_commit(&events, inserted).await
     }
 
     /// The store into which it emits.
@@ -239,7 +239,7 @@ impl Queue {
         let queue = self.clone();
         tokio::spawn(async move {
             queue.sent(&events);
-            if let Err(error) = queue.inserted(&events, inserted).await {
+            if let Err(error) = queue.after_commit(&events, inserted).await {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
                     "events were not announced; the probe will announce them"
@@ -249,7 +249,7 @@ impl Queue {
     }
 
     /// Performs what follows the commit of several events.
-    async fn inserted(
+    async fn after_commit(
         &self,
         events: &[NewEvent],
         inserted: Vec<InsertOutcome>,
@@ -290,15 +290,19 @@ impl Queue {
     /// ```
     pub async fn emit_in(&self, connection: &mut PgConnection, event: Event) -> Result<Receipt, EmitError> {
         let span = self.sending(std::slice::from_ref(&event), false);
-        self.insert_in(connection, event).instrument(span).await
+        self.emit_on_connection(connection, event).instrument(span).await
     }
 
-    async fn insert_in(&self, connection: &mut PgConnection, event: Event) -> Result<Receipt, EmitError> {
+    async fn emit_on_connection(
+        &self,
+        connection: &mut PgConnection,
+        event: Event,
+    ) -> Result<Receipt, EmitError> {
         let chosen = event.id.is_some();
         let event = Arc::new(self.checked(event)?);
         telemetry::sends(event.id);
         self.admit(std::slice::from_ref(&*event)).await?;
-        let inserted = insert_one(connection, &event, chosen, self.store.emission()).await;
+        let inserted = add_one(connection, &event, chosen, self.store.emission()).await;
         let inserted = inserted.map_err(|error| StoreError::from_sqlx("insert an event", error));
         let inserted = inserted.map_err(|error| refused(std::slice::from_ref(&*event), error))?;
         self.receipt(event, inserted)

@@ -8,7 +8,7 @@ pub use crate::event::{
 };
 pub use crate::store::{
     Additions, AuditLine, Coalescer, DatabaseRoute, Emission, ForeignEngine, FoundTarget, InsertOutcome,
-    LogBatch, MigrationDifferences, Purpose, SecretCounts, append_batch, default_quota, insert_with_state,
+    LogBatch, MigrationDifferences, Purpose, SecretCounts, add_with_state, append_batch, default_quota,
     interval, lacks_partition, on_behalf_of, quota_exceeded, serialize_on_canvas, statements,
 };
 pub use crate::wake::Waker;

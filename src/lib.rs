@@ -271,14 +271,14 @@ pub mod workers {
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../docs/cron.md")]
-    struct Crons;
+    struct CronsDocument;
     #[doc = include_str!("../docs/listeners.md")]
-    struct Listeners;
+    struct ListenersDocument;
     #[doc = include_str!("../docs/log.md")]
-    struct Log;
+    struct LogDocument;
     #[doc = include_str!("../docs/order.md")]
-    struct Order;
+    struct OrderDocument;
     #[cfg(feature = "testing")]
     #[doc = include_str!("../docs/testing.md")]
-    struct Testing;
+    struct TestingDocument;
 }

@@ -42,24 +42,24 @@ struct PackageReadme;
 /// Compiles the code in the guide.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/guide.md")]
-struct Guide;
+struct GuideDocument;
 
 /// Compiles the code in the page about queues.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/queues.md")]
-struct Queues;
+struct QueuesDocument;
 
 /// Compiles the code in the page about consumer groups.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/groups.md")]
-struct Groups;
+struct GroupsDocument;
 
 /// Compiles the code in the page about metrics and traces.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/telemetry.md")]
-struct Telemetry;
+struct TelemetryDocument;
 
 /// Compiles the code in the page about the container.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/container.md")]
-struct Container;
+struct ContainerDocument;

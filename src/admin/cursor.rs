@@ -19,10 +19,10 @@ const LENGTH_MAX: usize = 400;
 /// assert!("garbage".parse::<wakeq::control::Cursor>().is_err());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cursor(Key);
+pub struct Cursor(CursorPosition);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Key {
+enum CursorPosition {
     Event(Position),
     Dead(DeadPosition),
     Audit(i64),
@@ -39,74 +39,74 @@ pub(super) struct DeadPosition(pub(super) Timestamp, pub(super) EventId);
 
 impl Cursor {
     pub(super) fn of_event(position: &Position) -> Self {
-        Self(Key::Event(position.clone()))
+        Self(CursorPosition::Event(position.clone()))
     }
 
     pub(super) fn of_dead(position: &DeadPosition) -> Self {
-        Self(Key::Dead(*position))
+        Self(CursorPosition::Dead(*position))
     }
 
     pub(super) fn of_audit(id: i64) -> Self {
-        Self(Key::Audit(id))
+        Self(CursorPosition::Audit(id))
     }
 
     pub(super) fn of_lease(position: LeasePosition) -> Self {
-        Self(Key::Lease(position))
+        Self(CursorPosition::Lease(position))
     }
 
     pub(super) fn of_handler(position: HandlerPosition) -> Self {
-        Self(Key::Handler(position))
+        Self(CursorPosition::Handler(position))
     }
 
     pub(super) fn of_halted(position: HaltedPosition) -> Self {
-        Self(Key::Halted(position))
+        Self(CursorPosition::Halted(position))
     }
 
     pub(super) fn of_target(position: TargetPosition) -> Self {
-        Self(Key::Target(position))
+        Self(CursorPosition::Target(position))
     }
 
     pub(super) fn of_rule(position: RulePosition) -> Self {
-        Self(Key::Rule(position))
+        Self(CursorPosition::Rule(position))
     }
 
     pub(super) fn lease(&self) -> Result<LeasePosition, AdminError> {
-        let Key::Lease(position) = self.0 else { return Err(AdminError::Cursor) };
+        let CursorPosition::Lease(position) = self.0 else { return Err(AdminError::Cursor) };
         Ok(position)
     }
 
     pub(super) fn event(&self) -> Result<Position, AdminError> {
-        let Key::Event(position) = &self.0 else { return Err(AdminError::Cursor) };
+        let CursorPosition::Event(position) = &self.0 else { return Err(AdminError::Cursor) };
         Ok(position.clone())
     }
 
     pub(super) fn dead(&self) -> Result<DeadPosition, AdminError> {
-        let Key::Dead(position) = self.0 else { return Err(AdminError::Cursor) };
+        let CursorPosition::Dead(position) = self.0 else { return Err(AdminError::Cursor) };
         Ok(position)
     }
 
     pub(super) fn audit(&self) -> Result<i64, AdminError> {
-        let Key::Audit(id) = self.0 else { return Err(AdminError::Cursor) };
+        let CursorPosition::Audit(id) = self.0 else { return Err(AdminError::Cursor) };
         Ok(id)
     }
 
     pub(super) fn handler(&self) -> Result<HandlerPosition, AdminError> {
-        let Key::Handler(position) = &self.0 else { return Err(AdminError::Cursor) };
+        let CursorPosition::Handler(position) = &self.0 else { return Err(AdminError::Cursor) };
         Ok(position.clone())
     }
 
     pub(super) fn halted(&self) -> Result<HaltedPosition, AdminError> {
-        let Key::Halted(position) = self.0 else { return Err(AdminError::Cursor) };
+        let CursorPosition::Halted(position) = self.0 else { return Err(AdminError::Cursor) };
         Ok(position)
     }
 
     pub(super) fn target(&self) -> Result<TargetPosition, AdminError> {
-        let Key::Target(position) = &self.0 else { return Err(AdminError::Cursor) };
+        let CursorPosition::Target(position) = &self.0 else { return Err(AdminError::Cursor) };
         Ok(position.clone())
     }
 
     pub(super) fn rule(&self) -> Result<RulePosition, AdminError> {
-        let Key::Rule(position) = &self.0 else { return Err(AdminError::Cursor) };
+        let CursorPosition::Rule(position) = &self.0 else { return Err(AdminError::Cursor) };
         Ok(position.clone())
     }
 }
@@ -114,20 +114,24 @@ impl Cursor {
 impl fmt::Display for Cursor {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Key::Event(Position { module, name, delay_until, id }) => {
+            CursorPosition::Event(Position { module, name, delay_until, id }) => {
                 write!(formatter, "e~{module}~{name}~{}~{}", delay_until.timestamp_micros(), id.0.simple())
             }
-            Key::Dead(DeadPosition(died_at, id)) => {
+            CursorPosition::Dead(DeadPosition(died_at, id)) => {
                 write!(formatter, "d~{}~{}", died_at.timestamp_micros(), id.0.simple())
             }
-            Key::Audit(id) => write!(formatter, "a~{id}"),
-            Key::Lease((canvas, id)) => write!(formatter, "l~{}~{}", canvas.0.simple(), id.0.simple()),
-            Key::Handler((module, name)) => write!(formatter, "h~{module}~{name}"),
-            Key::Halted((halted_at, id)) => {
+            CursorPosition::Audit(id) => write!(formatter, "a~{id}"),
+            CursorPosition::Lease((canvas, id)) => {
+                write!(formatter, "l~{}~{}", canvas.0.simple(), id.0.simple())
+            }
+            CursorPosition::Handler((module, name)) => write!(formatter, "h~{module}~{name}"),
+            CursorPosition::Halted((halted_at, id)) => {
                 write!(formatter, "o~{}~{}", halted_at.timestamp_micros(), id.0.simple())
             }
-            Key::Target((module, name, modifier)) => write!(formatter, "g~{module}~{name}~{modifier}"),
-            Key::Rule((HandlerScope { canvas, module, name }, kind)) => {
+            CursorPosition::Target((module, name, modifier)) => {
+                write!(formatter, "g~{module}~{name}~{modifier}")
+            }
+            CursorPosition::Rule((HandlerScope { canvas, module, name }, kind)) => {
                 write!(formatter, "r~{}~{module}~{name}~{kind}", canvas.0.simple())
             }
         }
@@ -143,21 +147,23 @@ impl FromStr for Cursor {
         }
         let parts: Vec<&str> = text.split('~').collect();
         let key = match parts.as_slice() {
-            ["e", module, name, due, id] => Key::Event(Position {
+            ["e", module, name, due, id] => CursorPosition::Event(Position {
                 module: part::<Name>(module)?.to_string(),
                 name: part::<Name>(name)?.to_string(),
                 delay_until: moment(due)?,
                 id: part(id)?,
             }),
-            ["d", died_at, id] => Key::Dead(DeadPosition(moment(died_at)?, part(id)?)),
-            ["a", id] => Key::Audit(part(id)?),
-            ["l", canvas, id] => Key::Lease((part::<CanvasId>(canvas)?, part(id)?)),
-            ["h", module, name] => Key::Handler((part(module)?, part(name)?)),
-            ["o", halted_at, id] => Key::Halted((moment(halted_at)?, part(id)?)),
-            ["g", module, name, modifier] => Key::Target((part(module)?, part(name)?, part(modifier)?)),
+            ["d", died_at, id] => CursorPosition::Dead(DeadPosition(moment(died_at)?, part(id)?)),
+            ["a", id] => CursorPosition::Audit(part(id)?),
+            ["l", canvas, id] => CursorPosition::Lease((part::<CanvasId>(canvas)?, part(id)?)),
+            ["h", module, name] => CursorPosition::Handler((part(module)?, part(name)?)),
+            ["o", halted_at, id] => CursorPosition::Halted((moment(halted_at)?, part(id)?)),
+            ["g", module, name, modifier] => {
+                CursorPosition::Target((part(module)?, part(name)?, part(modifier)?))
+            }
             ["r", canvas, module, name, kind] => {
                 let scope = HandlerScope { canvas: part(canvas)?, module: part(module)?, name: part(name)? };
-                Key::Rule((scope, part(kind)?))
+                CursorPosition::Rule((scope, part(kind)?))
             }
             _ => return Err(AdminError::Cursor),
         };

@@ -19,10 +19,10 @@ const LINGER: Duration = Duration::from_secs(30);
 /// Listeners that share a subscription. Cheap to clone.
 #[derive(Clone)]
 pub struct Hub {
-    shared: Arc<Shared>,
+    shared: Arc<SharedSubscription>,
 }
 
-struct Shared {
+struct SharedSubscription {
     broadcasts: Broadcasts,
     /// All current listeners, if the subscription is open.
     audience: Mutex<Option<Arc<Inbox>>>,
@@ -37,7 +37,7 @@ impl Hub {
     pub fn new(broadcasts: Broadcasts) -> Self {
         let (audience, opening) = (Mutex::default(), Arc::default());
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        Self { shared: Arc::new(Shared { broadcasts, audience, opening, tasks, stop }) }
+        Self { shared: Arc::new(SharedSubscription { broadcasts, audience, opening, tasks, stop }) }
     }
 
     /// Listens to the events of these canvases, or of every canvas, whose topic matches the
@@ -81,7 +81,7 @@ impl Hub {
     }
 }
 
-impl Shared {
+impl SharedSubscription {
     fn join(&self, inbox: &Arc<Inbox>) -> Option<HubListener> {
         let audience = self.audience.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
         audience.join(inbox).then(|| HubListener { inbox: Arc::clone(inbox), audience })

@@ -88,7 +88,7 @@ impl TopicPattern {
                     token += 1;
                     continue;
                 }
-                Some(one) if one.takes(text[at]) => {
+                Some(one) if one.matches(text[at]) => {
                     (token, at) = (token + 1, at + 1);
                     continue;
                 }
@@ -127,7 +127,7 @@ impl TopicPattern {
 }
 
 impl Token {
-    fn takes(&self, character: char) -> bool {
+    fn matches(&self, character: char) -> bool {
         match self {
             Self::Literal(literal) => *literal == character,
             Self::One | Self::Many => true,
@@ -312,7 +312,7 @@ mod tests {
             (None, Some(_)) => false,
             (Some((Token::Many, rest)), _) => (0..=text.len()).any(|taken| naive(rest, &text[taken..])),
             (Some(_), None) => false,
-            (Some((one, rest)), Some((first, left))) => one.takes(*first) && naive(rest, left),
+            (Some((one, rest)), Some((first, left))) => one.matches(*first) && naive(rest, left),
         }
     }
 

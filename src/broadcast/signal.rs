@@ -57,21 +57,21 @@ pub enum Signal {
 /// process has one, from [`Notifier::signals`](crate::notify::Notifier::signals).
 #[derive(Clone)]
 pub struct Signals {
-    shared: Arc<Shared>,
+    shared: Arc<SharedSignals>,
 }
 
-struct Shared {
+struct SharedSignals {
     /// Identifies this process's own signals, which are skipped when they come back.
     sender: Uuid,
     broadcasts: Option<Broadcasts>,
-    state: Mutex<State>,
+    state: Mutex<SignalsState>,
     /// Ends the task that receives the signals of other processes.
     closing: CancellationToken,
     _ends: DropGuard,
 }
 
 #[derive(Default)]
-struct State {
+struct SignalsState {
     watched: HashMap<Signal, watch::Sender<u64>>,
     /// The signals that other processes have yet to receive, and whether a task is sending them.
     waiting: HashSet<Signal>,
@@ -81,7 +81,7 @@ struct State {
 
 /// The JSON of a signal to other processes.
 #[derive(Serialize, Deserialize)]
-struct Wire {
+struct SignalJson {
     sender: Uuid,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     log: Option<String>,
@@ -98,7 +98,7 @@ impl Signals {
         let closing = CancellationToken::new();
         let ends = closing.clone().drop_guard();
         let state = Mutex::default();
-        let shared = Shared { sender: Uuid::new_v4(), broadcasts, state, closing, _ends: ends };
+        let shared = SharedSignals { sender: Uuid::new_v4(), broadcasts, state, closing, _ends: ends };
         Self { shared: Arc::new(shared) }
     }
 
@@ -141,8 +141,8 @@ impl fmt::Debug for Signals {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl SharedSignals {
+    fn state(&self) -> MutexGuard<'_, SignalsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -150,7 +150,7 @@ impl Shared {
     fn receive(&self, item: &ListenItem) {
         match item {
             ListenItem::Event(broadcast) => {
-                let wire: Option<Wire> =
+                let wire: Option<SignalJson> =
                     broadcast.value.as_deref().and_then(|value| serde_json::from_str(value).ok());
                 let Some(wire) = wire.filter(|wire| wire.sender != self.sender) else { return };
                 let signal = match wire.log.map(|category| category.parse()) {
@@ -166,7 +166,7 @@ impl Shared {
     }
 }
 
-impl State {
+impl SignalsState {
     fn raise(&self, signal: &Signal) {
         let raise = |signal: &Signal| {
             if let Some(sender) = self.watched.get(signal) {
@@ -186,7 +186,7 @@ impl State {
 }
 
 /// The task that sends signals to other processes. However it ends, another one can be started.
-struct SignalSender(Arc<Shared>);
+struct SignalSender(Arc<SharedSignals>);
 
 impl SignalSender {
     async fn run(self) {
@@ -229,7 +229,7 @@ fn broadcast(sender: Uuid, signal: &Signal) -> Option<Broadcast> {
     Some(Broadcast {
         id: EventId::new(),
         address: HandlerAddress { scope, modifier: Name::no_modifier() },
-        value: serde_json::to_string(&Wire { sender, log }).ok(),
+        value: serde_json::to_string(&SignalJson { sender, log }).ok(),
         metadata: Metadata::root(),
         place: None,
         due: Due::Now,
@@ -237,7 +237,7 @@ fn broadcast(sender: Uuid, signal: &Signal) -> Option<Broadcast> {
 }
 
 /// Receives the signals of other processes, as long as these signals exist.
-async fn receive_signals(shared: Weak<Shared>, broadcasts: Broadcasts) {
+async fn receive_signals(shared: Weak<SharedSignals>, broadcasts: Broadcasts) {
     let mut wait = RETRY;
     loop {
         let Ok(pattern) = "*:SIGNAL:*".parse() else { return };

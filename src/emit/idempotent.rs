@@ -116,7 +116,7 @@ impl Queue {
         match keyed.map_err(|error| refused(&events, error))? {
             IdempotencyOutcome::First(inserted) => {
                 self.sent(&events);
-                let emitted = self.inserted(&events, inserted).await?;
+                let emitted = self.after_commit(&events, inserted).await?;
                 Ok(Idempotent::First { emitted, answer: answered })
             }
             IdempotencyOutcome::Replayed(answer) => Ok(Idempotent::Replayed { answer }),

@@ -8,7 +8,7 @@ use tracing::Instrument;
 use super::byte_budget::CheckedEvents;
 use super::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, Receipt, refused, retry_busy};
 use crate::event::{CanvasId, Event, EventError, ObjectKey, check_json};
-use crate::store::{NewState, Object, StoreError, insert_with_state};
+use crate::store::{NewState, Object, StoreError, add_with_state};
 
 impl Queue {
     /// Changes an object, in one transaction: emits a main event and any number of subevents on it,
@@ -44,7 +44,7 @@ impl Queue {
             self.admit_with(&events, state, None).await?;
             let inserted = retry_busy(&events, || self.store.insert_on(&events, &chosen, state)).await;
             let inserted = self.counted(&events, inserted).map_err(|error| refused(&events, error))?;
-            self.inserted(&events, inserted).await
+            self.after_commit(&events, inserted).await
         };
         emitting.instrument(span).await
     }
@@ -83,8 +83,7 @@ impl Queue {
             let CheckedEvents { events, chosen, permit: _permit } = self.all_checked(events)?;
             let state = state.map(|state| NewState { canvas, object: &key, state });
             self.admit_with(&events, state, None).await?;
-            let inserted =
-                insert_with_state(connection, &events, &chosen, state, self.store.emission()).await;
+            let inserted = add_with_state(connection, &events, &chosen, state, self.store.emission()).await;
             let inserted =
                 inserted.map_err(|error| StoreError::from_sqlx("insert events on an object", error));
             let inserted = inserted.map_err(|error| refused(&events, error))?;

@@ -56,7 +56,7 @@ pub struct MalformedBroadcast {
 
 /// The wire format. Unknown fields are ignored.
 #[derive(Serialize, Deserialize)]
-struct Wire<'a> {
+struct BroadcastJson<'a> {
     id: Uuid,
     #[serde(rename = "canvasID")]
     canvas: Uuid,
@@ -128,7 +128,7 @@ impl Broadcast {
         let HandlerAddress { scope: HandlerScope { canvas, module, name }, modifier } = &self.address;
         // The value was validated when the event was emitted.
         let value = value.and_then(|value| serde_json::from_str(value).ok());
-        let wire = Wire {
+        let wire = BroadcastJson {
             id: self.id.0,
             canvas: canvas.0,
             module: module.as_str(),
@@ -159,7 +159,7 @@ impl Broadcast {
     }
 
     fn read(body: &[u8]) -> Option<Self> {
-        let wire: Wire<'_> = serde_json::from_slice(body).ok()?;
+        let wire: BroadcastJson<'_> = serde_json::from_slice(body).ok()?;
         let name = |text: &str| text.parse::<Name>().ok();
         let scope = HandlerScope {
             canvas: CanvasId(wire.canvas),

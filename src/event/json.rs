@@ -36,10 +36,10 @@ pub enum JsonError {
 pub fn check(text: &str) -> Result<(), JsonError> {
     let fault = Cell::new(None);
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let checked = Check { depth: 0, fault: &fault }.deserialize(&mut deserializer);
+    let checked = DepthCheck { depth: 0, fault: &fault }.deserialize(&mut deserializer);
     checked.and_then(|()| deserializer.end()).map_err(|error| match fault.get() {
-        Some(Fault::TooDeep) => JsonError::TooDeep,
-        Some(Fault::Nul) => JsonError::Nul,
+        Some(JsonFault::TooDeep) => JsonError::TooDeep,
+        Some(JsonFault::Nul) => JsonError::Nul,
         None => classify(error),
     })
 }
@@ -57,33 +57,33 @@ fn classify(error: serde_json::Error) -> JsonError {
 }
 
 #[derive(Clone, Copy)]
-enum Fault {
+enum JsonFault {
     TooDeep,
     Nul,
 }
 
 /// Visits a value that is nested in `depth` arrays and objects.
 #[derive(Clone, Copy)]
-struct Check<'a> {
+struct DepthCheck<'a> {
     depth: usize,
-    fault: &'a Cell<Option<Fault>>,
+    fault: &'a Cell<Option<JsonFault>>,
 }
 
-impl Check<'_> {
+impl DepthCheck<'_> {
     fn inside<E: Error>(self) -> Result<Self, E> {
         if self.depth == DEPTH_LIMIT {
-            return Err(self.stopped(Fault::TooDeep));
+            return Err(self.stopped(JsonFault::TooDeep));
         }
         Ok(Self { depth: self.depth + 1, ..self })
     }
 
-    fn stopped<E: Error>(self, fault: Fault) -> E {
+    fn stopped<E: Error>(self, fault: JsonFault) -> E {
         self.fault.set(Some(fault));
         E::custom("refused")
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Check<'_> {
+impl<'de> DeserializeSeed<'de> for DepthCheck<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -91,7 +91,7 @@ impl<'de> DeserializeSeed<'de> for Check<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Check<'_> {
+impl<'de> Visitor<'de> for DepthCheck<'_> {
     type Value = ();
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -119,7 +119,7 @@ impl<'de> Visitor<'de> for Check<'_> {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        if text.contains('\0') { Err(self.stopped(Fault::Nul)) } else { Ok(()) }
+        if text.contains('\0') { Err(self.stopped(JsonFault::Nul)) } else { Ok(()) }
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {

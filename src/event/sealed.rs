@@ -38,11 +38,11 @@ const NONCE_BYTES: usize = 12;
 /// ```
 #[derive(Clone, Default)]
 pub struct SecretKeys {
-    keys: Vec<Arc<Key>>,
+    keys: Vec<Arc<SealingKey>>,
     in_clear: bool,
 }
 
-struct Key {
+struct SealingKey {
     id: String,
     sealing: RandomizedNonceKey,
 }
@@ -173,12 +173,13 @@ impl FromStr for SecretKeys {
         if texts.len() > KEYS_MAX {
             return Err(InvalidSecretKeys);
         }
-        let keys: Result<Vec<_>, _> = texts.into_iter().map(|text| Key::read(text).map(Arc::new)).collect();
+        let keys: Result<Vec<_>, _> =
+            texts.into_iter().map(|text| SealingKey::read(text).map(Arc::new)).collect();
         Ok(Self { keys: keys?, in_clear: false })
     }
 }
 
-impl Key {
+impl SealingKey {
     fn read(text: &str) -> Result<Self, InvalidSecretKeys> {
         let bytes = if text.len() == 2 * KEY_BYTES {
             from_hex(text)

@@ -11,7 +11,7 @@ pub enum LogError {
     /// A condition does not hold: nothing was appended.
     #[error(
         "the stream {stream} {}, but was expected to {}: read on from there, decide again, and \
-         append at the position that it has then", is(.position), be(.expected)
+         append at the position that it has then", position_words(.position), condition_words(.expected)
     )]
     Condition {
         /// The stream.
@@ -69,11 +69,11 @@ pub enum LogError {
     Canvas(CanvasId),
 }
 
-fn is(position: &Option<i64>) -> String {
+fn position_words(position: &Option<i64>) -> String {
     position.map_or_else(|| "has no event".to_owned(), |position| format!("is at position {position}"))
 }
 
-fn be(expected: &AppendCondition) -> String {
+fn condition_words(expected: &AppendCondition) -> String {
     match expected {
         AppendCondition::None => "be as it is".to_owned(),
         AppendCondition::Empty => "be empty".to_owned(),

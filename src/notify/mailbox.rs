@@ -37,14 +37,14 @@ pub(crate) enum Content {
 /// A place for messages. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Mailbox {
-    shared: Arc<Shared>,
+    shared: Arc<SharedMessages>,
 }
 
 impl Mailbox {
     /// An empty mailbox. Messages that are put back are delivered again after the retry delay.
     pub(crate) fn new(retry_delay: Duration) -> Self {
         let messages = Messages { retry_delay, ..Messages::default() };
-        Self { shared: Arc::new(Shared { messages: Mutex::new(messages), changed: Notify::new() }) }
+        Self { shared: Arc::new(SharedMessages { messages: Mutex::new(messages), changed: Notify::new() }) }
     }
 
     pub(crate) fn read<T>(&self, read: impl FnOnce(&Messages) -> T) -> T {
@@ -72,7 +72,7 @@ impl Mailbox {
 }
 
 struct MailboxSubscription {
-    shared: Arc<Shared>,
+    shared: Arc<SharedMessages>,
     subscriber: u64,
     max_outstanding: usize,
     stopped: bool,
@@ -116,7 +116,7 @@ impl Drop for MailboxSubscription {
 }
 
 struct MailboxAck {
-    shared: Arc<Shared>,
+    shared: Arc<SharedMessages>,
     subscriber: u64,
     number: u64,
 }
@@ -138,12 +138,12 @@ impl AckHandle for MailboxAck {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedMessages {
     messages: Mutex<Messages>,
     changed: Notify,
 }
 
-impl Shared {
+impl SharedMessages {
     fn lock(&self) -> MutexGuard<'_, Messages> {
         self.messages.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -39,11 +39,10 @@ pub(crate) mod tests;
 pub(crate) use crons::{CronDue, CronPut, CronRow, CronStep, CronUnpaused, NewCronRow};
 pub(crate) use events::{
     BULK_PAGE, ClaimLimits, ClaimedEvent, CommandOutcome, HandlerActivity, HandlerPosition,
-    IdempotencyOutcome, ListedEvent, LoadedEvent, NewKey, NewState, Position, Retry, RulePosition,
-    insert_one,
+    IdempotencyOutcome, ListedEvent, LoadedEvent, NewKey, NewState, Position, Retry, RulePosition, add_one,
 };
 pub use events::{
-    DeadEvent, DeadFilter, Depth, HandlerCounts, HandlerDepth, InsertOutcome, Rule, insert_with_state,
+    DeadEvent, DeadFilter, Depth, HandlerCounts, HandlerDepth, InsertOutcome, Rule, add_with_state,
     statements,
 };
 pub use kernel::{

@@ -224,7 +224,7 @@ impl WorkerGauges {
     }
 
     /// Whether notifications arrive.
-    pub(crate) fn receives(&self, up: bool) {
+    pub(crate) fn record_receiving(&self, up: bool) {
         self.up.record(u64::from(up), &[]);
     }
 }

@@ -59,7 +59,7 @@ struct Account {
 }
 
 /// The turn of a canvas: no other page of it is published until it ends.
-pub(super) struct Turn {
+pub(super) struct CanvasTurn {
     /// How long an event counts that no worker takes.
     each: Duration,
     account: OwnedMutexGuard<Account>,
@@ -74,8 +74,8 @@ impl Pace {
 
     /// Waits for the canvas's turn. Waiters for the same canvas are served in order of arrival, so
     /// they alternate: a short job is not stuck behind a long one.
-    pub(super) async fn turn(&self, canvas: CanvasId) -> Turn {
-        Turn { each: self.each(canvas), account: self.account(canvas).lock_owned().await }
+    pub(super) async fn turn(&self, canvas: CanvasId) -> CanvasTurn {
+        CanvasTurn { each: self.each(canvas), account: self.account(canvas).lock_owned().await }
     }
 
     /// Waits until the next page, of any canvas, may be published.
@@ -96,7 +96,7 @@ impl Pace {
     pub(super) fn take(&self, canvas: CanvasId, events: &[Notification]) -> usize {
         // Another page of the canvas has the turn.
         let Ok(account) = self.account(canvas).try_lock_owned() else { return 0 };
-        let turn = Turn { each: self.each(canvas), account };
+        let turn = CanvasTurn { each: self.each(canvas), account };
         let left = turn.ahead().saturating_sub(turn.used());
         let room = left.as_nanos().checked_div(turn.each.as_nanos());
         let taken = events.len().min(room.and_then(|room| usize::try_from(room).ok()).unwrap_or(usize::MAX));
@@ -140,7 +140,7 @@ impl Pace {
     }
 }
 
-impl Turn {
+impl CanvasTurn {
     /// How long to wait, if nothing is taken meanwhile, until this many events may be published.
     /// More than there is ever room for may be published if nothing else is.
     pub(super) fn wait(&self, events: usize) -> Option<Duration> {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     /// The turn of a canvas once a page of it may be published.
-    async fn turn(pace: &Pace, number: u128) -> Turn {
+    async fn turn(pace: &Pace, number: u128) -> CanvasTurn {
         let turn = pace.turn(canvas(number)).await;
         tokio::time::sleep(turn.wait(PAGE).unwrap_or_default()).await;
         pace.page().await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Waker;
-use super::pace::Turn;
+use super::pace::CanvasTurn;
 use crate::event::CanvasId;
 
 /// How soon those that wait for a canvas's turn look again at what workers have taken.
@@ -14,7 +14,7 @@ const LOOK_PERIOD_MAX: Duration = Duration::from_secs(2);
 impl Waker {
     /// The canvas's turn to publish this many events; `None` if it does not come within the time
     /// limit.
-    pub(super) async fn turn(&self, canvas: CanvasId, events: usize) -> Option<Turn> {
+    pub(super) async fn turn(&self, canvas: CanvasId, events: usize) -> Option<CanvasTurn> {
         let turn = self.turn_with_room(canvas, events);
         match self.until {
             Some(until) => tokio::time::timeout_at(until, turn).await.ok(),
@@ -24,7 +24,7 @@ impl Waker {
 
     /// The canvas's turn, once workers have taken enough of the events that were published before
     /// to leave room for this many more.
-    async fn turn_with_room(&self, canvas: CanvasId, events: usize) -> Turn {
+    async fn turn_with_room(&self, canvas: CanvasId, events: usize) -> CanvasTurn {
         let mut turn = self.pace.turn(canvas).await;
         let mut pause = LookPause::default();
         while let Some(wait) = turn.wait(events) {
@@ -39,7 +39,7 @@ impl Waker {
     /// Looks at what workers have taken; returns how many events those are. One canvas looks at a
     /// time, so that however many wait, the pool is free for others. A canvas waits for that no
     /// longer than until there is room without a look.
-    async fn look(&self, turn: &mut Turn, patience: Duration) -> usize {
+    async fn look(&self, turn: &mut CanvasTurn, patience: Duration) -> usize {
         let asked = turn.asked();
         if asked.is_empty() {
             return 0;

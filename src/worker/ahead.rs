@@ -19,11 +19,11 @@ pub(super) struct PrefetchStream {
     notifier: Arc<dyn Notifier>,
     /// Maximum number of unanswered notifications of this stream.
     size: usize,
-    stream: Stream,
+    stream: StreamState,
     closing: JoinSet<()>,
 }
 
-enum Stream {
+enum StreamState {
     Closed,
     Opening(AbortOnDropHandle<OpenResult>),
     Open(Box<dyn Subscription>),
@@ -32,7 +32,7 @@ enum Stream {
 impl PrefetchStream {
     /// Closed; with a size of 0 it stays closed.
     pub(super) fn new(notifier: Arc<dyn Notifier>, size: usize) -> Self {
-        Self { notifier, size, stream: Stream::Closed, closing: JoinSet::new() }
+        Self { notifier, size, stream: StreamState::Closed, closing: JoinSet::new() }
     }
 
     pub(super) fn size(&self) -> usize {
@@ -41,31 +41,31 @@ impl PrefetchStream {
 
     /// How many more notifications may be held because of this stream.
     pub(super) fn extra(&self) -> usize {
-        if matches!(self.stream, Stream::Open(_)) { self.size } else { 0 }
+        if matches!(self.stream, StreamState::Open(_)) { self.size } else { 0 }
     }
 
     /// Opens or closes the stream. Deliveries that a closed stream has handed out can still be
     /// answered; those that it has not are left to the other workers.
     pub(super) fn keep_open(&mut self, wanted: bool, sender: RepublishSender) {
         while self.closing.try_join_next().is_some() {}
-        match (std::mem::replace(&mut self.stream, Stream::Closed), wanted && self.size > 0) {
-            (Stream::Closed, true) => {
+        match (std::mem::replace(&mut self.stream, StreamState::Closed), wanted && self.size > 0) {
+            (StreamState::Closed, true) => {
                 let (notifier, size) = (Arc::clone(&self.notifier), self.size);
                 let opening = tokio::spawn(async move { notifier.subscribe(size).await });
-                self.stream = Stream::Opening(AbortOnDropHandle::new(opening));
+                self.stream = StreamState::Opening(AbortOnDropHandle::new(opening));
             }
-            (Stream::Open(stream), false) => {
+            (StreamState::Open(stream), false) => {
                 _ = self.closing.spawn(republisher::close(stream, sender, ANSWERED))
             }
-            (Stream::Opening(mut opening), true) => {
+            (StreamState::Opening(mut opening), true) => {
                 // Nothing waits for it as long as the first stream brings enough.
                 self.stream = match (&mut opening).now_or_never() {
                     Some(opened) => opened_stream(opened),
-                    None => Stream::Opening(opening),
+                    None => StreamState::Opening(opening),
                 };
             }
-            (stream @ Stream::Open(_), true) => self.stream = stream,
-            (Stream::Closed | Stream::Opening(_), false) => {}
+            (stream @ StreamState::Open(_), true) => self.stream = stream,
+            (StreamState::Closed | StreamState::Opening(_), false) => {}
         }
     }
 
@@ -73,13 +73,13 @@ impl PrefetchStream {
     pub(super) async fn next(&mut self) -> Delivery {
         loop {
             match &mut self.stream {
-                Stream::Closed => std::future::pending().await,
-                Stream::Opening(opening) => {
+                StreamState::Closed => std::future::pending().await,
+                StreamState::Opening(opening) => {
                     self.stream = opened_stream(opening.await);
                 }
-                Stream::Open(stream) => match stream.next().await {
+                StreamState::Open(stream) => match stream.next().await {
                     Some(delivery) => return delivery,
-                    None => self.stream = Stream::Closed,
+                    None => self.stream = StreamState::Closed,
                 },
             }
         }
@@ -93,16 +93,16 @@ impl PrefetchStream {
 }
 
 /// The result of opening it; after a failure, the next look tries again.
-fn opened_stream(opened: Result<OpenResult, JoinError>) -> Stream {
+fn opened_stream(opened: Result<OpenResult, JoinError>) -> StreamState {
     match opened {
-        Ok(Ok(stream)) => Stream::Open(stream),
+        Ok(Ok(stream)) => StreamState::Open(stream),
         Ok(Err(error)) => {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
                 "no second stream can be opened; this worker prefetches less"
             );
-            Stream::Closed
+            StreamState::Closed
         }
-        Err(_) => Stream::Closed,
+        Err(_) => StreamState::Closed,
     }
 }

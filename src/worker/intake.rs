@@ -192,7 +192,7 @@ impl<R: NotificationRunner> Intake<R> {
     }
 
     fn report(&self, trouble: Option<String>) {
-        self.gauges.receives(trouble.is_none());
+        self.gauges.record_receiving(trouble.is_none());
         let waiting = self.waiting.len() + self.waiting.aside();
         self.gauges.show(self.running.len(), self.lot.len() + waiting);
         self.trouble.send_if_modified(|known| {
@@ -276,7 +276,7 @@ impl<R: NotificationRunner> Intake<R> {
         // If the event waits for its time, it is run all the same: it may have become due
         // (`run_now`).
         if self.lot.waits_for_permit(pending.notification.id) {
-            self.waiting.ended(pending.notification.canvas);
+            self.waiting.free_place(pending.notification.canvas);
             self.acknowledge_duplicate(pending.delivery);
         } else {
             self.start(pending);
@@ -320,7 +320,7 @@ impl<R: NotificationRunner> Intake<R> {
     fn ended(&mut self, ended: EndedTask) {
         let task = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
         if let Some(canvas) = self.owners.remove(&task) {
-            self.waiting.ended(canvas);
+            self.waiting.free_place(canvas);
         }
         let (delivery, finished) = match ended {
             Ok((_, ended)) => ended,

@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::places::{Place, PlaceRequest, Places};
+use super::places::{PlaceRequest, Places, TakenPlace};
 use crate::event::CanvasId;
 
 /// The permits that a run holds.
 #[derive(Debug, Default)]
 pub(super) struct Permits {
     handler: Option<OwnedSemaphorePermit>,
-    place: Option<Place>,
+    place: Option<TakenPlace>,
     suspect: Option<OwnedSemaphorePermit>,
     value: Option<OwnedSemaphorePermit>,
 }

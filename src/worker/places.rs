@@ -26,13 +26,13 @@ const WEIGHT: u32 = 8;
 
 /// How many places the targets of a canvas may take, and one of them.
 #[derive(Clone, Copy, Debug)]
-struct Limits {
+struct PlaceLimits {
     capacity: usize,
     /// The most for all targets of a canvas, if the operator has set it.
     canvas_max: Option<usize>,
 }
 
-impl Limits {
+impl PlaceLimits {
     /// The places that the targets of a canvas may take whatever else runs.
     fn of_canvas(self) -> usize {
         self.canvas_max.unwrap_or(self.capacity / 4).max(1)
@@ -68,13 +68,13 @@ impl Limits {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Sharer {
     Canvas(CanvasId),
-    Queue(Name),
+    RegisteredQueue(Name),
 }
 
 impl Sharer {
     fn of(address: &HandlerAddress) -> Self {
         let HandlerScope { canvas, name, .. } = &address.scope;
-        if canvas.is_reserved() { Self::Queue(name.clone()) } else { Self::Canvas(*canvas) }
+        if canvas.is_reserved() { Self::RegisteredQueue(name.clone()) } else { Self::Canvas(*canvas) }
     }
 }
 
@@ -97,12 +97,12 @@ pub(super) enum PlaceKind {
 /// The places of a worker. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
-    inner: Arc<Inner>,
+    inner: Arc<LimitedBook>,
 }
 
 #[derive(Debug)]
-struct Inner {
-    limits: Limits,
+struct LimitedBook {
+    limits: PlaceLimits,
     book: Mutex<Book>,
 }
 
@@ -114,7 +114,7 @@ struct Book {
     targets: HashMap<Sharer, HashMap<HandlerAddress, usize>>,
     functions: HashMap<HandlerAddress, Function>,
     swept: Option<Instant>,
-    waiting: HashMap<HandlerAddress, Queue>,
+    waiting: HashMap<HandlerAddress, HandlerWaiters>,
     last_number: u64,
 }
 
@@ -130,14 +130,14 @@ struct Function {
 
 /// Those that wait for a place for the same handler, in order.
 #[derive(Debug)]
-struct Queue {
+struct HandlerWaiters {
     kind: PlaceKind,
-    waiters: VecDeque<(u64, oneshot::Sender<Place>)>,
+    waiters: VecDeque<(u64, oneshot::Sender<TakenPlace>)>,
 }
 
 /// A place that was taken; free again when this is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct TakenPlace {
     places: Places,
     request: PlaceRequest,
     since: Instant,
@@ -145,12 +145,12 @@ pub(super) struct Place {
 
 impl Places {
     pub(super) fn new(capacity: usize, canvas_max: Option<usize>) -> Self {
-        let limits = Limits { capacity: capacity.max(1), canvas_max };
-        Self { inner: Arc::new(Inner { limits, book: Mutex::default() }) }
+        let limits = PlaceLimits { capacity: capacity.max(1), canvas_max };
+        Self { inner: Arc::new(LimitedBook { limits, book: Mutex::default() }) }
     }
 
     /// Takes a place unless it has to be left to others.
-    pub(super) fn try_take(&self, request: &PlaceRequest) -> Option<Place> {
+    pub(super) fn try_take(&self, request: &PlaceRequest) -> Option<TakenPlace> {
         let mut book = self.book();
         let is_first = !book.waiting.contains_key(&request.address);
         let admitted = is_first && book.admits(self.inner.limits, &request.address, request.kind);
@@ -158,12 +158,12 @@ impl Places {
     }
 
     /// Takes a place for a run that has claimed its event already.
-    pub(super) fn take(&self, request: PlaceRequest) -> Place {
+    pub(super) fn take(&self, request: PlaceRequest) -> TakenPlace {
         self.count(&mut self.book(), request)
     }
 
     /// Waits for a place. Cancel safe: only the turn is lost.
-    pub(super) async fn wait(&self, request: PlaceRequest) -> Option<Place> {
+    pub(super) async fn wait(&self, request: PlaceRequest) -> Option<TakenPlace> {
         let (sender, receiver) = oneshot::channel();
         {
             let mut book = self.book();
@@ -172,7 +172,7 @@ impl Places {
             let PlaceRequest { address, kind } = request;
             let queue = book.waiting.entry(address);
             queue
-                .or_insert_with(|| Queue { kind, waiters: VecDeque::new() })
+                .or_insert_with(|| HandlerWaiters { kind, waiters: VecDeque::new() })
                 .waiters
                 .push_back((number, sender));
         }
@@ -193,9 +193,9 @@ impl Places {
         large.any(|(address, function)| function.is_slow() && book.has_others(address))
     }
 
-    fn count(&self, book: &mut Book, request: PlaceRequest) -> Place {
+    fn count(&self, book: &mut Book, request: PlaceRequest) -> TakenPlace {
         book.add(&request);
-        Place { places: self.clone(), request, since: Instant::now() }
+        TakenPlace { places: self.clone(), request, since: Instant::now() }
     }
 
     /// Gives free places to those that wait.
@@ -218,7 +218,7 @@ impl Places {
     }
 }
 
-impl Drop for Place {
+impl Drop for TakenPlace {
     fn drop(&mut self) {
         self.places.book().remove(&self.request, self.since);
         self.places.grant();
@@ -226,7 +226,7 @@ impl Drop for Place {
 }
 
 impl Book {
-    fn admits(&self, limits: Limits, address: &HandlerAddress, kind: PlaceKind) -> bool {
+    fn admits(&self, limits: PlaceLimits, address: &HandlerAddress, kind: PlaceKind) -> bool {
         match kind {
             PlaceKind::Function => {
                 let most = limits.capacity - limits.left_by_functions();
@@ -260,15 +260,16 @@ impl Book {
 
     /// The waiter to be served next, if one may be: of the canvas with the fewest places, then of
     /// the handler with the fewest, then the one that has waited longest.
-    fn next(&mut self, limits: Limits) -> Option<(PlaceRequest, oneshot::Sender<Place>)> {
+    fn next(&mut self, limits: PlaceLimits) -> Option<(PlaceRequest, oneshot::Sender<TakenPlace>)> {
         self.waiting.retain(|_, queue| {
             while queue.waiters.front().is_some_and(|(_, sender)| sender.is_closed()) {
                 queue.waiters.pop_front();
             }
             !queue.waiters.is_empty()
         });
-        let admitted = |(address, queue): (&HandlerAddress, &Queue)| self.admits(limits, address, queue.kind);
-        let order = |(address, queue): &(&HandlerAddress, &Queue)| {
+        let admitted =
+            |(address, queue): (&HandlerAddress, &HandlerWaiters)| self.admits(limits, address, queue.kind);
+        let order = |(address, queue): &(&HandlerAddress, &HandlerWaiters)| {
             let first = queue.waiters.front().map_or(u64::MAX, |(number, _)| *number);
             (self.of_target(address), first)
         };

@@ -60,10 +60,10 @@ pub enum PushError {
 /// clone. The HTTP server of `wakeq-service` takes pushes and has an example.
 #[derive(Clone)]
 pub struct PushRunner {
-    inner: Arc<Inner>,
+    inner: Arc<PushState>,
 }
 
-struct Inner {
+struct PushState {
     runner: Runner,
     store: Store,
     notifier: Arc<dyn Notifier>,
@@ -130,7 +130,7 @@ impl QueueWorker {
         let promises = self.store.batched(|store, asked: Vec<(EventId, Duration)>| async move {
             store.bring_forward(&asked).await.map(|()| vec![(); asked.len()])
         });
-        let inner = Inner {
+        let inner = PushState {
             runner,
             store: self.store,
             notifier: self.notifier,
@@ -204,7 +204,7 @@ impl PushRunner {
     }
 }
 
-impl Inner {
+impl PushState {
     async fn run(&self, notification: Notification) -> Result<(), PushError> {
         let latest = Instant::now() + WAIT_MAX;
         let id = notification.id;

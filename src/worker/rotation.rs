@@ -15,12 +15,12 @@ use part::Part;
 /// up the other kind.
 #[derive(Debug)]
 pub(super) struct Rotation<K, T, A> {
-    came: Part<K, T>,
+    arrived: Part<K, T>,
     links: Part<K, T>,
-    /// Arrived items that were set aside, in a smaller form: they follow those in `came`.
+    /// Arrived items that were set aside, in a smaller form: they follow those in `arrived`.
     aside: Part<K, A>,
     /// The owners whose next turn is for an arrived item, if there is one.
-    for_came: HashSet<K>,
+    next_arrived: HashSet<K>,
     /// Every owner that has something waiting, once; the first is next.
     turns: VecDeque<K>,
     /// How many places an owner has; entries are never 0.
@@ -30,13 +30,13 @@ pub(super) struct Rotation<K, T, A> {
 impl<K: Copy + Hash + Ord, T, A> Rotation<K, T, A> {
     pub(super) fn new() -> Self {
         let (turns, places) = (VecDeque::new(), HashMap::new());
-        let (came, links, aside) = (Part::new(), Part::new(), Part::new());
-        Self { came, links, aside, for_came: HashSet::new(), turns, places }
+        let (arrived, links, aside) = (Part::new(), Part::new(), Part::new());
+        Self { arrived, links, aside, next_arrived: HashSet::new(), turns, places }
     }
 
     /// How many items wait, not counting those set aside.
     pub(super) fn len(&self) -> usize {
-        self.came.len() + self.links.len()
+        self.arrived.len() + self.links.len()
     }
 
     /// How many of them were handed over.
@@ -70,78 +70,78 @@ impl<K: Copy + Hash + Ord, T, A> Rotation<K, T, A> {
 
     /// Adds an arrived item to its owner's queue. A newly waiting owner goes to the back.
     pub(super) fn push(&mut self, owner: K, waits: T) {
-        self.takes_turns(owner);
-        self.came.push_back(owner, waits);
+        self.add_turn(owner);
+        self.arrived.push_back(owner, waits);
     }
 
     /// Adds an arrived item that gets its owner's next turn.
     pub(super) fn push_first(&mut self, owner: K, waits: T) {
-        self.takes_turns(owner);
-        self.for_came.insert(owner);
-        self.came.push_front(owner, waits);
+        self.add_turn(owner);
+        self.next_arrived.insert(owner);
+        self.arrived.push_front(owner, waits);
     }
 
     /// Adds an item that was handed over by a run that ended, such as the next event of an object.
     /// It queues behind other handed-over items, but not behind arrived ones.
     pub(super) fn push_link(&mut self, owner: K, waits: T) {
-        self.takes_turns(owner);
+        self.add_turn(owner);
         self.links.push_back(owner, waits);
     }
 
     /// Adds an arrived item behind those of its owner that were set aside.
     pub(super) fn push_aside(&mut self, owner: K, waits: A) {
-        self.takes_turns(owner);
+        self.add_turn(owner);
         self.aside.push_back(owner, waits);
     }
 
-    fn takes_turns(&mut self, owner: K) {
+    fn add_turn(&mut self, owner: K) {
         if !self.waits(owner) {
             self.turns.push_back(owner);
         }
     }
 
     fn waits(&self, owner: K) -> bool {
-        self.came.has(owner) || self.links.has(owner) || self.aside.has(owner)
+        self.arrived.has(owner) || self.links.has(owner) || self.aside.has(owner)
     }
 
     /// Sets the latest arrived item of the owner with the most aside, before those that were set
     /// aside earlier; returns whether there was one.
     pub(super) fn set_aside(&mut self, shrink: impl FnOnce(T) -> A) -> bool {
-        let Some((owner, last)) = self.came.pop_of_largest() else { return false };
+        let Some((owner, last)) = self.arrived.pop_of_largest() else { return false };
         self.aside.push_front(owner, shrink(last));
         true
     }
 
     /// Removes the latest arrived item of the owner with the most.
     pub(super) fn shed(&mut self) -> Option<T> {
-        let (owner, last) = self.came.pop_of_largest()?;
-        self.lost_one(owner);
+        let (owner, last) = self.arrived.pop_of_largest()?;
+        self.drop_idle(owner);
         Some(last)
     }
 
     /// Like [`Self::shed`], for handed-over items.
     pub(super) fn shed_link(&mut self) -> Option<T> {
         let (owner, last) = self.links.pop_of_largest()?;
-        self.lost_one(owner);
+        self.drop_idle(owner);
         Some(last)
     }
 
     /// Like [`Self::shed`], for items that were set aside; with their owner.
     pub(super) fn shed_aside(&mut self) -> Option<(K, A)> {
         let (owner, last) = self.aside.pop_of_largest()?;
-        self.lost_one(owner);
+        self.drop_idle(owner);
         Some((owner, last))
     }
 
-    fn lost_one(&mut self, owner: K) {
+    fn drop_idle(&mut self, owner: K) {
         if !self.waits(owner) {
             self.turns.retain(|other| *other != owner);
-            self.for_came.remove(&owner);
+            self.next_arrived.remove(&owner);
         }
     }
 
     /// The owner has one place less.
-    pub(super) fn ended(&mut self, owner: K) {
+    pub(super) fn free_place(&mut self, owner: K) {
         if let Some(places) = self.places.get_mut(&owner) {
             *places -= 1;
             if *places == 0 {
@@ -157,28 +157,28 @@ impl<K: Copy + Hash + Ord, T, A> Rotation<K, T, A> {
         let at = self.next()?;
         let owner = self.turns.remove(at)?;
         *self.places.entry(owner).or_default() += 1;
-        let mut refill = |came: &mut Part<K, T>| {
+        let mut refill = |arrived: &mut Part<K, T>| {
             if let Some(first) = self.aside.pop_front(owner) {
-                came.push_back(owner, fetch(owner, first));
+                arrived.push_back(owner, fetch(owner, first));
             }
         };
-        if !self.came.has(owner) {
-            refill(&mut self.came);
+        if !self.arrived.has(owner) {
+            refill(&mut self.arrived);
         }
-        let prefers_came = self.for_came.remove(&owner);
-        let takes_link = self.links.has(owner) && !(prefers_came && self.came.has(owner));
+        let prefers_arrived = self.next_arrived.remove(&owner);
+        let takes_link = self.links.has(owner) && !(prefers_arrived && self.arrived.has(owner));
         let first = if takes_link {
-            self.for_came.insert(owner);
+            self.next_arrived.insert(owner);
             self.links.pop_front(owner)
         } else {
-            let first = self.came.pop_front(owner);
-            refill(&mut self.came);
+            let first = self.arrived.pop_front(owner);
+            refill(&mut self.arrived);
             first
         };
         if self.waits(owner) {
             self.turns.push_back(owner);
         } else {
-            self.for_came.remove(&owner);
+            self.next_arrived.remove(&owner);
         }
         first
     }
@@ -257,7 +257,7 @@ mod tests {
                     Step::Ends(number) => {
                         let having: Vec<u8> = places.keys().copied().collect();
                         if let Some(owner) = having.get(number % having.len().max(1)) {
-                            rotation.ended(*owner);
+                            rotation.free_place(*owner);
                             *places.get_mut(owner).unwrap() -= 1;
                             places.retain(|_, count| *count > 0);
                         }
@@ -295,7 +295,7 @@ mod tests {
             pop(&mut rotation).unwrap();
         }
         for _ in 0..50 {
-            rotation.ended("short");
+            rotation.free_place("short");
             long += usize::from(pop(&mut rotation) == Some("long"));
         }
         assert_eq!(long, 0, "each has four of eight places, whatever ends first");
@@ -348,12 +348,12 @@ mod tests {
     #[test]
     fn handed_over_items_get_every_other_turn_of_their_owner() {
         let mut rotation = rotation();
-        (1..=3).for_each(|number| rotation.push(1, format!("came {number}")));
+        (1..=3).for_each(|number| rotation.push(1, format!("arrived {number}")));
         (1..=3).for_each(|number| rotation.push_link(1, format!("link {number}")));
         rotation.push(2, "other".into());
         rotation.push_first(1, "first".into());
         let popped: Vec<String> = std::iter::from_fn(|| pop(&mut rotation)).collect();
-        let order = ["first", "other", "link 1", "came 1", "link 2", "came 2", "link 3", "came 3"];
+        let order = ["first", "other", "link 1", "arrived 1", "link 2", "arrived 2", "link 3", "arrived 3"];
         assert_eq!(popped, order);
         assert_eq!((rotation.len(), rotation.links()), (0, 0));
     }

@@ -37,7 +37,7 @@ use crate::store::{ClaimedEvent, LoadedEvent, StoreError};
 use crate::telemetry;
 use last_writes::POISON;
 use stage::{
-    Attempt, AttemptReport, Candidate, HandOver, HeldEvent, ReadyEvent, Row, Stage, Subject, Summary,
+    Attempt, AttemptReport, Candidate, HandOver, HeldEvent, LoadedRow, ReadyEvent, Stage, Subject, Summary,
     UnexpectedEffect,
 };
 
@@ -166,10 +166,10 @@ struct Run<'a> {
 }
 
 /// The stage that an effect leads to, and the machine's answer or why the round ends.
-type Step = (Stage, Result<Input, RunEnd>);
+type NextStage = (Stage, Result<Input, RunEnd>);
 
 impl Run<'_> {
-    async fn perform(&mut self, stage: Stage, effect: Effect) -> Step {
+    async fn perform(&mut self, stage: Stage, effect: Effect) -> NextStage {
         let (id, statements) = (self.notification.id, &self.runner.statements);
         let answer = match effect {
             Effect::Decide => Ok(Input::Decide),
@@ -196,7 +196,7 @@ impl Run<'_> {
     }
 
     /// Performs the effects that need something from the stage, or lead to another.
-    async fn perform_at(&mut self, stage: Stage, effect: Effect) -> Step {
+    async fn perform_at(&mut self, stage: Stage, effect: Effect) -> NextStage {
         match (stage, effect) {
             (Stage::Arrival, Effect::LoadEvent) => loaded(self.load().await),
             (Stage::Row(row), Effect::FindHandler) => {
@@ -269,10 +269,10 @@ impl Run<'_> {
             return Ok((Stage::Arrival, None));
         };
         let schedule = event.schedule;
-        Ok((Stage::Row(Row::of(event)), Some(schedule)))
+        Ok((Stage::Row(LoadedRow::of(event)), Some(schedule)))
     }
 
-    async fn handler_of_row(&self, row: &Row) -> Result<Option<Arc<Handler>>, StoreError> {
+    async fn handler_of_row(&self, row: &LoadedRow) -> Result<Option<Arc<Handler>>, StoreError> {
         if row.is_pulled {
             return Ok(None);
         }
@@ -308,7 +308,7 @@ impl Run<'_> {
         }
     }
 
-    async fn claim(&mut self, candidate: Candidate) -> Step {
+    async fn claim(&mut self, candidate: Candidate) -> NextStage {
         let held = self.claim_with_permits(&candidate).await;
         match held {
             Ok(Some(held)) => claimed(held.ready(candidate.handler)),
@@ -438,7 +438,7 @@ fn target_of(handler: &Handler, address: &HandlerAddress, queue: Option<&Name>) 
 }
 
 /// The step after the load.
-fn loaded(found: Result<(Stage, Option<Schedule>), StoreError>) -> Step {
+fn loaded(found: Result<(Stage, Option<Schedule>), StoreError>) -> NextStage {
     match found {
         Ok((stage, schedule)) => (stage, Ok(Input::Loaded(schedule))),
         Err(error) => (Stage::Arrival, Err(RunEnd::Failed(error))),
@@ -449,7 +449,7 @@ fn loaded(found: Result<(Stage, Option<Schedule>), StoreError>) -> Step {
 fn handler_found(
     found: Result<Option<Arc<Handler>>, StoreError>,
     stage_with: impl FnOnce(Option<Arc<Handler>>) -> Stage,
-) -> Step {
+) -> NextStage {
     match found {
         Ok(handler) => {
             let retry = handler.as_ref().map(|handler| handler.retry);
@@ -460,7 +460,7 @@ fn handler_found(
 }
 
 /// The step of a claim that stands.
-fn claimed(ready: ReadyEvent) -> Step {
+fn claimed(ready: ReadyEvent) -> NextStage {
     let claimed = ready.claimed();
     (Stage::ReadyEvent(ready), Ok(Input::Claimed(Some(claimed))))
 }

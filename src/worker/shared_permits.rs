@@ -18,30 +18,30 @@ const PART: usize = 4;
 /// Permits that canvases share. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct SharedPermits {
-    inner: Arc<Inner>,
+    inner: Arc<PermitPool>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct PermitPool {
     most: usize,
     /// How many a canvas that has its share leaves free.
     kept: usize,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct PoolState {
     free: usize,
     /// By canvas; entries are never 0.
     held: HashMap<CanvasId, usize>,
     /// By canvas; entries are never empty.
-    waiting: HashMap<CanvasId, Queue>,
+    waiting: HashMap<CanvasId, CanvasWaiters>,
     last_turn: u64,
 }
 
 /// Those of a canvas that wait.
 #[derive(Debug)]
-struct Queue {
+struct CanvasWaiters {
     /// When it began to wait, or had its last turn: a number that only grows.
     turn: u64,
     /// In order of arrival.
@@ -68,8 +68,8 @@ impl SharedPermits {
 
     fn keeping(most: usize, kept: usize) -> Self {
         let most = most.max(1);
-        let state = State { free: most, held: HashMap::new(), waiting: HashMap::new(), last_turn: 0 };
-        Self { inner: Arc::new(Inner { most, kept, state: Mutex::new(state) }) }
+        let state = PoolState { free: most, held: HashMap::new(), waiting: HashMap::new(), last_turn: 0 };
+        Self { inner: Arc::new(PermitPool { most, kept, state: Mutex::new(state) }) }
     }
 
     /// How many permits nobody has.
@@ -104,28 +104,28 @@ impl SharedPermits {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PoolState> {
         // No code panics while a change is incomplete.
         self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl PoolState {
     /// A canvas that begins to wait comes last among those with as many.
     fn wait(&mut self, canvas: CanvasId, sender: oneshot::Sender<SharedPermit>) {
         self.last_turn += 1;
-        let begun = Queue { turn: self.last_turn, waiters: VecDeque::new() };
+        let begun = CanvasWaiters { turn: self.last_turn, waiters: VecDeque::new() };
         self.waiting.entry(canvas).or_insert(begun).waiters.push_back(sender);
     }
 
     /// The waiter whose turn it is, if it may have a permit; it counts as having one.
-    fn next(&mut self, limits: &Inner) -> Option<(CanvasId, oneshot::Sender<SharedPermit>)> {
+    fn next(&mut self, limits: &PermitPool) -> Option<(CanvasId, oneshot::Sender<SharedPermit>)> {
         self.waiting.retain(|_, queue| {
             queue.waiters.retain(|sender| !sender.is_closed());
             !queue.waiters.is_empty()
         });
         let held = |canvas: &CanvasId| self.held.get(canvas).copied().unwrap_or(0);
-        let order = |(canvas, queue): &(&CanvasId, &Queue)| (held(canvas), queue.turn);
+        let order = |(canvas, queue): &(&CanvasId, &CanvasWaiters)| (held(canvas), queue.turn);
         let canvas = *self.waiting.iter().min_by_key(order)?.0;
         let is_within = held(&canvas) < (limits.most / PART).max(1);
         if self.free == 0 || !is_within && self.free <= limits.kept {

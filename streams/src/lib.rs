@@ -36,7 +36,7 @@ pub mod brokers {
         LeaderElector, Leadership, LockElector, LockManager, MemoryGroups, NodeHeartbeat,
     };
     pub use crate::event::{
-        GroupNode, Lead, NewSubscription, NodeId, SubscriberId, SubscriberState, Subscription,
+        GroupNode, NewSubscription, NodeId, SubscriberId, SubscriberState, Subscription, Term,
     };
 }
 
@@ -74,7 +74,7 @@ mod pages {
     #[doc = include_str!("../README.md")]
     struct Readme;
     #[doc = include_str!("../../docs/consumers.md")]
-    struct Consumers;
+    struct ConsumersDocument;
     #[doc = include_str!("../../docs/entities.md")]
-    struct Entities;
+    struct EntitiesDocument;
 }

@@ -60,18 +60,18 @@ pub(super) enum NoKey {
 /// The keys at one URL. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Jwks {
-    inner: Arc<Inner>,
+    inner: Arc<JwksState>,
 }
 
-struct Inner {
+struct JwksState {
     url: String,
     client: reqwest::Client,
     clock: Clock,
-    state: Mutex<State>,
+    state: Mutex<KeyCache>,
 }
 
 #[derive(Default)]
-struct State {
+struct KeyCache {
     keys: Option<Arc<KeySet>>,
     fetching: Option<Shared<Fetch>>,
     /// When the last fetch failed and why; `None` if it succeeded.
@@ -109,7 +109,9 @@ impl Jwks {
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(|error| AccessError::Tls(causes(&error)))?;
-        Ok(Self { inner: Arc::new(Inner { url: url.to_owned(), client, clock, state: Mutex::default() }) })
+        Ok(Self {
+            inner: Arc::new(JwksState { url: url.to_owned(), client, clock, state: Mutex::default() }),
+        })
     }
 
     /// Returns the key with this id; waits only if it is not cached.
@@ -123,7 +125,7 @@ impl Jwks {
     }
 }
 
-impl Inner {
+impl JwksState {
     fn lookup(self: &Arc<Self>, id: &str) -> Result<KeyLookup, NoKey> {
         let now = self.clock.now();
         let mut state = self.state();
@@ -156,7 +158,7 @@ impl Inner {
 
     /// Joins the fetch in flight, or starts one. It runs in a task of its own, because the caller
     /// that started it may be cancelled; the fetch has a timeout.
-    fn fetch(self: &Arc<Self>, state: &mut State) -> Shared<Fetch> {
+    fn fetch(self: &Arc<Self>, state: &mut KeyCache) -> Shared<Fetch> {
         if let Some(fetching) = &state.fetching {
             return fetching.clone();
         }
@@ -206,14 +208,14 @@ impl Inner {
         Ok(KeySet { keys, fetched_at, fresh_for })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, KeyCache> {
         // No code panics while a change is incomplete.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Allows the next fetch, however this one ends.
-struct FetchGuard(Arc<Inner>);
+struct FetchGuard(Arc<JwksState>);
 
 impl Drop for FetchGuard {
     fn drop(&mut self) {

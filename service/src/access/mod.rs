@@ -92,10 +92,10 @@ impl Default for AccessConfig {
 /// Identifies callers, and caches keys and accounts. Cheap to clone.
 #[derive(Clone)]
 pub struct Access {
-    inner: Arc<Inner>,
+    inner: Arc<AccessState>,
 }
 
-struct Inner {
+struct AccessState {
     store: ServiceStore,
     clock: Clock,
     accepted: AcceptedClaims,
@@ -135,7 +135,7 @@ impl Access {
         let limits = Limits { fresh: cache, stale: STALE, entries_max: ENTRIES_MAX, loads_max: LOADS_MAX };
         let no_tokens = audiences.is_empty() && pushers.is_none();
         let jwks = if no_tokens { None } else { Some(Jwks::new(&jwks_url, clock.clone())?) };
-        let inner = Inner {
+        let inner = AccessState {
             store: store.into(),
             accepted: AcceptedClaims { audiences, issuers },
             pushers,

@@ -61,25 +61,25 @@ impl FromStr for HandlerName {
     type Err = InvalidHandler;
 
     fn from_str(text: &str) -> Result<Self, InvalidHandler> {
-        let Target { handler, modifier } = text.parse()?;
+        let HandlerAddressArg { handler, modifier } = text.parse()?;
         if modifier.is_some() { Err(InvalidHandler::Modifier(handler)) } else { Ok(handler) }
     }
 }
 
 /// The handler for an event: `name`, `MODULE/name` or `MODULE/name/modifier`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct HandlerAddressArg {
     pub(crate) handler: HandlerName,
     pub(crate) modifier: Option<Name>,
 }
 
-impl std::fmt::Display for Target {
+impl std::fmt::Display for HandlerAddressArg {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "{}/{}", self.handler, self.modifier.as_ref().map_or("_", Name::as_str))
     }
 }
 
-impl FromStr for Target {
+impl FromStr for HandlerAddressArg {
     type Err = InvalidName;
 
     fn from_str(text: &str) -> Result<Self, InvalidName> {
@@ -173,7 +173,7 @@ mod tests {
         for text in ["", "/", "a/", "/b", "a/b/", "a/b/c/d", "a b"] {
             assert!(matches!(named(text), Err(InvalidHandler::Name(_))), "{text}");
         }
-        let target: Target = "REPORTS/weekly/big".parse().unwrap();
+        let target: HandlerAddressArg = "REPORTS/weekly/big".parse().unwrap();
         assert_eq!(target.modifier.unwrap().as_str(), "big");
     }
 

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::table::Table;
 use super::{text, value};
-use crate::resources::handlers::wire::{Rule, RuleKind};
+use crate::resources::handlers::wire::{RuleJson, RuleKind};
 use crate::resources::wire::List;
 use wakeq::Timestamp;
 
@@ -136,7 +136,7 @@ pub(crate) fn or_dash(value: Option<impl Display>) -> String {
 }
 
 /// A rule, in words.
-pub(crate) fn rule(rule: &Rule) -> String {
+pub(crate) fn rule(rule: &RuleJson) -> String {
     let until = rule.until.map(|until| format!(" until {}", moment(until))).unwrap_or_default();
     let reason = rule.reason.as_deref().unwrap_or("no reason given");
     format!("{} by {}{until}: {reason}", rule_word(rule.kind), rule.created_by)

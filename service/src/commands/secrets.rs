@@ -16,13 +16,13 @@ use wakeq::{Actor, Store};
 #[derive(Args)]
 pub(crate) struct Secrets {
     #[command(subcommand)]
-    verb: Verb,
+    verb: SecretsVerb,
     #[command(flatten)]
     json: JsonArg,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum SecretsVerb {
     /// Print a new key for WAKEQ_SECRET_KEY
     NewKey,
     /// Encrypt all signing secrets under the first key, including those in plain text
@@ -40,11 +40,11 @@ struct RotationReport {
 impl Secrets {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
-            Verb::NewKey => {
+            SecretsVerb::NewKey => {
                 let key = SecretKeys::generate()?.to_string();
                 self.json.print(&serde_json::json!({ "key": key }), |_| show::line(&key))
             }
-            Verb::Rotate => rotate(context, self.json).await,
+            SecretsVerb::Rotate => rotate(context, self.json).await,
         }
     }
 }

@@ -17,13 +17,13 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 #[derive(Args)]
 pub(crate) struct Settings {
     #[command(subcommand)]
-    verb: Verb,
+    verb: SettingsVerb,
     #[command(flatten)]
     json: JsonArg,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum SettingsVerb {
     /// Show the durations of this deployment
     Show,
     /// Change the given durations (--lease 30s; --help-all lists them); stop all other processes
@@ -39,8 +39,8 @@ impl Settings {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
         context.without_server()?;
         let store = match self.verb {
-            Verb::Show => context.store().await?,
-            Verb::Set { force } => {
+            SettingsVerb::Show => context.store().await?,
+            SettingsVerb::Set { force } => {
                 if !force {
                     refuse_in_use(context).await?;
                 }

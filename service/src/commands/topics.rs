@@ -9,11 +9,11 @@ use wakeq::notify::{PubSubConfig, PushSettings, TopicState, TopicsReport, create
 #[derive(Args)]
 pub(crate) struct Topics {
     #[command(subcommand)]
-    verb: Verb,
+    verb: TopicsVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum TopicsVerb {
     /// Create what is missing; compare what exists, without changing it
     Create(Push),
     /// Compare what exists with the required settings
@@ -55,8 +55,8 @@ impl Topics {
         let config = context.notifier.pubsub().config()?;
         let pushing = |push: Push| PubSubConfig { push: push.settings(), ..config };
         let report = match self.verb {
-            Verb::Create(push) => create_topics(&pushing(push)).await?,
-            Verb::Check(push) => describe_topics(&pushing(push)).await?,
+            TopicsVerb::Create(push) => create_topics(&pushing(push)).await?,
+            TopicsVerb::Check(push) => describe_topics(&pushing(push)).await?,
         };
         show_report(&report)
     }

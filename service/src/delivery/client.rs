@@ -153,10 +153,10 @@ impl Deliverer {
         target: &Target,
         event: Execution,
         deployment: Option<&OwnDeployment>,
-    ) -> Result<hyper::Response<Incoming>, Failure> {
+    ) -> Result<hyper::Response<Incoming>, SendFailure> {
         let canvas = event.address.scope.canvas;
         if let Some(own) = deployment {
-            own.check(&target.url, target.audience.as_deref()).map_err(Failure::unsent)?;
+            own.check(&target.url, target.audience.as_deref()).map_err(SendFailure::unsent)?;
         }
         self.check(canvas, &target.url)?;
         let token = match &target.audience {
@@ -167,7 +167,7 @@ impl Deliverer {
         // This machine's clock, because the receiver compares the timestamp with its own clock.
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let headers = headers::headers(&event, deployment, &target.secrets, now.as_secs(), token.as_deref())
-            .map_err(|_| Failure("the request could not be written".to_owned()))?;
+            .map_err(|_| SendFailure("the request could not be written".to_owned()))?;
         let value = Value::new(event.json);
         let request = || {
             let mut request = Request::new(value.clone());
@@ -183,17 +183,17 @@ impl Deliverer {
         if sent.as_ref().is_err_and(was_closed_in_passing) {
             sent = client.unpooled.request(request()).await;
         }
-        sent.map_err(|error| Failure(explain(&target.url, &error)))
+        sent.map_err(|error| SendFailure(explain(&target.url, &error)))
     }
 
-    async fn token(&self, canvas: CanvasId, url: &TargetUrl, audience: &str) -> Result<String, Failure> {
+    async fn token(&self, canvas: CanvasId, url: &TargetUrl, audience: &str) -> Result<String, SendFailure> {
         self.check_audience(canvas, url, audience)?;
         match timeout(TOKEN_WITHIN, self.tokens.token(audience)).await {
             Ok(Ok(token)) => Ok(token),
-            Ok(Err(error)) => Err(Failure(format!("nothing was sent to the target: {error}"))),
-            Err(_) => {
-                Err(Failure("nothing was sent to the target: Google issued no ID token in time".to_owned()))
-            }
+            Ok(Err(error)) => Err(SendFailure(format!("nothing was sent to the target: {error}"))),
+            Err(_) => Err(SendFailure(
+                "nothing was sent to the target: Google issued no ID token in time".to_owned(),
+            )),
         }
     }
 }
@@ -232,15 +232,15 @@ impl OutboundClient {
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-struct Failure(String);
+struct SendFailure(String);
 
-impl Failure {
+impl SendFailure {
     fn unsent(why: impl fmt::Display) -> Self {
         Self(format!("nothing was sent to the target: {why}"))
     }
 }
 
-impl From<RefusedTarget> for Failure {
+impl From<RefusedTarget> for SendFailure {
     fn from(refused: RefusedTarget) -> Self {
         Self::unsent(refused)
     }
@@ -290,10 +290,10 @@ fn explain(url: &TargetUrl, error: &(dyn Error + 'static)) -> String {
         if error.reveals_internal_network() {
             let (origin, source) = (url.origin(), error.source().map(ToString::to_string));
             tracing::info!(%origin, %error, source, "a target's host could not be reached");
-            return Failure::unsent(NOT_REACHED).0;
+            return SendFailure::unsent(NOT_REACHED).0;
         }
         return match error {
-            ConnectError::Unreachable(source) => Failure::unsent(format_args!("{error}: {source}")).0,
+            ConnectError::Unreachable(source) => SendFailure::unsent(format_args!("{error}: {source}")).0,
             ConnectError::Refused(_)
             | ConnectError::Unresolved(_)
             | ConnectError::NoAddress
@@ -302,7 +302,7 @@ fn explain(url: &TargetUrl, error: &(dyn Error + 'static)) -> String {
             | ConnectError::Tls(_)
             | ConnectError::TlsTimedOut
             | ConnectError::NoAuthorities
-            | ConnectError::NonPublic(_) => Failure::unsent(error).0,
+            | ConnectError::NonPublic(_) => SendFailure::unsent(error).0,
         };
     }
     let broken = match (cause::<hyper::Error>(error), cause::<io::Error>(error)) {

@@ -105,10 +105,10 @@ impl ConnectError {
 /// Opens connections. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Connector {
-    inner: Arc<Inner>,
+    inner: Arc<ConnectorState>,
 }
 
-struct Inner {
+struct ConnectorState {
     rules: Rules,
     shared: Shared,
 }
@@ -140,7 +140,7 @@ impl Shared {
 
 impl Connector {
     pub(super) fn new(rules: Rules, shared: &Shared) -> Self {
-        Self { inner: Arc::new(Inner { rules, shared: shared.clone() }) }
+        Self { inner: Arc::new(ConnectorState { rules, shared: shared.clone() }) }
     }
 
     pub(super) fn rules(&self) -> &Rules {
@@ -163,7 +163,7 @@ impl tower_service::Service<Uri> for Connector {
     }
 }
 
-impl Inner {
+impl ConnectorState {
     async fn connect(&self, uri: &Uri, clock: &AttemptClock) -> Result<Stream, ConnectError> {
         let host = uri.host().unwrap_or_default();
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);

@@ -23,13 +23,13 @@ const LOOKUP_WITHIN: Duration = Duration::from_secs(60);
 /// Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Lookups {
-    inner: Arc<Inner>,
+    inner: Arc<LookupsState>,
 }
 
 /// By canvas and host.
 type InFlight = HashMap<(CanvasId, String), Arc<watch::Sender<Stage>>>;
 
-struct Inner {
+struct LookupsState {
     resolver: Arc<dyn Resolve>,
     permits: SharedPermits,
     in_flight: Mutex<InFlight>,
@@ -50,7 +50,7 @@ pub(super) struct Lookup {
 impl Lookups {
     pub(super) fn new(resolver: Arc<dyn Resolve>, lookups_max: usize) -> Self {
         let (permits, in_flight) = (SharedPermits::new(lookups_max), Mutex::default());
-        Self { inner: Arc::new(Inner { resolver, permits, in_flight }) }
+        Self { inner: Arc::new(LookupsState { resolver, permits, in_flight }) }
     }
 
     /// Starts a lookup of a name for a canvas once it has a permit, or joins the one that is
@@ -77,7 +77,7 @@ impl Lookups {
     }
 }
 
-impl Inner {
+impl LookupsState {
     fn in_flight(&self) -> MutexGuard<'_, InFlight> {
         // No code panics while a change is incomplete.
         self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
@@ -100,7 +100,7 @@ impl Lookup {
 
 /// A lookup that other callers can join until this is dropped.
 struct LookupTask {
-    inner: Arc<Inner>,
+    inner: Arc<LookupsState>,
     asked: (CanvasId, String),
     stage: Arc<watch::Sender<Stage>>,
 }

@@ -116,7 +116,7 @@ impl Caller {
 
     fn refused_emit(&self, api: &Api, denied: Denied, scope: Option<HandlerScope>) -> Problem {
         let line = self.line(AuditOutcome::Refused, "emit".into(), scope);
-        api.audit.refused(Line { reason: Some(denied.to_string()), ..line }, self.request_id());
+        api.audit.record_refusal(Line { reason: Some(denied.to_string()), ..line }, self.request_id());
         denied.into()
     }
 

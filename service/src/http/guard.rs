@@ -287,7 +287,7 @@ async fn admit(State(rule): State<Rule>, request: Request, next: Next) -> Respon
                 About::EveryCanvas => answering.await,
             };
             if let Some(line) = read.filter(|_| response.status().is_success()) {
-                rule.api.audit.read(line, caller.request_id());
+                rule.api.audit.record_read(line, caller.request_id());
             }
             if let Some(bytes) = response.body().size_hint().exact() {
                 rule.api.shares.charge_bytes(&caller.limit_keys, bytes);
@@ -369,7 +369,7 @@ impl Rule {
         let is_platform = self.about == About::EveryCanvas;
         let caller = Caller { principal, canvas, is_platform, limit_keys, request: Some(request), client };
         let recorded_on = (!is_platform).then_some(canvas);
-        self.api.audit.signed_in(&credential, recorded_on, caller.request_id(), || {
+        self.api.audit.record_sign_in(&credential, recorded_on, caller.request_id(), || {
             caller.line(AuditOutcome::Done, "sign-in".into(), None)
         });
         Ok(caller)
@@ -437,6 +437,6 @@ impl Rule {
             }),
             reason: Some(reason),
         };
-        self.api.audit.refused(line, request);
+        self.api.audit.record_refusal(line, request);
     }
 }

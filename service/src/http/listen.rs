@@ -159,8 +159,8 @@ fn note(api: &Api, parts: &Parts, caller: &Principal, shown: &Arc<str>, canvases
         None => vec![None],
     };
     for canvas in canvases {
-        api.audit.signed_in(shown, canvas, request, || line("sign-in", canvas));
-        api.audit.listens(line("listen", canvas), request);
+        api.audit.record_sign_in(shown, canvas, request, || line("sign-in", canvas));
+        api.audit.record_listening(line("listen", canvas), request);
     }
 }
 

@@ -66,7 +66,7 @@ impl AuditBuffer {
 
     /// Records that a request was refused. The process's log has the first of equal ones, and their
     /// number when they are written.
-    pub(super) fn refused(&self, line: Line, request: &str) {
+    pub(super) fn record_refusal(&self, line: Line, request: &str) {
         if self.soon.add(line.clone(), request) == Added::New {
             let (actor, client) = (line.actor.as_deref().unwrap_or(STRANGER), line.client.0);
             let (canvas, reason) =
@@ -76,18 +76,18 @@ impl AuditBuffer {
     }
 
     /// Records that a caller listens.
-    pub(super) fn listens(&self, line: Line, request: &str) {
+    pub(super) fn record_listening(&self, line: Line, request: &str) {
         self.soon.add(line, request);
     }
 
     /// Records that values were read.
-    pub(super) fn read(&self, line: Line, request: &str) {
+    pub(super) fn record_read(&self, line: Line, request: &str) {
         self.later.add(line, request);
     }
 
     /// Records that a credential was accepted, unless that was recorded for the same canvas within
     /// the last hour.
-    pub(super) fn signed_in(
+    pub(super) fn record_sign_in(
         &self,
         credential: &Arc<str>,
         canvas: Option<CanvasId>,

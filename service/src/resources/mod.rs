@@ -1,7 +1,8 @@
 //! The resources of the API, a folder each. `wire` is its JSON, which the server and the command
 //! line both read and write; `routes` serves it; `command` has the commands and the client's calls.
 //!
-//! `wire` is plain data and conversions: no I/O, no decisions.
+//! `wire` is plain data and conversions: no I/O, no decisions. The JSON of one of the queue's types
+//! has that type's name and `Json` behind it; its schema has the name alone.
 
 pub(crate) mod wire;
 

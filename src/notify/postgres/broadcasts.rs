@@ -49,7 +49,7 @@ impl PostgresChannel {
         }
         let (begun, beginning) = oneshot::channel();
         let ear = Ear { keyring: self.keyring.clone(), purpose: self.purpose, own: self.id };
-        let hearer = Hearer { outlet: Arc::clone(&self.outlet), audience: self.audience.clone() };
+        let hearer = BroadcastHearer { outlet: Arc::clone(&self.outlet), audience: self.audience.clone() };
         let task = AbortOnDropHandle::new(tokio::spawn(ear.listen(hearer, begun)));
         beginning.await.map_err(|_| StoreError::Defect)??;
         let listening = Arc::new(task);
@@ -94,12 +94,12 @@ fn failed(what: &str, source: Option<StoreError>) -> ListenError {
     NotifyError { what: what.to_owned(), source: source.map(|error| Box::new(error) as _) }.into()
 }
 
-struct Hearer {
+struct BroadcastHearer {
     outlet: Arc<Outlet>,
     audience: LocalChannel,
 }
 
-impl Hear for Hearer {
+impl Hear for BroadcastHearer {
     fn begin(&self, _: Option<Duration>) {
         self.audience.each(Inbox::lost);
     }

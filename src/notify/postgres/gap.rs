@@ -24,12 +24,12 @@ struct Gap {
 /// The interruptions of this process that were not looked into.
 #[derive(Debug, Default)]
 pub(super) struct Gaps {
-    state: Mutex<State>,
+    state: Mutex<GapState>,
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct GapState {
     gap: Option<Gap>,
     /// When another process last said that it looks for what was missed, and since when.
     looked: Option<Gap>,
@@ -72,7 +72,7 @@ impl Gaps {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, GapState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -83,12 +83,12 @@ const ANSWER: Duration = Duration::from_secs(1);
 /// ```
 #[derive(Clone)]
 pub struct PostgresNotifier {
-    shared: Arc<Shared>,
+    shared: Arc<SharedNotifier>,
     broadcasts: Option<Broadcasts>,
     signals: Signals,
 }
 
-struct Shared {
+struct SharedNotifier {
     /// Identifies this process's own messages, which are skipped when they come back.
     id: Uuid,
     keyring: Keyring,
@@ -112,7 +112,7 @@ impl PostgresNotifier {
         let (id, keyring) = (Uuid::new_v4(), Keyring::new(store));
         let outlet = Arc::new(Outlet::new(keyring.clone(), Purpose::Notifications, id));
         let signals = PostgresChannel::new(keyring.clone(), Purpose::Signals);
-        let shared = Shared {
+        let shared = SharedNotifier {
             id,
             keyring,
             outlet: Arc::clone(&outlet),
@@ -196,7 +196,7 @@ fn failed(error: StoreError) -> NotifyError {
     NotifyError { what: "NOTIFY failed".to_owned(), source: Some(Box::new(error)) }
 }
 
-impl Shared {
+impl SharedNotifier {
     fn members(&self) -> MutexGuard<'_, Members> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -219,7 +219,7 @@ impl Shared {
         }
         let (begun, beginning) = oneshot::channel();
         let ear = Ear { keyring: self.keyring.clone(), purpose: Purpose::Notifications, own: self.id };
-        let task = tokio::spawn(ear.listen(Hearer { shared: Arc::clone(self) }, begun));
+        let task = tokio::spawn(ear.listen(WorkerHearer { shared: Arc::clone(self) }, begun));
         // Ends with the caller, also while it begins.
         let listening = AbortOnDropHandle::new(task);
         // It reports by itself why it does not listen.
@@ -286,11 +286,11 @@ impl Drop for Working {
 }
 
 /// Handles the messages that a worker hears.
-struct Hearer {
-    shared: Arc<Shared>,
+struct WorkerHearer {
+    shared: Arc<SharedNotifier>,
 }
 
-impl Hear for Hearer {
+impl Hear for WorkerHearer {
     fn begin(&self, missed: Option<Duration>) {
         self.shared.sender.say(News::Hello);
         if let Some(missed) = missed {
@@ -343,7 +343,7 @@ impl Hear for Hearer {
     }
 }
 
-impl Hearer {
+impl WorkerHearer {
     fn joined(&self, worker: Uuid) {
         let mut members = self.shared.members();
         if members.heard(worker) {
@@ -356,7 +356,7 @@ struct PostgresSubscription {
     inner: Box<dyn Subscription>,
     /// Nothing once it has stopped.
     working: Option<Arc<Working>>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedNotifier>,
 }
 
 #[async_trait]

@@ -113,7 +113,7 @@ impl StreamReader {
                 StreamEnd::Renewed => {}
                 StreamEnd::BrokerAway => self.until_available(&mut back_off).await,
                 StreamEnd::Failed(error) => {
-                    self.trouble.begins(in_one_line(&error));
+                    self.trouble.begin(in_one_line(&error));
                     let _ = self.closing.run_until_cancelled(sleep(back_off.next())).await;
                     self.until_available(&mut back_off).await;
                 }
@@ -138,7 +138,7 @@ impl StreamReader {
         let error = match find_subscription(&self.broker.admins, &self.config).await {
             Ok(found) => {
                 let Some(endpoint) = push_endpoint(&found) else { return SubscriptionCheck::Available };
-                self.trouble.begins(format!(
+                self.trouble.begin(format!(
                     "{} pushes to {endpoint}, so it can't be pulled from: run `wakeq serve` in \
                      push mode there, or give workers another subscription",
                     self.config.subscription_path()
@@ -162,7 +162,7 @@ impl StreamReader {
             | FailureKind::Unreachable
             | FailureKind::Other => self.failed(error),
         };
-        self.trouble.begins(in_one_line(&trouble));
+        self.trouble.begin(in_one_line(&trouble));
         SubscriptionCheck::Unavailable
     }
 
@@ -198,7 +198,7 @@ impl StreamReader {
             };
             match stream.next().await {
                 Some(Ok(received)) => {
-                    self.trouble.ends();
+                    self.trouble.end();
                     if self.deliveries.try_send(delivery(received, permit)).is_err() {
                         return StreamEnd::Closing;
                     }
@@ -233,7 +233,7 @@ impl StreamReader {
             sleep(pause).await;
             match self.check_subscription().await {
                 SubscriptionCheck::Available => {
-                    self.trouble.ends();
+                    self.trouble.end();
                     was_away = false;
                     pause = self.config.effective_check_period();
                 }

@@ -103,7 +103,7 @@ impl Trouble {
     }
 
     /// Logs a change once, and not every repetition.
-    pub(super) fn begins(&self, words: String) {
+    pub(super) fn begin(&self, words: String) {
         let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if current.as_ref() != Some(&words) {
             tracing::warn!(reason = %words, "no notifications can be received");
@@ -111,7 +111,7 @@ impl Trouble {
         }
     }
 
-    pub(super) fn ends(&self) {
+    pub(super) fn end(&self) {
         if self.0.lock().unwrap_or_else(PoisonError::into_inner).take().is_some() {
             tracing::info!("notifications can be received again");
         }

@@ -49,7 +49,7 @@ pub(crate) struct NewCronRow<'a> {
 }
 
 impl NewCronRow<'_> {
-    fn is(&self, row: &CronRow) -> bool {
+    fn is_same_as(&self, row: &CronRow) -> bool {
         let new = [self.expression, self.zone, self.modifier.as_str(), self.value, self.missed];
         let old = [
             row.expression.as_str(),
@@ -247,7 +247,7 @@ async fn put(
     let old = locked(&mut transaction, new.canvas, new.name).await?;
     let state = others(&mut transaction, new).await?;
     let put = match (&old, state.quota_exceeded(new, old.is_none())) {
-        (Some(old), _) if new.is(old) => CronPut::Unchanged,
+        (Some(old), _) if new.is_same_as(old) => CronPut::Unchanged,
         (_, Some(exceeded)) => CronPut::Full(exceeded),
         (Some(_), None) => CronPut::Changed,
         (None, None) => CronPut::New,

@@ -9,7 +9,7 @@ use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use crate::event::{CanvasId, Due, EventId, HandlerAddress, Name, NewEvent, Notification, Timestamp};
-use crate::store::events::{InsertOutcome, insert_pages};
+use crate::store::events::{InsertOutcome, add_all};
 use crate::store::kernel::{Emission, Store, StoreError, address, interval};
 
 /// Maximum number of crons in one transaction.
@@ -74,7 +74,7 @@ struct CronMove {
 
 /// The writes of one transaction.
 #[derive(Default)]
-struct Batch {
+struct TickWrites {
     moved: Vec<CronMove>,
     events: Vec<NewEvent>,
     /// Those events that are emitted ahead, each with its tick and the position of its cron.
@@ -168,7 +168,7 @@ async fn tick(
     )
     .fetch_all(&mut *transaction)
     .await?;
-    let (mut batch, mut left) = (Batch::default(), Vec::new());
+    let (mut batch, mut left) = (TickWrites::default(), Vec::new());
     let mut more = due.len() as i64 == CRONS;
     for row in due {
         let room = batch.room(row.canvas_id, row.value.len());
@@ -212,7 +212,7 @@ fn due_soon(events: &[NewEvent], inserted: &[InsertOutcome]) -> Vec<Notification
     ids.collect()
 }
 
-impl Batch {
+impl TickWrites {
     /// How many more events with values of this size fit, for this canvas.
     fn room(&self, canvas: Uuid, bytes: usize) -> usize {
         let of_canvas = self.events.iter().filter(|event| event.address.scope.canvas.0 == canvas).count();
@@ -256,7 +256,7 @@ impl Batch {
         emission: Emission<'_>,
     ) -> Result<Vec<InsertOutcome>, sqlx::Error> {
         let chosen = vec![false; self.events.len()];
-        let inserted = insert_pages(&mut *connection, &self.events, &chosen, emission).await?;
+        let inserted = add_all(&mut *connection, &self.events, &chosen, emission).await?;
         self.moves(connection).await?;
         Ok(inserted)
     }

@@ -10,9 +10,9 @@ use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
-use super::insert::{InsertOutcome, insert_pages, pages, statements};
+use super::insert::{InsertOutcome, add_all, pages, statements};
 use super::placements::Placements;
-use super::rows::{Columns, insert_linked_rows};
+use super::rows::{EventColumns, write_linked};
 use crate::event::{CanvasId, EventId, NewEvent, ObjectKey, Timestamp};
 use crate::store::kernel::{Emission, QueueRegistry, STALE_TRIES, Store, StoreError, too_busy};
 
@@ -54,14 +54,13 @@ impl Store {
     ) -> Result<Vec<InsertOutcome>, StoreError> {
         let mut session = self.session().await?.for_statements(statements(events));
         let emission = self.emission();
-        let answer = session
-            .limit(|connection| insert_in_one_transaction(connection, events, chosen, state, emission))
-            .await;
+        let answer =
+            session.limit(|connection| add_and_commit(connection, events, chosen, state, emission)).await;
         session.answered(what, answer).await
     }
 }
 
-async fn insert_in_one_transaction(
+async fn add_and_commit(
     connection: &mut PgConnection,
     events: &[NewEvent],
     chosen: &[bool],
@@ -69,20 +68,20 @@ async fn insert_in_one_transaction(
     emission: Emission<'_>,
 ) -> Result<Vec<InsertOutcome>, sqlx::Error> {
     let mut transaction = connection.begin().await?;
-    let inserted = insert_with_state(&mut transaction, events, chosen, state, emission).await?;
+    let inserted = add_with_state(&mut transaction, events, chosen, state, emission).await?;
     transaction.commit().await?;
     Ok(inserted)
 }
 
 /// The statements of `Store::insert_on`, in a transaction that the caller ends.
-pub async fn insert_with_state(
+pub async fn add_with_state(
     transaction: &mut PgConnection,
     events: &[NewEvent],
     chosen: &[bool],
     state: Option<NewState<'_>>,
     emission: Emission<'_>,
 ) -> Result<Vec<InsertOutcome>, sqlx::Error> {
-    let inserted = insert_pages(&mut *transaction, events, chosen, emission).await?;
+    let inserted = add_all(&mut *transaction, events, chosen, emission).await?;
     let is_new = matches!(inserted.first(), Some(InsertOutcome::New { .. }));
     if let Some(NewState { canvas, object, state }) = state.filter(|_| is_new) {
         sqlx::query!(
@@ -99,7 +98,7 @@ pub async fn insert_with_state(
 
 /// Inserts those events that are on objects, in their order. Their outcomes go into `inserted`; the
 /// other entries stay.
-pub(super) async fn insert_linked(
+pub(super) async fn add_linked(
     transaction: &mut PgConnection,
     events: &[NewEvent],
     chosen: &[bool],
@@ -187,7 +186,7 @@ async fn remember_chosen(
     if !page.iter().any(|at| chosen[*at]) {
         return Ok(page.to_vec());
     }
-    let by_choice = Columns::of(page.iter().filter(|at| chosen[**at]).map(|at| &events[*at]));
+    let by_choice = EventColumns::of(page.iter().filter(|at| chosen[**at]).map(|at| &events[*at]));
     let new = sqlx::query_scalar!(
         "insert into wakeq.emitted_ids (id, canvas_id, due_at)
          select new.id, new.canvas_id, greatest(now(), coalesce(new.moment, now() + new.delay_s * interval '1 second'))
@@ -227,7 +226,7 @@ async fn link(
             return Ok(HashMap::new());
         }
         let rows = Placements::of(&wanted, &registered);
-        let inserted = insert_linked_rows(&mut *transaction, &wanted, (&rows, &registered), emission).await?;
+        let inserted = write_linked(&mut *transaction, &wanted, (&rows, &registered), emission).await?;
         if let Some(inserted) = inserted {
             let outcomes = rows.outcomes(wanted.len(), &inserted);
             return Ok(wanted.iter().map(|event| event.id).zip(outcomes).collect());

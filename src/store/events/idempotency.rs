@@ -3,7 +3,7 @@
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 
-use super::chains::{NewState, insert_with_state};
+use super::chains::{NewState, add_with_state};
 use super::insert::InsertOutcome;
 use super::insert::statements;
 use crate::event::{CanvasId, NewEvent};
@@ -91,7 +91,7 @@ async fn once(
         }
         Err(error) => return Err(error),
     }
-    let inserted = insert_with_state(&mut transaction, events, chosen, state, emission).await?;
+    let inserted = add_with_state(&mut transaction, events, chosen, state, emission).await?;
     keep(&mut transaction, key, &answer(&inserted)).await?;
     transaction.commit().await?;
     Ok(IdempotencyOutcome::First(inserted))

@@ -1,5 +1,8 @@
 //! Emit: events alone, in batches and in transactions; with ids that callers chose, which are noted
 //! in `emitted_ids`, so that none is emitted twice.
+//!
+//! A function `insert…` of the store is a transaction, a function `add…` the statements of one that
+//! the caller ends, and a function `write…` in `rows.rs` one statement.
 
 use std::sync::Arc;
 
@@ -7,7 +10,7 @@ use sqlx::postgres::PgConnection;
 
 use super::chains;
 use super::logged::{LOG_STATEMENTS, append_emitted};
-use super::rows::insert_rows;
+use super::rows::write_rows;
 use crate::event::{EventId, Link, NewEvent};
 use crate::store::kernel::{Emission, Store, StoreError};
 use crate::store::log::lacks_partition;
@@ -90,7 +93,7 @@ impl Store {
     async fn insert_page(&self, rows: Vec<&NewEvent>) -> Result<Vec<InsertOutcome>, StoreError> {
         let mut session = self.session().await?;
         let emission = self.emission();
-        let answer = session.limit(|connection| insert_rows(connection, &rows, false, emission)).await;
+        let answer = session.limit(|connection| write_rows(connection, &rows, false, emission)).await;
         session.answered("insert events", answer).await
     }
 
@@ -129,22 +132,22 @@ impl Store {
         let mut session = self.session().await?;
         let emission = self.emission();
         let rows = [event];
-        let answer = session.limit(|connection| insert_rows(connection, &rows, true, emission)).await;
+        let answer = session.limit(|connection| write_rows(connection, &rows, true, emission)).await;
         session.answered("insert an event by its chosen id", answer).await.map(only)
     }
 }
 
 /// Inserts one event, on any connection: also inside a caller's transaction.
-pub(crate) async fn insert_one(
+pub(crate) async fn add_one(
     connection: &mut PgConnection,
     event: &NewEvent,
     chosen: bool,
     emission: Emission<'_>,
 ) -> Result<InsertOutcome, sqlx::Error> {
     let inserted = if event.object.is_some() || event.logged.is_some() {
-        insert_pages(connection, std::slice::from_ref(event), &[chosen], emission).await
+        add_all(connection, std::slice::from_ref(event), &[chosen], emission).await
     } else {
-        insert_rows(connection, &[event], chosen, emission).await
+        write_rows(connection, &[event], chosen, emission).await
     };
     inserted.map(only)
 }
@@ -154,14 +157,14 @@ fn only(inserted: Vec<InsertOutcome>) -> InsertOutcome {
 }
 
 /// The statements of [`Store::insert_all`], in a transaction that the caller ends.
-pub(in crate::store) async fn insert_pages(
+pub(in crate::store) async fn add_all(
     transaction: &mut PgConnection,
     events: &[NewEvent],
     chosen: &[bool],
     emission: Emission<'_>,
 ) -> Result<Vec<InsertOutcome>, sqlx::Error> {
     let mut inserted = vec![InsertOutcome::Known; events.len()];
-    chains::insert_linked(&mut *transaction, events, chosen, &mut inserted, emission).await?;
+    chains::add_linked(&mut *transaction, events, chosen, &mut inserted, emission).await?;
     let alone = (0..events.len()).filter(|at| events[*at].object.is_none());
     let (mut by_id, together): (Vec<usize>, Vec<usize>) = alone.partition(|at| chosen[*at]);
     // In one order, so that two calls with the same ids can't deadlock.
@@ -170,7 +173,7 @@ pub(in crate::store) async fn insert_pages(
     for (positions, chosen) in [(by_id, true), (together, false)] {
         for page in pages(&positions, events) {
             let rows: Vec<&NewEvent> = page.iter().map(|at| &events[*at]).collect();
-            let outcomes = insert_rows(&mut *transaction, &rows, chosen, emission).await?;
+            let outcomes = write_rows(&mut *transaction, &rows, chosen, emission).await?;
             page.iter().zip(outcomes).for_each(|(at, outcome)| inserted[*at] = outcome);
         }
     }

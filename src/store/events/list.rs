@@ -55,7 +55,7 @@ impl Store {
         (look, limit): (i64, i64),
     ) -> Result<Vec<ListedEvent>, StoreError> {
         let query = sqlx::query_as!(
-            Row,
+            ListedRow,
             r#"with module as (
                    select coalesce($2::text, (select module::text from wakeq.events_v2
                                                where canvas_id = $1 and delay_until > '-infinity'
@@ -114,11 +114,11 @@ impl Store {
             worker
         );
         let rows = self.session().await?.all("list events", query).await?;
-        Ok(rows.into_iter().filter_map(Row::into_listed).collect())
+        Ok(rows.into_iter().filter_map(ListedRow::into_listed).collect())
     }
 }
 
-struct Row {
+struct ListedRow {
     id: Uuid,
     canvas_id: Uuid,
     module: String,
@@ -143,7 +143,7 @@ struct Row {
     now: Timestamp,
 }
 
-impl Row {
+impl ListedRow {
     fn into_listed(self) -> Option<ListedEvent> {
         let rule = self.rule.as_deref().and_then(|kind| kind.parse::<RuleKind>().ok());
         let (delay_until, locked_at, now) = (self.delay_until, self.locked_at, self.now);

@@ -69,7 +69,7 @@ impl Store {
         let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
         let mut session = self.session().await?;
         let query = sqlx::query_as!(
-            Row,
+            EventRow,
             r#"select e.id, e.canvas_id, e.module::text as "module!", e.name::text as "name!",
                       e.modifier::text as "modifier!", e.retries, e.delay_until, e.enqueued_at, e.locked_at, e.notify_at,
                       case when e.locked_at >= now() - $2::interval then e.worker::text end as worker,
@@ -118,7 +118,7 @@ impl Store {
     }
 }
 
-struct Row {
+struct EventRow {
     id: Uuid,
     canvas_id: Uuid,
     module: String,
@@ -146,7 +146,7 @@ struct Row {
     now: Timestamp,
 }
 
-impl Row {
+impl EventRow {
     fn into_event(self) -> Option<LoadedEvent> {
         let rule = self.rule.as_deref().and_then(|kind| kind.parse::<RuleKind>().ok());
         let turn = match Turn::parse(self.turn.as_deref()) {

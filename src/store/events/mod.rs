@@ -22,7 +22,7 @@ mod rules;
 mod unknown_handlers;
 
 pub(crate) use chains::NewState;
-pub use chains::insert_with_state;
+pub use chains::add_with_state;
 #[cfg(feature = "testing")]
 pub(in crate::store) use claims::DELAY_MAX;
 pub(crate) use claims::{ClaimLimits, Retry};
@@ -36,8 +36,8 @@ pub use dead_events::{DeadEvent, DeadFilter};
 pub use depth::{Depth, HandlerDepth};
 pub(crate) use handlers::HandlerPosition;
 pub(crate) use idempotency::{IdempotencyOutcome, NewKey};
-pub(crate) use insert::insert_one;
-pub(in crate::store) use insert::insert_pages;
+pub(in crate::store) use insert::add_all;
+pub(crate) use insert::add_one;
 pub use insert::{InsertOutcome, statements};
 pub(crate) use list::{ListedEvent, Position};
 pub(crate) use load::{ClaimedEvent, LoadedEvent};

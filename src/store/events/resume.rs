@@ -44,9 +44,9 @@ impl Store {
     ///
     /// The job's columns are read one by one, not joined: only then does the page limit the scan of
     /// the index, so that its cost does not depend on how much else waits.
-    async fn resume_waiting(&self, session: &mut Session, job: i64) -> Bounded<Vec<Row>> {
+    async fn resume_waiting(&self, session: &mut Session, job: i64) -> Bounded<Vec<WokenRow>> {
         let query = sqlx::query_as!(
-            Row,
+            WokenRow,
             r#"with job as (
                    select id, kind, canvas_id, module, name, after_id, after_due, back_id, created_at
                      from wakeq.resume_jobs where id = $1 for update skip locked
@@ -110,9 +110,9 @@ impl Store {
     }
 
     /// The page without locked rows, to which the job returns.
-    async fn resume_passing(&self, session: &mut Session, job: i64) -> Bounded<Vec<Row>> {
+    async fn resume_passing(&self, session: &mut Session, job: i64) -> Bounded<Vec<WokenRow>> {
         let query = sqlx::query_as!(
-            Row,
+            WokenRow,
             r#"with job as (
                    select id, kind, canvas_id, module, name, after_id, after_due, back_id, back_due, created_at
                      from wakeq.resume_jobs where id = $1 for update skip locked
@@ -168,7 +168,7 @@ impl Store {
 }
 
 /// A row of a page's answer: an event that was woken, or none.
-struct Row {
+struct WokenRow {
     id: Option<Uuid>,
     canvas_id: Option<Uuid>,
     due_soon: Option<bool>,
@@ -176,7 +176,7 @@ struct Row {
     elsewhere: bool,
 }
 
-fn page(rows: Vec<Row>) -> ResumePage {
+fn page(rows: Vec<WokenRow>) -> ResumePage {
     let more = rows.first().is_some_and(|row| row.more);
     let elsewhere = rows.first().is_some_and(|row| row.elsewhere);
     let notifications = rows

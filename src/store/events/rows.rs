@@ -20,7 +20,7 @@ pub(super) type InsertedRows = HashMap<i64, (bool, Option<Link>)>;
 
 /// The answer of a statement; `None` if the registered queues have changed, so that nothing was
 /// inserted.
-type Answer = Result<Option<InsertedRows>, sqlx::Error>;
+type WriteAnswer = Result<Option<InsertedRows>, sqlx::Error>;
 
 /// A query whose first parameters are the columns of events, the horizon and the grace.
 macro_rules! query_rows {
@@ -51,7 +51,7 @@ macro_rules! query_rows {
 /// An event may outlive its row in `emitted_ids` (it still waits, or is dead and may be redriven),
 /// so `events_v2` and `dead_events` are checked as well. Several chosen events need a transaction
 /// that is all or nothing: a concurrent emit of any of the ids makes all of them wait.
-pub(super) async fn insert_rows(
+pub(super) async fn write_rows(
     connection: &mut PgConnection,
     events: &[&NewEvent],
     chosen: bool,
@@ -62,16 +62,16 @@ pub(super) async fn insert_rows(
         let is_plain = !chosen && registered.is_empty() && !events.iter().any(|event| event.only_queues);
         let mut rows = Placements::default();
         let answers = if let ([event], true) = (events, is_plain) {
-            insert_alone(&mut *connection, event, &registered, emission).await?
+            write_one(&mut *connection, event, &registered, emission).await?
         } else if is_plain {
-            insert_uncopied(&mut *connection, events, &registered, emission).await?
+            write_uncopied(&mut *connection, events, &registered, emission).await?
         } else {
             rows = Placements::of(events, &registered);
-            let insert = (&Columns::of(events.iter().copied()), &rows, &*registered);
+            let insert = (&EventColumns::of(events.iter().copied()), &rows, &*registered);
             if chosen {
-                insert_chosen(&mut *connection, insert, emission).await?
+                write_chosen(&mut *connection, insert, emission).await?
             } else {
-                insert_copied(&mut *connection, insert, emission).await?
+                write_copied(&mut *connection, insert, emission).await?
             }
         };
         match answers {
@@ -82,13 +82,13 @@ pub(super) async fn insert_rows(
     Err(too_busy())
 }
 
-/// As [`insert_uncopied`], for one event, which costs Postgres a third less without arrays.
-async fn insert_alone(
+/// As [`write_uncopied`], for one event, which costs Postgres a third less without arrays.
+async fn write_one(
     connection: &mut PgConnection,
     event: &NewEvent,
     registered: &QueueRegistry,
     emission: Emission<'_>,
-) -> Answer {
+) -> WriteAnswer {
     let HandlerAddress { scope, modifier } = &event.address;
     let due_soon = sqlx::query_scalar!(
         r#"insert into wakeq.events_v2
@@ -118,13 +118,13 @@ async fn insert_alone(
 }
 
 /// Inserts events while no queue is registered.
-async fn insert_uncopied(
+async fn write_uncopied(
     connection: &mut PgConnection,
     events: &[&NewEvent],
     registered: &QueueRegistry,
     emission: Emission<'_>,
-) -> Answer {
-    let new = Columns::of(events.iter().copied());
+) -> WriteAnswer {
+    let new = EventColumns::of(events.iter().copied());
     let inserted = query_rows!(
         new,
         emission,
@@ -154,11 +154,11 @@ async fn insert_uncopied(
 }
 
 /// Inserts events and their copies.
-async fn insert_copied(
+async fn write_copied(
     connection: &mut PgConnection,
-    (new, rows, registered): (&Columns<'_>, &Placements, &QueueRegistry),
+    (new, rows, registered): (&EventColumns<'_>, &Placements, &QueueRegistry),
     emission: Emission<'_>,
-) -> Answer {
+) -> WriteAnswer {
     let answers = query_rows!(
         new,
         emission,
@@ -195,11 +195,11 @@ async fn insert_copied(
 }
 
 /// Inserts those events whose chosen ids are new, with their copies.
-async fn insert_chosen(
+async fn write_chosen(
     connection: &mut PgConnection,
-    (new, rows, registered): (&Columns<'_>, &Placements, &QueueRegistry),
+    (new, rows, registered): (&EventColumns<'_>, &Placements, &QueueRegistry),
     emission: Emission<'_>,
-) -> Answer {
+) -> WriteAnswer {
     let answers = query_rows!(
         new,
         emission,
@@ -246,13 +246,13 @@ async fn insert_chosen(
 }
 
 /// Appends events to the chains of their objects, whose rows are locked.
-pub(super) async fn insert_linked_rows(
+pub(super) async fn write_linked(
     transaction: &mut PgConnection,
     events: &[&NewEvent],
     (rows, registered): (&Placements, &QueueRegistry),
     emission: Emission<'_>,
-) -> Answer {
-    let new = Columns::of(events.iter().copied());
+) -> WriteAnswer {
+    let new = EventColumns::of(events.iter().copied());
     let objects: Vec<String> =
         events.iter().filter_map(|event| Some(event.object.as_ref()?.to_string())).collect();
     let answers = query_rows!(
@@ -445,7 +445,7 @@ pub(super) async fn bring_back(
 /// Events as columns, for `unnest`. Their handlers stand in columns of their own, each once, so
 /// that Postgres checks their names once.
 #[derive(Default)]
-pub(super) struct Columns<'a> {
+pub(super) struct EventColumns<'a> {
     pub(super) ids: Vec<Uuid>,
     /// The position of each event's handler, from 1.
     pub(super) handlers: Vec<i32>,
@@ -459,7 +459,7 @@ pub(super) struct Columns<'a> {
     traces: Vec<Option<&'a str>>,
 }
 
-impl<'a> Columns<'a> {
+impl<'a> EventColumns<'a> {
     pub(super) fn of(events: impl Iterator<Item = &'a NewEvent>) -> Self {
         let (mut columns, mut known) = (Self::default(), HashMap::new());
         for event in events {

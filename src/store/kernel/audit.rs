@@ -120,7 +120,7 @@ impl Store {
     /// Writes lines about what changed nothing.
     #[doc(hidden)]
     pub async fn note(&self, notes: &[AuditLine]) -> Result<(), StoreError> {
-        let new = Columns::of(notes);
+        let new = AuditColumns::of(notes);
         let query = sqlx::query!(
             "insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, detail, times, request_id)
              select canvas_id, actor, action, module, name, event_id, outcome, detail, times, request_id
@@ -196,7 +196,7 @@ impl Store {
 
 /// Lines as columns, for `unnest`.
 #[derive(Default)]
-struct Columns {
+struct AuditColumns {
     outcomes: Vec<String>,
     canvases: Vec<Option<Uuid>>,
     actors: Vec<String>,
@@ -209,7 +209,7 @@ struct Columns {
     requests: Vec<Option<String>>,
 }
 
-impl Columns {
+impl AuditColumns {
     fn of(notes: &[AuditLine]) -> Self {
         let mut columns = Self::default();
         for note in notes {

@@ -33,10 +33,10 @@ const TOGETHER_WAIT: Duration = Duration::from_millis(5);
 /// How often a task lets others run after a statement of several requests.
 const YIELDS: usize = 4;
 
-type Waiting<Q, A> = (Q, oneshot::Sender<Result<A, StoreError>>);
+type WaitingRequest<Q, A> = (Q, oneshot::Sender<Result<A, StoreError>>);
 
 /// How much goes into one statement.
-struct Batch<Q> {
+struct BatchLimits<Q> {
     count_max: usize,
     bytes_max: usize,
     bytes: fn(&Q) -> usize,
@@ -46,7 +46,7 @@ struct Batch<Q> {
 
 /// A queue in front of a batched statement. Its tasks end when the last clone is dropped.
 pub struct Coalescer<Q, A> {
-    queue: mpsc::Sender<Waiting<Q, A>>,
+    queue: mpsc::Sender<WaitingRequest<Q, A>>,
 }
 
 impl<Q, A> Clone for Coalescer<Q, A> {
@@ -76,7 +76,7 @@ where
         S: Fn(Vec<Q>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<Vec<A>, StoreError>> + Send + 'static,
     {
-        let batch = Batch { count_max: batch_max, bytes_max: usize::MAX, bytes: |_| 0, linger };
+        let batch = BatchLimits { count_max: batch_max, bytes_max: usize::MAX, bytes: |_| 0, linger };
         Self::over(batch, in_flight, statement)
     }
 
@@ -92,11 +92,11 @@ where
         S: Fn(Vec<Q>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<Vec<A>, StoreError>> + Send + 'static,
     {
-        let batch = Batch { count_max: batch_max, bytes_max, bytes, linger: Duration::ZERO };
+        let batch = BatchLimits { count_max: batch_max, bytes_max, bytes, linger: Duration::ZERO };
         Self::over(batch, in_flight, statement)
     }
 
-    fn over<S, F>(batch: Batch<Q>, in_flight: usize, statement: S) -> Self
+    fn over<S, F>(batch: BatchLimits<Q>, in_flight: usize, statement: S) -> Self
     where
         S: Fn(Vec<Q>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<Vec<A>, StoreError>> + Send + 'static,
@@ -137,9 +137,9 @@ impl Store {
 }
 
 async fn serve<Q, A, S, F>(
-    waiting: Arc<Mutex<mpsc::Receiver<Waiting<Q, A>>>>,
+    waiting: Arc<Mutex<mpsc::Receiver<WaitingRequest<Q, A>>>>,
     statement: Arc<S>,
-    batch: Arc<Batch<Q>>,
+    batch: Arc<BatchLimits<Q>>,
     flights: Arc<Flights>,
 ) where
     Q: Clone,
@@ -201,9 +201,13 @@ impl Flights {
     }
 }
 
-impl<Q> Batch<Q> {
+impl<Q> BatchLimits<Q> {
     /// Adds waiting requests to the first one, and those that come while it may linger.
-    async fn fill<A>(&self, requests: &mut Vec<Waiting<Q, A>>, waiting: &mut mpsc::Receiver<Waiting<Q, A>>) {
+    async fn fill<A>(
+        &self,
+        requests: &mut Vec<WaitingRequest<Q, A>>,
+        waiting: &mut mpsc::Receiver<WaitingRequest<Q, A>>,
+    ) {
         let mut bytes: usize = requests.iter().map(|(request, _)| (self.bytes)(request)).sum();
         while requests.len() < self.count_max
             && bytes < self.bytes_max
@@ -220,8 +224,8 @@ impl<Q> Batch<Q> {
     /// Takes requests until the batch is full or its time is over.
     async fn linger<A>(
         &self,
-        requests: &mut Vec<Waiting<Q, A>>,
-        waiting: &mut mpsc::Receiver<Waiting<Q, A>>,
+        requests: &mut Vec<WaitingRequest<Q, A>>,
+        waiting: &mut mpsc::Receiver<WaitingRequest<Q, A>>,
     ) {
         let end = Instant::now() + self.linger;
         while requests.len() < self.count_max {
@@ -237,7 +241,7 @@ impl<Q> Batch<Q> {
 /// Runs a batch. If a row's data, a lock or the time that it takes spoils it, it is halved until
 /// the bad row stands alone. Each part is answered at once: claimed events must not wait for a lock
 /// that another row met.
-async fn answer<Q, A, S, F>(batch: Vec<Waiting<Q, A>>, statement: &S)
+async fn answer<Q, A, S, F>(batch: Vec<WaitingRequest<Q, A>>, statement: &S)
 where
     Q: Clone,
     S: Fn(Vec<Q>) -> F,

@@ -46,12 +46,12 @@ pub(super) struct ConnectionPermits {
     share: usize,
     /// Permits of all canvases together: the rest is for statements that many of them share.
     all: Arc<Semaphore>,
-    canvases: Mutex<HashMap<CanvasId, Weak<Share>>>,
+    canvases: Mutex<HashMap<CanvasId, Weak<CanvasPermits>>>,
 }
 
 /// The permits of one canvas.
 #[derive(Debug)]
-struct Share {
+struct CanvasPermits {
     permits: Arc<Semaphore>,
     /// Concurrent reads.
     reads: Arc<Semaphore>,
@@ -61,7 +61,7 @@ struct Share {
 #[derive(Debug)]
 pub(super) struct ConnectionPermit {
     /// Keeps the share known while any of its permits is held.
-    share: Arc<Share>,
+    share: Arc<CanvasPermits>,
     _own: OwnedSemaphorePermit,
     _all: OwnedSemaphorePermit,
     /// The permit to read, and since when it is held if it may be withheld afterwards.
@@ -112,14 +112,15 @@ impl ConnectionPermits {
         Some(ConnectionPermit { share, _own: own, _all: all, reads })
     }
 
-    fn of(&self, canvas: CanvasId) -> Arc<Share> {
+    fn of(&self, canvas: CanvasId) -> Arc<CanvasPermits> {
         let mut canvases = self.canvases.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(share) = canvases.get(&canvas).and_then(Weak::upgrade) {
             return share;
         }
         canvases.retain(|_, share| share.strong_count() > 0);
         let permits = |count| Arc::new(Semaphore::new(count));
-        let share = Arc::new(Share { permits: permits(self.share), reads: permits(self.share.div_ceil(2)) });
+        let share =
+            Arc::new(CanvasPermits { permits: permits(self.share), reads: permits(self.share.div_ceil(2)) });
         canvases.insert(canvas, Arc::downgrade(&share));
         share
     }

@@ -170,7 +170,7 @@ async fn append<'a>(
     batch: &LogBatch<'_>,
 ) -> Result<(HashMap<&'a StreamId, i64>, Vec<Appended>), sqlx::Error> {
     let (mut positions, mut appended) = (HashMap::new(), Vec::new());
-    for row in rows(connection, &Columns::of(streams, batch)).await? {
+    for row in rows(connection, &AppendColumns::of(streams, batch)).await? {
         let stream = row.at.and_then(|at| streams.get(usize::try_from(at - 1).ok()?));
         if let Some(stream) = stream {
             positions.insert(*stream, row.position);
@@ -194,7 +194,7 @@ struct AppendRow {
 /// The statement of [`append`]. A row that is locked is read as it is at that time, whatever the
 /// snapshot says, so what follows from it is right. The floor is taken before the first sequence
 /// number, because the numbers are taken from rows that are joined to it.
-async fn rows(connection: &mut PgConnection, new: &Columns) -> Result<Vec<AppendRow>, sqlx::Error> {
+async fn rows(connection: &mut PgConnection, new: &AppendColumns) -> Result<Vec<AppendRow>, sqlx::Error> {
     sqlx::query_as!(
         AppendRow,
         r#"with locked as materialized (
@@ -265,7 +265,7 @@ async fn rows(connection: &mut PgConnection, new: &Columns) -> Result<Vec<Append
 
 /// Creates the rows of those streams that have none.
 async fn make_rows(transaction: &mut PgConnection, streams: &[&StreamId]) -> Result<(), sqlx::Error> {
-    let keys = Keys::of(streams.iter().copied());
+    let keys = StreamKeys::of(streams.iter().copied());
     sqlx::query!(
         "insert into wakeq.log_streams (canvas_id, category, stream)
          select * from unnest($1::uuid[], $2::text[], $3::text[]) as new (canvas_id, category, stream)
@@ -282,14 +282,14 @@ async fn make_rows(transaction: &mut PgConnection, streams: &[&StreamId]) -> Res
 
 /// Streams as columns, for `unnest`.
 #[derive(Default)]
-struct Keys {
+struct StreamKeys {
     canvases: Vec<Uuid>,
     categories: Vec<String>,
     names: Vec<String>,
     buckets: Vec<i32>,
 }
 
-impl Keys {
+impl StreamKeys {
     fn of<'a>(streams: impl Iterator<Item = &'a StreamId>) -> Self {
         let mut keys = Self::default();
         let mut buckets = BTreeMap::new();
@@ -305,11 +305,11 @@ impl Keys {
 
 /// A batch as columns.
 #[derive(Default)]
-struct Columns {
-    streams: Keys,
+struct AppendColumns {
+    streams: StreamKeys,
     expected: Vec<Option<i64>>,
     /// The streams of the events and, for each, its number among `streams`, from 1.
-    keys: Keys,
+    keys: StreamKeys,
     at: Vec<i32>,
     ids: Vec<Uuid>,
     names: Vec<String>,
@@ -320,13 +320,13 @@ struct Columns {
     link_prevs: Vec<Option<i64>>,
 }
 
-impl Columns {
+impl AppendColumns {
     fn of(streams: &[&StreamId], batch: &LogBatch<'_>) -> Self {
         let numbers: HashMap<&StreamId, i32> = streams.iter().copied().zip(1..).collect();
         let mut columns = Self {
-            streams: Keys::of(streams.iter().copied()),
+            streams: StreamKeys::of(streams.iter().copied()),
             expected: batch.expected(streams),
-            keys: Keys::of(batch.events.iter().map(|(stream, _)| *stream)),
+            keys: StreamKeys::of(batch.events.iter().map(|(stream, _)| *stream)),
             ..Self::default()
         };
         for (stream, event) in &batch.events {

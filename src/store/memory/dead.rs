@@ -1,6 +1,6 @@
 //! The dead events, and single values.
 
-use super::{Dead, Row, Tables};
+use super::{Dead, LiveRow, Tables};
 use crate::event::{CanvasId, EventId, Timestamp};
 use crate::store::events::{BULK_PAGE, DeadEvent, DeadFilter, RedriveOutcome};
 use crate::store::kernel::StoreError;
@@ -70,7 +70,7 @@ impl Tables {
         for id in &page {
             let Some(Dead { row, .. }) = self.dead.remove(id) else { continue };
             let place = self.place_again(*id, &row);
-            let row = Row {
+            let row = LiveRow {
                 delay_until: self.now,
                 notify_at: Some(notify_at),
                 locked_at: None,

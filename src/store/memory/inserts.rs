@@ -1,6 +1,6 @@
 //! Emit: rows, ids that callers chose, idempotency keys.
 
-use super::{ChosenId, EVENTS_MAX, Key, Row, Tables};
+use super::{ChosenId, EVENTS_MAX, KeptAnswer, LiveRow, Tables};
 use crate::event::NewEvent;
 use crate::store::events::{IdempotencyOutcome, InsertOutcome, NewKey, NewState};
 use crate::store::kernel::StoreError;
@@ -16,17 +16,17 @@ impl Tables {
                 "a store in memory holds 1,000,000 events: use a database for more",
             ));
         }
-        Ok(events.map(|event| self.insert_row(event)).collect())
+        Ok(events.map(|event| self.write_row(event)).collect())
     }
 
-    fn insert_row(&mut self, event: &NewEvent) -> InsertOutcome {
+    fn write_row(&mut self, event: &NewEvent) -> InsertOutcome {
         // There are no queues in memory.
         if event.only_queues {
             return InsertOutcome::new(false);
         }
         let delay_until = event.due.at(self.now);
         let link = event.object.as_ref().map(|object| self.next_link(event.address.scope.canvas, object));
-        let row = Row {
+        let row = LiveRow {
             event: event.clone(),
             place: event.place(link),
             enqueued_at: self.now,
@@ -114,8 +114,11 @@ impl Tables {
             });
         }
         let inserted = self.insert_on(events, chosen, state)?;
-        let kept =
-            Key { fingerprint: key.fingerprint.clone(), answer: answer(&inserted), created_at: self.now };
+        let kept = KeptAnswer {
+            fingerprint: key.fingerprint.clone(),
+            answer: answer(&inserted),
+            created_at: self.now,
+        };
         self.keys.insert(place, kept);
         Ok(IdempotencyOutcome::First(inserted))
     }

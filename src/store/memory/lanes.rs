@@ -1,6 +1,6 @@
 //! Objects, their chains, and the lanes of which only the first event may run.
 
-use super::{Row, Tables};
+use super::{LiveRow, Tables};
 use crate::event::{CanvasId, EventId, Lane, Link, Name, NewEvent, Notification, ObjectKey, Place, Turn};
 use crate::store::events::{InsertOutcome, NewState};
 use crate::store::kernel::StoreError;
@@ -46,7 +46,7 @@ impl Tables {
 
     /// The place of an event that is redriven: its old one, if it halted its lane; else the last
     /// one.
-    pub(super) fn place_again(&mut self, id: EventId, row: &Row) -> Option<Place> {
+    pub(super) fn place_again(&mut self, id: EventId, row: &LiveRow) -> Option<Place> {
         let place = row.place.clone()?;
         let lane = lane_of(row)?;
         if self.halted.get(&lane).is_some_and(|halted| halted.event == id) {
@@ -57,12 +57,12 @@ impl Tables {
         Some(Place { link, ..place })
     }
 
-    fn first_in(&self, lane: &Lane) -> Option<(EventId, &Row)> {
+    fn first_in(&self, lane: &Lane) -> Option<(EventId, &LiveRow)> {
         let in_lane = self.events.iter().filter(|(_, row)| lane_of(row).as_ref() == Some(lane));
         in_lane.map(|(id, row)| (*id, row)).min_by_key(|(_, row)| row.place.as_ref().map(|place| place.link))
     }
 
-    pub(super) fn turn(&self, row: &Row) -> Turn {
+    pub(super) fn turn(&self, row: &LiveRow) -> Turn {
         let Some(lane) = lane_of(row) else { return Turn::First };
         let is_first = self.first_in(&lane).is_none_or(|(_, first)| first.place == row.place);
         match (self.halted.contains_key(&lane), is_first) {
@@ -73,7 +73,7 @@ impl Tables {
     }
 
     /// Records that an event left its chain without being consumed.
-    pub(super) fn add_tombstone(&mut self, row: &Row, cause: &str) {
+    pub(super) fn add_tombstone(&mut self, row: &LiveRow, cause: &str) {
         let Some(Place { object, link }) = row.place.clone() else { return };
         let tombstone = Tombstone { link, cause: cause.to_owned(), left_at: self.now };
         self.tombstones.insert((row.address().scope.canvas, object, link.id), tombstone);
@@ -96,14 +96,14 @@ impl Tables {
         Ok(meant.take(limit).map(|(_, tombstone)| tombstone.clone()).collect())
     }
 
-    pub(super) fn halt(&mut self, event: EventId, row: &Row) {
+    pub(super) fn halt(&mut self, event: EventId, row: &LiveRow) {
         let (Some(lane), Some(place)) = (lane_of(row), &row.place) else { return };
         let (event_seq, halted_at) = (place.link.id, self.now);
         self.halted.entry(lane.clone()).or_insert(HaltedLane { lane, event, event_seq, halted_at });
     }
 
     /// Renews the promise of the event that is first once this one has been removed.
-    pub(super) fn arm_first_of(&mut self, removed: &Row) {
+    pub(super) fn arm_first_of(&mut self, removed: &LiveRow) {
         let first = lane_of(removed).and_then(|lane| self.first_in(&lane).map(|(id, _)| id));
         let armed = first.and_then(|id| Some((id, self.events.get(&id)?.delay_until)));
         let Some((id, due)) = armed else { return };
@@ -124,7 +124,8 @@ impl Tables {
     }
 
     pub(in crate::store) fn arm_firsts(&mut self, lanes: &[Lane]) -> Result<Vec<Notification>, StoreError> {
-        let firsts: Vec<Row> = lanes.iter().filter_map(|lane| Some(self.first_in(lane)?.1.clone())).collect();
+        let firsts: Vec<LiveRow> =
+            lanes.iter().filter_map(|lane| Some(self.first_in(lane)?.1.clone())).collect();
         for first in firsts.iter().filter(|row| self.is_free(row)).cloned().collect::<Vec<_>>() {
             self.arm_first_of(&first);
         }
@@ -185,7 +186,7 @@ impl Tables {
 }
 
 /// The lane of a row, if it is on an object.
-pub(super) fn lane_of(row: &Row) -> Option<Lane> {
+pub(super) fn lane_of(row: &LiveRow) -> Option<Lane> {
     let place = row.place.as_ref()?;
     Some(Lane { scope: row.address().scope.clone(), object: place.object.clone(), queue: None })
 }

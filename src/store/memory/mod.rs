@@ -25,7 +25,7 @@ use crate::event::{
 use crate::store::events::Rule;
 use crate::store::kernel::{Double, Store, StoreError};
 use crate::store::order::{HaltedLane, Object, Tombstone};
-use row::Row;
+use row::LiveRow;
 
 /// How many of the most recently emitted events are remembered.
 const EMITTED_MAX: usize = 100_000;
@@ -51,7 +51,7 @@ impl Double for Kit {
 pub(super) struct Tables {
     timing: Timing,
     now: Timestamp,
-    events: BTreeMap<EventId, Row>,
+    events: BTreeMap<EventId, LiveRow>,
     rules: BTreeMap<(HandlerScope, RuleKind), Rule>,
     dead: BTreeMap<EventId, Dead>,
     /// Ids that callers chose: of which canvas, and since when.
@@ -59,7 +59,7 @@ pub(super) struct Tables {
     unknown: BTreeMap<HandlerAddress, UnknownHandler>,
     jobs: BTreeMap<i64, Job>,
     last_job: i64,
-    keys: HashMap<(CanvasId, String, String), Key>,
+    keys: HashMap<(CanvasId, String, String), KeptAnswer>,
     objects: BTreeMap<(CanvasId, ObjectKey), Object>,
     /// The last value of the sequence for links.
     last_seq: i64,
@@ -70,7 +70,7 @@ pub(super) struct Tables {
 
 #[derive(Clone, Debug)]
 struct Dead {
-    row: Row,
+    row: LiveRow,
     cause: &'static str,
     died_at: Timestamp,
 }
@@ -96,7 +96,7 @@ struct Job {
 }
 
 #[derive(Clone, Debug)]
-struct Key {
+struct KeptAnswer {
     fingerprint: Vec<u8>,
     answer: String,
     created_at: Timestamp,
@@ -209,11 +209,11 @@ impl Tables {
     }
 
     /// Whether the event is not running.
-    fn is_free(&self, row: &Row) -> bool {
+    fn is_free(&self, row: &LiveRow) -> bool {
         row.locked_at.is_none_or(|locked_at| locked_at < self.now - self.timing.lease)
     }
 
-    fn is_due_soon(&self, row: &Row) -> bool {
+    fn is_due_soon(&self, row: &LiveRow) -> bool {
         row.delay_until <= self.now + self.timing.horizon
     }
 

@@ -5,7 +5,7 @@ use crate::event::{Claim, HandlerAddress, Name, NewEvent, Notification, Place, S
 use crate::store::events::{ClaimedEvent, DeadEvent, LoadedEvent};
 
 #[derive(Clone, Debug)]
-pub(super) struct Row {
+pub(super) struct LiveRow {
     pub(super) event: NewEvent,
     pub(super) place: Option<Place>,
     pub(super) enqueued_at: Timestamp,
@@ -22,7 +22,7 @@ pub(super) struct Row {
     pub(super) postponed_since: Option<Timestamp>,
 }
 
-impl Row {
+impl LiveRow {
     pub(super) fn address(&self) -> &HandlerAddress {
         &self.event.address
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Dead, Row, Tables, UnknownHandler};
+use super::{Dead, LiveRow, Tables, UnknownHandler};
 use crate::event::{Cause, Claim, EventId, HandlerAddress, Name, Notification, Schedule, Turn};
 use crate::store::events::{ClaimLimits, ClaimedEvent, LoadedEvent, Retry};
 use crate::store::kernel::StoreError;
@@ -12,7 +12,7 @@ impl Tables {
         Ok(ids.iter().map(|id| self.events.get(id).map(|row| self.loaded(row))).collect())
     }
 
-    fn loaded(&self, row: &Row) -> LoadedEvent {
+    fn loaded(&self, row: &LiveRow) -> LoadedEvent {
         let schedule = Schedule {
             delay_until: row.delay_until,
             locked_at: row.locked_at,
@@ -63,7 +63,7 @@ impl Tables {
     }
 
     /// The row that a claim stands on: the fence of every write by a worker.
-    fn owned(&mut self, claim: &Claim) -> Option<&mut Row> {
+    fn owned(&mut self, claim: &Claim) -> Option<&mut LiveRow> {
         self.events
             .get_mut(&claim.id)
             .filter(|row| (row.claims, row.nonce) == (claim.claims, claim.nonce) && row.locked_at.is_some())
@@ -79,7 +79,7 @@ impl Tables {
         Ok(claims.iter().map(|claim| self.remove_owned(claim).is_some()).collect())
     }
 
-    fn remove_owned(&mut self, claim: &Claim) -> Option<Row> {
+    fn remove_owned(&mut self, claim: &Claim) -> Option<LiveRow> {
         self.owned(claim)?;
         let removed = self.events.remove(&claim.id)?;
         self.arm_first_of(&removed);

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::{Row, Tables};
+use super::{LiveRow, Tables};
 use crate::event::{CanvasId, EventId, Notification, RuleKind, Timestamp};
 use crate::store::events::{PAGE, ResumePage};
 use crate::store::kernel::StoreError;
@@ -65,7 +65,7 @@ impl Tables {
         })
     }
 
-    fn moved(&self, row: &Row) -> PromiseMove {
+    fn moved(&self, row: &LiveRow) -> PromiseMove {
         let timing = &self.timing;
         let runs = row.locked_at.filter(|locked_at| *locked_at > self.now - timing.lease);
         let delayed = row.delay_until > self.now;
@@ -135,7 +135,7 @@ impl Tables {
         ids: &[EventId],
     ) -> Result<HashSet<EventId>, StoreError> {
         let waits =
-            |row: &Row| row.notify_at.is_some() && row.locked_at.is_none() && row.delay_until <= self.now;
+            |row: &LiveRow| row.notify_at.is_some() && row.locked_at.is_none() && row.delay_until <= self.now;
         Ok(ids.iter().copied().filter(|id| self.events.get(id).is_some_and(waits)).collect())
     }
 
@@ -178,14 +178,14 @@ impl Tables {
     pub(in crate::store) fn resume_page(&mut self, job: i64) -> Result<ResumePage, StoreError> {
         let mut notifications = Vec::new();
         if let Some(job) = self.jobs.remove(&job) {
-            let deferred = |row: &Row| {
+            let deferred = |row: &LiveRow| {
                 let later = row.notify_at.is_some_and(|at| {
                     at > self.now + self.timing.grace
                         && at <= job.created_at + self.timing.defer_for(row.probes.unsigned_abs())
                 });
                 later && row.delay_until <= self.now && self.is_free(row)
             };
-            let waits = |row: &Row| if job.lifted { row.notify_at.is_none() } else { deferred(row) };
+            let waits = |row: &LiveRow| if job.lifted { row.notify_at.is_none() } else { deferred(row) };
             let woken = self.events.iter().filter(|(_, row)| row.address().scope == job.scope && waits(row));
             let woken: Vec<(EventId, Timestamp)> =
                 woken.map(|(id, row)| (*id, self.wake_at(row.delay_until, self.timing.grace))).collect();

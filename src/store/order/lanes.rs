@@ -82,7 +82,7 @@ impl Store {
     /// the horizon, and the lane is not halted.
     pub(crate) async fn firsts(&self, lanes: &[Lane]) -> Result<Vec<Option<Notification>>, StoreError> {
         in_memory!(self, firsts(lanes));
-        let columns = Columns::of(lanes);
+        let columns = LaneColumns::of(lanes);
         let query = sqlx::query!(
             r#"select lane.position as "position!", first.id, first.canvas_id
                  from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $7::text[]) with ordinality
@@ -119,7 +119,7 @@ impl Store {
         if lanes.is_empty() {
             return Ok(Vec::new());
         }
-        let columns = Columns::of(lanes);
+        let columns = LaneColumns::of(lanes);
         let query = sqlx::query!(
             r#"update wakeq.events_v2 e
                   set notify_at = wakeq.wake_at(e.delay_until, statement_timestamp(), $5, $6), probes = 0
@@ -319,7 +319,7 @@ impl Store {
 
 /// Lanes as columns, for `unnest`.
 #[derive(Default)]
-struct Columns {
+struct LaneColumns {
     canvases: Vec<Uuid>,
     objects: Vec<String>,
     modules: Vec<String>,
@@ -327,7 +327,7 @@ struct Columns {
     queues: Vec<Option<String>>,
 }
 
-impl Columns {
+impl LaneColumns {
     fn of(lanes: &[Lane]) -> Self {
         let mut columns = Self::default();
         for Lane { scope, object, queue } in lanes {

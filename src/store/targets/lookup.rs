@@ -24,7 +24,7 @@ pub struct FoundTarget {
     pub own: OwnDeployment,
 }
 
-struct Row {
+struct FoundRow {
     canvas_id: Uuid,
     module: String,
     name: String,
@@ -61,7 +61,7 @@ impl Store {
             addresses.iter().map(|address| part(address).to_owned()).collect()
         };
         let query = sqlx::query_as!(
-            Row,
+            FoundRow,
             r#"select t.canvas_id, t.module::text as "module!", t.name::text as "name!",
                       t.modifier::text as "modifier!", t.url, t.retries, t.delay_ms, t.factor, t.delay_max_ms, t.timeout_ms,
                       t.concurrency, t.halts, t.audience, t.secret, t.secret_key, t.previous_key, t.revision,
@@ -87,7 +87,7 @@ impl Store {
     }
 }
 
-impl Row {
+impl FoundRow {
     /// A row that was not written by wakeq and is not a target counts as none. So does one whose
     /// secret can't be used: its events then wait, without using up attempts, for a process that
     /// has the key.

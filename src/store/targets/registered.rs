@@ -87,7 +87,7 @@ struct PutRow {
     rule: Option<String>,
 }
 
-struct Row {
+struct TargetRow {
     module: String,
     name: String,
     modifier: String,
@@ -163,7 +163,7 @@ impl Store {
     ) -> Result<Vec<RegisteredTarget>, StoreError> {
         in_memory!(self, targets());
         let query = sqlx::query_as!(
-            Row,
+            TargetRow,
             r#"select module::text as "module!", name::text as "name!", modifier::text as "modifier!", url, retries, delay_ms,
                       factor, delay_max_ms, timeout_ms, concurrency, halts, audience,
                       case when previous_until > now() then previous_until end as previous_until,
@@ -194,7 +194,7 @@ impl Store {
     ) -> Result<Vec<RegisteredTarget>, StoreError> {
         let (modules, names) = handler_columns(handlers);
         let query = sqlx::query_as!(
-            Row,
+            TargetRow,
             r#"select target.module as "module!", target.name as "name!", target.modifier as "modifier!",
                       target.url as "url!", target.retries as "retries!", target.delay_ms as "delay_ms!",
                       target.factor as "factor!", target.delay_max_ms as "delay_max_ms!",
@@ -389,7 +389,7 @@ impl PutRow {
     }
 }
 
-impl Row {
+impl TargetRow {
     fn into_target(self, canvas: CanvasId) -> Option<RegisteredTarget> {
         Some(RegisteredTarget {
             address: address(canvas.0, &self.module, &self.name, &self.modifier).ok()?,

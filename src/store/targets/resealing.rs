@@ -34,7 +34,7 @@ pub struct TargetCursor {
     modifier: String,
 }
 
-struct Row {
+struct SealedRow {
     canvas_id: Uuid,
     module: String,
     name: String,
@@ -47,7 +47,7 @@ struct Row {
 
 /// The rows to write back, as columns.
 #[derive(Default)]
-struct Columns {
+struct SealedColumns {
     canvases: Vec<Uuid>,
     modules: Vec<String>,
     names: Vec<String>,
@@ -70,8 +70,9 @@ impl Store {
         actor: &Actor,
     ) -> Result<Result<ResealOutcome, SealError>, StoreError> {
         let rows = self.not_under(self.secret_keys().ids().first().copied(), after).await?;
-        let mut resealed = ResealOutcome { last: rows.last().map(Row::place), ..ResealOutcome::default() };
-        let mut columns = Columns::default();
+        let mut resealed =
+            ResealOutcome { last: rows.last().map(SealedRow::place), ..ResealOutcome::default() };
+        let mut columns = SealedColumns::default();
         for row in rows {
             match row.resealed(self.secret_keys()) {
                 Ok((was, row)) => columns.push(was, row),
@@ -89,10 +90,10 @@ impl Store {
         &self,
         key: Option<&str>,
         after: Option<&TargetCursor>,
-    ) -> Result<Vec<Row>, StoreError> {
+    ) -> Result<Vec<SealedRow>, StoreError> {
         let start = after.cloned().unwrap_or_default();
         let query = sqlx::query_as!(
-            Row,
+            SealedRow,
             r#"select canvas_id, module::text as "module!", name::text as "name!", modifier::text as "modifier!",
                       secret, secret_key, previous_secret, previous_key
                  from wakeq.http_targets
@@ -112,7 +113,7 @@ impl Store {
 
     /// Writes only where the secret is still the one that was read; one that was registered
     /// meanwhile is already under the first key.
-    async fn write_resealed(&self, columns: &Columns, actor: &Actor) -> Result<u64, StoreError> {
+    async fn write_resealed(&self, columns: &SealedColumns, actor: &Actor) -> Result<u64, StoreError> {
         let query = sqlx::query_scalar!(
             r#"with changed as (
                    update wakeq.http_targets t
@@ -169,7 +170,7 @@ enum ResealError {
     Seal(SealError),
 }
 
-impl Row {
+impl SealedRow {
     fn place(&self) -> TargetCursor {
         TargetCursor {
             canvas: self.canvas_id,
@@ -212,8 +213,8 @@ fn reseal(
     keys.seal(address, &secret).map_err(ResealError::Seal)
 }
 
-impl Columns {
-    fn push(&mut self, was: Vec<u8>, row: Row) {
+impl SealedColumns {
+    fn push(&mut self, was: Vec<u8>, row: SealedRow) {
         self.canvases.push(row.canvas_id);
         self.modules.push(row.module);
         self.names.push(row.name);

@@ -125,7 +125,7 @@ async fn an_open_transaction_with_an_id_blocks_nobody_else() {
     let chosen = event(Due::Now);
     let mut stranger = table.pool.begin().await.unwrap();
     let shared = Arc::new(chosen.clone());
-    let inserted = crate::store::insert_one(&mut stranger, &shared, true, table.store.emission()).await;
+    let inserted = crate::store::add_one(&mut stranger, &shared, true, table.store.emission()).await;
     assert_eq!(inserted.unwrap(), NEW);
     let error = table.store.insert_chosen(&chosen).await.unwrap_err();
     assert_eq!(error.code().as_deref(), Some("55P03"));

@@ -175,7 +175,7 @@ async fn an_emit_under_an_old_snapshot_copies_by_what_that_sees() {
     let plain = || Arc::new(NewEvent { only_queues: false, ..email(canvas(1)) });
     assert_eq!(table.store.insert(&[plain()]).await.unwrap()[0].copies().len(), 1);
     let inserted =
-        crate::store::insert_one(&mut stranger, &plain(), false, table.store.emission()).await.unwrap();
+        crate::store::add_one(&mut stranger, &plain(), false, table.store.emission()).await.unwrap();
     assert_eq!(inserted.copies(), [], "the queue is not there for this transaction");
     stranger.commit().await.unwrap();
     assert_eq!(table.store.insert(&[plain()]).await.unwrap()[0].copies().len(), 1);

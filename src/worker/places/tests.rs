@@ -22,7 +22,7 @@ fn function(canvas: u128, name: &str) -> PlaceRequest {
 }
 
 /// Takes as many places as there are for a request.
-fn all(places: &Places, request: &PlaceRequest) -> Vec<Place> {
+fn all(places: &Places, request: &PlaceRequest) -> Vec<TakenPlace> {
     std::iter::from_fn(|| places.try_take(request)).collect()
 }
 
@@ -121,7 +121,7 @@ async fn a_slow_function_leaves_places_to_others() {
     drop(again);
 }
 
-fn all_of_capacity(places: &Places, request: &PlaceRequest) -> Vec<Place> {
+fn all_of_capacity(places: &Places, request: &PlaceRequest) -> Vec<TakenPlace> {
     (0..places.inner.limits.capacity).map(|_| places.take(request.clone())).collect()
 }
 
@@ -148,7 +148,7 @@ proptest! {
     ) {
         let places = Places::new(capacity, None);
         let limits = places.inner.limits;
-        let mut taken: Vec<(u128, u8, Place)> = Vec::new();
+        let mut taken: Vec<(u128, u8, TakenPlace)> = Vec::new();
         for (canvas, name, step) in steps {
             if step == 0 && !taken.is_empty() {
                 taken.swap_remove(usize::from(name) % taken.len());

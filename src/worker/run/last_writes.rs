@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::stage::{Attempt, Ending, HandOver, LaneLook, Owner, Stage};
-use super::{Run, Step};
+use super::{NextStage, Run};
 use crate::event::{Cause, Claim, Lane, Notification, Place};
 use crate::machine::Input;
 use crate::store::{LoadedEvent, Retry, StoreError};
@@ -114,7 +114,7 @@ impl Run<'_> {
     }
 
     /// The step after a removal.
-    pub(super) async fn after_removal(&self, ending: Ending, removed: bool) -> Step {
+    pub(super) async fn after_removal(&self, ending: Ending, removed: bool) -> NextStage {
         match (removed, ending.lane()) {
             (true, Some(lane)) => {
                 (Stage::HandOver(Box::new(HandOver { lane, ending })), Ok(Input::LinkRemoved))

@@ -19,7 +19,7 @@ pub(super) enum Stage {
     /// `EventLoad`: only the notification is known. A missing row adds nothing to that.
     Arrival,
     /// The checks and `Defer`: the row was read, and no claim made.
-    Row(Box<Row>),
+    Row(Box<LoadedRow>),
     /// `LockClaim`: the row can be claimed.
     Candidate(Candidate),
     /// The checks, if the event was claimed before the machine asked.
@@ -35,7 +35,7 @@ pub(super) enum Stage {
 }
 
 /// The result of the load.
-pub(super) struct Row {
+pub(super) struct LoadedRow {
     pub(super) address: HandlerAddress,
     /// The registered queue, if the event is a copy.
     pub(super) queue: Option<Name>,
@@ -47,7 +47,7 @@ pub(super) struct Row {
     pub(super) value_bytes: i32,
 }
 
-impl Row {
+impl LoadedRow {
     pub(super) fn of(event: LoadedEvent) -> Box<Self> {
         let losses = u32::try_from(event.losses).unwrap_or(0) + u32::from(event.schedule.locked_at.is_some());
         Box::new(Self {
@@ -62,7 +62,7 @@ impl Row {
 
 /// A row whose handler is known here.
 pub(super) struct Candidate {
-    pub(super) row: Box<Row>,
+    pub(super) row: Box<LoadedRow>,
     pub(super) handler: Arc<Handler>,
 }
 
@@ -206,7 +206,7 @@ impl Stage {
     }
 }
 
-impl Row {
+impl LoadedRow {
     /// The stage after the look for the handler.
     pub(super) fn with(self: Box<Self>, handler: Option<Arc<Handler>>) -> Stage {
         match handler {

@@ -16,11 +16,11 @@ fn runner(worker: &QueueWorker) -> Runner {
     worker.runner(Arc::new(Leases::new(Duration::from_secs(60))), 1)
 }
 
-fn row() -> Box<Row> {
+fn row() -> Box<LoadedRow> {
     let [module, name, modifier] = ["WORKER", "export", "_"].map(|part| part.parse().unwrap());
     let scope = HandlerScope { canvas: CanvasId::DEFAULT, module, name };
     let address = HandlerAddress { scope, modifier };
-    Box::new(Row { address, queue: None, is_pulled: false, losses: 0, value_bytes: 2 })
+    Box::new(LoadedRow { address, queue: None, is_pulled: false, losses: 0, value_bytes: 2 })
 }
 
 fn notification() -> Notification {

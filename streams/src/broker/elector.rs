@@ -8,14 +8,14 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{BrokerError, LockManager};
-use crate::event::Lead;
+use crate::event::Term;
 use wakeq::Name;
 
 /// The leadership that a candidate has, and until when it may act on it, by its own clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leadership {
     /// The lead, which every write restates.
-    pub lead: Lead,
+    pub lead: Term,
     /// No other candidate can have taken it before this.
     pub until: Instant,
 }
@@ -36,7 +36,7 @@ pub struct LockElector {
     name: Name,
     owner: Uuid,
     lease: Duration,
-    held: Option<Lead>,
+    held: Option<Term>,
 }
 
 impl LockElector {

@@ -60,13 +60,13 @@ pub(super) enum Membership {
 }
 
 #[derive(Debug)]
-struct State {
+struct LocalState {
     membership: Membership,
     /// Incremented whenever what was read before is no longer valid.
     ticket: u64,
 }
 
-impl State {
+impl LocalState {
     /// A lost subscriber stays lost.
     fn set_membership(&mut self, membership: Membership) {
         if !matches!(self.membership, Membership::Lost { .. }) {
@@ -85,14 +85,14 @@ struct Assignment {
 /// A subscriber of this process.
 pub(super) struct Local {
     pub(super) subscriber: Arc<dyn EventSubscriber>,
-    state: Mutex<State>,
+    state: Mutex<LocalState>,
     assignment: watch::Sender<Assignment>,
     confirmed: watch::Sender<i64>,
 }
 
 impl Local {
     pub(super) fn new(subscriber: Arc<dyn EventSubscriber>) -> Self {
-        let state = Mutex::new(State { membership: Membership::Unregistered, ticket: 0 });
+        let state = Mutex::new(LocalState { membership: Membership::Unregistered, ticket: 0 });
         Self { subscriber, state, assignment: watch::Sender::default(), confirmed: watch::Sender::default() }
     }
 
@@ -170,7 +170,7 @@ impl Local {
         });
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LocalState> {
         // No code panics half-way under this lock, so what a poisoned lock guards is consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -186,7 +186,7 @@ impl Local {
         let mut assignments = self.assignment.subscribe();
         let mut health = self.subscriber.health();
         let mut says_how_it_is = true;
-        let mut work = Work {
+        let mut work = SubscriberWork {
             local: &self,
             epoch: 0,
             working: BTreeSet::new(),
@@ -236,7 +236,7 @@ impl Local {
 }
 
 /// The work of a subscriber in this process.
-struct Work<'a> {
+struct SubscriberWork<'a> {
     local: &'a Local,
     /// The epoch under which it was given its sources.
     epoch: i64,
@@ -256,7 +256,7 @@ enum ApplyOutcome {
     Lost,
 }
 
-impl Work<'_> {
+impl SubscriberWork<'_> {
     /// Ends work on sources that were taken, and starts work on those that were given.
     fn apply(&mut self, assignment: &Assignment, session: &Session, is_ending: bool) -> ApplyOutcome {
         let stays = |source: &EventSource| !is_ending && assignment.sources.contains(source);

@@ -13,7 +13,7 @@ use super::{
     BrokerError, EventSubscriberStateStore, EventSubscriptionSourceMappingStore, EventSubscriptionStateStore,
     LockManager, NodeHeartbeat,
 };
-use crate::event::{GroupNode, Lead, NewSubscription, NodeId, SubscriberId, SubscriberState, Subscription};
+use crate::event::{GroupNode, NewSubscription, NodeId, SubscriberId, SubscriberState, Subscription, Term};
 use crate::machine::{GroupMember, MemberStanding, wanted_sources};
 use crate::store::Store;
 use wakeq::log::EventSource;
@@ -91,12 +91,12 @@ impl MemoryGroups {
 }
 
 impl Tables {
-    fn leads(&self, lead: &Lead) -> bool {
+    fn leads(&self, lead: &Term) -> bool {
         let lock = self.locks.get(&lead.name);
         lock.is_some_and(|lock| lock.owner == lead.owner && lock.term == lead.term && lock.is_held())
     }
 
-    fn lock(&mut self, lead: &Lead) -> Option<&mut Lock> {
+    fn lock(&mut self, lead: &Term) -> Option<&mut Lock> {
         self.locks.get_mut(&lead.name).filter(|lock| lock.owner == lead.owner && lock.term == lead.term)
     }
 
@@ -218,7 +218,7 @@ impl EventSubscriberStateStore for MemoryGroups {
 
 #[async_trait]
 impl EventSubscriptionStateStore for MemoryGroups {
-    async fn remove_lapsed(&self, lead: &Lead) -> Result<Option<Vec<SubscriberId>>, BrokerError> {
+    async fn remove_lapsed(&self, lead: &Term) -> Result<Option<Vec<SubscriberId>>, BrokerError> {
         let mut tables = self.tables();
         if !tables.leads(lead) {
             return Ok(None);
@@ -240,7 +240,7 @@ impl EventSubscriptionStateStore for MemoryGroups {
 
     async fn allocate(
         &self,
-        lead: &Lead,
+        lead: &Term,
         new: &[NewSubscription],
     ) -> Result<Option<Vec<SubscriberId>>, BrokerError> {
         let mut epochs = Vec::with_capacity(new.len());
@@ -320,7 +320,7 @@ impl EventSubscriptionSourceMappingStore for MemoryGroups {
 
 #[async_trait]
 impl LockManager for MemoryGroups {
-    async fn try_lock(&self, name: &Name, owner: Uuid, lease: Duration) -> Result<Option<Lead>, BrokerError> {
+    async fn try_lock(&self, name: &Name, owner: Uuid, lease: Duration) -> Result<Option<Term>, BrokerError> {
         let mut tables = self.tables();
         let standing = tables.locks.get(name);
         if standing.is_some_and(|lock| lock.is_held() && lock.owner != owner) {
@@ -329,26 +329,26 @@ impl LockManager for MemoryGroups {
         let term = standing.map_or(1, |lock| lock.term + 1);
         let until = Some(Instant::now() + lease);
         tables.locks.insert(name.clone(), Lock { owner, term, until });
-        Ok(Some(Lead { name: name.clone(), owner, term }))
+        Ok(Some(Term { name: name.clone(), owner, term }))
     }
 
-    async fn renew(&self, lead: &Lead, lease: Duration) -> Result<bool, BrokerError> {
+    async fn renew(&self, lead: &Term, lease: Duration) -> Result<bool, BrokerError> {
         let mut tables = self.tables();
         let Some(lock) = tables.lock(lead) else { return Ok(false) };
         lock.until = Some(Instant::now() + lease);
         Ok(true)
     }
 
-    async fn release(&self, lead: &Lead) -> Result<bool, BrokerError> {
+    async fn release(&self, lead: &Term) -> Result<bool, BrokerError> {
         let mut tables = self.tables();
         let Some(lock) = tables.lock(lead) else { return Ok(false) };
         lock.until = None;
         Ok(true)
     }
 
-    async fn holder(&self, name: &Name) -> Result<Option<Lead>, BrokerError> {
+    async fn holder(&self, name: &Name) -> Result<Option<Term>, BrokerError> {
         let tables = self.tables();
         let held = tables.locks.get(name).filter(|lock| lock.is_held());
-        Ok(held.map(|lock| Lead { name: name.clone(), owner: lock.owner, term: lock.term }))
+        Ok(held.map(|lock| Term { name: name.clone(), owner: lock.owner, term: lock.term }))
     }
 }

@@ -9,7 +9,7 @@ use super::{
     BrokerError, EventSubscriberStateStore, EventSubscriptionSourceMappingStore, EventSubscriptionStateStore,
     LockManager, NodeHeartbeat,
 };
-use crate::event::{GroupNode, Lead, NewSubscription, NodeId, SubscriberId, SubscriberState, Subscription};
+use crate::event::{GroupNode, NewSubscription, NodeId, SubscriberId, SubscriberState, Subscription, Term};
 use crate::store::{self, RegisterOutcome};
 use wakeq::log::EventSource;
 use wakeq::{Name, Store, StoreError};
@@ -96,13 +96,13 @@ impl EventSubscriberStateStore for Store {
 
 #[async_trait]
 impl EventSubscriptionStateStore for Store {
-    async fn remove_lapsed(&self, lead: &Lead) -> Result<Option<Vec<SubscriberId>>, BrokerError> {
+    async fn remove_lapsed(&self, lead: &Term) -> Result<Option<Vec<SubscriberId>>, BrokerError> {
         answered("lapsed subscribers can't be removed", of_groups(self).remove_lapsed_subscribers(lead)).await
     }
 
     async fn allocate(
         &self,
-        lead: &Lead,
+        lead: &Term,
         new: &[NewSubscription],
     ) -> Result<Option<Vec<SubscriberId>>, BrokerError> {
         let store = of_groups(self);
@@ -134,22 +134,22 @@ impl EventSubscriptionSourceMappingStore for Store {
 
 #[async_trait]
 impl LockManager for Store {
-    async fn try_lock(&self, name: &Name, owner: Uuid, lease: Duration) -> Result<Option<Lead>, BrokerError> {
+    async fn try_lock(&self, name: &Name, owner: Uuid, lease: Duration) -> Result<Option<Term>, BrokerError> {
         let term = answered("a lock can't be taken", of_groups(self).take_lock(name, owner, lease)).await?;
-        Ok(term.map(|term| Lead { name: name.clone(), owner, term }))
+        Ok(term.map(|term| Term { name: name.clone(), owner, term }))
     }
 
-    async fn renew(&self, lead: &Lead, lease: Duration) -> Result<bool, BrokerError> {
+    async fn renew(&self, lead: &Term, lease: Duration) -> Result<bool, BrokerError> {
         answered("a lock can't be renewed", of_groups(self).renew_lock(lead, lease)).await
     }
 
-    async fn release(&self, lead: &Lead) -> Result<bool, BrokerError> {
+    async fn release(&self, lead: &Term) -> Result<bool, BrokerError> {
         answered("a lock can't be released", of_groups(self).release_lock(lead)).await
     }
 
-    async fn holder(&self, name: &Name) -> Result<Option<Lead>, BrokerError> {
+    async fn holder(&self, name: &Name) -> Result<Option<Term>, BrokerError> {
         let store = of_groups(self);
         let holder = answered("the holder of a lock can't be read", store.lock_holder(name)).await?;
-        Ok(holder.map(|(owner, term)| Lead { name: name.clone(), owner, term }))
+        Ok(holder.map(|(owner, term)| Term { name: name.clone(), owner, term }))
     }
 }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::BrokerError;
-use crate::event::{GroupNode, Lead, NewSubscription, NodeId, SubscriberId, SubscriberState, Subscription};
+use crate::event::{GroupNode, NewSubscription, NodeId, SubscriberId, SubscriberState, Subscription, Term};
 use wakeq::Name;
 use wakeq::log::EventSource;
 
@@ -77,14 +77,14 @@ pub trait EventSubscriptionStateStore: Send + Sync + 'static {
     /// them. An unhealthy one only loses what it has, as long as its node is alive. Nodes whose
     /// lease has run out are removed as well. `None` if another node leads by now, and nothing was
     /// done.
-    async fn remove_lapsed(&self, lead: &Lead) -> Result<Option<Vec<SubscriberId>>, BrokerError>;
+    async fn remove_lapsed(&self, lead: &Term) -> Result<Option<Vec<SubscriberId>>, BrokerError>;
 
     /// Writes subscriptions, each under a new epoch, where the subscriber is registered on that
     /// node and its subscription is still as it was read. Returns the subscribers whose
     /// subscription was written. `None` if another node leads by now, and nothing was written.
     async fn allocate(
         &self,
-        lead: &Lead,
+        lead: &Term,
         new: &[NewSubscription],
     ) -> Result<Option<Vec<SubscriberId>>, BrokerError>;
 
@@ -110,7 +110,7 @@ pub trait EventSubscriptionSourceMappingStore: Send + Sync + 'static {
 pub trait LockManager: Send + Sync + 'static {
     /// Takes a lock, unless another owner holds it. A lock that this owner holds is taken again,
     /// under a higher term: writes under the previous one are refused from then on.
-    async fn try_lock(&self, name: &Name, owner: Uuid, lease: Duration) -> Result<Option<Lead>, BrokerError>;
+    async fn try_lock(&self, name: &Name, owner: Uuid, lease: Duration) -> Result<Option<Term>, BrokerError>;
 
     /// Waits for a lock, at most this long.
     async fn wait_for_lock(
@@ -119,7 +119,7 @@ pub trait LockManager: Send + Sync + 'static {
         owner: Uuid,
         lease: Duration,
         timeout: Duration,
-    ) -> Result<Option<Lead>, BrokerError> {
+    ) -> Result<Option<Term>, BrokerError> {
         let end = Instant::now() + timeout;
         loop {
             let taken = self.try_lock(name, owner, lease).await?;
@@ -132,11 +132,11 @@ pub trait LockManager: Send + Sync + 'static {
     }
 
     /// Extends a lock to this long from now. Returns whether no other owner has taken it.
-    async fn renew(&self, lead: &Lead, lease: Duration) -> Result<bool, BrokerError>;
+    async fn renew(&self, lead: &Term, lease: Duration) -> Result<bool, BrokerError>;
 
     /// Releases a lock. Returns whether no other owner has taken it.
-    async fn release(&self, lead: &Lead) -> Result<bool, BrokerError>;
+    async fn release(&self, lead: &Term) -> Result<bool, BrokerError>;
 
     /// The holder of a lock, if it is held.
-    async fn holder(&self, name: &Name) -> Result<Option<Lead>, BrokerError>;
+    async fn holder(&self, name: &Name) -> Result<Option<Term>, BrokerError>;
 }

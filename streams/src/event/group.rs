@@ -119,9 +119,9 @@ pub struct NewSubscription {
     pub seen_epoch: i64,
 }
 
-/// A lock with its holder, such as the right to coordinate.
+/// A term for which a lock is held, such as the right to coordinate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lead {
+pub struct Term {
     /// The lock's name.
     pub name: Name,
     /// The holder.

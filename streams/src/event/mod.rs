@@ -6,4 +6,4 @@ mod entity;
 mod group;
 
 pub use entity::{EntityId, EntityStatus, EntityType, InvalidEntityId, InvalidEntityType};
-pub use group::{GroupNode, Lead, NewSubscription, NodeId, SubscriberId, SubscriberState, Subscription};
+pub use group::{GroupNode, NewSubscription, NodeId, SubscriberId, SubscriberState, Subscription, Term};

@@ -16,7 +16,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::report::{COLUMNS, Figures, Report, Row, Unit, median, write_json};
+use crate::report::{COLUMNS, Figures, Report, ReportRow, Unit, median, write_json};
 use crate::subject::Kind;
 
 /// By how much a ratio may be worse.
@@ -135,7 +135,7 @@ fn ratios(
 ) -> BTreeMap<String, f64> {
     let baseline = report.rounds_of(phase, Kind::Handwritten.name());
     let own = report.rounds_of(phase, subject);
-    let pairs: Vec<(&Row, &Row)> = own
+    let pairs: Vec<(&ReportRow, &ReportRow)> = own
         .into_iter()
         .filter(|row| row.unit == Unit::Event)
         .filter_map(|row| Some((row, *baseline.iter().find(|baseline| baseline.round == row.round)?)))
@@ -178,7 +178,7 @@ mod tests {
 
     /// Three rounds in which the handwritten queue has 100 of everything.
     fn report(own: [f64; 3]) -> Report {
-        let row = |subject: Kind, round, value| Row {
+        let row = |subject: Kind, round, value| ReportRow {
             phase: "rate-500".to_owned(),
             subject: subject.name().to_owned(),
             round,

@@ -45,11 +45,11 @@ struct Description {
 
 #[derive(Deserialize)]
 struct Described {
-    columns: Vec<Column>,
+    columns: Vec<DescribedColumn>,
 }
 
 #[derive(Deserialize)]
-struct Column {
+struct DescribedColumn {
     name: String,
 }
 

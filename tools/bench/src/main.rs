@@ -29,7 +29,7 @@ use api::Program;
 use check::Recorded;
 use peers::Peers;
 use phases::{Phase, Sizes};
-use report::{Report, Row};
+use report::{Report, ReportRow};
 use server::Server;
 use subject::Kind;
 
@@ -107,7 +107,7 @@ async fn trials(
     sizes: &Sizes,
     others: &Others,
     round: u32,
-) -> Result<Vec<Row>> {
+) -> Result<Vec<ReportRow>> {
     let mut rows = Vec::new();
     for kind in Kind::ALL.into_iter().filter(|kind| phase.has(*kind)) {
         let database = server.database().await?;
@@ -117,7 +117,7 @@ async fn trials(
             phase.run(server, &database, kind, sizes).await
         };
         let measured = measured.with_context(|| format!("{} of {}", phase.name(), kind.name()))?;
-        rows.push(Row::new(phase, kind.name(), round, measured));
+        rows.push(ReportRow::new(phase, kind.name(), round, measured));
         server.drop_database(&database).await?;
     }
     rows.extend(others.peers.trials(server, phase, sizes, round).await?);

@@ -25,12 +25,12 @@ pub(crate) struct Report {
     processors: usize,
     rounds: u32,
     quick: bool,
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<ReportRow>,
 }
 
 /// A round of a phase, for one subject.
 #[derive(Clone, Serialize)]
-pub(crate) struct Row {
+pub(crate) struct ReportRow {
     pub(crate) phase: String,
     pub(crate) subject: String,
     pub(crate) round: u32,
@@ -75,7 +75,7 @@ pub(crate) const COLUMNS: [Column; 12] = [
     ("process_mib", |figures| figures.process_peak_mib),
 ];
 
-impl Row {
+impl ReportRow {
     pub(crate) fn new(phase: Phase, subject: &str, round: u32, measured: Measured) -> Self {
         let Measured { count, unit, usage, latency } = measured;
         let micros = |secs: f64| secs * 1_000_000.0 / count;
@@ -97,7 +97,7 @@ impl Row {
     }
 }
 
-impl fmt::Display for Row {
+impl fmt::Display for ReportRow {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let values = COLUMNS.map(|(_, figure)| figure(&self.figures));
         write!(formatter, "{}", line(&self.phase, &self.subject, &values))
@@ -105,13 +105,13 @@ impl fmt::Display for Row {
 }
 
 impl Report {
-    pub(crate) fn new(server: &Server, rounds: u32, quick: bool, rows: Vec<Row>) -> Self {
+    pub(crate) fn new(server: &Server, rounds: u32, quick: bool, rows: Vec<ReportRow>) -> Self {
         let processors = std::thread::available_parallelism().map_or(0, usize::from);
         Self { postgres: server.version().to_owned(), processors, rounds, quick, rows }
     }
 
     #[cfg(test)]
-    pub(crate) fn of(rows: Vec<Row>) -> Self {
+    pub(crate) fn of(rows: Vec<ReportRow>) -> Self {
         Self { postgres: String::new(), processors: 1, rounds: 1, quick: false, rows }
     }
 
@@ -131,7 +131,7 @@ impl Report {
         trials
     }
 
-    pub(crate) fn rounds_of(&self, phase: &str, subject: &str) -> Vec<&Row> {
+    pub(crate) fn rounds_of(&self, phase: &str, subject: &str) -> Vec<&ReportRow> {
         self.rows.iter().filter(|row| row.phase == phase && row.subject == subject).collect()
     }
 

@@ -42,7 +42,7 @@ const TERRAFORM: [&str; 5] =
 
 /// Runs all checks that are possible here.
 pub(crate) fn run() -> Result<()> {
-    let python = Python::install()?;
+    let python = Checkers::install()?;
     let mut missing = Vec::new();
     match program_on_path("terraform") {
         Some(program) => terraform(&program, &python)?,
@@ -83,7 +83,7 @@ fn verdict(missing: &[&str], required: bool) -> Result<String> {
 
 /// Checks the format; and names, types and plans, against providers that know the resources'
 /// schemas.
-fn terraform(program: &Path, python: &Python) -> Result<()> {
+fn terraform(program: &Path, python: &Checkers) -> Result<()> {
     let folder = deploy("terraform");
     succeed(Command::new(program).args(["fmt", "-check", "-diff", "-recursive"]).arg(&folder))?;
     let mut check = python.script("terraform.py");
@@ -100,7 +100,7 @@ fn renderer() -> Option<(PathBuf, &'static str)> {
 
 /// Renders every set of manifests and checks it against Kubernetes's schemas; checks what is
 /// applied against checkov's rules.
-fn kubernetes(program: &Path, verb: &str, python: &Python, manifests: &Path) -> Result<()> {
+fn kubernetes(program: &Path, verb: &str, python: &Checkers, manifests: &Path) -> Result<()> {
     for name in MANIFESTS {
         let path = rendered(manifests, name);
         let output = File::create(&path).with_context(|| format!("{} can't be written", path.display()))?;
@@ -117,7 +117,7 @@ fn kubernetes(program: &Path, verb: &str, python: &Python, manifests: &Path) -> 
 
 /// Renders the chart and checks it against Kubernetes's schemas, and that it describes what the
 /// Kustomize sets do.
-fn charts(renderer: &ChartRenderer, python: &Python, manifests: &Path) -> Result<()> {
+fn charts(renderer: &ChartRenderer, python: &Checkers, manifests: &Path) -> Result<()> {
     for (name, values, sets) in CHARTS {
         let path = rendered(manifests, name);
         let output = File::create(&path).with_context(|| format!("{} can't be written", path.display()))?;
@@ -182,11 +182,11 @@ fn prometheus(program: &Path) -> Result<()> {
 }
 
 /// The checkers, in a virtual environment of their own.
-struct Python {
+struct Checkers {
     folder: PathBuf,
 }
 
-impl Python {
+impl Checkers {
     fn install() -> Result<Self> {
         let folder = root().join("target/deploy");
         install_python(&folder, &deploy("check/requirements.txt"))?;

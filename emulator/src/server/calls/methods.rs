@@ -92,12 +92,12 @@ service! { Subscriber, subscriber_json:
             grpc::pull(self, request).await
         }
 
-        type StreamingPullStream = grpc::Stream;
+        type StreamingPullStream = grpc::PullResponses;
 
         async fn streaming_pull(
             &self,
             request: Request<tonic::Streaming<StreamingPullRequest>>,
-        ) -> Result<Response<grpc::Stream>, Status> {
+        ) -> Result<Response<grpc::PullResponses>, Status> {
             grpc::streaming_pull(self, request).await
         }
     }

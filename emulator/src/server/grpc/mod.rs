@@ -17,7 +17,7 @@ use crate::proto::pubsub::subscriber_server::SubscriberServer;
 use crate::proto::pubsub::{PullRequest, PullResponse};
 
 pub(super) use status::{ErrorInfo, status};
-pub(super) use streaming::{Stream, streaming_pull};
+pub(super) use streaming::{PullResponses, streaming_pull};
 
 /// A larger request is not even read. The service's own limits are lower (10 MB of messages), and
 /// their refusals carry its messages; the difference is for the encoding.

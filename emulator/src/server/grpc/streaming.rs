@@ -22,7 +22,7 @@ use crate::server::core::Core;
 use crate::server::waiting::Waiter;
 
 /// The responses of a stream.
-pub(in crate::server) type Stream =
+pub(in crate::server) type PullResponses =
     Pin<Box<dyn futures_util::Stream<Item = Result<StreamingPullResponse, Status>> + Send>>;
 
 /// The name of a client that cannot choose its `client_id`, or has several: official client
@@ -44,7 +44,7 @@ const WAITING_ANSWERS: usize = 16;
 pub(in crate::server) async fn streaming_pull(
     calls: &Calls,
     request: Request<Streaming<StreamingPullRequest>>,
-) -> Result<Response<Stream>, Status> {
+) -> Result<Response<PullResponses>, Status> {
     let (metadata, _, mut requests) = request.into_parts();
     let mut first = requests.message().await?.ok_or_else(|| status(nothing_asked()))?;
     if let Some(name) = metadata.get(CLIENT_NAME).and_then(|name| name.to_str().ok()) {

@@ -60,7 +60,7 @@ impl Scraper {
                 (StatusCode::METHOD_NOT_ALLOWED, "only GET is supported here\n")
             })
             .fallback(async || (StatusCode::NOT_FOUND, "only /metrics is served here\n"))
-            .with_state(Metrics { registry, observed, address: self.address });
+            .with_state(ScrapeState { registry, observed, address: self.address });
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
@@ -83,7 +83,7 @@ impl Scraper {
 }
 
 #[derive(Clone)]
-struct Metrics {
+struct ScrapeState {
     registry: prometheus::Registry,
     observed: SharedObserver,
     /// That of the listener.
@@ -103,7 +103,7 @@ async fn serve(stream: TcpStream, router: Router) {
     }
 }
 
-async fn answer(State(metrics): State<Metrics>, headers: HeaderMap) -> Response {
+async fn answer(State(metrics): State<ScrapeState>, headers: HeaderMap) -> Response {
     if !is_answered(metrics.address, &headers) {
         let words =
             "this listener is on the loopback interface: use localhost or an address like 127.0.0.1\n";

@@ -52,11 +52,11 @@ pub(super) enum Added {
 /// The lines of one canvas.
 #[derive(Default)]
 struct Share {
-    rows: HashMap<Line, Row>,
+    rows: HashMap<Line, LineCount>,
     left_out: LeftOut,
 }
 
-struct Row {
+struct LineCount {
     times: u32,
     /// The first of the requests.
     request: String,
@@ -85,7 +85,7 @@ impl Batch {
             *self.addresses.entry(line.client.network()).or_default() += 1;
         }
         let share = self.canvases.entry(line.canvas).or_default();
-        share.rows.insert(line, Row { times: 1, request: request.to_owned() });
+        share.rows.insert(line, LineCount { times: 1, request: request.to_owned() });
         Added::New
     }
 
@@ -143,7 +143,7 @@ pub(super) fn instead_of(canvas: Option<CanvasId>, lines: &[AuditLine]) -> Audit
     missing(canvas, LeftOut { times: count(&|_| true), refused })
 }
 
-fn audit_line(line: Line, row: &Row) -> AuditLine {
+fn audit_line(line: Line, row: &LineCount) -> AuditLine {
     let actor = Actor::user(line.actor.as_deref().unwrap_or(STRANGER)).request(&row.request);
     AuditLine {
         outcome: line.outcome,

@@ -8,18 +8,18 @@ use crate::cli::Context;
 use crate::cli::arguments::{Page, TableArgs};
 use crate::cli::failure::Failure;
 use crate::cli::show;
-use crate::resources::accounts::wire::Account as Listed;
+use crate::resources::accounts::wire::AccountJson as Listed;
 use crate::resources::keys::command::{CanvasesArg, named, scope, written};
 use crate::resources::wire::List;
 
 #[derive(Args)]
 pub(crate) struct Accounts {
     #[command(subcommand)]
-    verb: Verb,
+    verb: AccountVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum AccountVerb {
     /// Allow a service account, or replace its scopes
     Allow(Allow),
     /// List the allowed service accounts by address
@@ -57,9 +57,9 @@ struct Remove {
 impl Accounts {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
-            Verb::Allow(allow) => allow.run(context).await,
-            Verb::List { canvases, table } => list(context, canvases, table).await,
-            Verb::Remove(remove) => remove.run(context).await,
+            AccountVerb::Allow(allow) => allow.run(context).await,
+            AccountVerb::List { canvases, table } => list(context, canvases, table).await,
+            AccountVerb::Remove(remove) => remove.run(context).await,
         }
     }
 }

@@ -11,7 +11,8 @@ use crate::resources::wire::wire_from;
 
 /// A Google service account that may use the API.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Account {
+#[schema(as = Account)]
+pub(crate) struct AccountJson {
     #[schema(example = "billing@my-project.iam.gserviceaccount.com")]
     pub(crate) email: String,
     /// The canvas it may use; null for all canvases.
@@ -21,7 +22,7 @@ pub(crate) struct Account {
     pub(crate) created_by: String,
 }
 
-wire_from! { access::Account => Account, |account| {
+wire_from! { access::Account => AccountJson, |account| {
     email, created_at, created_by;
     canvas: canvas(account.reach),
     scopes: scope_texts(account.scopes, &account.narrow),

@@ -6,30 +6,30 @@ use crate::cli::Context;
 use crate::cli::arguments::TableArgs;
 use crate::cli::client::Request;
 use crate::cli::show::moment;
-use crate::resources::audit::wire::AuditEntry;
+use crate::resources::audit::wire::AuditEntryJson;
 
 #[derive(Args)]
 pub(crate) struct Audit {
     #[command(subcommand)]
-    verb: Verb,
+    verb: AuditVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum AuditVerb {
     /// List the audit log, newest first
     List(TableArgs),
 }
 
 impl Audit {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let Verb::List(list) = self.verb;
+        let AuditVerb::List(list) = self.verb;
         let head = ["AT", "ACTOR", "ACTION", "OUTCOME", ">TIMES", "ABOUT", "DETAIL"];
         let request = Request::get(&["audit"]).admin();
         list.print(context, request, head, "nothing has been recorded yet", row).await
     }
 }
 
-fn row(entry: &AuditEntry) -> [String; 7] {
+fn row(entry: &AuditEntryJson) -> [String; 7] {
     let handler = entry.module.as_ref().zip(entry.name.as_ref());
     let handler = handler.map(|(module, name)| format!("{module}/{name}"));
     let about = entry.event_id.map(|id| id.to_string()).or(handler).unwrap_or_default();

@@ -9,7 +9,8 @@ use crate::resources::wire::wire_from;
 
 /// An audit log entry: something that was done, or was requested and refused.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct AuditEntry {
+#[schema(as = AuditEntry)]
+pub(crate) struct AuditEntryJson {
     pub(crate) id: i64,
     pub(crate) at: DateTime<Utc>,
     /// The actor: `key:<holder>`, `account:<email>`, `cli:<user>`, or a name given by a program.
@@ -34,7 +35,7 @@ pub(crate) struct AuditEntry {
     pub(crate) request_id: Option<String>,
 }
 
-wire_from! { wakeq::control::AuditEntry => AuditEntry, |entry| {
+wire_from! { wakeq::control::AuditEntry => AuditEntryJson, |entry| {
     id, at, actor, action, module, name, detail, times, request_id;
     event_id: entry.event_id.map(|id| id.0),
     outcome: entry.outcome.as_str().to_owned(),

@@ -9,24 +9,24 @@ use crate::cli::client::Request;
 use crate::cli::given::json;
 use crate::cli::show::{self, JsonArg, field, moment};
 use crate::cli::text;
-use crate::resources::crons::wire::{Cron, CronTick, PauseCron, PutCron};
+use crate::resources::crons::wire::{CronJson, CronTickJson, PauseCron, PutCron};
 use wakeq::Name;
 use wakeq::crons::MissedTicks;
 
 #[derive(Args)]
 pub(crate) struct Crons {
     #[command(subcommand)]
-    verb: Verb,
+    verb: CronVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum CronVerb {
     /// Create or replace a cron
-    Put(Put),
+    Put(PutCronArgs),
     /// List the crons with their next ticks
     List(TableArgs),
     /// Show one cron with its next five ticks
-    Show(Show),
+    Show(ShowCron),
     /// Pause a cron
     Pause(Pause),
     /// Resume a cron
@@ -36,7 +36,7 @@ enum Verb {
 }
 
 #[derive(Args)]
-struct Put {
+struct PutCronArgs {
     /// The cron's name: its events are for the handler CRON/name
     name: Name,
     /// Minute, hour, day, month and weekday, such as '30 8 * * MON-FRI'; with six fields, the first
@@ -59,7 +59,7 @@ struct Put {
 }
 
 #[derive(Args)]
-struct Show {
+struct ShowCron {
     /// The cron's name
     name: Name,
     /// Show the whole value
@@ -91,20 +91,20 @@ struct One {
 impl Crons {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
-            Verb::Put(command) => command.run(context).await,
-            Verb::List(list) => {
+            CronVerb::Put(command) => command.run(context).await,
+            CronVerb::List(list) => {
                 let head = ["NAME", "EXPRESSION", "ZONE", ">TICKS", "NEXT"];
                 list.print(context, Request::get(&["cron"]), head, "no crons", row).await
             }
-            Verb::Show(command) => command.run(context).await,
-            Verb::Pause(Pause { name, reason, json }) => {
+            CronVerb::Show(command) => command.run(context).await,
+            CronVerb::Pause(Pause { name, reason, json }) => {
                 let request = Request::put(&["cron", name.as_str(), "pause"]).silent();
                 json.print(&context.call(request.body(&PauseCron { reason })?).await?, state)
             }
-            Verb::Unpause(One { name, json }) => {
+            CronVerb::Unpause(One { name, json }) => {
                 json.print(&context.call(Request::delete(&["cron", name.as_str(), "pause"])).await?, state)
             }
-            Verb::Delete(One { name, json }) => {
+            CronVerb::Delete(One { name, json }) => {
                 context.send(Request::delete(&["cron", name.as_str()]).silent()).await?;
                 json.print(&serde_json::json!({ "name": name.as_str() }), |_| {
                     show::line(format_args!("cron {name} is deleted"))
@@ -114,7 +114,7 @@ impl Crons {
     }
 }
 
-impl Put {
+impl PutCronArgs {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let new = PutCron {
             expression: self.expression,
@@ -128,14 +128,14 @@ impl Put {
     }
 }
 
-fn row(cron: &Cron) -> [String; 5] {
+fn row(cron: &CronJson) -> [String; 5] {
     let (name, expression) = (cron.name.clone(), cron.expression.clone());
     [name, expression, cron.zone.clone(), cron.ticks.to_string(), next(cron)]
 }
 
-impl Show {
+impl ShowCron {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let cron: Cron = context.call(Request::get(&["cron", self.name.as_str()])).await?;
+        let cron: CronJson = context.call(Request::get(&["cron", self.name.as_str()])).await?;
         self.json.print(&cron, |cron| {
             field("cron", &cron.name)?;
             field("handler", format_args!("CRON/{}/{}", cron.name, cron.modifier))?;
@@ -154,14 +154,14 @@ impl Show {
 }
 
 /// A cron and its current state on one line.
-fn state(cron: &Cron) -> anyhow::Result<()> {
+fn state(cron: &CronJson) -> anyhow::Result<()> {
     let word = if cron.paused.is_some() { "" } else { "next " };
-    let Cron { name, expression, zone, .. } = cron;
+    let CronJson { name, expression, zone, .. } = cron;
     show::line(text::clean(&format!("cron {name}: {expression} in {zone}, {word}{}", next(cron))))
 }
 
 /// When a cron ticks next, or why it does not.
-fn next(cron: &Cron) -> String {
+fn next(cron: &CronJson) -> String {
     match (&cron.paused, cron.next.first()) {
         (Some(pause), _) => {
             let reason = pause.reason.as_deref().unwrap_or("no reason given");
@@ -173,7 +173,7 @@ fn next(cron: &Cron) -> String {
 }
 
 /// A time, with the local time if its zone differs from UTC.
-fn local(tick: &CronTick) -> String {
+fn local(tick: &CronTickJson) -> String {
     let utc = moment(tick.at);
     if tick.local.naive_local() == tick.at.naive_utc() {
         return utc;

@@ -58,7 +58,8 @@ pub(crate) struct PauseCron {
 
 /// A cron: it emits an event for the handler `CRON/name` at each tick.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Cron {
+#[schema(as = Cron)]
+pub(crate) struct CronJson {
     #[schema(example = "report")]
     pub(crate) name: String,
     #[schema(example = "30 8 * * MON-FRI")]
@@ -73,10 +74,10 @@ pub(crate) struct Cron {
     pub(crate) value: Option<Box<RawValue>>,
     pub(crate) missed: Missed,
     /// The pause, if the cron is paused.
-    pub(crate) paused: Option<CronPause>,
+    pub(crate) paused: Option<CronPauseJson>,
     /// The next ticks: five, or one in lists. Empty while the cron is paused, or if the responding
     /// release can't read the schedule.
-    pub(crate) next: Vec<CronTick>,
+    pub(crate) next: Vec<CronTickJson>,
     /// The last tick.
     pub(crate) last: Option<DateTime<Utc>>,
     /// Number of events emitted, including those ahead of their ticks and excluding those that were
@@ -92,7 +93,8 @@ pub(crate) struct Cron {
 
 /// The pause of a cron.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct CronPause {
+#[schema(as = CronPause)]
+pub(crate) struct CronPauseJson {
     pub(crate) since: DateTime<Utc>,
     pub(crate) by: String,
     pub(crate) reason: Option<String>,
@@ -100,7 +102,8 @@ pub(crate) struct CronPause {
 
 /// A time at which a cron ticks.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct CronTick {
+#[schema(as = CronTick)]
+pub(crate) struct CronTickJson {
     pub(crate) at: DateTime<Utc>,
     /// The time in the cron's time zone.
     #[schema(example = "2030-01-31T08:30:00+01:00")]
@@ -151,17 +154,17 @@ impl From<wakeq::crons::MissedTicks> for Missed {
     }
 }
 
-impl Cron {
+impl CronJson {
     /// For callers that may change crons but not read them.
     pub(crate) fn without_value(self) -> Self {
         Self { value: None, ..self }
     }
 }
 
-impl From<wakeq::crons::Cron> for Cron {
+impl From<wakeq::crons::Cron> for CronJson {
     fn from(cron: wakeq::crons::Cron) -> Self {
-        let pause = |wakeq::crons::CronPause { since, by, reason }| CronPause { since, by, reason };
-        let tick = |wakeq::crons::CronTick { at, local }| CronTick { at, local };
+        let pause = |wakeq::crons::CronPause { since, by, reason }| CronPauseJson { since, by, reason };
+        let tick = |wakeq::crons::CronTick { at, local }| CronTickJson { at, local };
         Self {
             name: cron.name.to_string(),
             expression: cron.expression,

@@ -8,7 +8,7 @@ use crate::cli::bulk;
 use crate::cli::client::{Client, Request};
 use crate::cli::failure::Failure;
 use crate::cli::show::{self, JsonArg, moment};
-use crate::resources::dead_events::wire::{BulkRequest, DeadEvent, Deleted, Redriven};
+use crate::resources::dead_events::wire::{BulkRequest, DeadEventJson, Deleted, Redriven};
 use crate::resources::events::command::in_queue;
 use crate::resources::events::wire::EventState;
 use wakeq::{EventId, Timestamp};
@@ -16,17 +16,17 @@ use wakeq::{EventId, Timestamp};
 #[derive(Args)]
 pub(crate) struct Dead {
     #[command(subcommand)]
-    verb: Verb,
+    verb: DeadVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum DeadVerb {
     /// List dead events, latest first
     List(ListDead),
     /// Redrive dead events, with their retry counts reset
     Redrive(Redrive),
     /// Delete dead events permanently
-    Delete(Delete),
+    Delete(DeleteDead),
 }
 
 #[derive(Args)]
@@ -55,7 +55,7 @@ struct Redrive {
 }
 
 #[derive(Args)]
-struct Delete {
+struct DeleteDead {
     #[command(flatten)]
     filter: FilterArgs,
     /// All dead events of the canvas
@@ -108,9 +108,9 @@ impl FilterArgs {
 impl Dead {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
-            Verb::List(command) => command.run(context).await,
-            Verb::Redrive(command) => command.run(context).await,
-            Verb::Delete(command) => command.run(context).await,
+            DeadVerb::List(command) => command.run(context).await,
+            DeadVerb::Redrive(command) => command.run(context).await,
+            DeadVerb::Delete(command) => command.run(context).await,
         }
     }
 }
@@ -128,8 +128,8 @@ impl ListDead {
     }
 }
 
-fn row(event: &DeadEvent) -> [String; 5] {
-    let DeadEvent { module, name, modifier, .. } = event;
+fn row(event: &DeadEventJson) -> [String; 5] {
+    let DeadEventJson { module, name, modifier, .. } = event;
     let error = event.last_error.as_deref().unwrap_or_default();
     [
         moment(event.died_at),
@@ -199,7 +199,7 @@ fn until(which: &BulkRequest, before: Option<Timestamp>) -> BulkRequest {
     }
 }
 
-impl Delete {
+impl DeleteDead {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let which = self.filter.checked(self.all, self.dry_run, "")?;
         let client = context.client().await?;

@@ -11,7 +11,7 @@ use crate::http::caller::{Call, Caller};
 use crate::http::paging;
 use crate::http::path::{EventPath, Parameters};
 use crate::http::problem::{Answer, Problem};
-use crate::resources::dead_events::wire::{BulkRequest, DeadEvent, Deleted, Redriven};
+use crate::resources::dead_events::wire::{BulkRequest, DeadEventJson, Deleted, Redriven};
 use crate::resources::events::wire::TheEvent;
 use crate::resources::handlers::routes as handlers;
 use crate::resources::wire::List;
@@ -45,11 +45,11 @@ pub(crate) struct DeadQuery {
 /// The latest come first.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/dead-events", operation_id = "list_dead_events",
     tag = "dead events", params(DeadQuery),
-    responses((status = 200, description = "A page of dead events", body = List<DeadEvent>)))]
+    responses((status = 200, description = "A page of dead events", body = List<DeadEventJson>)))]
 pub(crate) async fn list(
     Call { api, caller }: Call,
     Parameters(query): Parameters<DeadQuery>,
-) -> Answer<List<DeadEvent>> {
+) -> Answer<List<DeadEventJson>> {
     let filter = DeadFilter {
         canvas: caller.canvas,
         scope: handlers::scope(&caller, query.module.as_deref(), query.name.as_deref())?,

@@ -5,14 +5,15 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::resources::objects::wire::Place;
+use crate::resources::objects::wire::PlaceJson;
 use crate::resources::queues::wire::Copied;
 use crate::resources::wire::wire_from;
 use wakeq::control::Bulk;
 
 /// A dead event, which is no longer retried.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct DeadEvent {
+#[schema(as = DeadEvent)]
+pub(crate) struct DeadEventJson {
     /// The event's id, which a redrive keeps.
     pub(crate) id: Uuid,
     #[schema(example = "WORKER")]
@@ -40,7 +41,7 @@ pub(crate) struct DeadEvent {
     pub(crate) died_at: DateTime<Utc>,
     /// The event's object, and its link there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<PlaceJson>,
     /// If it was a copy in a registered queue: the queue, and the event it was copied from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) copy_of: Option<Copied>,
@@ -103,14 +104,14 @@ pub(crate) struct Deleted {
     pub(crate) before: Option<DateTime<Utc>>,
 }
 
-wire_from! { wakeq::control::DeadEvent => DeadEvent, |dead| {
+wire_from! { wakeq::control::DeadEvent => DeadEventJson, |dead| {
     retries, losses, last_error, enqueued_at, died_at, halts;
     id: dead.id.0,
     module: dead.address.scope.module.to_string(),
     name: dead.address.scope.name.to_string(),
     modifier: dead.address.modifier.to_string(),
     cause: dead.cause.to_string(),
-    place: dead.place.map(Place::from),
+    place: dead.place.map(PlaceJson::from),
     copy_of: dead.copy_of.map(Copied::from),
 } }
 

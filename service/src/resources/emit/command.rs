@@ -6,12 +6,12 @@ use clap::Args;
 use serde_json::value::RawValue;
 
 use crate::cli::Context;
-use crate::cli::arguments::{self, Target};
+use crate::cli::arguments::{self, HandlerAddressArg};
 use crate::cli::client::{Client, Request};
 use crate::cli::failure::Failure;
 use crate::cli::given::json;
 use crate::cli::show::{self, JsonArg};
-use crate::resources::emit::wire::{Emitted, EmittedBatch, NewChange, NewEvent};
+use crate::resources::emit::wire::{EmittedBatch, EmittedJson, NewChange, NewEvent};
 use crate::resources::log::wire::{Logged, StreamName};
 use wakeq::log::StreamId;
 use wakeq::order::ObjectKey;
@@ -20,7 +20,7 @@ use wakeq::{CanvasId, EventId, Name, Timestamp};
 #[derive(Args)]
 pub(crate) struct Emit {
     /// The handler: its name, MODULE/name when the module is not WORKER, or MODULE/name/modifier
-    handler: Target,
+    handler: HandlerAddressArg,
     /// The value, as JSON; @FILE takes it from a file, and - from standard input
     #[arg(default_value = "null", value_parser = json)]
     value: String,
@@ -59,7 +59,7 @@ pub(crate) struct Emit {
 /// An event that accompanies the main one.
 #[derive(Clone)]
 struct Subevent {
-    target: Target,
+    target: HandlerAddressArg,
     /// As JSON.
     value: String,
 }
@@ -71,8 +71,8 @@ fn subevent(text: &str) -> Result<Subevent, String> {
 }
 
 /// An event for a handler, due now.
-fn event_for(target: Target, value: &str) -> anyhow::Result<NewEvent> {
-    let Target { handler, modifier } = target;
+fn event_for(target: HandlerAddressArg, value: &str) -> anyhow::Result<NewEvent> {
+    let HandlerAddressArg { handler, modifier } = target;
     Ok(NewEvent {
         module: Some(handler.module.to_string()),
         name: handler.name.to_string(),
@@ -98,7 +98,7 @@ fn raw(json: &str) -> anyhow::Result<Box<RawValue>> {
 
 impl Emit {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let Target { handler, modifier } = self.handler;
+        let HandlerAddressArg { handler, modifier } = self.handler;
         if modifier.is_some() && self.modifier.is_some() {
             return Err(
                 Failure::Usage("give the modifier once: MODULE/name/modifier, or --modifier".into()).into()
@@ -111,7 +111,7 @@ impl Emit {
             object: self.on.as_ref().map(ObjectKey::to_string),
             only_queues: self.only_to_queues,
             logged: self.logged,
-            ..event_for(Target { handler, modifier: modifier.or(self.modifier) }, &self.value)?
+            ..event_for(HandlerAddressArg { handler, modifier: modifier.or(self.modifier) }, &self.value)?
         };
         let client = context.client().await?;
         match self.on {
@@ -127,7 +127,7 @@ impl Emit {
     }
 }
 
-fn print(emitted: &Emitted) -> anyhow::Result<()> {
+fn print(emitted: &EmittedJson) -> anyhow::Result<()> {
     let note = if emitted.duplicate { "  (emitted before: nothing added)" } else { "" };
     let link = emitted.link.map(|link| format!("  (link {} after {})", link.id, link.prev));
     let copies = match emitted.copies {
@@ -139,7 +139,7 @@ fn print(emitted: &Emitted) -> anyhow::Result<()> {
 
 impl Client {
     /// Can be repeated if the answer is lost.
-    pub(crate) async fn emit(&self, new: NewEvent) -> anyhow::Result<Emitted> {
+    pub(crate) async fn emit(&self, new: NewEvent) -> anyhow::Result<EmittedJson> {
         self.call(Request::post(&["events"]).body(&new)?.repeatable()).await
     }
 

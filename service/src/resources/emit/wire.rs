@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::resources::objects::wire::Link;
+use crate::resources::objects::wire::LinkJson;
 pub(crate) use event::NewEvent;
 
 /// Events to be emitted together, all or none.
@@ -68,13 +68,14 @@ pub(crate) struct CloudEvent {
 
 /// An emitted event, whose row is committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Emitted {
+#[schema(as = Emitted)]
+pub(crate) struct EmittedJson {
     pub(crate) id: Uuid,
     /// Whether the chosen id had been emitted before, so that nothing was added.
     pub(crate) duplicate: bool,
     /// The event's link in the chain of its object; omitted if it has no object or is a duplicate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) link: Option<Link>,
+    pub(crate) link: Option<LinkJson>,
     /// Number of registered queues that received a copy; omitted if none did.
     #[serde(default, skip_serializing_if = "is_none")]
     #[schema(minimum = 0)]
@@ -88,23 +89,23 @@ fn is_none(count: &u32) -> bool {
 /// Emitted events, in the order of the request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct EmittedBatch {
-    pub(crate) events: Vec<Emitted>,
+    pub(crate) events: Vec<EmittedJson>,
 }
 
 /// The response for one event, or for a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub(crate) enum EmitAnswer {
-    One(Emitted),
+    One(EmittedJson),
     Batch(EmittedBatch),
 }
 
-impl From<wakeq::Emitted> for Emitted {
+impl From<wakeq::Emitted> for EmittedJson {
     fn from(emitted: wakeq::Emitted) -> Self {
         Self {
             id: emitted.id.0,
             duplicate: emitted.duplicate,
-            link: emitted.link.map(Link::from),
+            link: emitted.link.map(LinkJson::from),
             copies: emitted.copies,
         }
     }
@@ -113,7 +114,7 @@ impl From<wakeq::Emitted> for Emitted {
 impl EmitAnswer {
     /// The answer to a batch, in its order.
     pub(crate) fn batch(emitted: &[wakeq::Emitted]) -> Self {
-        Self::Batch(EmittedBatch { events: emitted.iter().copied().map(Emitted::from).collect() })
+        Self::Batch(EmittedBatch { events: emitted.iter().copied().map(EmittedJson::from).collect() })
     }
 
     /// As JSON text.

@@ -12,7 +12,8 @@ use crate::cli::given::json;
 use crate::cli::show::{self, JsonArg, field, moment};
 use crate::cli::table::Table;
 use crate::resources::entities::wire::{
-    Entity, EntityEvent, EntityProgress, EntitySummary, NewEntityEvent, ReplyTo, SentToEntity,
+    EntityEventJson, EntityJson, EntityProgressJson, EntitySummaryJson, NewEntityEvent, ReplyTo,
+    SentToEntityJson,
 };
 use wakeq::{CanvasId, EventId, Name};
 use wakeq_streams::{EntityId, EntityType};
@@ -20,15 +21,15 @@ use wakeq_streams::{EntityId, EntityType};
 #[derive(Args)]
 pub(crate) struct Entities {
     #[command(subcommand)]
-    verb: Verb,
+    verb: EntityVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum EntityVerb {
     /// List the entities of a type, without their states
     List(ListOf),
     /// Show an entity: its version and its state
-    Show(Show),
+    Show(ShowEntity),
     /// Send an event to an entity
     Send(Send),
     /// Erase an entity permanently: everything stored about it up to now
@@ -47,7 +48,7 @@ struct ListOf {
 }
 
 #[derive(Args)]
-struct Show {
+struct ShowEntity {
     /// The entity (account/ada)
     #[arg(value_parser = entity)]
     entity: EntityId,
@@ -114,11 +115,11 @@ fn entity(text: &str) -> Result<EntityId, String> {
 impl Entities {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
-            Verb::List(command) => command.run(context).await,
-            Verb::Show(command) => command.run(context).await,
-            Verb::Send(command) => command.run(context).await,
-            Verb::Erase(command) => command.run(context).await,
-            Verb::Status(command) => command.run(context).await,
+            EntityVerb::List(command) => command.run(context).await,
+            EntityVerb::Show(command) => command.run(context).await,
+            EntityVerb::Send(command) => command.run(context).await,
+            EntityVerb::Erase(command) => command.run(context).await,
+            EntityVerb::Status(command) => command.run(context).await,
         }
     }
 }
@@ -131,16 +132,16 @@ impl ListOf {
     }
 }
 
-fn summary(entity: &EntitySummary) -> [String; 5] {
+fn summary(entity: &EntitySummaryJson) -> [String; 5] {
     let bytes = entity.state_bytes.map(|bytes| bytes.to_string()).unwrap_or_default();
     let (version, state) = (entity.version.to_string(), entity.state_version.to_string());
     let id = format!("{}/{}", entity.entity_type, entity.id);
     [version, state, bytes, moment(entity.updated_at), id]
 }
 
-impl Show {
+impl ShowEntity {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let entity: Entity = context.call(at(Request::get, &self.entity, &[])).await?;
+        let entity: EntityJson = context.call(at(Request::get, &self.entity, &[])).await?;
         self.json.print(&entity, |entity| {
             field("entity", format_args!("{}/{}", entity.entity_type, entity.id))?;
             field("version", entity.version)?;
@@ -168,7 +169,7 @@ impl Send {
     }
 }
 
-fn printed(sent: &SentToEntity) -> anyhow::Result<()> {
+fn printed(sent: &SentToEntityJson) -> anyhow::Result<()> {
     let note = if sent.again { "  (sent before)" } else { "" };
     let link = format_args!("(link {} after {})", sent.link.id, sent.link.prev).to_string();
     show::line(format_args!("{}  {link}{note}", sent.id))
@@ -184,7 +185,7 @@ impl Erase {
 impl Status {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let request = Request::get(&["entities", "status", &self.id.to_string()]);
-        self.json.print(&context.call(request).await?, |progress: &EntityProgress| {
+        self.json.print(&context.call(request).await?, |progress: &EntityProgressJson| {
             field("status", progress.status.as_str())?;
             let head = ["SENT", "ENTITY", "EVENT", "STATUS", ">VERSION", "ABOUT"];
             Table::of(head, progress.events.iter().map(row)).print("there is no event")
@@ -192,7 +193,7 @@ impl Status {
     }
 }
 
-fn row(event: &EntityEvent) -> [String; 6] {
+fn row(event: &EntityEventJson) -> [String; 6] {
     let result = event.result.as_deref().map(|result| result.get().to_owned());
     [
         moment(event.sent_at),

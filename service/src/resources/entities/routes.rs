@@ -11,7 +11,9 @@ use crate::http::caller::Call;
 use crate::http::paging::page_query;
 use crate::http::path::{EntityPath, EntityTypePath, EventPath, Parameters};
 use crate::http::problem::{Answer, Problem};
-use crate::resources::entities::wire::{Entity, EntityProgress, EntitySummary, NewEntityEvent, SentToEntity};
+use crate::resources::entities::wire::{
+    EntityJson, EntityProgressJson, EntitySummaryJson, NewEntityEvent, SentToEntityJson,
+};
 use crate::resources::wire::List;
 use wakeq::EventId;
 use wakeq_streams::entities::EntityCursor;
@@ -23,12 +25,12 @@ page_query!(EntitiesQuery, 501);
 /// Sorted by id, without their states.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/entities/{type}", operation_id = "list_entities", tag = "entities",
     params(EntitiesQuery),
-    responses((status = 200, description = "A page of entities", body = List<EntitySummary>)))]
+    responses((status = 200, description = "A page of entities", body = List<EntitySummaryJson>)))]
 pub(crate) async fn list(
     Call { api, caller }: Call,
     EntityTypePath(entity_type): EntityTypePath,
     Parameters(query): Parameters<EntitiesQuery>,
-) -> Answer<List<EntitySummary>> {
+) -> Answer<List<EntitySummaryJson>> {
     let (limit, after) = query.read::<EntityCursor>()?;
     Ok(Json(api.entities.list(caller.canvas, &entity_type, after.as_ref(), limit).await?.into()))
 }
@@ -37,8 +39,8 @@ pub(crate) async fn list(
 ///
 /// Returns its state and its version, as they were committed.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/entities/{type}/{entity}", operation_id = "show_entity", tag = "entities",
-    responses((status = 200, description = "The entity", body = Entity)))]
-pub(crate) async fn one(Call { api, caller }: Call, EntityPath(path): EntityPath) -> Answer<Entity> {
+    responses((status = 200, description = "The entity", body = EntityJson)))]
+pub(crate) async fn one(Call { api, caller }: Call, EntityPath(path): EntityPath) -> Answer<EntityJson> {
     let (entity, canvas) = (path.on(caller.canvas), caller.canvas);
     let shown = api.entities.show(&entity).await?.ok_or_else(|| {
         Problem::missing(format!("there is no entity {entity} on canvas {canvas}: no event of it was stored"))
@@ -65,13 +67,13 @@ pub(crate) struct ErasureQuery {
 /// entity anew. The audit log records it as `erase-entity`.
 #[utoipa::path(delete, path = "/v1/canvases/{canvas}/entities/{type}/{entity}", operation_id = "erase_entity", tag = "entities",
     params(ErasureQuery), responses(
-    (status = 202, description = "The erasure is in the inbox", body = SentToEntity),
+    (status = 202, description = "The erasure is in the inbox", body = SentToEntityJson),
     (status = 409, description = "The `id` belongs to another event (`id-taken`)")))]
 pub(crate) async fn erase(
     Call { api, caller }: Call,
     EntityPath(path): EntityPath,
     Parameters(query): Parameters<ErasureQuery>,
-) -> Result<(StatusCode, Json<SentToEntity>), Problem> {
+) -> Result<(StatusCode, Json<SentToEntityJson>), Problem> {
     let sent = api.entities.erase(&path.on(caller.canvas), query.id.map(EventId), &caller.actor()).await?;
     Ok((StatusCode::ACCEPTED, Json(sent.into())))
 }
@@ -83,14 +85,14 @@ pub(crate) async fn erase(
 /// that was sent before, with an `id` that you chose, is not applied twice.
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/entities/{type}/{entity}/events", operation_id = "send_to_entity", tag = "entities",
     request_body = NewEntityEvent, responses(
-    (status = 202, description = "The event is in the inbox", body = SentToEntity),
+    (status = 202, description = "The event is in the inbox", body = SentToEntityJson),
     (status = 409, description = "The `id` belongs to an event of another entity or an erasure (`id-taken`)"),
     (status = 413, description = "The body or the payload is too large")))]
 pub(crate) async fn send(
     Call { api, caller }: Call,
     EntityPath(path): EntityPath,
     body::Json(event): body::Json<NewEntityEvent>,
-) -> Result<(StatusCode, Json<SentToEntity>), Problem> {
+) -> Result<(StatusCode, Json<SentToEntityJson>), Problem> {
     let sent = api.entities.send(&path.on(caller.canvas), event.read()?).await?;
     Ok((StatusCode::ACCEPTED, Json(sent.into())))
 }
@@ -100,8 +102,11 @@ pub(crate) async fn send(
 /// With a correlation id, shows the outcome of all its events. Outcomes are remembered for 7 days,
 /// unless the deployment sets another time.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/entities/status/{id}", operation_id = "entity_status", tag = "entities",
-    responses((status = 200, description = "The outcome so far", body = EntityProgress)))]
-pub(crate) async fn status(Call { api, caller }: Call, EventPath(id): EventPath) -> Answer<EntityProgress> {
+    responses((status = 200, description = "The outcome so far", body = EntityProgressJson)))]
+pub(crate) async fn status(
+    Call { api, caller }: Call,
+    EventPath(id): EventPath,
+) -> Answer<EntityProgressJson> {
     let progress = api.entities.status(caller.canvas, id.0).await?.ok_or_else(|| {
         let canvas = caller.canvas;
         Problem::missing(format!(

@@ -6,13 +6,14 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::resources::objects::wire::Link;
+use crate::resources::objects::wire::LinkJson;
 use crate::resources::wire::{List, wire_from};
 use wakeq::{EventError, EventId};
 
 /// An entity, as it was committed.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Entity {
+#[schema(as = Entity)]
+pub(crate) struct EntityJson {
     #[schema(example = "account")]
     #[serde(rename = "type")]
     pub(crate) entity_type: String,
@@ -33,7 +34,8 @@ pub(crate) struct Entity {
 
 /// An entity in a list.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct EntitySummary {
+#[schema(as = EntitySummary)]
+pub(crate) struct EntitySummaryJson {
     #[schema(example = "account")]
     #[serde(rename = "type")]
     pub(crate) entity_type: String,
@@ -102,11 +104,12 @@ impl NewEntityEvent {
 
 /// An event in an entity's inbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct SentToEntity {
+#[schema(as = SentToEntity)]
+pub(crate) struct SentToEntityJson {
     pub(crate) id: Uuid,
     pub(crate) correlation_id: Uuid,
     /// The event's link among the events of the entity; if it was sent before, the first one.
-    pub(crate) link: Link,
+    pub(crate) link: LinkJson,
     /// Whether the event was sent before.
     pub(crate) again: bool,
 }
@@ -125,7 +128,8 @@ pub(crate) enum EntityStatus {
 
 /// The outcome of an event that was sent to an entity.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct EntityEvent {
+#[schema(as = EntityEvent)]
+pub(crate) struct EntityEventJson {
     pub(crate) id: Uuid,
     pub(crate) correlation_id: Uuid,
     #[serde(rename = "type")]
@@ -135,7 +139,7 @@ pub(crate) struct EntityEvent {
     pub(crate) entity: String,
     #[schema(example = "deposit")]
     pub(crate) name: String,
-    pub(crate) link: Link,
+    pub(crate) link: LinkJson,
     pub(crate) status: EntityStatus,
     /// The entity's version with this event, if the event was stored.
     pub(crate) version: Option<i64>,
@@ -153,12 +157,13 @@ pub(crate) struct EntityEvent {
 
 /// The outcome of an event, or of all events with a correlation id.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct EntityProgress {
+#[schema(as = EntityProgress)]
+pub(crate) struct EntityProgressJson {
     /// `failed` if any of the events has failed; otherwise the status of the one that has come
     /// least far.
     pub(crate) status: EntityStatus,
     /// The events in the order in which they were sent; at most 100.
-    pub(crate) events: Vec<EntityEvent>,
+    pub(crate) events: Vec<EntityEventJson>,
 }
 
 /// Leaves out a state that is not JSON: only another program can have written it.
@@ -166,27 +171,27 @@ fn json(text: Option<String>) -> Option<Box<RawValue>> {
     text.and_then(|text| RawValue::from_string(text).ok())
 }
 
-wire_from! { wakeq_streams::entities::StoredEntity => Entity, |entity| {
+wire_from! { wakeq_streams::entities::StoredEntity => EntityJson, |entity| {
     version, state_version, updated_at;
     entity_type: entity.id.entity_type.to_string(),
     id: entity.id.id.to_string(),
     state: json(entity.state),
 } }
 
-wire_from! { wakeq_streams::entities::EntitySummary => EntitySummary, |entity| {
+wire_from! { wakeq_streams::entities::EntitySummary => EntitySummaryJson, |entity| {
     version, state_version, state_bytes, updated_at;
     entity_type: entity.id.entity_type.to_string(),
     id: entity.id.id.to_string(),
 } }
 
-impl From<wakeq_streams::entities::EntityPage> for List<EntitySummary> {
+impl From<wakeq_streams::entities::EntityPage> for List<EntitySummaryJson> {
     fn from(page: wakeq_streams::entities::EntityPage) -> Self {
         let next_cursor = page.next.map(|next| next.to_string());
-        Self { items: page.entities.into_iter().map(EntitySummary::from).collect(), next_cursor }
+        Self { items: page.entities.into_iter().map(EntitySummaryJson::from).collect(), next_cursor }
     }
 }
 
-impl From<wakeq_streams::SentToEntity> for SentToEntity {
+impl From<wakeq_streams::SentToEntity> for SentToEntityJson {
     fn from(sent: wakeq_streams::SentToEntity) -> Self {
         let wakeq_streams::SentToEntity { id, correlation_id, link, again } = sent;
         Self { id: id.0, correlation_id, link: link.into(), again }
@@ -216,7 +221,7 @@ impl EntityStatus {
     }
 }
 
-wire_from! { wakeq_streams::entities::EntityEventStatus => EntityEvent, |event| {
+wire_from! { wakeq_streams::entities::EntityEventStatus => EntityEventJson, |event| {
     correlation_id, version, error, sent_at, ended_at;
     id: event.event.0,
     entity_type: event.entity.entity_type.to_string(),
@@ -228,9 +233,9 @@ wire_from! { wakeq_streams::entities::EntityEventStatus => EntityEvent, |event| 
     follow_ups: event.follow_ups.into_iter().map(|id| id.0).collect(),
 } }
 
-impl From<wakeq_streams::entities::EntityProgress> for EntityProgress {
+impl From<wakeq_streams::entities::EntityProgress> for EntityProgressJson {
     fn from(progress: wakeq_streams::entities::EntityProgress) -> Self {
-        let events = progress.events.into_iter().map(EntityEvent::from).collect();
+        let events = progress.events.into_iter().map(EntityEventJson::from).collect();
         Self { status: progress.status.into(), events }
     }
 }

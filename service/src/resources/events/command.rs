@@ -10,8 +10,8 @@ use crate::cli::client::{Client, Request};
 use crate::cli::show::{self, JsonArg, moment};
 use crate::cli::table::Table;
 use crate::resources::emit::command::Emit;
-use crate::resources::events::command::event::{Explain, Show, state_word};
-use crate::resources::events::wire::{EventDetail, EventSummary, TheEvent};
+use crate::resources::events::command::event::{Explain, ShowEvent, state_word};
+use crate::resources::events::wire::{EventDetail, EventSummaryJson, TheEvent};
 use crate::resources::queues::wire::Copied;
 use crate::resources::wire::List;
 use wakeq::machine::CheckResult;
@@ -20,17 +20,17 @@ use wakeq::{EventId, Name};
 #[derive(Args)]
 pub(crate) struct Events {
     #[command(subcommand)]
-    verb: Verb,
+    verb: EventVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum EventVerb {
     /// Emit an event, and print its id
     Emit(Emit),
     /// List events that have not ended, by handler and by when they are due
     List(ListEvents),
     /// Show an event: why it is not running, and its value
-    Show(Show),
+    Show(ShowEvent),
     /// Explain why an event is not running, and what happens next
     Explain(Explain),
     /// Delete a waiting event
@@ -86,12 +86,12 @@ fn state(text: &str) -> Result<CheckResult, &'static str> {
 impl Events {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
-            Verb::Emit(command) => command.run(context).await,
-            Verb::List(command) => command.run(context).await,
-            Verb::Show(command) => command.run(context).await,
-            Verb::Explain(command) => command.run(context).await,
-            Verb::Cancel(command) => command.run(context).await,
-            Verb::RunNow(command) => command.run(context).await,
+            EventVerb::Emit(command) => command.run(context).await,
+            EventVerb::List(command) => command.run(context).await,
+            EventVerb::Show(command) => command.run(context).await,
+            EventVerb::Explain(command) => command.run(context).await,
+            EventVerb::Cancel(command) => command.run(context).await,
+            EventVerb::RunNow(command) => command.run(context).await,
         }
     }
 }
@@ -109,8 +109,8 @@ impl ListEvents {
     }
 }
 
-fn row(event: &EventSummary) -> [String; 6] {
-    let EventSummary { module, name, modifier, .. } = event;
+fn row(event: &EventSummaryJson) -> [String; 6] {
+    let EventSummaryJson { module, name, modifier, .. } = event;
     [
         event.id.to_string(),
         state_word(event.state).to_owned(),
@@ -161,7 +161,11 @@ pub(crate) struct WhichEvents {
 }
 
 impl Client {
-    pub(crate) async fn events(&self, which: &WhichEvents, page: Page) -> anyhow::Result<List<EventSummary>> {
+    pub(crate) async fn events(
+        &self,
+        which: &WhichEvents,
+        page: Page,
+    ) -> anyhow::Result<List<EventSummaryJson>> {
         let handler = which.handler.as_ref();
         let request = Request::get(&["events"])
             .query("module", handler.map(|handler| &handler.module))

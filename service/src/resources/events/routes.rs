@@ -11,7 +11,7 @@ use crate::http::caller::Caller;
 use crate::http::path::{EventPath, Parameters};
 use crate::http::problem::Problem;
 use crate::http::{Api, paging};
-use crate::resources::events::wire::{EventDetail, EventSummary, TheEvent, WaitingState};
+use crate::resources::events::wire::{EventDetail, EventSummaryJson, TheEvent, WaitingState};
 use crate::resources::wire::List;
 use wakeq::Name;
 use wakeq::control::EventFilter;
@@ -48,12 +48,12 @@ pub(crate) struct EventsQuery {
 /// set.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/events", operation_id = "list_events", tag = "events",
     params(EventsQuery),
-    responses((status = 200, description = "A page of events", body = List<EventSummary>)))]
+    responses((status = 200, description = "A page of events", body = List<EventSummaryJson>)))]
 pub(crate) async fn list(
     State(api): State<Api>,
     caller: Caller,
     Parameters(query): Parameters<EventsQuery>,
-) -> Result<Json<List<EventSummary>>, Problem> {
+) -> Result<Json<List<EventSummaryJson>>, Problem> {
     let filter = EventFilter {
         module: query.module.as_deref().map(str::parse::<Name>).transpose()?,
         name: query.name.as_deref().map(str::parse::<Name>).transpose()?,

@@ -6,8 +6,8 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::resources::handlers::wire::Rule;
-use crate::resources::objects::wire::{Link, Place};
+use crate::resources::handlers::wire::RuleJson;
+use crate::resources::objects::wire::{LinkJson, PlaceJson};
 use crate::resources::queues::wire::Copied;
 use wakeq::EventId;
 use wakeq::control::{Explanation, LiveEvent, RuleKind};
@@ -15,7 +15,8 @@ use wakeq::machine::CheckResult;
 
 /// An event in a list.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct EventSummary {
+#[schema(as = EventSummary)]
+pub(crate) struct EventSummaryJson {
     pub(crate) id: Uuid,
     #[schema(example = "WORKER")]
     pub(crate) module: String,
@@ -41,7 +42,7 @@ pub(crate) struct EventSummary {
     pub(crate) worker: Option<String>,
     /// The event's object, and its link there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<PlaceJson>,
     /// If it is a copy in a registered queue: the queue, and the event it was copied from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) copy_of: Option<Copied>,
@@ -135,7 +136,7 @@ pub(crate) struct EventDetail {
     /// the event.
     pub(crate) notify_at: Option<DateTime<Utc>>,
     /// The rule that holds the event.
-    pub(crate) rule: Option<Rule>,
+    pub(crate) rule: Option<RuleJson>,
     /// Failed attempts.
     #[schema(minimum = 0)]
     pub(crate) retries: i32,
@@ -158,7 +159,7 @@ pub(crate) struct EventDetail {
     pub(crate) traceparent: Option<String>,
     /// The event's object, and its link there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<PlaceJson>,
     /// If it is a copy in a registered queue: the queue, and the event it was copied from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) copy_of: Option<Copied>,
@@ -167,7 +168,7 @@ pub(crate) struct EventDetail {
     pub(crate) first: Option<Uuid>,
     /// The link of that event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) first_link: Option<Link>,
+    pub(crate) first_link: Option<LinkJson>,
     /// The value that was emitted, verbatim; only with `view=full`.
     #[serde(default, deserialize_with = "even_null", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Value)]
@@ -200,7 +201,7 @@ impl From<CheckResult> for EventState {
     }
 }
 
-impl From<wakeq::control::EventSummary> for EventSummary {
+impl From<wakeq::control::EventSummary> for EventSummaryJson {
     fn from(event: wakeq::control::EventSummary) -> Self {
         Self {
             id: event.id.0,
@@ -213,7 +214,7 @@ impl From<wakeq::control::EventSummary> for EventSummary {
             retries: event.retries,
             losses: event.losses,
             worker: event.worker.as_ref().map(ToString::to_string),
-            place: event.place.map(Place::from),
+            place: event.place.map(PlaceJson::from),
             copy_of: event.copy_of.map(Copied::from),
         }
     }
@@ -257,7 +258,7 @@ impl EventDetail {
             modifier: Some(live.address.modifier.to_string()),
             delay_until: Some(live.delay_until),
             notify_at: live.notify_at,
-            rule: live.rule.map(Rule::from),
+            rule: live.rule.map(RuleJson::from),
             retries: live.retries,
             losses: live.losses,
             worker: live.worker.as_ref().map(ToString::to_string),
@@ -265,7 +266,7 @@ impl EventDetail {
             unknown_since: live.unknown_since,
             target: live.target,
             traceparent: live.metadata.traceparent.map(|trace| trace.to_string()),
-            place: live.place.map(Place::from),
+            place: live.place.map(PlaceJson::from),
             copy_of: live.copy_of.map(Copied::from),
             first: live.first.map(|(id, _)| id.0),
             first_link: live.first.map(|(_, link)| link.into()),
@@ -292,7 +293,7 @@ impl EventDetail {
             losses: dead.losses,
             last_error: dead.last_error,
             traceparent: dead.metadata.traceparent.map(|trace| trace.to_string()),
-            place: dead.place.map(Place::from),
+            place: dead.place.map(PlaceJson::from),
             copy_of: dead.copy_of.map(Copied::from),
             ..Self::of_gone(dead.id, dead.enqueued_at)
         }

@@ -11,8 +11,9 @@ use crate::cli::show::{self, JsonArg, field, moment};
 use crate::cli::table::Table;
 use crate::cli::text;
 use crate::resources::groups::wire::{
-    FailingEvent, Group, GroupDead, GroupNode, GroupNodes, GroupSource, GroupSubscriber, GroupSummary,
-    RedriveGroup, RedrivenGroup, RemoveGroup, ResetGroup, ResetRequest,
+    FailingEventJson, GroupDeadJson, GroupJson, GroupNodeJson, GroupNodesJson, GroupSourceJson,
+    GroupSubscriber, GroupSummary, RedriveGroup, RedrivenGroup, RemoveGroupJson, ResetGroupJson,
+    ResetRequest,
 };
 use crate::resources::wire::List;
 use wakeq::Name;
@@ -21,11 +22,11 @@ use wakeq::log::EventSource;
 #[derive(Args)]
 pub(crate) struct Groups {
     #[command(subcommand)]
-    verb: Verb,
+    verb: GroupVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum GroupVerb {
     /// List the consumer groups with their lag
     List(TableArgs),
     /// Show a group: its subscribers, and the owner, position and lag of each source
@@ -105,27 +106,27 @@ struct Remove {
 impl Groups {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
-            Verb::List(table) => {
+            GroupVerb::List(table) => {
                 let head = ["GROUP", ">SUBSCRIBERS", ">UNHEALTHY", ">SOURCES", ">IDLE", ">LAG"];
                 let request = Request::get(&["groups"]).everywhere();
                 table.print(context, request, head, "no groups", row).await
             }
-            Verb::Show(One { name, json }) => {
+            GroupVerb::Show(One { name, json }) => {
                 json.print(&context.call(at(Request::get, &name, &[])).await?, print)
             }
-            Verb::Reset(command) => command.run(context).await,
-            Verb::Dead(Dead { name, table }) => {
+            GroupVerb::Reset(command) => command.run(context).await,
+            GroupVerb::Dead(Dead { name, table }) => {
                 let head = [">SEQ", "CANVAS", "STREAM", "EVENT", ">ATTEMPTS", "DIED", "ERROR"];
                 let request = at(Request::get, &name, &["dead"]);
                 table.print(context, request, head, "nothing was given up", dead_row).await
             }
-            Verb::Redrive(command) => command.run(context).await,
-            Verb::Recover { name } => {
+            GroupVerb::Redrive(command) => command.run(context).await,
+            GroupVerb::Recover { name } => {
                 context.send(at(Request::post, &name, &["recover"]).silent()).await?;
                 show::line(format_args!("the members of group {name} will retry with their next heartbeat"))
             }
-            Verb::Remove(command) => command.run(context).await,
-            Verb::Nodes(table) => nodes(context, table).await,
+            GroupVerb::Remove(command) => command.run(context).await,
+            GroupVerb::Nodes(table) => nodes(context, table).await,
         }
     }
 }
@@ -135,12 +136,12 @@ async fn nodes(context: &Context, table: TableArgs) -> anyhow::Result<()> {
     let (mut coordinator, mut term) = (None, None);
     let page = async |page| {
         let request = Request::get(&["nodes"]).everywhere().page(page);
-        let nodes: GroupNodes = client.call(request).await?;
+        let nodes: GroupNodesJson = client.call(request).await?;
         (coordinator, term) = (nodes.coordinator, nodes.term);
         Ok(List { items: nodes.items, next_cursor: nodes.next_cursor })
     };
     let List { items, next_cursor } = table.list.gather(page).await?;
-    let nodes = GroupNodes { items, next_cursor, coordinator, term };
+    let nodes = GroupNodesJson { items, next_cursor, coordinator, term };
     table.json.print(&nodes, |nodes| {
         let rows = nodes.items.iter().map(|node| node_row(node, nodes));
         Table::of(["NODE", "HEARTBEAT", "COORDINATES"], rows).print("no nodes")?;
@@ -165,13 +166,13 @@ fn row(group: &GroupSummary) -> [String; 6] {
     ]
 }
 
-fn node_row(node: &GroupNode, all: &GroupNodes) -> [String; 3] {
+fn node_row(node: &GroupNodeJson, all: &GroupNodesJson) -> [String; 3] {
     let term = all.term.filter(|_| all.coordinator == Some(node.id));
     let coordinates = show::or_dash(term.map(|term| format!("in term {term}")));
     [node.id.to_string(), moment(node.heartbeat_at), coordinates]
 }
 
-fn print(group: &Group) -> anyhow::Result<()> {
+fn print(group: &GroupJson) -> anyhow::Result<()> {
     field("group", &group.name)?;
     for subscriber in &group.subscribers {
         field("subscriber", words(subscriber))?;
@@ -186,7 +187,7 @@ fn print(group: &Group) -> anyhow::Result<()> {
     Table::of(["SOURCE", "SUBSCRIBER", ">POSITION", ">LAG", "SINCE"], rows).print("no sources")?;
     for source in &group.sources {
         if let Some(failing) = &source.failing {
-            let FailingEvent { seq, attempts, .. } = failing;
+            let FailingEventJson { seq, attempts, .. } = failing;
             let (since, error) = (moment(failing.since), text::clean(&failing.error));
             show::line(format_args!(
                 "{} waits for event {seq}, which has failed {attempts} times since {since}: \
@@ -208,7 +209,7 @@ fn words(subscriber: &GroupSubscriber) -> String {
     format!("{id} on node {node}, {how}")
 }
 
-fn source_row(source: &GroupSource, is_alone: bool) -> [String; 5] {
+fn source_row(source: &GroupSourceJson, is_alone: bool) -> [String; 5] {
     let nobody = if is_alone { "alone" } else { "-" };
     let owner = source.subscriber.map_or_else(|| nobody.to_owned(), |owner| owner.to_string());
     let releasing = if source.releasing { " (ending)" } else { "" };
@@ -225,7 +226,7 @@ impl Reset {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let request = ResetRequest { to: self.to, source: self.source };
         let request = at(Request::post, &self.name, &["reset"]).silent().body(&request)?;
-        self.json.print(&context.call(request).await?, |reset: &ResetGroup| {
+        self.json.print(&context.call(request).await?, |reset: &ResetGroupJson| {
             let sources = show::count(reset.sources, "source");
             show::line(format_args!("group {} resumes after {} in {sources}", self.name, reset.position))
         })
@@ -235,7 +236,7 @@ impl Reset {
 impl Remove {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let request = at(Request::delete, &self.name, &[]).silent().query("source", self.source);
-        self.json.print(&context.call(request).await?, |removed: &RemoveGroup| {
+        self.json.print(&context.call(request).await?, |removed: &RemoveGroupJson| {
             let (positions, pins) =
                 (show::count(removed.positions, "position"), show::count(removed.pins, "pin"));
             show::line(format_args!("removed {positions} and {pins} of group {}", self.name))
@@ -243,7 +244,7 @@ impl Remove {
     }
 }
 
-fn dead_row(dead: &GroupDead) -> [String; 7] {
+fn dead_row(dead: &GroupDeadJson) -> [String; 7] {
     let redriven = if dead.redriven { " (will be retried)" } else { "" };
     [
         dead.seq.to_string(),

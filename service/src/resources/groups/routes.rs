@@ -14,8 +14,8 @@ use crate::http::path::{GroupPath, Parameters};
 use crate::http::problem::{Answer, Problem};
 use crate::resources::dead_events::routes::storable;
 use crate::resources::groups::wire::{
-    Group, GroupDead, GroupNodes, GroupSummary, RedriveGroup, RedrivenGroup, RemoveGroup, ResetGroup,
-    ResetRequest,
+    GroupDeadJson, GroupJson, GroupNodesJson, GroupSummary, RedriveGroup, RedrivenGroup, RemoveGroupJson,
+    ResetGroupJson, ResetRequest,
 };
 use crate::resources::wire::List;
 use wakeq::Name;
@@ -26,13 +26,13 @@ page_query!(NodesQuery, 36);
 
 /// List the nodes with subscribers, and the coordinator
 #[utoipa::path(get, path = "/v1/admin/nodes", operation_id = "list_nodes", tag = "groups", params(NodesQuery),
-    responses((status = 200, description = "A page of nodes", body = GroupNodes)))]
+    responses((status = 200, description = "A page of nodes", body = GroupNodesJson)))]
 pub(crate) async fn nodes(
     Call { api, .. }: Call,
     Parameters(query): Parameters<NodesQuery>,
-) -> Answer<GroupNodes> {
+) -> Answer<GroupNodesJson> {
     let (limit, after) = query.read::<Uuid>()?;
-    Ok(Json(GroupNodes::page(api.groups.group_nodes().await?, limit, after)))
+    Ok(Json(GroupNodesJson::page(api.groups.group_nodes().await?, limit, after)))
 }
 
 page_query!(GroupsQuery, 128);
@@ -56,8 +56,8 @@ pub(crate) async fn list(
 ///
 /// Returns its subscribers, and the owner, position and lag of each source.
 #[utoipa::path(get, path = "/v1/admin/groups/{group}", operation_id = "show_group", tag = "groups",
-    responses((status = 200, description = "The group", body = Group)))]
-pub(crate) async fn one(Call { api, .. }: Call, GroupPath(name): GroupPath) -> Answer<Group> {
+    responses((status = 200, description = "The group", body = GroupJson)))]
+pub(crate) async fn one(Call { api, .. }: Call, GroupPath(name): GroupPath) -> Answer<GroupJson> {
     Ok(Json(api.groups.group(&name).await?.into()))
 }
 
@@ -66,13 +66,13 @@ pub(crate) async fn one(Call { api, .. }: Call, GroupPath(name): GroupPath) -> A
 /// Its consumers notice, and resume from there.
 #[utoipa::path(post, path = "/v1/admin/groups/{group}/reset", operation_id = "reset_group", tag = "groups",
     request_body = ResetRequest, responses(
-    (status = 200, description = "The positions were reset", body = ResetGroup),
+    (status = 200, description = "The positions were reset", body = ResetGroupJson),
     (status = 400, description = "The position is not in the log, or the source is not one of the group")))]
 pub(crate) async fn reset(
     Call { api, caller }: Call,
     GroupPath(name): GroupPath,
     body::Json(request): body::Json<ResetRequest>,
-) -> Answer<ResetGroup> {
+) -> Answer<ResetGroupJson> {
     let (source, to) = request.read().map_err(Problem::invalid)?;
     let reset = api.groups.reset_group(&name, source.as_ref(), to, &caller.actor()).await?;
     Ok(Json(reset.into()))
@@ -107,14 +107,14 @@ pub(crate) struct RemoveQuery {
 #[utoipa::path(delete, path = "/v1/admin/groups/{group}", operation_id = "remove_group", tag = "groups",
     params(RemoveQuery), responses(
     (status = 200, description = "The group, or its position in the source, was removed",
-        body = RemoveGroup),
+        body = RemoveGroupJson),
     (status = 400, description = "The source is not valid, or not one of the group"),
     (status = 409, description = "The group is in use")))]
 pub(crate) async fn remove(
     Call { api, caller }: Call,
     GroupPath(name): GroupPath,
     Parameters(query): Parameters<RemoveQuery>,
-) -> Answer<RemoveGroup> {
+) -> Answer<RemoveGroupJson> {
     let source =
         query.source.as_deref().map(str::parse::<EventSource>).transpose().map_err(Problem::invalid)?;
     Ok(Json(api.groups.remove_group(&name, source.as_ref(), &caller.actor()).await?.into()))
@@ -132,12 +132,12 @@ page_query!(
 /// the log first.
 #[utoipa::path(get, path = "/v1/admin/groups/{group}/dead", operation_id = "list_group_dead", tag = "groups",
     params(GroupDeadQuery),
-    responses((status = 200, description = "A page of dead events", body = List<GroupDead>)))]
+    responses((status = 200, description = "A page of dead events", body = List<GroupDeadJson>)))]
 pub(crate) async fn dead(
     Call { api, .. }: Call,
     GroupPath(name): GroupPath,
     Parameters(query): Parameters<GroupDeadQuery>,
-) -> Answer<List<GroupDead>> {
+) -> Answer<List<GroupDeadJson>> {
     let (limit, after) = query.read::<GroupDeadCursor>()?;
     Ok(Json(api.groups.group_dead(&name, after.as_ref(), limit).await?.into()))
 }

@@ -11,9 +11,10 @@ use wakeq::log::{EventSource, InvalidSource};
 
 /// The nodes with subscribers, and the coordinator.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct GroupNodes {
+#[schema(as = GroupNodes)]
+pub(crate) struct GroupNodesJson {
     /// The nodes of this page whose lease has not expired, by id.
-    pub(crate) items: Vec<GroupNode>,
+    pub(crate) items: Vec<GroupNodeJson>,
     /// The cursor of the next page. Null on the last page.
     #[serde(default)]
     pub(crate) next_cursor: Option<String>,
@@ -25,7 +26,8 @@ pub(crate) struct GroupNodes {
 
 /// A process with subscribers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct GroupNode {
+#[schema(as = GroupNode)]
+pub(crate) struct GroupNodeJson {
     pub(crate) id: Uuid,
     /// Time of the last heartbeat.
     pub(crate) heartbeat_at: DateTime<Utc>,
@@ -57,11 +59,12 @@ pub(crate) struct GroupSummary {
 
 /// A consumer group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Group {
+#[schema(as = Group)]
+pub(crate) struct GroupJson {
     #[schema(example = "company-projection")]
     pub(crate) name: String,
     pub(crate) subscribers: Vec<GroupSubscriber>,
-    pub(crate) sources: Vec<GroupSource>,
+    pub(crate) sources: Vec<GroupSourceJson>,
     /// The process that consumes the whole group alone, without subscribers; null if there is none.
     pub(crate) alone: Option<Uuid>,
     /// For processors of an entity type: the log number after which the log is kept for them. Null
@@ -86,7 +89,8 @@ pub(crate) struct GroupSubscriber {
 
 /// A source of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct GroupSource {
+#[schema(as = GroupSource)]
+pub(crate) struct GroupSourceJson {
     #[schema(example = "category/companies/3-of-f")]
     pub(crate) source: String,
     /// The subscriber that owns the source; null if there is none at present.
@@ -108,12 +112,13 @@ pub(crate) struct GroupSource {
     #[schema(minimum = 0)]
     pub(crate) lag: u64,
     /// The failing event that the source waits for while it is retried; null if there is none.
-    pub(crate) failing: Option<FailingEvent>,
+    pub(crate) failing: Option<FailingEventJson>,
 }
 
 /// An event that fails and is retried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct FailingEvent {
+#[schema(as = FailingEvent)]
+pub(crate) struct FailingEventJson {
     /// The event's log number.
     #[schema(minimum = 1)]
     pub(crate) seq: i64,
@@ -126,7 +131,8 @@ pub(crate) struct FailingEvent {
 
 /// A dead event of a group.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct GroupDead {
+#[schema(as = GroupDead)]
+pub(crate) struct GroupDeadJson {
     pub(crate) source: String,
     /// The event's log number.
     #[schema(minimum = 1)]
@@ -181,7 +187,8 @@ impl From<(wakeq::control::Bulk, DateTime<Utc>)> for RedrivenGroup {
 
 /// The result of removing a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct RemoveGroup {
+#[schema(as = RemoveGroup)]
+pub(crate) struct RemoveGroupJson {
     /// Number of positions removed.
     #[schema(minimum = 0)]
     pub(crate) positions: u64,
@@ -205,7 +212,8 @@ pub(crate) struct ResetRequest {
 
 /// The result of resetting the positions of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct ResetGroup {
+#[schema(as = ResetGroup)]
+pub(crate) struct ResetGroupJson {
     /// Number of sources that were reset.
     #[schema(minimum = 0)]
     pub(crate) sources: u64,
@@ -244,7 +252,7 @@ impl ResetRequest {
     }
 }
 
-impl GroupNodes {
+impl GroupNodesJson {
     /// The page of nodes after the one with this id.
     pub(crate) fn page(nodes: wakeq_streams::control::GroupNodes, limit: u32, after: Option<Uuid>) -> Self {
         let after = after.map(|node| node.to_string());
@@ -259,7 +267,7 @@ impl GroupNodes {
     }
 }
 
-impl From<wakeq_streams::brokers::GroupNode> for GroupNode {
+impl From<wakeq_streams::brokers::GroupNode> for GroupNodeJson {
     fn from(node: wakeq_streams::brokers::GroupNode) -> Self {
         Self { id: node.id.0, heartbeat_at: node.heartbeat_at }
     }
@@ -280,7 +288,7 @@ impl From<wakeq_streams::control::Group> for GroupSummary {
     }
 }
 
-impl From<wakeq_streams::control::Group> for Group {
+impl From<wakeq_streams::control::Group> for GroupJson {
     fn from(group: wakeq_streams::control::Group) -> Self {
         let subscriber = |one: wakeq_streams::brokers::SubscriberState| GroupSubscriber {
             id: one.id.0,
@@ -292,19 +300,19 @@ impl From<wakeq_streams::control::Group> for Group {
         Self {
             name: group.name.to_string(),
             subscribers: group.subscribers.into_iter().map(subscriber).collect(),
-            sources: group.sources.into_iter().map(GroupSource::from).collect(),
+            sources: group.sources.into_iter().map(GroupSourceJson::from).collect(),
             alone: group.alone.map(|node| node.0),
             pin: group.pin,
         }
     }
 }
 
-wire_from! { wakeq_streams::control::GroupSource => GroupSource, |source| {
+wire_from! { wakeq_streams::control::GroupSource => GroupSourceJson, |source| {
     releasing, position, epoch, moved_at, lag;
     source: source.source.to_string(),
     subscriber: source.owner.map(|(subscriber, _)| subscriber.0),
     node: source.owner.map(|(_, node)| node.0),
-    failing: source.failing.map(|failing| FailingEvent {
+    failing: source.failing.map(|failing| FailingEventJson {
         seq: failing.seq,
         since: failing.since,
         attempts: failing.attempts,
@@ -312,7 +320,7 @@ wire_from! { wakeq_streams::control::GroupSource => GroupSource, |source| {
     }),
 } }
 
-impl From<wakeq_streams::control::GroupDead> for GroupDead {
+impl From<wakeq_streams::control::GroupDead> for GroupDeadJson {
     fn from(dead: wakeq_streams::control::GroupDead) -> Self {
         let payload = RawValue::from_string(dead.payload).unwrap_or_else(|_| RawValue::NULL.to_owned());
         Self {
@@ -332,13 +340,13 @@ impl From<wakeq_streams::control::GroupDead> for GroupDead {
     }
 }
 
-impl From<wakeq_streams::control::GroupDeadPage> for List<GroupDead> {
+impl From<wakeq_streams::control::GroupDeadPage> for List<GroupDeadJson> {
     fn from(page: wakeq_streams::control::GroupDeadPage) -> Self {
         let next_cursor = page.next.map(|cursor| cursor.to_string());
-        Self { items: page.items.into_iter().map(GroupDead::from).collect(), next_cursor }
+        Self { items: page.items.into_iter().map(GroupDeadJson::from).collect(), next_cursor }
     }
 }
 
-wire_from! { wakeq_streams::control::RemoveGroup => RemoveGroup, |removed| { positions, pins; } }
+wire_from! { wakeq_streams::control::RemoveGroup => RemoveGroupJson, |removed| { positions, pins; } }
 
-wire_from! { wakeq_streams::control::ResetGroup => ResetGroup, |reset| { sources, position; } }
+wire_from! { wakeq_streams::control::ResetGroup => ResetGroupJson, |reset| { sources, position; } }

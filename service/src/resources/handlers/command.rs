@@ -16,18 +16,18 @@ use crate::resources::handlers::wire::{
     Handler, Lifted, PurgeRequest, Purged, RuleKind, StopRequest, Stopped,
 };
 use crate::resources::targets::command as targets;
-use crate::resources::targets::command::{Delete, ListTargets, Put};
+use crate::resources::targets::command::{DeleteTarget, ListTargets, PutTargetArgs};
 use stats::Stats;
 use wakeq::Timestamp;
 
 #[derive(Args)]
 pub(crate) struct Handlers {
     #[command(subcommand)]
-    verb: Verb,
+    verb: HandlerVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum HandlerVerb {
     /// List the handlers that have events, rules or targets, with their counts
     List(Stats),
     /// Show one handler: its counts, rules and targets
@@ -38,11 +38,11 @@ enum Verb {
         json: JsonArg,
     },
     /// Register an HTTP target for a handler, and wake its waiting events
-    Put(Box<Put>),
+    Put(Box<PutTargetArgs>),
     /// List the targets of the canvas, or of one handler
     Targets(ListTargets),
     /// Delete a handler's target; its events then wait
-    Delete(Delete),
+    Delete(DeleteTarget),
     /// Pause a handler, as its user
     Pause(Stop),
     /// Lift a pause and wake the waiting events
@@ -97,18 +97,18 @@ pub(crate) struct Purge {
 impl Handlers {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
-            Verb::List(command) => command.run(context).await,
-            Verb::Show { handler, json } => {
+            HandlerVerb::List(command) => command.run(context).await,
+            HandlerVerb::Show { handler, json } => {
                 json.print(&context.client().await?.handler(&handler.handler).await?, print)
             }
-            Verb::Put(command) => command.run(context).await,
-            Verb::Targets(command) => command.run(context).await,
-            Verb::Delete(command) => command.run(context).await,
-            Verb::Pause(command) => command.run(context, RuleKind::Pause).await,
-            Verb::Unpause(command) => command.run(context, RuleKind::Pause).await,
-            Verb::Block(command) => command.run(context, RuleKind::Block).await,
-            Verb::Unblock(command) => command.run(context, RuleKind::Block).await,
-            Verb::Purge(command) => command.run(context).await,
+            HandlerVerb::Put(command) => command.run(context).await,
+            HandlerVerb::Targets(command) => command.run(context).await,
+            HandlerVerb::Delete(command) => command.run(context).await,
+            HandlerVerb::Pause(command) => command.run(context, RuleKind::Pause).await,
+            HandlerVerb::Unpause(command) => command.run(context, RuleKind::Pause).await,
+            HandlerVerb::Block(command) => command.run(context, RuleKind::Block).await,
+            HandlerVerb::Unblock(command) => command.run(context, RuleKind::Block).await,
+            HandlerVerb::Purge(command) => command.run(context).await,
         }
     }
 }

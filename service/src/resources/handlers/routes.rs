@@ -10,7 +10,9 @@ use crate::http::paging::PageQuery;
 use crate::http::path::{HandlerPath, Parameters};
 use crate::http::problem::{Answer, Kind, Problem};
 use crate::resources::dead_events::routes::storable;
-use crate::resources::handlers::wire::{Depth, Handler, Lifted, PurgeRequest, Purged, StopRequest, Stopped};
+use crate::resources::handlers::wire::{
+    DepthJson, Handler, Lifted, PurgeRequest, Purged, StopRequest, Stopped,
+};
 use crate::resources::wire::List;
 use wakeq::control::{BULK_MAX, COUNT_MAX};
 use wakeq::{HandlerScope, Name};
@@ -158,11 +160,11 @@ pub(crate) struct DepthQuery {
 /// are waiting, because it counts up to 10,000, without events that a rule holds.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/depth", operation_id = "depth", tag = "handlers",
     params(DepthQuery),
-    responses((status = 200, description = "The depth at present", body = Depth)))]
+    responses((status = 200, description = "The depth at present", body = DepthJson)))]
 pub(crate) async fn depth(
     Call { api, caller }: Call,
     Parameters(query): Parameters<DepthQuery>,
-) -> Answer<Depth> {
+) -> Answer<DepthJson> {
     let scope = scope(&caller, query.module.as_deref(), query.name.as_deref())?;
     Ok(Json(api.admin.depth(caller.canvas, scope.as_ref()).await?.into()))
 }
@@ -173,11 +175,11 @@ pub(crate) async fn depth(
 /// 1,000 handlers of a canvas, without events that a rule holds.
 #[utoipa::path(get, path = "/v1/admin/depth", operation_id = "total_depth", tag = "handlers",
     params(DepthQuery),
-    responses((status = 200, description = "The depth at present", body = Depth)))]
+    responses((status = 200, description = "The depth at present", body = DepthJson)))]
 pub(crate) async fn total_depth(
     Call { api, caller }: Call,
     Parameters(query): Parameters<DepthQuery>,
-) -> Answer<Depth> {
+) -> Answer<DepthJson> {
     let only = scope(&caller, query.module.as_deref(), query.name.as_deref())?;
     let is_meant = |found: &HandlerScope| {
         only.as_ref().is_none_or(|only| (&only.module, &only.name) == (&found.module, &found.name))
@@ -186,7 +188,7 @@ pub(crate) async fn total_depth(
     // Also what was left out may be meant.
     let capped = depths.iter().any(|found| found.depth.capped);
     let meant = depths.into_iter().filter(|found| is_meant(&found.scope));
-    Ok(Json(Depth { capped, ..meant.map(|found| Depth::from(found.depth)).collect() }))
+    Ok(Json(DepthJson { capped, ..meant.map(|found| DepthJson::from(found.depth)).collect() }))
 }
 
 /// The handler that a query or a body names, if any.

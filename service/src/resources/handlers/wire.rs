@@ -6,9 +6,9 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::resources::targets::wire::Target;
+use crate::resources::targets::wire::TargetJson;
 use crate::resources::wire::wire_from;
-pub(crate) use rules::{Lifted, Rule, RuleKind, StopRequest, Stopped};
+pub(crate) use rules::{Lifted, RuleJson, RuleKind, StopRequest, Stopped};
 use wakeq::HandlerScope;
 use wakeq::control::{Bulk, HandlerStats};
 
@@ -42,11 +42,11 @@ pub(crate) struct Handler {
     /// Since when the oldest due event has been due.
     pub(crate) oldest_due: Option<DateTime<Utc>>,
     /// The rules in force, a block first.
-    pub(crate) rules: Vec<Rule>,
+    pub(crate) rules: Vec<RuleJson>,
     /// Since when a worker has had events for the handler without knowing it.
     pub(crate) unknown_since: Option<DateTime<Utc>>,
     /// The handler's HTTP targets, by modifier.
-    pub(crate) targets: Vec<Target>,
+    pub(crate) targets: Vec<TargetJson>,
     /// Whether it has more targets than are shown: `list_targets` has all.
     #[serde(default)]
     pub(crate) more_targets: bool,
@@ -82,7 +82,8 @@ impl Handler {
 
 /// How many events of a canvas or a handler could run now with more workers.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Depth {
+#[schema(as = Depth)]
+pub(crate) struct DepthJson {
     /// Events that are due and free to run: not running, and not held by a rule.
     #[schema(minimum = 0)]
     pub(crate) depth: u64,
@@ -125,14 +126,14 @@ pub(crate) struct Purged {
     pub(crate) before: Option<DateTime<Utc>>,
 }
 
-impl From<wakeq::control::Depth> for Depth {
+impl From<wakeq::control::Depth> for DepthJson {
     fn from(depth: wakeq::control::Depth) -> Self {
         let oldest_age_s = depth.oldest_age().map(|age| age.as_secs_f64());
         Self { depth: depth.depth, capped: depth.capped, oldest_age_s }
     }
 }
 
-impl FromIterator<Self> for Depth {
+impl FromIterator<Self> for DepthJson {
     /// Of several handlers together.
     fn from_iter<T: IntoIterator<Item = Self>>(depths: T) -> Self {
         depths.into_iter().fold(Self { depth: 0, capped: false, oldest_age_s: None }, |all, one| Self {
@@ -153,6 +154,6 @@ wire_from! { HandlerStats => Handler, |stats| {
     waiting, delayed, paused, running, dead, halted, oldest_due, unknown_since, more_targets;
     module: stats.scope.module.to_string(),
     name: stats.scope.name.to_string(),
-    rules: stats.rules.into_iter().map(Rule::from).collect(),
-    targets: stats.targets.into_iter().map(Target::from).collect(),
+    rules: stats.rules.into_iter().map(RuleJson::from).collect(),
+    targets: stats.targets.into_iter().map(TargetJson::from).collect(),
 } }

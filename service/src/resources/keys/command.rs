@@ -12,17 +12,17 @@ use crate::cli::arguments::{Page, TableArgs};
 use crate::cli::client::{Request, ServerChoice};
 use crate::cli::failure::Failure;
 use crate::cli::show::{self, JsonArg, moment};
-use crate::resources::keys::wire::{CreateKey, CreatedKey, Key};
+use crate::resources::keys::wire::{CreateKey, CreatedKeyJson, KeyJson};
 use crate::resources::wire::List;
 
 #[derive(Args)]
 pub(crate) struct Keys {
     #[command(subcommand)]
-    verb: Verb,
+    verb: KeyVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum KeyVerb {
     /// Create a key and print it; it is shown only once
     Create(Create),
     /// List keys by their prefix, including revoked and expired ones
@@ -105,9 +105,9 @@ struct Revoke {
 impl Keys {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
-            Verb::Create(create) => create.run(context).await,
-            Verb::List(list) => list.run(context).await,
-            Verb::Revoke(revoke) => revoke.run(context).await,
+            KeyVerb::Create(create) => create.run(context).await,
+            KeyVerb::List(list) => list.run(context).await,
+            KeyVerb::Revoke(revoke) => revoke.run(context).await,
         }
     }
 }
@@ -122,7 +122,7 @@ impl Create {
             lifetime_s: Some(self.expires.as_secs()),
         };
         let reach = self.canvases.reach(context);
-        let created: CreatedKey = match reach {
+        let created: CreatedKeyJson = match reach {
             Reach::Canvas(_) => context.call(Request::post(&["keys"]).admin().silent().body(&new)?).await?,
             Reach::EveryCanvas => create_everywhere(context, new).await?,
         };
@@ -169,7 +169,7 @@ async fn access(context: &Context) -> anyhow::Result<Access> {
     }
 }
 
-async fn create_everywhere(context: &Context, new: CreateKey) -> anyhow::Result<CreatedKey> {
+async fn create_everywhere(context: &Context, new: CreateKey) -> anyhow::Result<CreatedKeyJson> {
     let access = access(context).await?;
     let (scopes, narrow) = read_scopes(&new.scopes)?;
     let lifetime = new.lifetime_s.map(Duration::from_secs);
@@ -177,13 +177,13 @@ async fn create_everywhere(context: &Context, new: CreateKey) -> anyhow::Result<
     Ok(access.create_narrow_key(&new, &narrow, &context.actor()).await?.into())
 }
 
-async fn list_everywhere(access: &Access, page: Page) -> anyhow::Result<List<Key>> {
+async fn list_everywhere(access: &Access, page: Page) -> anyhow::Result<List<KeyJson>> {
     let after: Option<KeyId> = page.cursor.as_deref().map(str::parse).transpose()?;
     let keys = access.keys(CredentialFilter::Everything, after, page.limit + 1).await?;
     Ok(List::page(keys, page.limit, |key| key.id.to_string()))
 }
 
-fn row(key: &Key) -> [String; 7] {
+fn row(key: &KeyJson) -> [String; 7] {
     [
         format!("wakeq_{}", key.id),
         key.holder.clone(),

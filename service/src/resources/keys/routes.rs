@@ -11,7 +11,7 @@ use crate::http::caller::Call;
 use crate::http::paging::{self, PageQuery};
 use crate::http::path::{KeyPath, Parameters};
 use crate::http::problem::{Answer, Problem};
-use crate::resources::keys::wire::{CreateKey, CreatedKey, Key};
+use crate::resources::keys::wire::{CreateKey, CreatedKeyJson, KeyJson};
 use crate::resources::wire::List;
 
 /// List the keys of the canvas
@@ -19,11 +19,11 @@ use crate::resources::wire::List;
 /// Without their secrets.
 #[utoipa::path(get, path = "/v1/admin/canvases/{canvas}/keys", operation_id = "list_keys", tag = "admin",
     params(PageQuery),
-    responses((status = 200, description = "A page of keys, by id", body = List<Key>)))]
+    responses((status = 200, description = "A page of keys, by id", body = List<KeyJson>)))]
 pub(crate) async fn list(
     Call { api, caller }: Call,
     Parameters(query): Parameters<PageQuery>,
-) -> Answer<List<Key>> {
+) -> Answer<List<KeyJson>> {
     let (limit, after) = (paging::limit(query.limit)?, paging::cursor(query.cursor.as_deref()));
     let after = after.map_err(|_| Problem::bad_request("`cursor` is not one of this list"))?;
     let keys = api.access.keys(caller.canvas.into(), after, limit + 1).await?;
@@ -36,12 +36,12 @@ pub(crate) async fn list(
 /// that the caller lacks.
 #[utoipa::path(post, path = "/v1/admin/canvases/{canvas}/keys", operation_id = "create_key", tag = "admin",
     request_body = CreateKey, responses(
-    (status = 201, description = "The key was created", body = CreatedKey),
+    (status = 201, description = "The key was created", body = CreatedKeyJson),
     (status = 409, description = "The holder already has two live keys (`conflict`)")))]
 pub(crate) async fn create(
     Call { api, caller }: Call,
     body::Json(request): body::Json<CreateKey>,
-) -> Result<(StatusCode, Json<CreatedKey>), Problem> {
+) -> Result<(StatusCode, Json<CreatedKeyJson>), Problem> {
     let scopes = read_scopes(&request.scopes);
     let (scopes, narrow) = scopes.map_err(Problem::invalid)?;
     let new = NewKey {

@@ -39,7 +39,8 @@ fn scopes() -> Array {
 
 /// A new key. Its text is shown only once.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct CreatedKey {
+#[schema(as = CreatedKey)]
+pub(crate) struct CreatedKeyJson {
     /// The key's prefix, which is public.
     #[schema(example = "0123456789ab")]
     pub(crate) id: String,
@@ -51,7 +52,8 @@ pub(crate) struct CreatedKey {
 
 /// A key, without its secret.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Key {
+#[schema(as = Key)]
+pub(crate) struct KeyJson {
     /// The key's prefix, which is public.
     #[schema(example = "0123456789ab")]
     pub(crate) id: String,
@@ -71,7 +73,7 @@ pub(crate) struct Key {
     pub(crate) last_used_at: Option<DateTime<Utc>>,
 }
 
-impl From<access::CreatedKey> for CreatedKey {
+impl From<access::CreatedKey> for CreatedKeyJson {
     fn from(created: access::CreatedKey) -> Self {
         let id = created.key.id().to_string();
         Self { id, key: SecretText(created.key.reveal()), expires_at: created.expires_at }
@@ -83,7 +85,7 @@ pub(crate) fn scope_texts(whole: access::Scopes, narrow: &[access::NarrowScope])
     whole.iter().map(|scope| scope.to_string()).chain(narrow.iter().map(ToString::to_string)).collect()
 }
 
-wire_from! { access::Key => Key, |key| {
+wire_from! { access::Key => KeyJson, |key| {
     holder, created_at, created_by, expires_at, revoked_at, last_used_at;
     id: key.id.to_string(),
     canvas: canvas(key.reach),

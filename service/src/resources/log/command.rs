@@ -9,18 +9,20 @@ use crate::cli::client::Request;
 use crate::cli::given::json;
 use crate::cli::show::{self, JsonArg, moment};
 use crate::cli::table::Table;
-use crate::resources::log::wire::{Append, AppendTo, AppendedAll, Expect, LogEvent, LogPage, NewLogEvent};
+use crate::resources::log::wire::{
+    Append, AppendTo, AppendedAll, Expect, LogEventJson, LogPageJson, NewLogEvent,
+};
 use wakeq::log::{AppendCondition, Category, StreamName};
 use wakeq::{EventId, Name};
 
 #[derive(Args)]
 pub(crate) struct Log {
     #[command(subcommand)]
-    verb: Verb,
+    verb: LogVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum LogVerb {
     /// Append an event to a stream
     Append(AppendOne),
     /// Read the log, a category or a stream, in its order
@@ -70,8 +72,8 @@ struct Read {
 impl Log {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
-            Verb::Append(command) => command.run(context).await,
-            Verb::Read(command) => command.run(context).await,
+            LogVerb::Append(command) => command.run(context).await,
+            LogVerb::Read(command) => command.run(context).await,
         }
     }
 }
@@ -108,7 +110,7 @@ impl Read {
             .query("stream", self.stream)
             .query("after", Some(self.after))
             .query("limit", Some(self.limit));
-        self.json.print(&context.call(request).await?, |page: &LogPage| {
+        self.json.print(&context.call(request).await?, |page: &LogPageJson| {
             let head = [">SEQ", "APPENDED", "STREAM", ">POSITION", "NAME", "PAYLOAD"];
             Table::of(head, page.items.iter().map(row)).print("no events")?;
             if page.more {
@@ -122,7 +124,7 @@ impl Read {
     }
 }
 
-fn row(event: &LogEvent) -> [String; 6] {
+fn row(event: &LogEventJson) -> [String; 6] {
     [
         event.seq.to_string(),
         moment(event.appended_at),

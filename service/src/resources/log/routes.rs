@@ -10,7 +10,7 @@ use crate::http::caller::Call;
 use crate::http::paging;
 use crate::http::path::Parameters;
 use crate::http::problem::{Answer, Problem};
-use crate::resources::log::wire::{Append, AppendedAll, LogPage};
+use crate::resources::log::wire::{Append, AppendedAll, LogPageJson};
 use wakeq::CanvasId;
 use wakeq::log::{EventSource, StreamId};
 
@@ -61,11 +61,11 @@ pub(crate) struct ReadQuery {
 /// A page has at most 4 MiB of payloads and metadata, or a single event; `more` says that it ended
 /// there.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/log", operation_id = "read_log", tag = "log", params(ReadQuery),
-    responses((status = 200, description = "A page of the log", body = LogPage)))]
+    responses((status = 200, description = "A page of the log", body = LogPageJson)))]
 pub(crate) async fn read(
     Call { api, caller }: Call,
     Parameters(query): Parameters<ReadQuery>,
-) -> Answer<LogPage> {
+) -> Answer<LogPageJson> {
     let limit = paging::limit(query.limit)?;
     if query.after < 0 {
         return Err(Problem::bad_request("`after` is a `seq` of the log, or 0"));

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::resources::objects::wire::Place;
+use crate::resources::objects::wire::PlaceJson;
 use crate::resources::wire::wire_from;
 use wakeq::log::{AppendCondition, LogEventError, StreamAppend, StreamId};
 use wakeq::{CanvasId, EventError, EventId};
@@ -179,12 +179,13 @@ impl Logged {
 /// Where the appended events are in the log, in the order of the request.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct AppendedAll {
-    pub(crate) events: Vec<Appended>,
+    pub(crate) events: Vec<AppendedJson>,
 }
 
 /// Where an event is in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Appended {
+#[schema(as = Appended)]
+pub(crate) struct AppendedJson {
     pub(crate) id: Uuid,
     /// The event's log number.
     #[schema(minimum = 1)]
@@ -199,7 +200,8 @@ pub(crate) struct Appended {
 
 /// An event of the log.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct LogEvent {
+#[schema(as = LogEvent)]
+pub(crate) struct LogEventJson {
     /// The event's log number.
     #[schema(minimum = 1)]
     pub(crate) seq: i64,
@@ -222,16 +224,17 @@ pub(crate) struct LogEvent {
     pub(crate) metadata: Option<Box<RawValue>>,
     /// The object it was emitted on, and its link there, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<PlaceJson>,
     /// When the transaction that appended the event began.
     pub(crate) appended_at: DateTime<Utc>,
 }
 
 /// A page of the log, in order.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct LogPage {
+#[schema(as = LogPage)]
+pub(crate) struct LogPageJson {
     /// At most `limit` events, and possibly fewer or none although more follow.
-    pub(crate) items: Vec<LogEvent>,
+    pub(crate) items: Vec<LogEventJson>,
     /// Where the next page starts: the parameter `after` of the next request.
     #[schema(minimum = 0)]
     pub(crate) through: i64,
@@ -242,7 +245,7 @@ pub(crate) struct LogPage {
     pub(crate) held: bool,
 }
 
-impl From<&wakeq::log::Appended> for Appended {
+impl From<&wakeq::log::Appended> for AppendedJson {
     fn from(appended: &wakeq::log::Appended) -> Self {
         let wakeq::log::Appended { id, seq, prev, position } = *appended;
         Self { id: id.0, seq, prev, position }
@@ -251,13 +254,13 @@ impl From<&wakeq::log::Appended> for Appended {
 
 impl AppendedAll {
     pub(crate) fn of(appended: &[wakeq::log::Appended]) -> Self {
-        Self { events: appended.iter().map(Appended::from).collect() }
+        Self { events: appended.iter().map(AppendedJson::from).collect() }
     }
 }
 
 wire_from! {
     /// Leaves out a payload or metadata that is not JSON: only another program can have written it.
-    wakeq::log::LogEvent => LogEvent, |event| {
+    wakeq::log::LogEvent => LogEventJson, |event| {
         seq, prev, position, appended_at;
         id: event.id.0,
         category: event.stream.category.to_string(),
@@ -265,13 +268,13 @@ wire_from! {
         name: event.name.to_string(),
         payload: RawValue::from_string(event.payload).ok(),
         metadata: RawValue::from_string(event.metadata).ok(),
-        place: event.place.map(Place::from),
+        place: event.place.map(PlaceJson::from),
     }
 }
 
-impl From<wakeq::log::LogPage> for LogPage {
+impl From<wakeq::log::LogPage> for LogPageJson {
     fn from(page: wakeq::log::LogPage) -> Self {
         let wakeq::log::LogPage { events, through, more, held } = page;
-        Self { items: events.into_iter().map(LogEvent::from).collect(), through, more, held }
+        Self { items: events.into_iter().map(LogEventJson::from).collect(), through, more, held }
     }
 }

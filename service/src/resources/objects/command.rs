@@ -6,21 +6,23 @@ use crate::cli::Context;
 use crate::cli::arguments::{HandlerName, TableArgs};
 use crate::cli::client::Request;
 use crate::cli::show::{self, JsonArg, field, moment};
-use crate::resources::objects::wire::{HaltedLane, InHand, Object, SkipRequest, Skipped, Tombstone};
+use crate::resources::objects::wire::{
+    HaltedLaneJson, InHandJson, Object, SkipRequest, Skipped, TombstoneJson,
+};
 use wakeq::Name;
 use wakeq::order::ObjectKey;
 
 #[derive(Args)]
 pub(crate) struct Objects {
     #[command(subcommand)]
-    verb: Verb,
+    verb: ObjectVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum ObjectVerb {
     /// Show an object: the end of its chain, its state, the workers with its events, where it is
     /// halted
-    Show(Show),
+    Show(ShowObject),
     /// List the objects that are halted by a dead event
     Halted(TableArgs),
     /// Resume an object without its dead event (to run that event again: `wakeq dead redrive --id`)
@@ -31,7 +33,7 @@ enum Verb {
 }
 
 #[derive(Args)]
-struct Show {
+struct ShowObject {
     /// The object (work:1)
     object: ObjectKey,
     /// Show the whole state
@@ -68,24 +70,24 @@ struct Tombstones {
 impl Objects {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
-            Verb::Show(command) => command.run(context).await,
-            Verb::Halted(table) => {
+            ObjectVerb::Show(command) => command.run(context).await,
+            ObjectVerb::Halted(table) => {
                 let head = ["SINCE", "OBJECT", "HANDLER", ">LINK", "DEAD EVENT"];
                 table.print(context, Request::get(&["halted-objects"]), head, "no halted objects", row).await
             }
-            Verb::Skip(command) => command.run(context).await,
-            Verb::Tombstones(command) => command.run(context).await,
+            ObjectVerb::Skip(command) => command.run(context).await,
+            ObjectVerb::Tombstones(command) => command.run(context).await,
         }
     }
 }
 
-impl Show {
+impl ShowObject {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let object: Object = context.call(Request::get(&["objects", self.object.as_str()])).await?;
         self.json.print(&object, |object| {
             field("object", &object.object)?;
             field("last", object.last_id)?;
-            for InHand { module, name, event, event_link, worker, queue } in &object.in_hand {
+            for InHandJson { module, name, event, event_link, worker, queue } in &object.in_hand {
                 let worker = worker.as_deref().unwrap_or("a lease over HTTP");
                 let queue = queue.as_ref().map(|queue| format!(" in {queue}")).unwrap_or_default();
                 field(
@@ -94,7 +96,7 @@ impl Show {
                 )?;
             }
             for halted in &object.halted {
-                let HaltedLane { module, name, event, event_link, halted_at, .. } = halted;
+                let HaltedLaneJson { module, name, event, event_link, halted_at, .. } = halted;
                 let since = moment(*halted_at);
                 field(
                     "halted",
@@ -109,8 +111,8 @@ impl Show {
     }
 }
 
-fn row(halted: &HaltedLane) -> [String; 5] {
-    let HaltedLane { object, module, name, event, event_link, halted_at } = halted;
+fn row(halted: &HaltedLaneJson) -> [String; 5] {
+    let HaltedLaneJson { object, module, name, event, event_link, halted_at } = halted;
     [
         moment(*halted_at),
         object.clone(),
@@ -142,6 +144,6 @@ impl Tombstones {
     }
 }
 
-fn tombstone_row(gone: &Tombstone) -> [String; 4] {
+fn tombstone_row(gone: &TombstoneJson) -> [String; 4] {
     [moment(gone.left_at), gone.id.to_string(), gone.prev.to_string(), gone.cause.clone()]
 }

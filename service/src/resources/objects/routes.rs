@@ -11,7 +11,7 @@ use crate::http::paging::{self, PageQuery};
 use crate::http::path::{ObjectPath, Parameters};
 use crate::http::problem::{Answer, Problem};
 use crate::resources::handlers::routes as handlers;
-use crate::resources::objects::wire::{HaltedLane, Object, SkipRequest, Skipped, Tombstone};
+use crate::resources::objects::wire::{HaltedLaneJson, Object, SkipRequest, Skipped, TombstoneJson};
 use crate::resources::wire::List;
 use wakeq::Name;
 use wakeq::order::Lane;
@@ -21,11 +21,11 @@ use wakeq::order::Lane;
 /// Lists objects that are halted by a dead event, the longest halted first.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/halted-objects", operation_id = "list_halted_objects", tag = "objects",
     params(PageQuery),
-    responses((status = 200, description = "A page of halted objects", body = List<HaltedLane>)))]
+    responses((status = 200, description = "A page of halted objects", body = List<HaltedLaneJson>)))]
 pub(crate) async fn halted(
     Call { api, caller }: Call,
     Parameters(query): Parameters<PageQuery>,
-) -> Answer<List<HaltedLane>> {
+) -> Answer<List<HaltedLaneJson>> {
     let (limit, cursor) = query.read()?;
     let admin = caller.admin(&api, Scope::Read);
     Ok(Json(admin.halted(caller.canvas, cursor.as_ref(), limit).await?.into()))
@@ -71,12 +71,12 @@ pub(crate) struct TombstonesQuery {
 /// and were skipped. They are in the order of the chain.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/objects/{object}/tombstones", operation_id = "list_tombstones",
     tag = "objects", params(TombstonesQuery),
-    responses((status = 200, description = "A page of missing links", body = List<Tombstone>)))]
+    responses((status = 200, description = "A page of missing links", body = List<TombstoneJson>)))]
 pub(crate) async fn tombstones(
     Call { api, caller }: Call,
     ObjectPath(key): ObjectPath,
     Parameters(query): Parameters<TombstonesQuery>,
-) -> Answer<List<Tombstone>> {
+) -> Answer<List<TombstoneJson>> {
     let queue = query.queue.as_deref().map(str::parse::<Name>).transpose()?;
     if query.after < 0 {
         return Err(Problem::bad_request("`after` is the number of an event of the object, or 0"));

@@ -10,7 +10,8 @@ use crate::resources::wire::wire_from;
 
 /// A link in the chain of an object. `prev` is smaller than `id`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Link {
+#[schema(as = Link)]
+pub(crate) struct LinkJson {
     /// The event's number, from one sequence for all objects.
     #[schema(minimum = 1, example = 17)]
     pub(crate) id: i64,
@@ -21,7 +22,8 @@ pub(crate) struct Link {
 
 /// An event's object, and its link there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Place {
+#[schema(as = Place)]
+pub(crate) struct PlaceJson {
     #[schema(example = "work:1")]
     pub(crate) object: String,
     /// The event's number, from one sequence for all objects.
@@ -47,14 +49,15 @@ pub(crate) struct Object {
     pub(crate) state_at: Option<DateTime<Utc>>,
     /// Its events that are being processed, and by which worker; at most one per handler and queue.
     #[serde(default)]
-    pub(crate) in_hand: Vec<InHand>,
+    pub(crate) in_hand: Vec<InHandJson>,
     /// The handlers for which the object is halted.
-    pub(crate) halted: Vec<HaltedLane>,
+    pub(crate) halted: Vec<HaltedLaneJson>,
 }
 
 /// An event of an object that is being processed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct InHand {
+#[schema(as = InHand)]
+pub(crate) struct InHandJson {
     #[schema(example = "WORKER")]
     pub(crate) module: String,
     #[schema(example = "index")]
@@ -74,7 +77,8 @@ pub(crate) struct InHand {
 
 /// An object that is halted for a handler by a dead event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct HaltedLane {
+#[schema(as = HaltedLane)]
+pub(crate) struct HaltedLaneJson {
     #[schema(example = "work:1")]
     pub(crate) object: String,
     #[schema(example = "WORKER")]
@@ -92,7 +96,8 @@ pub(crate) struct HaltedLane {
 
 /// A missing link of an object's chain: no event with it will ever arrive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Tombstone {
+#[schema(as = Tombstone)]
+pub(crate) struct TombstoneJson {
     /// The number of the missing event.
     #[schema(minimum = 1, example = 17)]
     pub(crate) id: i64,
@@ -126,15 +131,15 @@ pub(crate) struct Skipped {
     pub(crate) skipped: bool,
 }
 
-wire_from! { wakeq::machine::Link => Link, |link| { id, prev; } }
+wire_from! { wakeq::machine::Link => LinkJson, |link| { id, prev; } }
 
-impl From<wakeq::order::Place> for Place {
+impl From<wakeq::order::Place> for PlaceJson {
     fn from(place: wakeq::order::Place) -> Self {
         Self { object: place.object.to_string(), id: place.link.id, prev: place.link.prev }
     }
 }
 
-wire_from! { wakeq::order::HaltedLane => HaltedLane, |halted| {
+wire_from! { wakeq::order::HaltedLane => HaltedLaneJson, |halted| {
     halted_at;
     object: halted.lane.object.to_string(),
     module: halted.lane.scope.module.to_string(),
@@ -143,14 +148,14 @@ wire_from! { wakeq::order::HaltedLane => HaltedLane, |halted| {
     event_link: halted.event_seq,
 } }
 
-impl From<wakeq::control::Tombstone> for Tombstone {
+impl From<wakeq::control::Tombstone> for TombstoneJson {
     fn from(tombstone: wakeq::control::Tombstone) -> Self {
         let wakeq::machine::Link { id, prev } = tombstone.link;
         Self { id, prev, cause: tombstone.cause, left_at: tombstone.left_at }
     }
 }
 
-impl From<wakeq::order::InHand> for InHand {
+impl From<wakeq::order::InHand> for InHandJson {
     fn from(hand: wakeq::order::InHand) -> Self {
         Self {
             module: hand.lane.scope.module.to_string(),
@@ -175,8 +180,8 @@ impl Object {
             last_id: object.last_id,
             state: object.state.and_then(|state| RawValue::from_string(state).ok()),
             state_at: object.state_at,
-            in_hand: in_hand.into_iter().map(InHand::from).collect(),
-            halted: halted.into_iter().map(HaltedLane::from).collect(),
+            in_hand: in_hand.into_iter().map(InHandJson::from).collect(),
+            halted: halted.into_iter().map(HaltedLaneJson::from).collect(),
         }
     }
 }

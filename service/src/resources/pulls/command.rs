@@ -12,7 +12,7 @@ use crate::cli::show::{self, JsonArg, moment};
 use crate::cli::table::Table;
 use crate::cli::text;
 use crate::resources::pulls::wire::{
-    self, CompleteRequest, ExtendRequest, Extended, LeaseRequest, Leased, LeasedCopy, ReleaseRequest,
+    self, CompleteRequest, ExtendRequest, Extended, LeaseRequest, Leased, LeasedCopyJson, ReleaseRequest,
     Released,
 };
 use crate::resources::wire::List;
@@ -23,7 +23,7 @@ use wakeq::{EventId, Name};
 const DEFAULT_LEASE: &str = "60s";
 
 #[derive(Args)]
-pub(crate) struct Lease {
+pub(crate) struct LeaseCopies {
     /// The queue's name
     name: Name,
     /// Maximum number of copies, 1 to 100
@@ -102,7 +102,7 @@ pub(crate) struct EndLease {
     id: EventId,
 }
 
-impl Lease {
+impl LeaseCopies {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let (lease_s, wait_s) = (self.lasts.as_secs_f64(), self.wait.as_secs_f64());
         let request = LeaseRequest { max: self.max, lease_s, wait_s };
@@ -115,7 +115,7 @@ impl Lease {
     }
 }
 
-fn row(copy: &LeasedCopy) -> [String; 7] {
+fn row(copy: &LeasedCopyJson) -> [String; 7] {
     [
         copy.id.to_string(),
         copy.lease.clone(),
@@ -175,7 +175,7 @@ impl Leases {
     }
 }
 
-fn lease_row(lease: &wire::Lease) -> [String; 5] {
+fn lease_row(lease: &wire::LeaseJson) -> [String; 5] {
     [
         lease.id.to_string(),
         moment(lease.lease_until),
@@ -226,7 +226,7 @@ impl Client {
         self.call(of_copy(queue, id, "release").body(&request)?).await
     }
 
-    pub(crate) async fn leases(&self, queue: &Name, page: Page) -> anyhow::Result<List<wire::Lease>> {
+    pub(crate) async fn leases(&self, queue: &Name, page: Page) -> anyhow::Result<List<wire::LeaseJson>> {
         self.call(Request::get(&["queues", queue.as_str(), "leases"]).everywhere().page(page)).await
     }
 

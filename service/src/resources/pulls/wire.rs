@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::resources::objects::wire::Place;
+use crate::resources::objects::wire::PlaceJson;
 use crate::resources::targets::wire::OnDeath;
 use wakeq::queues::{InvalidLeaseToken, LeaseToken, PullPolicy};
 
@@ -63,12 +63,13 @@ pub(crate) struct LeaseRequest {
 pub(crate) struct Leased {
     /// The copies in the order of their turns; empty if there are none to lease.
     #[schema(max_items = 100)]
-    pub(crate) copies: Vec<LeasedCopy>,
+    pub(crate) copies: Vec<LeasedCopyJson>,
 }
 
 /// A leased copy: no one else receives it until its lease ends.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct LeasedCopy {
+#[schema(as = LeasedCopy)]
+pub(crate) struct LeasedCopyJson {
     /// The copy's own id, which can serve as a key for effects that must not happen twice.
     pub(crate) id: Uuid,
     /// The token that extends, completes and releases the copy.
@@ -93,7 +94,7 @@ pub(crate) struct LeasedCopy {
     pub(crate) origin: Uuid,
     /// The event's object, and its link there, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<PlaceJson>,
     /// The W3C trace context of the emit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) traceparent: Option<String>,
@@ -104,7 +105,8 @@ pub(crate) struct LeasedCopy {
 
 /// A leased copy, without its value and the token of its lease.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Lease {
+#[schema(as = Lease)]
+pub(crate) struct LeaseJson {
     pub(crate) id: Uuid,
     /// When the lease ends.
     pub(crate) lease_until: DateTime<Utc>,
@@ -122,7 +124,7 @@ pub(crate) struct Lease {
     pub(crate) origin: Uuid,
     /// The event's object, and its link there, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<PlaceJson>,
 }
 
 /// The new length of a lease.
@@ -270,11 +272,11 @@ impl From<PullPolicy> for Pull {
 impl Leased {
     /// All copies with their values, which were validated when they were emitted.
     pub(crate) fn of(copies: Vec<wakeq::queues::LeasedCopy>) -> Result<Self, serde_json::Error> {
-        Ok(Self { copies: copies.into_iter().map(LeasedCopy::of).collect::<Result<_, _>>()? })
+        Ok(Self { copies: copies.into_iter().map(LeasedCopyJson::of).collect::<Result<_, _>>()? })
     }
 }
 
-impl LeasedCopy {
+impl LeasedCopyJson {
     fn of(copy: wakeq::queues::LeasedCopy) -> Result<Self, serde_json::Error> {
         let scope = copy.address.scope;
         Ok(Self {
@@ -288,7 +290,7 @@ impl LeasedCopy {
             modifier: copy.address.modifier.to_string(),
             value: RawValue::from_string(copy.value)?,
             origin: copy.origin.0,
-            place: copy.place.map(Place::from),
+            place: copy.place.map(PlaceJson::from),
             traceparent: copy.metadata.traceparent.map(|trace| trace.to_string()),
             emitted_at: copy.emitted_at,
             due_at: copy.due_at,
@@ -296,7 +298,7 @@ impl LeasedCopy {
     }
 }
 
-impl From<wakeq::queues::Lease> for Lease {
+impl From<wakeq::queues::Lease> for LeaseJson {
     fn from(lease: wakeq::queues::Lease) -> Self {
         let wakeq::queues::Lease { id, lease_until, attempt, address, origin, place } = lease;
         let (scope, modifier) = (address.scope, address.modifier.to_string());
@@ -309,7 +311,7 @@ impl From<wakeq::queues::Lease> for Lease {
             name: scope.name.to_string(),
             modifier,
             origin: origin.0,
-            place: place.map(Place::from),
+            place: place.map(PlaceJson::from),
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::config::DeliveryArgs;
 use crate::resources::pulls::command as pulls;
 use crate::resources::pulls::wire::Pull;
 use crate::resources::queues::wire::{
-    DeletedQueue, Facet, FacetSet, PutQueue, PutQueueAnswer, Queue, SetFacet,
+    DeletedQueueJson, FacetJson, FacetSet, PutQueue, PutQueueAnswer, QueueJson, SetFacet,
 };
 use crate::resources::targets::command as targets;
 use crate::resources::targets::command::{PolicyArgs, read_secret};
@@ -26,25 +26,25 @@ use wakeq::Name;
 #[derive(Args)]
 pub(crate) struct Queues {
     #[command(subcommand)]
-    verb: Verb,
+    verb: QueueVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum QueueVerb {
     /// Register or replace a queue; it receives a copy of every matching event from now on
-    Put(Box<Put>),
+    Put(Box<PutQueueArgs>),
     /// List the queues
     List(TableArgs),
     /// Show a queue, and the canvases with settings of their own
-    Show(Show),
+    Show(ShowQueue),
     /// Unregister a queue; it receives no more copies
-    Delete(Delete),
+    Delete(DeleteQueue),
     /// List the canvases with copies in a queue
     Facets(Facets),
     /// Set the weight and limit of the canvas (--canvas) in a queue
     SetFacet(Set),
     /// Lease copies of a pulled queue, exclusively until the leases end
-    Lease(pulls::Lease),
+    Lease(pulls::LeaseCopies),
     /// Change when a lease ends
     Extend(pulls::Extend),
     /// Complete a leased copy, which deletes it
@@ -58,7 +58,7 @@ enum Verb {
 }
 
 #[derive(Args)]
-struct Put {
+struct PutQueueArgs {
     /// The queue's name
     name: Name,
     /// Regular expressions over canvas:module:name, such as '.*:email_event:.*'; an event is copied
@@ -100,7 +100,7 @@ struct Put {
 }
 
 #[derive(Args)]
-struct Show {
+struct ShowQueue {
     /// The queue's name
     name: Name,
     #[command(flatten)]
@@ -108,7 +108,7 @@ struct Show {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Waiting {
+enum WaitingArg {
     /// Process them as before; the queue is removed after the last one
     Drain,
     /// Delete them, except running ones
@@ -116,12 +116,12 @@ enum Waiting {
 }
 
 #[derive(Args)]
-struct Delete {
+struct DeleteQueue {
     /// The queue's name
     name: Name,
     /// What to do with the waiting copies
-    #[arg(long, value_enum, default_value_t = Waiting::Drain)]
-    waiting: Waiting,
+    #[arg(long, value_enum, default_value_t = WaitingArg::Drain)]
+    waiting: WaitingArg,
     #[command(flatten)]
     json: JsonArg,
 }
@@ -151,31 +151,31 @@ struct Set {
 impl Queues {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
-            Verb::Put(command) => command.run(context).await,
-            Verb::List(table) => {
+            QueueVerb::Put(command) => command.run(context).await,
+            QueueVerb::List(table) => {
                 let head = ["QUEUE", ">WEIGHT", ">IN FLIGHT", "PROCESSED BY", "PATTERNS"];
                 let request = Request::get(&["queues"]).everywhere();
                 table.print(context, request, head, "no queues", row).await
             }
-            Verb::Show(command) => command.run(context).await,
-            Verb::Delete(command) => command.run(context).await,
-            Verb::Facets(Facets { name, table }) => {
+            QueueVerb::Show(command) => command.run(context).await,
+            QueueVerb::Delete(command) => command.run(context).await,
+            QueueVerb::Facets(Facets { name, table }) => {
                 let head = ["CANVAS", ">WAITING", ">RUNNING", ">TURN", "DUE SINCE", ">WEIGHT", ">IN FLIGHT"];
                 let request = at(Request::get, &name, &["facets"]);
                 table.print(context, request, head, "no canvas has copies in it", facet_row).await
             }
-            Verb::SetFacet(command) => command.run(context).await,
-            Verb::Lease(command) => command.run(context).await,
-            Verb::Extend(command) => command.run(context).await,
-            Verb::Complete(command) => command.run(context).await,
-            Verb::Release(command) => command.run(context).await,
-            Verb::Leases(command) => command.run(context).await,
-            Verb::EndLease(command) => command.run(context).await,
+            QueueVerb::SetFacet(command) => command.run(context).await,
+            QueueVerb::Lease(command) => command.run(context).await,
+            QueueVerb::Extend(command) => command.run(context).await,
+            QueueVerb::Complete(command) => command.run(context).await,
+            QueueVerb::Release(command) => command.run(context).await,
+            QueueVerb::Leases(command) => command.run(context).await,
+            QueueVerb::EndLease(command) => command.run(context).await,
         }
     }
 }
 
-impl Put {
+impl PutQueueArgs {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let secret = self.secret_file.as_deref().map(read_secret).transpose()?;
         let policy = self.policy.over_default();
@@ -218,7 +218,7 @@ fn print_put(answer: &PutQueueAnswer) -> anyhow::Result<()> {
     targets::print_secret(answer.secret.as_ref())
 }
 
-fn row(queue: &Queue) -> [String; 5] {
+fn row(queue: &QueueJson) -> [String; 5] {
     let draining = if queue.draining { " (draining)" } else { "" };
     let visible = if queue.tenant_visible { " (tenant-visible)" } else { "" };
     [
@@ -234,24 +234,24 @@ fn row(queue: &Queue) -> [String; 5] {
     ]
 }
 
-impl Show {
+impl ShowQueue {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let Self { name, table } = self;
         let client = context.client().await?;
         let mut shown = None;
         let page = async |page| {
-            let mut queue: Queue = client.call(at(Request::get, &name, &[]).page(page)).await?;
+            let mut queue: QueueJson = client.call(at(Request::get, &name, &[]).page(page)).await?;
             let (items, next_cursor) = (queue.settings.take().unwrap_or_default(), queue.next_cursor.take());
             shown = Some(queue);
             Ok(List { items, next_cursor })
         };
         let List { items, next_cursor } = table.list.gather(page).await?;
         let queue = shown.context("no page of the queue was requested")?;
-        table.json.print(&Queue { settings: Some(items), next_cursor, ..queue }, print_queue)
+        table.json.print(&QueueJson { settings: Some(items), next_cursor, ..queue }, print_queue)
     }
 }
 
-fn print_queue(queue: &Queue) -> anyhow::Result<()> {
+fn print_queue(queue: &QueueJson) -> anyhow::Result<()> {
     field("queue", &queue.name)?;
     for pattern in &queue.patterns {
         field("pattern", text::clean(pattern))?;
@@ -294,14 +294,14 @@ fn settings(weight: Option<u32>, in_flight_max: Option<u32>) -> String {
     format!("{weight}{most}")
 }
 
-impl Delete {
+impl DeleteQueue {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let waiting = match self.waiting {
-            Waiting::Drain => "drain",
-            Waiting::Drop => "drop",
+            WaitingArg::Drain => "drain",
+            WaitingArg::Drop => "drop",
         };
         let request = at(Request::delete, &self.name, &[]).silent().query("waiting", Some(waiting));
-        self.json.print(&context.call(request).await?, |deleted: &DeletedQueue| {
+        self.json.print(&context.call(request).await?, |deleted: &DeletedQueueJson| {
             let what = if deleted.gone {
                 "is removed"
             } else {
@@ -312,7 +312,7 @@ impl Delete {
     }
 }
 
-fn facet_row(facet: &Facet) -> [String; 7] {
+fn facet_row(facet: &FacetJson) -> [String; 7] {
     let more = if facet.capped { "+" } else { "" };
     [
         facet.canvas.to_string(),

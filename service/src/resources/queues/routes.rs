@@ -12,7 +12,8 @@ use crate::http::paging::page_query;
 use crate::http::path::{FacetPath, Parameters, QueuePath};
 use crate::http::problem::{Answer, Problem};
 use crate::resources::queues::wire::{
-    DeletedQueue, Facet, FacetSet, PutQueue, PutQueueAnswer, Queue, QueueDepth, SetFacet, Waiting,
+    DeletedQueueJson, FacetJson, FacetSet, PutQueue, PutQueueAnswer, QueueDepthJson, QueueJson, SetFacet,
+    Waiting,
 };
 use crate::resources::wire::List;
 use wakeq::{CanvasId, Name};
@@ -50,11 +51,11 @@ page_query!(QueuesQuery, 128);
 /// Sorted by name. There are at most 100.
 #[utoipa::path(get, path = "/v1/admin/queues", operation_id = "list_queues", tag = "queues",
     params(QueuesQuery),
-    responses((status = 200, description = "A page of queues", body = List<Queue>)))]
+    responses((status = 200, description = "A page of queues", body = List<QueueJson>)))]
 pub(crate) async fn list(
     Call { api, .. }: Call,
     Parameters(query): Parameters<QueuesQuery>,
-) -> Answer<List<Queue>> {
+) -> Answer<List<QueueJson>> {
     let (limit, after) = query.read::<Name>()?;
     let queues = api.admin.queues().await?;
     Ok(Json(List::part(queues, limit, after.as_ref().map(Name::as_str), |queue| queue.name.to_string())))
@@ -67,17 +68,17 @@ page_query!(QueueQuery, 36);
 /// Includes a page of the canvases that override its settings, sorted by id.
 #[utoipa::path(get, path = "/v1/admin/queues/{queue}", operation_id = "show_queue", tag = "queues",
     params(QueueQuery),
-    responses((status = 200, description = "The queue", body = Queue)))]
+    responses((status = 200, description = "The queue", body = QueueJson)))]
 pub(crate) async fn one(
     Call { api, .. }: Call,
     QueuePath(name): QueuePath,
     Parameters(query): Parameters<QueueQuery>,
-) -> Answer<Queue> {
+) -> Answer<QueueJson> {
     let (limit, after) = query.read::<String>()?;
     let after = canvas_of(after.as_deref())?;
     let queue = api.admin.queue(&name).await?;
     let settings = api.admin.facet_settings(&name, after, limit + 1).await?;
-    Ok(Json(Queue::with(queue, settings, limit)))
+    Ok(Json(QueueJson::with(queue, settings, limit)))
 }
 
 /// The canvas that a cursor names.
@@ -104,12 +105,12 @@ pub(crate) struct DeleteQuery {
 #[utoipa::path(delete, path = "/v1/admin/queues/{queue}", operation_id = "delete_queue", tag = "queues",
     params(DeleteQuery),
     responses((status = 200, description = "The queue receives no more copies",
-        body = DeletedQueue)))]
+        body = DeletedQueueJson)))]
 pub(crate) async fn delete(
     Call { api, caller }: Call,
     QueuePath(name): QueuePath,
     Parameters(query): Parameters<DeleteQuery>,
-) -> Answer<DeletedQueue> {
+) -> Answer<DeletedQueueJson> {
     Ok(Json(api.admin.delete_queue(&name, query.waiting.into(), &caller.actor()).await?.into()))
 }
 
@@ -120,12 +121,12 @@ page_query!(FacetsQuery, 36);
 /// Sorted by id.
 #[utoipa::path(get, path = "/v1/admin/queues/{queue}/facets", operation_id = "list_facets", tag = "queues",
     params(FacetsQuery),
-    responses((status = 200, description = "A page of facets", body = List<Facet>)))]
+    responses((status = 200, description = "A page of facets", body = List<FacetJson>)))]
 pub(crate) async fn facets(
     Call { api, .. }: Call,
     QueuePath(name): QueuePath,
     Parameters(query): Parameters<FacetsQuery>,
-) -> Answer<List<Facet>> {
+) -> Answer<List<FacetJson>> {
     let (limit, after) = query.read::<String>()?;
     let after = canvas_of(after.as_deref())?;
     let facets = api.admin.facets(&name, after, limit + 1).await?;
@@ -136,8 +137,8 @@ pub(crate) async fn facets(
 ///
 /// For autoscalers. It is cheap however many are waiting, because it reads at most 10,000 copies.
 #[utoipa::path(get, path = "/v1/admin/queues/{queue}/depth", operation_id = "queue_depth", tag = "queues",
-    responses((status = 200, description = "The depth at present", body = QueueDepth)))]
-pub(crate) async fn depth(Call { api, .. }: Call, QueuePath(name): QueuePath) -> Answer<QueueDepth> {
+    responses((status = 200, description = "The depth at present", body = QueueDepthJson)))]
+pub(crate) async fn depth(Call { api, .. }: Call, QueuePath(name): QueuePath) -> Answer<QueueDepthJson> {
     Ok(Json(api.admin.queue_depth(&name).await?.into()))
 }
 

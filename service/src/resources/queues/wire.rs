@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::resources::pulls::wire::{InvalidPull, Pull};
-use crate::resources::targets::wire::{InvalidTarget, PutTarget, SecretText, Target};
+use crate::resources::targets::wire::{InvalidTarget, PutTarget, SecretText, TargetJson};
 use crate::resources::wire::{List, wire_from};
 use wakeq::CanvasId;
 use wakeq::queues::{CopyOf, InvalidPattern};
@@ -51,7 +51,8 @@ fn once() -> u32 {
 
 /// A registered queue.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Queue {
+#[schema(as = Queue)]
+pub(crate) struct QueueJson {
     #[schema(example = "email_events")]
     pub(crate) name: String,
     /// The patterns of the events that are copied into the queue.
@@ -69,7 +70,7 @@ pub(crate) struct Queue {
     #[serde(default)]
     pub(crate) pull: Option<Pull>,
     /// The HTTP target that receives the events, if any.
-    pub(crate) target: Option<Target>,
+    pub(crate) target: Option<TargetJson>,
     pub(crate) created_at: DateTime<Utc>,
     pub(crate) created_by: String,
     /// When the queue was last changed.
@@ -77,7 +78,7 @@ pub(crate) struct Queue {
     pub(crate) updated_by: String,
     /// The canvases with settings of their own: at most `limit`. Only when a single queue is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) settings: Option<Vec<FacetSettings>>,
+    pub(crate) settings: Option<Vec<FacetSettingsJson>>,
     /// The cursor of the next page of `settings`: the parameter `cursor` of the next request.
     /// Absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -86,7 +87,8 @@ pub(crate) struct Queue {
 
 /// The settings of a canvas in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct FacetSettings {
+#[schema(as = FacetSettings)]
+pub(crate) struct FacetSettingsJson {
     pub(crate) canvas: Uuid,
     /// Events per round, 0 while the canvas is paused; null for the queue's setting.
     pub(crate) weight: Option<u32>,
@@ -102,7 +104,7 @@ pub(crate) struct PutQueueAnswer {
     /// Whether anything was changed.
     pub(crate) changed: bool,
     /// The queue as it is now.
-    pub(crate) queue: Queue,
+    pub(crate) queue: QueueJson,
     /// The generated secret of its target, `whsec_…`; shown only once.
     #[schema(value_type = Option<String>)]
     pub(crate) secret: Option<SecretText>,
@@ -126,14 +128,16 @@ pub(crate) enum Waiting {
 
 /// The result of unregistering a queue, which receives no more copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct DeletedQueue {
+#[schema(as = DeletedQueue)]
+pub(crate) struct DeletedQueueJson {
     /// Whether the queue is gone. If not, it is removed within a minute after its last copy.
     pub(crate) gone: bool,
 }
 
 /// A canvas with copies in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Facet {
+#[schema(as = Facet)]
+pub(crate) struct FacetJson {
     pub(crate) canvas: Uuid,
     /// Copies that are not running, including those that are not due or are held by rules; at most
     /// 10,000.
@@ -157,7 +161,8 @@ pub(crate) struct Facet {
 
 /// How much there is to do in a queue now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct QueueDepth {
+#[schema(as = QueueDepth)]
+pub(crate) struct QueueDepthJson {
     /// Copies that are due and free to run, of canvases that are not paused in the queue.
     #[schema(minimum = 0, maximum = 10_000)]
     pub(crate) depth: u64,
@@ -183,7 +188,7 @@ pub(crate) struct SetFacet {
 /// The settings of a canvas in a queue, as they are now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct FacetSet {
-    pub(crate) settings: FacetSettings,
+    pub(crate) settings: FacetSettingsJson,
     /// Number of copies woken so far, because they may run now.
     #[schema(minimum = 0)]
     pub(crate) woken: usize,
@@ -233,7 +238,7 @@ impl PutQueue {
     }
 }
 
-impl Queue {
+impl QueueJson {
     /// With the first `limit` of these settings of canvases. That there are more of them shows that
     /// another page follows.
     pub(crate) fn with(
@@ -241,15 +246,17 @@ impl Queue {
         settings: Vec<(CanvasId, wakeq::queues::FacetSettings)>,
         limit: u32,
     ) -> Self {
-        let settings: Vec<FacetSettings> =
-            settings.into_iter().map(|(canvas, own)| FacetSettings::of(canvas, own)).collect();
+        let settings: Vec<FacetSettingsJson> =
+            settings.into_iter().map(|(canvas, own)| FacetSettingsJson::of(canvas, own)).collect();
         let List { items, next_cursor } =
-            List::<FacetSettings>::page(settings, limit, |own: &FacetSettings| own.canvas.to_string());
+            List::<FacetSettingsJson>::page(settings, limit, |own: &FacetSettingsJson| {
+                own.canvas.to_string()
+            });
         Self { settings: Some(items), next_cursor, ..queue.into() }
     }
 }
 
-impl FacetSettings {
+impl FacetSettingsJson {
     fn of(canvas: CanvasId, own: wakeq::queues::FacetSettings) -> Self {
         Self { canvas: canvas.0, weight: own.weight, in_flight_max: own.in_flight_max }
     }
@@ -259,17 +266,17 @@ impl FacetSet {
     /// The answer to setting a canvas's facet.
     pub(crate) fn of(canvas: CanvasId, set: wakeq::queues::SetFacet) -> Self {
         let wakeq::queues::SetFacet { settings, woken, waking } = set;
-        Self { settings: FacetSettings::of(canvas, settings), woken, waking }
+        Self { settings: FacetSettingsJson::of(canvas, settings), woken, waking }
     }
 }
 
-wire_from! { wakeq::queues::RegisteredQueue => Queue, |queue| {
+wire_from! { wakeq::queues::RegisteredQueue => QueueJson, |queue| {
     patterns, draining, tenant_visible, created_at, created_by, updated_at, updated_by;
     name: queue.name.to_string(),
     weight: queue.facets.weight.unwrap_or(1),
     in_flight_max: queue.facets.in_flight_max,
     pull: queue.pull.map(Pull::from),
-    target: queue.target.map(Target::from),
+    target: queue.target.map(TargetJson::from),
     settings: None,
     next_cursor: None,
 } }
@@ -291,9 +298,9 @@ impl From<Waiting> for wakeq::queues::WaitingCopies {
     }
 }
 
-wire_from! { wakeq::queues::DeletedQueue => DeletedQueue, |deleted| { gone; } }
+wire_from! { wakeq::queues::DeletedQueue => DeletedQueueJson, |deleted| { gone; } }
 
-impl From<wakeq::queues::Facet> for Facet {
+impl From<wakeq::queues::Facet> for FacetJson {
     fn from(facet: wakeq::queues::Facet) -> Self {
         let wakeq::queues::Facet { canvas, waiting, running, capped, oldest_due, position, settings } = facet;
         let wakeq::queues::FacetSettings { weight, in_flight_max } = settings;
@@ -301,7 +308,7 @@ impl From<wakeq::queues::Facet> for Facet {
     }
 }
 
-impl From<wakeq::queues::QueueDepth> for QueueDepth {
+impl From<wakeq::queues::QueueDepth> for QueueDepthJson {
     fn from(depth: wakeq::queues::QueueDepth) -> Self {
         let wakeq::queues::QueueDepth { queue: _, depth, capped, canvases } = depth;
         Self { depth, capped, canvases }

@@ -12,11 +12,11 @@ use wakeq::control::Quota;
 #[derive(Args)]
 pub(crate) struct Quotas {
     #[command(subcommand)]
-    verb: Verb,
+    verb: QuotaVerb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum QuotaVerb {
     /// Show the limits of the canvas and its usage
     Show(TableArgs),
     /// Set a limit of the canvas; through a server this requires a key for all canvases
@@ -45,15 +45,15 @@ impl Quotas {
             verb(&["quotas", &context.canvas.canvas.to_string(), quota.as_str()]).everywhere().silent()
         };
         match self.verb {
-            Verb::Show(table) => {
+            QuotaVerb::Show(table) => {
                 let head = ["QUOTA", ">USED", ">LIMIT", "SET"];
                 table.print(context, Request::get(&["quotas"]), head, "there are no quotas", row).await
             }
-            Verb::Set { quota, limit } => {
+            QuotaVerb::Set { quota, limit } => {
                 context.send(at(Request::put, quota).body(&SetQuota { limit })?).await?;
                 show::line(format_args!("{quota}: the canvas may keep {limit}"))
             }
-            Verb::Unset { quota, json } => {
+            QuotaVerb::Unset { quota, json } => {
                 let limit = quota.default_limit();
                 json.print(&context.call(at(Request::delete, quota)).await?, |unset: &UnsetQuota| {
                     let words = if unset.unset { "was unset" } else { "was not set" };

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use clap::Args;
 
 use crate::cli::Context;
-use crate::cli::arguments::{HandlerName, TableArgs, Target};
+use crate::cli::arguments::{HandlerAddressArg, HandlerName, TableArgs};
 use crate::cli::client::Request;
 use crate::cli::failure::Failure;
 use crate::cli::show::{self, JsonArg, field, moment};
@@ -21,9 +21,9 @@ use wakeq::Name;
 const SECRET_MAX_BYTES: u64 = 1024;
 
 #[derive(Args)]
-pub(crate) struct Put {
+pub(crate) struct PutTargetArgs {
     /// The handler: its name, MODULE/name when the module is not WORKER, or MODULE/name/modifier
-    handler: Target,
+    handler: HandlerAddressArg,
     /// URL that receives the events: https, or http if the deployment allows it
     url: String,
     #[command(flatten)]
@@ -70,9 +70,9 @@ pub(crate) struct PolicyArgs {
 }
 
 #[derive(Args)]
-pub(crate) struct Delete {
+pub(crate) struct DeleteTarget {
     /// The handler: its name, MODULE/name when the module is not WORKER, or MODULE/name/modifier
-    handler: Target,
+    handler: HandlerAddressArg,
     #[command(flatten)]
     json: JsonArg,
 }
@@ -94,13 +94,13 @@ impl ListTargets {
     }
 }
 
-fn row(target: &wire::Target) -> [String; 5] {
-    let wire::Target { module, name, modifier, url, policy, updated_at, updated_by, .. } = target;
+fn row(target: &wire::TargetJson) -> [String; 5] {
+    let wire::TargetJson { module, name, modifier, url, policy, updated_at, updated_by, .. } = target;
     let (retries, changed) = (policy.retries.to_string(), show::moment(*updated_at));
     [format!("{module}/{name}/{modifier}"), url.clone(), retries, changed, updated_by.clone()]
 }
 
-impl Put {
+impl PutTargetArgs {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let secret = self.secret_file.as_deref().map(read_secret).transpose()?;
         let (policy, rotate_secret) = (self.policy.over_default(), self.rotate_secret);
@@ -133,7 +133,7 @@ impl PolicyArgs {
     }
 }
 
-fn print_put(handler: &Target, answer: &PutAnswer) -> anyhow::Result<()> {
+fn print_put(handler: &HandlerAddressArg, answer: &PutAnswer) -> anyhow::Result<()> {
     let replaced = if answer.new { "" } else { ", replacing the previous target" };
     show::line(format_args!("{handler} goes to {}{replaced}", crate::cli::text::clean(&answer.target.url)))?;
     print_woken(answer.woken, answer.waking)?;
@@ -165,7 +165,7 @@ pub(crate) fn note_about(secret: Option<&SecretText>) {
     }
 }
 
-impl Delete {
+impl DeleteTarget {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let client = context.client().await?;
         client.send(at(Request::delete, &self.handler)?.silent()).await?;
@@ -176,7 +176,7 @@ impl Delete {
 }
 
 /// Prints a target: a line for its URL, and one for its policy.
-pub(crate) fn print(target: &wire::Target) -> anyhow::Result<()> {
+pub(crate) fn print(target: &wire::TargetJson) -> anyhow::Result<()> {
     field("target", format_args!("{} to {}", target.modifier, target.url))?;
     let Policy { retries, delay_s, factor, delay_max_s, timeout_s, concurrency, on_death } = target.policy;
     let growing = if factor == 1 {
@@ -234,7 +234,7 @@ pub(crate) fn read_secret(file: &Path) -> anyhow::Result<SecretText> {
 }
 
 /// The request about a handler's target.
-fn at(verb: fn(&[&str]) -> Request, target: &Target) -> Result<Request, Failure> {
+fn at(verb: fn(&[&str]) -> Request, target: &HandlerAddressArg) -> Result<Request, Failure> {
     let (module, name) = (target.handler.module.as_str(), target.handler.name.as_str());
     match target.modifier.as_ref().map(Name::as_str) {
         // Deleting the target of the modifier `pause` would lift the pause.

@@ -11,7 +11,7 @@ use crate::http::paging;
 use crate::http::path::{AddressPath, Parameters};
 use crate::http::problem::{Answer, Problem};
 use crate::resources::handlers::routes as handlers;
-use crate::resources::targets::wire::{PutAnswer, PutTarget, Target};
+use crate::resources::targets::wire::{PutAnswer, PutTarget, TargetJson};
 use crate::resources::wire::List;
 
 /// Register an HTTP target for a handler
@@ -85,11 +85,11 @@ pub(crate) struct TargetsQuery {
 /// Sorted by module, name and modifier. The secrets are not shown.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/targets", operation_id = "list_targets", tag = "handlers",
     params(TargetsQuery),
-    responses((status = 200, description = "A page of targets", body = List<Target>)))]
+    responses((status = 200, description = "A page of targets", body = List<TargetJson>)))]
 pub(crate) async fn list(
     Call { api, caller }: Call,
     Parameters(query): Parameters<TargetsQuery>,
-) -> Answer<List<Target>> {
+) -> Answer<List<TargetJson>> {
     let scope = handlers::scope(&caller, query.module.as_deref(), query.name.as_deref())?;
     let (limit, cursor) = (paging::limit(query.limit)?, paging::cursor(query.cursor.as_deref())?);
     Ok(Json(api.admin.targets(caller.canvas, scope.as_ref(), cursor.as_ref(), limit).await?.into()))
@@ -100,8 +100,8 @@ pub(crate) async fn list(
 /// The modifier is `_` for the handler without one. The secret is not shown.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/handlers/{module}/{name}/{modifier}",
     operation_id = "show_target", tag = "handlers",
-    responses((status = 200, description = "The target", body = Target)))]
-pub(crate) async fn one(Call { api, caller }: Call, address: AddressPath) -> Answer<Target> {
+    responses((status = 200, description = "The target", body = TargetJson)))]
+pub(crate) async fn one(Call { api, caller }: Call, address: AddressPath) -> Answer<TargetJson> {
     let found = api.admin.target(&caller.address(address)).await?;
     Ok(Json(found.ok_or_else(Problem::not_found)?.into()))
 }

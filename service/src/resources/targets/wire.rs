@@ -93,7 +93,8 @@ impl From<bool> for OnDeath {
 
 /// A handler's HTTP target, without its secret.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Target {
+#[schema(as = Target)]
+pub(crate) struct TargetJson {
     #[schema(example = "WORKER")]
     pub(crate) module: String,
     #[schema(example = "send-email")]
@@ -123,7 +124,7 @@ pub(crate) struct PutAnswer {
     /// Whether the handler had no target.
     pub(crate) new: bool,
     /// The target as it is now.
-    pub(crate) target: Target,
+    pub(crate) target: TargetJson,
     /// The generated secret, `whsec_…`; shown only once.
     #[schema(value_type = Option<String>)]
     pub(crate) secret: Option<SecretText>,
@@ -235,7 +236,7 @@ impl From<TargetPolicy> for Policy {
     }
 }
 
-wire_from! { wakeq::targets::RegisteredTarget => Target, |target| {
+wire_from! { wakeq::targets::RegisteredTarget => TargetJson, |target| {
     url, audience, previous_secret_until, gone_since, created_at, created_by, updated_at, updated_by;
     module: target.address.scope.module.to_string(),
     name: target.address.scope.name.to_string(),

@@ -9,7 +9,7 @@ use crate::broker::{
     BrokerError, EventSubscriberStateStore, EventSubscriptionSourceMappingStore, EventSubscriptionStateStore,
     LockManager, MemoryGroups, NodeHeartbeat,
 };
-use crate::event::{Lead, NewSubscription, NodeId, SubscriberId, SubscriberState};
+use crate::event::{NewSubscription, NodeId, SubscriberId, SubscriberState, Term};
 use crate::store::tests::Table;
 use wakeq::Name;
 use wakeq::log::EventSource;
@@ -84,7 +84,7 @@ async fn until_lapsed(groups: &impl Groups, id: SubscriberId) {
     );
 }
 
-async fn lead(groups: &impl Groups) -> Lead {
+async fn lead(groups: &impl Groups) -> Term {
     groups.try_lock(&name("coordinator"), Uuid::now_v7(), LEASE).await.unwrap().unwrap()
 }
 

@@ -13,7 +13,7 @@ use crate::broker::{
     BrokerError, EventSubscriberStateStore, LeaderElector, Leadership, LockElector, LockManager, MemoryGroups,
 };
 use crate::consumer::Health;
-use crate::event::Lead;
+use crate::event::Term;
 use wakeq::{Name, StoreError};
 
 /// SUB-40, SUB-54: a node that is ending heartbeats until it has ended.
@@ -145,7 +145,7 @@ struct Lossy(MemoryGroups, AtomicBool);
 
 #[async_trait]
 impl LockManager for Lossy {
-    async fn try_lock(&self, name: &Name, owner: Uuid, lease: Duration) -> Result<Option<Lead>, BrokerError> {
+    async fn try_lock(&self, name: &Name, owner: Uuid, lease: Duration) -> Result<Option<Term>, BrokerError> {
         let taken = self.0.try_lock(name, owner, lease).await?;
         if self.1.swap(true, Ordering::Relaxed) {
             return Ok(taken);
@@ -153,15 +153,15 @@ impl LockManager for Lossy {
         Err(BrokerError::unavailable("the answer got lost")(StoreError::Config("cut off")))
     }
 
-    async fn renew(&self, lead: &Lead, lease: Duration) -> Result<bool, BrokerError> {
+    async fn renew(&self, lead: &Term, lease: Duration) -> Result<bool, BrokerError> {
         self.0.renew(lead, lease).await
     }
 
-    async fn release(&self, lead: &Lead) -> Result<bool, BrokerError> {
+    async fn release(&self, lead: &Term) -> Result<bool, BrokerError> {
         self.0.release(lead).await
     }
 
-    async fn holder(&self, name: &Name) -> Result<Option<Lead>, BrokerError> {
+    async fn holder(&self, name: &Name) -> Result<Option<Term>, BrokerError> {
         self.0.holder(name).await
     }
 }

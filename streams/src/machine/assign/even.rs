@@ -52,11 +52,11 @@ fn release_one(sketch: &mut Sketch, served: &mut Served) -> bool {
             .slots
             .iter()
             .filter(|other| other.member.node == slot.member.node && !other.kept.is_empty());
-        if alone.count() > 1 || !slot.takes(source) {
+        if alone.count() > 1 || !slot.accepts(source) {
             continue;
         }
         for (to, other) in sketch.slots.iter().enumerate() {
-            let fits = other.takes(source) && !serving.contains(&other.member.node);
+            let fits = other.accepts(source) && !serving.contains(&other.member.node);
             let gain = |from, to| groups(from).saturating_sub(groups(to));
             if fits && gain(from, to) > best.map_or(1, |(from, to)| gain(from, to)) {
                 best = Some((from, to));

@@ -19,18 +19,18 @@ pub(super) struct Slot<'a> {
 }
 
 impl<'a> Slot<'a> {
-    fn works(&self) -> bool {
+    fn is_working(&self) -> bool {
         self.member.standing == MemberStanding::Working
     }
 
     /// Whether it can be allocated the source.
-    pub(super) fn takes(&self, source: &EventSource) -> bool {
-        self.works() && self.requests.contains(source)
+    pub(super) fn accepts(&self, source: &EventSource) -> bool {
+        self.is_working() && self.requests.contains(source)
     }
 
     /// The last source that it had before this round and that `other` could take over.
     fn last_for(&self, other: &Self) -> Option<&'a EventSource> {
-        let held = self.kept.iter().rev().find(|source| self.had(source) && other.takes(source));
+        let held = self.kept.iter().rev().find(|source| self.had(source) && other.accepts(source));
         held.copied()
     }
 
@@ -111,7 +111,7 @@ impl<'a> Sketch<'a> {
         let mut serving = self.serving();
         // Sources that few subscribers can take are counted first; the others balance the loads.
         let mut hardest_first = free.to_vec();
-        hardest_first.sort_by_key(|source| self.slots.iter().filter(|slot| slot.takes(source)).count());
+        hardest_first.sort_by_key(|source| self.slots.iter().filter(|slot| slot.accepts(source)).count());
         for source in hardest_first {
             if let Some(at) = self.lightest(source, &loads, &serving, served) {
                 loads[at] += 1;
@@ -122,7 +122,7 @@ impl<'a> Sketch<'a> {
         let order = self.in_order_of_ties(served);
         let mut rest = Vec::new();
         for source in free {
-            let next = order.iter().find(|at| quotas[**at] > 0 && self.slots[**at].takes(source));
+            let next = order.iter().find(|at| quotas[**at] > 0 && self.slots[**at].accepts(source));
             match next {
                 Some(at) => {
                     quotas[*at] -= 1;
@@ -147,7 +147,7 @@ impl<'a> Sketch<'a> {
         serving: &BTreeSet<NodeId>,
         served: &Served,
     ) -> Option<usize> {
-        let takers = (0..self.slots.len()).filter(|at| self.slots[*at].takes(source));
+        let takers = (0..self.slots.len()).filter(|at| self.slots[*at].accepts(source));
         takers.min_by_key(|at| {
             let node = self.slots[*at].member.node;
             let groups =
@@ -170,7 +170,7 @@ impl<'a> Sketch<'a> {
         if self.is_moving() {
             return;
         }
-        let mut order: Vec<usize> = (0..self.slots.len()).filter(|at| self.slots[*at].works()).collect();
+        let mut order: Vec<usize> = (0..self.slots.len()).filter(|at| self.slots[*at].is_working()).collect();
         order.sort_by_key(|at| {
             let slot = &self.slots[*at];
             (slot.kept.len(), served.get(&slot.member.node).copied().unwrap_or_default(), *at)

@@ -12,7 +12,7 @@ use super::isolated::IsolatedStep;
 use crate::event::EntityType;
 use crate::store::Store;
 use crate::store::positions::{PositionMove, move_position};
-use wakeq::internals::{Emission, InsertOutcome, NewEvent, insert_with_state, lacks_partition, statements};
+use wakeq::internals::{Emission, InsertOutcome, NewEvent, add_with_state, lacks_partition, statements};
 use wakeq::log::{NewLogEvent, StreamId, StreamName};
 use wakeq::machine::Link;
 use wakeq::{CanvasId, EventId, Name, StoreError};
@@ -262,7 +262,7 @@ async fn emit(
     if events.is_empty() {
         return Ok(Vec::new());
     }
-    insert_with_state(connection, events, &vec![false; events.len()], None, emission).await
+    add_with_state(connection, events, &vec![false; events.len()], None, emission).await
 }
 
 /// Fails those passed-over events that have no outcome yet; returns the events that tell their

@@ -83,7 +83,7 @@ pub(crate) struct EntityPosition {
 }
 
 /// A row of a page of entities.
-struct EntityRow {
+struct EntityPageRow {
     canvas_id: Uuid,
     id: String,
     version: i64,
@@ -96,7 +96,7 @@ struct EntityRow {
     looked: i64,
 }
 
-impl EntityRow {
+impl EntityPageRow {
     fn loaded(self) -> Option<LoadedEntity> {
         let (version, seq) = (self.state_version, self.state_seq);
         Some(LoadedEntity {
@@ -140,7 +140,7 @@ impl Store {
         bytes: usize,
     ) -> Result<(Vec<LoadedEntity>, bool), StoreError> {
         let query = sqlx::query_as!(
-            EntityRow,
+            EntityPageRow,
             r#"select canvas_id, id as "id!", version, last_link, stored as "stored!",
                       case when shape = $4 then state end::text as state, state_version, state_seq, looked as "looked!"
                  from (select e.canvas_id, e.id::text as id, e.version, e.last_link, e.shape, e.state, e.state_version,
@@ -166,7 +166,7 @@ impl Store {
         let rows = self.session().await?.all("read entities", query).await?;
         let looked = rows.first().map_or(0, |row| row.looked);
         let more = looked >= PAGE || i64::try_from(rows.len()).is_ok_and(|count| count < looked);
-        Ok((rows.into_iter().filter_map(EntityRow::loaded).collect(), more))
+        Ok((rows.into_iter().filter_map(EntityPageRow::loaded).collect(), more))
     }
 
     /// These entities, in this order, until their states exceed this many bytes, but at least the
@@ -179,7 +179,7 @@ impl Store {
         bytes: usize,
     ) -> Result<Vec<LoadedEntity>, StoreError> {
         let query = sqlx::query_as!(
-            EntityRow,
+            EntityPageRow,
             r#"select canvas_id as "canvas_id!", id as "id!", version as "version!", last_link as "last_link!",
                       stored as "stored!", case when shape = $4 then state end::text as state,
                       state_version as "state_version!", state_seq as "state_seq!", 0::bigint as "looked!"
@@ -203,7 +203,7 @@ impl Store {
             entity_type.repository().as_str() as _
         );
         let rows = self.session().await?.all("read the entities of a batch", query).await?;
-        Ok(rows.into_iter().filter_map(EntityRow::loaded).collect())
+        Ok(rows.into_iter().filter_map(EntityPageRow::loaded).collect())
     }
 
     /// The wanted events from the repository, each with the index of its entity in `wanted`: those

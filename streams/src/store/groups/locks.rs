@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::event::Lead;
+use crate::event::Term;
 use crate::store::Store;
 use wakeq::internals::interval;
 use wakeq::{Name, StoreError};
@@ -38,7 +38,7 @@ impl Store {
 
     /// Extends the lease of a lock under this term; returns whether it is still the owner's. A lock
     /// whose lease has run out is, until another owner has taken it.
-    pub(crate) async fn renew_lock(&self, lead: &Lead, lease: Duration) -> Result<bool, StoreError> {
+    pub(crate) async fn renew_lock(&self, lead: &Term, lease: Duration) -> Result<bool, StoreError> {
         let query = sqlx::query!(
             "update wakeq.locks set expires_at = clock_timestamp() + $4::interval
               where name = $1 and owner = $2 and term = $3",
@@ -51,7 +51,7 @@ impl Store {
     }
 
     /// Releases a lock; returns whether it was the owner's. Its term stays.
-    pub(crate) async fn release_lock(&self, lead: &Lead) -> Result<bool, StoreError> {
+    pub(crate) async fn release_lock(&self, lead: &Term) -> Result<bool, StoreError> {
         let query = sqlx::query!(
             "update wakeq.locks set expires_at = '-infinity' where name = $1 and owner = $2 and term = $3",
             lead.name.as_str() as _,

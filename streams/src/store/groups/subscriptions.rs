@@ -4,7 +4,7 @@
 use uuid::Uuid;
 
 use super::{json, sources};
-use crate::event::{Lead, NewSubscription, NodeId, SubscriberId, Subscription};
+use crate::event::{NewSubscription, NodeId, SubscriberId, Subscription, Term};
 use crate::store::Store;
 use wakeq::{Name, StoreError};
 
@@ -21,7 +21,7 @@ impl Store {
     /// is no longer the coordinator.
     pub(crate) async fn remove_lapsed_subscribers(
         &self,
-        lead: &Lead,
+        lead: &Term,
     ) -> Result<Option<Vec<SubscriberId>>, StoreError> {
         let query = sqlx::query!(
             r#"with lead as (
@@ -59,7 +59,7 @@ impl Store {
     /// none was because the caller is no longer the coordinator.
     pub(crate) async fn write_subscriptions(
         &self,
-        lead: &Lead,
+        lead: &Term,
         new: &[NewSubscription],
     ) -> Result<Option<Vec<SubscriberId>>, StoreError> {
         let names: Vec<String> = new.iter().map(|one| one.group.to_string()).collect();
@@ -118,7 +118,7 @@ impl Store {
     #[doc(hidden)]
     pub async fn subscriptions(&self, group: Option<&Name>) -> Result<Vec<Subscription>, StoreError> {
         let query = sqlx::query_as!(
-            Row,
+            SubscriptionRow,
             r#"select subscriber_name::text as "name!", subscriber_id, node_id,
                       subscriber_event_sources::text as "sources!", releasing::text as "releasing!", epoch, term
                  from wakeq.subscriptions where $1::text is null or subscriber_name = $1
@@ -132,14 +132,14 @@ impl Store {
             .all("list subscriptions", query)
             .await?
             .into_iter()
-            .filter_map(Row::read)
+            .filter_map(SubscriptionRow::read)
             .collect())
     }
 
     /// The subscriptions of the subscribers on a node.
     pub(crate) async fn subscriptions_of(&self, node: NodeId) -> Result<Vec<Subscription>, StoreError> {
         let query = sqlx::query_as!(
-            Row,
+            SubscriptionRow,
             r#"select subscriber_name::text as "name!", subscriber_id, node_id,
                       subscriber_event_sources::text as "sources!", releasing::text as "releasing!", epoch, term
                  from wakeq.subscriptions where node_id = $1 order by subscriber_id limit $2"#,
@@ -152,12 +152,12 @@ impl Store {
             .all("read the subscriptions of a node", query)
             .await?
             .into_iter()
-            .filter_map(Row::read)
+            .filter_map(SubscriptionRow::read)
             .collect())
     }
 }
 
-struct Row {
+struct SubscriptionRow {
     name: String,
     subscriber_id: Uuid,
     node_id: Uuid,
@@ -167,7 +167,7 @@ struct Row {
     term: i64,
 }
 
-impl Row {
+impl SubscriptionRow {
     fn read(self) -> Option<Subscription> {
         Some(Subscription {
             group: self.name.parse().ok()?,

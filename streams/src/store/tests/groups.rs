@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::cost::{buffers, plan};
 use super::{Table, tester};
-use crate::event::{Lead, NewSubscription, NodeId, SubscriberId};
+use crate::event::{NewSubscription, NodeId, SubscriberId, Term};
 use crate::store::{GroupClaim, PositionMove, RegisterOutcome, Store};
 use wakeq::Name;
 use wakeq::log::{EventSource, Partition};
@@ -16,14 +16,14 @@ use wakeq::log::{EventSource, Partition};
 const LEASE: Duration = Duration::from_secs(600);
 
 /// Three nodes with fifty groups of four partitions, each with its subscription.
-async fn fill(table: &Table) -> (NodeId, Lead) {
+async fn fill(table: &Table) -> (NodeId, Term) {
     let nodes: Vec<NodeId> = (0..3).map(|_| NodeId::new()).collect();
     let category = EventSource::category("companies").unwrap();
     let parts: Vec<EventSource> =
         Partition::all(4).into_iter().filter_map(|part| category.partition(part)).collect();
     let term = table.store.take_lock(&Name::coordinator(), Uuid::now_v7(), LEASE).await.unwrap().unwrap();
     let (owner, _) = table.store.lock_holder(&Name::coordinator()).await.unwrap().unwrap();
-    let lead = Lead { name: Name::coordinator(), owner, term };
+    let lead = Term { name: Name::coordinator(), owner, term };
     let mut new = Vec::new();
     for group in 0..50 {
         let name: Name = format!("group-{group}").parse().unwrap();

@@ -16,7 +16,7 @@ use sqlx::{Connection, PgConnection};
 use crate::baseline::{Polled, Statements};
 use crate::meter::{Meter, Usage};
 use crate::phases::{CALL, Measured, Phase, Sizes, WARMING};
-use crate::report::{Row, Unit};
+use crate::report::{ReportRow, Unit};
 use crate::server::Server;
 use child::{Child, Reply};
 
@@ -61,7 +61,7 @@ impl Peers {
         phase: Phase,
         sizes: &Sizes,
         round: u32,
-    ) -> Result<Vec<Row>> {
+    ) -> Result<Vec<ReportRow>> {
         let mut rows = Vec::new();
         if !PHASES.contains(&phase) {
             return Ok(rows);
@@ -69,14 +69,14 @@ impl Peers {
         if let Some(file) = &self.pgmq {
             let database = server.database().await?;
             let measured = pgmq(server, &database, phase, sizes, file).await?;
-            rows.push(Row::new(phase, PGMQ, round, measured));
+            rows.push(ReportRow::new(phase, PGMQ, round, measured));
             server.drop_database(&database).await?;
         }
         for (program, peer) in self.programs() {
             let database = server.database().await?;
             let measured = program_trial(server, &database, phase, sizes, (program.as_slice(), peer)).await;
             let measured = measured.with_context(|| format!("{} of {peer}", phase.name()))?;
-            rows.push(Row::new(phase, peer, round, measured));
+            rows.push(ReportRow::new(phase, peer, round, measured));
             server.drop_database(&database).await?;
         }
         Ok(rows)

@@ -65,13 +65,17 @@ impl TestDatabase {
         Fut: Future<Output = Result<(), E>>,
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let server = Server::shared().await?;
+        let server = SharedServer::shared().await?;
         let template_ref = TemplateRef::on(server);
         let template = server.template(state, migrate).await?;
         Self::of(&template, server, template_ref).await
     }
 
-    async fn of(template: &str, server: &Server, template_ref: TemplateRef) -> Result<Self, DatabaseError> {
+    async fn of(
+        template: &str,
+        server: &SharedServer,
+        template_ref: TemplateRef,
+    ) -> Result<Self, DatabaseError> {
         let name = server.next_name();
         // A copy through the log would be twice the work.
         let create = format!("create database {name} template {template} strategy file_copy");
@@ -82,7 +86,7 @@ impl TestDatabase {
 
     /// A copy with the same rows. This database must have no connections meanwhile.
     pub async fn copy(&self) -> Result<Self, DatabaseError> {
-        let server = Server::shared().await?;
+        let server = SharedServer::shared().await?;
         Self::of(&self.name, server, TemplateRef::on(server)).await
     }
 
@@ -108,10 +112,10 @@ impl Drop for TestDatabase {
 /// Keeps the templates. On a server that was given, the last one to be dropped removes them; a
 /// server of our own goes with the process.
 #[derive(Debug)]
-struct TemplateRef(&'static Server);
+struct TemplateRef(&'static SharedServer);
 
 impl TemplateRef {
-    fn on(server: &'static Server) -> Self {
+    fn on(server: &'static SharedServer) -> Self {
         server.template_refs.fetch_add(1, Ordering::SeqCst);
         Self(server)
     }
@@ -136,11 +140,11 @@ impl Drop for TemplateRef {
     }
 }
 
-static SERVER: OnceCell<Server> = OnceCell::const_new();
+static SERVER: OnceCell<SharedServer> = OnceCell::const_new();
 
 /// Shared by all tests of this process; ends with it.
 #[derive(Debug)]
-struct Server {
+struct SharedServer {
     postgres: Postgres,
     keeper: Keeper,
     /// Separate, because dropping a database waits for a checkpoint, which creating one should not
@@ -152,7 +156,7 @@ struct Server {
     templates: Mutex<HashMap<u64, String>>,
 }
 
-impl Server {
+impl SharedServer {
     async fn shared() -> Result<&'static Self, DatabaseError> {
         SERVER.get_or_try_init(Self::start).await
     }

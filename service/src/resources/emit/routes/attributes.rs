@@ -25,7 +25,7 @@ const VALUE_MAX: usize = 4096;
 pub(super) struct Attributes(Vec<(String, String)>);
 
 /// The handler that `type` names.
-pub(super) struct Target<'a> {
+pub(super) struct NamedHandler<'a> {
     pub(super) module: &'a str,
     pub(super) name: &'a str,
     pub(super) modifier: &'a str,
@@ -116,7 +116,7 @@ impl Attributes {
 
     /// The handler from `type`: `name`, `MODULE/name` or `MODULE/name/modifier`; the modifier may
     /// also be an attribute of its own.
-    pub(super) fn handler(&self) -> Result<Target<'_>, Fault> {
+    pub(super) fn handler(&self) -> Result<NamedHandler<'_>, Fault> {
         let parts: Vec<&str> = self.required("type")?.split('/').collect();
         let apart = self.optional("modifier");
         let (module, name, modifier) = match (parts.as_slice(), apart) {
@@ -126,7 +126,7 @@ impl Attributes {
             ([_, _, _], Some(_)) => return Err(Fault::Both("`modifier`", "the third part of `type`")),
             _ => return Err(Fault::shape("`type`", "name, MODULE/name or MODULE/name/modifier")),
         };
-        Ok(Target { module, name, modifier: modifier.unwrap_or("_") })
+        Ok(NamedHandler { module, name, modifier: modifier.unwrap_or("_") })
     }
 
     /// The chosen id of the event, equal for repeats of a CloudEvent and different for all others:

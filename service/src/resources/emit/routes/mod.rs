@@ -25,7 +25,7 @@ use crate::http::path::{ObjectPath, Parameters};
 use crate::http::problem::{Details, Kind, Problem};
 use crate::resources::emit::wire::refusal::{Fault, Refusal};
 use crate::resources::emit::wire::{
-    CloudEvent, EmitAnswer, Emitted, EmittedBatch, NewChange, NewEvent, NewEvents,
+    CloudEvent, EmitAnswer, EmittedBatch, EmittedJson, NewChange, NewEvent, NewEvents,
 };
 use cloudevents::Keep;
 use request::{Change, Emission, Headers, Incoming};
@@ -203,7 +203,7 @@ async fn send(
 /// 202, with the location of the event if there is exactly one.
 fn accepted(canvas: CanvasId, answer: &EmitAnswer) -> Response {
     let mut response = (StatusCode::ACCEPTED, axum::Json(answer)).into_response();
-    if let EmitAnswer::One(Emitted { id, .. }) = answer
+    if let EmitAnswer::One(EmittedJson { id, .. }) = answer
         && let Ok(location) = HeaderValue::from_str(&format!("/v1/canvases/{canvas}/events/{id}"))
     {
         response.headers_mut().insert(header::LOCATION, location);

@@ -7,12 +7,12 @@ use crate::cli::arguments;
 use crate::cli::show::{JsonArg, field, moment, rule};
 use crate::cli::value;
 use crate::resources::events::wire::{EventDetail, EventState};
-use crate::resources::objects::wire::Place;
+use crate::resources::objects::wire::PlaceJson;
 use crate::resources::queues::wire::Copied;
 use wakeq::EventId;
 
 #[derive(Args)]
-pub(crate) struct Show {
+pub(crate) struct ShowEvent {
     /// The event's id, or the id chosen for it when it was emitted
     #[arg(value_parser = arguments::event_id)]
     id: EventId,
@@ -32,7 +32,7 @@ pub(crate) struct Explain {
     json: JsonArg,
 }
 
-impl Show {
+impl ShowEvent {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let event = context.client().await?.event(self.id, true).await?;
         self.json.print(&event, |event| {
@@ -58,7 +58,7 @@ fn print(event: &EventDetail) -> anyhow::Result<()> {
         field("handler", format_args!("{module}/{name}/{modifier}"))?;
     }
     if let Some(place) = &event.place {
-        let Place { object, id, prev } = place;
+        let PlaceJson { object, id, prev } = place;
         field("object", format_args!("{object}, link {id} after {prev}"))?;
     }
     if let Some(Copied { queue, origin }) = &event.copy_of {

@@ -6,8 +6,8 @@ use crate::cli::Context;
 use crate::cli::arguments::HandlerName;
 use crate::cli::client::Request;
 use crate::cli::show::{self, JsonArg};
-use crate::resources::handlers::wire::Depth;
-use crate::resources::queues::wire::QueueDepth;
+use crate::resources::handlers::wire::DepthJson;
+use crate::resources::queues::wire::QueueDepthJson;
 use wakeq::Name;
 
 #[derive(Args)]
@@ -39,14 +39,14 @@ impl DepthOf {
     }
 }
 
-fn words_of_queue(depth: &QueueDepth) -> String {
+fn words_of_queue(depth: &QueueDepthJson) -> String {
     let more = if depth.capped { " or more" } else { "" };
     let (events, canvases) = (show::count(depth.depth, "event"), depth.canvases);
     let noun = if canvases == 1 { "canvas" } else { "canvases" };
     format!("{events}{more} due and free to run, {canvases} {noun} in the rotation")
 }
 
-fn words(depth: &Depth) -> String {
+fn words(depth: &DepthJson) -> String {
     let events = show::count(depth.depth, "event");
     let events = if depth.capped { format!("{events} or more") } else { events };
     let age = depth.oldest_age_s.map(|age| format!(", the oldest for {}s", age.floor())).unwrap_or_default();

@@ -12,7 +12,7 @@ use crate::cli::client::{Client, Request};
 use crate::cli::show::{self, moment};
 use crate::cli::table::Table;
 use crate::resources::handlers::wire::Handler;
-use crate::resources::targets::wire::Target;
+use crate::resources::targets::wire::TargetJson;
 use crate::resources::wire::List;
 use wakeq::Timestamp;
 use wakeq::internals::Spelled;
@@ -111,7 +111,7 @@ pub(crate) fn halted(handler: &Handler) -> Option<String> {
 }
 
 /// In words, where events are sent.
-fn target(target: &Target) -> String {
+fn target(target: &TargetJson) -> String {
     match target.modifier.as_str() {
         "_" => format!("sent to {}", target.url),
         modifier => format!("{modifier} sent to {}", target.url),

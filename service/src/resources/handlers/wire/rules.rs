@@ -8,7 +8,8 @@ use utoipa::ToSchema;
 
 /// A pause or a block.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Rule {
+#[schema(as = Rule)]
+pub(crate) struct RuleJson {
     pub(crate) kind: RuleKind,
     /// The reason.
     pub(crate) reason: Option<String>,
@@ -51,7 +52,7 @@ pub(crate) struct Stopped {
     /// Whether the rule is new; otherwise its reason and end were replaced.
     pub(crate) new: bool,
     /// The rule as it is now.
-    pub(crate) rule: Rule,
+    pub(crate) rule: RuleJson,
     /// The kind of the other rule, if one is in force as well.
     pub(crate) also: Option<RuleKind>,
 }
@@ -79,7 +80,7 @@ impl From<wakeq::control::RuleKind> for RuleKind {
     }
 }
 
-impl From<wakeq::control::Rule> for Rule {
+impl From<wakeq::control::Rule> for RuleJson {
     fn from(rule: wakeq::control::Rule) -> Self {
         let wakeq::control::Rule { kind, scope: _, reason, until, created_by, created_at } = rule;
         Self { kind: kind.into(), reason, until, created_by, created_at }

@@ -10,7 +10,7 @@ use crate::http::caller::Caller;
 use crate::http::path::{EventPath, Parameters, QueuePath};
 use crate::http::problem::Problem;
 use crate::http::{Api, paging};
-use crate::resources::pulls::wire::Lease;
+use crate::resources::pulls::wire::LeaseJson;
 use crate::resources::wire::List;
 
 /// Which page of the leases to return.
@@ -32,13 +32,13 @@ pub(crate) struct LeasesQuery {
 /// may be short although more follow.
 #[utoipa::path(get, path = "/v1/admin/queues/{queue}/leases", operation_id = "list_leases", tag = "queues",
     params(LeasesQuery),
-    responses((status = 200, description = "A page of leases", body = List<Lease>)))]
+    responses((status = 200, description = "A page of leases", body = List<LeaseJson>)))]
 pub(crate) async fn list(
     State(api): State<Api>,
     _: Caller,
     QueuePath(queue): QueuePath,
     Parameters(query): Parameters<LeasesQuery>,
-) -> Result<Json<List<Lease>>, Problem> {
+) -> Result<Json<List<LeaseJson>>, Problem> {
     let limit = paging::limit(query.limit)?;
     let cursor = paging::cursor(query.cursor.as_deref())?;
     Ok(Json(api.admin.leases(&queue, cursor.as_ref(), limit).await?.into()))
