@@ -16,6 +16,8 @@ const QUIET: &str = "alter table wakeq.events_v2 set (autovacuum_enabled = false
 const LEFT: &str = "select count(*) from wakeq.events_v2 where name = 'ok'";
 /// The slowest rate, in events per second.
 const SLOWEST: u64 = 165;
+/// Events whose rate is that of fresh statistics.
+const FRESH: usize = 150_000;
 
 pub(super) async fn run(site: &Site, events: u32) -> Result<()> {
     let limit = Duration::from_secs(u64::from(events) / SLOWEST);
@@ -33,7 +35,11 @@ pub(super) async fn run(site: &Site, events: u32) -> Result<()> {
             site.run(ROW).await?;
         }
         site.run("vacuum (analyze) wakeq.events_v2").await?;
-        let count = if statistics == "warm-up" { 15_000 } else { events as usize };
+        let count = match statistics {
+            "warm-up" => FRESH / 10,
+            "fresh" => FRESH,
+            _ => events as usize,
+        };
         let began = Instant::now();
         let emitting = server.emit(NIL, "ok", count);
         // Fresh ones are taken again while the table fills.
