@@ -2,9 +2,9 @@
 //! statement.
 //!
 //! The files are in rooms, each on those before it: `kernel`; `log`, `minute` and `quotas`;
-//! `events` and `targets`; `crons`, `order` and `queues`; on top `memory`, for the test kit. A room
-//! imports what the rooms below it export, and nothing from this file, which is for the rest of the
-//! package.
+//! `events` and `targets`; `crons`, `order` and `queues`; `memory`, for the test kit; on top `seam`,
+//! which chooses between Postgres and memory. A room imports what the rooms below it export, and
+//! nothing from this file, which is for the rest of the package.
 //!
 //! Every write restates its precondition in `where` and reports whether it took effect. Times are
 //! the database's: no function here takes a worker's clock. Nothing here publishes, decides, or
@@ -32,6 +32,7 @@ mod minute;
 mod order;
 mod queues;
 mod quotas;
+mod seam;
 mod targets;
 #[cfg(test)]
 pub(crate) mod tests;

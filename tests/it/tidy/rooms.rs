@@ -4,12 +4,13 @@
 use super::source::{Source, is_word};
 
 /// The rooms, lowest first. Those on one floor do not know each other.
-const FLOORS: [&[&str]; 5] = [
+const FLOORS: [&[&str]; 6] = [
     &["kernel"],
     &["log", "minute", "quotas"],
     &["events", "targets"],
     &["crons", "order", "queues"],
     &["memory"],
+    &["seam"],
 ];
 
 pub(super) fn complaints(sources: &[Source]) -> Vec<String> {
