@@ -6,6 +6,7 @@
 //! calls the functions here: a statement calls another one on `Sql`.
 
 mod targets;
+mod waking;
 
 use crate::store::kernel::{Sql, Store};
 #[cfg(feature = "testing")]
