@@ -7,7 +7,7 @@ use super::{LiveRow, Tables};
 use crate::event::{CanvasId, EventId, Notification, RuleKind, Timestamp};
 use crate::store::events::{PAGE, ResumePage};
 use crate::store::kernel::StoreError;
-use crate::store::minute::MinuteOutcome;
+use crate::store::minute::{MakingDue, MinuteOutcome};
 use crate::store::queues::PulledSplit;
 
 impl Tables {
@@ -101,7 +101,8 @@ impl Tables {
         Ok(())
     }
 
-    pub(in crate::store) fn make_all_due(&mut self) -> Result<u64, StoreError> {
+    pub(in crate::store) fn make_due(&mut self, progress: &mut MakingDue) -> Result<u64, StoreError> {
+        progress.is_over = true;
         let (now, within) = (self.now, self.now + self.timing.horizon);
         let mut moved = 0;
         for row in self.events.values_mut() {
