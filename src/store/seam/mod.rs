@@ -6,6 +6,8 @@
 //! calls the functions here: a statement calls another one on `Sql`.
 
 mod inserts;
+mod lanes;
+mod runs;
 mod targets;
 mod waking;
 
