@@ -23,8 +23,6 @@ mod unknown_handlers;
 
 pub(crate) use chains::NewState;
 pub use chains::add_with_state;
-#[cfg(feature = "testing")]
-pub(in crate::store) use claims::DELAY_MAX;
 pub(crate) use claims::{ClaimLimits, Retry};
 pub(in crate::store) use claims::{fences, happened};
 pub(crate) use control::{BULK_PAGE, CommandOutcome};

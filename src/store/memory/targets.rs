@@ -6,7 +6,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::Tables;
-use crate::event::{Actor, CanvasId, HandlerAddress, Name, RuleKind, Timestamp};
+use crate::event::{Actor, CanvasId, EventId, HandlerAddress, Name, RuleKind, Timestamp};
 use crate::store::kernel::StoreError;
 use crate::store::targets::{FoundTarget, RegisteredTarget, TargetPosition};
 
@@ -25,7 +25,7 @@ impl Tables {
         Ok(vec![None; addresses.len()])
     }
 
-    pub(in crate::store) fn wake_registered(&self) -> Result<(), StoreError> {
+    pub(in crate::store) fn wake_registered(&self, _ids: &[EventId]) -> Result<(), StoreError> {
         Ok(())
     }
 

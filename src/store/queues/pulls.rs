@@ -219,7 +219,7 @@ impl Store {
             copies = ids.len(),
             "copies were not announced to their queue: they are promised again"
         );
-        self.promise_again(&ids).await
+        Sql(self).promise_again(&ids).await
     }
 }
 

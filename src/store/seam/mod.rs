@@ -5,6 +5,7 @@
 //! A function of `Store` that is not here has no twin in memory, and fails there. Nothing below
 //! calls the functions here: a statement calls another one on `Sql`.
 
+mod dead;
 mod inserts;
 mod lanes;
 mod runs;

@@ -1,9 +1,10 @@
 //! The minute's pass, resume jobs, and promises that are moved.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use super::Backing;
-use crate::event::Notification;
+use crate::event::{CanvasId, EventId, Notification};
 use crate::store::kernel::{Store, StoreError};
 use crate::store::minute::{MakingDue, MinuteOutcome};
 use crate::store::queues::PulledSplit;
@@ -68,6 +69,59 @@ impl Store {
             Backing::Postgres(sql) => sql.split_pulled(notifications).await,
             #[cfg(feature = "testing")]
             Backing::Memory(memory) => memory.tables().split_pulled(notifications),
+        }
+    }
+
+    /// Undoes a pass of the probe that could not be published: the events are due again after the
+    /// grace instead of the back-off.
+    pub(crate) async fn promise_again(&self, ids: &[EventId]) -> Result<(), StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.promise_again(ids).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().promise_again(ids),
+        }
+    }
+
+    /// Postpones events that the probe found overdue and may not publish yet: each is due again
+    /// after this long, and not before its own time plus the grace. Nothing was tried in vain, so
+    /// the back-off does not count it.
+    pub(crate) async fn postpone(&self, later: &[(EventId, Duration)]) -> Result<(), StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.postpone(later).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().postpone(later),
+        }
+    }
+
+    /// Makes sure that events are woken within this long: for a process that received a
+    /// notification, can't keep it, and now acknowledges it.
+    ///
+    /// A promise only comes nearer: an earlier one may have a reason that is unknown here. Parked
+    /// events stay parked, because their rule or their resume job has to wake them.
+    pub(crate) async fn bring_forward(&self, asked: &[(EventId, Duration)]) -> Result<(), StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.bring_forward(asked).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().bring_forward(asked),
+        }
+    }
+
+    /// Which of these events wait to be taken by a worker: they are due, and neither claimed nor
+    /// parked.
+    pub(crate) async fn still_waiting(&self, ids: &[EventId]) -> Result<HashSet<EventId>, StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.still_waiting(ids).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().still_waiting(ids),
+        }
+    }
+
+    /// Another canvas that has events whose time has come, or comes within the horizon.
+    pub(crate) async fn other_canvas(&self, canvas: CanvasId) -> Result<Option<CanvasId>, StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.other_canvas(canvas).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().other_canvas(canvas),
         }
     }
 }
