@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{LiveRow, Tables};
 use crate::event::{CanvasId, EventId, Notification, RuleKind, Timestamp};
-use crate::store::events::{PAGE, ResumePage};
+use crate::store::events::ResumePage;
 use crate::store::kernel::StoreError;
 use crate::store::minute::{MakingDue, MinuteOutcome};
 use crate::store::queues::PulledSplit;
@@ -35,8 +35,9 @@ impl Tables {
             self.make_job(key.0.clone(), true);
         }
         let overdue = self.events.iter().filter(|(_, row)| row.notify_at.is_some_and(|at| at <= self.now));
-        let overdue: Vec<EventId> = overdue.map(|(id, _)| *id).take(PAGE as usize).collect();
-        let more = overdue.len() as i64 >= PAGE || expired.is_some();
+        let overdue: Vec<EventId> =
+            overdue.map(|(id, _)| *id).take(ResumePage::EVENTS_MAX as usize).collect();
+        let more = overdue.len() as i64 >= ResumePage::EVENTS_MAX || expired.is_some();
         let mut notifications = Vec::new();
         let mut recovered = 0;
         for id in overdue {

@@ -8,6 +8,7 @@
 mod dead;
 mod inserts;
 mod lanes;
+mod rules;
 mod runs;
 mod targets;
 mod waking;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Backing;
 use crate::event::{CanvasId, EventId, Notification};
+use crate::store::events::ResumePage;
 use crate::store::kernel::{Store, StoreError};
 use crate::store::minute::{MakingDue, MinuteOutcome};
 use crate::store::queues::PulledSplit;
@@ -122,6 +123,19 @@ impl Store {
             Backing::Postgres(sql) => sql.other_canvas(canvas).await,
             #[cfg(feature = "testing")]
             Backing::Memory(memory) => memory.tables().other_canvas(canvas),
+        }
+    }
+
+    /// Renews the promises of the next page of a job's events and moves the job's cursor, or ends
+    /// the job, in one transaction. Locked rows are waited for up to the lock timeout. Rows that
+    /// are locked for longer do not hold up the others: the page skips them and notes in the job
+    /// where they are, and at its end the job returns there, with the next minute's pass. No row
+    /// may be left out, or it would stay parked for ever.
+    pub(crate) async fn resume_page(&self, job: i64) -> Result<ResumePage, StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.resume_page(job).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().resume_page(job),
         }
     }
 }
