@@ -1,8 +1,8 @@
 //! In-memory tables for the test kit: they do what the SQL does, each statement at one moment of a
 //! clock that only a test moves. Nothing else may use them. Beside them its clock on Postgres.
 //!
-//! There is no trait between these and Postgres. Those functions of [`Store`] that tests of
-//! handlers need try these tables first, in their first line; all others fail.
+//! There is no trait between these and Postgres. A statement that tests of handlers need has a
+//! function of the same name and arguments here, and the seam above chooses; all others fail.
 //! `tests/it/testing/agreement.rs` runs the same steps on both.
 
 mod dead;
@@ -145,10 +145,6 @@ impl Store {
     /// The tables in memory, if they are used instead of Postgres.
     pub(in crate::store) fn memory(&self) -> Option<&Memory> {
         self.kit()?.memory.as_ref()
-    }
-
-    pub(super) fn tables(&self) -> Option<MutexGuard<'_, Tables>> {
-        self.memory().map(Memory::tables)
     }
 
     fn kit(&self) -> Option<&Kit> {

@@ -2,14 +2,17 @@
 //! functions of [`Store`] that exist on both, each with what callers are promised, and one `match`
 //! that chooses.
 //!
-//! A function of `Store` that is not here has no twin in memory, and fails there. Nothing below
-//! calls the functions here: a statement calls another one on `Sql`.
+//! The files have the names of those in `memory`. A function of `Store` that is not here has no twin
+//! there, and fails without Postgres. Nothing below calls the functions here: a statement calls
+//! another one on `Sql`. Nothing here is SQL, or decides anything else.
 
 mod dead;
 mod inserts;
 mod lanes;
 mod rules;
 mod runs;
+#[cfg(feature = "testing")]
+mod shift;
 mod targets;
 mod waking;
 
