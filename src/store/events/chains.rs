@@ -70,7 +70,7 @@ async fn add_and_commit(
     Ok(inserted)
 }
 
-/// The statements of `Store::insert_on`, in a transaction that the caller ends.
+/// The statements of `Sql::insert_on`, in a transaction that the caller ends.
 pub async fn add_with_state(
     transaction: &mut PgConnection,
     events: &[NewEvent],
