@@ -85,7 +85,7 @@ impl Tables {
         }
     }
 
-    /// Nobody changes the durations of tables in memory.
+    /// The durations of tables in memory do not change.
     pub(in crate::store) fn compare_timing(&self) -> Result<(), StoreError> {
         Ok(())
     }

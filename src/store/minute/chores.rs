@@ -117,7 +117,8 @@ impl Sql<'_> {
     ///
     /// A tenth pass reads all that a pass in parts may have left behind, so it ends that reading.
     ///
-    /// A process whose durations are no longer the deployment's is not let through, and is told.
+    /// A process whose durations are no longer the deployment's is not let through, and learns of
+    /// it.
     ///
     /// An idle queue asks nothing else, so this reads ten pages at most; when it is not due,
     /// only `chores`, without its index (which has as many pages as the table), the one page of

@@ -2,9 +2,9 @@
 //! functions of [`Store`] that exist on both, each with what callers are promised, and one `match`
 //! that chooses.
 //!
-//! The files have the names of those in `memory`. A function of `Store` that is not here has no twin
-//! there, and fails without Postgres. Nothing below calls the functions here: a statement calls
-//! another one on `Sql`. Nothing here is SQL, or decides anything else.
+//! The files have the names of those in `memory`. A function of `Store` that is not here has no
+//! twin there, and fails without Postgres. Nothing below calls the functions here: a statement
+//! calls another one on `Sql`. Nothing here is SQL, or decides anything else.
 
 mod dead;
 mod inserts;
