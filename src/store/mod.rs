@@ -2,25 +2,14 @@
 //! statement.
 //!
 //! The files are in rooms, each on those before it: `kernel`; `log`, `minute` and `quotas`;
-//! `events` and `targets`; `crons`, `order` and `queues`; on top `memory`, for the test kit. A room
-//! imports what the rooms below it export, and nothing from this file, which is for the rest of the
-//! package.
+//! `events` and `targets`; `crons`, `order` and `queues`; `memory`, for the test kit; on top
+//! `seam`. A room imports what the rooms below it export, and nothing from this file, which is for
+//! the rest of the package. A statement that `memory` repeats is a function of `Sql`, and `seam`
+//! has the function of `Store` that chooses between the two.
 //!
 //! Every write restates its precondition in `where` and reports whether it took effect. Times are
 //! the database's: no function here takes a worker's clock. Nothing here publishes, decides, or
 //! retries beyond its own statement.
-
-/// Calls the same statement on the in-memory tables and returns, if the test kit uses them instead
-/// of Postgres.
-macro_rules! in_memory {
-    ($store:ident, $statement:ident ( $($argument:expr),* $(,)? )) => {
-        #[cfg(feature = "testing")]
-        #[allow(unused_mut, reason = "some only read")]
-        if let Some(mut tables) = $store.tables() {
-            return tables.$statement($($argument),*);
-        }
-    };
-}
 
 mod crons;
 mod events;
@@ -32,6 +21,7 @@ mod minute;
 mod order;
 mod queues;
 mod quotas;
+mod seam;
 mod targets;
 #[cfg(test)]
 pub(crate) mod tests;

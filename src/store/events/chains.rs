@@ -14,7 +14,7 @@ use super::insert::{InsertOutcome, add_all, pages, statements};
 use super::placements::Placements;
 use super::rows::{EventColumns, write_linked};
 use crate::event::{CanvasId, EventId, NewEvent, ObjectKey, Timestamp};
-use crate::store::kernel::{Emission, QueueRegistry, STALE_TRIES, Store, StoreError, too_busy};
+use crate::store::kernel::{Emission, QueueRegistry, STALE_TRIES, Sql, StoreError, too_busy};
 
 /// How often to create objects that are gone again by the time they are to be locked.
 const MAKE_TRIES: usize = 3;
@@ -31,20 +31,17 @@ pub struct NewState<'a> {
     pub(crate) state: &'a str,
 }
 
-impl Store {
-    /// Inserts events and sets an object's state in one transaction. The state belongs to the first
-    /// event: if that was emitted before, the state is not set again.
-    pub(crate) async fn insert_on(
+impl Sql<'_> {
+    pub(in crate::store) async fn insert_on(
         &self,
         events: &[NewEvent],
         chosen: &[bool],
         state: Option<NewState<'_>>,
     ) -> Result<Vec<InsertOutcome>, StoreError> {
-        in_memory!(self, insert_on(events, chosen, state));
         self.insert_together("insert events on an object", events, chosen, state).await
     }
 
-    /// The statements of [`Store::insert_on`] in a transaction; errors say what this was for.
+    /// The statements of [`Sql::insert_on`] in a transaction; errors say what this was for.
     pub(super) async fn insert_together(
         &self,
         what: &'static str,
@@ -73,7 +70,7 @@ async fn add_and_commit(
     Ok(inserted)
 }
 
-/// The statements of `Store::insert_on`, in a transaction that the caller ends.
+/// The statements of `Sql::insert_on`, in a transaction that the caller ends.
 pub async fn add_with_state(
     transaction: &mut PgConnection,
     events: &[NewEvent],

@@ -15,10 +15,7 @@ use uuid::Uuid;
 
 use super::load::{ClaimedEvent, ClaimedRow};
 use crate::event::{Claim, Notification};
-use crate::store::kernel::{Store, StoreError, interval};
-
-/// Longest delay of a retry: a hundred years, which Postgres can still add to a timestamp.
-pub(in crate::store) const DELAY_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
+use crate::store::kernel::{Sql, Store, StoreError, interval};
 
 /// The limits on what a statement may claim.
 #[derive(Clone, Debug)]
@@ -43,16 +40,17 @@ pub(crate) struct Retry {
     pub(crate) error: String,
 }
 
-impl Store {
-    /// Claims the events that may run now by the database's clock; `None` for each that may not, or
-    /// that is not on the canvas its notification names: events outside queues have no other way to
-    /// start.
-    pub(crate) async fn claim(
+impl Retry {
+    /// Longest delay: a hundred years, which Postgres can still add to a timestamp.
+    pub(in crate::store) const DELAY_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
+}
+
+impl Sql<'_> {
+    pub(in crate::store) async fn claim(
         &self,
         notifications: &[Notification],
         limits: &ClaimLimits,
     ) -> Result<Vec<Option<ClaimedEvent>>, StoreError> {
-        in_memory!(self, claim(notifications, limits, self.worker.as_deref()));
         let mut asked: Vec<(Uuid, Uuid)> =
             notifications.iter().map(|notification| (notification.id.0, notification.canvas.0)).collect();
         asked.sort_unstable();
@@ -139,10 +137,7 @@ impl Store {
         session.answered("claim events", rows).await
     }
 
-    /// Renews the leases of running claims, on a dedicated connection; `false` for each that was
-    /// lost.
-    pub(crate) async fn renew(&self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
-        in_memory!(self, renew(claims));
+    pub(in crate::store) async fn renew(&self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
         let (ids, fences) = fences(claims);
         let mut session = self.renewal_session().await?;
         let query = sqlx::query_scalar!(
@@ -158,6 +153,76 @@ impl Store {
         Ok(happened(claims, session.answered("renew leases", renewed).await?))
     }
 
+    pub(in crate::store) async fn complete(&self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
+        let (ids, fences) = fences(claims);
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            "delete from wakeq.events_v2
+              where id = any ((select $1::uuid[])::uuid[])
+                and claims::bigint << 32 | nonce = ($2::bigint[])[width_bucket(id, $1::uuid[])]
+                and locked_at is not null
+          returning id",
+            &ids,
+            &fences
+        );
+        let deleted = session.limit(|connection| query.fetch_all(connection)).await;
+        Ok(happened(claims, session.answered("complete events", deleted).await?))
+    }
+
+    /// The new count is written rather than added, because the statement may be repeated if its
+    /// answer was lost.
+    pub(in crate::store) async fn retry(&self, retries: &[Arc<Retry>]) -> Result<Vec<bool>, StoreError> {
+        let claims: Vec<Claim> = retries.iter().map(|retry| retry.claim).collect();
+        let (ids, fences) = fences(&claims);
+        let written: HashMap<(Uuid, i64), &Retry> =
+            retries.iter().map(|retry| ((retry.claim.id.0, retry.claim.fence()), retry.as_ref())).collect();
+        let in_order = ids.iter().copied().zip(fences.iter().copied());
+        let in_order: Vec<&Retry> = in_order.filter_map(|claim| written.get(&claim).copied()).collect();
+        let counts: Vec<i32> = in_order.iter().map(|retry| retry.retries).collect();
+        let delays_s: Vec<f64> =
+            in_order.iter().map(|retry| retry.delay.min(Retry::DELAY_MAX).as_secs_f64()).collect();
+        let errors: Vec<String> = in_order.iter().map(|retry| retry.error.clone()).collect();
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            "update wakeq.events_v2
+                set retries = ($3::integer[])[array_position($1, id)],
+                    postponed_since = coalesce(
+                        postponed_since, case when retries = ($3::integer[])[array_position($1, id)] then now() end),
+                    delay_until = now() + ($4::float8[])[array_position($1, id)] * interval '1 second',
+                    notify_at = wakeq.wake_at(
+                        now() + ($4::float8[])[array_position($1, id)] * interval '1 second', now(), $6, $7),
+                    probes = 0, locked_at = null, worker = null, last_error = ($5::text[])[array_position($1, id)]
+              where id = any ((select $1::uuid[])::uuid[])
+                and claims::bigint << 32 | nonce = ($2::bigint[])[width_bucket(id, $1::uuid[])] and locked_at is not null
+          returning id",
+            &ids,
+            &fences,
+            &counts,
+            &delays_s,
+            &errors,
+            interval(self.timing().horizon),
+            interval(self.timing().grace)
+        );
+        let saved = session.limit(|connection| query.fetch_all(connection)).await;
+        Ok(happened(&claims, session.answered("save retries", saved).await?))
+    }
+
+    pub(in crate::store) async fn release(&self, claims: &[Claim]) -> Result<(), StoreError> {
+        let (ids, fences) = fences(claims);
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "update wakeq.events_v2 set locked_at = null, worker = null
+              where id = any ((select $1::uuid[])::uuid[])
+                and claims::bigint << 32 | nonce = ($2::bigint[])[width_bucket(id, $1::uuid[])] and locked_at is not null",
+            &ids,
+            &fences
+        );
+        let released = session.limit(|connection| query.execute(connection)).await;
+        session.answered("release claims", released).await.map(drop)
+    }
+}
+
+impl Store {
     /// Renews those claims whose rows are not locked, without waiting; `None` for the others, about
     /// which nothing is known. For use after [`Store::renew`] met a locked row.
     pub(crate) async fn renew_free(&self, claims: &[Claim]) -> Result<Vec<Option<bool>>, StoreError> {
@@ -186,80 +251,6 @@ impl Store {
         let renewed = happened(claims, rows.iter().filter(|row| row.renewed).map(|row| row.id).collect());
         let answers = stand.into_iter().zip(renewed);
         Ok(answers.map(|(stands, renewed)| (renewed || !stands).then_some(renewed)).collect())
-    }
-
-    /// Deletes completed events.
-    pub(crate) async fn complete(&self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
-        in_memory!(self, complete(claims));
-        let (ids, fences) = fences(claims);
-        let mut session = self.session().await?;
-        let query = sqlx::query_scalar!(
-            "delete from wakeq.events_v2
-              where id = any ((select $1::uuid[])::uuid[])
-                and claims::bigint << 32 | nonce = ($2::bigint[])[width_bucket(id, $1::uuid[])]
-                and locked_at is not null
-          returning id",
-            &ids,
-            &fences
-        );
-        let deleted = session.limit(|connection| query.fetch_all(connection)).await;
-        Ok(happened(claims, session.answered("complete events", deleted).await?))
-    }
-
-    /// Counts a retry, or postpones the event if the count stays the same, sets when it is due and
-    /// releases the claim. The new count is written rather than added, because the statement may be
-    /// repeated if its answer was lost.
-    pub(crate) async fn retry(&self, retries: &[Arc<Retry>]) -> Result<Vec<bool>, StoreError> {
-        in_memory!(self, retry(retries));
-        let claims: Vec<Claim> = retries.iter().map(|retry| retry.claim).collect();
-        let (ids, fences) = fences(&claims);
-        let written: HashMap<(Uuid, i64), &Retry> =
-            retries.iter().map(|retry| ((retry.claim.id.0, retry.claim.fence()), retry.as_ref())).collect();
-        let in_order = ids.iter().copied().zip(fences.iter().copied());
-        let in_order: Vec<&Retry> = in_order.filter_map(|claim| written.get(&claim).copied()).collect();
-        let counts: Vec<i32> = in_order.iter().map(|retry| retry.retries).collect();
-        let delays_s: Vec<f64> =
-            in_order.iter().map(|retry| retry.delay.min(DELAY_MAX).as_secs_f64()).collect();
-        let errors: Vec<String> = in_order.iter().map(|retry| retry.error.clone()).collect();
-        let mut session = self.session().await?;
-        let query = sqlx::query_scalar!(
-            "update wakeq.events_v2
-                set retries = ($3::integer[])[array_position($1, id)],
-                    postponed_since = coalesce(
-                        postponed_since, case when retries = ($3::integer[])[array_position($1, id)] then now() end),
-                    delay_until = now() + ($4::float8[])[array_position($1, id)] * interval '1 second',
-                    notify_at = wakeq.wake_at(
-                        now() + ($4::float8[])[array_position($1, id)] * interval '1 second', now(), $6, $7),
-                    probes = 0, locked_at = null, worker = null, last_error = ($5::text[])[array_position($1, id)]
-              where id = any ((select $1::uuid[])::uuid[])
-                and claims::bigint << 32 | nonce = ($2::bigint[])[width_bucket(id, $1::uuid[])] and locked_at is not null
-          returning id",
-            &ids,
-            &fences,
-            &counts,
-            &delays_s,
-            &errors,
-            interval(self.timing().horizon),
-            interval(self.timing().grace)
-        );
-        let saved = session.limit(|connection| query.fetch_all(connection)).await;
-        Ok(happened(&claims, session.answered("save retries", saved).await?))
-    }
-
-    /// Gives claims up without counting anything; the events may run again at once.
-    pub(crate) async fn release(&self, claims: &[Claim]) -> Result<(), StoreError> {
-        in_memory!(self, release(claims));
-        let (ids, fences) = fences(claims);
-        let mut session = self.session().await?;
-        let query = sqlx::query!(
-            "update wakeq.events_v2 set locked_at = null, worker = null
-              where id = any ((select $1::uuid[])::uuid[])
-                and claims::bigint << 32 | nonce = ($2::bigint[])[width_bucket(id, $1::uuid[])] and locked_at is not null",
-            &ids,
-            &fences
-        );
-        let released = session.limit(|connection| query.execute(connection)).await;
-        session.answered("release claims", released).await.map(drop)
     }
 }
 

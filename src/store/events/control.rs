@@ -1,7 +1,7 @@
 //! Operators' actions on waiting events: cancel, run now, purge.
 
 use crate::event::{Actor, CanvasId, EventId, HandlerScope, Lane, Timestamp};
-use crate::store::kernel::{Store, StoreError, address, interval};
+use crate::store::kernel::{Sql, StoreError, address, interval};
 
 /// Maximum number of events that one statement purges, redrives or deletes.
 pub(crate) const BULK_PAGE: u64 = 1000;
@@ -27,17 +27,13 @@ impl CommandOutcome {
     }
 }
 
-impl Store {
-    /// Deletes an event of the canvas, unless it is running. Returns its lane, if it was on an
-    /// object, whose next event has to be woken; the promise of that event is renewed here, in case
-    /// this process dies before.
-    pub(crate) async fn cancel(
+impl Sql<'_> {
+    pub(in crate::store) async fn cancel(
         &self,
         canvas: CanvasId,
         id: EventId,
         actor: &Actor,
     ) -> Result<(CommandOutcome, Option<Lane>), StoreError> {
-        in_memory!(self, cancel(canvas, id));
         let query = sqlx::query!(
             r#"with gone as (
                    delete from wakeq.events_v2
@@ -83,14 +79,12 @@ impl Store {
         Ok((CommandOutcome::of(row.done, row.there), lane))
     }
 
-    /// Makes an event of the canvas due at once, unless it is running.
-    pub(crate) async fn run_now(
+    pub(in crate::store) async fn run_now(
         &self,
         canvas: CanvasId,
         id: EventId,
         actor: &Actor,
     ) -> Result<CommandOutcome, StoreError> {
-        in_memory!(self, run_now(canvas, id));
         let query = sqlx::query!(
             r#"with due as (
                    update wakeq.events_v2
@@ -117,15 +111,12 @@ impl Store {
         Ok(CommandOutcome::of(row.done, row.there))
     }
 
-    /// How many events of a handler, not running and emitted before a moment, [`Store::purge_page`]
-    /// would delete; copies in queues are not counted. Counts up to `limit`.
-    pub(crate) async fn purgeable(
+    pub(in crate::store) async fn purgeable(
         &self,
         scope: &HandlerScope,
         before: Timestamp,
         limit: u64,
     ) -> Result<u64, StoreError> {
-        in_memory!(self, purgeable(scope, before, limit));
         let query = sqlx::query_scalar!(
             r#"select count(*) as "count!" from (
                    select from wakeq.events_v2
@@ -142,16 +133,12 @@ impl Store {
         self.session().await?.one("count what a purge would delete", query).await.map(i64::cast_unsigned)
     }
 
-    /// Deletes up to [`BULK_PAGE`] events of a handler that are not running and were emitted before
-    /// a moment, but no copies in queues. Returns how many, and their lanes, whose next events have
-    /// to be woken; the promises of those are renewed here.
-    pub(crate) async fn purge_page(
+    pub(in crate::store) async fn purge_page(
         &self,
         scope: &HandlerScope,
         before: Timestamp,
         actor: &Actor,
     ) -> Result<(u64, Vec<Lane>), StoreError> {
-        in_memory!(self, purge_page(scope, before));
         let query = sqlx::query!(
             r#"with gone as (
                    delete from wakeq.events_v2 where id = any (array(
@@ -202,17 +189,13 @@ impl Store {
         Ok((row.count.cast_unsigned(), lanes))
     }
 
-    /// The id of the event that is meant by an id on this canvas: the same id, or the one that is
-    /// derived from it if the caller chose it; `None` if neither is known. A copy in a queue is
-    /// known only if its queue shows it, or with `copies`.
-    pub(crate) async fn known_event(
+    /// Of these ids the first that is known.
+    pub(in crate::store) async fn known_event(
         &self,
         canvas: CanvasId,
-        id: EventId,
+        meant: [EventId; 2],
         copies: bool,
     ) -> Result<Option<EventId>, StoreError> {
-        let meant = [id, EventId::chosen(canvas, id)];
-        in_memory!(self, known_event(canvas, meant));
         let query = sqlx::query_scalar!(
             r#"select asked.id as "id!" from unnest($2::uuid[]) with ordinality as asked (id, position)
                 where exists (select from wakeq.events_v2 e
@@ -228,13 +211,11 @@ impl Store {
         Ok(self.session().await?.optional("look for an event", query).await?.map(EventId))
     }
 
-    /// When the canvas emitted a chosen id, if that is still remembered.
-    pub(crate) async fn emitted_at(
+    pub(in crate::store) async fn emitted_at(
         &self,
         canvas: CanvasId,
         id: EventId,
     ) -> Result<Option<Timestamp>, StoreError> {
-        in_memory!(self, emitted_at(canvas, id));
         let query = sqlx::query_scalar!(
             "select emitted_at from wakeq.emitted_ids where id = $1 and canvas_id = $2",
             id.0,
@@ -243,10 +224,7 @@ impl Store {
         self.session().await?.optional("look for a chosen id", query).await
     }
 
-    /// The database's clock.
-    #[doc(hidden)]
-    pub async fn clock(&self) -> Result<Timestamp, StoreError> {
-        in_memory!(self, clock());
+    pub(in crate::store) async fn clock(&self) -> Result<Timestamp, StoreError> {
         let query = sqlx::query_scalar!(r#"select clock_timestamp() as "clock!""#);
         self.session().await?.one("read the clock", query).await
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::event::{CanvasId, HandlerScope, Name, Timestamp};
-use crate::store::kernel::{Store, StoreError, handler_columns, interval};
+use crate::store::kernel::{Sql, Store, StoreError, handler_columns, interval};
 
 /// How many due events at either end of a handler's queue are read to find running ones.
 const RUNNING_LOOK: i64 = 2_000;
@@ -139,11 +139,10 @@ impl Store {
             .map(|row| HandlerActivity { running: row.running, unknown_since: row.unknown_since });
         Ok(doing.collect())
     }
+}
 
-    /// How many of a handler's events are running now: among its 1,000 that were due first, so that
-    /// the cost has a bound.
-    pub(crate) async fn running_of(&self, scope: &HandlerScope) -> Result<u32, StoreError> {
-        in_memory!(self, running_of(scope));
+impl Sql<'_> {
+    pub(in crate::store) async fn running_of(&self, scope: &HandlerScope) -> Result<u32, StoreError> {
         let query = sqlx::query_scalar!(
             r#"select count(*) as "count!" from (
                  select locked_at, queue from wakeq.events_v2
@@ -159,15 +158,12 @@ impl Store {
         Ok(u32::try_from(running).unwrap_or(u32::MAX))
     }
 
-    /// Since when some worker has not known this handler with this modifier, if that happened
-    /// within the last `recently`.
-    pub(crate) async fn unknown_since(
+    pub(in crate::store) async fn unknown_since(
         &self,
         scope: &HandlerScope,
         modifier: &Name,
         recently: Duration,
     ) -> Result<Option<Timestamp>, StoreError> {
-        in_memory!(self, unknown_since(scope, modifier, recently));
         let query = sqlx::query_scalar!(
             "select min(first_seen) from wakeq.unknown_handlers
               where canvas_id = $1 and module = $2 and name = $3 and last_seen > now() - $4::interval

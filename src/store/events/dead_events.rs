@@ -14,7 +14,7 @@ use crate::event::{
     Actor, CanvasId, CopyOf, EventId, HandlerAddress, HandlerScope, Metadata, Notification, ObjectKey, Place,
     Timestamp, Timing,
 };
-use crate::store::kernel::{Store, StoreError};
+use crate::store::kernel::{Sql, StoreError};
 
 /// How often a page is redriven whose ids are being emitted at that moment.
 const REDRIVE_TRIES: usize = 3;
@@ -76,17 +76,14 @@ pub(crate) struct RedriveOutcome {
     pub(crate) looked: u64,
 }
 
-impl Store {
-    /// Dead events after a position, latest first. Here and below, copies in queues are included if
-    /// their queue shows them, or with `copies` all.
-    pub(crate) async fn dead_events(
+impl Sql<'_> {
+    pub(in crate::store) async fn dead_events(
         &self,
         filter: &DeadFilter,
         copies: bool,
         after: Option<(Timestamp, EventId)>,
         limit: i64,
     ) -> Result<Vec<DeadEvent>, StoreError> {
-        in_memory!(self, dead_events(filter, after, limit));
         let mut session = self.session().await?;
         let query = dead_rows!(
             r#"
@@ -113,28 +110,23 @@ impl Store {
         Ok(rows.into_iter().filter_map(DeadRow::into_event).collect())
     }
 
-    /// A dead event of the canvas by its id.
-    pub(crate) async fn dead_event(
+    pub(in crate::store) async fn dead_event(
         &self,
         canvas: CanvasId,
         id: EventId,
     ) -> Result<Option<DeadEvent>, StoreError> {
-        in_memory!(self, dead_event(canvas, id));
         let mut session = self.session().await?;
         let query = dead_rows!(" where id = $1 and canvas_id = $2", id.0, canvas.0);
         let row = session.limit(|connection| query.fetch_optional(connection)).await;
         Ok(session.answered("look for a dead event", row).await?.and_then(DeadRow::into_event))
     }
 
-    /// How many dead events match the filter, up to `limit`; with `back`, without those whose
-    /// chosen id was emitted again and is live.
-    pub(crate) async fn count_dead(
+    pub(in crate::store) async fn count_dead(
         &self,
         filter: &DeadFilter,
         (back, copies): (bool, bool),
         limit: u64,
     ) -> Result<u64, StoreError> {
-        in_memory!(self, count_dead(filter, back, limit));
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"select count(*) as "count!" from (
@@ -160,23 +152,13 @@ impl Store {
         session.answered("count dead events", count).await.map(i64::cast_unsigned)
     }
 
-    /// Redrives up to `limit` dead events, oldest first, after the first `skip`: with their
-    /// `claims`, without their retries and losses. Those whose chosen id was emitted again and is
-    /// live are left out. While an open transaction emits one of the ids, the whole page fails with
-    /// contention.
-    ///
-    /// An event that was on an object becomes the last of its chain, with a new link; but if its
-    /// lane has been halted since it died, it takes its old place again, and the lane resumes with
-    /// it. A copy in a queue takes a link beside the chain: only its queue sees it, so no other
-    /// event may have it as predecessor.
-    pub(crate) async fn redrive_page(
+    pub(in crate::store) async fn redrive_page(
         &self,
         filter: &DeadFilter,
         copies: bool,
         (skip, limit): (u64, u64),
         actor: &Actor,
     ) -> Result<RedriveOutcome, StoreError> {
-        in_memory!(self, redrive_page(filter, skip, limit));
         let mut session = self.session().await?.for_statements(REDRIVE_STATEMENTS);
         let timing = self.timing();
         let redriven = session
@@ -185,14 +167,12 @@ impl Store {
         session.answered("redrive dead events", redriven).await
     }
 
-    /// Deletes up to [`BULK_PAGE`] dead events, oldest first; returns how many.
-    pub(crate) async fn delete_dead_page(
+    pub(in crate::store) async fn delete_dead_page(
         &self,
         filter: &DeadFilter,
         copies: bool,
         actor: &Actor,
     ) -> Result<u64, StoreError> {
-        in_memory!(self, delete_dead_page(filter));
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"with gone as (

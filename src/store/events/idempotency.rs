@@ -7,7 +7,7 @@ use super::chains::{NewState, add_with_state};
 use super::insert::InsertOutcome;
 use super::insert::statements;
 use crate::event::{CanvasId, NewEvent};
-use crate::store::kernel::{Emission, Store, StoreError, interval};
+use crate::store::kernel::{Emission, Sql, Store, StoreError, interval};
 use crate::store::minute::IDEMPOTENCY_KEPT;
 
 /// An idempotency key to be stored.
@@ -32,11 +32,8 @@ pub(crate) enum IdempotencyOutcome {
     InProgress,
 }
 
-impl Store {
-    /// Inserts events and the answer to them in one transaction, unless the key was used within the
-    /// last day. A call that does not complete leaves nothing behind; a second one waits for the
-    /// first up to the lock timeout.
-    pub(crate) async fn insert_once(
+impl Sql<'_> {
+    pub(in crate::store) async fn insert_once(
         &self,
         key: &NewKey,
         events: &[NewEvent],
@@ -44,7 +41,6 @@ impl Store {
         state: Option<NewState<'_>>,
         answer: impl FnOnce(&[InsertOutcome]) -> String + Send,
     ) -> Result<IdempotencyOutcome, StoreError> {
-        in_memory!(self, insert_once(key, events, chosen, state, answer));
         // Statements besides those of the events: the key, the lookup of an earlier answer, the
         // answer.
         let mut session = self.session().await?.for_statements(3 + statements(events));

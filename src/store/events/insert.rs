@@ -12,7 +12,7 @@ use super::chains;
 use super::logged::{LOG_STATEMENTS, append_emitted};
 use super::rows::write_rows;
 use crate::event::{EventId, Link, NewEvent};
-use crate::store::kernel::{Emission, Store, StoreError};
+use crate::store::kernel::{Emission, Sql, StoreError};
 use crate::store::log::lacks_partition;
 
 /// Maximum number of rows in one statement.
@@ -49,6 +49,11 @@ impl InsertOutcome {
         Self::new(true)
     }
 
+    /// The only one of these, the outcomes of a single event.
+    pub(in crate::store) fn only(inserted: Vec<Self>) -> Self {
+        inserted.into_iter().next().unwrap_or(Self::new(true))
+    }
+
     /// The link of a new event that is on an object.
     pub(crate) fn link(&self) -> Option<Link> {
         match self {
@@ -83,10 +88,11 @@ impl InsertOutcome {
     }
 }
 
-impl Store {
-    /// Inserts events with generated ids and without objects, all or none, in one statement.
-    pub(crate) async fn insert(&self, events: &[Arc<NewEvent>]) -> Result<Vec<InsertOutcome>, StoreError> {
-        in_memory!(self, insert(events.iter().map(AsRef::as_ref)));
+impl Sql<'_> {
+    pub(in crate::store) async fn insert(
+        &self,
+        events: &[Arc<NewEvent>],
+    ) -> Result<Vec<InsertOutcome>, StoreError> {
         self.insert_page(events.iter().map(AsRef::as_ref).collect()).await
     }
 
@@ -97,19 +103,12 @@ impl Store {
         session.answered("insert events", answer).await
     }
 
-    /// Inserts one event in a statement of its own.
-    pub(crate) async fn insert_alone(&self, event: &Arc<NewEvent>) -> Result<InsertOutcome, StoreError> {
-        self.insert(std::slice::from_ref(event)).await.map(only)
-    }
-
-    /// Inserts events, all or none; `chosen` says which ids the caller chose. If one statement is
-    /// enough, it needs no transaction around it.
-    pub(crate) async fn insert_all(
+    /// If one statement is enough, it needs no transaction around it.
+    pub(in crate::store) async fn insert_all(
         &self,
         events: &[NewEvent],
         chosen: &[bool],
     ) -> Result<Vec<InsertOutcome>, StoreError> {
-        in_memory!(self, insert_all(events, chosen));
         let is_plain = |event: &NewEvent| event.object.is_none() && event.logged.is_none();
         let together: Vec<usize> = (0..events.len()).collect();
         if events.iter().all(is_plain) && !chosen.contains(&true) && pages(&together, events).len() == 1 {
@@ -126,14 +125,15 @@ impl Store {
         insert().await
     }
 
-    /// Inserts an event whose id the caller chose, unless it is known.
-    pub(crate) async fn insert_chosen(&self, event: &NewEvent) -> Result<InsertOutcome, StoreError> {
-        in_memory!(self, insert_chosen(event));
+    pub(in crate::store) async fn insert_chosen(
+        &self,
+        event: &NewEvent,
+    ) -> Result<InsertOutcome, StoreError> {
         let mut session = self.session().await?;
         let emission = self.emission();
         let rows = [event];
         let answer = session.limit(|connection| write_rows(connection, &rows, true, emission)).await;
-        session.answered("insert an event by its chosen id", answer).await.map(only)
+        session.answered("insert an event by its chosen id", answer).await.map(InsertOutcome::only)
     }
 }
 
@@ -149,14 +149,10 @@ pub(crate) async fn add_one(
     } else {
         write_rows(connection, &[event], chosen, emission).await
     };
-    inserted.map(only)
+    inserted.map(InsertOutcome::only)
 }
 
-fn only(inserted: Vec<InsertOutcome>) -> InsertOutcome {
-    inserted.into_iter().next().unwrap_or(InsertOutcome::new(true))
-}
-
-/// The statements of [`Store::insert_all`], in a transaction that the caller ends.
+/// The statements of [`Sql::insert_all`], in a transaction that the caller ends.
 pub(in crate::store) async fn add_all(
     transaction: &mut PgConnection,
     events: &[NewEvent],

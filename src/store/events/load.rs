@@ -8,7 +8,7 @@ use crate::event::{
     CanvasId, Claim, CopyOf, EventId, HandlerAddress, Lane, Metadata, Name, Place, RuleKind, Schedule,
     Timestamp, Turn,
 };
-use crate::store::kernel::{Store, StoreError, address, interval};
+use crate::store::kernel::{Sql, StoreError, address, interval};
 
 /// An event as the load found it.
 #[derive(Clone, Debug)]
@@ -61,11 +61,12 @@ pub(crate) struct ClaimedEvent {
     pub(crate) is_limited: bool,
 }
 
-impl Store {
-    /// Loads events by their ids; `None` for each that is gone. Lanes and facets are queried once
-    /// each.
-    pub(crate) async fn load(&self, ids: &[EventId]) -> Result<Vec<Option<LoadedEvent>>, StoreError> {
-        in_memory!(self, load(ids));
+impl Sql<'_> {
+    /// Lanes and facets are queried once each.
+    pub(in crate::store) async fn load(
+        &self,
+        ids: &[EventId],
+    ) -> Result<Vec<Option<LoadedEvent>>, StoreError> {
         let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
         let mut session = self.session().await?;
         let query = sqlx::query_as!(
@@ -101,9 +102,11 @@ impl Store {
         Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
     }
 
-    /// The value of a canvas's event, live or dead.
-    pub(crate) async fn value(&self, canvas: CanvasId, id: EventId) -> Result<Option<String>, StoreError> {
-        in_memory!(self, value(canvas, id));
+    pub(in crate::store) async fn value(
+        &self,
+        canvas: CanvasId,
+        id: EventId,
+    ) -> Result<Option<String>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"select value::text as "value!" from wakeq.events_v2 where id = $1 and canvas_id = $2

@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use super::claims::fences;
 use super::load::ClaimedEvent;
 use crate::event::{Claim, EventId};
-use crate::store::kernel::{Store, StoreError};
+use crate::store::kernel::{Sql, Store, StoreError};
 
 impl Store {
     /// Fills in the values that the claim's answer left out, and removes events that have lost
@@ -26,7 +26,7 @@ impl Store {
         }
         let (mut values, result) = match self.long_values(left).await {
             Ok(values) => (values, Ok(())),
-            Err(error) => (HashMap::new(), self.release(left).await.and(Err(error))),
+            Err(error) => (HashMap::new(), Sql(self).release(left).await.and(Err(error))),
         };
         let left: HashSet<&Claim> = left.iter().collect();
         events.retain_mut(|event| {

@@ -23,14 +23,11 @@ mod unknown_handlers;
 
 pub(crate) use chains::NewState;
 pub use chains::add_with_state;
-#[cfg(feature = "testing")]
-pub(in crate::store) use claims::DELAY_MAX;
 pub(crate) use claims::{ClaimLimits, Retry};
 pub(in crate::store) use claims::{fences, happened};
 pub(crate) use control::{BULK_PAGE, CommandOutcome};
 pub(crate) use counts::HandlerActivity;
 pub use counts::HandlerCounts;
-#[cfg(feature = "testing")]
 pub(crate) use dead_events::RedriveOutcome;
 pub use dead_events::{DeadEvent, DeadFilter};
 pub use depth::{Depth, HandlerDepth};
@@ -42,9 +39,6 @@ pub use insert::{InsertOutcome, statements};
 pub(crate) use list::{ListedEvent, Position};
 pub(crate) use load::{ClaimedEvent, LoadedEvent};
 pub(in crate::store) use load::{ClaimedRow, claimed_rows};
-#[cfg(feature = "testing")]
-pub(crate) use resume::{PAGE, ResumePage};
+pub(crate) use resume::ResumePage;
 pub use rules::Rule;
-pub(crate) use rules::RulePosition;
-#[cfg(feature = "testing")]
-pub(crate) use rules::{AddedRule, LiftedRule};
+pub(crate) use rules::{AddedRule, LiftedRule, RulePosition};

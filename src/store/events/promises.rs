@@ -7,18 +7,16 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::event::{CanvasId, EventId};
-use crate::store::kernel::{Store, StoreError, interval};
+use crate::store::kernel::{Sql, StoreError, interval};
 
 /// Maximum number of handlers of a canvas that are noted as unknown.
 const UNKNOWN_MAX: i64 = 10_000;
 
-impl Store {
-    /// Clears the promise of events while a rule stands on their handler; `false` for each that no
-    /// rule holds any longer. The time under a rule does not count as postponement. The rule's row
-    /// is locked, so that lifting it waits and then finds these events parked. For copies the row
-    /// of their queue is locked as well, since rules may stop applying to its copies.
-    pub(crate) async fn park(&self, ids: &[EventId]) -> Result<Vec<bool>, StoreError> {
-        in_memory!(self, park(ids));
+impl Sql<'_> {
+    /// The rule's row is locked, so that lifting it waits and then finds these events parked. For
+    /// copies the row of their queue is locked as well, since rules may stop applying to its
+    /// copies.
+    pub(in crate::store) async fn park(&self, ids: &[EventId]) -> Result<Vec<bool>, StoreError> {
         let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
         let query = sqlx::query_scalar!(
             "update wakeq.events_v2 e set notify_at = null, postponed_since = null
@@ -37,15 +35,9 @@ impl Store {
         Ok(keys.iter().map(|key| parked.contains(key)).collect())
     }
 
-    /// Postpones the promise of events whose handler this worker does not know, and notes the
-    /// handler, unless it is a queue's or its canvas has [`UNKNOWN_MAX`] of them. Another worker
-    /// may know it, so the promise stays, and finds it without a note; the intervals grow up to
-    /// twelve times the first. While its target is held as gone, an event is not being postponed;
-    /// where it is only unknown here, it may be by another worker. Parked events stay parked, by
-    /// the assignment. As a condition it would make the planner read all promises in their order,
-    /// and deadlock with batches in the order of the ids.
-    pub(crate) async fn defer(&self, ids: &[EventId]) -> Result<(), StoreError> {
-        in_memory!(self, defer(ids));
+    /// Parked events stay parked by the assignment. As a condition it would make the planner read
+    /// all promises in their order, and deadlock with batches in the order of the ids.
+    pub(in crate::store) async fn defer(&self, ids: &[EventId]) -> Result<(), StoreError> {
         let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
         let query = sqlx::query!(
             "with deferred as (
@@ -83,15 +75,13 @@ impl Store {
         self.session().await?.execute("defer events", query).await.map(drop)
     }
 
-    /// Makes sure that events are woken within this long: for a process that received a
-    /// notification, can't keep it, and now acknowledges it.
-    ///
-    /// A promise only comes nearer: an earlier one may have a reason that is unknown here. Parked
-    /// events stay parked, by the assignment as in [`Store::defer`], because their rule or their
-    /// resume job has to wake them. The claim is not checked, as another process may have it by
-    /// now: a promise that is too early costs one look by the probe, and a deleted row needs none.
-    pub(crate) async fn bring_forward(&self, asked: &[(EventId, Duration)]) -> Result<(), StoreError> {
-        in_memory!(self, bring_forward(asked));
+    /// Parked events stay parked by the assignment, as in [`Sql::defer`]. The claim is not checked,
+    /// as another process may have it by now: a promise that is too early costs one look by the
+    /// probe, and a deleted row needs none.
+    pub(in crate::store) async fn bring_forward(
+        &self,
+        asked: &[(EventId, Duration)],
+    ) -> Result<(), StoreError> {
         let mut nearest: HashMap<Uuid, f64> = HashMap::with_capacity(asked.len());
         for (id, wait) in asked {
             let wait_s = nearest.entry(id.0).or_insert(f64::MAX);
@@ -109,14 +99,9 @@ impl Store {
         self.session().await?.execute("bring promises forward", query).await.map(drop)
     }
 
-    /// Makes deferred events that do have a target due at the next pass, and deletes the note of
-    /// their handler: the target was registered between the lookup and the deferral, so the
-    /// registration could not see them.
-    ///
     /// A statement of its own, after the deferral: only then does it see what was committed while
     /// that waited.
-    pub(crate) async fn wake_registered(&self, ids: &[EventId]) -> Result<(), StoreError> {
-        in_memory!(self, wake_registered());
+    pub(in crate::store) async fn wake_registered(&self, ids: &[EventId]) -> Result<(), StoreError> {
         let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
         let query = sqlx::query!(
             "with woken as (
@@ -140,11 +125,7 @@ impl Store {
         self.session().await?.execute("wake events whose handler was registered", query).await.map(drop)
     }
 
-    /// Postpones events that the probe found overdue and may not publish yet: each is due again
-    /// after this long, and not before its own time plus the grace. Nothing was tried in vain, so
-    /// the back-off does not count it.
-    pub(crate) async fn postpone(&self, later: &[(EventId, Duration)]) -> Result<(), StoreError> {
-        in_memory!(self, postpone(later));
+    pub(in crate::store) async fn postpone(&self, later: &[(EventId, Duration)]) -> Result<(), StoreError> {
         let (keys, waits_s): (Vec<Uuid>, Vec<f64>) =
             later.iter().map(|(id, wait)| (id.0, wait.as_secs_f64())).unzip();
         let query = sqlx::query!(
@@ -164,10 +145,10 @@ impl Store {
         self.session().await?.execute("postpone promises", query).await.map(drop)
     }
 
-    /// Which of these events wait to be taken by a worker: they are due, and neither claimed nor
-    /// parked.
-    pub(crate) async fn still_waiting(&self, ids: &[EventId]) -> Result<HashSet<EventId>, StoreError> {
-        in_memory!(self, still_waiting(ids));
+    pub(in crate::store) async fn still_waiting(
+        &self,
+        ids: &[EventId],
+    ) -> Result<HashSet<EventId>, StoreError> {
         let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
         let query = sqlx::query_scalar!(
             "select id from wakeq.events_v2
@@ -179,11 +160,12 @@ impl Store {
         Ok(waiting.into_iter().map(EventId).collect())
     }
 
-    /// Another canvas that has events whose time has come, or comes within the horizon. In the
-    /// order of ids, so that one page of an index is read for each handler that has only later
-    /// ones; the canvas of the last one that is looked at counts as well.
-    pub(crate) async fn other_canvas(&self, canvas: CanvasId) -> Result<Option<CanvasId>, StoreError> {
-        in_memory!(self, other_canvas(canvas));
+    /// In the order of ids, so that one page of an index is read for each handler that has only
+    /// later ones; the canvas of the last one that is looked at counts as well.
+    pub(in crate::store) async fn other_canvas(
+        &self,
+        canvas: CanvasId,
+    ) -> Result<Option<CanvasId>, StoreError> {
         let query = sqlx::query_scalar!(
             r#"with recursive handlers as (
                    (select canvas_id, module, name, delay_until, 1 as number, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid as below
@@ -208,10 +190,7 @@ impl Store {
         Ok(self.session().await?.optional("look for other canvases", query).await?.map(CanvasId))
     }
 
-    /// Undoes a pass of the probe that could not be published: the events are due again after the
-    /// grace instead of the back-off.
-    pub(crate) async fn promise_again(&self, ids: &[EventId]) -> Result<(), StoreError> {
-        in_memory!(self, promise_again(ids));
+    pub(in crate::store) async fn promise_again(&self, ids: &[EventId]) -> Result<(), StoreError> {
         let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
         let query = sqlx::query!(
             "update wakeq.events_v2

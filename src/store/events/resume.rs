@@ -3,10 +3,7 @@
 use uuid::Uuid;
 
 use crate::event::{CanvasId, EventId, Notification};
-use crate::store::kernel::{Bounded, Session, Store, StoreError, interval};
-
-/// Maximum number of events that one statement wakes.
-pub(crate) const PAGE: i64 = 1000;
+use crate::store::kernel::{Bounded, Session, Sql, StoreError, interval};
 
 /// The result of a page of a resume job.
 #[derive(Clone, Debug)]
@@ -20,14 +17,13 @@ pub(crate) struct ResumePage {
     pub(crate) elsewhere: bool,
 }
 
-impl Store {
-    /// Renews the promises of the next page of a job's events and moves the job's cursor, or ends
-    /// the job, in one transaction. Locked rows are waited for up to the lock timeout. Rows that
-    /// are locked for longer do not hold up the others: the page skips them and notes in the job
-    /// where they are, and at its end the job returns there, with the next minute's pass. No row
-    /// may be left out, or it would stay parked for ever.
-    pub(crate) async fn resume_page(&self, job: i64) -> Result<ResumePage, StoreError> {
-        in_memory!(self, resume_page(job));
+impl ResumePage {
+    /// Maximum number of events that one statement wakes.
+    pub(in crate::store) const EVENTS_MAX: i64 = 1000;
+}
+
+impl Sql<'_> {
+    pub(in crate::store) async fn resume_page(&self, job: i64) -> Result<ResumePage, StoreError> {
         let mut session = self.session().await?;
         let rows = self.resume_waiting(&mut session, job).await;
         if !matches!(&rows, Some(Err(error)) if StoreError::is_refused_lock(error)) {
@@ -100,7 +96,7 @@ impl Store {
                       exists (select from wakeq.resume_jobs where id = $1) and not exists (select from job) as "elsewhere!"
                  from (values (1)) as one left join woken on true"#,
             job,
-            PAGE,
+            ResumePage::EVENTS_MAX,
             interval(self.timing().horizon),
             interval(self.timing().grace),
             interval(self.timing().unknown_handler_wait),
@@ -157,7 +153,7 @@ impl Store {
                       exists (select from wakeq.resume_jobs where id = $1) and not exists (select from job) as "elsewhere!"
                  from (values (1)) as one left join woken on true"#,
             job,
-            PAGE,
+            ResumePage::EVENTS_MAX,
             interval(self.timing().horizon),
             interval(self.timing().grace),
             interval(self.timing().unknown_handler_wait),

@@ -13,7 +13,7 @@ use crate::event::{
     Actor, CanvasId, Cause, Claim, Due, EventId, HandlerAddress, Link, NewEvent, Notification, Timestamp,
     Timing, Traceparent,
 };
-use crate::store::kernel::{Emission, QueueRegistry, STALE_TRIES, Store, StoreError, interval, too_busy};
+use crate::store::kernel::{Emission, QueueRegistry, STALE_TRIES, Sql, StoreError, interval, too_busy};
 
 /// By the position of an event, from 1: whether it is due soon, and its link.
 pub(super) type InsertedRows = HashMap<i64, (bool, Option<Link>)>;
@@ -307,19 +307,14 @@ pub(super) async fn write_linked(
     Ok(Some(linked.collect()))
 }
 
-impl Store {
-    /// Moves an event to the dead events. If its canvas already has a dead event of the same id,
-    /// written by hand, the later death is kept. If it was on an object: with `halts` its lane is
-    /// halted from then on, otherwise a tombstone takes its place there; the promise of its
-    /// successor is renewed.
-    pub(crate) async fn die(
+impl Sql<'_> {
+    pub(in crate::store) async fn die(
         &self,
         claim: Claim,
         cause: Cause,
         error: Option<&str>,
         halts: bool,
     ) -> Result<bool, StoreError> {
-        in_memory!(self, die(claim, cause, error, halts));
         let mut session = self.session().await?;
         let query = sqlx::query!(
             "with gone as (

@@ -4,7 +4,7 @@
 use uuid::Uuid;
 
 use crate::event::{Actor, CanvasId, HandlerScope, Name, Quota, QuotaExceeded, RuleKind, Timestamp};
-use crate::store::kernel::{Store, StoreError, address, handler_columns};
+use crate::store::kernel::{Sql, Store, StoreError, address, handler_columns};
 use crate::store::quotas::default_quota;
 
 /// A pause or a block on a handler.
@@ -52,10 +52,8 @@ pub(crate) struct LiftedRule {
 // park, one statement after the other. Changing the rule waits for a gap between them, longer than
 // other statements wait for a lock.
 
-impl Store {
-    /// Puts a rule on a handler, or replaces its reason and end. When this returns, no claim that
-    /// did not see the rule can still commit.
-    pub(crate) async fn add_rule(
+impl Sql<'_> {
+    pub(in crate::store) async fn add_rule(
         &self,
         kind: RuleKind,
         scope: &HandlerScope,
@@ -63,7 +61,6 @@ impl Store {
         until: Option<Timestamp>,
         actor: &Actor,
     ) -> Result<AddedRule, StoreError> {
-        in_memory!(self, add_rule(kind, scope, reason, until, actor));
         let query = sqlx::query!(
             r#"with patience as (
                    select set_config('lock_timeout', '4s', true) as set
@@ -139,16 +136,12 @@ impl Store {
         self.session().await?.one("wait for older claims", query).await.map(drop)
     }
 
-    /// Lifts a rule and, in the same transaction, creates the job that wakes the events that it
-    /// held. Lifting a pause also lets events go to those targets of the handler again that have
-    /// answered 410 Gone: that is a job of its own.
-    pub(crate) async fn lift_rule(
+    pub(in crate::store) async fn lift_rule(
         &self,
         kind: RuleKind,
         scope: &HandlerScope,
         actor: &Actor,
     ) -> Result<LiftedRule, StoreError> {
-        in_memory!(self, lift_rule(kind, scope));
         let query = sqlx::query_as!(
             LiftedRule,
             r#"with patience as (
@@ -193,6 +186,51 @@ impl Store {
         self.session().await?.one("lift a rule", query).await
     }
 
+    pub(in crate::store) async fn rules(
+        &self,
+        canvas: Option<CanvasId>,
+        handler: Option<(&Name, &Name)>,
+        after: Option<&RulePosition>,
+        limit: i64,
+    ) -> Result<Vec<Rule>, StoreError> {
+        let query = sqlx::query!(
+            r#"select rule_type::text as "rule_type!", canvas_id, event_space::text as "module!",
+                      handler_name::text as "name!", reason, until, created_by,
+                      created_at at time zone 'UTC' as "created_at!"
+                 from wakeq.scheduling_rules
+                where ($1::uuid is null or canvas_id = $1)
+                  and ($2::text is null or event_space = $2) and ($3::text is null or handler_name = $3)
+                  and (until is null or until > now())
+                  and (canvas_id, event_space, handler_name) >= ($5::uuid, $6::text, $7::text)
+                  and ((canvas_id, event_space, handler_name) <> ($5, $6, $7) or $8 and rule_type = 'pause')
+                order by canvas_id, event_space, handler_name, rule_type desc limit $4"#,
+            canvas.map(|canvas| canvas.0),
+            handler.map(|(module, _)| module.as_str()),
+            handler.map(|(_, name)| name.as_str()),
+            limit,
+            after.map_or(Uuid::nil(), |(scope, _)| scope.canvas.0),
+            after.map_or("", |(scope, _)| scope.module.as_str()),
+            after.map_or("", |(scope, _)| scope.name.as_str()),
+            after.is_some_and(|(_, kind)| *kind == RuleKind::Block)
+        );
+        let rows = self.session().await?.all("list rules", query).await?;
+        Ok(rows
+            .into_iter()
+            .filter_map(|row| {
+                Some(Rule {
+                    kind: row.rule_type.parse().ok()?,
+                    scope: address(row.canvas_id, &row.module, &row.name, "_").ok()?.scope,
+                    reason: row.reason,
+                    until: row.until,
+                    created_by: row.created_by,
+                    created_at: row.created_at,
+                })
+            })
+            .collect())
+    }
+}
+
+impl Store {
     /// The rules in force on these handlers of a canvas, in the given order; a block before a
     /// pause.
     pub(crate) async fn rules_of(
@@ -230,51 +268,5 @@ impl Store {
             })
         });
         Ok(rules.collect())
-    }
-
-    /// The rules in force, of all canvases or one, of all handlers or one, after a position; by
-    /// handler, a block before a pause. At most `limit`.
-    pub(crate) async fn rules(
-        &self,
-        canvas: Option<CanvasId>,
-        handler: Option<(&Name, &Name)>,
-        after: Option<&RulePosition>,
-        limit: i64,
-    ) -> Result<Vec<Rule>, StoreError> {
-        in_memory!(self, rules(canvas, handler, after, limit));
-        let query = sqlx::query!(
-            r#"select rule_type::text as "rule_type!", canvas_id, event_space::text as "module!",
-                      handler_name::text as "name!", reason, until, created_by,
-                      created_at at time zone 'UTC' as "created_at!"
-                 from wakeq.scheduling_rules
-                where ($1::uuid is null or canvas_id = $1)
-                  and ($2::text is null or event_space = $2) and ($3::text is null or handler_name = $3)
-                  and (until is null or until > now())
-                  and (canvas_id, event_space, handler_name) >= ($5::uuid, $6::text, $7::text)
-                  and ((canvas_id, event_space, handler_name) <> ($5, $6, $7) or $8 and rule_type = 'pause')
-                order by canvas_id, event_space, handler_name, rule_type desc limit $4"#,
-            canvas.map(|canvas| canvas.0),
-            handler.map(|(module, _)| module.as_str()),
-            handler.map(|(_, name)| name.as_str()),
-            limit,
-            after.map_or(Uuid::nil(), |(scope, _)| scope.canvas.0),
-            after.map_or("", |(scope, _)| scope.module.as_str()),
-            after.map_or("", |(scope, _)| scope.name.as_str()),
-            after.is_some_and(|(_, kind)| *kind == RuleKind::Block)
-        );
-        let rows = self.session().await?.all("list rules", query).await?;
-        Ok(rows
-            .into_iter()
-            .filter_map(|row| {
-                Some(Rule {
-                    kind: row.rule_type.parse().ok()?,
-                    scope: address(row.canvas_id, &row.module, &row.name, "_").ok()?.scope,
-                    reason: row.reason,
-                    until: row.until,
-                    created_by: row.created_by,
-                    created_at: row.created_at,
-                })
-            })
-            .collect())
     }
 }

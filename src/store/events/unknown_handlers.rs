@@ -1,17 +1,14 @@
 //! Handlers that events name and that some worker did not know.
 
-use crate::store::kernel::{Store, StoreError};
+use crate::store::kernel::{Sql, StoreError};
 
-impl Store {
-    /// Called when a worker has these handlers: creates a resume job for each of them that events
-    /// wait for, and returns how many. The notes are locked in the order in which [`Store::defer`]
-    /// writes them.
-    pub(crate) async fn register(
+impl Sql<'_> {
+    /// The notes are locked in the order in which [`Sql::defer`] writes them.
+    pub(in crate::store) async fn register(
         &self,
         handlers: &[String],
         canvas_handlers: &[String],
     ) -> Result<u64, StoreError> {
-        in_memory!(self, register(handlers, canvas_handlers));
         let query = sqlx::query!(
             "with locked as (
                  select canvas_id, module, name, modifier from wakeq.unknown_handlers u

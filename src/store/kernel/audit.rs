@@ -3,7 +3,7 @@
 
 use uuid::Uuid;
 
-use super::{Store, StoreError};
+use super::{Sql, Store, StoreError};
 use crate::event::{Actor, CanvasId, EventId, HandlerScope, Timestamp};
 
 /// Longest detail, in characters.
@@ -141,16 +141,6 @@ impl Store {
         self.session().await?.execute("add to the audit log", query).await.map(drop)
     }
 
-    /// Records that everything is about to be woken, in the name of the database's user.
-    pub(crate) async fn note_wake_all(&self) -> Result<(), StoreError> {
-        in_memory!(self, note_wake_all());
-        let query = sqlx::query!(
-            "insert into wakeq.audit_log (actor, action, outcome)
-             values (left('database:' || session_user, 200), 'wake-all', 'done')"
-        );
-        self.session().await?.execute("add to the audit log", query).await.map(drop)
-    }
-
     /// The audit log of a canvas, newest first: lines with ids below `before`; with `platform` also
     /// those about every canvas.
     pub(crate) async fn audit(
@@ -191,6 +181,16 @@ impl Store {
                 request_id: row.request_id,
             })
             .collect())
+    }
+}
+
+impl Sql<'_> {
+    pub(in crate::store) async fn note_wake_all(&self) -> Result<(), StoreError> {
+        let query = sqlx::query!(
+            "insert into wakeq.audit_log (actor, action, outcome)
+             values (left('database:' || session_user, 200), 'wake-all', 'done')"
+        );
+        self.session().await?.execute("add to the audit log", query).await.map(drop)
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::{ConnectOptions, Connection};
 
 use super::route::DatabaseRoute;
-use super::{Store, StoreConfig, StoreError};
+use super::{Sql, Store, StoreConfig, StoreError};
 use crate::event::Timing;
 
 /// How a process treats the deployment's durations when it connects.
@@ -94,28 +94,6 @@ impl Store {
         }
     }
 
-    /// Fails if the deployment's durations have been changed since this process connected, which
-    /// [`Store::other_timing`] then reports as well.
-    pub(crate) async fn compare_timing(&self) -> Result<(), StoreError> {
-        in_memory!(self, compare_timing());
-        if self.config.timing_mode == TimingMode::Unchecked {
-            return Ok(());
-        }
-        let Some(standing) = self.standing_timing().await? else { return Ok(()) };
-        let Some((name, ours, deployment)) = self.timing().first_difference(&standing) else { return Ok(()) };
-        let error = StoreError::OtherTiming { name, ours, deployment };
-        let is_new = self.retimed.send_replace(Some(error.clone())).is_none();
-        if is_new {
-            tracing::error!(
-                duration = name,
-                ?ours,
-                ?deployment,
-                "the deployment's durations were changed under this process: it has to end and start again with them"
-            );
-        }
-        Err(error)
-    }
-
     /// Waits until it was noticed that the deployment's durations are no longer those of this
     /// process; returns the error that it has to end with.
     #[doc(hidden)]
@@ -182,5 +160,26 @@ impl Store {
         );
         let query = if replace { instead } else { first };
         self.session().await?.execute("write the deployment's durations", query).await.map(drop)
+    }
+}
+
+impl Sql<'_> {
+    pub(in crate::store) async fn compare_timing(&self) -> Result<(), StoreError> {
+        if self.config.timing_mode == TimingMode::Unchecked {
+            return Ok(());
+        }
+        let Some(standing) = self.standing_timing().await? else { return Ok(()) };
+        let Some((name, ours, deployment)) = self.timing().first_difference(&standing) else { return Ok(()) };
+        let error = StoreError::OtherTiming { name, ours, deployment };
+        let is_new = self.retimed.send_replace(Some(error.clone())).is_none();
+        if is_new {
+            tracing::error!(
+                duration = name,
+                ?ours,
+                ?deployment,
+                "the deployment's durations were changed under this process: it has to end and start again with them"
+            );
+        }
+        Err(error)
     }
 }

@@ -1,7 +1,7 @@
 //! The dead events, and single values.
 
 use super::{Dead, LiveRow, Tables};
-use crate::event::{CanvasId, EventId, Timestamp};
+use crate::event::{Actor, CanvasId, EventId, Timestamp};
 use crate::store::events::{BULK_PAGE, DeadEvent, DeadFilter, RedriveOutcome};
 use crate::store::kernel::StoreError;
 
@@ -9,6 +9,7 @@ impl Tables {
     pub(in crate::store) fn dead_events(
         &self,
         filter: &DeadFilter,
+        _copies: bool,
         after: Option<(Timestamp, EventId)>,
         limit: i64,
     ) -> Result<Vec<DeadEvent>, StoreError> {
@@ -48,7 +49,7 @@ impl Tables {
     pub(in crate::store) fn count_dead(
         &self,
         filter: &DeadFilter,
-        back: bool,
+        (back, _copies): (bool, bool),
         limit: u64,
     ) -> Result<u64, StoreError> {
         let meant = self.meant(filter).into_iter().filter(|(_, id)| !(back && self.events.contains_key(id)));
@@ -58,8 +59,9 @@ impl Tables {
     pub(in crate::store) fn redrive_page(
         &mut self,
         filter: &DeadFilter,
-        skip: u64,
-        limit: u64,
+        _copies: bool,
+        (skip, limit): (u64, u64),
+        _actor: &Actor,
     ) -> Result<RedriveOutcome, StoreError> {
         let meant = self.meant(filter).into_iter().filter(|(_, id)| !self.events.contains_key(id));
         let (skip, limit) =
@@ -88,7 +90,12 @@ impl Tables {
         Ok(RedriveOutcome { back, looked: page.len() as u64 })
     }
 
-    pub(in crate::store) fn delete_dead_page(&mut self, filter: &DeadFilter) -> Result<u64, StoreError> {
+    pub(in crate::store) fn delete_dead_page(
+        &mut self,
+        filter: &DeadFilter,
+        _copies: bool,
+        _actor: &Actor,
+    ) -> Result<u64, StoreError> {
         let page: Vec<_> = self.meant(filter).into_iter().take(BULK_PAGE as usize).collect();
         for (_, id) in &page {
             self.dead.remove(id);
@@ -101,6 +108,7 @@ impl Tables {
         &self,
         canvas: CanvasId,
         meant: [EventId; 2],
+        _copies: bool,
     ) -> Result<Option<EventId>, StoreError> {
         let knows = |id: &EventId| {
             let row = self.events.get(id).or_else(|| self.dead.get(id).map(|dead| &dead.row));

@@ -1,12 +1,22 @@
 //! Emit: rows, ids that callers chose, idempotency keys.
 
 use super::{ChosenId, EVENTS_MAX, KeptAnswer, LiveRow, Tables};
-use crate::event::NewEvent;
+use crate::event::{CanvasId, NewEvent};
 use crate::store::events::{IdempotencyOutcome, InsertOutcome, NewKey, NewState};
 use crate::store::kernel::StoreError;
 use crate::store::minute::IDEMPOTENCY_KEPT;
+use crate::store::quotas::Additions;
 
 impl Tables {
+    /// There are no quotas in memory.
+    pub(in crate::store) fn admit(
+        &self,
+        _canvas: CanvasId,
+        _added: &Additions<'_>,
+    ) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     pub(in crate::store) fn insert<'a>(
         &mut self,
         events: impl ExactSizeIterator<Item = &'a NewEvent>,

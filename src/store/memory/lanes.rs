@@ -1,7 +1,9 @@
 //! Objects, their chains, and the lanes of which only the first event may run.
 
 use super::{LiveRow, Tables};
-use crate::event::{CanvasId, EventId, Lane, Link, Name, NewEvent, Notification, ObjectKey, Place, Turn};
+use crate::event::{
+    Actor, CanvasId, EventId, Lane, Link, Name, NewEvent, Notification, ObjectKey, Place, Turn,
+};
 use crate::store::events::{InsertOutcome, NewState};
 use crate::store::kernel::StoreError;
 use crate::store::order::{HaltedLane, HaltedPosition, InHand, Object, Tombstone};
@@ -84,7 +86,7 @@ impl Tables {
         &self,
         canvas: CanvasId,
         object: &ObjectKey,
-        queue: Option<&Name>,
+        (queue, _copies): (Option<&Name>, bool),
         after: i64,
         limit: i64,
     ) -> Result<Vec<Tombstone>, StoreError> {
@@ -144,6 +146,7 @@ impl Tables {
         &self,
         canvas: CanvasId,
         object: Option<&ObjectKey>,
+        _copies: bool,
         after: Option<HaltedPosition>,
         limit: i64,
     ) -> Result<Vec<(HaltedLane, bool)>, StoreError> {
@@ -163,6 +166,7 @@ impl Tables {
         &self,
         canvas: CanvasId,
         object: &ObjectKey,
+        _copies: bool,
         limit: i64,
     ) -> Result<Vec<InHand>, StoreError> {
         let hands = self.events.iter().filter(|(_, row)| !self.is_free(row)).filter_map(|(id, row)| {
@@ -176,7 +180,12 @@ impl Tables {
         Ok(hands)
     }
 
-    pub(in crate::store) fn skip_lane(&mut self, lane: &Lane) -> Result<Vec<Lane>, StoreError> {
+    pub(in crate::store) fn skip_lane(
+        &mut self,
+        lane: &Lane,
+        _copies: bool,
+        _actor: &Actor,
+    ) -> Result<Vec<Lane>, StoreError> {
         let Some(halted) = self.halted.remove(lane) else { return Ok(Vec::new()) };
         if let Some(dead) = self.dead.get(&halted.event).map(|dead| dead.row.clone()) {
             self.add_tombstone(&dead, "dead");

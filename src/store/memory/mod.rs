@@ -1,8 +1,8 @@
 //! In-memory tables for the test kit: they do what the SQL does, each statement at one moment of a
 //! clock that only a test moves. Nothing else may use them. Beside them its clock on Postgres.
 //!
-//! There is no trait between these and Postgres. Those functions of [`Store`] that tests of
-//! handlers need try these tables first, in their first line; all others fail.
+//! There is no trait between these and Postgres. A statement that tests of handlers need has a
+//! function of the same name and arguments here, and the seam above chooses; all others fail.
 //! `tests/it/testing/agreement.rs` runs the same steps on both.
 
 mod dead;
@@ -36,19 +36,30 @@ const EVENTS_MAX: usize = 1_000_000;
 #[derive(Debug, Default)]
 struct Kit {
     /// Used instead of Postgres.
-    tables: Option<Mutex<Tables>>,
+    memory: Option<Memory>,
     emitted: Mutex<VecDeque<Arc<NewEvent>>>,
 }
 
 impl Double for Kit {
     fn has_tables(&self) -> bool {
-        self.tables.is_some()
+        self.memory.is_some()
+    }
+}
+
+/// Tables that one statement at a time uses.
+#[derive(Debug)]
+pub(in crate::store) struct Memory(Mutex<Tables>);
+
+impl Memory {
+    /// Locks them, until the guard is dropped. It must not live across an `await`.
+    pub(in crate::store) fn tables(&self) -> MutexGuard<'_, Tables> {
+        locked(&self.0)
     }
 }
 
 /// The rows and the clock.
 #[derive(Debug)]
-pub(super) struct Tables {
+pub(in crate::store) struct Tables {
     timing: Timing,
     now: Timestamp,
     events: BTreeMap<EventId, LiveRow>,
@@ -107,8 +118,8 @@ impl Store {
     /// advanced.
     pub(crate) fn in_memory(timing: Timing) -> Result<Self, StoreError> {
         timing.check()?;
-        let tables = Mutex::new(Tables::new(timing.clone(), Timestamp::from(SystemTime::now())));
-        Ok(Self::nowhere(timing).with_double(Kit { tables: Some(tables), ..Kit::default() }))
+        let memory = Memory(Mutex::new(Tables::new(timing.clone(), Timestamp::from(SystemTime::now()))));
+        Ok(Self::nowhere(timing).with_double(Kit { memory: Some(memory), ..Kit::default() }))
     }
 
     /// This store, remembering what is emitted through it.
@@ -131,8 +142,9 @@ impl Store {
         emitted.push_back(Arc::new(event.clone()));
     }
 
-    pub(super) fn tables(&self) -> Option<MutexGuard<'_, Tables>> {
-        self.kit()?.tables.as_ref().map(locked)
+    /// The tables in memory, if they are used instead of Postgres.
+    pub(in crate::store) fn memory(&self) -> Option<&Memory> {
+        self.kit()?.memory.as_ref()
     }
 
     fn kit(&self) -> Option<&Kit> {

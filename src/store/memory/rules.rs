@@ -35,6 +35,7 @@ impl Tables {
         &mut self,
         kind: RuleKind,
         scope: &HandlerScope,
+        _actor: &Actor,
     ) -> Result<LiftedRule, StoreError> {
         let lifted = self.rules.remove(&(scope.clone(), kind)).is_some();
         let jobs = lifted.then(|| self.make_job(scope.clone(), true)).into_iter().collect();
@@ -86,6 +87,7 @@ impl Tables {
         &mut self,
         canvas: CanvasId,
         id: EventId,
+        _actor: &Actor,
     ) -> Result<(CommandOutcome, Option<Lane>), StoreError> {
         let outcome = self.command_outcome(canvas, id);
         let gone = if outcome == CommandOutcome::Done { self.events.remove(&id) } else { None };
@@ -99,6 +101,7 @@ impl Tables {
         &mut self,
         canvas: CanvasId,
         id: EventId,
+        _actor: &Actor,
     ) -> Result<CommandOutcome, StoreError> {
         let outcome = self.command_outcome(canvas, id);
         let (now, notify_at) = (self.now, self.wake_at(self.now, self.timing.grace));
@@ -134,6 +137,7 @@ impl Tables {
         &mut self,
         scope: &HandlerScope,
         before: Timestamp,
+        _actor: &Actor,
     ) -> Result<(u64, Vec<Lane>), StoreError> {
         let page = self.free_of(scope, before, BULK_PAGE);
         let gone: Vec<_> = page.iter().filter_map(|id| self.events.remove(id)).collect();

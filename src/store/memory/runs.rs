@@ -91,7 +91,7 @@ impl Tables {
     }
 
     fn retry_one(&mut self, retry: &Retry) -> Option<()> {
-        let due = self.now + retry.delay.min(crate::store::events::DELAY_MAX);
+        let due = self.now + retry.delay.min(Retry::DELAY_MAX);
         let notify_at = self.wake_at(due, self.timing.grace);
         let now = self.now;
         let row = self.owned(&retry.claim)?;

@@ -7,12 +7,10 @@
 use std::time::Duration;
 
 use crate::event::Timestamp;
-use crate::store::kernel::{Store, StoreError, interval};
+use crate::store::kernel::{Sql, StoreError, interval};
 
-impl Store {
-    /// Lets this much time pass. On Postgres no other process may use the database meanwhile.
-    pub(crate) async fn advance(&self, by: Duration) -> Result<(), StoreError> {
-        in_memory!(self, advance(by));
+impl Sql<'_> {
+    pub(in crate::store) async fn advance(&self, by: Duration) -> Result<(), StoreError> {
         let query = sqlx::query!(
             "with events as (
                  update wakeq.events_v2
@@ -53,10 +51,10 @@ impl Store {
         Ok(())
     }
 
-    /// The next moment after this one at which time alone changes something: an event becomes due,
-    /// a lease expires, a rule ends.
-    pub(crate) async fn next_moment(&self, after: Timestamp) -> Result<Option<Timestamp>, StoreError> {
-        in_memory!(self, next_moment(after));
+    pub(in crate::store) async fn next_moment(
+        &self,
+        after: Timestamp,
+    ) -> Result<Option<Timestamp>, StoreError> {
         let query = sqlx::query_scalar!(
             "select min(moment) from (
                  select coalesce(locked_at + $1::interval + interval '1 microsecond', delay_until) as moment
@@ -70,9 +68,7 @@ impl Store {
         self.session().await?.one("look for the next moment", query).await
     }
 
-    /// How many events have not ended.
-    pub(crate) async fn count(&self) -> Result<u64, StoreError> {
-        in_memory!(self, count());
+    pub(in crate::store) async fn count(&self) -> Result<u64, StoreError> {
         let query = sqlx::query_scalar!(r#"select count(*) as "count!" from wakeq.events_v2"#);
         self.session().await?.one("count events", query).await.map(i64::cast_unsigned)
     }

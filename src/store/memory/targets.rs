@@ -3,13 +3,18 @@
 
 use std::sync::Arc;
 
+use uuid::Uuid;
+
 use super::Tables;
-use crate::event::{Actor, HandlerAddress, RuleKind, Timestamp};
+use crate::event::{Actor, CanvasId, EventId, HandlerAddress, Name, RuleKind, Timestamp};
 use crate::store::kernel::StoreError;
-use crate::store::targets::{FoundTarget, RegisteredTarget};
+use crate::store::targets::{FoundTarget, RegisteredTarget, TargetPosition};
 
 impl Tables {
-    pub(in crate::store) fn target_url(&self) -> Result<Option<(String, Option<Timestamp>)>, StoreError> {
+    pub(in crate::store) fn target_url(
+        &self,
+        _address: &HandlerAddress,
+    ) -> Result<Option<(String, Option<Timestamp>)>, StoreError> {
         Ok(None)
     }
 
@@ -20,17 +25,25 @@ impl Tables {
         Ok(vec![None; addresses.len()])
     }
 
-    pub(in crate::store) fn wake_registered(&self) -> Result<(), StoreError> {
+    pub(in crate::store) fn wake_registered(&self, _ids: &[EventId]) -> Result<(), StoreError> {
         Ok(())
     }
 
-    pub(in crate::store) fn targets(&self) -> Result<Vec<RegisteredTarget>, StoreError> {
+    pub(in crate::store) fn targets(
+        &self,
+        _canvas: CanvasId,
+        _handler: Option<(&Name, &Name)>,
+        _modifier: Option<&Name>,
+        _after: Option<&TargetPosition>,
+        _limit: i64,
+    ) -> Result<Vec<RegisteredTarget>, StoreError> {
         Ok(Vec::new())
     }
 
     pub(in crate::store) fn hold_gone(
         &mut self,
         address: &HandlerAddress,
+        _revision: Option<Uuid>,
         reason: &str,
         actor: &Actor,
     ) -> Result<bool, StoreError> {

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::{LiveRow, Tables};
 use crate::event::{CanvasId, EventId, Notification, RuleKind, Timestamp};
-use crate::store::events::{PAGE, ResumePage};
+use crate::store::events::ResumePage;
 use crate::store::kernel::StoreError;
-use crate::store::minute::MinuteOutcome;
+use crate::store::minute::{MakingDue, MinuteOutcome};
 use crate::store::queues::PulledSplit;
 
 impl Tables {
@@ -35,8 +35,9 @@ impl Tables {
             self.make_job(key.0.clone(), true);
         }
         let overdue = self.events.iter().filter(|(_, row)| row.notify_at.is_some_and(|at| at <= self.now));
-        let overdue: Vec<EventId> = overdue.map(|(id, _)| *id).take(PAGE as usize).collect();
-        let more = overdue.len() as i64 >= PAGE || expired.is_some();
+        let overdue: Vec<EventId> =
+            overdue.map(|(id, _)| *id).take(ResumePage::EVENTS_MAX as usize).collect();
+        let more = overdue.len() as i64 >= ResumePage::EVENTS_MAX || expired.is_some();
         let mut notifications = Vec::new();
         let mut recovered = 0;
         for id in overdue {
@@ -84,7 +85,7 @@ impl Tables {
         }
     }
 
-    /// Nobody changes the durations of tables in memory.
+    /// The durations of tables in memory do not change.
     pub(in crate::store) fn compare_timing(&self) -> Result<(), StoreError> {
         Ok(())
     }
@@ -101,7 +102,8 @@ impl Tables {
         Ok(())
     }
 
-    pub(in crate::store) fn make_all_due(&mut self) -> Result<u64, StoreError> {
+    pub(in crate::store) fn make_due(&mut self, progress: &mut MakingDue) -> Result<u64, StoreError> {
+        progress.is_over = true;
         let (now, within) = (self.now, self.now + self.timing.horizon);
         let mut moved = 0;
         for row in self.events.values_mut() {

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::event::{CanvasId, Notification, Timestamp};
 use crate::store::kernel::pass::Portion;
-use crate::store::kernel::{Store, StoreError, interval, notifications};
+use crate::store::kernel::{Sql, Store, StoreError, interval, notifications};
 
 /// How far ahead ticks are emitted, in periods of the minute's pass. The period varies by a tenth,
 /// so a pass that comes late is still early enough.
@@ -75,12 +75,11 @@ impl MinuteRow {
     }
 }
 
-impl Store {
-    /// One page of the minute's pass, with [one statement](Self::minute_at_once) where that is
-    /// possible. Where it takes too long, which under an old snapshot it may, this and the next
-    /// passes do [its parts](Self::minute_in_parts) one by one.
-    pub(crate) async fn minute(&self, again: bool) -> Result<MinuteOutcome, StoreError> {
-        in_memory!(self, minute(again));
+impl Sql<'_> {
+    /// With [one statement](Self::minute_at_once) where that is possible. Where it takes too long,
+    /// which under an old snapshot it may, this and the next passes do [its
+    /// parts](Store::minute_in_parts) one by one.
+    pub(in crate::store) async fn minute(&self, again: bool) -> Result<MinuteOutcome, StoreError> {
         if !self.probe.is_in_parts(again) {
             match self.minute_at_once(again).await {
                 Err(error) if error.is_too_long() => {
@@ -118,7 +117,8 @@ impl Store {
     ///
     /// A tenth pass reads all that a pass in parts may have left behind, so it ends that reading.
     ///
-    /// A process whose durations are no longer the deployment's is not let through, and is told.
+    /// A process whose durations are no longer the deployment's is not let through, and learns of
+    /// it.
     ///
     /// An idle queue asks nothing else, so this reads ten pages at most; when it is not due,
     /// only `chores`, without its index (which has as many pages as the table), the one page of
@@ -207,36 +207,7 @@ impl Store {
         self.session().await?.one("the minute's statement", query).await
     }
 
-    /// How far ahead of its time a tick is emitted: until after the next pass, so that a worker has
-    /// its event when it is due.
-    pub(crate) fn cron_ahead(&self) -> Duration {
-        self.timing().probe_period.mul_f64(AHEAD).min(AHEAD_MAX)
-    }
-
-    /// How long nothing needs a pass, as far as is known now; `None` if nothing ever does. Promises
-    /// are what passes wake; so rules that end, ticks, and what passes carry on. The promises are
-    /// looked at from the beginning and not from the low-water mark: no tenth pass comes while
-    /// nothing is sent.
-    pub(crate) async fn until_next_pass(&self) -> Result<Option<Duration>, StoreError> {
-        let query = sqlx::query_scalar!(
-            r#"select extract(epoch from least(
-                          (select notify_at from wakeq.events_v2 where notify_at >= '-infinity' order by notify_at limit 1),
-                          (select min(until) from wakeq.scheduling_rules),
-                          (select min(next_at) from wakeq.cron_records) - $1::interval,
-                          case when exists (select from wakeq.resume_jobs) or exists (select from wakeq.queue_wakes)
-                                 or exists (select from wakeq.queues where draining)
-                                 or exists (select from wakeq.facets where running <> '{}' or was_full)
-                               then now() end) - now())::float8"#,
-            interval(self.cron_ahead())
-        );
-        let seconds = self.session().await?.one("look for what needs a pass", query).await?;
-        Ok(seconds.map(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX)))
-    }
-
-    /// Makes the next pass of the minute's statement due now, if it would be due within this time
-    /// anyway.
-    pub(crate) async fn hasten_minute(&self, within: Duration) -> Result<(), StoreError> {
-        in_memory!(self, hasten_minute(within));
+    pub(in crate::store) async fn hasten_minute(&self, within: Duration) -> Result<(), StoreError> {
         let query = sqlx::query!(
             "update wakeq.chores set next_at = now()
               where name = 'minute' and next_at > now() and next_at <= now() + $1::interval",
@@ -245,14 +216,7 @@ impl Store {
         self.session().await?.execute("make the minute's statement due", query).await.map(drop)
     }
 
-    /// Moves to now the promises of events that are due within the horizon and not claimed, a page
-    /// at a time, and the next pass of the minute's statement with them. Returns how many.
-    pub(crate) async fn make_due(&self, progress: &mut MakingDue) -> Result<u64, StoreError> {
-        #[cfg(feature = "testing")]
-        if let Some(mut tables) = self.tables() {
-            progress.is_over = true;
-            return tables.make_all_due();
-        }
+    pub(in crate::store) async fn make_due(&self, progress: &mut MakingDue) -> Result<u64, StoreError> {
         let started = Instant::now();
         let row = match self.page_made_due(progress).await {
             Err(error) if error.is_too_long() => {
@@ -289,6 +253,34 @@ impl Store {
             progress.portion.page
         );
         self.session().await?.one("make everything due", query).await
+    }
+}
+
+impl Store {
+    /// How far ahead of its time a tick is emitted: until after the next pass, so that a worker has
+    /// its event when it is due.
+    pub(crate) fn cron_ahead(&self) -> Duration {
+        self.timing().probe_period.mul_f64(AHEAD).min(AHEAD_MAX)
+    }
+
+    /// How long nothing needs a pass, as far as is known now; `None` if nothing ever does. Promises
+    /// are what passes wake; so rules that end, ticks, and what passes carry on. The promises are
+    /// looked at from the beginning and not from the low-water mark: no tenth pass comes while
+    /// nothing is sent.
+    pub(crate) async fn until_next_pass(&self) -> Result<Option<Duration>, StoreError> {
+        let query = sqlx::query_scalar!(
+            r#"select extract(epoch from least(
+                          (select notify_at from wakeq.events_v2 where notify_at >= '-infinity' order by notify_at limit 1),
+                          (select min(until) from wakeq.scheduling_rules),
+                          (select min(next_at) from wakeq.cron_records) - $1::interval,
+                          case when exists (select from wakeq.resume_jobs) or exists (select from wakeq.queue_wakes)
+                                 or exists (select from wakeq.queues where draining)
+                                 or exists (select from wakeq.facets where running <> '{}' or was_full)
+                               then now() end) - now())::float8"#,
+            interval(self.cron_ahead())
+        );
+        let seconds = self.session().await?.one("look for what needs a pass", query).await?;
+        Ok(seconds.map(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX)))
     }
 }
 

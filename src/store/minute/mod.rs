@@ -7,9 +7,7 @@ mod idle;
 mod missed;
 mod parts;
 
-pub(crate) use chores::MakingDue;
-#[cfg(any(test, feature = "testing"))]
-pub(crate) use chores::MinuteOutcome;
+pub(crate) use chores::{MakingDue, MinuteOutcome};
 pub(crate) use expiry::ExpiryPart;
 pub(in crate::store) use expiry::IDEMPOTENCY_KEPT;
 pub use expiry::Retention;

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::chores::MinuteOutcome;
 use crate::event::{CanvasId, Timestamp};
 use crate::store::kernel::pass::{Parts, Slice, TooLong};
-use crate::store::kernel::{Store, StoreError, interval, notifications};
+use crate::store::kernel::{Sql, Store, StoreError, interval, notifications};
 
 /// What a pass finds when it begins.
 struct OpenRow {
@@ -37,7 +37,7 @@ impl Store {
     /// many passes as it takes: how far is noted in `chores`, for whichever process has the next.
     pub(in crate::store) async fn minute_in_parts(&self, again: bool) -> Result<MinuteOutcome, StoreError> {
         if !again {
-            self.compare_timing().await?;
+            Sql(self).compare_timing().await?;
         }
         let mut outcome = MinuteOutcome { crons: !again, ..MinuteOutcome::default() };
         let Some(opened) = self.open_pass(again).await? else { return Ok(outcome) };

@@ -12,7 +12,7 @@ use crate::event::{
     Actor, CanvasId, Claim, EventId, HandlerScope, Lane, Link, Name, Notification, ObjectKey, Timestamp,
 };
 use crate::store::events::{fences, happened};
-use crate::store::kernel::{Store, StoreError, address, interval};
+use crate::store::kernel::{Sql, StoreError, address, interval};
 
 /// A halted lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,14 +45,11 @@ pub struct InHand {
     pub worker: Option<Name>,
 }
 
-impl Store {
-    /// Deletes completed events that are on objects, and renews the promises of their successors:
-    /// if this process dies before it has woken them, the probe does so after the grace, however
-    /// long they have waited. Successors that this statement can't see were emitted just now and
-    /// have a fresh promise anyway. One whose row is locked keeps its promise: the completion must
-    /// not fail on that row, or an event that has run would run again.
-    pub(crate) async fn complete_links(&self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
-        in_memory!(self, complete(claims));
+impl Sql<'_> {
+    /// Successors that this statement can't see were emitted just now and have a fresh promise
+    /// anyway. One whose row is locked keeps its promise: the completion must not fail on that row,
+    /// or an event that has run would run again.
+    pub(in crate::store) async fn complete_links(&self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
         let (ids, fences) = fences(claims);
         let query = sqlx::query_scalar!(
             "with gone as (
@@ -78,10 +75,10 @@ impl Store {
         Ok(happened(claims, self.session().await?.all("complete events on objects", query).await?))
     }
 
-    /// For each lane the notification of its first event, if that is not running and is due within
-    /// the horizon, and the lane is not halted.
-    pub(crate) async fn firsts(&self, lanes: &[Lane]) -> Result<Vec<Option<Notification>>, StoreError> {
-        in_memory!(self, firsts(lanes));
+    pub(in crate::store) async fn firsts(
+        &self,
+        lanes: &[Lane],
+    ) -> Result<Vec<Option<Notification>>, StoreError> {
         let columns = LaneColumns::of(lanes);
         let query = sqlx::query!(
             r#"select lane.position as "position!", first.id, first.canvas_id
@@ -112,10 +109,7 @@ impl Store {
         Ok(firsts)
     }
 
-    /// Renews the promises of the first events of these lanes; returns those to publish, which are
-    /// due within the horizon and not running. For use after an operator's removal was committed.
-    pub(crate) async fn arm_firsts(&self, lanes: &[Lane]) -> Result<Vec<Notification>, StoreError> {
-        in_memory!(self, arm_firsts(lanes));
+    pub(in crate::store) async fn arm_firsts(&self, lanes: &[Lane]) -> Result<Vec<Notification>, StoreError> {
         if lanes.is_empty() {
             return Ok(Vec::new());
         }
@@ -145,9 +139,7 @@ impl Store {
             .collect())
     }
 
-    /// The first event of a lane, and its link.
-    pub(crate) async fn first(&self, lane: &Lane) -> Result<Option<(EventId, Link)>, StoreError> {
-        in_memory!(self, first(lane));
+    pub(in crate::store) async fn first(&self, lane: &Lane) -> Result<Option<(EventId, Link)>, StoreError> {
         let query = sqlx::query!(
             r#"select id, seq as "seq!", prev as "prev!" from wakeq.events_v2
                 where id = wakeq.first_of_lane($1, $2, $5, $3, $4)"#,
@@ -161,10 +153,7 @@ impl Store {
         Ok(row.map(|row| (EventId(row.id), Link { id: row.seq, prev: row.prev })))
     }
 
-    /// The halted lanes of a canvas after a position, longest halted first: of one object or all.
-    /// At most `limit`. With each, whether it may be shown: one of a queue if that shows its
-    /// copies, or with `copies` every one.
-    pub(crate) async fn halted_lanes(
+    pub(in crate::store) async fn halted_lanes(
         &self,
         canvas: CanvasId,
         object: Option<&ObjectKey>,
@@ -172,7 +161,6 @@ impl Store {
         after: Option<HaltedPosition>,
         limit: i64,
     ) -> Result<Vec<(HaltedLane, bool)>, StoreError> {
-        in_memory!(self, halted_lanes(canvas, object, after, limit));
         let query = sqlx::query!(
             r#"select object::text as "object!", module::text as "module!", name::text as "name!", queue::text as queue,
                       event_id, seq, halted_at, $4 or queue is null or wakeq.is_shown(queue) as "is_shown!"
@@ -205,17 +193,13 @@ impl Store {
         Ok(lanes.collect())
     }
 
-    /// Which events of an object are running, and on which worker, by handler and then by queue:
-    /// only the first event of each lane can be. Those of a queue if it shows its copies, or with
-    /// `copies` all.
-    pub(crate) async fn running(
+    pub(in crate::store) async fn running(
         &self,
         canvas: CanvasId,
         object: &ObjectKey,
         copies: bool,
         limit: i64,
     ) -> Result<Vec<InHand>, StoreError> {
-        in_memory!(self, running(canvas, object, limit));
         let query = sqlx::query!(
             r#"with recursive own as (
                    (select e.id, e.module, e.name from wakeq.events_v2 e
@@ -263,17 +247,12 @@ impl Store {
         Ok(hands.collect())
     }
 
-    /// Resumes an object without the events of a handler that died on it. Returns the lanes that
-    /// were halted: the handler's, and those of registered queues in which a copy for it died, if
-    /// they show their copies, or with `copies` all. The caller wakes their first events
-    /// afterwards, by [`Store::arm_firsts`]; the promises of those are renewed here.
-    pub(crate) async fn skip_lane(
+    pub(in crate::store) async fn skip_lane(
         &self,
         lane: &Lane,
         copies: bool,
         actor: &Actor,
     ) -> Result<Vec<Lane>, StoreError> {
-        in_memory!(self, skip_lane(lane));
         let HandlerScope { canvas, module, name } = &lane.scope;
         let query = sqlx::query!(
             "with gone as (

@@ -1,7 +1,7 @@
 //! Objects, as reads show them. Their rows are written by emits on them.
 
 use crate::event::{CanvasId, ObjectKey, Timestamp};
-use crate::store::kernel::{Store, StoreError};
+use crate::store::kernel::{Sql, StoreError};
 
 /// An object as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,11 +19,12 @@ pub struct Object {
     pub state_at: Option<Timestamp>,
 }
 
-impl Store {
-    /// An object of the canvas; `None` if no event was ever emitted on it.
-    #[doc(hidden)]
-    pub async fn object(&self, canvas: CanvasId, key: &ObjectKey) -> Result<Option<Object>, StoreError> {
-        in_memory!(self, object(canvas, key));
+impl Sql<'_> {
+    pub(in crate::store) async fn object(
+        &self,
+        canvas: CanvasId,
+        key: &ObjectKey,
+    ) -> Result<Option<Object>, StoreError> {
         let query = sqlx::query!(
             "select last_seq, state::text as state, state_at from wakeq.objects where canvas_id = $1 and object = $2",
             canvas.0,

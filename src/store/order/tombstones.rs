@@ -2,7 +2,7 @@
 //! statements that end these events, and removed by the expiry; here they are read.
 
 use crate::event::{CanvasId, Link, Name, ObjectKey, Timestamp};
-use crate::store::kernel::{Store, StoreError};
+use crate::store::kernel::{Sql, StoreError};
 
 /// A link that is missing from a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,10 +17,8 @@ pub struct Tombstone {
     pub left_at: Timestamp,
 }
 
-impl Store {
-    /// The tombstones of an object after a link, in the order of the chain: those for consumers of
-    /// the handlers' own events, or those of a queue, if it shows its copies or with `copies`.
-    pub(crate) async fn tombstones(
+impl Sql<'_> {
+    pub(in crate::store) async fn tombstones(
         &self,
         canvas: CanvasId,
         object: &ObjectKey,
@@ -28,7 +26,6 @@ impl Store {
         after: i64,
         limit: i64,
     ) -> Result<Vec<Tombstone>, StoreError> {
-        in_memory!(self, tombstones(canvas, object, queue, after, limit));
         let query = sqlx::query!(
             r#"select seq, prev, cause, left_at from wakeq.tombstones
                 where canvas_id = $1 and object = $2 and seq > $3

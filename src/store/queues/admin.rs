@@ -7,7 +7,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::event::{Actor, CanvasId, Name, PullPolicy, Timestamp};
-use crate::store::kernel::{Store, StoreError, interval};
+use crate::store::kernel::{Sql, Store, StoreError, interval};
 use crate::store::targets::RegisteredTarget;
 
 /// Maximum number of copies that are counted per facet.
@@ -298,6 +298,6 @@ impl Store {
     async fn targets_of_queues(&self, name: Option<&Name>) -> Result<Vec<RegisteredTarget>, StoreError> {
         let module = Name::queue();
         let handler = name.map(|name| (&module, name));
-        self.targets(CanvasId::OF_QUEUES, handler, None, None, QUEUES_MAX).await
+        Sql(self).targets(CanvasId::OF_QUEUES, handler, None, None, QUEUES_MAX).await
     }
 }

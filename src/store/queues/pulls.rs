@@ -13,7 +13,7 @@ use crate::event::{
     CanvasId, Claim, EventId, HandlerScope, LeaseToken, Name, Notification, ObjectKey, PullPolicy, Timestamp,
 };
 use crate::store::events::{ClaimedEvent, ClaimedRow, claimed_rows};
-use crate::store::kernel::{Store, StoreError, address, interval};
+use crate::store::kernel::{Sql, Store, StoreError, address, interval};
 
 /// Maximum number of canvases with copies that one call visits, from the first one and from the
 /// given one.
@@ -208,12 +208,26 @@ impl Store {
         self.session().await?.optional("extend a lease", query).await
     }
 
-    /// Tells copies of pulled queues from the other events, of which workers have to be notified.
-    pub(crate) async fn split_pulled(
+    /// Puts copies of a pulled queue into its rotation, so that they get their turns. Where the
+    /// queue's lock is not had in time, they are promised again.
+    pub(crate) async fn announce_pulled(&self, copies: &PulledCopies) -> Result<(), StoreError> {
+        let Err(error) = self.announce_to(&copies.queue, &copies.ids).await else { return Ok(()) };
+        let ids: Vec<EventId> = copies.ids.iter().copied().map(EventId).collect();
+        tracing::info!(
+            error = &error as &dyn std::error::Error,
+            queue = %copies.queue,
+            copies = ids.len(),
+            "copies were not announced to their queue: they are promised again"
+        );
+        Sql(self).promise_again(&ids).await
+    }
+}
+
+impl Sql<'_> {
+    pub(in crate::store) async fn split_pulled(
         &self,
         notifications: &[Notification],
     ) -> Result<PulledSplit, StoreError> {
-        in_memory!(self, split_pulled(notifications));
         let ids: Vec<Uuid> = notifications.iter().map(|notification| notification.id.0).collect();
         let query = sqlx::query!(
             r#"select e.queue::text as "queue!", array_agg(e.id) as "ids!"
@@ -227,20 +241,6 @@ impl Store {
         let found: HashSet<Uuid> = pulled.iter().flat_map(|copies| copies.ids.iter().copied()).collect();
         let others = notifications.iter().filter(|notification| !found.contains(&notification.id.0));
         Ok(PulledSplit { workers: others.copied().collect(), pulled })
-    }
-
-    /// Puts copies of a pulled queue into its rotation, so that they get their turns. Where the
-    /// queue's lock is not had in time, they are promised again.
-    pub(crate) async fn announce_pulled(&self, copies: &PulledCopies) -> Result<(), StoreError> {
-        let Err(error) = self.announce_to(&copies.queue, &copies.ids).await else { return Ok(()) };
-        let ids: Vec<EventId> = copies.ids.iter().copied().map(EventId).collect();
-        tracing::info!(
-            error = &error as &dyn std::error::Error,
-            queue = %copies.queue,
-            copies = ids.len(),
-            "copies were not announced to their queue: they are promised again"
-        );
-        self.promise_again(&ids).await
     }
 }
 

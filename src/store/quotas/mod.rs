@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use crate::event::{CanvasId, NewEvent, ObjectKey, Quota, QuotaExceeded, StreamId};
 use crate::store::kernel::usage::{KnownUsage, Measurement, Pair, QuotaPair, Verdict};
-use crate::store::kernel::{Store, StoreError};
+use crate::store::kernel::{Sql, Store, StoreError};
 pub use limits::QuotaUse;
 pub use measure::default_quota;
 
@@ -142,15 +142,12 @@ fn bytes(length: usize) -> u64 {
     u64::try_from(length).unwrap_or(u64::MAX)
 }
 
-impl Store {
-    /// Whether a canvas has room for all of this; if so, it counts as added. Errors:
-    /// [`StoreError::Quota`].
-    #[doc(hidden)]
-    pub async fn admit(&self, canvas: CanvasId, added: &Additions<'_>) -> Result<(), StoreError> {
-        #[cfg(feature = "testing")]
-        if self.is_in_memory() {
-            return Ok(());
-        }
+impl Sql<'_> {
+    pub(in crate::store) async fn admit(
+        &self,
+        canvas: CanvasId,
+        added: &Additions<'_>,
+    ) -> Result<(), StoreError> {
         for (measured, wanted) in added.pairs() {
             if wanted != [0, 0] {
                 self.admit_pair(canvas, measured, wanted, added).await?;
@@ -158,7 +155,9 @@ impl Store {
         }
         Ok(())
     }
+}
 
+impl Store {
     async fn admit_pair(
         &self,
         canvas: CanvasId,

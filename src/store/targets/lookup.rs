@@ -11,7 +11,7 @@ use crate::event::{
     CanvasId, HandlerAddress, OpenError, OwnDeployment, SealedSecret, SecretKeys, Secrets, Target,
     TargetPolicy,
 };
-use crate::store::kernel::{Store, StoreError, address};
+use crate::store::kernel::{Sql, StoreError, address};
 
 /// A target to call.
 #[derive(Debug)]
@@ -47,15 +47,11 @@ struct FoundRow {
     own_names: Vec<String>,
 }
 
-impl Store {
-    /// The current targets at these addresses; `None` for each that has none, or whose target has
-    /// answered 410 Gone.
-    #[doc(hidden)]
-    pub async fn targets_at(
+impl Sql<'_> {
+    pub(in crate::store) async fn targets_at(
         &self,
         addresses: &[HandlerAddress],
     ) -> Result<Vec<Option<Arc<FoundTarget>>>, StoreError> {
-        in_memory!(self, targets_at(addresses));
         let canvases: Vec<Uuid> = addresses.iter().map(|address| address.scope.canvas.0).collect();
         let texts = |part: fn(&HandlerAddress) -> &str| -> Vec<String> {
             addresses.iter().map(|address| part(address).to_owned()).collect()

@@ -9,7 +9,7 @@ mod resealing;
 use uuid::Uuid;
 
 use crate::event::{Actor, HandlerAddress, Timestamp};
-use crate::store::kernel::{Store, StoreError};
+use crate::store::kernel::{Sql, StoreError};
 
 pub use lookup::FoundTarget;
 pub use registered::RegisteredTarget;
@@ -17,14 +17,11 @@ pub(in crate::store) use registered::put_within;
 pub(crate) use registered::{NewTargetRow, PutOutcome, TargetPosition};
 pub use resealing::SecretCounts;
 
-impl Store {
-    /// Where the events of a handler are sent, if that is over HTTP, and since when that is held
-    /// because the target answered 410 Gone.
-    pub(crate) async fn target_url(
+impl Sql<'_> {
+    pub(in crate::store) async fn target_url(
         &self,
         address: &HandlerAddress,
     ) -> Result<Option<(String, Option<Timestamp>)>, StoreError> {
-        in_memory!(self, target_url());
         let query = sqlx::query!(
             r#"select url, gone_at from wakeq.http_targets
                 where canvas_id = $1 and module = $2 and name = $3 and modifier = $4"#,
@@ -37,19 +34,13 @@ impl Store {
         Ok(found.map(|found| (found.url, found.gone_at)))
     }
 
-    /// Holds a target that was removed (it answered 410), and no other, not even of the same
-    /// handler; returns whether this call did. Nothing is done if the target was replaced or
-    /// deleted since it was called.
-    ///
-    /// It does not wait for older claims: their deliveries get the same answer.
-    pub(crate) async fn hold_gone(
+    pub(in crate::store) async fn hold_gone(
         &self,
         address: &HandlerAddress,
         revision: Option<Uuid>,
         reason: &str,
         actor: &Actor,
     ) -> Result<bool, StoreError> {
-        in_memory!(self, hold_gone(address, reason, actor));
         let query = sqlx::query_scalar!(
             r#"with held as (
                    update wakeq.http_targets t set gone_at = now()

@@ -9,7 +9,7 @@ use crate::event::{
     Actor, CanvasId, HandlerAddress, HandlerScope, Name, Quota, QuotaExceeded, RuleKind, SealedSecret,
     Secret, SecretKeys, TargetPolicy, TargetUrl, Timestamp,
 };
-use crate::store::kernel::{Store, StoreError, address, handler_columns, interval};
+use crate::store::kernel::{Sql, Store, StoreError, address, handler_columns, interval};
 use crate::store::quotas::{default_quota, serialize_on_canvas};
 
 /// Where a page of targets ended: the last module, name and modifier.
@@ -151,40 +151,6 @@ impl Store {
         self.session().await?.one("delete a target", query).await
     }
 
-    /// The targets of a canvas, or of one handler of it, after a position, by address; at most
-    /// `limit`.
-    pub(crate) async fn targets(
-        &self,
-        canvas: CanvasId,
-        handler: Option<(&Name, &Name)>,
-        modifier: Option<&Name>,
-        after: Option<&TargetPosition>,
-        limit: i64,
-    ) -> Result<Vec<RegisteredTarget>, StoreError> {
-        in_memory!(self, targets());
-        let query = sqlx::query_as!(
-            TargetRow,
-            r#"select module::text as "module!", name::text as "name!", modifier::text as "modifier!", url, retries, delay_ms,
-                      factor, delay_max_ms, timeout_ms, concurrency, halts, audience,
-                      case when previous_until > now() then previous_until end as previous_until,
-                      gone_at, created_at, created_by, updated_at, updated_by
-                 from wakeq.http_targets
-                where canvas_id = $1 and ($2::text is null or module = $2) and ($3::text is null or name = $3)
-                  and ($4::text is null or modifier = $4) and (module, name, modifier) > ($6::text, $7::text, $8::text)
-                order by module, name, modifier limit $5"#,
-            canvas.0,
-            handler.map(|(module, _)| module.as_str()),
-            handler.map(|(_, name)| name.as_str()),
-            modifier.map(Name::as_str),
-            limit,
-            after.map_or("", |(module, _, _)| module.as_str()),
-            after.map_or("", |(_, name, _)| name.as_str()),
-            after.map_or("", |(_, _, modifier)| modifier.as_str())
-        );
-        let rows = self.session().await?.all("list targets", query).await?;
-        Ok(rows.into_iter().filter_map(|row| row.into_target(canvas)).collect())
-    }
-
     /// The first targets of these handlers of a canvas, in the given order; at most `each` of one.
     pub(crate) async fn targets_of(
         &self,
@@ -219,6 +185,39 @@ impl Store {
             each
         );
         let rows = self.session().await?.all("list the targets of handlers", query).await?;
+        Ok(rows.into_iter().filter_map(|row| row.into_target(canvas)).collect())
+    }
+}
+
+impl Sql<'_> {
+    pub(in crate::store) async fn targets(
+        &self,
+        canvas: CanvasId,
+        handler: Option<(&Name, &Name)>,
+        modifier: Option<&Name>,
+        after: Option<&TargetPosition>,
+        limit: i64,
+    ) -> Result<Vec<RegisteredTarget>, StoreError> {
+        let query = sqlx::query_as!(
+            TargetRow,
+            r#"select module::text as "module!", name::text as "name!", modifier::text as "modifier!", url, retries, delay_ms,
+                      factor, delay_max_ms, timeout_ms, concurrency, halts, audience,
+                      case when previous_until > now() then previous_until end as previous_until,
+                      gone_at, created_at, created_by, updated_at, updated_by
+                 from wakeq.http_targets
+                where canvas_id = $1 and ($2::text is null or module = $2) and ($3::text is null or name = $3)
+                  and ($4::text is null or modifier = $4) and (module, name, modifier) > ($6::text, $7::text, $8::text)
+                order by module, name, modifier limit $5"#,
+            canvas.0,
+            handler.map(|(module, _)| module.as_str()),
+            handler.map(|(_, name)| name.as_str()),
+            modifier.map(Name::as_str),
+            limit,
+            after.map_or("", |(module, _, _)| module.as_str()),
+            after.map_or("", |(_, name, _)| name.as_str()),
+            after.map_or("", |(_, _, modifier)| modifier.as_str())
+        );
+        let rows = self.session().await?.all("list targets", query).await?;
         Ok(rows.into_iter().filter_map(|row| row.into_target(canvas)).collect())
     }
 }

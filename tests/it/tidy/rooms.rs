@@ -1,16 +1,22 @@
 //! The rooms of `src/store`: each imports only those below it, and none what the store exports to
-//! the rest of the package.
+//! the rest of the package. Few know that there is a test kit.
 
 use super::source::{Source, is_word};
 
 /// The rooms, lowest first. Those on one floor do not know each other.
-const FLOORS: [&[&str]; 5] = [
+const FLOORS: [&[&str]; 6] = [
     &["kernel"],
     &["log", "minute", "quotas"],
     &["events", "targets"],
     &["crons", "order", "queues"],
     &["memory"],
+    &["seam"],
 ];
+
+/// The rooms that may have code for the feature `testing`: where a store keeps the kit, the kit's
+/// tables, and what chooses them.
+const OF_THE_KIT: [&str; 3] = ["kernel", "memory", "seam"];
+const FEATURE: &str = "testing";
 
 pub(super) fn complaints(sources: &[Source]) -> Vec<String> {
     sources.iter().flat_map(check).collect()
@@ -30,6 +36,12 @@ fn check(source: &Source) -> Vec<String> {
             let line = source.line_at(start);
             complaints
                 .push(format!("{}:{line}: `{room}` must not import `{name}` of the store", source.name));
+        }
+    }
+    if !OF_THE_KIT.contains(&room) {
+        let is_feature = |text: &str| text.trim_end_matches('"') == FEATURE;
+        for literal in source.strings.iter().filter(|literal| is_feature(&literal.text)) {
+            complaints.push(format!("{}:{}: `{room}` must not know `{FEATURE}`", source.name, literal.line));
         }
     }
     if file == "mod.rs" {
@@ -59,6 +71,7 @@ fn an_import_from_above_is_found() {
         ("src/store/queues/turns.rs", "use crate::store::{Store, StoreError};", "must not import `` of"),
         ("src/store/order/mod.rs", "use super::kernel::Store;", "mod.rs:1: write `crate::store::…`"),
         ("src/store/novelty/mod.rs", "", "add the room `novelty`"),
+        ("src/store/memory/dead.rs", "use crate::store::seam::a;", "`memory` must not import `seam`"),
     ] {
         let found = found(name, text);
         assert!(found.len() == 1 && found[0].contains(part), "{part}: {found:?}");
@@ -76,5 +89,15 @@ fn imports_from_below_pass() {
         ("src/store/mod.rs", "pub use events::Rule;"),
     ] {
         assert_eq!(found(name, text), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn few_rooms_know_the_test_kit() {
+    let code = "fn a() {\n    #[cfg(feature = \"testing\")]\n    b();\n    c(\"testing them\")\n}";
+    let complaint = "src/store/events/load.rs:2: `events` must not know `testing`";
+    assert_eq!(found("src/store/events/load.rs", code), [complaint]);
+    for name in ["src/store/kernel/session.rs", "src/store/seam/runs.rs", "src/store/tests/log.rs"] {
+        assert_eq!(found(name, code), Vec::<String>::new());
     }
 }

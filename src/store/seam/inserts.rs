@@ -1,0 +1,91 @@
+//! Emit: rows, ids that callers chose, idempotency keys, and the room that a canvas has.
+
+use std::sync::Arc;
+
+use super::Backing;
+use crate::event::{CanvasId, NewEvent};
+use crate::store::events::{IdempotencyOutcome, InsertOutcome, NewKey, NewState};
+use crate::store::kernel::{Store, StoreError};
+use crate::store::quotas::Additions;
+
+impl Store {
+    /// Whether a canvas has room for all of this; if so, it counts as added. Errors:
+    /// [`StoreError::Quota`].
+    #[doc(hidden)]
+    pub async fn admit(&self, canvas: CanvasId, added: &Additions<'_>) -> Result<(), StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.admit(canvas, added).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().admit(canvas, added),
+        }
+    }
+
+    /// Inserts events with generated ids and without objects, all or none, in one statement.
+    pub(crate) async fn insert(&self, events: &[Arc<NewEvent>]) -> Result<Vec<InsertOutcome>, StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.insert(events).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().insert(events.iter().map(AsRef::as_ref)),
+        }
+    }
+
+    /// Inserts one event in a statement of its own.
+    pub(crate) async fn insert_alone(&self, event: &Arc<NewEvent>) -> Result<InsertOutcome, StoreError> {
+        self.insert(std::slice::from_ref(event)).await.map(InsertOutcome::only)
+    }
+
+    /// Inserts an event whose id the caller chose, unless it is known.
+    pub(crate) async fn insert_chosen(&self, event: &NewEvent) -> Result<InsertOutcome, StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.insert_chosen(event).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().insert_chosen(event),
+        }
+    }
+
+    /// Inserts events, all or none; `chosen` says which ids the caller chose.
+    pub(crate) async fn insert_all(
+        &self,
+        events: &[NewEvent],
+        chosen: &[bool],
+    ) -> Result<Vec<InsertOutcome>, StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.insert_all(events, chosen).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().insert_all(events, chosen),
+        }
+    }
+
+    /// Inserts events and sets an object's state in one transaction. The state belongs to the first
+    /// event: if that was emitted before, the state is not set again.
+    pub(crate) async fn insert_on(
+        &self,
+        events: &[NewEvent],
+        chosen: &[bool],
+        state: Option<NewState<'_>>,
+    ) -> Result<Vec<InsertOutcome>, StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.insert_on(events, chosen, state).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().insert_on(events, chosen, state),
+        }
+    }
+
+    /// Inserts events and the answer to them in one transaction, unless the key was used within the
+    /// last day. A call that does not complete leaves nothing behind; a second one waits for the
+    /// first up to the lock timeout.
+    pub(crate) async fn insert_once(
+        &self,
+        key: &NewKey,
+        events: &[NewEvent],
+        chosen: &[bool],
+        state: Option<NewState<'_>>,
+        answer: impl FnOnce(&[InsertOutcome]) -> String + Send,
+    ) -> Result<IdempotencyOutcome, StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.insert_once(key, events, chosen, state, answer).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().insert_once(key, events, chosen, state, answer),
+        }
+    }
+}

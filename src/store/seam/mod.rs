@@ -1,0 +1,39 @@
+//! The seam between two backings: Postgres, and the test kit's tables in memory. Here are the
+//! functions of [`Store`] that exist on both, each with what callers are promised, and one `match`
+//! that chooses.
+//!
+//! The files have the names of those in `memory`. A function of `Store` that is not here has no
+//! twin there, and fails without Postgres. Nothing below calls the functions here: a statement
+//! calls another one on `Sql`. Nothing here is SQL, or decides anything else.
+
+mod dead;
+mod inserts;
+mod lanes;
+mod rules;
+mod runs;
+#[cfg(feature = "testing")]
+mod shift;
+mod targets;
+mod waking;
+
+use crate::store::kernel::{Sql, Store};
+#[cfg(feature = "testing")]
+use crate::store::memory::Memory;
+
+/// What a store's statements run on.
+enum Backing<'s> {
+    Postgres(Sql<'s>),
+    #[cfg(feature = "testing")]
+    Memory(&'s Memory),
+}
+
+impl Store {
+    /// The only place that asks which it is.
+    fn backing(&self) -> Backing<'_> {
+        #[cfg(feature = "testing")]
+        if let Some(memory) = self.memory() {
+            return Backing::Memory(memory);
+        }
+        Backing::Postgres(Sql(self))
+    }
+}

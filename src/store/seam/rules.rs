@@ -1,0 +1,145 @@
+//! Rules, and what operators do to waiting events.
+
+use std::time::Duration;
+
+use super::Backing;
+use crate::event::{Actor, CanvasId, EventId, HandlerScope, Lane, Name, RuleKind, Timestamp};
+use crate::store::events::{AddedRule, CommandOutcome, LiftedRule, Rule, RulePosition};
+use crate::store::kernel::{Store, StoreError};
+
+impl Store {
+    /// Puts a rule on a handler, or replaces its reason and end. When this returns, no claim that
+    /// did not see the rule can still commit.
+    pub(crate) async fn add_rule(
+        &self,
+        kind: RuleKind,
+        scope: &HandlerScope,
+        reason: Option<&str>,
+        until: Option<Timestamp>,
+        actor: &Actor,
+    ) -> Result<AddedRule, StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.add_rule(kind, scope, reason, until, actor).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().add_rule(kind, scope, reason, until, actor),
+        }
+    }
+
+    /// Lifts a rule and, in the same transaction, creates the job that wakes the events that it
+    /// held. Lifting a pause also lets events go to those targets of the handler again that have
+    /// answered 410 Gone: that is a job of its own.
+    pub(crate) async fn lift_rule(
+        &self,
+        kind: RuleKind,
+        scope: &HandlerScope,
+        actor: &Actor,
+    ) -> Result<LiftedRule, StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.lift_rule(kind, scope, actor).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().lift_rule(kind, scope, actor),
+        }
+    }
+
+    /// The rules in force, of all canvases or one, of all handlers or one, after a position; by
+    /// handler, a block before a pause. At most `limit`.
+    pub(crate) async fn rules(
+        &self,
+        canvas: Option<CanvasId>,
+        handler: Option<(&Name, &Name)>,
+        after: Option<&RulePosition>,
+        limit: i64,
+    ) -> Result<Vec<Rule>, StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.rules(canvas, handler, after, limit).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().rules(canvas, handler, after, limit),
+        }
+    }
+
+    /// Deletes an event of the canvas, unless it is running. Returns its lane, if it was on an
+    /// object, whose next event has to be woken; the promise of that event is renewed here, in case
+    /// this process dies before.
+    pub(crate) async fn cancel(
+        &self,
+        canvas: CanvasId,
+        id: EventId,
+        actor: &Actor,
+    ) -> Result<(CommandOutcome, Option<Lane>), StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.cancel(canvas, id, actor).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().cancel(canvas, id, actor),
+        }
+    }
+
+    /// Makes an event of the canvas due at once, unless it is running.
+    pub(crate) async fn run_now(
+        &self,
+        canvas: CanvasId,
+        id: EventId,
+        actor: &Actor,
+    ) -> Result<CommandOutcome, StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.run_now(canvas, id, actor).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().run_now(canvas, id, actor),
+        }
+    }
+
+    /// How many events of a handler, not running and emitted before a moment, [`Store::purge_page`]
+    /// would delete; copies in queues are not counted. Counts up to `limit`.
+    pub(crate) async fn purgeable(
+        &self,
+        scope: &HandlerScope,
+        before: Timestamp,
+        limit: u64,
+    ) -> Result<u64, StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.purgeable(scope, before, limit).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().purgeable(scope, before, limit),
+        }
+    }
+
+    /// Deletes up to `BULK_PAGE` events of a handler that are not running and were emitted before a
+    /// moment, but no copies in queues. Returns how many, and their lanes, whose next events have
+    /// to be woken; the promises of those are renewed here.
+    pub(crate) async fn purge_page(
+        &self,
+        scope: &HandlerScope,
+        before: Timestamp,
+        actor: &Actor,
+    ) -> Result<(u64, Vec<Lane>), StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.purge_page(scope, before, actor).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().purge_page(scope, before, actor),
+        }
+    }
+
+    /// How many of a handler's events are running now: among its 1,000 that were due first, so that
+    /// the cost has a bound.
+    pub(crate) async fn running_of(&self, scope: &HandlerScope) -> Result<u32, StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.running_of(scope).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().running_of(scope),
+        }
+    }
+
+    /// Since when some worker has not known this handler with this modifier, if that happened
+    /// within the last `recently`.
+    pub(crate) async fn unknown_since(
+        &self,
+        scope: &HandlerScope,
+        modifier: &Name,
+        recently: Duration,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.unknown_since(scope, modifier, recently).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().unknown_since(scope, modifier, recently),
+        }
+    }
+}

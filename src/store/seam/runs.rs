@@ -1,0 +1,149 @@
+//! Runs: load, claim, and the fenced writes of an owner; and what becomes of events that can't run.
+
+use std::sync::Arc;
+
+use super::Backing;
+use crate::event::{Cause, Claim, EventId, Notification};
+use crate::store::events::{ClaimLimits, ClaimedEvent, LoadedEvent, Retry};
+use crate::store::kernel::{Store, StoreError};
+
+impl Store {
+    /// Loads events by their ids; `None` for each that is gone.
+    pub(crate) async fn load(&self, ids: &[EventId]) -> Result<Vec<Option<LoadedEvent>>, StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.load(ids).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().load(ids),
+        }
+    }
+
+    /// Claims the events that may run now by the database's clock; `None` for each that may not, or
+    /// that is not on the canvas its notification names: events outside queues have no other way to
+    /// start.
+    pub(crate) async fn claim(
+        &self,
+        notifications: &[Notification],
+        limits: &ClaimLimits,
+    ) -> Result<Vec<Option<ClaimedEvent>>, StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.claim(notifications, limits).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().claim(notifications, limits, self.worker.as_deref()),
+        }
+    }
+
+    /// Renews the leases of running claims, on a dedicated connection; `false` for each that was
+    /// lost.
+    pub(crate) async fn renew(&self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.renew(claims).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().renew(claims),
+        }
+    }
+
+    /// Deletes completed events.
+    pub(crate) async fn complete(&self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.complete(claims).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().complete(claims),
+        }
+    }
+
+    /// Deletes completed events that are on objects, and renews the promises of their successors:
+    /// if this process dies before it has woken them, the probe does so after the grace, however
+    /// long they have waited.
+    pub(crate) async fn complete_links(&self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.complete_links(claims).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().complete(claims),
+        }
+    }
+
+    /// Counts a retry, or postpones the event if the count stays the same, sets when it is due and
+    /// releases the claim.
+    pub(crate) async fn retry(&self, retries: &[Arc<Retry>]) -> Result<Vec<bool>, StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.retry(retries).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().retry(retries),
+        }
+    }
+
+    /// Gives claims up without counting anything; the events may run again at once.
+    pub(crate) async fn release(&self, claims: &[Claim]) -> Result<(), StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.release(claims).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().release(claims),
+        }
+    }
+
+    /// Moves an event to the dead events. If its canvas already has a dead event of the same id,
+    /// written by hand, the later death is kept. If it was on an object: with `halts` its lane is
+    /// halted from then on, otherwise a tombstone takes its place there; the promise of its
+    /// successor is renewed.
+    pub(crate) async fn die(
+        &self,
+        claim: Claim,
+        cause: Cause,
+        error: Option<&str>,
+        halts: bool,
+    ) -> Result<bool, StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.die(claim, cause, error, halts).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().die(claim, cause, error, halts),
+        }
+    }
+
+    /// Clears the promise of events while a rule stands on their handler; `false` for each that no
+    /// rule holds any longer. The time under a rule does not count as postponement.
+    pub(crate) async fn park(&self, ids: &[EventId]) -> Result<Vec<bool>, StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.park(ids).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().park(ids),
+        }
+    }
+
+    /// Postpones the promise of events whose handler this worker does not know, and notes the
+    /// handler, unless it is a queue's or its canvas has 10,000 of them. Another worker may know
+    /// it, so the promise stays, and finds it without a note; the intervals grow up to twelve times
+    /// the first. While its target is held as gone, an event is not being postponed; where it is
+    /// only unknown here, it may be by another worker. Parked events stay parked.
+    pub(crate) async fn defer(&self, ids: &[EventId]) -> Result<(), StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.defer(ids).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().defer(ids),
+        }
+    }
+
+    /// Makes deferred events that do have a target due at the next pass, and deletes the note of
+    /// their handler: the target was registered between the lookup and the deferral, so the
+    /// registration could not see them.
+    pub(crate) async fn wake_registered(&self, ids: &[EventId]) -> Result<(), StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.wake_registered(ids).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().wake_registered(ids),
+        }
+    }
+
+    /// Called when a worker has these handlers: creates a resume job for each of them that events
+    /// wait for, and returns how many.
+    pub(crate) async fn register(
+        &self,
+        handlers: &[String],
+        canvas_handlers: &[String],
+    ) -> Result<u64, StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.register(handlers, canvas_handlers).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().register(handlers, canvas_handlers),
+        }
+    }
+}
