@@ -151,7 +151,7 @@ impl<E: Entity> Owner<E> {
         let aside =
             IsolatedEntity { canvas: event.canvas, id: event.entity.clone(), after: held.from, alone };
         if !self.parts.store.isolate_entity(&held, &entity, alone, (event.seq, losses)).await? {
-            self.committed = None;
+            self.position = self.position.doubted();
             return Err(self.refused().await);
         }
         tracing::warn!(
@@ -171,7 +171,7 @@ impl<E: Entity> Owner<E> {
     /// The current position, for statements that do not move it.
     pub(super) fn held(&self) -> PositionMove<'_> {
         let Parts { group, source, .. } = &*self.parts;
-        let from = self.committed.unwrap_or_default();
+        let from = self.position.known().unwrap_or_default();
         PositionMove { group, source, epoch: self.epoch, from, to: from }
     }
 
@@ -179,7 +179,7 @@ impl<E: Entity> Owner<E> {
     /// rest of the type has had its time. Nothing here waits for the author's code.
     pub(super) async fn tend(&mut self, is_idle: bool) -> Result<(), Halt> {
         let is_over = self.asides.is_over.load(Ordering::SeqCst);
-        if self.committed.is_none() {
+        if self.position.known().is_none() {
             return Ok(());
         }
         if let Some(trying) = self.asides.trying.take_if(|trying| is_over || trying.is_finished()) {
@@ -195,7 +195,7 @@ impl<E: Entity> Owner<E> {
             ended?;
         }
         // After a lost owner it must first be found out what has to be set aside.
-        let is_wary = self.committed.is_none_or(|at| at < self.alone_through);
+        let is_wary = self.position.known().is_none_or(|at| at < self.alone_through);
         if is_idle || self.asides.since.elapsed() >= self.parts.config.stall && !is_wary {
             self.try_first();
         }
@@ -205,7 +205,7 @@ impl<E: Entity> Owner<E> {
     /// Starts an attempt at the first one, unless one is running.
     fn try_first(&mut self) {
         let (Some(next), None, Some(through)) =
-            (self.asides.entities.first(), &self.asides.trying, self.committed)
+            (self.asides.entities.first(), &self.asides.trying, self.position.known())
         else {
             return;
         };
@@ -232,7 +232,7 @@ impl<E: Entity> Owner<E> {
     async fn finish_attempt(&mut self, outcome: AttemptOutcome) -> Result<(), Halt> {
         let Some(aside) = self.asides.entities.first().cloned() else { return Ok(()) };
         let IsolatedEntity { canvas, id, .. } = aside.clone();
-        let position = self.committed.unwrap_or_default();
+        let position = self.position.known().unwrap_or_default();
         let step = |after| IsolatedStep { canvas, id, after };
         match outcome {
             AttemptOutcome::Nothing => {
@@ -246,7 +246,7 @@ impl<E: Entity> Owner<E> {
                     self.parts.metrics.aside(self.asides.entities.len());
                 } else {
                     // More was sent meanwhile, or the position was moved.
-                    self.committed = None;
+                    self.position = self.position.doubted();
                 }
                 (self.asides.most, self.asides.failure) = (usize::MAX, None);
                 return Ok(());

@@ -82,7 +82,7 @@ impl<E: Entity> Owner<E> {
         aside: Option<IsolatedStep>,
     ) -> Result<(), Halt> {
         let parts = Arc::clone(&self.parts);
-        let (from, epoch) = (self.committed.unwrap_or_default(), self.epoch);
+        let (from, epoch) = (self.position.known().unwrap_or_default(), self.epoch);
         let position = PositionMove { group: &parts.group, source: &parts.source, epoch, from, to };
         let entity = parts.entity_of(erasure);
         let recorded = self.parts.recorded(std::slice::from_ref(erasure)).await?;
@@ -126,7 +126,7 @@ impl<E: Entity> Owner<E> {
             }
             wakeq::internals::fault::point("entity.erased");
         }
-        self.committed = None;
+        self.position = self.position.doubted();
         Err(self.refused().await)
     }
 }

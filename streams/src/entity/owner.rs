@@ -16,6 +16,7 @@ use super::parts::Parts;
 use super::shard::{FatalError, Shard, Size};
 use super::warm::{LoadProgress, Loader};
 use crate::consumer::{Health, Waits};
+use crate::machine::{FencedPosition, Narrowing};
 use crate::store::{BatchEnd, EntityBatch, IsolatedStep, PositionMove};
 use wakeq::internals::{InsertOutcome, NewEvent};
 use wakeq::log::PageLimit;
@@ -28,8 +29,6 @@ const FIRST_HELD: Duration = Duration::from_millis(5);
 /// type, in numbers of the log.
 const IDLE_MOVE: i64 = 10_000;
 
-/// The most by which a page is divided after time-outs.
-const NARROWEST: usize = 1024;
 /// How long a processor that gave up because of time-outs is unhealthy before it can get its type
 /// again.
 const REST: Duration = Duration::from_secs(30);
@@ -44,10 +43,7 @@ pub(super) struct Owner<E: Entity> {
     pub(super) parts: Arc<Parts<E>>,
     pub(super) epoch: i64,
     pub(super) cancel: CancellationToken,
-    /// The stored position; `None` before it was opened, or when it is uncertain.
-    pub(super) committed: Option<i64>,
-    /// The last position that is known.
-    pub(super) last_known: i64,
+    pub(super) position: FencedPosition,
     /// The inbox was read up to this `seq`.
     read_through: i64,
     /// When the position was last moved past what was not for this type.
@@ -64,9 +60,9 @@ pub(super) struct Owner<E: Entity> {
     pub(super) most: usize,
     /// What the database refused last, and how often in a row.
     refusals: (String, u32),
-    /// The number of time-outs in a row. Every page is divided by `narrow`.
+    /// The number of time-outs in a row, and by how much every page is divided because of them.
     time_outs: u32,
-    narrow: usize,
+    narrowing: Narrowing,
     /// The previous owner was lost: what it may have been processing is processed one event at a
     /// time.
     is_wary: bool,
@@ -90,8 +86,7 @@ impl<E: Entity> Owner<E> {
             parts,
             epoch,
             cancel,
-            committed: None,
-            last_known: 0,
+            position: FencedPosition::UNOPENED,
             read_through: 0,
             caught_up: Instant::now(),
             warm: false,
@@ -102,7 +97,7 @@ impl<E: Entity> Owner<E> {
             most,
             refusals: (String::new(), 0),
             time_outs: 0,
-            narrow: 1,
+            narrowing: Narrowing::NONE,
             is_wary: false,
             alone_through: 0,
             asides: Asides::new(),
@@ -127,11 +122,11 @@ impl<E: Entity> Owner<E> {
                 Err(Halt::Unavailable(who, error)) => {
                     if is_time_out(&*error) {
                         self.time_outs += 1;
-                        self.narrow = (self.narrow * 2).min(NARROWEST);
+                        self.narrowing = self.narrowing.narrowed();
                     }
                     tracing::warn!(
                         entity_type = E::TYPE,
-                        part = self.narrow,
+                        part = self.narrowing.divisor(),
                         error = &*error as &dyn std::error::Error,
                         "{who} did not answer a processor of entities; retrying"
                     );
@@ -193,7 +188,7 @@ impl<E: Entity> Owner<E> {
                 return ended;
             }
             Err(Halt::Unavailable(_, error)) if is_time_out(&**error) => {
-                let gives_up = self.narrow >= NARROWEST && self.time_outs >= SAME_REFUSALS;
+                let gives_up = self.narrowing.is_narrowest() && self.time_outs >= SAME_REFUSALS;
                 if !gives_up {
                     return ended;
                 }
@@ -237,10 +232,9 @@ impl<E: Entity> Owner<E> {
     /// not notice.
     async fn look_again(&mut self) {
         let Parts { store, group, source, .. } = &*self.parts;
-        if self.committed.is_some()
-            && store.position(group, source).await.is_ok_and(|at| at != self.committed)
-        {
-            self.committed = None;
+        let known = self.position.known();
+        if known.is_some() && store.position(group, source).await.is_ok_and(|at| at != known) {
+            self.position = self.position.doubted();
         }
     }
 
@@ -291,7 +285,7 @@ impl<E: Entity> Owner<E> {
                 self.move_over(through).await?;
             }
             self.catch_up().await?;
-            (self.time_outs, self.narrow) = (0, (self.narrow / 2).max(1));
+            (self.time_outs, self.narrowing) = (0, self.narrowing.widened());
             self.tend(!more).await?;
             if !more {
                 return Ok(held);
@@ -301,7 +295,7 @@ impl<E: Entity> Owner<E> {
 
     /// The part of a limit that is used: less after time-outs.
     pub(super) fn part_of(&self, whole: usize) -> usize {
-        (whole / self.narrow).max(1)
+        self.narrowing.part_of(whole)
     }
 
     pub(super) fn loader(&self) -> Loader<'_, E> {
@@ -311,12 +305,12 @@ impl<E: Entity> Owner<E> {
 
     /// Opens the position, and loads the entities.
     async fn settle(&mut self) -> Result<(), Halt> {
-        if self.committed.is_none() {
+        if self.position.known().is_none() {
             let Parts { store, group, source, .. } = &*self.parts;
             // From here on the previous owner can no longer commit; what it did commit is read
             // below.
             let position = store.open_position(group, source, self.epoch).await?.ok_or(Halt::Fenced)?;
-            if self.warm && position != self.last_known {
+            if self.warm && position != self.position.last() {
                 // A commit was carried out whose answer was lost: what is in memory is older.
                 self.forget();
             }
@@ -330,7 +324,7 @@ impl<E: Entity> Owner<E> {
                 self.is_wary = true;
             }
             self.read_asides().await?;
-            (self.committed, self.last_known, self.read_through) = (Some(position), position, position);
+            (self.position, self.read_through) = (FencedPosition::At(position), position);
             self.announce_what_was_done(position);
         }
         if !self.warm {
@@ -370,12 +364,10 @@ impl<E: Entity> Owner<E> {
         }
         let (parts, to) = (Arc::clone(&self.parts), batch.position.to);
         let _committing = parts.committing.write().await;
-        // If the answer is lost, the position shows whether it was committed.
-        self.committed = None;
         let ended = parts.store.commit_entities(&batch).await;
         if let Ok(BatchEnd::Committed(inserted, answers)) = ended {
             wakeq::internals::fault::point("entity.committed");
-            (self.committed, self.last_known, self.read_through) = (Some(to), to, self.read_through.max(to));
+            (self.position, self.read_through) = (FencedPosition::At(to), self.read_through.max(to));
             self.unconfirmed = None;
             let sizes = parts.actors.ask_all(Shard::commit).await?;
             self.takes(&sizes);
@@ -388,7 +380,10 @@ impl<E: Entity> Owner<E> {
             return Ok(());
         }
         parts.actors.ask_all(|shard| shard.roll_back()).await?;
+        self.position = self.position.doubted();
         if ended.is_err() {
+            // The position shows whether it was committed.
+            self.position = self.position.unanswered();
             self.unconfirmed = Some(UnconfirmedCommit { to, aside: batch.aside, events: batch.events });
         }
         match ended? {
@@ -458,7 +453,7 @@ impl<E: Entity> Owner<E> {
     async fn catch_up(&mut self) -> Result<(), Halt> {
         let is_due = self.caught_up.elapsed() >= self.parts.config.poll_interval;
         let least = if is_due { 1 } else { IDLE_MOVE };
-        if self.committed.is_none_or(|from| from + least > self.read_through) {
+        if self.position.known().is_none_or(|from| from + least > self.read_through) {
             return Ok(());
         }
         self.caught_up = Instant::now();
@@ -468,10 +463,10 @@ impl<E: Entity> Owner<E> {
     /// Moves the position without a commit.
     pub(super) async fn move_to(&mut self, to: i64) -> Result<(), Halt> {
         if self.parts.store.move_position(&PositionMove { to, ..self.held() }).await? {
-            (self.committed, self.last_known) = (Some(to), to);
+            self.position = FencedPosition::At(to);
             return Ok(());
         }
-        self.committed = None;
+        self.position = self.position.doubted();
         Err(self.refused().await)
     }
 }

@@ -85,7 +85,7 @@ impl<E: Entity> Owner<E> {
         if let Some(why) = events.first().and_then(|first| unless_erased(first, recorded.as_ref())) {
             fail_events(events.to_mut(), vec![Unstorable { place: 0, why }]);
         }
-        let (from, epoch) = (self.committed.unwrap_or_default(), self.epoch);
+        let (from, epoch) = (self.position.known().unwrap_or_default(), self.epoch);
         let (batch, done) = loop {
             let worked = match self.work(&events, stored).await? {
                 BatchOutcome::Done(worked) => worked,

@@ -3,3 +3,4 @@
 mod allocating;
 mod allocations;
 mod entities;
+mod positions;
