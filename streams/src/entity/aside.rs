@@ -84,6 +84,10 @@ impl Asides {
         self.entities.is_empty()
     }
 
+    pub(super) fn entities(&self) -> &[IsolatedEntity] {
+        &self.entities
+    }
+
     fn has(&self, event: &InboxEvent) -> bool {
         self.entities.iter().any(|one| one.canvas == event.canvas && one.id == event.entity)
     }
@@ -97,27 +101,6 @@ impl<E: Entity> Owner<E> {
         self.asides.entities = store.isolated_entities(entity_type).await?;
         self.parts.metrics.aside(self.asides.entities.len());
         Ok(())
-    }
-
-    /// Removes the entities that are set aside from the memory of the other actors.
-    pub(super) async fn forget_asides(&self) -> Result<(), FatalError> {
-        for aside in &self.asides.entities {
-            self.forget_aside(aside).await?;
-        }
-        Ok(())
-    }
-
-    async fn forget_aside(
-        &self,
-        IsolatedEntity { canvas, id, .. }: &IsolatedEntity,
-    ) -> Result<(), FatalError> {
-        let (key, canvas) = (Key { canvas: *canvas, id: id.clone() }, *canvas);
-        let actors = &self.parts.actors;
-        let forgetting = actors.ask(actors.of(&key), move |shard| {
-            shard.forget_one(&key);
-            shard.mark_partial(Some(canvas));
-        });
-        forgetting.await
     }
 
     /// Removes the events of entities that are set aside from a page. Returns whether there were
@@ -159,8 +142,7 @@ impl<E: Entity> Owner<E> {
             "an entity is set aside: its events are processed apart from the others, until the \
              event that hangs or crashes the process has completed or died"
         );
-        self.forget_aside(&aside).await?;
-        self.whole = false;
+        self.residency.forget_isolated(&self.parts, &aside).await?;
         self.asides.entities.push(aside);
         self.parts.metrics.aside(self.asides.entities.len());
         // The rest of the type comes first.

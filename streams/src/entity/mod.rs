@@ -22,6 +22,7 @@ mod list;
 mod owner;
 mod parts;
 mod processor;
+mod residency;
 mod run;
 mod shard;
 mod warm;

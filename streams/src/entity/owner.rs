@@ -13,8 +13,8 @@ use super::define::Entity;
 use super::envelope::InboxEvent;
 use super::halt::{Halt, is_time_out, refusal};
 use super::parts::Parts;
-use super::shard::{FatalError, Shard, Size};
-use super::warm::{LoadProgress, Loader};
+use super::residency::Residency;
+use super::shard::{FatalError, Shard};
 use crate::consumer::{Health, Waits};
 use crate::machine::{FencedPosition, Narrowing};
 use crate::store::{BatchEnd, EntityBatch, IsolatedStep, PositionMove};
@@ -48,14 +48,9 @@ pub(super) struct Owner<E: Entity> {
     read_through: i64,
     /// When the position was last moved past what was not for this type.
     caught_up: Instant,
-    /// Whether memory matches the repository, and how far loading it has come.
-    warm: bool,
-    load_progress: LoadProgress,
+    pub(super) residency: Residency,
     /// The commit whose answer was lost.
     unconfirmed: Option<UnconfirmedCommit>,
-    /// Whether all existing entities are in memory, and whether it was logged that they are not.
-    pub(super) whole: bool,
-    warned: bool,
     /// Most events of a batch: fewer after a batch that would have written too much.
     pub(super) most: usize,
     /// What the database refused last, and how often in a row.
@@ -89,11 +84,8 @@ impl<E: Entity> Owner<E> {
             position: FencedPosition::UNOPENED,
             read_through: 0,
             caught_up: Instant::now(),
-            warm: false,
-            load_progress: LoadProgress::default(),
+            residency: Residency::default(),
             unconfirmed: None,
-            whole: false,
-            warned: false,
             most,
             refusals: (String::new(), 0),
             time_outs: 0,
@@ -160,7 +152,7 @@ impl<E: Entity> Owner<E> {
             }
         }
         self.drop_attempt().await;
-        self.forget();
+        self.residency.forget(&self.parts);
         let Parts { store, entity_type, .. } = &*self.parts;
         // Without this, the next owner is more careful than it has to be.
         let _ = tokio::time::timeout(FAREWELL, store.leave_entities(entity_type, self.epoch)).await;
@@ -246,13 +238,6 @@ impl<E: Entity> Owner<E> {
         });
     }
 
-    fn forget(&mut self) {
-        (self.warm, self.load_progress) = (false, LoadProgress::default());
-        self.parts.ready.send_replace(None);
-        // Without waiting: an actor may be in the middle of an event, of which nothing is kept.
-        self.parts.actors.tell_all(|shard| shard.forget());
-    }
-
     /// Processes what is in the inbox. Returns whether an open transaction holds more of it back.
     async fn process_all(&mut self) -> Result<bool, Halt> {
         let cancel = self.cancel.clone();
@@ -298,11 +283,6 @@ impl<E: Entity> Owner<E> {
         self.narrowing.part_of(whole)
     }
 
-    pub(super) fn loader(&self) -> Loader<'_, E> {
-        let loader = self.parts.loader();
-        Loader { page_bytes: self.part_of(loader.page_bytes), ..loader }
-    }
-
     /// Opens the position, and loads the entities.
     async fn settle(&mut self) -> Result<(), Halt> {
         if self.position.known().is_none() {
@@ -310,9 +290,9 @@ impl<E: Entity> Owner<E> {
             // From here on the previous owner can no longer commit; what it did commit is read
             // below.
             let position = store.open_position(group, source, self.epoch).await?.ok_or(Halt::Fenced)?;
-            if self.warm && position != self.position.last() {
+            if self.residency.is_warm() && position != self.position.last() {
                 // A commit was carried out whose answer was lost: what is in memory is older.
-                self.forget();
+                self.residency.forget(&self.parts);
             }
             let Parts { store, entity_type, .. } = &*self.parts;
             if store.own_entities(entity_type, self.epoch).await? {
@@ -327,32 +307,10 @@ impl<E: Entity> Owner<E> {
             (self.position, self.read_through) = (FencedPosition::At(position), position);
             self.announce_what_was_done(position);
         }
-        if !self.warm {
+        if !self.residency.is_warm() {
             let parts = Arc::clone(&self.parts);
-            let Parts { store, actors, entity_type, config, .. } = &*parts;
-            if self.load_progress.begins() {
-                actors.replace_hanging().await?;
-                actors.ask_all(|shard| shard.forget()).await?;
-                store.pin_repository(entity_type).await?;
-            }
-            let timed = parts.metrics.warms_up();
-            let mut so_far = std::mem::take(&mut self.load_progress);
-            let warm = self.loader().warm_up(config.memory_limit_bytes, &mut so_far).await;
-            self.load_progress = so_far;
-            let warm = warm?;
-            timed.done();
-            self.forget_asides().await?;
-            let sizes = actors.ask_all(|shard| shard.size()).await?;
-            tracing::info!(
-                entity_type = E::TYPE,
-                epoch = self.epoch,
-                entities = warm.entities,
-                replayed = warm.replayed,
-                "the entities are in memory"
-            );
-            self.warm = true;
-            self.takes(&sizes);
-            self.parts.ready.send_replace(Some(warm));
+            let page_bytes = self.part_of(parts.config.batch_bytes);
+            self.residency.load(&parts, self.epoch, page_bytes, self.asides.entities()).await?;
         }
         Ok(())
     }
@@ -370,7 +328,7 @@ impl<E: Entity> Owner<E> {
             (self.position, self.read_through) = (FencedPosition::At(to), self.read_through.max(to));
             self.unconfirmed = None;
             let sizes = parts.actors.ask_all(Shard::commit).await?;
-            self.takes(&sizes);
+            self.residency.record_memory(&parts, &sizes, !self.asides.is_empty());
             let dead = batch.decided.iter().filter(|one| one.dead.is_some()).count();
             let stored = batch.decided.iter().filter(|one| one.stored).count();
             parts.metrics.decided(stored, batch.decided.len().saturating_sub(stored + dead), dead);
@@ -408,29 +366,6 @@ impl<E: Entity> Owner<E> {
             let inserted = vec![InsertOutcome::unanswered(); commit.events.len()];
             self.parts.queue.announce_inserted(commit.events, inserted);
         }
-    }
-
-    /// Notes the memory that the entities take, and logs once that some were evicted.
-    fn takes(&mut self, sizes: &[Size]) {
-        self.whole = sizes.iter().all(|size| size.is_whole);
-        let evicted: usize = sizes.iter().map(|size| size.evicted.entities).sum();
-        self.parts.metrics.took(sizes.iter().map(|size| size.bytes).sum(), evicted);
-        // Entities that are set aside, or were on an actor that hung, are not missing for lack of
-        // memory.
-        let starts = self.asides.is_empty() && self.parts.ready.borrow().is_none();
-        if self.whole || self.warned || evicted == 0 && !starts {
-            return;
-        }
-        self.warned = true;
-        let canvas = sizes.iter().find_map(|size| size.evicted.last).map(|canvas| canvas.to_string());
-        tracing::warn!(
-            entity_type = E::TYPE,
-            canvas,
-            limit_bytes = self.parts.config.memory_limit_bytes,
-            "not all entities fit into memory: the least recently used leave it, and are loaded \
-             again when events arrive for them; if wakeq.entity.loaded stays high, give the process \
-             more memory and raise memory_limit_bytes"
-        );
     }
 
     /// Why a commit was refused.

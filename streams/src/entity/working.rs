@@ -2,7 +2,6 @@
 //! ones alone.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -13,7 +12,7 @@ use super::halt::Halt;
 use super::owner::{FAREWELL, Owner};
 use super::parts::Parts;
 use super::run::BatchProgress;
-use super::shard::{Key, WorkOutput};
+use super::shard::WorkOutput;
 use crate::event::EntityId;
 use crate::store::{PositionMove, RecordedOutcome};
 
@@ -40,7 +39,7 @@ impl<E: Entity> Owner<E> {
             return Ok(1);
         }
         let Some(first) = part.first().filter(|first| first.seq <= self.alone_through) else {
-            part = &part[..self.load(part).await?];
+            part = &part[..self.load_missing(part).await?];
             return self.process_part(Cow::Borrowed(part), rest.len(), through).await;
         };
         let (mut first, seq) = (first.clone(), first.seq);
@@ -50,7 +49,7 @@ impl<E: Entity> Owner<E> {
         }
         first.failure = failure_after_losses(losses, self.parts.config.attempts);
         let alone = async {
-            self.load(std::slice::from_ref(&first)).await?;
+            self.load_missing(std::slice::from_ref(&first)).await?;
             self.process_part(Cow::Owned(vec![first]), rest.len(), through).await
         };
         let ended = alone.await;
@@ -116,29 +115,9 @@ impl<E: Entity> Owner<E> {
         Ok(done)
     }
 
-    /// Loads the entities that events are about. Returns for how many of the events that is done,
-    /// at least one. Costs nothing while all entities fit into memory.
-    async fn load(&self, events: &[InboxEvent]) -> Result<usize, Halt> {
-        if self.whole {
-            return Ok(events.len());
-        }
-        let mut known = HashSet::new();
-        let key = |event: &InboxEvent| Key { canvas: event.canvas, id: event.entity.clone() };
-        let keys = events.iter().map(key).filter(|key| known.insert(key.clone())).collect();
-        let cold = self.parts.actors.cold(keys).await?;
-        if cold.is_empty() {
-            return Ok(events.len());
-        }
-        let loader = self.loader();
-        let loaded = tokio::select! {
-            biased;
-            () = self.cancel.cancelled() => return Err(Halt::Withdrawn),
-            loaded = loader.load(&cold) => loaded?,
-        };
-        self.parts.metrics.loaded(loaded);
-        let missing =
-            cold.get(loaded).and_then(|missing| events.iter().position(|event| key(event) == *missing));
-        Ok(missing.unwrap_or(events.len()).max(1))
+    async fn load_missing(&self, events: &[InboxEvent]) -> Result<usize, Halt> {
+        let page_bytes = self.part_of(self.parts.config.batch_bytes);
+        self.residency.load_missing(&self.parts, page_bytes, events, &self.cancel).await
     }
 
     /// Sets aside the entities whose events have held up a batch. If that is not possible, the
@@ -190,7 +169,7 @@ impl<E: Entity> Owner<E> {
         );
         parts.metrics.stalled();
         parts.actors.replace_hanging().await?;
-        self.whole = false;
+        self.residency.mark_partial();
         Ok(BatchOutcome::Stalled(at))
     }
 }
