@@ -22,8 +22,8 @@ use super::run::BatchProgress;
 use super::shard::{FatalError, Key, WorkOutput};
 use super::warm::Loader;
 use super::working::{fail_events, failure_after_losses, first_part, unless_erased};
-use crate::event::EntityId;
-use crate::store::{EntityBatch, ISOLATED_MAX, IsolatedEntity, IsolatedStep, PositionMove, RecordedOutcome};
+use crate::event::{EntityId, ISOLATED_MAX, IsolatedEntity, IsolatedStep};
+use crate::store::{EntityBatch, PositionMove, RecordedOutcome};
 use wakeq::log::{EventSource, PageLimit};
 
 /// The entities that are set aside, and the attempt at one of them.
@@ -75,9 +75,7 @@ impl Asides {
 
     /// Whether an entity has come as far as this step.
     pub(super) fn came_to(&self, step: &IsolatedStep) -> bool {
-        self.entities
-            .iter()
-            .any(|one| one.canvas == step.canvas && one.id == step.id && one.after >= step.after)
+        self.entities.iter().any(|one| one.has_reached(step))
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -89,7 +87,7 @@ impl Asides {
     }
 
     fn has(&self, event: &InboxEvent) -> bool {
-        self.entities.iter().any(|one| one.canvas == event.canvas && one.id == event.entity)
+        self.entities.iter().any(|one| one.has_id(event.canvas, &event.entity))
     }
 }
 
@@ -131,8 +129,12 @@ impl<E: Entity> Owner<E> {
             return Ok(false);
         }
         let (held, entity) = (self.held(), self.parts.entity_of(event));
-        let aside =
-            IsolatedEntity { canvas: event.canvas, id: event.entity.clone(), after: held.from, alone };
+        let aside = IsolatedEntity {
+            canvas: event.canvas,
+            id: event.entity.clone(),
+            after: held.from,
+            single_through: alone,
+        };
         if !self.parts.store.isolate_entity(&held, &entity, alone, (event.seq, losses)).await? {
             self.position = self.position.doubted();
             return Err(self.refused().await);
@@ -241,7 +243,7 @@ impl<E: Entity> Owner<E> {
                 self.parts.metrics.stalled();
                 self.asides.since = Instant::now();
                 if let Some(first) = self.asides.entities.first_mut() {
-                    first.alone = first.alone.max(last);
+                    first.single_through = first.single_through.max(last);
                 }
                 // The other entities that are set aside need not wait for this one.
                 self.asides.entities.rotate_left(1);
@@ -319,7 +321,7 @@ impl<E: Entity> Attempt<E> {
         if first.erases() {
             return Ok(AttemptOutcome::Erasure(first.clone()));
         }
-        let most = if first.seq <= self.aside.alone { 1 } else { self.most };
+        let most = if first.seq <= self.aside.single_through { 1 } else { self.most };
         let mut events = first_part(&events, most).to_vec();
         self.load().await?;
         let recorded = self.parts.recorded(&events).await?;
@@ -376,7 +378,7 @@ impl<E: Entity> Attempt<E> {
     ) -> Result<(), Halt> {
         let Parts { store, config, .. } = &*self.parts;
         let Some(first) = events.first_mut() else { return Ok(()) };
-        if first.seq <= self.aside.alone {
+        if first.seq <= self.aside.single_through {
             let entity = self.parts.aside_id(&self.aside);
             let losses = store.suspect_isolated(&entity, self.epoch, first.seq).await?;
             first.failure = failure_after_losses(losses.ok_or(Halt::Fenced)?, config.attempts);

@@ -15,9 +15,9 @@ use super::handle::{Entities, EntityError, SentToEntity};
 use super::owner::Owner;
 use super::parts::Parts;
 use super::shard::{Decision, Key, WorkOutput};
-use crate::event::EntityId;
+use crate::event::{EntityId, IsolatedStep};
 use crate::machine::{EntityDecision, decide_event};
-use crate::store::{ERASED_MAX, EntityBatch, IsolatedStep, PositionMove, ToEntity};
+use crate::store::{ERASED_MAX, EntityBatch, PositionMove, ToEntity};
 use wakeq::internals::telemetry;
 use wakeq::{Actor, EventId, Name, StoreError};
 

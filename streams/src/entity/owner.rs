@@ -16,8 +16,9 @@ use super::parts::Parts;
 use super::residency::Residency;
 use super::shard::{FatalError, Shard};
 use crate::consumer::{Health, Waits};
+use crate::event::IsolatedStep;
 use crate::machine::{FencedPosition, Narrowing};
-use crate::store::{BatchEnd, EntityBatch, IsolatedStep, PositionMove};
+use crate::store::{BatchEnd, EntityBatch, PositionMove};
 use wakeq::internals::{InsertOutcome, NewEvent};
 use wakeq::log::PageLimit;
 

@@ -12,7 +12,7 @@ use super::halt::Halt;
 use super::parts::Parts;
 use super::shard::{FatalError, Key, Size};
 use super::warm::{LoadProgress, Loader};
-use crate::store::IsolatedEntity;
+use crate::event::IsolatedEntity;
 
 /// The residency of a type's entities in the memory of its owner.
 #[derive(Debug, Default)]

@@ -3,4 +3,5 @@
 mod allocating;
 mod allocations;
 mod entities;
+mod owner;
 mod positions;

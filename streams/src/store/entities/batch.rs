@@ -8,8 +8,7 @@ use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use super::append::append;
-use super::isolated::IsolatedStep;
-use crate::event::EntityType;
+use crate::event::{EntityType, IsolatedStep};
 use crate::store::Store;
 use crate::store::positions::{PositionMove, move_position};
 use wakeq::internals::{Emission, InsertOutcome, NewEvent, insert_with_state, lacks_partition, statements};

@@ -4,33 +4,10 @@
 //!
 //! Only the owner of the type writes here, under its epoch.
 
-use crate::event::{EntityId, EntityType};
+use crate::event::{EntityId, EntityType, IsolatedEntity};
 use crate::store::Store;
 use crate::store::positions::PositionMove;
-use wakeq::log::StreamName;
 use wakeq::{CanvasId, StoreError};
-
-/// Most entities of a type that are set aside at a time.
-pub(crate) const ISOLATED_MAX: usize = 32;
-
-/// An entity that is set aside: it is processed in isolation from the rest of its type.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct IsolatedEntity {
-    pub(crate) canvas: CanvasId,
-    pub(crate) id: StreamName,
-    /// Its events up to here are done.
-    pub(crate) after: i64,
-    /// Its events up to here are processed one at a time.
-    pub(crate) alone: i64,
-}
-
-/// How far a batch has taken an entity that is set aside.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct IsolatedStep {
-    pub(crate) canvas: CanvasId,
-    pub(crate) id: StreamName,
-    pub(crate) after: i64,
-}
 
 impl Store {
     /// The entities of a type that are set aside, longest first; at most 32.
@@ -44,10 +21,10 @@ impl Store {
             entity_type.as_str() as _
         );
         let rows = self.session().await?.all("read which entities are set aside", query).await?;
-        let aside = |canvas, id: String, after, alone| {
-            Some(IsolatedEntity { canvas: CanvasId(canvas), id: id.parse().ok()?, after, alone })
+        let isolated = |canvas, id: String, after, single_through| {
+            Some(IsolatedEntity { canvas: CanvasId(canvas), id: id.parse().ok()?, after, single_through })
         };
-        Ok(rows.into_iter().filter_map(|row| aside(row.canvas_id, row.id, row.after, row.alone)).collect())
+        Ok(rows.into_iter().filter_map(|row| isolated(row.canvas_id, row.id, row.after, row.alone)).collect())
     }
 
     /// Sets an entity aside at the current position, because of an event with which this many

@@ -1,9 +1,9 @@
 //! Entities that are set aside: per canvas, and written only by the owner of the type.
 
 use super::Table;
-use crate::event::{EntityId, EntityType};
+use crate::event::{EntityId, EntityType, IsolatedStep};
 use crate::store::positions::PositionMove;
-use crate::store::{BatchEnd, EntityBatch, IsolatedStep};
+use crate::store::{BatchEnd, EntityBatch};
 use wakeq::log::EventSource;
 use wakeq::{CanvasId, Name};
 
@@ -37,7 +37,7 @@ async fn what_is_set_aside_is_its_owner_s_and_its_canvas_s() {
     assert!(store.isolate_entity(&held, &own, 99, (6, 2)).await.unwrap(), "it stays as it was");
     assert!(store.isolate_entity(&held, &other, 9, (5, 0)).await.unwrap());
     let aside = store.isolated_entities(&entity_type).await.unwrap();
-    let known: Vec<_> = aside.iter().map(|one| (one.canvas, one.after, one.alone)).collect();
+    let known: Vec<_> = aside.iter().map(|one| (one.canvas, one.after, one.single_through)).collect();
     assert_eq!(known, [(CanvasId::DEFAULT, 0, 9), (OTHER, 0, 9)]);
     assert_eq!(store.isolated_entities(&"order".parse().unwrap()).await.unwrap(), []);
     assert_eq!(store.suspect_isolated(&own, 2, 5).await.unwrap(), None, "another epoch");
