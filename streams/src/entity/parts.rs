@@ -1,4 +1,5 @@
-//! What a processor of a type works with; none of the work is done here.
+//! What a processor of a type works with, and what its parts look up with nothing else. None of the
+//! work is done here.
 
 use std::sync::Arc;
 
@@ -7,13 +8,15 @@ use tokio::sync::{RwLock, watch};
 use super::actors::Actors;
 use super::config::EntityConfig;
 use super::define::Entity;
+use super::envelope::InboxEvent;
+use super::halt::Halt;
 use super::warm::{LoadReport, Loader};
 use crate::consumer::{EventProvider, Health};
-use crate::event::EntityType;
-use crate::store::Store;
+use crate::event::{EntityId, EntityType};
+use crate::store::{RecordedOutcome, Store};
 use crate::telemetry::EntityMetrics;
-use wakeq::log::EventSource;
-use wakeq::{Name, Queue};
+use wakeq::log::{EventSource, StreamName};
+use wakeq::{CanvasId, Name, Queue};
 
 /// What a processor works with.
 pub(super) struct Parts<E: Entity> {
@@ -39,5 +42,20 @@ impl<E: Entity> Parts<E> {
     pub(super) fn loader(&self) -> Loader<'_, E> {
         let Self { store, actors, entity_type, config, .. } = self;
         Loader { store, actors, entity_type, page_bytes: config.batch_bytes, stall: config.stall }
+    }
+
+    /// The entity of this type with that id on that canvas.
+    pub(super) fn entity_id(&self, canvas: CanvasId, id: &StreamName) -> EntityId {
+        EntityId { canvas, entity_type: self.entity_type.clone(), id: id.clone() }
+    }
+
+    /// The record of an event that was sent before, and so is alone in its batch.
+    pub(super) async fn recorded(&self, events: &[InboxEvent]) -> Result<Option<RecordedOutcome>, Halt> {
+        let [event] = events else { return Ok(None) };
+        if !event.is_repost() {
+            return Ok(None);
+        }
+        let entity = self.entity_id(event.canvas, &event.entity);
+        Ok(Some(self.store.entity_recorded(&entity, event.id, event.link).await?))
     }
 }

@@ -4,7 +4,6 @@
 
 mod assign;
 mod entity;
-#[cfg(test)]
 mod owner;
 mod position;
 #[cfg(test)]
@@ -12,7 +11,6 @@ mod tests;
 
 pub use assign::{GroupMember, GroupMembers, MemberStanding, Reallocation, allocate, wanted_sources};
 pub use entity::{EntityDecision, decide_event};
-#[cfg(test)]
 pub(crate) use owner::{
     AttemptEnd, FirstEvent, OwnerEffect, OwnerEnd, OwnerFailure, OwnerInput, OwnerLimits, OwnerState,
     WorkEnd, failure_after_losses,
