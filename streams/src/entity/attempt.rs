@@ -127,7 +127,7 @@ pub(super) struct Attempt<E: Entity> {
 
 impl<E: Entity> Attempt<E> {
     async fn run(self) -> Result<AttemptOutcome, Halt> {
-        let Parts { aside_actor, config, .. } = &*self.parts;
+        let Parts { isolated_actor, config, .. } = &*self.parts;
         let mut events = self.events().await?;
         let Some(first) = events.first() else { return Ok(AttemptOutcome::Nothing) };
         if first.erases() {
@@ -142,13 +142,13 @@ impl<E: Entity> Attempt<E> {
         let stored = stored.is_some_and(|recorded| recorded.stored);
         let written = BatchProgress::of(events.len(), config.batch_bytes);
         let Ok(worked) =
-            tokio::time::timeout(config.stall, aside_actor.work(&events, stored, &written)).await
+            tokio::time::timeout(config.stall, isolated_actor.work(&events, stored, &written)).await
         else {
             tracing::error!(
                 entity_type = E::TYPE, canvas = %self.entity.canvas, entity = %self.entity.id, seq = last,
                 "validate and apply have hung for more than {:?} on events of an entity that is set aside", config.stall
             );
-            aside_actor.replace_hanging().await?;
+            isolated_actor.replace_hanging().await?;
             return Ok(AttemptOutcome::Hung(last));
         };
         Ok(worked?.map_or(AttemptOutcome::TooMuch, |worked| {
@@ -167,12 +167,12 @@ impl<E: Entity> Attempt<E> {
 
     /// Loads the entity into memory, as it was committed.
     async fn load(&self) -> Result<(), Halt> {
-        let Parts { store, aside_actor, entity_type, config, .. } = &*self.parts;
-        aside_actor.replace_hanging().await?;
-        aside_actor.ask_all(|shard| shard.forget()).await?;
+        let Parts { store, isolated_actor, entity_type, config, .. } = &*self.parts;
+        isolated_actor.replace_hanging().await?;
+        isolated_actor.ask_all(|shard| shard.forget()).await?;
         let loader = Loader {
             store,
-            actors: &**aside_actor,
+            actors: &**isolated_actor,
             entity_type,
             page_bytes: self.bytes,
             stall: config.stall,

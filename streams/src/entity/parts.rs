@@ -27,8 +27,8 @@ pub(super) struct Parts<E: Entity> {
     pub(super) queue: Queue,
     pub(super) provider: Arc<dyn EventProvider>,
     pub(super) actors: Arc<Actors<E>>,
-    /// A single actor, for the entities that are set aside.
-    pub(super) aside_actor: Arc<Actors<E>>,
+    /// A single actor, for isolated entities.
+    pub(super) isolated_actor: Arc<Actors<E>>,
     pub(super) config: EntityConfig,
     pub(super) metrics: EntityMetrics,
     pub(super) health: watch::Sender<Health>,
@@ -49,7 +49,7 @@ impl<E: Entity> Parts<E> {
         EntityId { canvas, entity_type: self.entity_type.clone(), id: id.clone() }
     }
 
-    /// The record of an event that was sent before, and so is alone in its batch.
+    /// The record of an event that was sent before, and so is a batch of its own.
     pub(super) async fn recorded(&self, events: &[InboxEvent]) -> Result<Option<RecordedOutcome>, Halt> {
         let [event] = events else { return Ok(None) };
         if !event.is_repost() {

@@ -132,7 +132,7 @@ impl Residency {
     pub(super) fn record_memory<E: Entity>(&mut self, parts: &Parts<E>, sizes: &[Size], has_isolated: bool) {
         self.is_whole = sizes.iter().all(|size| size.is_whole);
         let evicted: usize = sizes.iter().map(|size| size.evicted.entities).sum();
-        parts.metrics.took(sizes.iter().map(|size| size.bytes).sum(), evicted);
+        parts.metrics.record_memory(sizes.iter().map(|size| size.bytes).sum(), evicted);
         // Isolated entities, and those of an actor that hung, are not missing for lack of memory.
         let starts = !has_isolated && parts.ready.borrow().is_none();
         if self.is_whole || self.has_warned || evicted == 0 && !starts {

@@ -4,7 +4,7 @@
 /// The most by which a limit is divided.
 const NARROWEST: usize = 1024;
 
-/// The stored position of a source, as its reader knows it, which alone writes it under its epoch.
+/// The stored position of a source, as its one reader under an epoch knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FencedPosition {
     /// It has to be opened: it was not yet, or may have been moved from outside.

@@ -205,7 +205,7 @@ impl<E: Entity> Owner<E> {
         parts.actors.ask_all(|shard| shard.roll_back()).await?;
         if ended.is_err() {
             // The position shows whether it was committed.
-            let (to, isolated, events) = (batch.position.to, batch.aside, batch.events);
+            let (to, isolated, events) = (batch.position.to, batch.isolated, batch.events);
             self.unconfirmed = Some(UnconfirmedCommit { to, isolated, events });
         }
         match ended? {

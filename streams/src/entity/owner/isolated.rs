@@ -22,7 +22,7 @@ impl<E: Entity> Owner<E> {
     pub(super) async fn read_isolated(&mut self, at: i64) -> Result<OwnerInput, Halt> {
         self.abort_attempt().await;
         let isolated = self.parts.store.isolated_entities(&self.parts.entity_type).await?;
-        self.parts.metrics.aside(isolated.len());
+        self.parts.metrics.isolated(isolated.len());
         self.announce_what_was_done(at, &isolated);
         Ok(OwnerInput::IsolatedRead(isolated))
     }
@@ -49,7 +49,7 @@ impl<E: Entity> Owner<E> {
         let isolated =
             IsolatedEntity { canvas: *canvas, id: entity.clone(), after: held.from, single_through };
         self.residency.forget_isolated(&parts, &isolated).await?;
-        parts.metrics.aside(self.state.isolated().len() + 1);
+        parts.metrics.isolated(self.state.isolated().len() + 1);
         Ok(OwnerInput::Isolated(isolated))
     }
 
@@ -78,7 +78,7 @@ impl<E: Entity> Owner<E> {
                 entity_type = E::TYPE, %canvas, entity = %id,
                 "an entity that was set aside is processed with the others again"
             );
-            parts.metrics.aside(self.state.isolated().len().saturating_sub(1));
+            parts.metrics.isolated(self.state.isolated().len().saturating_sub(1));
         }
         Ok(OwnerInput::TakenBack(is_back))
     }
@@ -103,7 +103,7 @@ impl<E: Entity> Owner<E> {
         match made {
             Ok(made) => {
                 let step = IsolatedStep { canvas, id, after: through };
-                self.commit_batch(EntityBatch { aside: Some(step), ..made }).await?;
+                self.commit_batch(EntityBatch { isolated: Some(step), ..made }).await?;
                 Ok(OwnerInput::Committed(held.to))
             }
             Err(unstorable) => {

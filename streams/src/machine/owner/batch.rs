@@ -1,5 +1,5 @@
-//! The batches of a page: which events are processed together, which alone, and which entities are
-//! isolated.
+//! The batches of a page: which events are processed together, which on their own, and which
+//! entities are isolated.
 
 use std::time::Duration;
 
@@ -91,8 +91,8 @@ impl OwnerState {
         }
     }
 
-    /// What happens to an event that is processed on its own: if owners were lost with it alone,
-    /// its entity is isolated, as long as there is room.
+    /// What happens to an event that is processed on its own: if owners were lost with it, its
+    /// entity is isolated, as long as there is room.
     fn counted(&self, single: SingleEvent) -> BatchPhase {
         let SingleEvent { seq, losses } = single;
         if losses <= 1 || !self.isolation.has_room() {
@@ -123,7 +123,7 @@ impl OwnerState {
             WorkEnd::Stalled { events, last, hanging } => {
                 // It may have been the sum of all of them.
                 self.caution.halve(events);
-                // An event that was alone is the cause.
+                // The only event of a batch is the cause.
                 let losses = u32::from(events == 1);
                 let suspects = Suspects { left: hanging, single_through: last, losses, events, single };
                 self.suspect(page, suspects, now)
@@ -139,7 +139,7 @@ impl OwnerState {
         }
         let last = suspects.single_through;
         if suspects.events == 1 && last > self.caution.single_through() {
-            // It was alone by chance: that counts, too.
+            // It was a batch of its own by chance: that counts, too.
             return OwnerPhase::Batch(page, BatchPhase::CountStall { seq: last });
         }
         self.caution.single_out(last);

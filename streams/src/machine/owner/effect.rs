@@ -54,7 +54,7 @@ pub(crate) enum OwnerEffect {
     },
     /// Load the entities of the batch, and look up what is recorded of its events.
     Prepare {
-        /// If the batch is its first event alone: how many attempts at that have had no outcome.
+        /// If the batch is only its first event: how many attempts at that have had no outcome.
         losses: Option<u32>,
     },
     /// Have the first events of the batch processed, at most this many; the others leave it.

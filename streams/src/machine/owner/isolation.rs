@@ -90,7 +90,8 @@ impl Isolation {
         self.most = (self.most(batch) / 2).max(1);
     }
 
-    /// An event of the first one must not be stored: it is tried again, and dies alone.
+    /// An event of the first one must not be stored: it is tried again, and dies on its
+    /// own.
     pub(super) fn fail(&mut self, failure: Option<(i64, String)>) {
         (self.failure, self.most) = (failure, 1);
     }

@@ -1,6 +1,6 @@
-//! Entities that are set aside: an event of each held up its processor, or crashed it, so what is
-//! sent to them is processed separately from the rest of their type. The caller decides when an
-//! entity is set aside and when it is taken back.
+//! Isolated entities: an event of each held up its processor, or crashed it, so what is sent to
+//! them is processed separately from the rest of their type. The caller decides when an entity is
+//! isolated and when it is taken back.
 //!
 //! Only the owner of the type writes here, under its epoch.
 
@@ -10,7 +10,7 @@ use crate::store::positions::PositionMove;
 use wakeq::{CanvasId, StoreError};
 
 impl Store {
-    /// The entities of a type that are set aside, longest first; at most 32.
+    /// The isolated entities of a type, longest first; at most 32.
     pub(crate) async fn isolated_entities(
         &self,
         entity_type: &EntityType,
@@ -27,14 +27,14 @@ impl Store {
         Ok(rows.into_iter().filter_map(|row| isolated(row.canvas_id, row.id, row.after, row.alone)).collect())
     }
 
-    /// Sets an entity aside at the current position, because of an event with which this many
-    /// owners were lost. Returns whether the position is still there under that epoch. An entity
-    /// that is already set aside stays as it is.
+    /// Isolates an entity at the current position, because of an event with which this many owners
+    /// were lost. Returns whether the position is still there under that epoch. An entity that is
+    /// already isolated stays as it is.
     pub(crate) async fn isolate_entity(
         &self,
         held: &PositionMove<'_>,
         entity: &EntityId,
-        alone: i64,
+        single_through: i64,
         (suspect, losses): (i64, u32),
     ) -> Result<bool, StoreError> {
         let query = sqlx::query_scalar!(
@@ -54,16 +54,16 @@ impl Store {
             entity.entity_type.as_str() as _,
             entity.canvas.0,
             entity.id.as_str() as _,
-            alone,
+            single_through,
             suspect,
             i32::try_from(losses).unwrap_or(i32::MAX)
         );
         self.session().await?.one("set an entity aside", query).await
     }
 
-    /// Notes that an event of an entity that is set aside is being processed alone. Returns the
-    /// number of such attempts that have had no outcome, this one included; `None` if the entity is
-    /// not set aside, or under another epoch than the owner's.
+    /// Notes that an event of an isolated entity is being processed on its own. Returns the number
+    /// of such attempts that have had no outcome, this one included; `None` if the entity is not
+    /// isolated, or under another epoch than the owner's.
     pub(crate) async fn suspect_isolated(
         &self,
         entity: &EntityId,

@@ -211,14 +211,14 @@ fn the_batches_of_an_isolated_entity_are_halved_and_doubled() {
     }
 }
 
-/// It dies alone, in the next attempt: this one does not count.
+/// It dies on its own, in the next attempt: this one does not count.
 #[test]
-fn an_event_of_an_isolated_entity_that_must_not_be_stored_is_tried_again_alone() {
+fn an_event_of_an_isolated_entity_that_must_not_be_stored_is_tried_again_on_its_own() {
     let mut state = ended(&["ada"], AttemptEnd::Processed { through: 12 });
     let failure = (11, "its result is too large".to_owned());
     let unstorable = OwnerInput::IsolatedUnstorable(Some(failure.clone()));
-    let alone = OwnerEffect::StartAttempt { most: 1, bytes: 4096 };
-    check(&mut state, [(unstorable, OwnerEffect::UncountIsolated), (OwnerInput::Uncounted, alone)]);
+    let single = OwnerEffect::StartAttempt { most: 1, bytes: 4096 };
+    check(&mut state, [(unstorable, OwnerEffect::UncountIsolated), (OwnerInput::Uncounted, single)]);
     assert_eq!(state.isolated_failure(), Some(&failure));
     for input in [OwnerInput::Started, WOKEN, OwnerInput::Loaded, EMPTY, NOTHING] {
         state.step(input, Duration::ZERO).unwrap();

@@ -34,7 +34,7 @@ fn reading_with_room(was_lost: bool, room: usize) -> OwnerState {
 }
 
 #[test]
-fn events_are_committed_together_and_an_erasure_alone() {
+fn events_are_committed_together_and_an_erasure_on_its_own() {
     let mut state = working(false, first(11), TOGETHER);
     check(
         &mut state,
@@ -145,7 +145,7 @@ fn a_lost_owner_is_remembered_until_a_page_was_read() {
     check(&mut state, [(OwnerInput::Loaded, READ), (FULL_PAGE, CHOOSE), (first(11), count)]);
 }
 
-/// An event with which owners were lost alone is taken out of the way, as long as there is room.
+/// An event with which owners were lost is taken out of the way, as long as there is room.
 #[test]
 fn an_event_that_ended_owners_has_its_entity_isolated() {
     let isolate = |losses| OwnerEffect::Isolate { seq: 11, single_through: 20, losses };
@@ -185,7 +185,7 @@ fn the_entities_of_a_batch_that_hangs_are_isolated() {
         let mut state = reading_with_room(false, room);
         check(&mut state, [(FULL_PAGE, CHOOSE), (first(11), TOGETHER), (OwnerInput::Prepared, WORK)]);
         let mut effect = answer_at(&mut state, Duration::ZERO, stalled(events, 13, hanging));
-        // An event that was alone is the cause.
+        // The only event of a batch is the cause.
         let losses = u32::from(events == 1);
         for name in isolates {
             let seq = name.parse().unwrap();
@@ -199,7 +199,7 @@ fn the_entities_of_a_batch_that_hangs_are_isolated() {
     }
 }
 
-/// It was alone by chance: that it hung counts, and the next time it is known to be alone.
+/// It was a batch of its own by chance: that it hung counts, and the next time it is one again.
 #[test]
 fn an_event_that_hangs_in_a_batch_of_one_and_can_not_be_isolated_is_counted() {
     let mut state = reading_with_room(false, 0);
