@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::phase::{AttemptPhase, Next, OwnerPhase};
+use super::phase::{AttemptPhase, Next, OwnerPhase, PageState};
 use super::{AttemptEnd, OwnerEffect, OwnerInput, OwnerState};
 
 impl OwnerState {
@@ -48,7 +48,13 @@ impl OwnerState {
                     return Ok(OwnerPhase::Attempt(attempt, next));
                 }
             }
-            (AttemptPhase::TakeBack, OwnerInput::TakenBack(true)) => self.isolation.take_back(),
+            (AttemptPhase::TakeBack, OwnerInput::TakenBack(true)) => {
+                self.isolation.take_back();
+                // Its events after the position may have been dropped from the page.
+                if let Next::InPage(PageState { passes: true, .. }) = next {
+                    return Ok(OwnerPhase::Read);
+                }
+            }
             (AttemptPhase::TakeBack, OwnerInput::TakenBack(false)) => {
                 // More was sent meanwhile, or the position was moved.
                 self.inbox.doubt();

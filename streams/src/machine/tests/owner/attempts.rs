@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    CHOOSE, COMMIT, FULL_PAGE, NOTHING, READ, STALL, TOGETHER, WAIT, WOKEN, WORK, answer_at, check, first,
-    isolated, isolated_read, reading,
+    CHOOSE, COMMIT, FULL_PAGE, NOTHING, READ, STALL, TOGETHER, WAIT, WOKEN, WORK, answer_at, check, chosen,
+    first, isolated, isolated_read, reading,
 };
 use crate::machine::{
     AttemptEnd, FencedPosition, OwnerEffect, OwnerFailure, OwnerInput, OwnerState, WorkEnd,
@@ -156,6 +156,30 @@ fn an_entity_with_nothing_left_is_taken_back() {
     let mut state = ended(&["ada"], AttemptEnd::Nothing);
     check(&mut state, [(OwnerInput::TakenBack(true), WAIT)]);
     assert_eq!(isolated(&state), [""; 0]);
+}
+
+/// Events of the entity that the position has not passed yet may have been dropped from the page:
+/// they are read again.
+#[test]
+fn a_page_is_read_again_after_an_entity_was_taken_back_within_it() {
+    let rest = OwnerEffect::Read { after: 11, events: 500, bytes: 4096 };
+    for (passes, effect) in [(false, CHOOSE), (true, rest)] {
+        let mut state = trying(&["ada"]);
+        check(
+            &mut state,
+            [
+                (WOKEN, OwnerEffect::Load),
+                (OwnerInput::Loaded, READ),
+                (FULL_PAGE, CHOOSE),
+                (chosen(passes, 11), TOGETHER),
+                (OwnerInput::Prepared, WORK),
+                (OwnerInput::Worked(WorkEnd::Done), COMMIT),
+                (OwnerInput::Committed(11), OwnerEffect::TakeOutcome),
+                (OwnerInput::Outcome(Some(AttemptEnd::Nothing)), OwnerEffect::TakeBack),
+                (OwnerInput::TakenBack(true), effect),
+            ],
+        );
+    }
 }
 
 /// More was sent to it, or the position was moved: the position is opened in the next look, and
