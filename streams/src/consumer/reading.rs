@@ -17,6 +17,7 @@ use super::{
     ConsumerConfig, ConsumerError, DeadLetter, EventProcessor, EventProvider, PositionKey, PositionStore,
     ReadBudget, Waits,
 };
+use crate::machine::{FencedPosition, Narrowing};
 use crate::store::REDRIVEN_PAGE;
 use crate::telemetry::ConsumerMetrics;
 use wakeq::Name;
@@ -29,10 +30,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// Half the delay before a first look for what an open transaction holds back.
 const FIRST_HELD: Duration = Duration::from_millis(10);
 
-/// The most by which a page is divided after reads have failed.
-const NARROWEST: usize = 1024;
-
-/// The state that the readings of a consumer share.
+/// What the readings of a consumer share.
 pub(super) struct Shared {
     provider: Arc<dyn EventProvider>,
     positions: Arc<dyn PositionStore>,
@@ -116,17 +114,14 @@ pub(super) struct Reading {
     budget: ReadBudget,
     cancel: CancellationToken,
     page: Page,
-    /// The stored position; `None` before it was opened, or when it is uncertain.
-    committed: Option<i64>,
-    /// The position before a write whose answer was lost.
-    unconfirmed: Option<i64>,
+    position: FencedPosition,
     /// Everything up to this `seq` is done.
     done: i64,
     /// Events handled since the position was written.
     uncommitted: u32,
     /// By how much a page is divided, because reads have failed: a full one may take longer than
     /// the statement timeout.
-    narrow: usize,
+    narrowing: Narrowing,
 }
 
 impl Reading {
@@ -137,20 +132,17 @@ impl Reading {
         budget: ReadBudget,
         cancel: CancellationToken,
     ) -> Self {
-        let page = Page::default();
-        let (committed, unconfirmed) = (None, None);
         Self {
             key,
             epoch,
             shared,
             budget,
             cancel,
-            page,
-            committed,
-            unconfirmed,
+            page: Page::default(),
+            position: FencedPosition::UNOPENED,
             done: 0,
             uncommitted: 0,
-            narrow: 1,
+            narrowing: Narrowing::NONE,
         }
     }
 
@@ -175,7 +167,7 @@ impl Reading {
                         return End::Fenced;
                     }
                     // The position was moved from outside.
-                    self.committed = None;
+                    self.position = self.position.doubted();
                     continue;
                 }
                 Err(Halt::Error(error @ ConsumerError::Unavailable { .. })) => {
@@ -196,8 +188,8 @@ impl Reading {
     /// The position may have been moved from outside, which an owner with nothing to commit would
     /// not notice.
     fn look_again(&mut self) {
-        if self.committed == Some(self.done) {
-            self.committed = None;
+        if self.position.known() == Some(self.done) {
+            self.position = self.position.doubted();
         }
     }
 
@@ -240,38 +232,26 @@ impl Reading {
     /// Opens the position, unless it is known. If the answer to a write was lost, this shows
     /// whether it was carried out; if not, the reading keeps what it has handled.
     async fn open(&mut self) -> Result<(), ConsumerError> {
-        if self.committed.is_some() {
+        if self.position.known().is_some() {
             return Ok(());
         }
-        let position = self.shared.positions.open(&self.key, self.epoch).await?;
-        if self.unconfirmed.take() != Some(position) {
-            (self.done, self.uncommitted) = (position, 0);
+        let at = self.shared.positions.open(&self.key, self.epoch).await?;
+        if !self.position.is_unwritten(at) {
+            (self.done, self.uncommitted) = (at, 0);
         }
-        self.committed = Some(position);
+        self.position = FencedPosition::At(at);
         Ok(())
     }
 
     /// Notes the outcome of a write of the position.
-    fn written(
-        &mut self,
-        from: i64,
-        to: i64,
-        answer: Result<(), ConsumerError>,
-    ) -> Result<(), ConsumerError> {
-        match answer {
-            Ok(()) => {
-                (self.committed, self.done, self.uncommitted) = (Some(to), to, 0);
-                Ok(())
-            }
-            Err(fenced @ ConsumerError::Fenced { .. }) => {
-                self.committed = Some(from);
-                Err(fenced)
-            }
-            Err(unavailable @ ConsumerError::Unavailable { .. }) => {
-                self.unconfirmed = Some(from);
-                Err(unavailable)
-            }
+    fn written(&mut self, to: i64, answer: Result<(), ConsumerError>) -> Result<(), ConsumerError> {
+        match &answer {
+            Ok(()) => (self.position, self.done, self.uncommitted) = (FencedPosition::At(to), to, 0),
+            Err(ConsumerError::Fenced { .. }) => {}
+            // Opening the position shows whether it was moved.
+            Err(ConsumerError::Unavailable { .. }) => self.position = self.position.unanswered(),
         }
+        answer
     }
 
     /// Retries, once each, a page of the events that the group gave up and an operator wants
@@ -308,16 +288,16 @@ impl Reading {
             () = self.cancel.cancelled() => return Err(Halt::End(End::Withdrawn)),
             share = self.budget.share(page_bytes) => share,
         };
-        let narrowed = |whole: usize| (whole / self.narrow).max(1);
+        let narrowing = self.narrowing;
         let limit = match &share {
             Some(share) => PageLimit {
-                events: narrowed(usize::try_from(page).unwrap_or(usize::MAX)),
-                bytes: narrowed(share.bytes().min(page_bytes)),
+                events: narrowing.part_of(usize::try_from(page).unwrap_or(usize::MAX)),
+                bytes: narrowing.part_of(share.bytes().min(page_bytes)),
             },
-            None => PageLimit { events: 1, bytes: narrowed(page_bytes) },
+            None => PageLimit { events: 1, bytes: narrowing.part_of(page_bytes) },
         };
         let read = self.shared.provider.read(&self.key.source, self.done, limit).await;
-        self.narrow = if read.is_ok() { (self.narrow / 2).max(1) } else { (self.narrow * 2).min(NARROWEST) };
+        self.narrowing = if read.is_ok() { narrowing.widened() } else { narrowing.narrowed() };
         let read = read?;
         self.page.bytes = read.events.iter().map(LogEvent::size_bytes).sum();
         self.page.share = share;
@@ -399,29 +379,27 @@ impl Reading {
 
     async fn skip(&mut self, event: &LogEvent, attempts: u32, error: &str) -> Result<(), Halt> {
         let dead = DeadLetter { event, attempts, error };
-        let from = self.committed.take().unwrap_or_default();
+        let from = self.position.known().unwrap_or_default();
         let answer = self.shared.positions.skip(&self.key, self.epoch, from, &dead).await;
-        self.written(from, event.seq, answer)?;
+        self.written(event.seq, answer)?;
         self.shared.metrics.died();
         Ok(())
     }
 
     /// Writes the position, if it has moved.
     async fn commit(&mut self) -> Result<(), ConsumerError> {
-        let (Some(from), to) = (self.committed.filter(|from| *from < self.done), self.done) else {
+        let (Some(from), to) = (self.position.known().filter(|from| *from < self.done), self.done) else {
             return Ok(());
         };
         wakeq::internals::fault::point("consumer.commit");
-        // If the answer is lost, opening the position shows whether it was moved.
-        self.committed = None;
         let answer = self.shared.positions.commit(&self.key, self.epoch, from, to).await;
-        self.written(from, to, answer)
+        self.written(to, answer)
     }
 
     /// Writes the position for the next owner, if possible.
     async fn leave(mut self, end: End) -> End {
         let committed = async {
-            if self.unconfirmed.is_some() {
+            if matches!(self.position, FencedPosition::Unconfirmed { .. }) {
                 self.open().await?;
             }
             self.commit().await

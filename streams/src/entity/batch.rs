@@ -38,7 +38,7 @@ pub(super) fn batch<'a, E: Entity>(
         entities: worked.changed.into_iter().map(row).collect(),
         decided: Vec::new(),
         passed: Vec::new(),
-        aside: None,
+        isolated: None,
         events: Vec::new(),
     };
     let mut unstorable = Vec::new();

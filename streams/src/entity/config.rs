@@ -32,8 +32,8 @@ pub struct EntityConfig {
     /// Default 1 s.
     pub poll_interval: Duration,
     /// How long `validate` and `apply` may hold up a batch. After that the entities whose events
-    /// hang are set aside, and the others continue. A start is abandoned if applying stored events
-    /// again, or one read of states, takes longer than this. Default 30 s.
+    /// hang are isolated, and the others continue. A start is abandoned if applying stored events
+    /// again, or reading states, takes longer than this at a time. Default 30 s.
     pub stall: Duration,
 }
 

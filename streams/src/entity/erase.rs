@@ -5,21 +5,19 @@
 //! each under the epoch of the owner; the position moves past the erasure when nothing is left, so
 //! that a later owner finishes it.
 
-use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
 
-use super::batch::batch;
 use super::define::Entity;
 use super::envelope::{Envelope, InboxEvent};
 use super::halt::Halt;
 use super::handle::{Entities, EntityError, SentToEntity};
-use super::owner::Owner;
 use super::parts::Parts;
 use super::shard::{Decision, Key, WorkOutput};
 use crate::event::EntityId;
 use crate::machine::{EntityDecision, decide_event};
-use crate::store::{ERASED_MAX, EntityBatch, IsolatedStep, PositionMove, ToEntity};
+use crate::store::{PositionMove, RecordedOutcome, ToEntity};
 use wakeq::internals::telemetry;
-use wakeq::{Actor, EventId, Name, StoreError};
+use wakeq::{Actor, EventId, Name};
 
 impl Entities {
     /// Asks for an entity to be erased: everything that is stored of it so far.
@@ -72,62 +70,53 @@ fn erasure(entity: &EntityId, chosen: Option<EventId>) -> ToEntity {
     }
 }
 
-impl<E: Entity> Owner<E> {
-    /// Carries out an erasure, and commits that it is done: the position moves to `to` and, if the
-    /// entity is set aside, its row to `aside`.
-    pub(super) async fn erase(
-        &mut self,
-        erasure: &InboxEvent,
-        to: i64,
-        aside: Option<IsolatedStep>,
-    ) -> Result<(), Halt> {
-        let parts = Arc::clone(&self.parts);
-        let (from, epoch) = (self.committed.unwrap_or_default(), self.epoch);
-        let position = PositionMove { group: &parts.group, source: &parts.source, epoch, from, to };
-        let entity = parts.entity_of(erasure);
-        let recorded = self.parts.recorded(std::slice::from_ref(erasure)).await?;
-        let is_done = recorded.as_ref().is_some_and(|recorded| recorded.stored);
-        let last = parts.store.entity_last_link(&entity).await?;
-        let decision = decide(erasure, last, is_done);
-        if matches!(decision, Decision::Erased) {
-            self.erase_pages(&position, &entity, erasure.seq).await?;
-        }
-        let worked = WorkOutput { decisions: vec![(0, decision)], changed: Vec::new() };
-        let events = std::slice::from_ref(erasure);
-        let made = batch::<E>(&parts.entity_type, position, events, worked, recorded.as_ref(), &parts.queue);
-        // Nothing follows from an erasure, so the batch can always be made.
-        let batch = made.map_err(|_| StoreError::Defect)?;
-        self.commit(EntityBatch { aside, ..batch }).await
+/// Carries out an erasure, unless it is too late for that. Returns what there is to commit, and
+/// what is recorded of the erasure.
+pub(super) async fn carry_out<E: Entity>(
+    parts: &Parts<E>,
+    held: &PositionMove<'_>,
+    erasure: &InboxEvent,
+    most: usize,
+    cancel: &CancellationToken,
+) -> Result<(WorkOutput, Option<RecordedOutcome>), Halt> {
+    let entity = parts.entity_id(erasure.canvas, &erasure.entity);
+    let recorded = parts.recorded(std::slice::from_ref(erasure)).await?;
+    let is_done = recorded.as_ref().is_some_and(|recorded| recorded.stored);
+    let last = parts.store.entity_last_link(&entity).await?;
+    let decision = decide(erasure, last, is_done);
+    if matches!(decision, Decision::Erased) {
+        erase_pages(parts, held, &entity, erasure.seq, most, cancel).await?;
     }
+    Ok((WorkOutput { decisions: vec![(0, decision)], changed: Vec::new() }, recorded))
+}
 
-    /// Erases page after page, until nothing is left. The entity leaves memory with the first one.
-    async fn erase_pages(
-        &mut self,
-        position: &PositionMove<'_>,
-        entity: &EntityId,
-        erasure: i64,
-    ) -> Result<(), Halt> {
-        let Parts { store, actors, committing, .. } = &*self.parts;
-        let mut after = 0;
-        loop {
-            if self.cancel.is_cancelled() {
-                return Err(Halt::Withdrawn);
-            }
-            let following = committing.write().await;
-            let most = self.part_of(ERASED_MAX);
-            let gone = store.erase_entity(position, entity, (erasure, after), most).await?;
-            let key = Key { canvas: entity.canvas, id: entity.id.clone() };
-            actors.ask(actors.of(&key), move |shard| shard.forget_one(&key)).await?;
-            drop(following);
-            match gone {
-                Some(Some(through)) => after = through,
-                Some(None) => return Ok(()),
-                None => break,
-            }
-            wakeq::internals::fault::point("entity.erased");
+/// Erases page after page of at most this many rows, until nothing is left. The entity leaves
+/// memory with the first one.
+async fn erase_pages<E: Entity>(
+    parts: &Parts<E>,
+    held: &PositionMove<'_>,
+    entity: &EntityId,
+    erasure: i64,
+    most: usize,
+    cancel: &CancellationToken,
+) -> Result<(), Halt> {
+    let Parts { store, actors, committing, .. } = parts;
+    let mut after = 0;
+    loop {
+        if cancel.is_cancelled() {
+            return Err(Halt::Withdrawn);
         }
-        self.committed = None;
-        Err(self.refused().await)
+        let following = committing.write().await;
+        let gone = store.erase_entity(held, entity, (erasure, after), most).await?;
+        let key = Key { canvas: entity.canvas, id: entity.id.clone() };
+        actors.ask(actors.of(&key), move |shard| shard.forget_one(&key)).await?;
+        drop(following);
+        match gone {
+            Some(Some(through)) => after = through,
+            Some(None) => return Ok(()),
+            None => return Err(Halt::Elsewhere),
+        }
+        wakeq::internals::fault::point("entity.erased");
     }
 }
 

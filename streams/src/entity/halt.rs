@@ -1,22 +1,55 @@
-//! Why the owner of a type stops for now, and which failures of the database are permanent. The
-//! reaction is decided elsewhere.
+//! Why the owner of a type stops for now, and what kind of failure that is. What is done about it
+//! is decided elsewhere.
 
 use super::shard::FatalError;
 use super::warm::LoadError;
 use crate::consumer::ConsumerError;
+use crate::machine::OwnerFailure;
 use wakeq::StoreError;
 use wakeq::internals::lacks_partition;
+
+/// Why there was no answer.
+type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why the owner stops for now.
 pub(super) enum Halt {
     /// The database or the provider did not answer: it is tried again.
-    Unavailable(&'static str, Box<dyn std::error::Error + Send + Sync>),
+    Unavailable(&'static str, Cause),
+    /// A write was refused: the position is elsewhere, or under another epoch.
+    Elsewhere,
     /// Another owner has the inbox.
     Fenced,
-    /// The inbox was withdrawn, or the owner gives it up for a while.
+    /// The inbox was withdrawn.
     Withdrawn,
     /// A person has to act first.
     Fatal(FatalError),
+}
+
+impl Halt {
+    /// What kind of failure it is.
+    pub(super) fn failure(&self) -> OwnerFailure {
+        match self {
+            Self::Unavailable(_, error) if is_time_out(&**error) => OwnerFailure::TimedOut,
+            Self::Unavailable(_, error) => {
+                refusal(&**error).map_or(OwnerFailure::Unavailable, OwnerFailure::Refused)
+            }
+            Self::Elsewhere => OwnerFailure::Elsewhere,
+            Self::Fenced => OwnerFailure::Fenced,
+            Self::Withdrawn => OwnerFailure::Withdrawn,
+            Self::Fatal(_) => OwnerFailure::Fatal,
+        }
+    }
+
+    /// What did not answer, and why, in words for operators.
+    pub(super) fn into_cause(self) -> (&'static str, Cause) {
+        match self {
+            Self::Unavailable(what, error) => (what, error),
+            Self::Elsewhere => ("the position", "the position was moved".into()),
+            Self::Fenced => ("the inbox", "it has another owner".into()),
+            Self::Withdrawn => ("the inbox", "it was withdrawn".into()),
+            Self::Fatal(fatal) => ("the processor", Box::new(fatal)),
+        }
+    }
 }
 
 impl From<StoreError> for Halt {
@@ -55,9 +88,7 @@ impl From<LoadError> for Halt {
 }
 
 /// The error of the store, also if a provider has wrapped it.
-pub(super) fn of_the_store<'a>(
-    error: &'a (dyn std::error::Error + Send + Sync + 'static),
-) -> Option<&'a StoreError> {
+fn of_the_store<'a>(error: &'a (dyn std::error::Error + Send + Sync + 'static)) -> Option<&'a StoreError> {
     error.downcast_ref().or_else(|| match error.downcast_ref()? {
         ConsumerError::Unavailable { source, .. } => source.downcast_ref(),
         ConsumerError::Fenced { .. } => None,
@@ -65,12 +96,12 @@ pub(super) fn of_the_store<'a>(
 }
 
 /// Whether the database timed out.
-pub(super) fn is_time_out(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+fn is_time_out(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
     matches!(of_the_store(error), Some(StoreError::TimedOut { .. }))
 }
 
 /// The text of a refusal. `None` if there was no answer at all, or if the cause may pass by itself.
-pub(super) fn refusal(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Option<String> {
+fn refusal(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Option<String> {
     let error = of_the_store(error)?;
     // A full disk, or a server that shuts down, is not a refusal of what was asked.
     let passes =

@@ -7,8 +7,8 @@
 //! its own, and never while a connection is held.
 
 mod actors;
-mod aside;
 mod asked;
+mod attempt;
 mod batch;
 mod cache;
 mod config;
@@ -20,12 +20,13 @@ mod halt;
 mod handle;
 mod list;
 mod owner;
+mod page;
 mod parts;
 mod processor;
+mod residency;
 mod run;
 mod shard;
 mod warm;
-mod working;
 
 pub use asked::{Asked, Question};
 pub use config::EntityConfig;

@@ -1,4 +1,5 @@
-//! The parts that a processor of a type works with; none of the work is done here.
+//! What a processor of a type works with, and what its parts look up with nothing else. None of the
+//! work is done here.
 
 use std::sync::Arc;
 
@@ -7,13 +8,15 @@ use tokio::sync::{RwLock, watch};
 use super::actors::Actors;
 use super::config::EntityConfig;
 use super::define::Entity;
+use super::envelope::InboxEvent;
+use super::halt::Halt;
 use super::warm::{LoadReport, Loader};
 use crate::consumer::{EventProvider, Health};
-use crate::event::EntityType;
-use crate::store::Store;
+use crate::event::{EntityId, EntityType};
+use crate::store::{RecordedOutcome, Store};
 use crate::telemetry::EntityMetrics;
-use wakeq::log::EventSource;
-use wakeq::{Name, Queue};
+use wakeq::log::{EventSource, StreamName};
+use wakeq::{CanvasId, Name, Queue};
 
 /// The parts that a processor works with.
 pub(super) struct Parts<E: Entity> {
@@ -24,8 +27,8 @@ pub(super) struct Parts<E: Entity> {
     pub(super) queue: Queue,
     pub(super) provider: Arc<dyn EventProvider>,
     pub(super) actors: Arc<Actors<E>>,
-    /// A single actor, for the entities that are set aside.
-    pub(super) aside_actor: Arc<Actors<E>>,
+    /// A single actor, for isolated entities.
+    pub(super) isolated_actor: Arc<Actors<E>>,
     pub(super) config: EntityConfig,
     pub(super) metrics: EntityMetrics,
     pub(super) health: watch::Sender<Health>,
@@ -39,5 +42,20 @@ impl<E: Entity> Parts<E> {
     pub(super) fn loader(&self) -> Loader<'_, E> {
         let Self { store, actors, entity_type, config, .. } = self;
         Loader { store, actors, entity_type, page_bytes: config.batch_bytes, stall: config.stall }
+    }
+
+    /// The entity of this type with that id on that canvas.
+    pub(super) fn entity_id(&self, canvas: CanvasId, id: &StreamName) -> EntityId {
+        EntityId { canvas, entity_type: self.entity_type.clone(), id: id.clone() }
+    }
+
+    /// The record of an event that was sent before, and so is a batch of its own.
+    pub(super) async fn recorded(&self, events: &[InboxEvent]) -> Result<Option<RecordedOutcome>, Halt> {
+        let [event] = events else { return Ok(None) };
+        if !event.is_repost() {
+            return Ok(None);
+        }
+        let entity = self.entity_id(event.canvas, &event.entity);
+        Ok(Some(self.store.entity_recorded(&entity, event.id, event.link).await?))
     }
 }

@@ -82,7 +82,7 @@ impl<E: Entity> EntityProcessor<E> {
             memory_bytes: config.memory_limit_bytes / config.actors,
         };
         let actors = Actors::start(config.actors, limits).map_err(InvalidProcessor::Threads)?;
-        let aside_actor = Actors::start(1, limits).map_err(InvalidProcessor::Threads)?;
+        let isolated_actor = Actors::start(1, limits).map_err(InvalidProcessor::Threads)?;
         let parts = Parts {
             group,
             source: entity_type.source(),
@@ -92,7 +92,7 @@ impl<E: Entity> EntityProcessor<E> {
             queue,
             provider,
             actors: Arc::new(actors),
-            aside_actor: Arc::new(aside_actor),
+            isolated_actor: Arc::new(isolated_actor),
             config,
             health: watch::Sender::new(Health::Healthy),
             ready: watch::Sender::new(None),

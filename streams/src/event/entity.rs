@@ -10,6 +10,8 @@ use wakeq::{CanvasId, Name};
 
 /// Longest name of a type, in characters.
 const TYPE_MAX: usize = 100;
+/// Most entities of a type that are isolated at a time.
+pub(crate) const ISOLATED_MAX: usize = 32;
 /// A path segment of the API, used in the place where other paths have a type.
 const RESERVED: &str = "status";
 /// Suffix of the category of a type's inbox.
@@ -149,6 +151,38 @@ impl EntityId {
 impl fmt::Display for EntityId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}/{}", self.entity_type, self.id)
+    }
+}
+
+/// An entity whose events are processed apart from the rest of its type, because one of them held
+/// up its processor, or crashed it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct IsolatedEntity {
+    pub(crate) canvas: CanvasId,
+    pub(crate) id: StreamName,
+    /// Its events up to here are done.
+    pub(crate) after: i64,
+    /// Its events up to here are processed one at a time.
+    pub(crate) single_through: i64,
+}
+
+/// How far a batch has taken an isolated entity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct IsolatedStep {
+    pub(crate) canvas: CanvasId,
+    pub(crate) id: StreamName,
+    pub(crate) after: i64,
+}
+
+impl IsolatedEntity {
+    /// Whether this is the entity with that id on that canvas.
+    pub(crate) fn has_id(&self, canvas: CanvasId, id: &StreamName) -> bool {
+        self.canvas == canvas && self.id == *id
+    }
+
+    /// Whether it has come as far as a step, which may be another entity's.
+    pub(crate) fn has_reached(&self, step: &IsolatedStep) -> bool {
+        self.has_id(step.canvas, &step.id) && self.after >= step.after
     }
 }
 

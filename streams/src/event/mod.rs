@@ -6,4 +6,5 @@ mod entity;
 mod group;
 
 pub use entity::{EntityId, EntityStatus, EntityType, InvalidEntityId, InvalidEntityType};
+pub(crate) use entity::{ISOLATED_MAX, IsolatedEntity, IsolatedStep};
 pub use group::{GroupNode, NewSubscription, NodeId, SubscriberId, SubscriberState, Subscription, Term};

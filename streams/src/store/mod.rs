@@ -9,9 +9,9 @@ pub(crate) mod tests;
 use std::ops::Deref;
 
 pub(crate) use entities::{
-    BatchEnd, DecidedEvent, ERASED_MAX, EntityBatch, EntityPosition, EntityQuestion, EntityRow, ISOLATED_MAX,
-    IsolatedEntity, IsolatedStep, LoadedEntity, PASSED_OVER, RecordedOutcome, SendEnd, SentEntityEvent,
-    StoredEvent, TAIL_ROWS, ToEntity, WantedTail, send_to_entities,
+    BatchEnd, DecidedEvent, ERASED_MAX, EntityBatch, EntityPosition, EntityQuestion, EntityRow, LoadedEntity,
+    PASSED_OVER, RecordedOutcome, SendEnd, SentEntityEvent, StoredEvent, TAIL_ROWS, ToEntity, WantedTail,
+    send_to_entities,
 };
 pub use entities::{EntityCursor, EntityEventStatus, EntitySummary, InvalidEntityCursor, StoredEntity};
 pub use groups::{

@@ -25,7 +25,7 @@ pub(crate) struct EntityMetrics {
     loaded: Counter<u64>,
     decided: Counter<u64>,
     stalled: Counter<u64>,
-    aside: Gauge<u64>,
+    isolated: Gauge<u64>,
     entity_type: KeyValue,
 }
 
@@ -70,7 +70,7 @@ impl EntityMetrics {
                 "{batch}",
                 "Batches that validate and apply have held up for too long",
             ),
-            aside: meter
+            isolated: meter
                 .u64_gauge("wakeq.entity.aside")
                 .with_unit("{entity}")
                 .with_description(
@@ -93,7 +93,7 @@ impl EntityMetrics {
     }
 
     /// The bytes that the entities take now, and how many were evicted.
-    pub(crate) fn took(&self, bytes: usize, evicted: usize) {
+    pub(crate) fn record_memory(&self, bytes: usize, evicted: usize) {
         let own = std::slice::from_ref(&self.entity_type);
         self.memory.record(u64::try_from(bytes).unwrap_or(u64::MAX), own);
         if evicted > 0 {
@@ -116,9 +116,9 @@ impl EntityMetrics {
         self.stalled.add(1, std::slice::from_ref(&self.entity_type));
     }
 
-    /// How many entities are set aside now.
-    pub(crate) fn aside(&self, entities: usize) {
-        self.aside
+    /// How many entities are isolated now.
+    pub(crate) fn isolated(&self, entities: usize) {
+        self.isolated
             .record(u64::try_from(entities).unwrap_or(u64::MAX), std::slice::from_ref(&self.entity_type));
     }
 

@@ -50,8 +50,7 @@ const AGAIN: SurvivalReason =
     NotReached("it is asked when a processor meets an event again: `entities::reposts`");
 const SENT_AGAIN: SurvivalReason =
     NotReached("it is asked when an event that has ended is sent again: `store::tests::entities`");
-const ISOLATED: SurvivalReason =
-    NotReached("it is asked of entities that are set aside: `store::tests::isolated`");
+const ISOLATED: SurvivalReason = NotReached("it is asked of isolated entities: `store::tests::isolated`");
 const LIMITED: SurvivalReason =
     NotReached("it is asked where a facet with a limit was full: `store::tests::turns`");
 const OLD: SurvivalReason =

@@ -32,7 +32,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("worker", &["event", "fault", "telemetry", "store", "notify", "wake", "emit", "machine"]),
     ("delivery", &["event", "telemetry", "machine", "store", "worker"]),
     ("log", &["event", "store", "broadcast", "notify"]),
-    ("consumer", &["event", "fault", "telemetry", "store", "log"]),
+    ("consumer", &["event", "fault", "telemetry", "machine", "store", "log"]),
     (
         "entity",
         &[

@@ -2,3 +2,5 @@
 
 mod allocation;
 mod entities;
+mod owner;
+mod positions;

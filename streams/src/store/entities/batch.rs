@@ -8,8 +8,7 @@ use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use super::append::append;
-use super::isolated::IsolatedStep;
-use crate::event::EntityType;
+use crate::event::{EntityType, IsolatedStep};
 use crate::store::Store;
 use crate::store::positions::{PositionMove, move_position};
 use wakeq::internals::{Emission, InsertOutcome, NewEvent, add_with_state, lacks_partition, statements};
@@ -79,8 +78,8 @@ pub(crate) struct EntityBatch<'a> {
     /// Events older than the last one of their entity, which normally have an outcome already. If
     /// one has none, the event beside it tells its sender.
     pub(crate) passed: Vec<(CanvasId, EventId, Option<NewEvent>)>,
-    /// How far its entity has come, if it is set aside.
-    pub(crate) aside: Option<IsolatedStep>,
+    /// How far its entity has come, if it is isolated.
+    pub(crate) isolated: Option<IsolatedStep>,
     /// Events that follow from those of the batch, and answers.
     pub(crate) events: Vec<NewEvent>,
 }
@@ -295,9 +294,9 @@ async fn fail_passed(
     Ok(notices.filter_map(|(.., notice)| notice.clone()).collect())
 }
 
-/// Notes how far an entity that is set aside has come.
+/// Notes how far an isolated entity has come.
 async fn advance_isolated(connection: &mut PgConnection, batch: &EntityBatch<'_>) -> Result<(), sqlx::Error> {
-    let Some(IsolatedStep { canvas, id, after }) = &batch.aside else { return Ok(()) };
+    let Some(IsolatedStep { canvas, id, after }) = &batch.isolated else { return Ok(()) };
     sqlx::query!(
         "update wakeq.entity_asides set after = greatest(after, $4), suspect = null, losses = 0
           where entity_type = $1 and canvas_id = $2 and id = $3",

@@ -1,39 +1,16 @@
-//! Entities that are set aside: an event of each held up its processor, or crashed it, so their
-//! events are processed separately from the rest of their type. The caller decides when an entity
-//! is set aside and when it is taken back.
+//! Isolated entities: an event of each held up its processor, or crashed it, so what is sent to
+//! them is processed separately from the rest of their type. The caller decides when an entity is
+//! isolated and when it is taken back.
 //!
 //! Only the owner of the type writes here, under its epoch.
 
-use crate::event::{EntityId, EntityType};
+use crate::event::{EntityId, EntityType, IsolatedEntity};
 use crate::store::Store;
 use crate::store::positions::PositionMove;
-use wakeq::log::StreamName;
 use wakeq::{CanvasId, StoreError};
 
-/// Maximum number of entities of a type that are set aside at once.
-pub(crate) const ISOLATED_MAX: usize = 32;
-
-/// An entity that is set aside: it is processed in isolation from the rest of its type.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct IsolatedEntity {
-    pub(crate) canvas: CanvasId,
-    pub(crate) id: StreamName,
-    /// Its events up to here are done.
-    pub(crate) after: i64,
-    /// Its events up to here are processed one at a time.
-    pub(crate) alone: i64,
-}
-
-/// How far a batch has taken an entity that is set aside.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct IsolatedStep {
-    pub(crate) canvas: CanvasId,
-    pub(crate) id: StreamName,
-    pub(crate) after: i64,
-}
-
 impl Store {
-    /// The entities of a type that are set aside, longest first; at most 32.
+    /// The isolated entities of a type, longest first; at most 32.
     pub(crate) async fn isolated_entities(
         &self,
         entity_type: &EntityType,
@@ -44,20 +21,20 @@ impl Store {
             entity_type.as_str() as _
         );
         let rows = self.session().await?.all("read which entities are set aside", query).await?;
-        let aside = |canvas, id: String, after, alone| {
-            Some(IsolatedEntity { canvas: CanvasId(canvas), id: id.parse().ok()?, after, alone })
+        let isolated = |canvas, id: String, after, single_through| {
+            Some(IsolatedEntity { canvas: CanvasId(canvas), id: id.parse().ok()?, after, single_through })
         };
-        Ok(rows.into_iter().filter_map(|row| aside(row.canvas_id, row.id, row.after, row.alone)).collect())
+        Ok(rows.into_iter().filter_map(|row| isolated(row.canvas_id, row.id, row.after, row.alone)).collect())
     }
 
-    /// Sets an entity aside at the current position, because of an event with which this many
-    /// owners were lost. Returns whether the position is still there under that epoch. An entity
-    /// that is already set aside stays as it is.
+    /// Isolates an entity at the current position, because of an event with which this many owners
+    /// were lost. Returns whether the position is still there under that epoch. An entity that is
+    /// already isolated stays as it is.
     pub(crate) async fn isolate_entity(
         &self,
         held: &PositionMove<'_>,
         entity: &EntityId,
-        alone: i64,
+        single_through: i64,
         (suspect, losses): (i64, u32),
     ) -> Result<bool, StoreError> {
         let query = sqlx::query_scalar!(
@@ -77,16 +54,16 @@ impl Store {
             entity.entity_type.as_str() as _,
             entity.canvas.0,
             entity.id.as_str() as _,
-            alone,
+            single_through,
             suspect,
             i32::try_from(losses).unwrap_or(i32::MAX)
         );
         self.session().await?.one("set an entity aside", query).await
     }
 
-    /// Notes that an event of an entity that is set aside is being processed alone. Returns the
-    /// number of such attempts that have had no outcome, this one included; `None` if the entity is
-    /// not set aside, or under another epoch than the owner's.
+    /// Notes that an event of an isolated entity is being processed on its own. Returns the number
+    /// of such attempts that have had no outcome, this one included; `None` if the entity is not
+    /// isolated, or under another epoch than the owner's.
     pub(crate) async fn suspect_isolated(
         &self,
         entity: &EntityId,

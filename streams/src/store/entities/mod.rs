@@ -15,7 +15,6 @@ mod send;
 pub(crate) use answer::EntityQuestion;
 pub(crate) use batch::{BatchEnd, DecidedEvent, EntityBatch, EntityRow, PASSED_OVER, StoredEvent};
 pub(crate) use erase::ERASED_MAX;
-pub(crate) use isolated::{ISOLATED_MAX, IsolatedEntity, IsolatedStep};
 pub use list::{EntityCursor, EntitySummary, InvalidEntityCursor};
 pub use load::StoredEntity;
 pub(crate) use load::{EntityPosition, LoadedEntity, TAIL_ROWS, WantedTail};

@@ -1,5 +1,5 @@
 //! Owners of types: whether the last one ended in an orderly way, and the event that is processed
-//! alone if it did not.
+//! on its own if it did not.
 
 use crate::event::EntityType;
 use crate::store::Store;
@@ -41,8 +41,8 @@ impl Store {
         self.session().await?.execute("record that an entity type has no owner", query).await.map(drop)
     }
 
-    /// Notes that an event is being processed alone. Returns the number of such attempts that have
-    /// had no outcome, this one included; `None` under another epoch than the owner's.
+    /// Notes that an event is being processed on its own. Returns the number of such attempts that
+    /// have had no outcome, this one included; `None` under another epoch than the owner's.
     pub(crate) async fn suspect_entity_event(
         &self,
         entity_type: &EntityType,

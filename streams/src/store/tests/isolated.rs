@@ -1,9 +1,9 @@
-//! Entities that are set aside: per canvas, and written only by the owner of the type.
+//! Isolated entities: per canvas, and written only by the owner of the type.
 
 use super::Table;
-use crate::event::{EntityId, EntityType};
+use crate::event::{EntityId, EntityType, IsolatedStep};
 use crate::store::positions::PositionMove;
-use crate::store::{BatchEnd, EntityBatch, IsolatedStep};
+use crate::store::{BatchEnd, EntityBatch};
 use wakeq::log::EventSource;
 use wakeq::{CanvasId, Name};
 
@@ -19,7 +19,7 @@ async fn rows(table: &Table) -> Vec<(uuid::Uuid, i64, Option<i64>, i32)> {
 /// writes about an entity leave that of another canvas alone.
 // Shows: ENT-X1
 #[tokio::test]
-async fn isolated_events_belong_to_their_owner_and_canvas() {
+async fn isolation_is_per_canvas_and_written_by_the_owner() {
     let table = Table::new().await;
     let entity_type: EntityType = "account".parse().unwrap();
     let (group, source): (Name, EventSource) = ("entities.account".parse().unwrap(), entity_type.source());
@@ -36,8 +36,8 @@ async fn isolated_events_belong_to_their_owner_and_canvas() {
     assert!(store.isolate_entity(&held, &own, 9, (5, 1)).await.unwrap());
     assert!(store.isolate_entity(&held, &own, 99, (6, 2)).await.unwrap(), "it stays as it was");
     assert!(store.isolate_entity(&held, &other, 9, (5, 0)).await.unwrap());
-    let aside = store.isolated_entities(&entity_type).await.unwrap();
-    let known: Vec<_> = aside.iter().map(|one| (one.canvas, one.after, one.alone)).collect();
+    let isolated = store.isolated_entities(&entity_type).await.unwrap();
+    let known: Vec<_> = isolated.iter().map(|one| (one.canvas, one.after, one.single_through)).collect();
     assert_eq!(known, [(CanvasId::DEFAULT, 0, 9), (OTHER, 0, 9)]);
     assert_eq!(store.isolated_entities(&"order".parse().unwrap()).await.unwrap(), []);
     assert_eq!(store.suspect_isolated(&own, 2, 5).await.unwrap(), None, "another epoch");
@@ -103,7 +103,7 @@ async fn a_batch_advances_the_entity_of_its_canvas() {
         entities: Vec::new(),
         decided: Vec::new(),
         passed: Vec::new(),
-        aside: Some(IsolatedStep { canvas: OTHER, id: "ada".parse().unwrap(), after: 5 }),
+        isolated: Some(IsolatedStep { canvas: OTHER, id: "ada".parse().unwrap(), after: 5 }),
         events: Vec::new(),
     };
     assert!(matches!(store.commit_entities(&batch).await.unwrap(), BatchEnd::Committed(..)));

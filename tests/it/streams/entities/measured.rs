@@ -77,11 +77,11 @@ fn series(entity_type: &str) -> BTreeMap<String, f64> {
     named.collect()
 }
 
-/// Returns once this many entities of a type are set aside.
-async fn until_aside(entity_type: &str, count: f64) {
+/// Returns once this many entities of a type are isolated.
+async fn until_isolated(entity_type: &str, count: f64) {
     // Metrics do not signal changes.
     let is_so = || series(entity_type).get("wakeq_entity_aside") == Some(&count);
-    wait_while!(!is_so(), "so many are set aside");
+    wait_while!(!is_so(), "so many are isolated");
 }
 
 /// Each batch and each warm-up is timed, by type, and the gauge shows no warm-up in progress.
@@ -107,8 +107,8 @@ async fn batches_and_warm_ups_are_timed() {
     }
 }
 
-/// Decisions are counted by outcome, including those on entities set aside; so are stalls, entities
-/// set aside, evictions and loads. Canvases are counted together.
+/// Decisions are counted by outcome, including those on isolated entities; so are stalls, isolated
+/// entities, evictions and loads. Canvases are counted together.
 #[tokio::test]
 async fn decisions_memory_and_stalls_are_counted() {
     LazyLock::force(&REGISTRY);
@@ -129,9 +129,9 @@ async fn decisions_memory_and_stalls_are_counted() {
     send(CanvasId::DEFAULT, "bob", Change::Panics).await;
     let memory = series("counted")["wakeq_entity_memory_bytes"];
     assert!(memory > 256.0 && memory <= 4096.0, "{memory}");
-    until_aside("counted", 0.0).await;
-    tokio::join!(send(OTHER, "ada", Change::Meet), until_aside("counted", 1.0));
-    until_aside("counted", 0.0).await;
+    until_isolated("counted", 0.0).await;
+    tokio::join!(send(OTHER, "ada", Change::Meet), until_isolated("counted", 1.0));
+    until_isolated("counted", 0.0).await;
     GOES_ON.store(true, Ordering::SeqCst);
     withdraw(&processor).await;
     let series = series("counted");

@@ -129,7 +129,7 @@ async fn check(poison: Step) -> (EntityEventStatus, f64, Duration) {
     assert_eq!(done, i64::try_from(others).unwrap());
     let is_beside = matches!(poison, Step::Hangs);
     assert!(!is_beside || Some(last) <= dead.ended_at, "the others are done before the poison is dead");
-    // The entity is no longer set aside.
+    // The entity is no longer isolated.
     let next = EntityEvent::of(&Step::Adds).unwrap();
     assert_eq!(bank.sent_to(&of(OTHER, "crowd", "poisoned"), next).await.version, Some(3));
     assert_eq!(processor.state(OTHER, "poisoned").await.map(|(state, _)| state.adds), Some(3));
