@@ -11,11 +11,11 @@ use tokio::sync::mpsc;
 use wakeq::log::{AppendCondition, EventSource, Log, LogEvent, NewLogEvent, StreamId};
 use wakeq::notify::{NoNotifier, PubSubConfig, create_topics};
 use wakeq::{CanvasId, Execution, HandlerResult, Handlers};
-use wakeq_testbed::TestDatabase;
-use wakeq_testbed::{ChildProcess, Guard, Launch};
 use wakeq_streams::{
     BrokerBacking, BrokerConfig, Consumer, ConsumerConfig, ErrorStrategy, EventBroker, EventProcessor,
 };
+use wakeq_testbed::TestDatabase;
+use wakeq_testbed::{ChildProcess, Guard, Launch};
 
 use crate::cli::Terminal;
 use crate::support::brokers::Broker;
