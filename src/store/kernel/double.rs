@@ -15,8 +15,9 @@ pub(in crate::store) trait Double: Any + Debug + Send + Sync {
 
 impl Store {
     /// This store with a test kit; shared by all clones of it.
-    pub(in crate::store) fn with_double(self, double: impl Double) -> Self {
-        Self { double: Some(Arc::new(double)), ..self }
+    pub(in crate::store) fn with_double(mut self, double: impl Double) -> Self {
+        self.double = Some(Arc::new(double));
+        self
     }
 
     /// The test kit, if there is one.

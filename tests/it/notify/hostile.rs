@@ -19,7 +19,7 @@ use crate::simulation::world::emulated::add;
 use crate::support::brokers::Broker;
 use crate::support::crash_scene::{figure, size};
 use crate::support::handlers::{Recording, answering};
-use crate::support::{Stage, TIMEOUT, database, quick, scope};
+use crate::support::{Stage, TIMEOUT, quick, scope};
 
 const SEEDS: u64 = 48;
 const EVENTS: u64 = 30;

@@ -10,7 +10,7 @@ use wakeq::{Actor, CanvasId, Event, EventId, Stop};
 use wakeq_testbed::PubSub;
 
 use crate::support::child_processes::{Durations, Process, Role, WORK, Work};
-use crate::support::crash_scene::{CrashScene, figure, is_full, list, pace, size};
+use crate::support::crash_scene::{CrashScene, figure, is_full, list, size};
 use crate::support::{cluster, scope};
 
 const STARTED: &str = "select count(*) from runs";

@@ -9,7 +9,7 @@ use wakeq::{Actor, AdminError, CanvasId, Handlers, QueueWorker, Stop, Timestamp,
 
 use crate::support::brokers::Broker;
 use crate::support::child_processes::{Durations, Role, WORK, Work, all_seen};
-use crate::support::crash_scene::{CrashScene, figure, pace, size};
+use crate::support::crash_scene::{CrashScene, figure, size};
 use crate::support::{Stage, Statements, TIMEOUT, quick, scope};
 
 // Shows: EV2-06

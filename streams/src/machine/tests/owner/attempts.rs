@@ -195,7 +195,7 @@ fn an_entity_that_is_not_taken_back_leaves_the_position_in_doubt() {
 /// one at a time from then on.
 #[test]
 fn an_entity_that_hangs_goes_to_the_end() {
-    let mut state = ended(&["ada", "bob"], AttemptEnd::Hung { last: 12 });
+    let state = ended(&["ada", "bob"], AttemptEnd::Hung { last: 12 });
     assert_eq!(isolated(&state), ["bob", "ada"]);
     assert_eq!(state.isolated()[1].single_through, 12);
     assert_eq!(state.effect(), START, "there is nothing else to do");

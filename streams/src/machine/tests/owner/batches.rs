@@ -170,8 +170,10 @@ fn an_event_that_ended_owners_has_its_entity_isolated() {
 /// that is not enough, the events of the batch are processed one at a time.
 #[test]
 fn the_entities_of_a_batch_that_hangs_are_isolated() {
-    let cases: [(usize, usize, &[i64], &[&str], bool); 8] = [
-        // (room, events, hanging, isolated, whether the batch is processed one at a time)
+    /// Room, events, those that hang, those that are isolated, and whether the batch is processed
+    /// one at a time.
+    type Case = (usize, usize, &'static [i64], &'static [&'static str], bool);
+    let cases: [Case; 8] = [
         (32, 3, &[11], &["11"], false),
         (32, 3, &[11, 13], &["11", "13"], false),
         (32, 3, &[], &[], true),
