@@ -33,7 +33,7 @@ use super::{Delivery, Notifier, NotifyError, Subscription};
 use crate::broadcast::{Broadcasts, Signals};
 use crate::event::Notification;
 use crate::store::{Store, StoreError};
-use bounds::{Answers, Shares};
+use bounds::{Answers, Shares, WAITING_MAX};
 use broadcasts::PostgresChannel;
 use ear::{Ear, Hear};
 use gap::Gaps;
@@ -43,9 +43,6 @@ use outlet::{Keyring, Outlet};
 use seal::Purpose;
 use sender::Sender;
 
-/// Maximum number of notifications waiting in a process. They take about 30 MB; events beyond them
-/// are woken by their promises.
-const WAITING_MAX: usize = 250_000;
 /// The delay before a message that was put back is delivered again: the same as for the
 /// subscription that `wakeq topics create` makes.
 const RETRY_DELAY: Duration = Duration::from_secs(10);
