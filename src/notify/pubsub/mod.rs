@@ -24,7 +24,8 @@ use async_trait::async_trait;
 
 pub use config::{DEVELOPMENT_PROJECT, PubSubConfig, PushSettings};
 pub use rights::{MissingPermission, PubSubRights, missing_permissions};
-pub use topics::{SettingDifference, TopicState, TopicsReport, create_topics, describe_topics};
+pub use settings::SettingDifference;
+pub use topics::{TopicState, TopicsReport, create_topics, describe_topics};
 
 use super::{Notifier, NotifyError, Subscription};
 use crate::broadcast::{Broadcasts, Signals};
