@@ -10,7 +10,8 @@ use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
-use super::insert::{InsertOutcome, insert_pages, pages, statements};
+use super::insert::{insert_pages, pages, statements};
+use super::outcome::InsertOutcome;
 use super::placements::Placements;
 use super::rows::{Columns, insert_linked_rows};
 use crate::event::{CanvasId, EventId, NewEvent, ObjectKey, Timestamp};

@@ -4,8 +4,8 @@ use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 
 use super::chains::{NewState, insert_with_state};
-use super::insert::InsertOutcome;
 use super::insert::statements;
+use super::outcome::InsertOutcome;
 use crate::event::{CanvasId, NewEvent};
 use crate::store::kernel::{Emission, Store, StoreError, interval};
 use crate::store::minute::IDEMPOTENCY_KEPT;
