@@ -33,7 +33,6 @@ pub(crate) use counts::HandlerActivity;
 pub use counts::HandlerCounts;
 #[cfg(feature = "testing")]
 pub(crate) use dead_events::RedriveOutcome;
-pub use dead_events::{DeadEvent, DeadFilter};
 pub use depth::{Depth, HandlerDepth};
 pub(crate) use handlers::HandlerPosition;
 pub(crate) use idempotency::{IdempotencyOutcome, NewKey};
@@ -43,6 +42,7 @@ pub use insert::statements;
 pub(crate) use list::{ListedEvent, Position};
 pub(crate) use load::{ClaimedEvent, LoadedEvent};
 pub(in crate::store) use load::{ClaimedRow, claimed_rows};
+pub use load::{DeadEvent, DeadFilter};
 pub use outcome::InsertOutcome;
 #[cfg(feature = "testing")]
 pub(crate) use resume::{PAGE, ResumePage};

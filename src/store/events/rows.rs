@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
-use super::dead_events::DeadFilter;
+use super::load::DeadFilter;
 use super::outcome::{InsertOutcome, InsertedRows};
 use super::placements::Placements;
 use crate::event::{
