@@ -6,16 +6,15 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
-use super::insert::{insert_pages, pages, statements};
 use super::outcome::InsertOutcome;
+use super::pages::pages;
 use super::placements::Placements;
 use super::rows::{Columns, insert_linked_rows};
 use crate::event::{CanvasId, EventId, NewEvent, ObjectKey, Timestamp};
-use crate::store::kernel::{Emission, QueueRegistry, STALE_TRIES, Store, StoreError, too_busy};
+use crate::store::kernel::{Emission, QueueRegistry, STALE_TRIES, too_busy};
 
 /// How often to create objects that are gone again by the time they are to be locked.
 const MAKE_TRIES: usize = 3;
@@ -23,80 +22,6 @@ const MAKE_TRIES: usize = 3;
 /// Statements of a transaction for objects, besides the pages of its events: three for their rows,
 /// one for the state.
 pub(super) const STATEMENTS: usize = 4;
-
-/// A new state of an object, as JSON.
-#[derive(Clone, Copy, Debug)]
-pub struct NewState<'a> {
-    pub(crate) canvas: CanvasId,
-    pub object: &'a ObjectKey,
-    pub(crate) state: &'a str,
-}
-
-impl Store {
-    /// Inserts events and sets an object's state in one transaction. The state belongs to the first
-    /// event: if that was emitted before, the state is not set again.
-    pub(crate) async fn insert_on(
-        &self,
-        events: &[NewEvent],
-        chosen: &[bool],
-        state: Option<NewState<'_>>,
-    ) -> Result<Vec<InsertOutcome>, StoreError> {
-        in_memory!(self, insert_on(events, chosen, state));
-        self.insert_together("insert events on an object", events, chosen, state).await
-    }
-
-    /// The statements of [`Store::insert_on`] in a transaction; errors say what this was for.
-    pub(super) async fn insert_together(
-        &self,
-        what: &'static str,
-        events: &[NewEvent],
-        chosen: &[bool],
-        state: Option<NewState<'_>>,
-    ) -> Result<Vec<InsertOutcome>, StoreError> {
-        let mut session = self.session().await?.for_statements(statements(events));
-        let emission = self.emission();
-        let answer = session
-            .limit(|connection| insert_in_one_transaction(connection, events, chosen, state, emission))
-            .await;
-        session.answered(what, answer).await
-    }
-}
-
-async fn insert_in_one_transaction(
-    connection: &mut PgConnection,
-    events: &[NewEvent],
-    chosen: &[bool],
-    state: Option<NewState<'_>>,
-    emission: Emission<'_>,
-) -> Result<Vec<InsertOutcome>, sqlx::Error> {
-    let mut transaction = connection.begin().await?;
-    let inserted = insert_with_state(&mut transaction, events, chosen, state, emission).await?;
-    transaction.commit().await?;
-    Ok(inserted)
-}
-
-/// The statements of `Store::insert_on`, in a transaction that the caller ends.
-pub async fn insert_with_state(
-    transaction: &mut PgConnection,
-    events: &[NewEvent],
-    chosen: &[bool],
-    state: Option<NewState<'_>>,
-    emission: Emission<'_>,
-) -> Result<Vec<InsertOutcome>, sqlx::Error> {
-    let inserted = insert_pages(&mut *transaction, events, chosen, emission).await?;
-    let is_new = matches!(inserted.first(), Some(InsertOutcome::New { .. }));
-    if let Some(NewState { canvas, object, state }) = state.filter(|_| is_new) {
-        sqlx::query!(
-            "update wakeq.objects set state = $3, state_at = clock_timestamp() where canvas_id = $1 and object = $2",
-            canvas.0,
-            object.as_str() as _,
-            state as _
-        )
-        .execute(&mut *transaction)
-        .await?;
-    }
-    Ok(inserted)
-}
 
 /// Inserts those events that are on objects, in their order. Their outcomes go into `inserted`; the
 /// other entries stay.

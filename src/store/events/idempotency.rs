@@ -3,8 +3,7 @@
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 
-use super::chains::{NewState, insert_with_state};
-use super::insert::statements;
+use super::insert::{NewState, insert_with_state, statements};
 use super::outcome::InsertOutcome;
 use crate::event::{CanvasId, NewEvent};
 use crate::store::kernel::{Emission, Store, StoreError, interval};

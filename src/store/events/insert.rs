@@ -1,22 +1,27 @@
-//! Emit: events alone, in batches and in transactions; with ids that callers chose, which are noted
-//! in `emitted_ids`, so that none is emitted twice.
+//! Emit: events alone, in batches and in transactions, also with a new state of an object; with ids
+//! that callers chose, which are noted in `emitted_ids`, so that none is emitted twice.
 
 use std::sync::Arc;
 
+use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 
 use super::chains;
 use super::logged::{LOG_STATEMENTS, append_emitted};
 use super::outcome::InsertOutcome;
+use super::pages::pages;
 use super::rows::insert_rows;
-use crate::event::NewEvent;
+use crate::event::{CanvasId, NewEvent, ObjectKey};
 use crate::store::kernel::{Emission, Store, StoreError};
 use crate::store::log::lacks_partition;
 
-/// Maximum number of rows in one statement.
-const PAGE: usize = 1000;
-/// Maximum bytes of values in one statement.
-const PAGE_BYTES: usize = 4 * 1024 * 1024;
+/// A new state of an object, as JSON.
+#[derive(Clone, Copy, Debug)]
+pub struct NewState<'a> {
+    pub(crate) canvas: CanvasId,
+    pub object: &'a ObjectKey,
+    pub(crate) state: &'a str,
+}
 
 impl Store {
     /// Inserts events with generated ids and without objects, all or none, in one statement.
@@ -61,6 +66,34 @@ impl Store {
         insert().await
     }
 
+    /// Inserts events and sets an object's state in one transaction. The state belongs to the first
+    /// event: if that was emitted before, the state is not set again.
+    pub(crate) async fn insert_on(
+        &self,
+        events: &[NewEvent],
+        chosen: &[bool],
+        state: Option<NewState<'_>>,
+    ) -> Result<Vec<InsertOutcome>, StoreError> {
+        in_memory!(self, insert_on(events, chosen, state));
+        self.insert_together("insert events on an object", events, chosen, state).await
+    }
+
+    /// The statements of [`Store::insert_on`] in a transaction; errors say what this was for.
+    async fn insert_together(
+        &self,
+        what: &'static str,
+        events: &[NewEvent],
+        chosen: &[bool],
+        state: Option<NewState<'_>>,
+    ) -> Result<Vec<InsertOutcome>, StoreError> {
+        let mut session = self.session().await?.for_statements(statements(events));
+        let emission = self.emission();
+        let answer = session
+            .limit(|connection| insert_in_one_transaction(connection, events, chosen, state, emission))
+            .await;
+        session.answered(what, answer).await
+    }
+
     /// Inserts an event whose id the caller chose, unless it is known.
     pub(crate) async fn insert_chosen(&self, event: &NewEvent) -> Result<InsertOutcome, StoreError> {
         in_memory!(self, insert_chosen(event));
@@ -70,6 +103,42 @@ impl Store {
         let answer = session.limit(|connection| insert_rows(connection, &rows, true, emission)).await;
         session.answered("insert an event by its chosen id", answer).await.map(only)
     }
+}
+
+async fn insert_in_one_transaction(
+    connection: &mut PgConnection,
+    events: &[NewEvent],
+    chosen: &[bool],
+    state: Option<NewState<'_>>,
+    emission: Emission<'_>,
+) -> Result<Vec<InsertOutcome>, sqlx::Error> {
+    let mut transaction = connection.begin().await?;
+    let inserted = insert_with_state(&mut transaction, events, chosen, state, emission).await?;
+    transaction.commit().await?;
+    Ok(inserted)
+}
+
+/// The statements of `Store::insert_on`, in a transaction that the caller ends.
+pub async fn insert_with_state(
+    transaction: &mut PgConnection,
+    events: &[NewEvent],
+    chosen: &[bool],
+    state: Option<NewState<'_>>,
+    emission: Emission<'_>,
+) -> Result<Vec<InsertOutcome>, sqlx::Error> {
+    let inserted = insert_pages(&mut *transaction, events, chosen, emission).await?;
+    let is_new = matches!(inserted.first(), Some(InsertOutcome::New { .. }));
+    if let Some(NewState { canvas, object, state }) = state.filter(|_| is_new) {
+        sqlx::query!(
+            "update wakeq.objects set state = $3, state_at = clock_timestamp() where canvas_id = $1 and object = $2",
+            canvas.0,
+            object.as_str() as _,
+            state as _
+        )
+        .execute(&mut *transaction)
+        .await?;
+    }
+    Ok(inserted)
 }
 
 /// Inserts one event, on any connection: also inside a caller's transaction.
@@ -122,23 +191,4 @@ pub fn statements(events: &[NewEvent]) -> usize {
     let pages = pages(&(0..events.len()).collect::<Vec<_>>(), events).len();
     let logged = if events.iter().any(|event| event.logged.is_some()) { LOG_STATEMENTS } else { 0 };
     2 + chains::STATEMENTS + logged + (2 + logged) * pages
-}
-
-/// Cuts positions into pages of at most [`PAGE`] events and [`PAGE_BYTES`], or one event that is
-/// larger.
-pub(super) fn pages<'a>(positions: &'a [usize], events: &[NewEvent]) -> Vec<&'a [usize]> {
-    let mut pages = Vec::new();
-    let (mut start, mut bytes) = (0, 0);
-    for (end, at) in positions.iter().enumerate() {
-        let size = events[*at].value.len();
-        if end > start && (end - start == PAGE || bytes + size > PAGE_BYTES) {
-            pages.push(&positions[start..end]);
-            (start, bytes) = (end, 0);
-        }
-        bytes += size;
-    }
-    if start < positions.len() {
-        pages.push(&positions[start..]);
-    }
-    pages
 }

@@ -15,6 +15,7 @@ mod load;
 mod logged;
 mod long_values;
 mod outcome;
+mod pages;
 mod placements;
 mod promises;
 mod resume;
@@ -22,8 +23,6 @@ mod rows;
 mod rules;
 mod unknown_handlers;
 
-pub(crate) use chains::NewState;
-pub use chains::insert_with_state;
 #[cfg(feature = "testing")]
 pub(in crate::store) use claims::DELAY_MAX;
 pub(crate) use claims::{ClaimLimits, Retry};
@@ -36,9 +35,9 @@ pub(crate) use dead_events::RedriveOutcome;
 pub use depth::{Depth, HandlerDepth};
 pub(crate) use handlers::HandlerPosition;
 pub(crate) use idempotency::{IdempotencyOutcome, NewKey};
-pub(crate) use insert::insert_one;
 pub(in crate::store) use insert::insert_pages;
-pub use insert::statements;
+pub(crate) use insert::{NewState, insert_one};
+pub use insert::{insert_with_state, statements};
 pub(crate) use list::{ListedEvent, Position};
 pub(crate) use load::{ClaimedEvent, LoadedEvent};
 pub(in crate::store) use load::{ClaimedRow, claimed_rows};
