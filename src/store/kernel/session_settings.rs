@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 
-use super::session::{answer_limit, cause};
+use super::config::answer_limit;
+use super::session::cause;
 use super::{Store, StoreConfig, StoreError};
 
 /// The settings that do not depend on the configuration.
