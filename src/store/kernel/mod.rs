@@ -20,6 +20,7 @@ mod permits;
 mod pools;
 mod registry;
 mod rights;
+mod role_settings;
 mod route;
 mod session;
 mod session_settings;
