@@ -17,7 +17,7 @@ use super::held::Held;
 use super::pass::Probe;
 use super::permits::{ConnectionPermit, ConnectionPermits};
 use super::pools;
-use super::registry::RegistryCache;
+use super::registry::{Emission, RegistryCache};
 use super::route::DatabaseRoute;
 use super::usage::Quotas;
 use super::uses::Uses;
@@ -43,7 +43,7 @@ pub struct Store {
     /// The worker in whose name claims are made.
     pub(in crate::store) worker: Option<Arc<Name>>,
     pub(in crate::store) probe: Arc<Probe>,
-    pub(super) registry: Arc<RegistryCache>,
+    registry: Arc<RegistryCache>,
     pub(in crate::store) quotas: Arc<Quotas>,
     uses: Arc<Uses>,
     /// Why this process must not go on with its durations.
@@ -177,6 +177,12 @@ impl Store {
     /// The worker's name, as statements take it.
     pub(in crate::store) fn worker(&self) -> Option<&str> {
         self.worker.as_deref().map(Name::as_str)
+    }
+
+    /// How this store writes events.
+    #[doc(hidden)]
+    pub fn emission(&self) -> Emission<'_> {
+        Emission::of(&self.timing, &self.registry)
     }
 
     /// The durations that this store writes into rows.
