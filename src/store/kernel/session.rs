@@ -49,7 +49,7 @@ pub struct Store {
     /// Why this process must not go on with its durations.
     pub(super) retimed: Arc<watch::Sender<Option<StoreError>>>,
     #[cfg(feature = "testing")]
-    pub(super) double: Option<Arc<dyn Double>>,
+    double: Option<Arc<dyn Double>>,
 }
 
 impl Store {
@@ -293,6 +293,25 @@ impl Store {
             Some(row) => Err(StoreError::UnsafeDurability { setting: row.name, value: row.setting }),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(feature = "testing")]
+impl Store {
+    /// This store with a test kit; shared by all clones of it.
+    pub(in crate::store) fn with_double(self, double: impl Double) -> Self {
+        Self { double: Some(Arc::new(double)), ..self }
+    }
+
+    /// The test kit, if there is one.
+    pub(in crate::store) fn double(&self) -> Option<&dyn std::any::Any> {
+        let double: &dyn std::any::Any = self.double.as_deref()?;
+        Some(double)
+    }
+
+    /// Whether the test kit's tables are used instead of Postgres.
+    pub(in crate::store) fn is_in_memory(&self) -> bool {
+        self.double.as_deref().is_some_and(|double| double.has_tables())
     }
 }
 
