@@ -33,7 +33,7 @@ use super::{Delivery, Notifier, NotifyError, Subscription};
 use crate::broadcast::{Broadcasts, Signals};
 use crate::event::Notification;
 use crate::store::{Store, StoreError};
-use bounds::{Answers, Shares, WAITING_MAX};
+use bounds::{Answers, Shares};
 use broadcasts::PostgresChannel;
 use ear::{Ear, Hear};
 use gap::Gaps;
@@ -380,6 +380,7 @@ impl Subscription for PostgresSubscription {
 
 #[cfg(test)]
 mod tests {
+    use super::bounds::WAITING_MAX;
     use super::*;
     use crate::event::{CanvasId, EventId};
     use crate::store::tests::Table;
