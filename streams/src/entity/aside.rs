@@ -13,13 +13,14 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::batch::{Unstorable, batch};
+use super::cache::Key;
 use super::define::Entity;
 use super::envelope::InboxEvent;
 use super::halt::Halt;
 use super::owner::{FAREWELL, Owner};
 use super::parts::Parts;
-use super::run::BatchProgress;
-use super::shard::{FatalError, Key, WorkOutput};
+use super::run::{BatchProgress, FatalError};
+use super::shard::WorkOutput;
 use super::warm::Loader;
 use super::working::{fail_events, failure_after_losses, first_part, unless_erased};
 use crate::event::EntityId;

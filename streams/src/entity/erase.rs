@@ -8,13 +8,15 @@
 use std::sync::Arc;
 
 use super::batch::batch;
+use super::cache::Key;
 use super::define::Entity;
 use super::envelope::{Envelope, InboxEvent};
 use super::halt::Halt;
 use super::handle::{Entities, EntityError, SentToEntity};
 use super::owner::Owner;
 use super::parts::Parts;
-use super::shard::{Decision, Key, WorkOutput};
+use super::run::Decision;
+use super::shard::WorkOutput;
 use crate::event::EntityId;
 use crate::machine::{EntityDecision, decide_event};
 use crate::store::{ERASED_MAX, EntityBatch, IsolatedStep, PositionMove, ToEntity};

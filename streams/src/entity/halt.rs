@@ -1,7 +1,7 @@
 //! Why the owner of a type stops for now, and which failures of the database are permanent. The
 //! reaction is decided elsewhere.
 
-use super::shard::FatalError;
+use super::run::FatalError;
 use super::warm::LoadError;
 use crate::consumer::ConsumerError;
 use wakeq::StoreError;

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::batch::{Unstorable, batch};
+use super::cache::Key;
 use super::define::Entity;
 use super::envelope::InboxEvent;
 use super::halt::Halt;
 use super::owner::{FAREWELL, Owner};
 use super::parts::Parts;
 use super::run::BatchProgress;
-use super::shard::{Key, WorkOutput};
+use super::shard::WorkOutput;
 use crate::event::EntityId;
 use crate::store::{PositionMove, RecordedOutcome};
 
