@@ -17,8 +17,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 pub use clock::Clock;
-pub use error::{AccessError, InvalidToken, PushDenied, Refusal, Unauthenticated, VerifierUnavailable};
-pub use jwks::FetchError;
+pub use error::{
+    AccessError, FetchError, InvalidToken, PushDenied, Refusal, Unauthenticated, VerifierUnavailable,
+};
 pub use key::{ApiKey, InvalidKeyId, KeyId, NoRandomness};
 pub use keyring::{
     Account, CreatedKey, CredentialFilter, DEFAULT_LIFETIME, Key, KeyState, LIFETIME_MAX, NAME_MAX,
