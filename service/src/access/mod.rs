@@ -162,6 +162,27 @@ impl Access {
         }
     }
 
+    /// Whether push is configured.
+    pub fn takes_pushes(&self) -> bool {
+        self.inner.pushers.is_some()
+    }
+
+    /// Identifies the account that sent a push by the value of its only `Authorization` header. API
+    /// keys and tokens for the API are not accepted here.
+    pub async fn authenticate_push(&self, authorization: Option<&str>) -> Result<String, PushDenied> {
+        let pushers = self.inner.pushers.as_ref().ok_or(PushDenied::Off)?;
+        let token = bearer(authorization)?;
+        if !token::looks_like_token(token) {
+            return Err(Unauthenticated::Malformed.into());
+        }
+        let email = self.verified(token, &pushers.accepted).await?;
+        if pushers.accounts.contains(&email) {
+            Ok(email)
+        } else {
+            Err(PushDenied::NotNamed(Refusal::NotListed { email }))
+        }
+    }
+
     async fn by_key(&self, key: &ApiKey) -> Result<Principal, Unauthenticated> {
         let inner = &self.inner;
         let id = key.id();
