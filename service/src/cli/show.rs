@@ -127,3 +127,11 @@ pub(crate) fn rule_word(kind: RuleKind) -> &'static str {
         RuleKind::Block => "block",
     }
 }
+
+/// What a handler is under a rule, as a word.
+pub(crate) fn rule_state(kind: RuleKind) -> &'static str {
+    match kind {
+        RuleKind::Pause => "paused",
+        RuleKind::Block => "blocked",
+    }
+}
