@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use super::HttpError;
+use super::error::HttpError;
 use crate::access::AccessConfig;
 use crate::delivery::{DeliveryConfig, IpRange};
 use crate::http::bytes::{Answers, Budget};
