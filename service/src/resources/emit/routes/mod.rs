@@ -4,6 +4,7 @@
 
 mod attributes;
 mod cloudevents;
+mod emission;
 mod idempotency;
 mod media;
 mod plain;
@@ -28,7 +29,8 @@ use crate::resources::emit::wire::{
     CloudEvent, EmitAnswer, Emitted, EmittedBatch, NewChange, NewEvent, NewEvents,
 };
 use cloudevents::Keep;
-use request::{Change, Emission, Headers, Incoming};
+use emission::{Change, Emission, Headers};
+use request::Incoming;
 use wakeq::{CanvasId, EventError};
 
 #[derive(Deserialize, IntoParams)]
