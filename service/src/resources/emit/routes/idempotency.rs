@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::Response;
 
 use super::emission::{Change, Emission};
-use super::{EmitRequest, accepted};
+use super::received::{EmitRequest, accepted};
 use crate::http::Api;
 use crate::http::caller::Caller;
 use crate::http::operations::IDEMPOTENCY_KEY;
