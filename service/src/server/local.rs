@@ -23,7 +23,7 @@ use crate::http::limits::Limits;
 use crate::http::listen::Listeners;
 use crate::http::problem::{Cause, Problem, Words};
 use crate::http::pull_state::PullState;
-use crate::http::push::Push;
+use crate::http::push_state::Push;
 use crate::http::record::AuditBuffer;
 use crate::http::shares::Shares;
 use crate::http::{Api, ApiParts};

@@ -25,7 +25,7 @@ use crate::http::connection::{ConnectionState, ReportingService, TimedStream};
 use crate::http::listen::Listeners;
 use crate::http::problem::{Kind, Problem};
 use crate::http::pull_state::PullState;
-use crate::http::push::Push;
+use crate::http::push_state::Push;
 use crate::http::record::AuditBuffer;
 use crate::http::shares::{Reservation, Shares, Tally};
 use crate::http::{Api, ApiParts, answer};
