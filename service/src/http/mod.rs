@@ -28,6 +28,7 @@ mod readiness;
 mod recent_canvases;
 pub(crate) mod record;
 pub(crate) mod shares;
+pub(crate) mod slots;
 pub(crate) mod strangers;
 
 use std::ops::Deref;
