@@ -12,7 +12,7 @@ use crate::delivery::{DeliveryConfig, IpRange};
 use crate::http::bytes::{Answers, Budget};
 use crate::http::connection::ConnectionLimits;
 use crate::http::limits::Limits;
-use crate::http::listen::ListenerLimits;
+use crate::http::listeners::ListenerLimits;
 use crate::http::shares::ShareLimits;
 use wakeq::database::Retention;
 

@@ -20,7 +20,7 @@ use crate::access::{Access, AccessConfig, AccessError};
 use crate::delivery::Deliverer;
 use crate::http::caller::Operator;
 use crate::http::limits::Limits;
-use crate::http::listen::Listeners;
+use crate::http::listeners::Listeners;
 use crate::http::problem::{Cause, Problem, Words};
 use crate::http::pull_state::PullState;
 use crate::http::push_state::Push;

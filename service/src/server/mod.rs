@@ -22,7 +22,7 @@ use crate::access::{Access, AccessConfig};
 use crate::delivery::Deliverer;
 use crate::http::client::{Client, Proxies};
 use crate::http::connection::{ConnectionState, ReportingService, TimedStream};
-use crate::http::listen::Listeners;
+use crate::http::listeners::Listeners;
 use crate::http::problem::{Kind, Problem};
 use crate::http::pull_state::PullState;
 use crate::http::push_state::Push;
