@@ -1,11 +1,12 @@
-//! Holds the tree to its own rules: arrows between modules, sizes, headers, leftovers and
-//! documents.
+//! Holds the tree to its own rules: arrows between modules, circles of files, sizes, headers,
+//! leftovers and documents.
 //!
 //! Each rule is a function from text to a list of complaints, with a test on a bad sample, and one
 //! test here that applies it to the tree. A rule never changes a file; one test, which runs only
 //! when asked for, writes the table of requirements.
 
 mod arrows;
+mod circles;
 mod documents;
 mod faults;
 mod front;
@@ -44,6 +45,11 @@ const LEFTOVERS: [&str; 3] = ["todo!", "unimplemented!", "dbg!"];
 #[test]
 fn modules_import_only_along_the_arrows() {
     pass(&arrows::complaints(&packages()));
+}
+
+#[test]
+fn no_files_but_the_listed_import_in_a_circle() {
+    pass(&circles::complaints(&packages()));
 }
 
 #[test]
