@@ -3,6 +3,7 @@
 //! The row is the event. A failed notification is not an error: the probe publishes it later.
 
 mod byte_budget;
+mod error;
 mod idempotent;
 mod listening;
 mod objects;
@@ -22,10 +23,10 @@ use crate::telemetry::{EmitCall, SendMetrics};
 use crate::{fault, telemetry};
 
 use byte_budget::{AdmittedEvent, ByteBudget, CheckedEvents};
+use error::EVENTS_MAX;
+pub use error::EmitError;
 pub use idempotent::{IdempotencyKey, Idempotent};
 
-/// Maximum number of events that one call may emit.
-const EVENTS_MAX: usize = 10_000;
 /// Maximum number of events in one statement.
 const BATCH_MAX: usize = 500;
 /// Largest value that shares a statement, which is full once its values reach `BATCH_BYTES_MAX`.
@@ -93,43 +94,6 @@ pub struct Emitted {
     /// Whether a notification was published. Duplicates and events far in the future need none now.
     /// If Pub/Sub did not accept it, the probe makes up for that.
     pub notified: bool,
-}
-
-/// Why nothing was emitted.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum EmitError {
-    /// The event itself can't be emitted.
-    #[error(transparent)]
-    Event(#[from] EventError),
-    /// Postgres did not accept it. After [`StoreError::TimedOut`] and [`StoreError::Unavailable`]
-    /// the event may have been stored all the same: emit again with an id of your choice to get
-    /// exactly one event.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// Others emit on the same object, or log into the same stream, all the time, or an open
-    /// transaction holds it: nothing was emitted.
-    #[error(
-        "other transactions hold an object that this call emits on, or a stream that it logs into: \
-         nothing was emitted. Emit again; emit many events on an object in one call, and keep your \
-         own transactions that emit on objects short"
-    )]
-    ObjectBusy(#[source] StoreError),
-    /// An earlier emit with this idempotency key has not ended yet.
-    #[error("an emit with this idempotency key is in progress: retry shortly, with the same key")]
-    IdempotencyInProgress,
-    /// The idempotency key was used for a different request.
-    #[error("this idempotency key was used for a different request in the last 24 hours: choose a new one")]
-    IdempotencyMismatch,
-    /// The idempotency key is not valid.
-    #[error("{0}")]
-    IdempotencyKey(&'static str),
-    /// The events of one change of an object are on several canvases.
-    #[error("an object and the events on it belong to one canvas: emit those of others separately")]
-    OtherCanvas,
-    /// More events than one call may emit.
-    #[error("{0} events in one call, the limit is {EVENTS_MAX}: emit them in several calls")]
-    TooMany(usize),
 }
 
 impl Queue {
@@ -213,6 +177,23 @@ impl Queue {
         let inserted = retry_busy(&events, || self.store.insert_all(&events, &chosen)).await;
         let inserted = self.counted(&events, inserted).map_err(|error| refused(&events, error))?;
         self.after_commit(&events, inserted).await
+    }
+
+    fn all_checked(&self, events: Vec<Event>) -> Result<CheckedEvents, EmitError> {
+        if events.len() > EVENTS_MAX {
+            return Err(EmitError::TooMany(events.len()));
+        }
+        let chosen: Vec<bool> = events.iter().map(|event| event.id.is_some()).collect();
+        let events = events.into_iter().map(|event| self.checked(event)).collect::<Result<Vec<_>, _>>()?;
+        let bytes = events.iter().map(|event| event.value.len()).sum();
+        let permit = self.budget.take(bytes).map_err(|error| self.overloaded(&events, error))?;
+        Ok(CheckedEvents { events, chosen, permit })
+    }
+
+    /// Counts events that were refused because there is no room, and converts the error.
+    fn overloaded(&self, events: &[NewEvent], error: StoreError) -> EmitError {
+        self.not_sent(events, &error);
+        error.into()
     }
 
     /// The store into which it emits.

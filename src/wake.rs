@@ -4,6 +4,7 @@
 //! The store moves a promise before anything is published: a process that dies there loses nothing.
 
 mod backlog;
+mod error;
 mod expiry;
 mod idle;
 mod missed;
@@ -23,19 +24,16 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::event::{CanvasId, Notification};
-use crate::notify::{Notifier, NotifyError};
+use crate::notify::Notifier;
 use crate::store::{PulledSplit, Retention, Store, StoreError};
 use crate::telemetry::WakeMetrics;
 use backlog::Backlog;
-use pace::Pace;
+pub use error::WakeError;
+use pace::{PAGE, PAGE_PERIOD, Pace};
 use pauses::Pauses;
 use progress::Progress;
 use trouble::Trouble;
 
-/// Maximum number of notifications published together.
-const PAGE: usize = 1_000;
-/// Least time between two pages, so that workers and broker are not flooded.
-const PAGE_PERIOD: Duration = Duration::from_millis(50);
 /// Default rate of waking one canvas's events, per second: two seconds of it are published ahead of
 /// what workers take, and a tenth of it whatever they take.
 pub(crate) const CANVAS_EVENT_RATE: u32 = 1_000;
@@ -73,29 +71,6 @@ pub struct Pass {
     pub ticks: usize,
     /// Whether time ran out: the next pass is due immediately, and continues.
     pub more: bool,
-}
-
-/// Why waking stopped. The promises in the rows make up for it.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum WakeError {
-    /// An error of the database.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// An error of the notifier.
-    #[error(transparent)]
-    Notify(#[from] NotifyError),
-}
-
-impl WakeError {
-    /// The database's error, if it was one.
-    #[doc(hidden)]
-    pub fn of_store(&self) -> Option<&StoreError> {
-        match self {
-            Self::Store(error) => Some(error),
-            Self::Notify(_) => None,
-        }
-    }
 }
 
 impl Waker {
@@ -347,7 +322,7 @@ impl Waker {
 mod tests {
     use super::*;
     use crate::event::{Actor, CanvasId, HandlerScope, RuleKind};
-    use crate::notify::{LocalNotifier, NoNotifier};
+    use crate::notify::{LocalNotifier, NoNotifier, NotifyError};
     use crate::store::tests::Table;
 
     /// A broker that does not answer.

@@ -151,7 +151,7 @@ def capacity_of(deployment):
     """How many handlers one of its workers runs at a time."""
     wakeq = next(each for each in deployment["spec"]["template"]["spec"]["containers"] if each["name"] == "wakeq")
     said = next((each["value"] for each in wakeq["env"] if each["name"] == "WAKEQ_CAPACITY"), None)
-    default = re.search(r"\bcapacity: (\d+),", (ROOT / "src/worker/mod.rs").read_text())
+    default = re.search(r"\bcapacity: (\d+),", (ROOT / "src/worker/config.rs").read_text())
     return said or default.group(1)
 
 

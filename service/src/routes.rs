@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 use crate::access::Scope;
 use crate::http::guard::GuardedRoutes;
 use crate::http::operations::strict;
-use crate::http::{Api, answer, health, limits, listen, openapi, own, push, strangers};
+use crate::http::{Api, answer, health, listen, openapi, own, push, slots, strangers};
 use crate::resources::audit::routes as audit;
 use crate::resources::crons::routes as crons;
 use crate::resources::dead_events::routes as dead_events;
@@ -43,7 +43,7 @@ pub(crate) fn router(api: &Api, own: Arc<OwnDeployment>, docs: bool) -> Router {
         .fallback(strangers::no_path)
         .layer(from_fn_with_state(api.clone(), strangers::no_method))
         .layer(from_fn(strangers::one_host))
-        .layer(from_fn_with_state(Arc::new(limits::Slots::new(api.clone())), limits::shed))
+        .layer(from_fn_with_state(Arc::new(slots::Slots::new(api.clone())), slots::shed))
         .layer(from_fn_with_state(own, own::refuse))
         .layer(from_fn_with_state(HttpMetrics::new(), answer::complete))
         .with_state(api.clone())

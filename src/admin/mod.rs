@@ -6,9 +6,11 @@ mod crons;
 mod cursor;
 mod dead;
 mod due_checks;
+mod error;
 mod events;
 mod leases;
 mod lists;
+mod looks;
 mod objects;
 mod pulls;
 mod queues;
@@ -22,6 +24,7 @@ mod targets;
 pub use crons::{Cron, CronPause, CronTick, NewCron, PutCron, search};
 pub use cursor::Cursor;
 use due_checks::DueChecks;
+pub use error::AdminError;
 pub use lists::{EventFilter, EventSummary, Page};
 pub use pulls::{LeaseBatch, LeasedCopy, Release, ReleaseResult, check_wait};
 pub use queues::{DeletedQueue, NewQueue, PutQueue, SetFacet, WaitingCopies};
@@ -32,10 +35,10 @@ pub use targets::{NewSecret, NewTarget, PutTargetResult};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::event::{Actor, CanvasId, EventId, HandlerAddress, Name, Notification, Timestamp};
+use crate::event::{Actor, CanvasId, Notification, Timestamp};
 use crate::notify::Notifier;
 use crate::store::Retention;
-use crate::store::{Additions, AuditLine, MakingDue, Refusal, Store, StoreError};
+use crate::store::{Additions, AuditLine, MakingDue, Refusal, Store};
 use crate::wake::{Pass, WakeError, Waker};
 
 /// Maximum number of rows in a list.
@@ -53,95 +56,6 @@ pub struct Bulk {
     /// Whether there are more, including those that other sessions hold at the moment. If the count
     /// is 0, wait a little before repeating the call.
     pub more: bool,
-}
-
-/// Why a call failed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum AdminError {
-    /// Only admins can block and unblock.
-    #[error("only an admin may {verb} a handler")]
-    AdminOnly {
-        /// `block` or `unblock`.
-        verb: &'static str,
-    },
-    /// An argument is not valid.
-    #[error("{0}")]
-    Invalid(&'static str),
-    /// The canvas has no such event: it has ended, or never existed.
-    #[error("event {0} does not exist: it has ended, or never existed")]
-    NotFound(EventId),
-    /// The event is running.
-    #[error("event {0} is not waiting: it is running; try again when it has ended or failed")]
-    NotWaiting(EventId),
-    /// The canvas has no such cron.
-    #[error("there is no cron {0}: `wakeq cron list` shows those of the canvas")]
-    NoCron(Name),
-    /// This release can't read the cron's schedule.
-    #[error(
-        "this release can't read the schedule of cron {0}, so it stays paused: replace it with a \
-         schedule that this release can read, or unpause it with the release that created it"
-    )]
-    UnreadableCron(Name),
-    /// The text is not a cursor of this list.
-    #[error(
-        "this is not a cursor of this list: pass `next_cursor` of its last page unchanged, or start without one"
-    )]
-    Cursor,
-    /// The handler has no target.
-    #[error("there is no target for {0}: `wakeq handlers show` lists those of the handler")]
-    NoTarget(Box<HandlerAddress>),
-    /// There is no such queue.
-    #[error("no queue {0} is registered: `wakeq queues list` shows those that are")]
-    NoQueue(Name),
-    /// The queue is not pulled: workers or a target process it.
-    #[error("the queue {0} is not pulled: register it with `pull`, and without a target")]
-    NotPulled(Name),
-    /// The queue has no such copy.
-    #[error("the queue has no copy {0}: it was completed, died or was deleted, or never existed")]
-    NoCopy(EventId),
-    /// The token does not belong to any lease of this copy.
-    #[error("copy {0} is not held by this lease: send the `lease` that you were given with it, unchanged")]
-    NotLeased(EventId),
-    /// The lease expired or was released.
-    #[error(
-        "the lease of copy {0} is over: it expired, or was released; the copy may be leased by \
-         others, and nothing was changed"
-    )]
-    LeaseOver(EventId),
-    /// The copy is not leased.
-    #[error("copy {0} is not leased in this queue: `wakeq queues leases` shows those that are")]
-    NoLease(EventId),
-    /// The limit of 100 queues is reached.
-    #[error("100 queues are registered, which is the limit: unregister one first, or add patterns to one")]
-    TooManyQueues,
-    /// The patterns of all queues together need too much memory for emitters.
-    #[error(
-        "the patterns of all queues together are too costly: use smaller repetitions, or fewer alternatives"
-    )]
-    TooCostlyPatterns,
-    /// Other queues were registered or unregistered concurrently at each try.
-    #[error("other queues are being registered or unregistered at the same time: try again")]
-    QueuesChange,
-    /// The target is the deployment itself.
-    #[error(transparent)]
-    OwnTarget(#[from] crate::event::OwnTarget),
-    /// The process has no key to encrypt signing secrets with.
-    #[error(
-        "this deployment has no key for signing secrets, so no target can be registered: its \
-         operator has to set WAKEQ_SECRET_KEY (`wakeq secrets new-key` generates one) to the same \
-         value for every process"
-    )]
-    NoSecretKey,
-    /// The operating system provided no random numbers.
-    #[error("the system provided no random numbers: no secret was generated")]
-    NoRandomness,
-    /// An error of the database.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// An error of the database or the notifier while waking events; workers continue.
-    #[error("the change was made, but waking the events was interrupted; a worker continues within a minute")]
-    Wake(#[source] WakeError),
 }
 
 /// Controls handlers, events and queues. Cheap to clone.

@@ -7,9 +7,8 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
+use super::channel::{Channel, ListenError, PublishOutcome};
 use super::inbox::Inbox;
-use super::outbox::PublishOutcome;
-use super::{Channel, ListenError};
 use crate::event::Broadcast;
 
 /// The listeners of this process. Clones share them.

@@ -4,6 +4,7 @@
 //! Nothing depends on a broadcast: it may be lost, so work that must not be lost belongs in a
 //! handler. An emit neither waits for its broadcast nor fails because of it.
 
+mod channel;
 mod hub;
 mod inbox;
 mod local;
@@ -12,13 +13,10 @@ mod pattern;
 mod selection;
 mod signal;
 
-use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use futures_util::future::BoxFuture;
 use futures_util::stream::{Stream, unfold};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -26,61 +24,20 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::event::{Broadcast, CanvasId};
+pub use channel::ListenError;
+pub(crate) use channel::{Channel, PublishOutcome};
 pub use hub::{Hub, HubListener};
 pub(crate) use inbox::Inbox;
 pub use inbox::ListenItem;
 use inbox::QueuedBytes;
 pub(crate) use local::LocalChannel;
 use outbox::Outbox;
-pub(crate) use outbox::PublishOutcome;
 pub use pattern::{InvalidTopicPattern, TopicPattern};
 use selection::Selection;
 pub use signal::{Signal, Signals};
 
 /// The time limit for ending one listener: its subscription is deleted.
 const CLOSING: Duration = Duration::from_secs(10);
-
-/// The transport of broadcasts.
-#[async_trait]
-pub(crate) trait Channel: Send + Sync + 'static {
-    /// Publishes once, and reports what was lost.
-    async fn publish(&self, broadcasts: &[Broadcast]) -> PublishOutcome;
-
-    /// Starts receiving what the inbox selects. The returned future has to be polled: it fills the
-    /// inbox until it is cancelled, and then leaves nothing behind.
-    async fn open(
-        &self,
-        inbox: Arc<Inbox>,
-        closing: CancellationToken,
-    ) -> Result<BoxFuture<'static, ()>, ListenError>;
-}
-
-/// Why it is not possible to listen.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ListenError {
-    /// The pattern is not valid.
-    #[error(transparent)]
-    Pattern(#[from] InvalidTopicPattern),
-    /// Events are not broadcast here.
-    #[error(
-        "events are not broadcast here: set WAKEQ_BROADCAST=1 for every process that emits or listens, and run `wakeq \
-         topics create`"
-    )]
-    Off,
-    /// This process is shutting down.
-    #[error("this process is shutting down")]
-    Ending,
-    /// The broker failed.
-    #[error("{what}")]
-    Broker {
-        /// What failed, and what to do about it.
-        what: String,
-        /// The cause, as reported by the client library.
-        #[source]
-        source: Option<Box<dyn Error + Send + Sync>>,
-    },
-}
 
 /// The broadcasts of emitted events, from
 /// [`Notifier::broadcasts`](crate::notify::Notifier::broadcasts). Clones share the queue of what is
@@ -260,6 +217,8 @@ impl Listener {
 mod tests {
     use std::sync::atomic::{AtomicI32, Ordering};
 
+    use async_trait::async_trait;
+    use futures_util::future::BoxFuture;
     use tokio::sync::Notify;
     use uuid::Uuid;
 

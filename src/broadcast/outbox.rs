@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::{Channel, ListenError};
+use super::channel::{Channel, ListenError, PublishOutcome};
 use crate::event::Broadcast;
 use crate::telemetry::BroadcastMetrics;
 
@@ -21,15 +21,6 @@ const BATCH_MAX: usize = 500;
 const BATCH_BYTES: usize = 2 * 1024 * 1024;
 /// How often lost broadcasts are logged.
 const COMPLAINT: Duration = Duration::from_secs(10);
-
-/// The outcome of publishing a batch.
-#[derive(Debug, Default)]
-pub(crate) struct PublishOutcome {
-    /// How many were not published.
-    pub(crate) lost: usize,
-    /// The error of the first of them.
-    pub(crate) error: Option<ListenError>,
-}
 
 /// The broadcasts that wait to be published.
 pub(super) struct Outbox {

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{EVENTS_MAX, EmitError, Queue};
-use crate::event::{Event, NewEvent};
+use crate::event::NewEvent;
 use crate::store::StoreError;
 
 /// A limit on the bytes of values that wait, with a permit per byte.
@@ -34,25 +33,6 @@ pub(super) struct CheckedEvents {
     pub(super) events: Vec<NewEvent>,
     pub(super) chosen: Vec<bool>,
     pub(super) permit: OwnedSemaphorePermit,
-}
-
-impl Queue {
-    pub(super) fn all_checked(&self, events: Vec<Event>) -> Result<CheckedEvents, EmitError> {
-        if events.len() > EVENTS_MAX {
-            return Err(EmitError::TooMany(events.len()));
-        }
-        let chosen: Vec<bool> = events.iter().map(|event| event.id.is_some()).collect();
-        let events = events.into_iter().map(|event| self.checked(event)).collect::<Result<Vec<_>, _>>()?;
-        let bytes = events.iter().map(|event| event.value.len()).sum();
-        let permit = self.budget.take(bytes).map_err(|error| self.overloaded(&events, error))?;
-        Ok(CheckedEvents { events, chosen, permit })
-    }
-
-    /// Counts events that were refused because there is no room, and converts the error.
-    pub(super) fn overloaded(&self, events: &[NewEvent], error: StoreError) -> EmitError {
-        self.not_sent(events, &error);
-        error.into()
-    }
 }
 
 /// An event that waits for a statement, with its room. The room is released with the last clone,

@@ -296,6 +296,20 @@ impl Event {
         Ok(self)
     }
 
+    /// Sets the trace that the event's handler continues. Default: that of the handler that emits
+    /// the event, or else a new one.
+    pub fn traceparent(mut self, traceparent: &str) -> Result<Self, EventError> {
+        self.metadata.traceparent = Some(traceparent.parse()?);
+        Ok(self)
+    }
+
+    /// The same event in a trace, unless it is in one already.
+    #[doc(hidden)]
+    pub fn in_trace(mut self, trace: Option<Traceparent>) -> Self {
+        self.metadata.traceparent = self.metadata.traceparent.or(trace);
+        self
+    }
+
     /// The same event with another value.
     #[doc(hidden)]
     pub fn with_value(self, value: Box<RawValue>) -> Self {

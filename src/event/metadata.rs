@@ -6,8 +6,6 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{Event, EventError};
-
 /// The fields that an event carries beside its value, from its emitter to its readers. In the JSON
 /// of listeners and of the log, its fields have the names that they have here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,22 +13,6 @@ pub struct Metadata {
     /// The trace that the event belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<Traceparent>,
-}
-
-impl Event {
-    /// Sets the trace that the event's handler continues. Default: that of the handler that emits
-    /// the event, or else a new one.
-    pub fn traceparent(mut self, traceparent: &str) -> Result<Self, EventError> {
-        self.metadata.traceparent = Some(traceparent.parse()?);
-        Ok(self)
-    }
-
-    /// The same event in a trace, unless it is in one already.
-    #[doc(hidden)]
-    pub fn in_trace(mut self, trace: Option<Traceparent>) -> Self {
-        self.metadata.traceparent = self.metadata.traceparent.or(trace);
-        self
-    }
 }
 
 impl Metadata {

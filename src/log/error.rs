@@ -1,6 +1,6 @@
 //! The errors of the log.
 
-use super::{APPEND_MAX, CALL_BYTES_MAX, READ_MAX};
+use super::limits::{APPEND_MAX, CALL_BYTES_MAX, READ_MAX};
 use crate::event::{AppendCondition, CanvasId, Category, LogEventError, StreamId};
 use crate::store::StoreError;
 

@@ -6,6 +6,7 @@
 //! what reads it.
 
 mod error;
+mod limits;
 
 use std::collections::BTreeMap;
 
@@ -24,13 +25,9 @@ pub use crate::event::{
 };
 pub use crate::store::{LogAppender, LogEnd, LogHolder, LogHorizon};
 pub use error::LogError;
+use limits::CALL_BYTES_MAX;
+pub use limits::{APPEND_MAX, READ_MAX};
 
-/// Maximum number of events, and of streams, in one call that appends.
-pub const APPEND_MAX: usize = 1_000;
-/// Maximum number of events per page.
-pub const READ_MAX: usize = 10_000;
-/// Maximum bytes of payloads and metadata per call.
-const CALL_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The default limit of a payload.
 const PAYLOAD_MAX_BYTES: usize = 256 * 1024;
 /// How often an append is tried whose streams are held by others.

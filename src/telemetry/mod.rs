@@ -17,7 +17,7 @@ pub use keeping::QuotaGauge;
 pub(crate) use labels::name_handlers;
 pub(crate) use metrics::{BroadcastMetrics, SendMetrics, TargetMetrics, WakeMetrics, WorkerGauges};
 pub use metrics::{Gauges, HandlerGauge, QueueGauge, RunMetrics, counter, observed};
-pub use spans::continue_trace;
+pub use spans::{continue_trace, trace_of_emit};
 pub(crate) use spans::{failed, process_span, send_span, sends, span_trace};
 
 /// The target of spans that are made only for traces, so that logs can leave them out.
@@ -99,15 +99,4 @@ pub(crate) async fn in_trace<F: Future>(trace: Traceparent, future: F) -> F::Out
 
 fn worked_for() -> Option<Traceparent> {
     TRACE.try_with(Clone::clone).ok()
-}
-
-/// The trace context for an event that is emitted now: the span around this call, unless the caller
-/// named another trace.
-pub fn trace_of_emit(named: Option<Traceparent>) -> Traceparent {
-    match (spans::current(), named) {
-        (Some(span), None) => span,
-        (Some(span), Some(named)) if span.trace_id() == named.trace_id() => span,
-        (_, Some(named)) => named,
-        (None, None) => worked_for().unwrap_or_else(Traceparent::root),
-    }
 }

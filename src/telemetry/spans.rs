@@ -106,8 +106,19 @@ pub(crate) fn sends(event: EventId) {
     }
 }
 
+/// The trace context for an event that is emitted now: the span around this call, unless the caller
+/// named another trace.
+pub fn trace_of_emit(named: Option<Traceparent>) -> Traceparent {
+    match (current(), named) {
+        (Some(span), None) => span,
+        (Some(span), Some(named)) if span.trace_id() == named.trace_id() => span,
+        (_, Some(named)) => named,
+        (None, None) => super::worked_for().unwrap_or_else(Traceparent::root),
+    }
+}
+
 /// The trace context of the current span, if traces are recorded.
-pub(super) fn current() -> Option<Traceparent> {
+fn current() -> Option<Traceparent> {
     written(Context::current().span().span_context())
 }
 

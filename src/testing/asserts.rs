@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::drained::wanted;
 use super::emitted::{EmittedEvent, is_for};
 use super::kit::TestKit;
 
@@ -208,14 +209,6 @@ pub async fn check_dead(kit: &TestKit, handler: &str, count: Option<usize>, erro
             lines(&dead)
         )
     })
-}
-
-pub(super) fn wanted(count: Option<usize>) -> String {
-    match count {
-        None => "at least 1 event".into(),
-        Some(1) => "1 event".into(),
-        Some(count) => format!("{count} events"),
-    }
 }
 
 /// One line each, for the last fifty.

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::asserts::wanted;
-use super::kit::KitError;
+use super::error::KitError;
 use crate::event::EventId;
 use crate::machine::Outcome;
 use crate::worker::{RunReport, Verdict};
@@ -137,6 +136,15 @@ impl fmt::Display for DrainReport {
             write!(formatter, "\n  … {left_out} before these")?;
         }
         runs[left_out..].iter().try_for_each(|run| write!(formatter, "\n  {}", describe(run)))
+    }
+}
+
+/// How many events a test expects: at least one, if it does not say.
+pub(super) fn wanted(count: Option<usize>) -> String {
+    match count {
+        None => "at least 1 event".into(),
+        Some(1) => "1 event".into(),
+        Some(count) => format!("{count} events"),
     }
 }
 

@@ -10,24 +10,22 @@ use std::time::Duration;
 use super::delay_queue::DelayQueue;
 use super::drained::DrainReport;
 use super::emitted::EmittedEvent;
+use super::error::{IDLE_WAVES_MAX, KitError};
 use super::notifier::MemoryNotifier;
 use super::stepper::Stepper;
-use crate::admin::{Admin, AdminError};
-use crate::emit::{EmitError, Emitted, Queue, QueueConfig};
+use crate::admin::Admin;
+use crate::emit::{Emitted, Queue, QueueConfig};
 use crate::event::{CanvasId, Event, EventId, Notification, Timestamp, Timing};
 use crate::explain::Explanation;
 use crate::machine::Outcome;
-use crate::notify::{NoNotifier, Notifier, NotifyError};
-use crate::store::{DeadEvent, DeadFilter, Store, StoreConfig, StoreError};
-use crate::worker::{Handlers, RunReport, Verdict, WorkerError};
+use crate::notify::{NoNotifier, Notifier};
+use crate::store::{DeadEvent, DeadFilter, Store, StoreConfig};
+use crate::worker::{Handlers, RunReport, Verdict};
 
 /// Maximum number of dead events that are read per canvas.
 const DEAD_MAX: u32 = 1_000;
 /// A lease ends after its last moment, so a wait of zero is rounded up to this.
 const A_MOMENT: Duration = Duration::from_micros(1);
-/// Maximum number of waves in a row in which no handler runs, each for events that fell due during
-/// the previous one.
-const IDLE_WAVES_MAX: usize = 1_000;
 
 /// A queue for tests, with a worker that runs on request and a clock that the test moves.
 ///
@@ -50,49 +48,6 @@ pub struct TestKit {
     admin: Admin,
     stepper: Stepper,
     delayed: DelayQueue,
-}
-
-/// Why a call of the kit failed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum KitError {
-    /// The list of handlers, or the worker's configuration, is not valid.
-    #[error(transparent)]
-    Worker(#[from] WorkerError),
-    /// An emit was refused.
-    #[error(transparent)]
-    Emit(#[from] EmitError),
-    /// A command was refused.
-    #[error(transparent)]
-    Admin(#[from] AdminError),
-    /// The database failed, or a store in memory does not support the call.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The notifier failed; a test may have broken it.
-    #[error(transparent)]
-    Notify(#[from] NotifyError),
-    /// A run got no answer from the database.
-    #[error("a run was cut short: {0}")]
-    CutShort(String),
-    /// Handlers keep emitting for one another.
-    #[error(
-        "{0} runs, and the drain has not ended (the limit is 100 for each event emitted before the drain, \
-         and at least 10000): do handlers emit for one another, or retry without a delay?"
-    )]
-    Restless(usize),
-    /// Events keep falling due, and can't run.
-    #[error(
-        "{IDLE_WAVES_MAX} times in a row events fell due that could not run: move the clock with `advance`"
-    )]
-    Idle,
-    /// The kit's notifier hands out nothing.
-    #[error("{waiting} notifications wait in the kit's notifier, which delivers none: {remedy}")]
-    HeldBack {
-        /// How many notifications wait.
-        waiting: usize,
-        /// What to call.
-        remedy: &'static str,
-    },
 }
 
 impl Default for TestKit {

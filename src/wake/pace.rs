@@ -11,9 +11,12 @@ use std::time::Duration;
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
-use super::{PAGE, PAGE_PERIOD};
 use crate::event::{CanvasId, EventId, Notification};
 
+/// Maximum number of notifications published together.
+pub(super) const PAGE: usize = 1_000;
+/// Least time between two pages, so that workers and broker are not flooded.
+pub(super) const PAGE_PERIOD: Duration = Duration::from_millis(50);
 /// How many events of a canvas may be published that no worker has taken, as seconds at its rate.
 const AHEAD_S: u32 = 2;
 /// The part of its rate that a canvas has even if no worker takes anything.

@@ -35,12 +35,13 @@ use crate::event::{
 use crate::machine::{Answer, Effect, HandlerEnd, Input, Outcome, Policy, Removal, State, When};
 use crate::store::{ClaimedEvent, LoadedEvent, StoreError};
 use crate::telemetry;
-use last_writes::POISON;
 use stage::{
     Attempt, AttemptReport, Candidate, HandOver, HeldEvent, LoadedRow, ReadyEvent, Stage, Subject, Summary,
     UnexpectedEffect,
 };
 
+/// The error of a poison event.
+const POISON: &str = "its workers died or stalled too often while it ran";
 /// How often a run starts over if something changed between two of its statements.
 const ROUNDS_MAX: usize = 3;
 

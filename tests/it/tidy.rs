@@ -1,18 +1,18 @@
-//! Holds the tree to its own rules: arrows between modules, sizes, headers, leftovers and
-//! documents.
+//! Holds the tree to its own rules: arrows between modules, circles of files, sizes, headers,
+//! leftovers and documents.
 //!
 //! Each rule is a function from text to a list of complaints, with a test on a bad sample, and one
 //! test here that applies it to the tree. A rule never changes a file; one test, which runs only
 //! when asked for, writes the table of requirements.
 
 mod arrows;
+mod circles;
 mod documents;
 mod faults;
 mod front;
 mod names;
 mod prose;
 mod requirements;
-mod rooms;
 mod source;
 mod sql;
 mod upkeep;
@@ -33,16 +33,12 @@ const LEFTOVERS: [&str; 3] = ["todo!", "unimplemented!", "dbg!"];
 
 #[test]
 fn modules_import_only_along_the_arrows() {
-    let packages = ["src", "streams/src", "service/src"].map(|folder| sources_under(&root().join(folder)));
-    assert!(packages.iter().all(|sources| sources.len() > 2), "a package was not read");
-    pass(&arrows::complaints(&packages.into_iter().flatten().collect::<Vec<_>>()));
+    pass(&arrows::complaints(&packages()));
 }
 
 #[test]
-fn the_rooms_of_the_store_import_only_those_below_them() {
-    let sources = sources_under(&root().join("src/store"));
-    assert!(sources.iter().any(|source| source.name.starts_with("src/store/kernel/")), "it was not read");
-    pass(&rooms::complaints(&sources));
+fn no_files_but_the_listed_import_in_a_circle() {
+    pass(&circles::complaints(&packages()));
 }
 
 #[test]
@@ -286,6 +282,13 @@ fn sources() -> &'static [Source] {
         all
     });
     &SOURCES
+}
+
+/// The sources of the packages for users.
+fn packages() -> Vec<Source> {
+    let packages = ["src", "streams/src", "service/src"].map(|folder| sources_under(&root().join(folder)));
+    assert!(packages.iter().all(|sources| sources.len() > 2), "a package was not read");
+    packages.into_iter().flatten().collect()
 }
 
 /// Each migration: its name and text.

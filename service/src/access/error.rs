@@ -2,7 +2,6 @@
 //! token.
 
 use super::KeyId;
-use super::jwks::FetchError;
 use wakeq::StoreError;
 
 /// Why no caller was identified. Clients only learn "unauthenticated" or "try again later".
@@ -110,6 +109,20 @@ pub enum InvalidToken {
     /// It has no email address that Google has verified.
     #[error("the ID token has no verified email address; ask for one with `format=full`")]
     Email,
+}
+
+/// Why Google's public keys could not be fetched.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FetchError {
+    /// No connection, a timeout, or a connection that broke.
+    #[error("the fetch failed: {0}")]
+    Failed(String),
+    /// A status other than 200.
+    #[error("the answer had status {0}")]
+    Status(u16),
+    /// The answer is too long, is not JSON, or has no usable key.
+    #[error("the answer is not a set of RSA keys of at most 256 KiB")]
+    NoKeys,
 }
 
 /// Something unavailable that is needed to verify a credential.

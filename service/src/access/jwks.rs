@@ -13,7 +13,7 @@ use reqwest::header::CACHE_CONTROL;
 use serde::Deserialize;
 
 use super::Clock;
-use super::error::AccessError;
+use super::error::{AccessError, FetchError};
 
 const FETCH_WITHIN: Duration = Duration::from_secs(5);
 const BODY_MAX_BYTES: usize = 256 * 1024;
@@ -33,20 +33,6 @@ const FETCH_INTERVAL: Duration = Duration::from_secs(60);
 const COLD_FETCH_INTERVAL: Duration = Duration::from_secs(1);
 
 type Fetch = Pin<Box<dyn Future<Output = Result<Arc<KeySet>, FetchError>> + Send>>;
-
-/// Why the keys could not be fetched.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FetchError {
-    /// No connection, a timeout, or a connection that broke.
-    #[error("the fetch failed: {0}")]
-    Failed(String),
-    /// A status other than 200.
-    #[error("the answer had status {0}")]
-    Status(u16),
-    /// The answer is too long, is not JSON, or has no usable key.
-    #[error("the answer is not a set of RSA keys of at most 256 KiB")]
-    NoKeys,
-}
 
 /// Why there is no key.
 #[derive(Debug)]

@@ -17,8 +17,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 pub use clock::Clock;
-pub use error::{AccessError, InvalidToken, PushDenied, Refusal, Unauthenticated, VerifierUnavailable};
-pub use jwks::FetchError;
+pub use error::{
+    AccessError, FetchError, InvalidToken, PushDenied, Refusal, Unauthenticated, VerifierUnavailable,
+};
 pub use key::{ApiKey, InvalidKeyId, KeyId, NoRandomness};
 pub use keyring::{
     Account, CreatedKey, CredentialFilter, DEFAULT_LIFETIME, Key, KeyState, LIFETIME_MAX, NAME_MAX,
@@ -158,6 +159,27 @@ impl Access {
             self.by_token(credential).await
         } else {
             Err(Unauthenticated::Malformed)
+        }
+    }
+
+    /// Whether push is configured.
+    pub fn takes_pushes(&self) -> bool {
+        self.inner.pushers.is_some()
+    }
+
+    /// Identifies the account that sent a push by the value of its only `Authorization` header. API
+    /// keys and tokens for the API are not accepted here.
+    pub async fn authenticate_push(&self, authorization: Option<&str>) -> Result<String, PushDenied> {
+        let pushers = self.inner.pushers.as_ref().ok_or(PushDenied::Off)?;
+        let token = bearer(authorization)?;
+        if !token::looks_like_token(token) {
+            return Err(Unauthenticated::Malformed.into());
+        }
+        let email = self.verified(token, &pushers.accepted).await?;
+        if pushers.accounts.contains(&email) {
+            Ok(email)
+        } else {
+            Err(PushDenied::NotNamed(Refusal::NotListed { email }))
         }
     }
 

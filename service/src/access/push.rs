@@ -4,9 +4,8 @@
 
 use std::collections::HashSet;
 
-use super::error::{AccessError, PushDenied, Refusal, Unauthenticated};
-use super::token::{self, AcceptedClaims};
-use super::{Access, bearer};
+use super::error::AccessError;
+use super::token::AcceptedClaims;
 
 /// Maximum number of accounts, and of audiences.
 const NAMED_MAX: usize = 100;
@@ -35,9 +34,9 @@ pub struct PushCallers {
 
 /// Identifies callers that push.
 pub(super) struct Pushers {
-    accepted: AcceptedClaims,
+    pub(super) accepted: AcceptedClaims,
     /// In lower case.
-    accounts: HashSet<String>,
+    pub(super) accounts: HashSet<String>,
 }
 
 impl Pushers {
@@ -74,29 +73,6 @@ impl Pushers {
         }
         let accounts = accounts.iter().map(|account| account.to_ascii_lowercase()).collect();
         Ok(Some(Self { accepted: AcceptedClaims { audiences: own, issuers: issuers.to_vec() }, accounts }))
-    }
-}
-
-impl Access {
-    /// Whether push is configured.
-    pub fn takes_pushes(&self) -> bool {
-        self.inner.pushers.is_some()
-    }
-
-    /// Identifies the account that sent a push by the value of its only `Authorization` header. API
-    /// keys and tokens for the API are not accepted here.
-    pub async fn authenticate_push(&self, authorization: Option<&str>) -> Result<String, PushDenied> {
-        let pushers = self.inner.pushers.as_ref().ok_or(PushDenied::Off)?;
-        let token = bearer(authorization)?;
-        if !token::looks_like_token(token) {
-            return Err(Unauthenticated::Malformed.into());
-        }
-        let email = self.verified(token, &pushers.accepted).await?;
-        if pushers.accounts.contains(&email) {
-            Ok(email)
-        } else {
-            Err(PushDenied::NotNamed(Refusal::NotListed { email }))
-        }
     }
 }
 

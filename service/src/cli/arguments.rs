@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Context;
-use super::client::Request;
+use super::client::{Page, Request};
 use super::show::JsonArg;
 use crate::resources::wire::List;
 use wakeq::events::InvalidName;
@@ -127,12 +127,6 @@ impl TableArgs {
         let page = async |page| client.call(request.clone().page(page)).await;
         self.json.print_table(&self.list.gather(page).await?, head, nothing, row)
     }
-}
-
-/// A page of a list to be requested.
-pub(crate) struct Page {
-    pub(crate) limit: u32,
-    pub(crate) cursor: Option<String>,
 }
 
 impl ListArgs {

@@ -10,7 +10,6 @@ use opentelemetry::trace::TraceContextExt;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::{FilterExt, filter_fn};
 use tracing_subscriber::fmt::format::{JsonFields, Writer};
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
@@ -18,11 +17,14 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFi
 use tracing_subscriber::layer::{Filter, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Registry};
 
 use super::failure::causes;
-use super::telemetry::Traces;
 use crate::config::on_cloud_run;
 use wakeq::internals::telemetry::TRACES;
+
+/// Turns spans into traces, in addition to the log.
+pub(super) type Traces = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// Crates that handle network traffic.
 const WIRE: [&str; 11] = [

@@ -11,6 +11,7 @@ pub(crate) mod ending;
 pub(crate) mod failure;
 pub(crate) mod given;
 pub(crate) mod logging;
+mod output;
 pub(crate) mod parts;
 pub(crate) mod progress;
 pub(crate) mod show;

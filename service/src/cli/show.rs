@@ -2,22 +2,18 @@
 //! additional messages to standard error.
 
 use std::fmt::Display;
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 
 use clap::Args;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+pub(crate) use super::output::{StdoutClosed, line, raw};
 use super::table::Table;
 use super::{text, value};
 use crate::resources::handlers::wire::{RuleJson, RuleKind};
 use crate::resources::wire::List;
 use wakeq::Timestamp;
-
-/// The reader of standard output has closed it.
-#[derive(Debug, thiserror::Error)]
-#[error("standard output was closed")]
-pub(crate) struct StdoutClosed;
 
 /// Whether an answer is for a machine.
 #[derive(Args, Clone, Copy)]
@@ -71,24 +67,6 @@ impl JsonArg {
 pub(crate) fn note_of_more(next: Option<&str>) {
     if let Some(cursor) = next {
         note(format_args!("there are more: --cursor {}", text::clean(cursor)));
-    }
-}
-
-/// Prints a line.
-pub(crate) fn line(text: impl Display) -> anyhow::Result<()> {
-    written(writeln!(std::io::stdout().lock(), "{text}"))
-}
-
-/// Prints a text without adding a line break.
-pub(crate) fn raw(bytes: &[u8]) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    written(out.write_all(bytes).and_then(|()| out.flush()))
-}
-
-fn written(outcome: std::io::Result<()>) -> anyhow::Result<()> {
-    match outcome {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(StdoutClosed.into()),
-        outcome => Ok(outcome?),
     }
 }
 
@@ -147,5 +125,13 @@ pub(crate) fn rule_word(kind: RuleKind) -> &'static str {
     match kind {
         RuleKind::Pause => "pause",
         RuleKind::Block => "block",
+    }
+}
+
+/// What a handler is under a rule, as a word.
+pub(crate) fn rule_state(kind: RuleKind) -> &'static str {
+    match kind {
+        RuleKind::Pause => "paused",
+        RuleKind::Block => "blocked",
     }
 }

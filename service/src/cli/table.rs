@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 
 use unicode_width::UnicodeWidthStr;
 
-use super::{show, text};
+use super::{output, text};
 
 /// Minimum width of the last column, however narrow the terminal is.
 const LAST_LEAST: usize = 20;
@@ -35,9 +35,9 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
     /// Prints the table; without rows, prints `nothing`.
     pub(crate) fn print(&self, nothing: &str) -> anyhow::Result<()> {
         if self.rows.is_empty() {
-            return show::line(nothing);
+            return output::line(nothing);
         }
-        self.lines(terminal_width()).iter().try_for_each(show::line)
+        self.lines(terminal_width()).iter().try_for_each(output::line)
     }
 
     fn lines(&self, width: Option<usize>) -> Vec<String> {

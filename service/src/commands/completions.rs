@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_complete::Shell;
 
-use super::Cli;
 use crate::cli::show;
 
 #[derive(Args)]
@@ -17,11 +16,11 @@ pub(crate) struct Completions {
 impl Completions {
     /// For the name by which this program was called: programs with their own handlers have another
     /// one.
-    pub(super) fn run(self) -> anyhow::Result<()> {
+    pub(super) fn run(self, mut whole: clap::Command) -> anyhow::Result<()> {
         let called = std::env::args_os().next().unwrap_or_default();
         let name = Path::new(&called).file_stem().and_then(|name| name.to_str()).unwrap_or("wakeq");
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Cli::command(), name, &mut script);
+        clap_complete::generate(self.shell, &mut whole, name, &mut script);
         show::raw(&script)
     }
 }

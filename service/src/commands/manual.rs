@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use clap::{Args, CommandFactory};
-
-use super::Cli;
+use clap::Args;
 
 #[derive(Args)]
 pub(crate) struct Manual {
@@ -14,10 +12,10 @@ pub(crate) struct Manual {
 }
 
 impl Manual {
-    pub(super) fn run(self) -> anyhow::Result<()> {
+    pub(super) fn run(self, whole: clap::Command) -> anyhow::Result<()> {
         let write = || {
             std::fs::create_dir_all(&self.folder)?;
-            clap_mangen::generate_to(Cli::command(), &self.folder)
+            clap_mangen::generate_to(whole, &self.folder)
         };
         write().with_context(|| format!("can't write manual pages into {}", self.folder.display()))
     }

@@ -12,9 +12,9 @@ use serde::de::DeserializeOwned;
 use super::Api;
 use super::bytes::ByteReservation;
 use super::caller::Caller;
-use super::limits::Slot;
 use super::problem::{Kind, Problem};
 use super::shares::LimitKey;
+use super::slots::Slot;
 
 /// A complete body, within the limits of size and time.
 pub(crate) struct CompleteBody(pub(crate) Bytes);

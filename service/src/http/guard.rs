@@ -25,12 +25,12 @@ use super::body::announced;
 use super::caller::{Caller, Operator};
 use super::client::Client;
 use super::credential::{authorization, credential, reason};
-use super::limits::Slot;
 use super::operations::Operations;
 use super::path::{self, HandlerPath};
 use super::problem::Problem;
 use super::record::Line;
 use super::shares::{LimitKey, credential_of};
+use super::slots::Slot;
 use crate::access::{
     Denied, Principal, Scope, Scopes, authorize, authorize_everywhere, authorize_handler,
     authorize_some_handler,

@@ -15,9 +15,7 @@ use axum::response::{IntoResponse, Response, Sse};
 use futures_util::stream::{StreamExt, iter, unfold};
 use serde::Deserialize;
 use serde_json::json;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Interval, MissedTickBehavior, interval_at};
-use tokio_util::sync::CancellationToken;
 use utoipa::IntoParams;
 
 use super::Api;
@@ -25,83 +23,21 @@ use super::answer::RequestId;
 use super::client::Client;
 use super::connection::Endless;
 use super::credential::{authorization, credential, reason};
+use super::listeners::ListenerPermits;
 use super::path::Parameters;
 use super::problem::{Kind, Problem};
 use super::record::Line;
-use super::shares::{LimitKey, Reservation, Tally, credential_of};
+use super::shares::credential_of;
 use crate::access::{Access, Denied, Principal, Scope, canvases};
 use wakeq::CanvasId;
 use wakeq::control::AuditOutcome;
-use wakeq::internals::{Hub, HubListener};
+use wakeq::internals::HubListener;
 use wakeq::listeners::{ListenError, ListenItem, TopicPattern};
 
-/// How long deleting the listeners' subscription may take at shutdown.
-const CLOSING: Duration = Duration::from_secs(2);
 /// The delay before reconnecting, which every stream begins with.
 const RECONNECT: Duration = Duration::from_secs(1);
 
 const NO_BUFFER: HeaderName = HeaderName::from_static("x-accel-buffering");
-
-/// Limits on concurrent listeners.
-#[derive(Clone, Copy)]
-pub(crate) struct ListenerLimits {
-    /// In this process.
-    pub(crate) most: usize,
-    /// With the same credential, or of the same canvas.
-    pub(crate) share: usize,
-    /// How often a stream is sent a keep-alive and its credential is checked again.
-    pub(crate) keep_alive: Duration,
-}
-
-/// The listeners of this process. Cheap to clone.
-#[derive(Clone)]
-pub(crate) struct Listeners {
-    limits: ListenerLimits,
-    permits: Arc<Semaphore>,
-    shares: Tally<LimitKey>,
-    /// The source of their events; `None` if nothing is broadcast.
-    hub: Option<Hub>,
-    stop: CancellationToken,
-}
-
-impl Listeners {
-    pub(crate) fn new(limits: ListenerLimits, hub: Option<Hub>, stop: CancellationToken) -> Self {
-        let permits = Arc::new(Semaphore::new(limits.most));
-        Self { limits, permits, shares: Tally::new(limits.share), hub, stop }
-    }
-
-    /// Waits until the listeners' subscription is deleted.
-    pub(crate) async fn finish(&self) {
-        if let Some(hub) = &self.hub {
-            hub.close(CLOSING).await;
-        }
-    }
-
-    fn acquire(
-        &self,
-        credential: Arc<str>,
-        canvases: Option<&[CanvasId]>,
-    ) -> Result<ListenerPermits, Problem> {
-        let busy = |words: String| Problem::new(Kind::TooManyRequests, words);
-        let canvases = canvases.unwrap_or_default().iter().map(|canvas| LimitKey::Canvas(*canvas));
-        let limit_keys: Vec<_> = [LimitKey::Credential(credential)].into_iter().chain(canvases).collect();
-        let ListenerLimits { most, share, .. } = self.limits;
-        let share = self.shares.reserve(&limit_keys, 1).map_err(|key| {
-            busy(format!("{key} has {share} listeners already, its share of this process: end one of them"))
-        })?;
-        let permit = Arc::clone(&self.permits).try_acquire_owned();
-        let permit =
-            permit.map_err(|_| busy(format!("this process has {most} listeners, which is its limit")))?;
-        Ok(ListenerPermits { stop: self.stop.clone(), _share: share, _permit: permit })
-    }
-}
-
-/// A listener's permits, released when it is dropped.
-struct ListenerPermits {
-    stop: CancellationToken,
-    _share: Reservation,
-    _permit: OwnedSemaphorePermit,
-}
 
 /// A caller that may read events, and where. Checked before anything else of the request.
 pub(crate) struct Reader {
@@ -290,36 +226,7 @@ impl From<ListenError> for Problem {
 
 #[cfg(test)]
 mod tests {
-    use uuid::Uuid;
-
     use super::*;
-
-    /// Four keys of one canvas exhaust its share, but not the process.
-    #[test]
-    fn places_are_bounded_for_each_caller_each_canvas_and_all() {
-        let limits = ListenerLimits { most: 5, share: 2, keep_alive: Duration::from_secs(15) };
-        let listeners = Listeners::new(limits, None, CancellationToken::new());
-        let (own, other) = ([CanvasId(Uuid::from_u128(1))], [CanvasId(Uuid::from_u128(2))]);
-        let acquire = |name: &str, canvases: Option<&[CanvasId]>| listeners.acquire(name.into(), canvases);
-        let mut held: Vec<_> =
-            ["a", "b"].iter().map(|name| acquire(name, Some(&own)).ok().unwrap()).collect();
-        for name in ["c", "d"] {
-            assert_eq!(
-                acquire(name, Some(&own)).err().unwrap().kind,
-                Kind::TooManyRequests,
-                "of the same canvas"
-            );
-        }
-        held.extend([acquire("e", None), acquire("e", None)].map(|permits| permits.ok().unwrap()));
-        assert!(acquire("e", None).is_err(), "the same credential");
-        held.push(acquire("f", Some(&other)).ok().unwrap());
-        assert!(acquire("g", Some(&other)).is_err(), "no room for anybody");
-        assert_eq!(listeners.shares.len(), 6, "a refused listener has taken nothing");
-        held.remove(0);
-        held.push(acquire("c", Some(&own)).ok().unwrap());
-        drop(held);
-        assert_eq!(listeners.shares.len(), 0, "nobody is remembered");
-    }
 
     #[tokio::test]
     async fn what_was_missed_is_a_server_sent_event() {

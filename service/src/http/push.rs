@@ -15,10 +15,7 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
-use tokio::sync::Semaphore;
 use utoipa::ToSchema;
 
 use super::Api;
@@ -27,40 +24,11 @@ use super::client::Client;
 use super::credential::{authorization, reason};
 use super::problem::{Kind, Problem};
 use crate::access::PushDenied;
-use wakeq::database::Retention;
 
 /// How long Pub/Sub waits for an answer. A run that takes longer continues under its claim.
 const ANSWER_WITHIN: Duration = Duration::from_secs(600);
 /// How long one request does the minute's work before it leaves the rest to the next one.
 const WAKE_WITHIN: Duration = Duration::from_secs(20);
-
-type Failure = Box<dyn Error + Send + Sync>;
-type Run = Arc<dyn Fn(Vec<u8>) -> BoxFuture<'static, Result<(), Failure>> + Send + Sync>;
-
-/// The state of both routes.
-pub(crate) struct Push {
-    run: Option<Run>,
-    retention: Option<Retention>,
-    /// One pass at a time: a second one would find nothing to do.
-    passing: Arc<Semaphore>,
-}
-
-impl Push {
-    pub(crate) fn new(retention: Option<Retention>) -> Self {
-        Self { run: None, retention, passing: Arc::new(Semaphore::new(1)) }
-    }
-
-    /// Sets the function that runs pushed messages.
-    pub(crate) fn set_runner<F, R, E>(&mut self, run: F)
-    where
-        F: Fn(Vec<u8>) -> R + Send + Sync + 'static,
-        R: Future<Output = Result<(), E>> + Send + 'static,
-        E: Error + Send + Sync + 'static,
-    {
-        self.run =
-            Some(Arc::new(move |message| run(message).map(|ended| ended.map_err(Failure::from)).boxed()));
-    }
-}
 
 /// A caller that may push. Checked before anything else of the request.
 pub(crate) struct Pusher;

@@ -3,6 +3,7 @@
 //! costs neither a statement nor a row per request, and no line of the process's log.
 
 mod batch;
+mod line;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,11 +14,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::client::Client;
 use batch::{Added, Batch, STRANGER};
+pub(super) use line::{Line, shown};
 use wakeq::control::AuditOutcome;
 use wakeq::internals::AuditLine;
-use wakeq::{Admin, AdminError, CanvasId, HandlerScope, StoreError};
+use wakeq::{Admin, AdminError, CanvasId, StoreError};
 
 /// How long refusals, sign-ins and listeners are gathered before they are written.
 const SOON: Duration = Duration::from_secs(5);
@@ -37,24 +38,6 @@ pub(crate) struct AuditBuffer {
     soon: BatchWriter,
     later: BatchWriter,
     sessions: Arc<Mutex<Sessions>>,
-}
-
-/// What happened, to which caller, and why. Equal lines are counted as one.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Line {
-    pub(super) outcome: AuditOutcome,
-    /// `None` means every canvas.
-    pub(super) canvas: Option<CanvasId>,
-    /// The caller's name, if it was identified.
-    pub(super) actor: Option<String>,
-    /// The public part of its credential, if it has one.
-    pub(super) credential: Option<String>,
-    pub(super) client: Client,
-    /// The operation's name in the OpenAPI document, or `sign-in`.
-    pub(super) action: Arc<str>,
-    pub(super) scope: Option<HandlerScope>,
-    /// Why it was refused.
-    pub(super) reason: Option<String>,
 }
 
 impl AuditBuffer {
@@ -140,14 +123,6 @@ struct Shared {
     period: Duration,
     batch: Mutex<Batch>,
     some: Notify,
-}
-
-/// The beginning of an entry's detail: the credential and the client address.
-pub(super) fn shown(credential: Option<&str>, client: Client) -> String {
-    match credential {
-        Some(credential) => format!("{credential} from {}", client.0),
-        None => format!("from {}", client.0),
-    }
 }
 
 impl BatchWriter {

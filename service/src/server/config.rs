@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use super::HttpError;
+use super::error::HttpError;
 use crate::access::AccessConfig;
 use crate::delivery::{DeliveryConfig, IpRange};
 use crate::http::bytes::{Answers, Budget};
 use crate::http::connection::ConnectionLimits;
 use crate::http::limits::Limits;
-use crate::http::listen::ListenerLimits;
+use crate::http::listeners::ListenerLimits;
 use crate::http::shares::ShareLimits;
 use wakeq::database::Retention;
 

@@ -2,6 +2,7 @@
 //! the load balancer in front of it has the certificate.
 
 mod config;
+mod error;
 mod local;
 
 use std::future::poll_fn;
@@ -17,14 +18,14 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::access::{Access, AccessConfig, AccessError};
-use crate::delivery::{Deliverer, DeliveryError};
+use crate::access::{Access, AccessConfig};
+use crate::delivery::Deliverer;
 use crate::http::client::{Client, Proxies};
 use crate::http::connection::{ConnectionState, ReportingService, TimedStream};
-use crate::http::listen::Listeners;
+use crate::http::listeners::Listeners;
 use crate::http::problem::{Kind, Problem};
 use crate::http::pull_state::PullState;
-use crate::http::push::Push;
+use crate::http::push_state::Push;
 use crate::http::record::AuditBuffer;
 use crate::http::shares::{Reservation, Shares, Tally};
 use crate::http::{Api, ApiParts, answer};
@@ -33,10 +34,11 @@ use wakeq::internals::Hub;
 use wakeq::log::Log;
 use wakeq::notify::Notifier;
 use wakeq::targets::OwnDeployment;
-use wakeq::{Admin, Queue, QueueConfig, Store, StoreError};
+use wakeq::{Admin, Queue, QueueConfig, Store};
 use wakeq_streams::{Entities, Groups};
 
 pub use config::HttpConfig;
+pub use error::HttpError;
 pub(crate) use local::{CallError, LocalApi};
 
 /// Maximum size of a request's line and headers, in bytes.
@@ -59,32 +61,6 @@ const TURNED_AWAY_MAX: usize = 64;
 /// failure.
 const COMPLAINT: Duration = Duration::from_secs(10);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
-/// Why the API can't be served.
-#[derive(Debug, thiserror::Error)]
-pub enum HttpError {
-    /// The configuration is invalid.
-    #[error("{0}")]
-    Config(&'static str),
-    /// The access configuration is invalid.
-    #[error(transparent)]
-    Access(#[from] AccessError),
-    /// The delivery configuration is invalid.
-    #[error(transparent)]
-    Delivery(#[from] DeliveryError),
-    /// The database failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The address can't be listened on.
-    #[error("can't listen on {address}: choose another port (PORT), or stop the process that uses it")]
-    Address {
-        /// The address.
-        address: SocketAddr,
-        /// The cause.
-        #[source]
-        source: std::io::Error,
-    },
-}
 
 /// Serves the API.
 ///

@@ -7,9 +7,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::WAITING_MAX;
 use crate::event::{CanvasId, Notification};
 
+/// Maximum number of notifications waiting in a process. They take about 30 MB; events beyond them
+/// are woken by their promises.
+pub(super) const WAITING_MAX: usize = 250_000;
 /// Up to here the mailbox takes whatever comes.
 const FREE: usize = WAITING_MAX / 2;
 /// Beyond that, the messages that a process may have put in, in multiples of the room that is left.

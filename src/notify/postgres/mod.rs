@@ -43,9 +43,6 @@ use outlet::{Keyring, Outlet};
 use seal::Purpose;
 use sender::Sender;
 
-/// Maximum number of notifications waiting in a process. They take about 30 MB; events beyond them
-/// are woken by their promises.
-const WAITING_MAX: usize = 250_000;
 /// The delay before a message that was put back is delivered again: the same as for the
 /// subscription that `wakeq topics create` makes.
 const RETRY_DELAY: Duration = Duration::from_secs(10);
@@ -383,6 +380,7 @@ impl Subscription for PostgresSubscription {
 
 #[cfg(test)]
 mod tests {
+    use super::bounds::WAITING_MAX;
     use super::*;
     use crate::event::{CanvasId, EventId};
     use crate::store::tests::Table;

@@ -3,6 +3,7 @@
 //! Publishes in batches, and receives by streaming pull. The promises on the rows make up for
 //! everything that the broker may lose, so nothing here may be the only place that knows something.
 
+mod access;
 mod broadcasts;
 mod clients;
 mod config;
@@ -14,6 +15,7 @@ mod settings;
 mod stream;
 mod subscription;
 mod topics;
+mod trouble;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,16 +24,17 @@ use async_trait::async_trait;
 
 pub use config::{DEVELOPMENT_PROJECT, PubSubConfig, PushSettings};
 pub use rights::{MissingPermission, PubSubRights, missing_permissions};
-pub use topics::{SettingDifference, TopicState, TopicsReport, create_topics, describe_topics};
+pub use settings::SettingDifference;
+pub use topics::{TopicState, TopicsReport, create_topics, describe_topics};
 
 use super::{Notifier, NotifyError, Subscription};
 use crate::broadcast::{Broadcasts, Signals};
 use crate::event::Notification;
+use access::BrokerAccess;
 use broadcasts::BroadcastTopic;
-use clients::Admins;
 use publisher::TopicPublisher;
 use tokio::sync::RwLock;
-use topics::{check_subscription, check_topic, create_with};
+use topics::{check_subscription, check_topic};
 
 /// Notifications over a topic and a subscription of Google Cloud Pub/Sub.
 ///
@@ -117,21 +120,5 @@ impl Notifier for PubSub {
             subscription::open(Arc::clone(&self.config), Arc::clone(&self.broker), max_outstanding).await?;
         self.is_consumed.store(true, Ordering::Relaxed);
         Ok(Box::new(opened))
-    }
-}
-
-/// Shared by the publisher and the streams: creates what is missing.
-#[derive(Debug)]
-struct BrokerAccess {
-    admins: Admins,
-    /// Held for reading while publishing: a message to a topic that has no subscription yet is
-    /// lost.
-    creating: RwLock<()>,
-}
-
-impl BrokerAccess {
-    async fn create(&self, config: &PubSubConfig) -> Result<TopicsReport, NotifyError> {
-        let _nobody_publishes = self.creating.write().await;
-        create_with(&self.admins, config).await
     }
 }

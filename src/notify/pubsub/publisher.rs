@@ -14,7 +14,7 @@ use google_cloud_pubsub::model::Message;
 use tokio::sync::RwLock;
 use tokio::time::timeout;
 
-use super::BrokerAccess;
+use super::access::BrokerAccess;
 use super::clients;
 use super::config::PubSubConfig;
 use super::failure::{FailureKind, cause_of};

@@ -1,13 +1,13 @@
 //! The settings that the queue needs of a subscription, whether workers pull from it or it pushes,
 //! and how an existing one differs from them. It only compares.
 
+use std::fmt;
 use std::time::Duration;
 
 use google_cloud_pubsub::model::push_config::OidcToken;
 use google_cloud_pubsub::model::{ExpirationPolicy, PushConfig, RetryPolicy, Subscription};
 
 use super::config::{PubSubConfig, PushSettings};
-use super::topics::SettingDifference;
 use crate::notify::NotifyError;
 
 const SHORTEST_RETRY_S: u64 = 10;
@@ -23,6 +23,25 @@ const ACK_DEADLINE_S: i32 = 60;
 const PUSH_ACK_DEADLINE_S: i32 = 600;
 /// The path of the API that receives pushes.
 const PUSH_PATH: &str = "/v1/push";
+
+/// A setting that differs from what the queue needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingDifference {
+    /// The setting's name.
+    pub setting: &'static str,
+    /// Its value now.
+    pub found: String,
+    /// The value that the queue needs.
+    pub wanted: String,
+    /// The command that fixes it, or what else to do.
+    pub advice: String,
+}
+
+impl fmt::Display for SettingDifference {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} is {}, wanted {}: {}", self.setting, self.found, self.wanted, self.advice)
+    }
+}
 
 /// A setting: its name, its value, the value that it should have, and how to fix it.
 type Compared = (&'static str, String, String, String);

@@ -6,6 +6,7 @@
 //! holds back a message: what is in flight when reading stops is handed out, and what is not handed
 //! out when a stream ends is put back.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,15 +21,15 @@ use tokio::task::{JoinSet, unconstrained};
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::BrokerAccess;
+use super::access::BrokerAccess;
 use super::clients;
 use super::config::PubSubConfig;
 use super::failure::{FailureKind, failed, in_one_line};
 use super::settings::push_endpoint;
-use super::subscription::{StreamAck, Trouble};
 use super::topics::find_subscription;
+use super::trouble::Trouble;
 use crate::event::spread;
-use crate::notify::{Delivery, NotifyError};
+use crate::notify::{AckHandle, Delivery, NotifyError};
 
 /// How long a new stream is open before it is first checked.
 const SETTLING: Duration = Duration::from_secs(1);
@@ -294,4 +295,26 @@ fn end(mut stream: MessageStream, endings: &mut JoinSet<()>) {
     }
     let token = stream.shutdown_token();
     endings.spawn(async move { token.shutdown().await });
+}
+
+/// Answers one delivery, and so allows the stream another one.
+struct StreamAck {
+    handler: Handler,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl fmt::Debug for StreamAck {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("StreamAck")
+    }
+}
+
+impl AckHandle for StreamAck {
+    fn acknowledge(self: Box<Self>) {
+        self.handler.ack();
+    }
+
+    fn put_back(self: Box<Self>) {
+        self.handler.nack();
+    }
 }

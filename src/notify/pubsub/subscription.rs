@@ -1,23 +1,22 @@
-//! The subscription as a worker sees it: deliveries, answers, trouble, and an orderly end.
+//! The subscription as a worker sees it: deliveries, trouble, and an orderly end.
 //!
 //! The stream and its repair are in `stream`; nothing here talks to the broker.
 
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use google_cloud_pubsub::subscriber::handler::Handler;
 use tokio::sync::mpsc::Receiver;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::BrokerAccess;
+use super::access::BrokerAccess;
 use super::config::PubSubConfig;
 use super::stream::StreamReader;
-use crate::notify::{AckHandle, Delivery, NotifyError, Subscription};
+use super::trouble::Trouble;
+use crate::notify::{Delivery, NotifyError, Subscription};
 
 /// Opens a subscription. If it is missing or unreachable, that is not an error but trouble, which
 /// the stream repairs.
@@ -90,52 +89,5 @@ impl Subscription for PubSubSubscription {
                 "some deliveries were not answered within the grace"
             );
         }
-    }
-}
-
-/// Why nothing can be received now, shared between the stream and its reader.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Trouble(Arc<Mutex<Option<String>>>);
-
-impl Trouble {
-    pub(super) fn words(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Logs a change once, and not every repetition.
-    pub(super) fn begin(&self, words: String) {
-        let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.as_ref() != Some(&words) {
-            tracing::warn!(reason = %words, "no notifications can be received");
-            *current = Some(words);
-        }
-    }
-
-    pub(super) fn end(&self) {
-        if self.0.lock().unwrap_or_else(PoisonError::into_inner).take().is_some() {
-            tracing::info!("notifications can be received again");
-        }
-    }
-}
-
-/// Answers one delivery, and so allows the stream another one.
-pub(super) struct StreamAck {
-    pub(super) handler: Handler,
-    pub(super) _permit: OwnedSemaphorePermit,
-}
-
-impl fmt::Debug for StreamAck {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("StreamAck")
-    }
-}
-
-impl AckHandle for StreamAck {
-    fn acknowledge(self: Box<Self>) {
-        self.handler.ack();
-    }
-
-    fn put_back(self: Box<Self>) {
-        self.handler.nack();
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! It never changes or deletes anything that exists: it reports how to fix it.
 
-use std::fmt;
 use std::time::Duration;
 
 use google_cloud_gax::options::RequestOptionsBuilder;
@@ -12,7 +11,7 @@ use google_cloud_pubsub::model::Subscription;
 use super::clients::{self, Admins};
 use super::config::PubSubConfig;
 use super::failure::{FailureKind, failed};
-use super::settings::{differences, push_endpoint, wanted_subscription};
+use super::settings::{SettingDifference, differences, push_endpoint, wanted_subscription};
 use crate::notify::NotifyError;
 
 /// The time limit of one request of this module.
@@ -48,25 +47,6 @@ pub enum TopicState {
     Missing,
     /// Not known: this account may not look at it. Publishing does not need that.
     Unknown,
-}
-
-/// A setting that differs from what the queue needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SettingDifference {
-    /// The setting's name.
-    pub setting: &'static str,
-    /// Its value now.
-    pub found: String,
-    /// The value that the queue needs.
-    pub wanted: String,
-    /// The command that fixes it, or what else to do.
-    pub advice: String,
-}
-
-impl fmt::Display for SettingDifference {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} is {}, wanted {}: {}", self.setting, self.found, self.wanted, self.advice)
-    }
 }
 
 /// Creates the topic and the subscription with the settings that the queue needs, or compares the

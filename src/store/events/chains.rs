@@ -6,15 +6,15 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
-use super::insert::{InsertOutcome, add_all, pages, statements};
+use super::outcome::InsertOutcome;
+use super::pages::pages;
 use super::placements::Placements;
 use super::rows::{EventColumns, write_linked};
 use crate::event::{CanvasId, EventId, NewEvent, ObjectKey, Timestamp};
-use crate::store::kernel::{Emission, QueueRegistry, STALE_TRIES, Sql, StoreError, too_busy};
+use crate::store::kernel::{Emission, QueueRegistry, STALE_TRIES, too_busy};
 
 /// How often to create objects that are gone again by the time they are to be locked.
 const MAKE_TRIES: usize = 3;
@@ -22,76 +22,6 @@ const MAKE_TRIES: usize = 3;
 /// Statements of a transaction for objects, besides the pages of its events: three for their rows,
 /// one for the state.
 pub(super) const STATEMENTS: usize = 4;
-
-/// A new state of an object, as JSON.
-#[derive(Clone, Copy, Debug)]
-pub struct NewState<'a> {
-    pub(crate) canvas: CanvasId,
-    pub object: &'a ObjectKey,
-    pub(crate) state: &'a str,
-}
-
-impl Sql<'_> {
-    pub(in crate::store) async fn insert_on(
-        &self,
-        events: &[NewEvent],
-        chosen: &[bool],
-        state: Option<NewState<'_>>,
-    ) -> Result<Vec<InsertOutcome>, StoreError> {
-        self.insert_together("insert events on an object", events, chosen, state).await
-    }
-
-    /// The statements of [`Sql::insert_on`] in a transaction; errors say what this was for.
-    pub(super) async fn insert_together(
-        &self,
-        what: &'static str,
-        events: &[NewEvent],
-        chosen: &[bool],
-        state: Option<NewState<'_>>,
-    ) -> Result<Vec<InsertOutcome>, StoreError> {
-        let mut session = self.session().await?.for_statements(statements(events));
-        let emission = self.emission();
-        let answer =
-            session.limit(|connection| add_and_commit(connection, events, chosen, state, emission)).await;
-        session.answered(what, answer).await
-    }
-}
-
-async fn add_and_commit(
-    connection: &mut PgConnection,
-    events: &[NewEvent],
-    chosen: &[bool],
-    state: Option<NewState<'_>>,
-    emission: Emission<'_>,
-) -> Result<Vec<InsertOutcome>, sqlx::Error> {
-    let mut transaction = connection.begin().await?;
-    let inserted = add_with_state(&mut transaction, events, chosen, state, emission).await?;
-    transaction.commit().await?;
-    Ok(inserted)
-}
-
-/// The statements of `Sql::insert_on`, in a transaction that the caller ends.
-pub async fn add_with_state(
-    transaction: &mut PgConnection,
-    events: &[NewEvent],
-    chosen: &[bool],
-    state: Option<NewState<'_>>,
-    emission: Emission<'_>,
-) -> Result<Vec<InsertOutcome>, sqlx::Error> {
-    let inserted = add_all(&mut *transaction, events, chosen, emission).await?;
-    let is_new = matches!(inserted.first(), Some(InsertOutcome::New { .. }));
-    if let Some(NewState { canvas, object, state }) = state.filter(|_| is_new) {
-        sqlx::query!(
-            "update wakeq.objects set state = $3, state_at = clock_timestamp() where canvas_id = $1 and object = $2",
-            canvas.0,
-            object.as_str() as _,
-            state as _
-        )
-        .execute(&mut *transaction)
-        .await?;
-    }
-    Ok(inserted)
-}
 
 /// Inserts those events that are on objects, in their order. Their outcomes go into `inserted`; the
 /// other entries stay.

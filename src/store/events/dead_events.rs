@@ -8,12 +8,9 @@ use uuid::Uuid;
 
 use super::chains;
 use super::control::BULK_PAGE;
-use super::load::{DeadRow, dead_rows};
+use super::load::{DeadEvent, DeadFilter, DeadRow, dead_rows};
 use super::rows::bring_back;
-use crate::event::{
-    Actor, CanvasId, CopyOf, EventId, HandlerAddress, HandlerScope, Metadata, Notification, ObjectKey, Place,
-    Timestamp, Timing,
-};
+use crate::event::{Actor, CanvasId, EventId, Notification, ObjectKey, Timestamp, Timing};
 use crate::store::kernel::{Sql, StoreError};
 
 /// How often a page is redriven whose ids are being emitted at that moment.
@@ -21,51 +18,6 @@ const REDRIVE_TRIES: usize = 3;
 /// Statements of a redrive: begin, read, up to three for objects, the halted lanes, three for each
 /// try, commit.
 const REDRIVE_STATEMENTS: usize = 7 + 3 * REDRIVE_TRIES;
-
-/// An event that died.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct DeadEvent {
-    /// Its id; a redriven event keeps it.
-    pub id: EventId,
-    /// The handler it was for.
-    pub address: HandlerAddress,
-    /// Why it died: `retries` or `poison`.
-    pub cause: String,
-    /// How many retries it had.
-    pub retries: i32,
-    /// How many of its claims ran out, because their owners died or stalled.
-    pub losses: i32,
-    /// The last error of its handler.
-    pub last_error: Option<String>,
-    /// When it was emitted.
-    pub enqueued_at: Timestamp,
-    /// When it died.
-    pub died_at: Timestamp,
-    /// Its metadata.
-    pub metadata: Metadata,
-    /// The object that it was on, and its link there.
-    pub place: Option<Place>,
-    /// The queue that it was in and the event that it was a copy of, if it was a copy.
-    pub copy_of: Option<CopyOf>,
-    /// Whether its lane has been halted since it died.
-    pub halts: bool,
-}
-
-/// Which dead events to select: all of the canvas, if nothing else is set.
-#[derive(Clone, Debug, Default)]
-pub struct DeadFilter {
-    /// The tenant.
-    pub canvas: CanvasId,
-    /// Only those of this handler.
-    pub scope: Option<HandlerScope>,
-    /// Only this event.
-    pub id: Option<EventId>,
-    /// Only those that died at or after this.
-    pub since: Option<Timestamp>,
-    /// Only those that died before this.
-    pub before: Option<Timestamp>,
-}
 
 /// The outcome of a page of a redrive.
 #[derive(Clone, Debug)]

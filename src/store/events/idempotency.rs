@@ -3,9 +3,8 @@
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 
-use super::chains::{NewState, add_with_state};
-use super::insert::InsertOutcome;
-use super::insert::statements;
+use super::insert::{NewState, add_with_state, statements};
+use super::outcome::InsertOutcome;
 use crate::event::{CanvasId, NewEvent};
 use crate::store::kernel::{Emission, Sql, Store, StoreError, interval};
 use crate::store::minute::IDEMPOTENCY_KEPT;

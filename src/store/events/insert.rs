@@ -1,91 +1,29 @@
-//! Emit: events alone, in batches and in transactions; with ids that callers chose, which are noted
-//! in `emitted_ids`, so that none is emitted twice.
+//! Emit: events alone, in batches and in transactions, also with a new state of an object; with ids
+//! that callers chose, which are noted in `emitted_ids`, so that none is emitted twice.
 //!
 //! A function `insert…` of the store is a transaction, a function `add…` the statements of one that
 //! the caller ends, and a function `write…` in `rows.rs` one statement.
 
 use std::sync::Arc;
 
+use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 
 use super::chains;
 use super::logged::{LOG_STATEMENTS, append_emitted};
+use super::outcome::InsertOutcome;
+use super::pages::pages;
 use super::rows::write_rows;
-use crate::event::{EventId, Link, NewEvent};
+use crate::event::{CanvasId, NewEvent, ObjectKey};
 use crate::store::kernel::{Emission, Sql, StoreError};
 use crate::store::log::lacks_partition;
 
-/// Maximum number of rows in one statement.
-const PAGE: usize = 1000;
-/// Maximum bytes of values in one statement.
-const PAGE_BYTES: usize = 4 * 1024 * 1024;
-
-/// The outcome of an event's insert.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum InsertOutcome {
-    /// Its rows exist.
-    New {
-        /// Whether it is due within the horizon, so that notifications have to be published.
-        due_soon: bool,
-        /// Its link, if it is on an object.
-        link: Option<Link>,
-        /// Its copies in queues.
-        copies: Vec<EventId>,
-        /// Those copies that are pulled: no worker is notified of them.
-        pulled: Vec<EventId>,
-    },
-    /// The chosen id was already emitted on the same canvas.
-    Known,
-}
-
-impl InsertOutcome {
-    /// The outcome of an event without object or copies.
-    pub(in crate::store) fn new(due_soon: bool) -> Self {
-        Self::New { due_soon, link: None, copies: Vec::new(), pulled: Vec::new() }
-    }
-
-    /// The outcome of an event whose rows are known to exist, without anything else being known.
-    pub fn unanswered() -> Self {
-        Self::new(true)
-    }
-
-    /// The only one of these, the outcomes of a single event.
-    pub(in crate::store) fn only(inserted: Vec<Self>) -> Self {
-        inserted.into_iter().next().unwrap_or(Self::new(true))
-    }
-
-    /// The link of a new event that is on an object.
-    pub(crate) fn link(&self) -> Option<Link> {
-        match self {
-            Self::New { link, .. } => *link,
-            Self::Known => None,
-        }
-    }
-
-    /// The copies of a new event that is due within the horizon.
-    pub(crate) fn due_copies(&self) -> &[EventId] {
-        match self {
-            Self::New { due_soon: true, copies, .. } => copies,
-            Self::New { due_soon: false, .. } | Self::Known => &[],
-        }
-    }
-
-    /// Those copies of a new event that workers are notified of.
-    pub(crate) fn notified_copies(&self) -> impl Iterator<Item = &EventId> {
-        let (copies, pulled) = match self {
-            Self::New { copies, pulled, .. } => (copies.as_slice(), pulled.as_slice()),
-            Self::Known => (&[][..], &[][..]),
-        };
-        copies.iter().filter(|copy| !pulled.contains(copy))
-    }
-
-    /// The copies of a new event.
-    pub(crate) fn copies(&self) -> &[EventId] {
-        match self {
-            Self::New { copies, .. } => copies,
-            Self::Known => &[],
-        }
-    }
+/// A new state of an object, as JSON.
+#[derive(Clone, Copy, Debug)]
+pub struct NewState<'a> {
+    pub(crate) canvas: CanvasId,
+    pub object: &'a ObjectKey,
+    pub(crate) state: &'a str,
 }
 
 impl Sql<'_> {
@@ -125,6 +63,30 @@ impl Sql<'_> {
         insert().await
     }
 
+    pub(in crate::store) async fn insert_on(
+        &self,
+        events: &[NewEvent],
+        chosen: &[bool],
+        state: Option<NewState<'_>>,
+    ) -> Result<Vec<InsertOutcome>, StoreError> {
+        self.insert_together("insert events on an object", events, chosen, state).await
+    }
+
+    /// The statements of [`Sql::insert_on`] in a transaction; errors say what this was for.
+    async fn insert_together(
+        &self,
+        what: &'static str,
+        events: &[NewEvent],
+        chosen: &[bool],
+        state: Option<NewState<'_>>,
+    ) -> Result<Vec<InsertOutcome>, StoreError> {
+        let mut session = self.session().await?.for_statements(statements(events));
+        let emission = self.emission();
+        let answer =
+            session.limit(|connection| add_and_commit(connection, events, chosen, state, emission)).await;
+        session.answered(what, answer).await
+    }
+
     pub(in crate::store) async fn insert_chosen(
         &self,
         event: &NewEvent,
@@ -135,6 +97,42 @@ impl Sql<'_> {
         let answer = session.limit(|connection| write_rows(connection, &rows, true, emission)).await;
         session.answered("insert an event by its chosen id", answer).await.map(InsertOutcome::only)
     }
+}
+
+async fn add_and_commit(
+    connection: &mut PgConnection,
+    events: &[NewEvent],
+    chosen: &[bool],
+    state: Option<NewState<'_>>,
+    emission: Emission<'_>,
+) -> Result<Vec<InsertOutcome>, sqlx::Error> {
+    let mut transaction = connection.begin().await?;
+    let inserted = add_with_state(&mut transaction, events, chosen, state, emission).await?;
+    transaction.commit().await?;
+    Ok(inserted)
+}
+
+/// The statements of `Sql::insert_on`, in a transaction that the caller ends.
+pub async fn add_with_state(
+    transaction: &mut PgConnection,
+    events: &[NewEvent],
+    chosen: &[bool],
+    state: Option<NewState<'_>>,
+    emission: Emission<'_>,
+) -> Result<Vec<InsertOutcome>, sqlx::Error> {
+    let inserted = add_all(&mut *transaction, events, chosen, emission).await?;
+    let is_new = matches!(inserted.first(), Some(InsertOutcome::New { .. }));
+    if let Some(NewState { canvas, object, state }) = state.filter(|_| is_new) {
+        sqlx::query!(
+            "update wakeq.objects set state = $3, state_at = clock_timestamp() where canvas_id = $1 and object = $2",
+            canvas.0,
+            object.as_str() as _,
+            state as _
+        )
+        .execute(&mut *transaction)
+        .await?;
+    }
+    Ok(inserted)
 }
 
 /// Inserts one event, on any connection: also inside a caller's transaction.
@@ -183,23 +181,4 @@ pub fn statements(events: &[NewEvent]) -> usize {
     let pages = pages(&(0..events.len()).collect::<Vec<_>>(), events).len();
     let logged = if events.iter().any(|event| event.logged.is_some()) { LOG_STATEMENTS } else { 0 };
     2 + chains::STATEMENTS + logged + (2 + logged) * pages
-}
-
-/// Cuts positions into pages of at most [`PAGE`] events and [`PAGE_BYTES`], or one event that is
-/// larger.
-pub(super) fn pages<'a>(positions: &'a [usize], events: &[NewEvent]) -> Vec<&'a [usize]> {
-    let mut pages = Vec::new();
-    let (mut start, mut bytes) = (0, 0);
-    for (end, at) in positions.iter().enumerate() {
-        let size = events[*at].value.len();
-        if end > start && (end - start == PAGE || bytes + size > PAGE_BYTES) {
-            pages.push(&positions[start..end]);
-            (start, bytes) = (end, 0);
-        }
-        bytes += size;
-    }
-    if start < positions.len() {
-        pages.push(&positions[start..]);
-    }
-    pages
 }

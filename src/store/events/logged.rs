@@ -3,7 +3,7 @@
 use serde_json::json;
 use sqlx::postgres::PgConnection;
 
-use super::insert::InsertOutcome;
+use super::outcome::InsertOutcome;
 use crate::event::{NewEvent, NewLogEvent, StreamAppend, StreamId};
 use crate::store::log::{LogBatch, append_batch};
 

@@ -2,8 +2,7 @@
 
 use std::fmt::Write;
 
-use super::insert::InsertOutcome;
-use super::rows::InsertedRows;
+use super::outcome::{InsertOutcome, InsertedRows};
 use crate::event::{EventId, NewEvent};
 use crate::store::kernel::QueueRegistry;
 

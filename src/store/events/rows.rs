@@ -6,17 +6,14 @@ use std::collections::HashMap;
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
-use super::dead_events::DeadFilter;
-use super::insert::InsertOutcome;
+use super::load::DeadFilter;
+use super::outcome::{InsertOutcome, InsertedRows};
 use super::placements::Placements;
 use crate::event::{
     Actor, CanvasId, Cause, Claim, Due, EventId, HandlerAddress, Link, NewEvent, Notification, Timestamp,
     Timing, Traceparent,
 };
 use crate::store::kernel::{Emission, QueueRegistry, STALE_TRIES, Sql, StoreError, interval, too_busy};
-
-/// By the position of an event, from 1: whether it is due soon, and its link.
-pub(super) type InsertedRows = HashMap<i64, (bool, Option<Link>)>;
 
 /// The answer of a statement; `None` if the registered queues have changed, so that nothing was
 /// inserted.

@@ -9,7 +9,7 @@ use std::{fmt, io};
 use sqlx::{ConnectOptions, Connection};
 use tokio::time::timeout;
 
-use super::session::answer_limit;
+use super::config::answer_limit;
 use super::{Store, StoreError};
 
 /// A database on which wakeq's promises do not hold, although it accepts Postgres's clients.

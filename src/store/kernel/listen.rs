@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use sqlx::postgres::{PgListener, PgPool};
 
-use super::session::answer_limit;
+use super::config::answer_limit;
 use super::{Store, StoreError};
 
 /// Maximum bytes of a payload. The server refuses 8,000.

@@ -7,6 +7,7 @@
 mod addresses;
 mod audit;
 mod coalescer;
+mod config;
 #[cfg(feature = "testing")]
 mod double;
 mod engine;
@@ -19,6 +20,7 @@ mod permits;
 mod pools;
 mod registry;
 mod rights;
+mod role_settings;
 mod route;
 mod session;
 mod session_settings;
@@ -32,6 +34,7 @@ pub(in crate::store) use addresses::{address, handler_columns, notifications};
 pub use audit::{AuditEntry, AuditLine, AuditOutcome, Refusal};
 pub use coalescer::Coalescer;
 pub(crate) use coalescer::{BATCH_MAX, IN_FLIGHT};
+pub use config::{StoreConfig, TimingMode};
 #[cfg(feature = "testing")]
 pub(in crate::store) use double::Double;
 pub use engine::ForeignEngine;
@@ -45,6 +48,6 @@ pub(in crate::store) use registry::{Patterns, QueueRegistry, STALE_TRIES, compil
 pub use rights::RoleKind;
 pub use route::DatabaseRoute;
 pub(in crate::store) use session::{Bounded, Session};
-pub use session::{Store, StoreConfig, interval};
-pub use settings::{DatabaseUse, TimingMode};
+pub use session::{Store, interval};
+pub use settings::DatabaseUse;
 pub(in crate::store) use sql::Sql;

@@ -8,7 +8,6 @@ use std::sync::{Arc, PoisonError, RwLock};
 use sqlx::postgres::PgConnection;
 use tokio::sync::Mutex;
 
-use super::Store;
 use crate::event::{HandlerAddress, Name, QueuePattern, QueuePatterns, Timing};
 
 /// How often an insert is repeated because the patterns have changed meanwhile.
@@ -77,15 +76,11 @@ pub struct Emission<'a> {
     cache: &'a RegistryCache,
 }
 
-impl Store {
-    /// How this store writes events.
-    #[doc(hidden)]
-    pub fn emission(&self) -> Emission<'_> {
-        Emission { timing: self.timing(), cache: &self.registry }
+impl<'a> Emission<'a> {
+    pub(super) fn of(timing: &'a Timing, cache: &'a RegistryCache) -> Self {
+        Self { timing, cache }
     }
-}
 
-impl Emission<'_> {
     /// The patterns as far as this process knows them.
     pub(in crate::store) fn registered(&self) -> Arc<QueueRegistry> {
         self.cache.current()

@@ -118,14 +118,13 @@ mod tests {
     /// it.
     #[tokio::test(start_paused = true)]
     async fn a_host_that_would_not_be_verified_is_not_contacted() {
-        use crate::store::{Store, StoreConfig};
+        use crate::store::kernel::{RoleKind, Store, StoreConfig};
         let url = "postgres://user:secret@192.0.2.1/app";
         let refused = Store::connect(url, StoreConfig::default()).await.unwrap_err();
         assert!(matches!(refused, StoreError::Config(_)), "{refused}");
         let refused = Store::migrate(url, true).await.unwrap_err();
         assert!(matches!(refused, StoreError::Config(_)), "{refused}");
-        let granted =
-            Store::grant_rights(url, &StoreConfig::default(), "shop", crate::store::RoleKind::Api).await;
+        let granted = Store::grant_rights(url, &StoreConfig::default(), "shop", RoleKind::Api).await;
         assert!(matches!(granted, Err(StoreError::Config(_))), "{granted:?}");
     }
 }

@@ -9,17 +9,18 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, Postgres};
 use sqlx::{ConnectOptions, Connection};
 use tokio::sync::watch;
 
+use super::StoreError;
+use super::config::{StoreConfig, answer_limit};
 #[cfg(feature = "testing")]
 use super::double::Double;
 use super::held::Held;
 use super::pass::Probe;
 use super::permits::{ConnectionPermit, ConnectionPermits};
 use super::pools;
-use super::registry::RegistryCache;
+use super::registry::{Emission, RegistryCache};
 use super::route::DatabaseRoute;
 use super::usage::Quotas;
 use super::uses::Uses;
-use super::{StoreError, TimingMode};
 use crate::event::SecretKeys;
 use crate::event::{Name, Timing};
 
@@ -28,82 +29,6 @@ use crate::event::{Name, Timing};
 const LOOKUPS: u32 = 2;
 /// Connections for NOTIFY. Each LISTEN has a connection of its own.
 const NOTICES: u32 = 1;
-
-/// How the store uses Postgres.
-///
-/// ```
-/// let config = wakeq::StoreConfig { max_connections: 10, ..Default::default() };
-/// assert_eq!(config.statement_timeout.as_secs(), 5);
-/// ```
-#[derive(Clone, Debug)]
-pub struct StoreConfig {
-    /// Maximum number of connections, 1 to 1,000. Not counted: the one that renews leases, the two
-    /// that look up credentials, and up to four of a
-    /// [`PostgresNotifier`](crate::notify::PostgresNotifier), which are opened when first needed.
-    /// Default 6; one is enough to work.
-    pub max_connections: u32,
-    /// The server cancels a statement after this long. After one second more than this, it ends a
-    /// transaction whose next statement has not arrived, and a connection that accepts no data.
-    /// Default 5 s; from 1 ms to one day.
-    pub statement_timeout: Duration,
-    /// The server cancels a statement that has waited for a lock this long. 1 ms to one day;
-    /// default 200 ms.
-    pub lock_timeout: Duration,
-    /// Whether to use a server that may lose commits (`fsync` or `synchronous_commit` off). Default
-    /// false.
-    pub allow_unsafe_durability: bool,
-    /// Whether to connect to another host without verifying its certificate, that is without
-    /// `sslmode=verify-full`, or `verify-ca` with an `sslrootcert`. Default false.
-    pub allow_unverified_database: bool,
-    /// Whether a pooler in transaction mode stands before the server. It has to keep prepared
-    /// statements (pgbouncer 1.21 or newer, with `max_prepared_statements`). Settings are not made
-    /// on connecting then, since the next transaction may get another session. They must be those
-    /// of the role, and connecting fails with the statements that give it the settings that it
-    /// lacks. Default false.
-    pub transaction_pooler: bool,
-    /// The durations that are written into rows, the same in every process of a deployment. Default
-    /// `None`: the deployment's, or [`Timing::default`] if it has none yet.
-    pub timing: Option<Timing>,
-    /// How to treat the durations that the deployment already has. Default [`TimingMode::Agree`]:
-    /// refuse to connect if other ones are given.
-    pub timing_mode: TimingMode,
-    /// The keys that encrypt the signing secrets of targets. Default: no key, so that no target can
-    /// be registered.
-    pub secret_keys: SecretKeys,
-}
-
-impl Default for StoreConfig {
-    fn default() -> Self {
-        Self {
-            max_connections: 6,
-            statement_timeout: Duration::from_secs(5),
-            lock_timeout: Duration::from_millis(200),
-            allow_unsafe_durability: false,
-            allow_unverified_database: false,
-            transaction_pooler: false,
-            timing: None,
-            timing_mode: TimingMode::default(),
-            secret_keys: SecretKeys::default(),
-        }
-    }
-}
-
-impl StoreConfig {
-    fn check(&self) -> Result<(), StoreError> {
-        if let Some(timing) = &self.timing {
-            timing.check()?;
-        }
-        let day = Duration::from_secs(24 * 3600);
-        let within = |limit: Duration| (Duration::from_millis(1)..=day).contains(&limit);
-        if !(1..=1000).contains(&self.max_connections) {
-            return Err(StoreError::Config("max_connections must be 1 to 1,000"));
-        }
-        if !within(self.statement_timeout) || !within(self.lock_timeout) {
-            return Err(StoreError::Config("statement_timeout and lock_timeout must be 1 ms to one day"));
-        }
-        Ok(())
-    }
-}
 
 /// The events, rules and chores in Postgres. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -118,13 +43,13 @@ pub struct Store {
     /// The worker in whose name claims are made.
     pub(in crate::store) worker: Option<Arc<Name>>,
     pub(in crate::store) probe: Arc<Probe>,
-    pub(super) registry: Arc<RegistryCache>,
+    registry: Arc<RegistryCache>,
     pub(in crate::store) quotas: Arc<Quotas>,
     uses: Arc<Uses>,
     /// Why this process must not go on with its durations.
     pub(super) retimed: Arc<watch::Sender<Option<StoreError>>>,
     #[cfg(feature = "testing")]
-    pub(super) double: Option<Arc<dyn Double>>,
+    double: Option<Arc<dyn Double>>,
 }
 
 impl Store {
@@ -254,6 +179,12 @@ impl Store {
         self.worker.as_deref().map(Name::as_str)
     }
 
+    /// How this store writes events.
+    #[doc(hidden)]
+    pub fn emission(&self) -> Emission<'_> {
+        Emission::of(&self.timing, &self.registry)
+    }
+
     /// The durations that this store writes into rows.
     pub fn timing(&self) -> &Timing {
         &self.timing
@@ -365,6 +296,25 @@ impl Store {
     }
 }
 
+#[cfg(feature = "testing")]
+impl Store {
+    /// This store with a test kit; shared by all clones of it.
+    pub(in crate::store) fn with_double(self, double: impl Double) -> Self {
+        Self { double: Some(Arc::new(double)), ..self }
+    }
+
+    /// The test kit, if there is one.
+    pub(in crate::store) fn double(&self) -> Option<&dyn std::any::Any> {
+        let double: &dyn std::any::Any = self.double.as_deref()?;
+        Some(double)
+    }
+
+    /// Whether the test kit's tables are used instead of Postgres.
+    pub(in crate::store) fn is_in_memory(&self) -> bool {
+        self.double.as_deref().is_some_and(|double| double.has_tables())
+    }
+}
+
 fn parsed(url: &str) -> Result<PgConnectOptions, StoreError> {
     url.parse().map_err(|error| StoreError::from_sqlx("read the connection URL", error))
 }
@@ -390,11 +340,6 @@ pub(super) async fn cause(error: StoreError, options: &PgConnectOptions) -> Stor
         Ok(Err(reason)) => StoreError::from_sqlx("connect", reason),
         Ok(Ok(_)) | Err(_) => error,
     }
-}
-
-/// How long each side waits for the other: a second longer than the server lets a statement run.
-pub(super) fn answer_limit(statement_timeout: Duration) -> Duration {
-    statement_timeout + Duration::from_secs(1)
 }
 
 /// A connection for one statement or transaction. Unless the server's answer was seen, it is closed

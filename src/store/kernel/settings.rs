@@ -6,25 +6,8 @@ use std::time::Duration;
 use sqlx::{ConnectOptions, Connection};
 
 use super::route::DatabaseRoute;
-use super::{Sql, Store, StoreConfig, StoreError};
+use super::{Sql, Store, StoreConfig, StoreError, TimingMode};
 use crate::event::Timing;
-
-/// How a process treats the deployment's durations when it connects.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TimingMode {
-    /// Writes its own if there are none yet, and fails to connect if it was given other ones than
-    /// the existing. For every process that emits or works.
-    #[default]
-    Agree,
-    /// Uses the existing ones, or its own if there are none, and writes none. For tools that only
-    /// issue commands.
-    Follow,
-    /// Replaces the existing ones. Every other process has to be restarted with the same ones: it
-    /// ends with [`StoreError::OtherTiming`] at its next minute's pass.
-    Replace,
-    /// Neither reads nor compares them. For tools that only inspect a database, whatever its state.
-    Unchecked,
-}
 
 /// The use of the database that a change of the durations would meet.
 #[derive(Clone, Debug, PartialEq, Eq)]

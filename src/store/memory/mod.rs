@@ -25,7 +25,7 @@ use crate::event::{
 use crate::store::events::Rule;
 use crate::store::kernel::{Double, Store, StoreError};
 use crate::store::order::{HaltedLane, Object, Tombstone};
-use row::LiveRow;
+use row::{Dead, LiveRow};
 
 /// How many of the most recently emitted events are remembered.
 const EMITTED_MAX: usize = 100_000;
@@ -77,13 +77,6 @@ pub(in crate::store) struct Tables {
     halted: BTreeMap<Lane, HaltedLane>,
     tombstones: BTreeMap<(CanvasId, ObjectKey, i64), Tombstone>,
     next_pass_at: Timestamp,
-}
-
-#[derive(Clone, Debug)]
-struct Dead {
-    row: LiveRow,
-    cause: &'static str,
-    died_at: Timestamp,
 }
 
 #[derive(Clone, Copy, Debug)]

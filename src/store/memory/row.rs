@@ -1,6 +1,5 @@
 //! The row of an event, and the forms in which it is read.
 
-use super::Dead;
 use crate::event::{Claim, HandlerAddress, Name, NewEvent, Notification, Place, Schedule, Timestamp};
 use crate::store::events::{ClaimedEvent, DeadEvent, LoadedEvent};
 
@@ -74,6 +73,13 @@ impl LiveRow {
             is_limited: false,
         }
     }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Dead {
+    pub(super) row: LiveRow,
+    pub(super) cause: &'static str,
+    pub(super) died_at: Timestamp,
 }
 
 impl Dead {

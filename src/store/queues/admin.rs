@@ -1,7 +1,6 @@
 //! Queues as operators see them: listing and unregistering them, the shares of canvases, and the
 //! copies that wait in their facets.
 
-use super::registration::QUEUES_MAX;
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -10,6 +9,8 @@ use crate::event::{Actor, CanvasId, Name, PullPolicy, Timestamp};
 use crate::store::kernel::{Sql, Store, StoreError, interval};
 use crate::store::targets::RegisteredTarget;
 
+/// Maximum number of registered queues.
+pub(super) const QUEUES_MAX: i64 = 100;
 /// Maximum number of copies that are counted per facet.
 const COUNT_MAX: i64 = 10_000;
 /// Maximum number of copies that one statement drops.

@@ -6,7 +6,7 @@ use sqlx::{Connection, PgConnection, Postgres, Transaction};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-use super::admin::{FacetSettings, integer};
+use super::admin::{FacetSettings, QUEUES_MAX, integer};
 use crate::event::{Actor, CanvasId, Name, PullPolicy, QueuePattern};
 use crate::store::kernel::{Patterns, Store, StoreError, compiled, patterns_of};
 use crate::store::targets::{NewTargetRow, PutOutcome, put_within};
@@ -14,9 +14,6 @@ use crate::store::targets::{NewTargetRow, PutOutcome, put_within};
 /// A process compiles the patterns of one registration at a time: each takes tens of megabytes for
 /// a moment. Emits do not wait for that, as they compile their own.
 static COMPILING: Semaphore = Semaphore::const_new(1);
-
-/// Maximum number of registered queues.
-pub(super) const QUEUES_MAX: i64 = 100;
 
 /// A queue to register.
 #[derive(Debug)]

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use super::LOG_ROW_BYTES;
 use crate::event::{CanvasId, EventId, ObjectKey, Quota, StreamId};
 use crate::store::kernel::usage::Pair;
 use crate::store::kernel::{Store, StoreError};
 
+/// About what an event of the log takes besides its payload and metadata.
+pub(super) const LOG_ROW_BYTES: u64 = 200;
 /// About how many events' sizes are read, if there are more.
 const SAMPLE: i64 = 500;
 /// How many sequence numbers of the log are sampled to estimate a canvas's share of it.

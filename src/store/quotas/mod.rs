@@ -21,10 +21,8 @@ use crate::event::{CanvasId, NewEvent, ObjectKey, Quota, QuotaExceeded, StreamId
 use crate::store::kernel::usage::{KnownUsage, Measurement, Pair, QuotaPair, Verdict};
 use crate::store::kernel::{Sql, Store, StoreError};
 pub use limits::QuotaUse;
+use measure::LOG_ROW_BYTES;
 pub use measure::default_quota;
-
-/// About what an event of the log takes besides its payload and metadata.
-const LOG_ROW_BYTES: u64 = 200;
 
 impl QuotaPair {
     /// The record has only one.

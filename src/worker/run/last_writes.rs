@@ -17,8 +17,6 @@ use crate::store::{LoadedEvent, Retry, StoreError};
 use crate::worker::leases::HeldClaim;
 use crate::worker::statements::Statements;
 
-/// The error of a poison event.
-pub(super) const POISON: &str = "its workers died or stalled too often while it ran";
 /// Longest reason for holding a target, in characters.
 const REASON_MAX: usize = 1000;
 

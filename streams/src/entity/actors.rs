@@ -14,10 +14,11 @@ use std::sync::{Arc, PoisonError, RwLock, mpsc};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use super::cache::Key;
 use super::define::Entity;
 use super::envelope::InboxEvent;
-use super::run::BatchProgress;
-use super::shard::{FatalError, Key, Limits, Shard, WorkOutput};
+use super::run::{BatchProgress, FatalError, Limits};
+use super::shard::{Shard, WorkOutput};
 use wakeq::internals::stable_hash;
 
 /// Maximum number of threads that may hang before the processor stops.

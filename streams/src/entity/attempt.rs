@@ -8,13 +8,14 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::batch::Unstorable;
+use super::cache::Key;
 use super::define::Entity;
 use super::envelope::InboxEvent;
 use super::halt::Halt;
 use super::page::{fail_events, first_part, unless_erased};
 use super::parts::Parts;
-use super::run::BatchProgress;
-use super::shard::{FatalError, Key, WorkOutput};
+use super::run::{BatchProgress, FatalError};
+use super::shard::WorkOutput;
 use super::warm::Loader;
 use crate::event::IsolatedEntity;
 use crate::machine::{AttemptEnd, failure_after_losses};

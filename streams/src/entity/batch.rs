@@ -4,7 +4,8 @@ use std::collections::HashSet;
 
 use super::define::Entity;
 use super::envelope::{AnswerContent, EntityOutcome, InboxEvent};
-use super::shard::{ChangedEntity, Decision, WorkOutput};
+use super::run::Decision;
+use super::shard::{ChangedEntity, WorkOutput};
 use crate::event::EntityType;
 use crate::store::{
     DecidedEvent, EntityBatch, EntityRow, PASSED_OVER, PositionMove, RecordedOutcome, StoredEvent,

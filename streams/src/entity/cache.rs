@@ -8,9 +8,15 @@ use std::collections::{BinaryHeap, HashMap};
 
 use hashlink::LruCache;
 
-use super::shard::Key;
 use wakeq::CanvasId;
 use wakeq::log::StreamName;
+
+/// The key of an entity within its type.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Key {
+    pub(super) canvas: CanvasId,
+    pub(super) id: StreamName,
+}
 
 /// How many were evicted, and the canvas of the last one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,12 +7,14 @@
 
 use tokio_util::sync::CancellationToken;
 
+use super::cache::Key;
 use super::define::Entity;
 use super::envelope::{Envelope, InboxEvent};
 use super::halt::Halt;
 use super::handle::{Entities, EntityError, SentToEntity};
 use super::parts::Parts;
-use super::shard::{Decision, Key, WorkOutput};
+use super::run::Decision;
+use super::shard::WorkOutput;
 use crate::event::EntityId;
 use crate::machine::{EntityDecision, decide_event};
 use crate::store::{PositionMove, RecordedOutcome, ToEntity};

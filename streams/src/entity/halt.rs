@@ -1,7 +1,7 @@
 //! Why the owner of a type stops for now, and what kind of failure that is. What is done about it
 //! is decided elsewhere.
 
-use super::shard::FatalError;
+use super::run::FatalError;
 use super::warm::LoadError;
 use crate::consumer::ConsumerError;
 use crate::machine::OwnerFailure;

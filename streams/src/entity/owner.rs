@@ -21,7 +21,7 @@ use super::halt::Halt;
 use super::page::Page;
 use super::parts::Parts;
 use super::residency::Residency;
-use super::shard::FatalError;
+use super::run::FatalError;
 use crate::consumer::{Health, Waits};
 use crate::event::IsolatedStep;
 use crate::machine::{OwnerEffect, OwnerEnd, OwnerInput, OwnerLimits, OwnerState};

@@ -8,12 +8,13 @@ use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 
 use super::actors::Actors;
+use super::cache::Key;
 use super::config::EntityConfig;
 use super::define::Entity;
 use super::owner::Owner;
 use super::parts::Parts;
-use super::run::AROUND_BYTES;
-use super::shard::{CacheLookup, Key, Limits};
+use super::run::{AROUND_BYTES, Limits};
+use super::shard::CacheLookup;
 use super::warm::LoadReport;
 use crate::consumer::{EventProvider, EventSubscriber, Health, Running};
 use crate::event::{EntityType, InvalidEntityType, SubscriberId};

@@ -6,11 +6,13 @@ use std::collections::HashSet;
 
 use tokio_util::sync::CancellationToken;
 
+use super::cache::Key;
 use super::define::Entity;
 use super::envelope::InboxEvent;
 use super::halt::Halt;
 use super::parts::Parts;
-use super::shard::{FatalError, Key, Size};
+use super::run::FatalError;
+use super::shard::Size;
 use super::warm::{LoadProgress, Loader};
 use crate::event::IsolatedEntity;
 

@@ -6,9 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::cache::Key;
 use super::define::{Applied, Entity, FollowUp, stored_text};
 use super::envelope::InboxEvent;
-use super::shard::{Decision, FatalError, Key, Limits, StoredState};
 use crate::machine::{EntityDecision, decide_event};
 use wakeq::internals::check_json;
 use wakeq::{CanvasId, Name};
@@ -22,6 +22,51 @@ const STATE_FACTOR: usize = 2;
 const FOLLOW_UPS_MAX: usize = 100;
 /// Maximum bytes that a [`Question`](super::Question) or an answer adds to its content.
 pub(super) const AROUND_BYTES: usize = 6 * 1024;
+
+/// The limits of an actor.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) snapshot_every: i64,
+    pub(super) state_bytes: usize,
+    pub(super) payload_bytes: usize,
+    pub(super) attempts: u32,
+    /// The memory that its entities may take.
+    pub(super) memory_bytes: usize,
+}
+
+/// The decision about an event.
+#[derive(Debug)]
+pub(super) enum Decision {
+    /// It is to be stored, as this version of the entity.
+    Stored { version: i64, result: Option<String>, follow_ups: Vec<FollowUp> },
+    /// It is not valid.
+    Rejected(String),
+    /// It was sent again, and is the latest that was decided: its outcome is sent again.
+    Again,
+    /// It was sent again, and is stored already.
+    Done,
+    /// It was read and decided before: the position of the inbox was moved back.
+    Passed,
+    /// The entity is erased.
+    Erased,
+    /// It can never be processed.
+    Dead { why: String, attempts: u32 },
+}
+
+/// Why a processor can't continue until a person acts: for instance, `apply` no longer does with
+/// the stored events what it did before.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct FatalError(pub(super) String);
+
+/// The stored state of an entity that is taken into memory.
+#[derive(Clone, Debug)]
+pub(super) struct StoredState {
+    pub(super) key: Key,
+    pub(super) last: i64,
+    /// Its snapshot, and the snapshot's version.
+    pub(super) snapshot: Option<(String, i64)>,
+}
 
 /// An entity in memory.
 #[derive(Clone, Debug)]

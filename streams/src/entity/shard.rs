@@ -5,49 +5,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::cache::{Cache, Evictions};
-use super::define::{Entity, FollowUp};
+use super::cache::{Cache, Evictions, Key};
+use super::define::Entity;
 use super::envelope::InboxEvent;
-use super::run::{BatchProgress, CachedEntity, Run};
+use super::run::{BatchProgress, CachedEntity, Decision, FatalError, Limits, Run};
 use wakeq::CanvasId;
-use wakeq::log::StreamName;
-
-/// The key of an entity within its type.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Key {
-    pub(super) canvas: CanvasId,
-    pub(super) id: StreamName,
-}
-
-/// The limits of an actor.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    pub(super) snapshot_every: i64,
-    pub(super) state_bytes: usize,
-    pub(super) payload_bytes: usize,
-    pub(super) attempts: u32,
-    /// The memory that its entities may take.
-    pub(super) memory_bytes: usize,
-}
-
-/// The decision about an event.
-#[derive(Debug)]
-pub(super) enum Decision {
-    /// It is to be stored, as this version of the entity.
-    Stored { version: i64, result: Option<String>, follow_ups: Vec<FollowUp> },
-    /// It is not valid.
-    Rejected(String),
-    /// It was sent again, and is the latest that was decided: its outcome is sent again.
-    Again,
-    /// It was sent again, and is stored already.
-    Done,
-    /// It was read and decided before: the position of the inbox was moved back.
-    Passed,
-    /// The entity is erased.
-    Erased,
-    /// It can never be processed.
-    Dead { why: String, attempts: u32 },
-}
 
 /// An entity that a batch has changed.
 #[derive(Debug)]
@@ -65,21 +27,6 @@ pub(super) struct ChangedEntity {
 pub(super) struct WorkOutput {
     pub(super) decisions: Vec<(usize, Decision)>,
     pub(super) changed: Vec<ChangedEntity>,
-}
-
-/// Why a processor can't continue until a person acts: for instance, `apply` no longer does with
-/// the stored events what it did before.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct FatalError(pub(super) String);
-
-/// The stored state of an entity that is taken into memory.
-#[derive(Clone, Debug)]
-pub(super) struct StoredState {
-    pub(super) key: Key,
-    pub(super) last: i64,
-    /// Its snapshot, and the snapshot's version.
-    pub(super) snapshot: Option<(String, i64)>,
 }
 
 /// How much an actor has in memory.

@@ -12,9 +12,9 @@ use uuid::Uuid;
 
 use super::actors::{Actors, died};
 use super::batch::shape;
+use super::cache::Key;
 use super::define::Entity;
-use super::run::{CachedEntity, measured, replay, thaw};
-use super::shard::{FatalError, Key, StoredState};
+use super::run::{CachedEntity, FatalError, StoredState, measured, replay, thaw};
 use crate::event::EntityType;
 use crate::store::{EntityPosition, LoadedEntity, Store, TAIL_ROWS, WantedTail};
 use wakeq::log::StreamName;
@@ -332,7 +332,8 @@ fn stored(entity: &LoadedEntity) -> StoredState {
 mod tests {
     use super::*;
     use crate::entity::define::{Applied, Rejection};
-    use crate::entity::shard::{CacheLookup, Limits};
+    use crate::entity::run::Limits;
+    use crate::entity::shard::CacheLookup;
     use crate::store::tests::Table;
 
     const OTHER: CanvasId = CanvasId(Uuid::from_u128(7));

@@ -1,151 +1,22 @@
 //! Which module may import which, and which may name which outside crate.
 //!
-//! The packages are walls: Cargo refuses an import of the streams or the service in the queue, and
-//! of the service in the streams. A module that several packages have, such as `event`, is one
-//! module here. So are the parts of the service's resources: `resources::wire` is the JSON of all
-//! of them, and `resources::routes` and `resources::command` serve it and ask for it.
+//! The tables in `table.rs` are the rule, one for each package. A module that has no row there, or
+//! an import that its row does not list, is a complaint; an omission allows nothing.
 //!
-//! The table is the rule. A module that is not in it, or an import that it does not list, is a
-//! complaint; an omission allows nothing.
+//! Some modules have parts with rows of their own. Those of the service's resources are `wire`, the
+//! JSON of all of them, and `routes` and `command`, which serve it and ask for it. Those of the
+//! queue's store are its rooms. What the store exports is for the rest of the package: no room
+//! imports it, and few of them know that there is a test kit.
 
 mod samples;
+mod table;
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::source::{Source, is_word, words};
-
-/// Each top-level module of the packages and the ones it may import, leaves first.
-const ARROWS: &[(&str, &[&str])] = &[
-    ("event", &[]),
-    ("fault", &[]),
-    ("telemetry", &["event"]),
-    ("machine", &["event"]),
-    ("cron", &["event"]),
-    ("store", &["event"]),
-    ("broadcast", &["event", "telemetry"]),
-    ("notify", &["event", "broadcast", "store"]),
-    ("observe", &["event", "telemetry", "store"]),
-    ("wake", &["event", "fault", "telemetry", "cron", "store", "notify"]),
-    ("explain", &["event", "machine", "store"]),
-    ("emit", &["event", "fault", "telemetry", "store", "broadcast", "notify"]),
-    ("admin", &["event", "fault", "cron", "machine", "store", "notify", "wake", "explain"]),
-    ("worker", &["event", "fault", "telemetry", "store", "notify", "wake", "emit", "machine"]),
-    ("delivery", &["event", "telemetry", "machine", "store", "worker"]),
-    ("log", &["event", "store", "broadcast", "notify"]),
-    ("consumer", &["event", "fault", "telemetry", "machine", "store", "log"]),
-    (
-        "entity",
-        &[
-            "event",
-            "fault",
-            "telemetry",
-            "machine",
-            "store",
-            "broadcast",
-            "notify",
-            "emit",
-            "consumer",
-            "worker",
-        ],
-    ),
-    ("broker", &["event", "fault", "telemetry", "machine", "store", "broadcast", "consumer"]),
-    ("groups", &["event", "store", "admin"]),
-    ("access", &["event", "store"]),
-    ("resources", &[]),
-    (
-        "resources::wire",
-        &["event", "machine", "cron", "store", "admin", "explain", "emit", "entity", "groups", "access"],
-    ),
-    (
-        "http",
-        &[
-            "event",
-            "access",
-            "broadcast",
-            "delivery",
-            "telemetry",
-            "store",
-            "emit",
-            "entity",
-            "groups",
-            "log",
-            "admin",
-        ],
-    ),
-    ("resources::routes", &["event", "access", "resources::wire", "http", "store", "emit", "admin"]),
-    ("routes", &["event", "access", "telemetry", "http", "resources::routes"]),
-    (
-        "server",
-        &[
-            "event",
-            "access",
-            "routes",
-            "broadcast",
-            "delivery",
-            "http",
-            "store",
-            "notify",
-            "emit",
-            "entity",
-            "groups",
-            "log",
-            "admin",
-        ],
-    ),
-    ("config", &["event", "access", "broadcast", "delivery", "server", "store", "notify", "worker"]),
-    (
-        "cli",
-        &[
-            "event",
-            "access",
-            "resources::wire",
-            "telemetry",
-            "broadcast",
-            "config",
-            "delivery",
-            "http",
-            "server",
-            "store",
-            "notify",
-            "emit",
-            "entity",
-            "groups",
-            "broker",
-            "log",
-            "admin",
-            "worker",
-            "observe",
-        ],
-    ),
-    ("resources::command", &["event", "machine", "cron", "access", "resources::wire", "config", "cli"]),
-    ("doctor", &["event", "store", "notify"]),
-    (
-        "commands",
-        &[
-            "event",
-            "resources::wire",
-            "resources::command",
-            "broadcast",
-            "config",
-            "delivery",
-            "server",
-            "cli",
-            "store",
-            "notify",
-            "emit",
-            "admin",
-            "wake",
-            "worker",
-            "doctor",
-            "observe",
-        ],
-    ),
-    ("main", &["commands", "worker"]),
-    ("testing", &["event", "machine", "store", "broadcast", "notify", "explain", "emit", "admin", "worker"]),
-];
-
-/// The parts of a resource.
-const PARTS: [&str; 3] = ["wire", "routes", "command"];
+pub(super) use table::PACKAGES;
+use table::Package;
 
 /// Outside crates that are confined to a few modules, by the prefix of their names.
 const CONFINED: &[(&str, &[&str])] = &[
@@ -173,7 +44,7 @@ const PURE: &[(&str, &[&str])] =
 const PUBLIC: [&str; 3] = ["src/log/mod.rs", "src/machine/mod.rs", "src/notify/mod.rs"];
 
 /// What only names the modules of its package.
-const FACES: [&str; 5] = [
+pub(super) const FACES: [&str; 5] = [
     "src/lib.rs",
     "src/internals.rs",
     "streams/src/lib.rs",
@@ -198,14 +69,27 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("truncate ", ""),
 ];
 
+/// The rooms of the store that may have code for the feature `testing`: where a store keeps the
+/// test kit, the kit's tables, and what chooses them.
+const OF_THE_KIT: [&str; 3] = ["store::kernel", "store::memory", "store::seam"];
+const FEATURE: &str = "testing";
+
 /// Exported macros: they are at the crate's root, wherever they are written.
 const MACROS: [&str; 2] = ["assert_dead", "assert_emitted"];
 
+/// Of each package, the names that it exports, each with the module that it comes from.
+type Exports = [BTreeMap<String, String>; 3];
+
+/// What a path names: a module of a package, if it is one.
+struct Import {
+    name: String,
+    package: usize,
+    module: Option<String>,
+    line: usize,
+}
+
 pub(super) fn complaints(sources: &[Source]) -> Vec<String> {
-    let among = |names: &'static [&'static str]| {
-        sources.iter().filter(move |source| names.contains(&source.name.as_str())).flat_map(reexports)
-    };
-    let exports = among(&PUBLIC).filter(|(_, module)| is_module(module)).chain(among(&FACES)).collect();
+    let exports = PACKAGES.each_ref().map(|package| exports(package, sources));
     sources
         .iter()
         .filter(|source| !FACES.contains(&source.name.as_str()))
@@ -213,76 +97,107 @@ pub(super) fn complaints(sources: &[Source]) -> Vec<String> {
         .collect()
 }
 
-fn check(source: &Source, exports: &BTreeMap<String, String>) -> Vec<String> {
-    let module = module(in_package(source).trim_end_matches(".rs").split('/'));
-    let module = module.as_str();
-    let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| *name == module) else {
+fn exports(package: &Package, sources: &[Source]) -> BTreeMap<String, String> {
+    let of_package = |source: &Source| source.name.starts_with(package.folder);
+    let among = |names: &[&str]| {
+        let named = sources.iter().filter(|source| names.contains(&source.name.as_str()));
+        named.filter(|source| of_package(source)).flat_map(reexports).collect::<Vec<_>>()
+    };
+    let public = among(&PUBLIC).into_iter().filter(|(_, module)| package.has(module));
+    public.chain(among(&FACES)).collect()
+}
+
+fn check(source: &Source, exports: &Exports) -> Vec<String> {
+    let Some(own) = PACKAGES.iter().position(|package| source.name.starts_with(package.folder)) else {
+        return vec![format!("{}: it is in no package of tests/it/tidy/arrows/table.rs", source.name)];
+    };
+    let package = &PACKAGES[own];
+    let path = source.name[package.folder.len()..].trim_end_matches(".rs");
+    let names: Vec<&str> = path.strip_suffix("/mod").unwrap_or(path).split('/').collect();
+    let (mut module, depth) = package.module(&names);
+    if let [whole, part, ..] = names[..]
+        && depth == 1
+        && part != "tests"
+        && package.has_parts(whole)
+    {
+        module = format!("{whole}::{part}");
+    }
+    let Some((_, beside, below)) = package.row(&module) else {
         return vec![format!(
-            "{}: add the module `{module}` to the table in tests/it/tidy/arrows.rs",
+            "{}: add the module `{module}` to the table in tests/it/tidy/arrows/table.rs",
             source.name
         )];
     };
     let mut complaints = Vec::new();
-    let imports = imports(source, exports).into_iter();
-    for (name, line) in imports.filter(|(name, _)| !MACROS.contains(&name.as_str())) {
-        let target =
-            if is_module(&name) { name.clone() } else { exports.get(&name).cloned().unwrap_or_default() };
-        if target.is_empty() {
+    for Import { name, package: of, module: target, line } in imports(source, own, exports) {
+        let Some(target) = target else {
             complaints.push(format!(
                 "{}:{line}: `{name}` is no module; import it from the one that defines it",
                 source.name
             ));
-        } else if target != module && !allowed.contains(&target.as_str()) {
-            complaints.push(format!("{}:{line}: `{module}` must not import `{target}`", source.name));
+            continue;
+        };
+        let is_listed = match of.cmp(&own) {
+            Ordering::Less => below.contains(&target.as_str()),
+            Ordering::Equal => target == module || beside.contains(&target.as_str()),
+            Ordering::Greater => false,
+        };
+        if !is_listed {
+            let of = if of == own { String::new() } else { format!(" of `{}`", PACKAGES[of].name) };
+            complaints.push(format!("{}:{line}: `{module}` must not import `{target}`{of}", source.name));
         }
     }
-    complaints.extend(confined_complaints(source, module));
-    complaints.extend(pure_complaints(source, module));
-    complaints.extend(detour_complaints(source));
-    complaints.extend(statement_complaints(source, module));
+    complaints.extend(confined_complaints(source, &module));
+    complaints.extend(pure_complaints(source, names[0]));
+    complaints.extend(detour_complaints(source, names.len() == depth));
+    complaints.extend(statement_complaints(source, names[0]));
+    complaints.extend(kit_complaints(source, &module));
     complaints
 }
 
-/// The module of a path: its first name and, among the resources, the part of a resource.
-fn module<'p>(path: impl Iterator<Item = &'p str>) -> String {
-    let mut names = path.map(first_name);
-    let first = names.next().unwrap_or_default();
-    let part = (first == "resources").then(|| names.take(2).find(|name| PARTS.contains(&name.as_str())));
-    part.flatten().map_or(first, |part| format!("resources::{part}"))
-}
-
-/// A file's name in the sources of its package.
-fn in_package(source: &Source) -> &str {
-    let name = source.name.trim_start_matches("streams/").trim_start_matches("service/");
-    name.trim_start_matches("src/")
-}
-
-fn is_module(name: &str) -> bool {
-    ARROWS.iter().any(|(module, _)| *module == name)
-}
-
-/// Modules after `crate::`, and after the names of the packages or their `internals`, with
-/// their lines. Of a package's public module, the names in it that others define.
-fn imports(source: &Source, exports: &BTreeMap<String, String>) -> Vec<(String, usize)> {
+/// What follows `crate::`, and the names of the packages or their `internals`.
+fn imports(source: &Source, own: usize, exports: &Exports) -> Vec<Import> {
     let mut found = Vec::new();
-    for root in ["crate", "wakeq", "wakeq_streams", "wakeq_service"] {
+    let packages = PACKAGES.iter().map(|package| package.name).enumerate();
+    for (package, root) in packages.chain([(own, "crate")]) {
         for start in words(&source.code, root) {
-            let Some(path) = source.code[start + root.len()..].strip_prefix("::") else { continue };
+            // `pub(in crate::a)` imports nothing.
+            let is_reach = source.code[..start].ends_with("(in ");
+            let path = source.code[start + root.len()..].strip_prefix("::");
+            let Some(path) = path.filter(|_| !is_reach) else { continue };
             let path = path.strip_prefix("internals::").unwrap_or(path);
+            let line = source.line_at(start);
             for member in members(path) {
-                let name = first_name(member);
-                let is_public = root != "crate" && !exports.contains_key(&name);
-                let inside = member[name.len()..].strip_prefix("::").filter(|_| is_public);
-                let names = inside.map_or(vec![""], members).into_iter().map(first_name);
-                let names =
-                    names.map(
-                        |inner| if exports.contains_key(&inner) { inner } else { module(member.split("::")) },
-                    );
-                found.extend(names.map(|name| (name, source.line_at(start))));
+                let named = named(member, &PACKAGES[package], &exports[package], root != "crate");
+                let named = named.into_iter().filter(|(name, _)| !MACROS.contains(&name.as_str()));
+                found.extend(named.map(|(name, module)| Import { name, package, module, line }));
             }
         }
     }
     found
+}
+
+/// The names that a path into a package leads to, each with its module; from outside and of a
+/// public module, the names in it that others define.
+fn named(
+    path: &str,
+    package: &Package,
+    exports: &BTreeMap<String, String>,
+    is_outside: bool,
+) -> Vec<(String, Option<String>)> {
+    let first = first_name(path);
+    let inside = path[first.len()..].strip_prefix("::");
+    let inside = inside.filter(|_| is_outside && !exports.contains_key(&first));
+    let names = inside.map_or_else(|| vec![""], members).into_iter().map(first_name);
+    let named = names.map(|name| {
+        if let Some(module) = exports.get(&name) {
+            return (name, Some(module.clone()));
+        }
+        let (module, _) = package.module(&path_names(path));
+        let known = package.has(&module).then_some(&module).or_else(|| exports.get(&module)).cloned();
+        (module, known)
+    });
+    named.collect()
 }
 
 /// A path, or the paths in `{a::b, c::{d, e}, f}`, each with what follows it.
@@ -313,6 +228,12 @@ fn first_name(path: &str) -> String {
     path.trim_start().chars().take_while(|character| is_word(*character)).collect()
 }
 
+/// The names of the path at the start of a text.
+fn path_names(text: &str) -> Vec<&str> {
+    let end = text.find(|character: char| !is_word(character) && character != ':').unwrap_or(text.len());
+    text[..end].split("::").collect()
+}
+
 /// The names that a `lib.rs` or an `internals.rs` exports, each with the module it comes from.
 fn reexports(lib: &Source) -> BTreeMap<String, String> {
     let mut exports = BTreeMap::new();
@@ -332,12 +253,18 @@ fn confined_complaints(source: &Source, module: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     for (name, line) in path_roots(source, &source.code) {
         for (prefix, modules) in CONFINED {
-            if name.starts_with(prefix) && !modules.contains(&module) {
+            if name.starts_with(prefix) && !is_within(module, modules) {
                 complaints.push(format!("{}:{line}: `{name}` belongs in {modules:?} only", source.name));
             }
         }
     }
     complaints
+}
+
+/// Whether a module is one of these, or a part of one.
+fn is_within(module: &str, modules: &[&str]) -> bool {
+    let rest = |whole: &&str| module.strip_prefix(*whole);
+    modules.iter().filter_map(rest).any(|rest| rest.is_empty() || rest.starts_with("::"))
 }
 
 fn pure_complaints(source: &Source, module: &str) -> Vec<String> {
@@ -369,9 +296,8 @@ fn path_roots(source: &Source, code: &str) -> Vec<(String, usize)> {
     roots
 }
 
-/// Ways around the table: `super` from a top-level file, and `super::super`.
-fn detour_complaints(source: &Source) -> Vec<String> {
-    let is_top = !in_package(source).trim_end_matches("/mod.rs").contains('/');
+/// Ways around the table: `super` from the file of a module or of a part, and `super::super`.
+fn detour_complaints(source: &Source, is_top: bool) -> Vec<String> {
     let code = if is_top { source.code_outside_inline_modules() } else { source.code.clone() };
     let detour = if is_top { "super::" } else { "super::super" };
     let found = code.match_indices(detour).map(|(start, _)| source.line_at(start));
@@ -392,6 +318,17 @@ fn statement_complaints(source: &Source, module: &str) -> Vec<String> {
     lines
         .into_iter()
         .map(|line| format!("{}:{line}: SQL lives in src/store/ and migrations/", source.name))
+        .collect()
+}
+
+fn kit_complaints(source: &Source, module: &str) -> Vec<String> {
+    if !module.starts_with("store::") || OF_THE_KIT.contains(&module) {
+        return Vec::new();
+    }
+    let is_feature = |text: &str| text.trim_end_matches('"') == FEATURE;
+    let found = source.strings.iter().filter(|literal| is_feature(&literal.text));
+    found
+        .map(|literal| format!("{}:{}: `{module}` must not know `{FEATURE}`", source.name, literal.line))
         .collect()
 }
 

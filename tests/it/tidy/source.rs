@@ -115,7 +115,22 @@ impl Source {
         }
         code
     }
+
+    /// The same without any item that only tests have, also blanked in place.
+    pub(super) fn code_outside_tests(&self) -> String {
+        let mut code = self.code_outside_inline_modules();
+        let attributes: Vec<usize> = code.match_indices(FOR_TESTS).map(|(start, _)| start).collect();
+        for start in attributes {
+            let end = item_end(&code, start + FOR_TESTS.len());
+            let blanked = blank(&code[start..end]);
+            code.replace_range(start..end, &blanked);
+        }
+        code
+    }
 }
+
+/// The attribute of an item that only tests have.
+const FOR_TESTS: &str = "#[cfg(test)]";
 
 /// The positions at which a word stands alone in the code.
 pub(super) fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
@@ -149,6 +164,26 @@ fn body_start(code: &str, start: usize) -> Option<usize> {
         }
     }
     None
+}
+
+/// Where the item that starts here ends: after its `;` or its body, or before the `}` around it.
+fn item_end(code: &str, start: usize) -> usize {
+    let mut depth = 0;
+    for (offset, byte) in code.as_bytes()[start..].iter().enumerate() {
+        match byte {
+            b'(' | b'[' => depth += 1,
+            b')' | b']' => depth -= 1,
+            b'{' if depth == 0 => {
+                let close = closing_brace(code, start + offset);
+                let Some(rest) = code[close..].strip_prefix('}') else { return close };
+                return close + 1 + usize::from(rest.starts_with(';'));
+            }
+            b';' if depth == 0 => return start + offset + 1,
+            b'}' if depth == 0 => return start + offset,
+            _ => {}
+        }
+    }
+    code.len()
 }
 
 fn closing_brace(code: &str, open: usize) -> usize {
@@ -316,4 +351,14 @@ fn inline_modules_can_be_left_out() {
             && code.contains("use d")
             && !code.contains("super")
     );
+}
+
+#[test]
+fn items_for_tests_can_be_left_out() {
+    let text = "use a;\n#[cfg(test)]\nuse b::{c, d};\nimpl E {\n    #[cfg(test)]\n    fn f(&self) -> [u8; 2] { g() }\n    fn h() {}\n}\n#[cfg(test)]\nmod tests { use i; }\nuse j;";
+    let source = Source::new("a.rs", text);
+    let code = source.code_outside_tests();
+    assert_eq!(code.len(), text.len());
+    let left: Vec<_> = code.split_whitespace().collect();
+    assert_eq!(left.join(" "), "use a; impl E { fn h() {} } } use j;");
 }

@@ -16,7 +16,7 @@ use wakeq::{CanvasId, EventId};
 
 pub(crate) use hearing::EventFeed;
 pub(crate) use local::Local;
-pub(crate) use request::Request;
+pub(crate) use request::{Page, Request};
 pub(crate) use server::{Server, ServerArgs, ServerChoice};
 
 /// A client for one canvas.

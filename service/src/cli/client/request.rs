@@ -6,7 +6,6 @@ use serde::Serialize;
 use uuid::Uuid;
 use wakeq_client::Method;
 
-use crate::cli::arguments::Page;
 use wakeq::CanvasId;
 
 /// How often a request with an idempotency key is sent again.
@@ -36,6 +35,12 @@ pub(crate) enum Wakes {
     /// Possibly very many, of which it wakes those that it reaches in a while. The rest is left to
     /// long-running processes.
     ForAWhile,
+}
+
+/// A page of a list to be requested.
+pub(crate) struct Page {
+    pub(crate) limit: u32,
+    pub(crate) cursor: Option<String>,
 }
 
 impl Request {

@@ -5,12 +5,12 @@
 //! delay the queue.
 
 mod local;
+mod observed;
 mod otlp;
 mod program;
 mod scrape;
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -22,12 +22,12 @@ use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::metrics::SdkMeterProvider;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use tokio_util::task::AbortOnDropHandle;
-use tracing_subscriber::{Layer, Registry};
+use tracing_subscriber::Layer;
 
+pub(crate) use observed::SharedObserver;
 pub use program::Metrics;
 
-use super::logging;
-use crate::observe::Observer;
+use super::logging::{self, Traces};
 
 /// Default address for scrapes: OpenTelemetry's usual port, on the loopback interface only.
 const SCRAPED_AT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9464);
@@ -55,27 +55,6 @@ enum Exporter {
     /// related variables
     Otlp,
 }
-
-/// The observer of the process's queue, once there is one.
-#[derive(Clone, Default)]
-pub(crate) struct SharedObserver(Arc<Mutex<Option<Arc<Observer>>>>);
-
-impl SharedObserver {
-    /// `None` when the queue must no longer be queried.
-    pub(crate) fn set(&self, observer: Option<Observer>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = observer.map(Arc::new);
-    }
-
-    async fn refresh(&self) {
-        let observer = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(observer) = observer {
-            observer.refresh().await;
-        }
-    }
-}
-
-/// Turns spans into traces, in addition to the log.
-pub(super) type Traces = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// The exporters of a process.
 #[derive(Default)]

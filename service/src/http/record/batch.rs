@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use super::{Line, shown};
+use super::line::{Line, shown};
 use wakeq::control::AuditOutcome;
 use wakeq::internals::AuditLine;
 use wakeq::{Actor, CanvasId};

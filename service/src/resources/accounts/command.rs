@@ -5,7 +5,8 @@ use clap::{Args, Subcommand};
 
 use crate::access::{self, Access, AccessConfig, CredentialFilter, Reach, read_scopes};
 use crate::cli::Context;
-use crate::cli::arguments::{Page, TableArgs};
+use crate::cli::arguments::TableArgs;
+use crate::cli::client::Page;
 use crate::cli::failure::Failure;
 use crate::cli::show;
 use crate::resources::accounts::wire::AccountJson as Listed;

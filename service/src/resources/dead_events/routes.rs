@@ -1,7 +1,7 @@
 //! Dead events: list, redrive and delete.
 
 use axum::Json;
-use chrono::{DateTime, Datelike, Utc};
+use chrono::{DateTime, Utc};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -54,8 +54,8 @@ pub(crate) async fn list(
         canvas: caller.canvas,
         scope: handlers::scope(&caller, query.module.as_deref(), query.name.as_deref())?,
         id: None,
-        since: query.since.map(storable).transpose()?,
-        before: query.before.map(storable).transpose()?,
+        since: query.since.map(handlers::storable).transpose()?,
+        before: query.before.map(handlers::storable).transpose()?,
     };
     let (limit, cursor) = (paging::limit(query.limit)?, paging::cursor(query.cursor.as_deref())?);
     Ok(Json(caller.admin(&api, Scope::Read).dead(&filter, cursor.as_ref(), limit).await?.into()))
@@ -114,16 +114,9 @@ fn filter(caller: &Caller, request: &BulkRequest) -> Result<DeadFilter, Problem>
             "say which: by `name`, `since` or `before`; or `all` of the canvas",
         ));
     }
-    let (since, before) =
-        (request.since.map(storable).transpose()?, request.before.map(storable).transpose()?);
+    let (since, before) = (
+        request.since.map(handlers::storable).transpose()?,
+        request.before.map(handlers::storable).transpose()?,
+    );
     Ok(DeadFilter { canvas: caller.canvas, scope, id: None, since, before })
-}
-
-/// A time that the database can store.
-pub(crate) fn storable(moment: DateTime<Utc>) -> Result<DateTime<Utc>, Problem> {
-    if (1..=9999).contains(&moment.year()) {
-        Ok(moment)
-    } else {
-        Err(Problem::bad_request("a moment lies in the years 1 to 9999"))
-    }
 }

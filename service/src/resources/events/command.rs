@@ -5,8 +5,8 @@ pub(crate) mod event;
 use clap::{Args, Subcommand};
 
 use crate::cli::Context;
-use crate::cli::arguments::{self, HandlerName, ListArgs, Page};
-use crate::cli::client::{Client, Request};
+use crate::cli::arguments::{self, HandlerName, ListArgs};
+use crate::cli::client::{Client, Page, Request};
 use crate::cli::show::{self, JsonArg, moment};
 use crate::cli::table::Table;
 use crate::resources::emit::command::Emit;

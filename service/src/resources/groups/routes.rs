@@ -12,11 +12,11 @@ use crate::http::caller::Call;
 use crate::http::paging::page_query;
 use crate::http::path::{GroupPath, Parameters};
 use crate::http::problem::{Answer, Problem};
-use crate::resources::dead_events::routes::storable;
 use crate::resources::groups::wire::{
     GroupDeadJson, GroupJson, GroupNodesJson, GroupSummary, RedriveGroup, RedrivenGroup, RemoveGroupJson,
     ResetGroupJson, ResetRequest,
 };
+use crate::resources::handlers::routes::storable;
 use crate::resources::wire::List;
 use wakeq::Name;
 use wakeq::log::EventSource;

@@ -151,12 +151,12 @@ impl Stop {
 }
 
 fn print_stopped(handler: &HandlerName, kind: RuleKind, stopped: &Stopped) -> anyhow::Result<()> {
-    let state = state(kind);
+    let state = show::rule_state(kind);
     let words = if stopped.new { "" } else { "was " };
     let replaced = if stopped.new { "" } else { " already: reason and end replaced" };
     show::line(format_args!("{handler} {words}{state}{replaced}"))?;
     match stopped.also {
-        Some(other) => show::line(format_args!("{handler} is {} as well", self::state(other))),
+        Some(other) => show::line(format_args!("{handler} is {} as well", show::rule_state(other))),
         None => Ok(()),
     }
 }
@@ -195,13 +195,6 @@ fn print_lifted(handler: &HandlerName, kind: RuleKind, lifted: &Lifted) -> anyho
             show::line(format_args!("{handler} is still paused: `wakeq unpause` lifts that"))
         }
         None => Ok(()),
-    }
-}
-
-pub(crate) fn state(kind: RuleKind) -> &'static str {
-    match kind {
-        RuleKind::Pause => "paused",
-        RuleKind::Block => "blocked",
     }
 }
 

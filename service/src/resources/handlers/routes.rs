@@ -1,6 +1,7 @@
 //! Handlers: counts, depth, rules and purges.
 
 use axum::Json;
+use chrono::{DateTime, Datelike, Utc};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -9,7 +10,6 @@ use crate::http::caller::{Call, Caller};
 use crate::http::paging::PageQuery;
 use crate::http::path::{HandlerPath, Parameters};
 use crate::http::problem::{Answer, Kind, Problem};
-use crate::resources::dead_events::routes::storable;
 use crate::resources::handlers::wire::{
     DepthJson, Handler, Lifted, PurgeRequest, Purged, StopRequest, Stopped,
 };
@@ -205,5 +205,14 @@ pub(crate) fn scope(
         }
         None if module.is_some() => Err(Problem::bad_request("`module` needs a `name` beside it")),
         None => Ok(None),
+    }
+}
+
+/// A time that the database can store.
+pub(crate) fn storable(moment: DateTime<Utc>) -> Result<DateTime<Utc>, Problem> {
+    if (1..=9999).contains(&moment.year()) {
+        Ok(moment)
+    } else {
+        Err(Problem::bad_request("a moment lies in the years 1 to 9999"))
     }
 }

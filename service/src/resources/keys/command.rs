@@ -8,8 +8,8 @@ use crate::access::{
     Access, AccessConfig, CredentialFilter, InvalidScope, KeyId, NewKey, Reach, read_scopes,
 };
 use crate::cli::Context;
-use crate::cli::arguments::{Page, TableArgs};
-use crate::cli::client::{Request, ServerChoice};
+use crate::cli::arguments::TableArgs;
+use crate::cli::client::{Page, Request, ServerChoice};
 use crate::cli::failure::Failure;
 use crate::cli::show::{self, JsonArg, moment};
 use crate::resources::keys::wire::{CreateKey, CreatedKeyJson, KeyJson};

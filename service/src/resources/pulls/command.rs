@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::cli::Context;
-use crate::cli::arguments::{ListArgs, Page, event_id};
-use crate::cli::client::{Client, Request};
+use crate::cli::arguments::{ListArgs, event_id};
+use crate::cli::client::{Client, Page, Request};
 use crate::cli::show::{self, JsonArg, moment};
 use crate::cli::table::Table;
 use crate::cli::text;

@@ -13,9 +13,9 @@ use tokio::time::Instant;
 use crate::http::Api;
 use crate::http::body;
 use crate::http::caller::Caller;
-use crate::http::limits::Slot;
 use crate::http::path::{EventPath, QueuePath};
 use crate::http::problem::{Details, Kind, Problem};
+use crate::http::slots::Slot;
 use crate::resources::pulls::wire::{
     CompleteRequest, ExtendRequest, Extended, InvalidPull, LeaseRequest, Leased, ReleaseRequest, Released,
 };

@@ -13,7 +13,6 @@ use crate::cli::client::Request;
 use crate::cli::failure::Failure;
 use crate::cli::show::{self, JsonArg, field, moment};
 use crate::config::DeliveryArgs;
-use crate::resources::handlers::command::state;
 use crate::resources::targets::wire::{self, OnDeath, Policy, PutAnswer, PutTarget, SecretText};
 use wakeq::Name;
 
@@ -138,7 +137,7 @@ fn print_put(handler: &HandlerAddressArg, answer: &PutAnswer) -> anyhow::Result<
     show::line(format_args!("{handler} goes to {}{replaced}", crate::cli::text::clean(&answer.target.url)))?;
     print_woken(answer.woken, answer.waking)?;
     if let Some(kind) = answer.still {
-        show::line(format_args!("{} is still {}", handler.handler, state(kind)))?;
+        show::line(format_args!("{} is still {}", handler.handler, show::rule_state(kind)))?;
     }
     print_secret(answer.secret.as_ref())
 }

@@ -1,6 +1,6 @@
 //! Evens out how many groups the nodes serve, by moving those that a node serves by one source.
 
-use super::Served;
+use super::members::Served;
 use super::sketch::Sketch;
 
 /// Releases at most one source of each group that has no pending moves. Sources that are moving

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{GroupMember, GroupMembers, MemberStanding, Reallocation, Served, wanted_sources};
+use super::members::{GroupMember, GroupMembers, MemberStanding, Reallocation, Served, wanted_sources};
 use crate::event::NodeId;
 use wakeq::Name;
 use wakeq::log::EventSource;

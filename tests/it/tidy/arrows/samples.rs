@@ -1,6 +1,6 @@
 //! Tests of the rules for imports, on good and bad samples.
 
-use super::{ARROWS, complaints};
+use super::{PACKAGES, complaints};
 use crate::tidy::source::Source;
 
 #[cfg(test)]
@@ -17,11 +17,19 @@ fn check_found(name: &str, text: &str, part: &str) {
 
 /// So no two modules can import each other, even by way of others.
 #[test]
-fn the_table_lists_a_module_after_those_that_it_imports() {
-    for (index, (module, allowed)) in ARROWS.iter().enumerate() {
-        for name in *allowed {
-            let is_above = ARROWS[..index].iter().any(|(above, _)| above == name);
-            assert!(is_above, "`{module}` may import `{name}`, which comes after it in the table");
+fn each_table_lists_a_module_after_those_that_it_imports() {
+    for (at, package) in PACKAGES.iter().enumerate() {
+        for (index, (module, beside, below)) in package.rows.iter().enumerate() {
+            let above = &package.rows[..index];
+            let is_above = |name: &str| above.iter().any(|(above, ..)| *above == name);
+            assert!(!is_above(module), "`{module}` has two rows in the table of `{}`", package.name);
+            for name in *beside {
+                assert!(is_above(name), "`{module}` may import `{name}`, which comes after it in its table");
+            }
+            for name in *below {
+                let is_below = PACKAGES[..at].iter().any(|package| package.has(name));
+                assert!(is_below, "`{module}` may import `{name}`, which is in no package below it");
+            }
         }
     }
 }
@@ -39,7 +47,7 @@ fn a_wrong_arrow_is_found_however_it_is_written() {
         "fn a() {\n    crate::worker::b()\n}",
         "run.rs:2: `machine` must not import `worker`",
     );
-    check_found("service/src/http/mod.rs", "use crate::QueueWorker;", "must not import `worker`");
+    check_found("service/src/http/mod.rs", "use wakeq::QueueWorker;", "must not import `worker` of `wakeq`");
     check_found("src/emit.rs", "mod tests { use wakeq::QueueWorker; }", "must not import `worker`");
     check_found("src/emit.rs", "use crate::Surprise;", "`Surprise` is no module");
     check_found("streams/src/groups.rs", "use wakeq::jobs::{Due, Verdict};", "must not import `worker`");
@@ -48,6 +56,12 @@ fn a_wrong_arrow_is_found_however_it_is_written() {
     check_found("src/novelty.rs", "", "add the module `novelty` to the table");
     check_found("src/notify/memory.rs", "use super::super::store;", "instead of `super::super`");
     check_found("src/notify/mod.rs", "use super::store;", "instead of `super::`");
+    check_found("src/emit.rs", "use wakeq_streams::Groups;", "`Groups` is no module");
+    check_found(
+        "src/emit.rs",
+        "use wakeq_streams::groups::Groups;",
+        "must not import `groups` of `wakeq_streams`",
+    );
 }
 
 #[test]
@@ -74,6 +88,54 @@ fn a_wrong_arrow_between_parts_of_resources_is_found() {
 }
 
 #[test]
+fn a_wrong_arrow_between_rooms_of_the_store_is_found() {
+    let up = "use crate::store::events::InsertOutcome;";
+    for (name, text, part) in [
+        ("src/store/kernel/session.rs", up, "`store::kernel` must not import `store::events`"),
+        ("src/store/targets/lookup.rs", up, "`store::targets` must not import `store::events`"),
+        (
+            "src/store/log/read.rs",
+            "fn a() {\n    crate::store::minute::b()\n}",
+            "read.rs:2: `store::log` must not",
+        ),
+        ("src/store/queues/turns.rs", "use crate::store::Store;", "`store::queues` must not import `store`"),
+        ("src/store/queues/turns.rs", "use crate::store::{Store, StoreError};", "must not import `store`"),
+        ("src/store/order/mod.rs", "use super::kernel::Store;", "instead of `super::`"),
+        (
+            "src/store/memory/dead.rs",
+            "use crate::store::seam::a;",
+            "`store::memory` must not import `store::seam`",
+        ),
+        ("src/store/novelty/mod.rs", "", "add the module `store::novelty` to the table"),
+        (
+            "src/notify/local.rs",
+            "use crate::store::events::InsertOutcome;",
+            "must not import `store::events`",
+        ),
+    ] {
+        check_found(name, text, part);
+    }
+    let down = "pub(in crate::store) use crate::store::kernel::Store;\nuse super::claims::fences;";
+    for (name, text) in [
+        ("src/store/events/claims.rs", down),
+        ("src/store/kernel/usage/mod.rs", "use crate::store::kernel::Store;"),
+        ("src/store/tests/log.rs", "use crate::store::{LogBatch, Store};"),
+        ("src/store/mod.rs", "pub use events::Rule;"),
+    ] {
+        assert_eq!(found(name, text), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn few_rooms_know_the_test_kit() {
+    let code = "fn a() {\n    #[cfg(feature = \"testing\")]\n    b();\n    c(\"testing them\")\n}";
+    check_found("src/store/events/load.rs", code, "load.rs:2: `store::events` must not know `testing`");
+    for name in ["src/store/kernel/session.rs", "src/store/seam/runs.rs", "src/store/tests/log.rs"] {
+        assert_eq!(found(name, code), Vec::<String>::new());
+    }
+}
+
+#[test]
 fn a_crate_in_the_wrong_module_is_found() {
     check_found("src/admin.rs", "fn a(pool: &sqlx::PgPool) {}", "`sqlx` belongs in");
     check_found(
@@ -97,7 +159,7 @@ fn what_the_arrows_allow_passes() {
     let good = [
         (
             "src/worker/run.rs",
-            "use crate::{emit, machine::{State, store}, store::Store, CanvasId};\nuse super::intake;",
+            "use crate::{wake, machine::{State, store}, store::Store, CanvasId};\nuse super::intake;",
         ),
         (
             "src/machine/mod.rs",

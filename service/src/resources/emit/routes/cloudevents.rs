@@ -10,8 +10,8 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::attributes::Attributes;
+use super::emission::{Draft, EVENTS_MAX, Headers};
 use super::media::MediaType;
-use super::request::{Draft, EVENTS_MAX, Headers};
 use crate::resources::emit::wire::json;
 use crate::resources::emit::wire::refusal::{Fault, Refusal};
 use wakeq::Event;

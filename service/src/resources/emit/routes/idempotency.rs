@@ -7,8 +7,8 @@ use aws_lc_rs::digest::{Context, SHA256};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::Response;
 
-use super::request::{Change, Emission};
-use super::{EmitRequest, accepted};
+use super::emission::{Change, Emission};
+use super::received::{EmitRequest, accepted};
 use crate::http::Api;
 use crate::http::caller::Caller;
 use crate::http::operations::IDEMPOTENCY_KEY;

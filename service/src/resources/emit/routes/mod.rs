@@ -4,17 +4,18 @@
 
 mod attributes;
 mod cloudevents;
+mod emission;
 mod idempotency;
 mod media;
 mod plain;
+mod received;
 mod request;
 #[cfg(test)]
 mod tests;
 
-use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, Uri};
+use axum::response::Response;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -24,12 +25,11 @@ use crate::http::caller::Caller;
 use crate::http::path::{ObjectPath, Parameters};
 use crate::http::problem::{Details, Kind, Problem};
 use crate::resources::emit::wire::refusal::{Fault, Refusal};
-use crate::resources::emit::wire::{
-    CloudEvent, EmitAnswer, EmittedBatch, EmittedJson, NewChange, NewEvent, NewEvents,
-};
+use crate::resources::emit::wire::{CloudEvent, EmitAnswer, EmittedBatch, NewChange, NewEvent, NewEvents};
 use cloudevents::Keep;
-use request::{Change, Emission, Headers, Incoming};
-use wakeq::{CanvasId, EventError};
+use emission::{Change, Emission};
+use received::{EmitRequest, accepted};
+use wakeq::EventError;
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -39,15 +39,6 @@ pub(crate) struct EmitQuery {
     #[serde(default)]
     #[param(inline)]
     value: Keep,
-}
-
-/// A request whose credential permits emitting.
-struct EmitRequest {
-    batch: bool,
-    keep: Keep,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Bytes,
 }
 
 /// Emit an event
@@ -198,33 +189,6 @@ async fn send(
         }
     };
     Ok(accepted(caller.canvas, &answer))
-}
-
-/// 202, with the location of the event if there is exactly one.
-fn accepted(canvas: CanvasId, answer: &EmitAnswer) -> Response {
-    let mut response = (StatusCode::ACCEPTED, axum::Json(answer)).into_response();
-    if let EmitAnswer::One(EmittedJson { id, .. }) = answer
-        && let Ok(location) = HeaderValue::from_str(&format!("/v1/canvases/{canvas}/events/{id}"))
-    {
-        response.headers_mut().insert(header::LOCATION, location);
-    }
-    response
-}
-
-impl EmitRequest {
-    fn borrowed(&self) -> Vec<(&str, &[u8])> {
-        self.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect()
-    }
-
-    fn incoming<'a>(&'a self, caller: &Caller, headers: &'a [(&'a str, &'a [u8])]) -> Incoming<'a> {
-        Incoming {
-            canvas: caller.canvas,
-            batch: self.batch,
-            keep: self.keep,
-            headers: Headers(headers),
-            body: &self.body,
-        }
-    }
 }
 
 impl From<Refusal> for Problem {

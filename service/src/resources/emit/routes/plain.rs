@@ -4,7 +4,7 @@
 
 use serde_json::value::RawValue;
 
-use super::request::{Change, Draft, EVENTS_MAX};
+use super::emission::{Change, Draft, EVENTS_MAX};
 use crate::resources::emit::wire::refusal::{Fault, Refusal, named};
 use crate::resources::emit::wire::{NewEvent, json};
 use wakeq::Event;

@@ -1,7 +1,8 @@
 //! Changes of objects, valid and refused.
 
 use super::*;
-use crate::resources::emit::routes::request::{Change, read_change};
+use crate::resources::emit::routes::emission::Change;
+use crate::resources::emit::routes::request::read_change;
 
 fn change(headers: &[(&str, &str)], body: &str) -> Result<Change, Refusal> {
     let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();

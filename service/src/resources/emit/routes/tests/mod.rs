@@ -8,7 +8,8 @@ mod plain_json;
 use std::time::Duration;
 
 use super::cloudevents::Keep;
-use super::request::{Emission, Headers, Incoming, read};
+use super::emission::{Emission, Headers};
+use super::request::{Incoming, read};
 use crate::resources::emit::wire::refusal::{Fault, Refusal};
 use wakeq::events::Due;
 use wakeq::{CanvasId, Event, EventError, EventId};
