@@ -1,9 +1,9 @@
 -- Turns: the claims of copies in queues, by workers and by services that pull over HTTP.
 --
--- `take_turns` is for copies what a worker's claim is for events. It passes over the rotation of the
--- facets (0003), takes the first copy of each that may run, and moves the rotation. Each step of a
--- pass is a function: some read, `share_turns` and `choose_copies` decide from what was read, and
--- the others write. `pull_turns` is the same for services that pull: it leases what it takes.
+-- `take_turns` is for copies what a worker's claim is for events. It passes over the rotation of
+-- the facets (0003), takes the first copy of each that may run, and moves the rotation. Each step
+-- of a pass is a function: some read, `share_turns` and `choose_copies` decide from what was read,
+-- and the others write. `pull_turns` is the same for services that pull: it leases what it takes.
 --
 -- The steps have snapshots of their own. Nobody else writes the facets of a rotation meanwhile,
 -- because `take_turns` holds the lock of the queue. A copy may change, so it is locked and checked

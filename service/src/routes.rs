@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn the_page_about_access_lists_the_reads_that_are_recorded() {
         let page = include_str!("../../docs/access.md");
-        let row = page.lines().find_map(|line| line.strip_prefix("| reads of values: ")).unwrap();
+        let row = page.lines().find_map(|line| line.strip_prefix("| reads of values by ")).unwrap();
         let names = row.split('`').skip(1).step_by(2).filter(|name| *name != "view=full");
         assert_eq!(names.map(str::to_owned).collect::<BTreeSet<_>>(), guarded().recorded_reads());
     }

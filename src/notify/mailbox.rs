@@ -6,6 +6,9 @@
 //! nothing else is ready and they are still there after a while. It runs on tokio's clock, and its
 //! state ends with the process.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::future::pending;
@@ -84,6 +87,7 @@ impl Subscription for MailboxSubscription {
         if self.stopped {
             return None;
         }
+        let _turn = AskedTurn { shared: &self.shared, subscriber: self.subscriber };
         let (number, content) =
             self.shared.until(|messages| messages.hand_out(self.subscriber, self.max_outstanding)).await;
         let ack = MailboxAck { shared: Arc::clone(&self.shared), subscriber: self.subscriber, number };
@@ -112,6 +116,21 @@ impl Subscription for MailboxSubscription {
 impl Drop for MailboxSubscription {
     fn drop(&mut self) {
         self.shared.change(|messages| messages.give_back_all_of(self.subscriber));
+    }
+}
+
+/// Gives up the turn of a subscriber that no longer asks.
+struct AskedTurn<'a> {
+    shared: &'a SharedMessages,
+    subscriber: u64,
+}
+
+impl Drop for AskedTurn<'_> {
+    fn drop(&mut self) {
+        let is_next = self.shared.lock().leave_turn(self.subscriber);
+        if is_next {
+            self.shared.changed.notify_waiters();
+        }
     }
 }
 
@@ -204,6 +223,9 @@ pub(crate) struct Messages {
     /// How many waiting messages name each event.
     named: HashMap<EventId, u32>,
     last_number: u64,
+    /// The subscribers that ask and have room, the longest first: one that takes message after
+    /// message leaves the next to others.
+    turns: VecDeque<u64>,
     /// The delay before a message that was put back is delivered again.
     pub(crate) retry_delay: Duration,
     /// How many more messages are handed out; `None` for no limit.
@@ -370,11 +392,25 @@ impl Messages {
         if full || self.broken.is_some() || self.deliveries_left == Some(0) {
             return None;
         }
+        if !self.turns.contains(&subscriber) {
+            self.turns.push_back(subscriber);
+        }
+        if self.turns.front() != Some(&subscriber) {
+            return None;
+        }
         let Message { number, content } = self.ready.pop_front()?;
+        self.turns.pop_front();
         self.uncount(&content);
         self.deliveries_left = self.deliveries_left.map(|left| left - 1);
         self.held.entry(subscriber).or_default().insert(number, content.clone());
         Some((number, content))
+    }
+
+    /// Returns whether another subscriber may take a message that is ready.
+    fn leave_turn(&mut self, subscriber: u64) -> bool {
+        let asking = self.turns.len();
+        self.turns.retain(|turn| *turn != subscriber);
+        self.turns.len() < asking && !self.turns.is_empty() && !self.ready.is_empty()
     }
 
     /// An acknowledgement that arrives after the message was put back still counts, unless it was
@@ -412,63 +448,5 @@ impl Messages {
             self.count(&content);
             self.delayed.insert((due, number), content);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::event::CanvasId;
-
-    fn notifications(count: usize) -> Vec<Notification> {
-        (0..count).map(|_| Notification { id: EventId::new(), canvas: CanvasId::DEFAULT }).collect()
-    }
-
-    async fn next(subscription: &mut dyn Subscription) -> Notification {
-        let delivery = subscription.next().await.unwrap();
-        let notification = *delivery.notification.as_ref().unwrap();
-        delivery.acknowledge();
-        notification
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_reserve_comes_last_and_late_and_from_its_end() {
-        let mailbox = Mailbox::new(RESERVED);
-        let (all, since) = (notifications(5), Instant::now());
-        mailbox.change(|messages| {
-            all[..3].iter().for_each(|other| messages.push_reserve(Content::Notification(*other)));
-            messages.push(Content::Notification(all[3]));
-        });
-        let mut subscription = mailbox.subscribe(10).unwrap();
-        assert_eq!(next(subscription.as_mut()).await, all[3]);
-        assert_eq!(since.elapsed(), Duration::ZERO);
-        tokio::time::advance(RESERVED + RESERVED / 2).await;
-        mailbox.change(|messages| messages.push_reserve(Content::Notification(all[4])));
-        for expected in [2, 1, 0] {
-            assert_eq!(next(subscription.as_mut()).await, all[expected]);
-        }
-        assert!(since.elapsed() >= 2 * RESERVED && since.elapsed() < 3 * RESERVED, "{:?}", since.elapsed());
-        assert_eq!(next(subscription.as_mut()).await, all[4]);
-        assert!(since.elapsed() >= 3 * RESERVED, "{:?}", since.elapsed());
-        assert!(all.iter().all(|notification| !mailbox.read(|messages| messages.names(notification.id))));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_is_divided_anew_keeps_its_order() {
-        let mailbox = Mailbox::new(RESERVED);
-        let all = notifications(6);
-        mailbox.change(|messages| {
-            for (place, notification) in all.iter().enumerate() {
-                let content = Content::Notification(*notification);
-                if place % 2 == 0 { messages.push(content) } else { messages.push_reserve(content) }
-            }
-            messages.divide(|event| event != all[0].id);
-        });
-        let mut subscription = mailbox.subscribe(10).unwrap();
-        for expected in [1, 2, 3, 4, 5, 0] {
-            assert_eq!(next(subscription.as_mut()).await, all[expected]);
-        }
-        assert_eq!(mailbox.read(Messages::waiting), 0);
-        assert!(!mailbox.change(Messages::drop_reserve));
     }
 }

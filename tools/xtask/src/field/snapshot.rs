@@ -24,8 +24,8 @@ const PLAIN: &str = "select wakeq.emit('plain', '1')";
 pub(super) async fn run(site: &Site) -> Result<()> {
     let receiver = Receiver::start().await?;
     site.target(NIL, "plain", &receiver.url("plain"), &[])?;
-    site.target(NIL, "tick", &receiver.url("tick"), &[])?;
-    site.command(&["cron", "put", "every-minute", "* * * * *", "tick"])?;
+    site.target(NIL, "CRON/tick", &receiver.url("tick"), &[])?;
+    site.command(&["cron", "put", "tick", "* * * * *", "--canvas", NIL])?;
     let server = site.start(&[]).await?;
     let mut holder = sqlx::PgConnection::connect(&site.url()).await?;
     sqlx::raw_sql("begin isolation level repeatable read; select count(*) from wakeq.events_v2")

@@ -1,0 +1,95 @@
+//! The order in which messages of a process are handed out.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use super::*;
+use crate::event::CanvasId;
+
+type BoxedNext<'a> = Pin<Box<dyn Future<Output = Option<Delivery>> + Send + 'a>>;
+
+fn notifications(count: usize) -> Vec<Notification> {
+    (0..count).map(|_| Notification { id: EventId::new(), canvas: CanvasId::DEFAULT }).collect()
+}
+
+async fn next(subscription: &mut dyn Subscription) -> Notification {
+    let delivery = subscription.next().await.unwrap();
+    let notification = *delivery.notification.as_ref().unwrap();
+    delivery.acknowledge();
+    notification
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_reserve_comes_last_and_late_and_from_its_end() {
+    let mailbox = Mailbox::new(RESERVED);
+    let (all, since) = (notifications(5), Instant::now());
+    mailbox.change(|messages| {
+        all[..3].iter().for_each(|other| messages.push_reserve(Content::Notification(*other)));
+        messages.push(Content::Notification(all[3]));
+    });
+    let mut subscription = mailbox.subscribe(10).unwrap();
+    assert_eq!(next(subscription.as_mut()).await, all[3]);
+    assert_eq!(since.elapsed(), Duration::ZERO);
+    tokio::time::advance(RESERVED + RESERVED / 2).await;
+    mailbox.change(|messages| messages.push_reserve(Content::Notification(all[4])));
+    for expected in [2, 1, 0] {
+        assert_eq!(next(subscription.as_mut()).await, all[expected]);
+    }
+    assert!(since.elapsed() >= 2 * RESERVED && since.elapsed() < 3 * RESERVED, "{:?}", since.elapsed());
+    assert_eq!(next(subscription.as_mut()).await, all[4]);
+    assert!(since.elapsed() >= 3 * RESERVED, "{:?}", since.elapsed());
+    assert!(all.iter().all(|notification| !mailbox.read(|messages| messages.names(notification.id))));
+}
+
+/// One that asks again at once would otherwise take all of them: it is not the only one that is
+/// woken, but the first that asks.
+#[tokio::test(start_paused = true)]
+async fn subscribers_take_turns() {
+    let mailbox = Mailbox::new(RESERVED);
+    let all = notifications(4);
+    let (mut greedy, mut idle) = (mailbox.subscribe(10).unwrap(), mailbox.subscribe(10).unwrap());
+    let mut context = Context::from_waker(Waker::noop());
+    let mut ask = |next: &mut BoxedNext<'_>| match next.as_mut().poll(&mut context) {
+        Poll::Ready(delivery) => delivery.map(|delivery| *delivery.notification.as_ref().unwrap()),
+        Poll::Pending => None,
+    };
+    let push = |notification: &Notification| {
+        mailbox.change(|messages| messages.push(Content::Notification(*notification)));
+    };
+
+    let mut waiting = idle.next();
+    assert_eq!(ask(&mut waiting), None);
+    all[..2].iter().for_each(push);
+    let mut asked = greedy.next();
+    assert_eq!(ask(&mut asked), None, "the other one asked first");
+    assert_eq!(ask(&mut waiting), Some(all[0]));
+    assert_eq!(ask(&mut asked), Some(all[1]));
+    drop((waiting, asked));
+
+    // One that no longer asks is passed over.
+    let mut waiting = idle.next();
+    assert_eq!(ask(&mut waiting), None);
+    all[2..].iter().for_each(push);
+    drop(waiting);
+    assert_eq!(ask(&mut greedy.next()), Some(all[2]));
+    assert_eq!(ask(&mut greedy.next()), Some(all[3]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_divided_anew_keeps_its_order() {
+    let mailbox = Mailbox::new(RESERVED);
+    let all = notifications(6);
+    mailbox.change(|messages| {
+        for (place, notification) in all.iter().enumerate() {
+            let content = Content::Notification(*notification);
+            if place % 2 == 0 { messages.push(content) } else { messages.push_reserve(content) }
+        }
+        messages.divide(|event| event != all[0].id);
+    });
+    let mut subscription = mailbox.subscribe(10).unwrap();
+    for expected in [1, 2, 3, 4, 5, 0] {
+        assert_eq!(next(subscription.as_mut()).await, all[expected]);
+    }
+    assert_eq!(mailbox.read(Messages::waiting), 0);
+    assert!(!mailbox.change(Messages::drop_reserve));
+}
