@@ -406,11 +406,11 @@ impl Messages {
         Some((number, content))
     }
 
-    /// Returns whether another subscriber may take a message that is ready.
+    /// Returns whether another subscriber may now take a message that is ready.
     fn leave_turn(&mut self, subscriber: u64) -> bool {
-        let asking = self.turns.len();
+        let was_first = self.turns.front() == Some(&subscriber);
         self.turns.retain(|turn| *turn != subscriber);
-        self.turns.len() < asking && !self.turns.is_empty() && !self.ready.is_empty()
+        was_first && !self.turns.is_empty() && !self.ready.is_empty()
     }
 
     /// An acknowledgement that arrives after the message was put back still counts, unless it was
