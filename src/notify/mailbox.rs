@@ -25,6 +25,9 @@ use crate::event::{EventId, Notification};
 /// How long a message stays in reserve at least; at most it is twice as long if nothing else is
 /// ready, so that several become ready together.
 pub(crate) const RESERVED: Duration = Duration::from_millis(250);
+/// How long a message is kept for the subscriber whose turn it is. Its future may be held without
+/// being polled, and the others do not wait for that.
+const TURN: Duration = Duration::from_millis(50);
 /// Maximum number of messages that leave the reserve together.
 const RELEASED_MAX: usize = 1_000;
 
@@ -180,14 +183,15 @@ impl SharedMessages {
             changed.as_mut().enable();
             let next_due = {
                 let mut messages = self.lock();
-                messages.release_due(Instant::now());
-                messages.release_reserve(Instant::now());
+                let now = Instant::now();
+                messages.release_due(now);
+                messages.release_reserve(now);
                 if let Some(answer) = ask(&mut messages) {
                     drop(messages);
                     self.changed.notify_waiters();
                     return answer;
                 }
-                messages.next_due()
+                messages.next_due(now)
             };
             let due = async {
                 match next_due {
@@ -226,6 +230,8 @@ pub(crate) struct Messages {
     /// The subscribers that ask and have room, the longest first: one that takes message after
     /// message leaves the next to others.
     turns: VecDeque<u64>,
+    /// Since when a message is left to the first of them, while another one waits for it.
+    left_since: Option<Instant>,
     /// The delay before a message that was put back is delivered again.
     pub(crate) retry_delay: Duration,
     /// How many more messages are handed out; `None` for no limit.
@@ -329,6 +335,7 @@ impl Messages {
         self.delayed.clear();
         self.held.clear();
         self.named.clear();
+        self.left_since = None;
     }
 
     fn new_number(&mut self) -> u64 {
@@ -379,12 +386,14 @@ impl Messages {
         self.ready.extend(released.map(|(_, message)| message));
     }
 
-    /// When a message becomes ready by itself.
-    fn next_due(&self) -> Option<Instant> {
+    /// When a message becomes ready by itself, or may be taken out of turn.
+    fn next_due(&self, now: Instant) -> Option<Instant> {
         let delayed = self.delayed.first_key_value().map(|((due, _), _)| *due);
         let reserve = self.reserve.front().filter(|_| self.ready.is_empty());
         let reserve = reserve.map(|(since, _)| *since + 2 * RESERVED);
-        [delayed, reserve].into_iter().flatten().min()
+        // Once it is over, the next one that asks takes the message: nothing has to wake it.
+        let turn = self.left_since.map(|since| since + TURN).filter(|end| *end > now);
+        [delayed, reserve, turn].into_iter().flatten().min()
     }
 
     fn hand_out(&mut self, subscriber: u64, max_outstanding: usize) -> Option<(u64, Content)> {
@@ -395,22 +404,33 @@ impl Messages {
         if !self.turns.contains(&subscriber) {
             self.turns.push_back(subscriber);
         }
-        if self.turns.front() != Some(&subscriber) {
+        if self.turns.front() != Some(&subscriber) && !self.is_out_of_turn() {
             return None;
         }
         let Message { number, content } = self.ready.pop_front()?;
-        self.turns.pop_front();
+        // Subscribers that were passed over ask anew once they are polled.
+        while self.turns.pop_front().is_some_and(|turn| turn != subscriber) {}
+        self.left_since = None;
         self.uncount(&content);
         self.deliveries_left = self.deliveries_left.map(|left| left - 1);
         self.held.entry(subscriber).or_default().insert(number, content.clone());
         Some((number, content))
     }
 
-    /// Returns whether another subscriber may take a message that is ready.
+    /// Whether a message has been left to the first subscriber for too long.
+    fn is_out_of_turn(&mut self) -> bool {
+        let now = Instant::now();
+        !self.ready.is_empty() && now >= *self.left_since.get_or_insert(now) + TURN
+    }
+
+    /// Returns whether another subscriber may now take a message that is ready.
     fn leave_turn(&mut self, subscriber: u64) -> bool {
-        let asking = self.turns.len();
+        let was_first = self.turns.front() == Some(&subscriber);
         self.turns.retain(|turn| *turn != subscriber);
-        self.turns.len() < asking && !self.turns.is_empty() && !self.ready.is_empty()
+        if was_first {
+            self.left_since = None;
+        }
+        was_first && !self.turns.is_empty() && !self.ready.is_empty()
     }
 
     /// An acknowledgement that arrives after the message was put back still counts, unless it was

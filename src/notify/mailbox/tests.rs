@@ -75,6 +75,27 @@ async fn subscribers_take_turns() {
     assert_eq!(ask(&mut greedy.next()), Some(all[3]));
 }
 
+/// It stays first until it is polled or dropped, and would hold back every message.
+#[tokio::test(start_paused = true)]
+async fn a_future_that_is_kept_unpolled_is_passed_over() {
+    let mailbox = Mailbox::new(RESERVED);
+    let all = notifications(3);
+    let (mut idle, mut other) = (mailbox.subscribe(10).unwrap(), mailbox.subscribe(10).unwrap());
+    let mut context = Context::from_waker(Waker::noop());
+    let mut kept = idle.next();
+    assert!(kept.as_mut().poll(&mut context).is_pending());
+    mailbox.change(|messages| {
+        all.iter().for_each(|notification| messages.push(Content::Notification(*notification)));
+    });
+
+    let since = Instant::now();
+    assert_eq!(next(other.as_mut()).await, all[0]);
+    assert_eq!(next(other.as_mut()).await, all[1]);
+    assert!(since.elapsed() >= TURN && since.elapsed() < 2 * TURN, "{:?}", since.elapsed());
+    let Poll::Ready(Some(delivery)) = kept.as_mut().poll(&mut context) else { panic!("it has no turn") };
+    assert_eq!(*delivery.notification.as_ref().unwrap(), all[2]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_divided_anew_keeps_its_order() {
     let mailbox = Mailbox::new(RESERVED);

@@ -2,8 +2,8 @@
 //! clock that only a test moves. Nothing else may use them. Beside them its clock on Postgres.
 //!
 //! There is no trait between these and Postgres. A statement that tests of handlers need has a
-//! function of the same name and arguments here, and the seam above chooses; all others fail.
-//! `tests/it/testing/agreement.rs` runs the same steps on both.
+//! function of the same name here, and the seam above chooses; all others fail. Both completions
+//! are one function. `tests/it/testing/agreement.rs` runs the same steps on both.
 
 mod dead;
 mod inserts;

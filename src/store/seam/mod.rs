@@ -28,7 +28,7 @@ enum Backing<'s> {
 }
 
 impl Store {
-    /// The only place that asks which it is.
+    /// The only place that chooses. [`Store::session`] also asks, and refuses one in memory.
     fn backing(&self) -> Backing<'_> {
         #[cfg(feature = "testing")]
         if let Some(memory) = self.memory() {
