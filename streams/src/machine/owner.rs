@@ -164,6 +164,7 @@ impl OwnerState {
                 Ok(OwnerPhase::Batch(PageState { through, more, held, passes: false }, BatchPhase::Choose))
             }
             (OwnerPhase::PassOver(page), OwnerInput::Moved) => {
+                self.inbox.read(page.through);
                 self.inbox.move_to(page.through);
                 Ok(self.catch_up(page, now))
             }
@@ -197,12 +198,14 @@ impl OwnerState {
         if self.position().known().is_some() { OwnerPhase::Load } else { OwnerPhase::Open }
     }
 
-    /// The phase after the last batch of a page.
+    /// The phase after the last batch of a page. A page with events of isolated entities is read
+    /// only once the position has passed them: until then an entity that is taken back needs them
+    /// to be read again.
     fn pass_over(&mut self, page: PageState, now: Duration) -> OwnerPhase {
-        self.inbox.read(page.through);
         if page.passes && self.inbox.is_behind(page.through) {
             return OwnerPhase::PassOver(page);
         }
+        self.inbox.read(page.through);
         self.catch_up(page, now)
     }
 

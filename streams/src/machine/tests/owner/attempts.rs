@@ -182,6 +182,26 @@ fn a_page_is_read_again_after_an_entity_was_taken_back_within_it() {
     }
 }
 
+/// The position did not pass the events that were dropped from a page. An entity that is taken back
+/// meanwhile needs them, so the page is read again.
+#[test]
+fn a_page_is_read_again_after_its_dropped_events_were_not_passed() {
+    let mut state = trying(&["ada"]);
+    let passes = OwnerInput::Chosen { passes: true, first: None };
+    check(
+        &mut state,
+        [
+            (WOKEN, OwnerEffect::Load),
+            (OwnerInput::Loaded, READ),
+            (FULL_PAGE, CHOOSE),
+            (passes, OwnerEffect::Move { to: 20 }),
+            (OwnerInput::Failed(OwnerFailure::Unavailable), OwnerEffect::Retry),
+            (WOKEN, OwnerEffect::Load),
+            (OwnerInput::Loaded, READ),
+        ],
+    );
+}
+
 /// More was sent to it, or the position was moved: the position is opened in the next look, and
 /// nothing is tried until then.
 #[test]
