@@ -221,8 +221,12 @@ impl OwnerState {
         self.advance_isolated(Next::AfterPage(page), now)
     }
 
-    /// The phase after the turn of the isolated entities.
+    /// The phase after the turn of the isolated entities. Nothing is processed at a position that is
+    /// in doubt.
     fn after(&mut self, next: Next) -> OwnerPhase {
+        if self.position().known().is_none() && !next.is_idle() {
+            return OwnerPhase::Open;
+        }
         match next {
             Next::InPage(page) => OwnerPhase::Batch(page, BatchPhase::Choose),
             Next::AfterPage(PageState { more: true, .. }) => OwnerPhase::Read,

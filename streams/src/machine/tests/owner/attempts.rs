@@ -211,6 +211,27 @@ fn an_entity_that_is_not_taken_back_leaves_the_position_in_doubt() {
     assert_eq!((isolated(&state), state.position()), (vec!["ada"], FencedPosition::Unknown { last: 10 }));
 }
 
+/// Between two batches it is opened at once: the next batch would be committed from a position that
+/// is not known.
+#[test]
+fn a_position_in_doubt_is_opened_before_the_next_batch() {
+    let mut state = trying(&["ada"]);
+    check(
+        &mut state,
+        [
+            (WOKEN, OwnerEffect::Load),
+            (OwnerInput::Loaded, READ),
+            (FULL_PAGE, CHOOSE),
+            (first(11), TOGETHER),
+            (OwnerInput::Prepared, WORK),
+            (OwnerInput::Worked(WorkEnd::Done), COMMIT),
+            (OwnerInput::Committed(11), OwnerEffect::TakeOutcome),
+            (OwnerInput::Outcome(Some(AttemptEnd::Nothing)), OwnerEffect::TakeBack),
+            (OwnerInput::TakenBack(false), OwnerEffect::Open),
+        ],
+    );
+}
+
 /// The others need not wait for it, the rest of the type comes first, and its events are processed
 /// one at a time from then on.
 #[test]
