@@ -164,6 +164,7 @@ impl OwnerState {
                 Ok(OwnerPhase::Batch(PageState { through, more, held, passes: false }, BatchPhase::Choose))
             }
             (OwnerPhase::PassOver(page), OwnerInput::Moved) => {
+                self.inbox.read(page.through);
                 self.inbox.move_to(page.through);
                 Ok(self.catch_up(page, now))
             }
@@ -197,12 +198,14 @@ impl OwnerState {
         if self.position().known().is_some() { OwnerPhase::Load } else { OwnerPhase::Open }
     }
 
-    /// The phase after the last batch of a page.
+    /// The phase after the last batch of a page. A page with events of isolated entities is read
+    /// only once the position has passed them: until then an entity that is taken back needs them
+    /// to be read again.
     fn pass_over(&mut self, page: PageState, now: Duration) -> OwnerPhase {
-        self.inbox.read(page.through);
         if page.passes && self.inbox.is_behind(page.through) {
             return OwnerPhase::PassOver(page);
         }
+        self.inbox.read(page.through);
         self.catch_up(page, now)
     }
 
@@ -218,8 +221,12 @@ impl OwnerState {
         self.advance_isolated(Next::AfterPage(page), now)
     }
 
-    /// The phase after the turn of the isolated entities.
+    /// The phase after the turn of the isolated entities. Nothing is processed at a position that is
+    /// in doubt.
     fn after(&mut self, next: Next) -> OwnerPhase {
+        if self.position().known().is_none() && !next.is_idle() {
+            return OwnerPhase::Open;
+        }
         match next {
             Next::InPage(page) => OwnerPhase::Batch(page, BatchPhase::Choose),
             Next::AfterPage(PageState { more: true, .. }) => OwnerPhase::Read,

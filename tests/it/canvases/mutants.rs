@@ -159,7 +159,7 @@ const UNSEEN: [(&str, &str, SurvivalReason); 61] = [
     (
         "migrations/0006_consumers.sql",
         "l.seq = erasure",
-        NotReached("an owner names the canvas of the erasure: `entities::erasing` names another"),
+        NotReached("an owner names the canvas of the erasure: `entities::erasure` names another"),
     ),
     (
         "migrations/0006_consumers.sql",

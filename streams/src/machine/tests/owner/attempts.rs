@@ -182,6 +182,26 @@ fn a_page_is_read_again_after_an_entity_was_taken_back_within_it() {
     }
 }
 
+/// The position did not pass the events that were dropped from a page. An entity that is taken back
+/// meanwhile needs them, so the page is read again.
+#[test]
+fn a_page_is_read_again_after_its_dropped_events_were_not_passed() {
+    let mut state = trying(&["ada"]);
+    let passes = OwnerInput::Chosen { passes: true, first: None };
+    check(
+        &mut state,
+        [
+            (WOKEN, OwnerEffect::Load),
+            (OwnerInput::Loaded, READ),
+            (FULL_PAGE, CHOOSE),
+            (passes, OwnerEffect::Move { to: 20 }),
+            (OwnerInput::Failed(OwnerFailure::Unavailable), OwnerEffect::Retry),
+            (WOKEN, OwnerEffect::Load),
+            (OwnerInput::Loaded, READ),
+        ],
+    );
+}
+
 /// More was sent to it, or the position was moved: the position is opened in the next look, and
 /// nothing is tried until then.
 #[test]
@@ -189,6 +209,27 @@ fn an_entity_that_is_not_taken_back_leaves_the_position_in_doubt() {
     let mut state = ended(&["ada"], AttemptEnd::Nothing);
     check(&mut state, [(OwnerInput::TakenBack(false), WAIT), (WOKEN, OwnerEffect::Open)]);
     assert_eq!((isolated(&state), state.position()), (vec!["ada"], FencedPosition::Unknown { last: 10 }));
+}
+
+/// Between two batches it is opened at once: the next batch would be committed from a position that
+/// is not known.
+#[test]
+fn a_position_in_doubt_is_opened_before_the_next_batch() {
+    let mut state = trying(&["ada"]);
+    check(
+        &mut state,
+        [
+            (WOKEN, OwnerEffect::Load),
+            (OwnerInput::Loaded, READ),
+            (FULL_PAGE, CHOOSE),
+            (first(11), TOGETHER),
+            (OwnerInput::Prepared, WORK),
+            (OwnerInput::Worked(WorkEnd::Done), COMMIT),
+            (OwnerInput::Committed(11), OwnerEffect::TakeOutcome),
+            (OwnerInput::Outcome(Some(AttemptEnd::Nothing)), OwnerEffect::TakeBack),
+            (OwnerInput::TakenBack(false), OwnerEffect::Open),
+        ],
+    );
 }
 
 /// The others need not wait for it, the rest of the type comes first, and its events are processed
