@@ -221,8 +221,8 @@ impl OwnerState {
         self.advance_isolated(Next::AfterPage(page), now)
     }
 
-    /// The phase after the turn of the isolated entities. Nothing is processed at a position that is
-    /// in doubt.
+    /// The phase after the turn of the isolated entities. Nothing is processed at a position that
+    /// is in doubt.
     fn after(&mut self, next: Next) -> OwnerPhase {
         if self.position().known().is_none() && !next.is_idle() {
             return OwnerPhase::Open;
