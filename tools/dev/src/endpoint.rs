@@ -3,8 +3,9 @@
 //!
 //! It knows nothing of the queue but its requests, like a service in any other language.
 
+use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use aws_lc_rs::hmac;
 use axum::Router;
@@ -39,7 +40,8 @@ impl Endpoint {
     pub(super) async fn start(secret: Secret) -> std::io::Result<Self> {
         let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
         let url = format!("http://{}/events", listener.local_addr()?);
-        let router = Router::new().route("/events", post(take)).with_state(Arc::new(secret));
+        let service = Service { secret, refused: Mutex::default() };
+        let router = Router::new().route("/events", post(take)).with_state(Arc::new(service));
         let serving = tokio::spawn(async move {
             if let Err(error) = axum::serve(listener, router).await {
                 screen::line(&format!("the sample endpoint ended: {error}"));
@@ -49,15 +51,30 @@ impl Endpoint {
     }
 }
 
+struct Service {
+    secret: Secret,
+    /// The events that were refused and have not come again: a 503 with `Retry-After` counts no
+    /// attempt, so the number of the attempt does not tell.
+    refused: Mutex<HashSet<EventId>>,
+}
+
+impl Service {
+    /// Whether it is too busy for an event, which is so every other time that the event comes.
+    fn is_busy_for(&self, id: EventId) -> bool {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        !refused.remove(&id) && refused.insert(id)
+    }
+}
+
 /// 204 completes an event; 503 says when to retry it.
-async fn take(State(secret): State<Arc<Secret>>, headers: HeaderMap, body: String) -> Answer {
+async fn take(State(service): State<Arc<Service>>, headers: HeaderMap, body: String) -> Answer {
     let plain = |status| (status, [(header::CACHE_CONTROL, "no-store")]);
-    let Some(request) = SignedRequest::read(&secret, &headers, &body) else {
+    let Some(request) = SignedRequest::read(&service.secret, &headers, &body) else {
         screen::line("the sample endpoint received a request without a valid signature");
         return plain(StatusCode::UNAUTHORIZED);
     };
     let SignedRequest { id, attempt } = request;
-    if body == BUSY_FOR && attempt == 1 {
+    if body == BUSY_FOR && service.is_busy_for(id) {
         screen::event(id, HANDLER, "POST with a valid signature; answered 503, Retry-After: 3");
         return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "3")]);
     }
