@@ -187,7 +187,7 @@ pub use event::{
 pub use machine::policy::RetryPolicy;
 pub use store::{Store, StoreConfig, StoreError};
 pub use worker::{
-    Execution, HandlerError, HandlerResult, Handlers, QueueWorker, Route, WorkerConfig, WorkerError,
+    CompleteError, Execution, HandlerError, HandlerResult, Handlers, QueueWorker, Route, WorkerConfig, WorkerError,
     shutdown_signal,
 };
 
@@ -262,7 +262,7 @@ pub mod targets {
 /// of notifications that are pushed.
 pub mod workers {
     pub use crate::worker::{
-        BoxedHandler, Counters, InvalidRoute, Origin, PushError, PushRunner, RemoteHandler, RemoteHandlers,
+        BoxedHandler, Completion, Counters, HandlerOutput, InvalidRoute, Origin, PushError, PushRunner, RemoteHandler, RemoteHandlers,
         RunReport, Verdict,
     };
 }
@@ -272,6 +272,8 @@ pub mod workers {
 mod pages {
     #[doc = include_str!("../docs/cron.md")]
     struct CronsDocument;
+    #[doc = include_str!("../docs/finish.md")]
+    struct FinishDocument;
     #[doc = include_str!("../docs/listeners.md")]
     struct ListenersDocument;
     #[doc = include_str!("../docs/log.md")]

@@ -6,10 +6,33 @@ use std::time::Duration;
 use crate::machine::HandlerEnd;
 
 /// The result of a handler: `Ok` completes the event.
-pub type HandlerResult = Result<(), HandlerError>;
+pub type HandlerResult<T = ()> = Result<T, HandlerError>;
+
+/// How a handler completed an event. So far there is nothing more to say about it.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Completion {}
+
+/// What the `Ok` of a handler may hold. Nearly always that is `()`.
+pub trait HandlerOutput: Send + 'static {
+    /// How the event completed.
+    fn completion(self) -> Completion;
+}
+
+impl HandlerOutput for () {
+    fn completion(self) -> Completion {
+        Completion::default()
+    }
+}
+
+impl HandlerOutput for Completion {
+    fn completion(self) -> Completion {
+        self
+    }
+}
 
 /// Why a handler did not complete: an operational error, which is retried; an error value, which is
-/// not; or that it is too early for the event.
+/// not; that no retry can help; or that it is too early for the event.
 ///
 /// Every error converts into an operational one, so `?` retries. Use [`HandlerError::value`] for an
 /// outcome that a retry can't change.
@@ -23,6 +46,7 @@ pub struct HandlerError {
 enum ErrorKind {
     Operational(Option<Duration>),
     Value,
+    Dead,
     NotYet(Duration),
     Busy(Duration),
     Gone,
@@ -49,6 +73,24 @@ impl HandlerError {
     /// ```
     pub fn value(message: impl fmt::Display) -> Self {
         Self { message: message.to_string(), kind: ErrorKind::Value }
+    }
+
+    /// No retry can help: the event dies now, with this as its error, whatever retries are left. A
+    /// person can see it among the dead events, and redrive it once the cause is mended.
+    ///
+    /// ```
+    /// use wakeq::{Execution, HandlerError, HandlerResult};
+    ///
+    /// async fn charge(event: Execution) -> HandlerResult {
+    ///     let card: String = event.value()?;
+    ///     if card.is_empty() {
+    ///         return Err(HandlerError::dead("the order has no card: ask the customer, then redrive this"));
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn dead(reason: impl fmt::Display) -> Self {
+        Self { message: reason.to_string(), kind: ErrorKind::Dead }
     }
 
     /// It is too early for this event: it runs again after `delay`, up to the longest delay of the
@@ -110,6 +152,7 @@ impl HandlerError {
         match self.kind {
             ErrorKind::Operational(delay) => HandlerEnd::Failed(delay),
             ErrorKind::Value => HandlerEnd::Completed,
+            ErrorKind::Dead => HandlerEnd::Rejected,
             ErrorKind::NotYet(delay) | ErrorKind::Busy(delay) => HandlerEnd::NotYet(delay),
             ErrorKind::Gone => HandlerEnd::Gone,
         }
@@ -138,6 +181,7 @@ mod tests {
         let from_error = HandlerError::from("x".parse::<i32>().unwrap_err());
         assert_eq!(from_error.end(), HandlerEnd::Failed(None));
         assert_eq!(HandlerError::value("done").end(), HandlerEnd::Completed);
+        assert_eq!(HandlerError::dead("no card").end(), HandlerEnd::Rejected);
         let later = HandlerError::operational("busy").retry_after(Duration::from_secs(3));
         assert_eq!(later.end(), HandlerEnd::Failed(Some(Duration::from_secs(3))));
         assert_eq!(HandlerError::not_yet(Duration::MAX).end(), HandlerEnd::NotYet(Duration::MAX));

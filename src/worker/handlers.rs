@@ -5,106 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-use super::answers::{HandlerError, HandlerResult};
+use super::answers::{Completion, HandlerOutput, HandlerResult};
+use super::execution::Execution;
 use super::places::PlaceKind;
-use crate::event::{
-    CanvasId, CopyOf, EventId, HandlerAddress, InvalidName, Metadata, Name, Place, Timestamp,
-};
+use crate::event::{CanvasId, HandlerAddress, InvalidName, Name};
 use crate::machine::RetryPolicy;
-use crate::store::ClaimedEvent;
 
 /// Default of [`Route::patience`].
 pub(super) const PATIENCE: Duration = Duration::from_secs(24 * 3600);
-
-/// An event passed to its handler.
-#[derive(Clone, Debug)]
-pub struct Execution {
-    /// The event's id: the same in every attempt, so it can be a key for idempotent effects. If the
-    /// caller chose an id, this is [`EventId::chosen`] of it.
-    pub id: EventId,
-    /// The handler's address.
-    pub address: HandlerAddress,
-    /// The emitted value as JSON.
-    pub json: String,
-    /// The attempt, counted from 1. Attempts whose process died are not counted.
-    pub attempt: u32,
-    /// When it was emitted.
-    pub enqueued_at: Timestamp,
-    /// When it was due.
-    pub due_at: Timestamp,
-    /// When this attempt claimed the event, on the database's clock.
-    pub claimed_at: Timestamp,
-    /// Its metadata, with the trace of this attempt.
-    pub metadata: Metadata,
-    /// The object that the event is on, and its link in the object's chain.
-    pub place: Option<Place>,
-    /// If the event is a copy: its registered queue, and the event that was copied.
-    pub copy_of: Option<CopyOf>,
-}
-
-/// The kind of source that emitted an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Origin {
-    /// A program that uses the library, or a caller of the API. The content is theirs.
-    Emitted,
-    /// A tick of a cron on the event's canvas.
-    Cron,
-    /// An entity on the event's canvas, reporting the outcome of another event.
-    Entity,
-}
-
-impl Execution {
-    pub(super) fn of(event: ClaimedEvent, attempt: u32) -> Self {
-        Self {
-            id: event.claim.id,
-            address: event.address,
-            json: event.value,
-            attempt,
-            enqueued_at: event.enqueued_at,
-            due_at: event.delay_until,
-            claimed_at: event.locked_at,
-            metadata: event.metadata,
-            place: event.place,
-            copy_of: event.copy_of,
-        }
-    }
-
-    /// The source of the event. Only crons and entities can emit events of the modules `CRON` and
-    /// `ANSWER`: every other way to emit refuses these modules. A copy in a queue has the origin of
-    /// the event that was copied.
-    ///
-    /// ```
-    /// use wakeq::workers::Origin;
-    /// use wakeq::{Execution, HandlerError, HandlerResult};
-    ///
-    /// async fn nightly(execution: Execution) -> HandlerResult {
-    ///     match execution.origin() {
-    ///         Origin::Cron => Ok(()),
-    ///         _ => Err(HandlerError::operational("this is for the cron")),
-    ///     }
-    /// }
-    /// ```
-    pub fn origin(&self) -> Origin {
-        match self.address.scope.module.as_str() {
-            "CRON" => Origin::Cron,
-            "ANSWER" => Origin::Entity,
-            _ => Origin::Emitted,
-        }
-    }
-
-    /// Deserializes the emitted value. A value of another shape is an operational error, so that
-    /// the event ends up among the dead events, where it can be seen.
-    pub fn value<T: DeserializeOwned>(&self) -> Result<T, HandlerError> {
-        serde_json::from_str(&self.json).map_err(|error| {
-            HandlerError::operational(format!("the event's value does not fit the handler: {error}"))
-        })
-    }
-}
 
 /// Which events go to a handler, and how it runs.
 ///
@@ -226,7 +137,8 @@ pub enum InvalidRoute {
 }
 
 /// A handler, called once per attempt.
-pub type BoxedHandler = Arc<dyn Fn(Execution) -> BoxFuture<'static, HandlerResult> + Send + Sync>;
+pub type BoxedHandler =
+    Arc<dyn Fn(Execution) -> BoxFuture<'static, HandlerResult<Completion>> + Send + Sync>;
 
 /// The handlers of a worker: an explicit list.
 #[derive(Clone, Default)]
@@ -243,12 +155,13 @@ impl Handlers {
 
     /// Adds a handler for a name or a [`Route`]. The handler must not block its thread, because
     /// that stops the renewal of leases: move long computations to [`tokio::task::spawn_blocking`].
-    pub fn on<F, R>(mut self, route: impl Into<Route>, handler: F) -> Self
+    pub fn on<F, R, O>(mut self, route: impl Into<Route>, handler: F) -> Self
     where
         F: Fn(Execution) -> R + Send + Sync + 'static,
-        R: Future<Output = HandlerResult> + Send + 'static,
+        R: Future<Output = HandlerResult<O>> + Send + 'static,
+        O: HandlerOutput,
     {
-        self.routes.push((route.into(), Arc::new(move |event| Box::pin(handler(event)))));
+        self.routes.push((route.into(), boxed(handler)));
         self
     }
 
@@ -263,12 +176,13 @@ impl Handlers {
     ///     Ok(())
     /// });
     /// ```
-    pub fn on_queue<F, R>(mut self, queue: impl Into<Route>, handler: F) -> Self
+    pub fn on_queue<F, R, O>(mut self, queue: impl Into<Route>, handler: F) -> Self
     where
         F: Fn(Execution) -> R + Send + Sync + 'static,
-        R: Future<Output = HandlerResult> + Send + 'static,
+        R: Future<Output = HandlerResult<O>> + Send + 'static,
+        O: HandlerOutput,
     {
-        self.queues.push((queue.into(), Arc::new(move |event| Box::pin(handler(event)))));
+        self.queues.push((queue.into(), boxed(handler)));
         self
     }
 
@@ -309,6 +223,18 @@ impl Handlers {
         }
         Ok(registry)
     }
+}
+
+fn boxed<F, R, O>(handler: F) -> BoxedHandler
+where
+    F: Fn(Execution) -> R + Send + Sync + 'static,
+    R: Future<Output = HandlerResult<O>> + Send + 'static,
+    O: HandlerOutput,
+{
+    Arc::new(move |event| {
+        let running = handler(event);
+        Box::pin(async move { running.await.map(HandlerOutput::completion) })
+    })
 }
 
 fn handler(called: &str, route: Route, run: BoxedHandler) -> Result<Handler, InvalidRoute> {

@@ -19,7 +19,8 @@ use tracing::Instrument;
 use super::busy::{BusyTargets, EndedRun, TargetKey};
 use super::counters::RunReport;
 use super::finished::{FinishedRun, RunEnd};
-use super::handlers::{Execution, Handler, Registry};
+use super::execution::Execution;
+use super::handlers::{Handler, Registry};
 use super::leases::Leases;
 use super::permits::{PermitKind, Permits, Shortage};
 use super::places::{PlaceRequest, Places};
@@ -232,9 +233,15 @@ impl Run<'_> {
                 let removed = self.complete(claim, &attempt.owner).await;
                 self.after_removal(attempt.into_ending(), removed).await
             }
-            (Stage::Attempt(attempt), Effect::Remove(claim, Removal::Dead(Cause::Retries))) => {
+            (Stage::Attempt(attempt), Effect::Remove(_, Removal::Committed)) => {
+                self.after_removal(attempt.into_ending(), true).await
+            }
+            (
+                Stage::Attempt(attempt),
+                Effect::Remove(claim, Removal::Dead(cause @ (Cause::Retries | Cause::Rejected))),
+            ) => {
                 let error = attempt.report.error.as_deref();
-                let removed = self.die(claim, Cause::Retries, error, &attempt.owner).await;
+                let removed = self.die(claim, cause, error, &attempt.owner).await;
                 self.after_removal(attempt.into_ending(), removed).await
             }
             (Stage::ReadyEvent(ready), Effect::Remove(claim, Removal::Dead(Cause::Poison))) => {
@@ -396,7 +403,9 @@ impl Run<'_> {
             attempt,
             emitted_by: event.metadata.traceparent.as_ref(),
         });
-        let mut execution = Box::new(Execution::of(*event, attempt));
+        let running = owner.held_claim.running();
+        let mut execution =
+            Box::new(Execution::of(*event, attempt, running, self.runner.statements.are_in_memory()));
         if let Some(trace) = telemetry::span_trace(&processing) {
             execution.metadata.traceparent = Some(trace);
         }
@@ -406,9 +415,12 @@ impl Run<'_> {
             self.runner.places.take(PlaceRequest { address, kind: owner.handler.kind() })
         });
         let running = process(&owner.handler, execution, &owner.held_claim, &self.runner.kill);
-        let report = running.instrument(processing.clone()).await;
+        let mut report = running.instrument(processing.clone()).await;
         drop(place);
         let took = started.elapsed();
+        if owner.held_claim.is_in_transaction() {
+            report = report.after_transaction(self.standing(&owner.held_claim).await);
+        }
         if report.end == HandlerEnd::LeaseLost {
             self.give_up(&owner.held_claim).await;
         }

@@ -9,8 +9,8 @@ use uuid::Uuid;
 use super::handlers::Registry;
 use crate::event::{Actor, CanvasId, Cause, Claim, EventId, HandlerAddress, Lane, Name, Notification};
 use crate::store::{
-    BATCH_MAX, ClaimLimits, ClaimedEvent, Coalescer, IN_FLIGHT, LoadedEvent, Retry, Store, StoreError,
-    TurnOutcome, TurnRequest,
+    BATCH_MAX, ClaimLimits, ClaimedEvent, Coalescer, IN_FLIGHT, LoadedEvent, Retry, Standing, Store,
+    StoreError, TurnOutcome, TurnRequest,
 };
 
 /// The actor in the audit log when a target is held because it was removed.
@@ -225,6 +225,15 @@ impl Statements {
         halts: bool,
     ) -> Result<bool, StoreError> {
         Box::pin(self.store.die(claim, cause, error, halts)).await
+    }
+
+    /// What became of a claim whose handler has tried to complete the event itself.
+    pub(super) async fn standing(&self, claim: Claim) -> Result<Standing, StoreError> {
+        Box::pin(self.store.standing(claim)).await
+    }
+
+    pub(super) fn are_in_memory(&self) -> bool {
+        self.store.is_in_memory()
     }
 
     /// Wait before a write that got no answer is repeated.

@@ -310,7 +310,7 @@ impl Store {
     }
 
     /// Whether the test kit's tables are used instead of Postgres.
-    pub(in crate::store) fn is_in_memory(&self) -> bool {
+    pub(crate) fn is_in_memory(&self) -> bool {
         self.double.as_deref().is_some_and(|double| double.has_tables())
     }
 }

@@ -87,6 +87,7 @@ async fn neither_role_can_do_more_than_its_work() {
     let starts_nothing = [
         "with gate as (insert into wakeq.claim_gate select where false) update wakeq.events_v2 set locked_at = now()",
         "select wakeq.take_turns('emails', '{}', 1, false, '1 min', 1)",
+        "select wakeq.complete(gen_random_uuid(), '0000000137ab6c1c')",
         "select wakeq.drop_log_partition('1 day')",
         "select wakeq.erase_entity('00000000-0000-0000-0000-000000000000', 'account', 'ada', 1, 0, 1000)",
         "do $$ begin lock table wakeq.claim_gate in row exclusive mode; end $$",

@@ -8,4 +8,5 @@ mod parking_lot;
 mod reasons_to_wait;
 mod runs;
 mod shutdown;
+mod transactions;
 mod under_load;
