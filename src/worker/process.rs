@@ -35,7 +35,7 @@ impl HandlerReport {
     /// The report of a handler that has tried to complete its event in a transaction of its own.
     pub(super) fn after_transaction(self, standing: Option<Standing>) -> Self {
         match (standing, self.end) {
-            (Some(Standing::Gone), _) => ended(HandlerEnd::Committed),
+            (Some(Standing::Gone), _) => Self { end: HandlerEnd::Committed, fault: None, busy: false, ..self },
             (Some(Standing::Stands), HandlerEnd::Completed) => failed(NOT_COMMITTED.into(), faults::ERROR),
             (Some(Standing::Stands), _) => self,
             (Some(Standing::Lost) | None, _) => ended(HandlerEnd::LeaseLost),
