@@ -143,7 +143,7 @@ impl Admin {
         })
     }
 
-    /// The target at an address; `None` if there is none.
+    /// The target at an address, if any.
     pub async fn target(&self, address: &HandlerAddress) -> Result<Option<RegisteredTarget>, AdminError> {
         let HandlerScope { canvas, module, name } = &address.scope;
         let found =

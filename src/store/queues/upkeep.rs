@@ -72,7 +72,7 @@ impl Store {
 
     /// Moves the promises of a page of those copies of a queue, or of any queue, that have to be
     /// woken and are due; returns what to publish. Also advances that work, or ends it, in the same
-    /// statement. `None`: there is no more, or another process has it.
+    /// statement. `None` if none are left, or another process has the work.
     ///
     /// Locked rows are skipped: a process that starts, parks or gives up an event leaves something
     /// that wakes it.
