@@ -49,10 +49,8 @@ pub use metadata::{InvalidMetadata, Metadata, Traceparent};
 pub use object::{InvalidObjectKey, Lane, Link, ObjectKey, Place, Turn};
 pub use own::{OwnDeployment, OwnTarget};
 pub use pull::{InvalidLeaseToken, LeaseToken, PullPolicy};
-pub(crate) use queue::QueuePatterns;
-#[doc(hidden)]
-pub use queue::target_of_queue;
 pub use queue::{CopyOf, InvalidPattern, QueuePattern};
+pub(crate) use queue::{QueuePatterns, target_of_queue};
 pub use quota::{InvalidQuota, Quota, QuotaExceeded};
 pub use schedule::{Cause, Claim, InvalidTiming, RuleKind, Schedule, Timing};
 pub use sealed::SealError;

@@ -98,7 +98,7 @@ impl Waker {
         !parts.is_empty()
     }
 
-    /// Deletes data that is no longer used, a part at a time: the next part an hour later.
+    /// Deletes unused data, up to [`IDLE_PAGES`] pages of it in an hour.
     async fn expire_idle(&self, retention: Retention) -> Result<(), StoreError> {
         let Retention { idle, audit, .. } = retention;
         let kept = IdleRetention { objects: idle, entity_events: idle, keys: audit };

@@ -163,6 +163,8 @@ Where: commands use the database (DATABASE_URL), or a server (WAKEQ_SERVER or --
 `migrate`, `topics`, `settings`, `secrets rotate`, `accounts`, `wake`, `doctor`, `serve`, `work` and \
 `all` need the database or Pub/Sub.
 
+Options of every command, and rarer ones: --help-all.
+
 Exit codes: 0 done, 1 failed, 2 invalid arguments, 3 not found (event, target, cron, queue, group, account or key), \
 4 not permitted, 5 conflict (the event is running, two keys are live, a quota is used up, a condition does not hold), \
 6 the database or the server is unavailable, or limits requests for now (429, 408).";
