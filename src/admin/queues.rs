@@ -151,10 +151,10 @@ impl Admin {
         row: &NewQueueRow<'_>,
         target: Option<&NewTarget>,
     ) -> Result<(QueuePut, Option<Secret>), AdminError> {
-        let Some(new) = target else { return Ok((self.store.put_queue(row).await?, None)) };
+        let Some(new) = target else { return Ok((self.store.put_queue(row, None).await?.0, None)) };
         let address = target_of_queue(row.name);
         let (target, is_made) = self.target_row(&address, new, row.actor).await?;
-        let (put, outcome) = self.store.put_queue_with_target(row, &target).await?;
+        let (put, outcome) = self.store.put_queue(row, Some(&target)).await?;
         let taken = outcome.is_some_and(|outcome| outcome.secret_taken);
         Ok((put, (taken && is_made).then_some(target.secret)))
     }

@@ -163,14 +163,11 @@ impl Admin {
         }
         let limit = limit.clamp(1, LIST_MAX) as usize;
         let one_more = limit as i64 + 1;
-        let mut items = self.store.targets(canvas, handler, None, after.as_ref(), one_more).await?;
-        let more = items.len() > limit;
-        items.truncate(limit);
-        let next = items.last().filter(|_| more).map(|target| {
-            let HandlerAddress { scope, modifier } = &target.address;
+        let found = self.store.targets(canvas, handler, None, after.as_ref(), one_more).await?;
+        Ok(Page::of(found, limit, |last| {
+            let HandlerAddress { scope, modifier } = &last.address;
             Cursor::of_target((scope.module.clone(), scope.name.clone(), modifier.clone()))
-        });
-        Ok(Page { items, next })
+        }))
     }
 
     /// Deletes a target. A running attempt continues. From then on its events wait like those of a
