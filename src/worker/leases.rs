@@ -65,7 +65,6 @@ struct Entry {
 pub(super) struct RunningClaim {
     leases: Arc<Leases>,
     claim: Claim,
-    lost: CancellationToken,
 }
 
 /// A claim that is renewed until this is dropped.
@@ -177,8 +176,7 @@ impl HeldClaim {
 
     /// What its handler gets of it.
     pub(super) fn running(&self) -> RunningClaim {
-        let Self { leases, claim, lost } = self;
-        RunningClaim { leases: Arc::clone(leases), claim: *claim, lost: lost.clone() }
+        RunningClaim { leases: Arc::clone(&self.leases), claim: self.claim }
     }
 
     /// Whether its handler has begun to complete the event in a transaction of its own.

@@ -7,7 +7,7 @@ use wakeq::{CanvasId, Event, EventId, Handlers};
 
 use super::scene::{put, service, worker};
 use crate::support::receiver::{PendingRequest, Receiver};
-use crate::support::{Stage, Statements};
+use crate::support::Stage;
 
 /// Completes the event as the target would, in its own database transaction.
 async fn complete(stage: &Stage, arrived: &PendingRequest) {
