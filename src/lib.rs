@@ -258,12 +258,12 @@ pub mod targets {
     pub use crate::store::RegisteredTarget;
 }
 
-/// Workers from inside: what they report, handlers that are not functions of the program, and runs
-/// of notifications that are pushed.
+/// Workers from inside: what they report, layers around handlers, handlers that are not functions
+/// of the program, and runs of notifications that are pushed.
 pub mod workers {
     pub use crate::worker::{
-        BoxedHandler, Counters, InvalidRoute, Origin, PushError, PushRunner, RemoteHandler, RemoteHandlers,
-        RunReport, Verdict,
+        BoxedHandler, Counters, HandlerFailure, HandlerService, InvalidRoute, Next, Origin, PushError,
+        PushRunner, RemoteHandler, RemoteHandlers, RunReport, Verdict,
     };
 }
 
@@ -272,6 +272,8 @@ pub mod workers {
 mod pages {
     #[doc = include_str!("../docs/cron.md")]
     struct CronsDocument;
+    #[doc = include_str!("../docs/handlers.md")]
+    struct HandlersDocument;
     #[doc = include_str!("../docs/listeners.md")]
     struct ListenersDocument;
     #[doc = include_str!("../docs/log.md")]

@@ -1,5 +1,6 @@
 //! The results of a handler, and their effect on the run of its event.
 
+use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ pub type HandlerResult = Result<(), HandlerError>;
 ///
 /// Every error converts into an operational one, so `?` retries. Use [`HandlerError::value`] for an
 /// outcome that a retry can't change.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct HandlerError {
     message: String,
     kind: ErrorKind,
@@ -95,6 +96,18 @@ impl HandlerError {
         Self { message: reason.to_string(), kind: ErrorKind::Gone }
     }
 
+    /// An operational error with the text of an error and of its sources.
+    pub(super) fn of_chain(error: &dyn Error) -> Self {
+        let mut message = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            message.push_str(": ");
+            message.push_str(&cause.to_string());
+            source = cause.source();
+        }
+        Self::operational(message)
+    }
+
     /// What happened.
     pub fn message(&self) -> &str {
         &self.message
@@ -116,16 +129,9 @@ impl HandlerError {
     }
 }
 
-impl<E: std::error::Error> From<E> for HandlerError {
+impl<E: Error> From<E> for HandlerError {
     fn from(error: E) -> Self {
-        let mut message = error.to_string();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            message.push_str(": ");
-            message.push_str(&cause.to_string());
-            source = cause.source();
-        }
-        Self::operational(message)
+        Self::of_chain(&error)
     }
 }
 

@@ -43,7 +43,9 @@ use tokio_util::task::AbortOnDropHandle;
 pub use answers::{HandlerError, HandlerResult};
 pub use config::WorkerConfig;
 pub use counters::{Counters, RunReport, Verdict};
-pub use handlers::{BoxedHandler, Execution, Handlers, InvalidRoute, Origin, Route};
+pub use handlers::{
+    BoxedHandler, Execution, HandlerFailure, HandlerService, Handlers, InvalidRoute, Next, Origin, Route,
+};
 pub use push::{PushError, PushRunner};
 pub use remote::{RemoteHandler, RemoteHandlers};
 pub use shared_permits::{SharedPermit, SharedPermits};

@@ -3,6 +3,7 @@
 mod basics;
 mod failures;
 mod fair_intake;
+mod layers;
 mod missing_handlers;
 mod parking_lot;
 mod reasons_to_wait;
