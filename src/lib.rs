@@ -258,12 +258,12 @@ pub mod targets {
     pub use crate::store::RegisteredTarget;
 }
 
-/// Workers from inside: what they report, layers around handlers, handlers that are not functions
-/// of the program, and runs of notifications that are pushed.
+/// Workers from inside: what they report, layers around handlers and the state that these share,
+/// handlers that are not functions of the program, and runs of notifications that are pushed.
 pub mod workers {
     pub use crate::worker::{
         BoxedHandler, Counters, HandlerFailure, HandlerService, InvalidRoute, Next, Origin, PushError,
-        PushRunner, RemoteHandler, RemoteHandlers, RunReport, Verdict,
+        PushRunner, RemoteHandler, RemoteHandlers, RunReport, Verdict, WithState,
     };
 }
 

@@ -5,10 +5,14 @@ mod layer;
 mod middleware;
 mod registry;
 mod route;
+mod state;
 
 use std::error::Error;
+use std::future::ready;
 use std::sync::Arc;
 
+use futures_util::future::Either;
+use serde::de::DeserializeOwned;
 use tower_layer::Layer as TowerLayer;
 use tower_service::Service;
 
@@ -21,20 +25,31 @@ pub use middleware::{HandlerFailure, HandlerService};
 pub(super) use registry::{Handler, Registry, canvas_key};
 pub(super) use route::PATIENCE;
 pub use route::{InvalidRoute, Route};
+pub use state::WithState;
 
 /// The handlers of a worker: an explicit list.
-#[derive(Clone, Default)]
-pub struct Handlers {
+///
+/// The parameter is the state that the next handlers share. It is `()` until
+/// [`Handlers::state`] sets one.
+#[derive(Clone)]
+pub struct Handlers<S = ()> {
     routes: Vec<(Route, BoxedHandler)>,
     queues: Vec<(Route, BoxedHandler)>,
     /// From the outermost to the innermost.
     layers: Vec<Layer>,
+    state: S,
+}
+
+impl Default for Handlers {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Handlers {
     /// An empty list.
     pub fn new() -> Self {
-        Self::default()
+        Self { routes: Vec::new(), queues: Vec::new(), layers: Vec::new(), state: () }
     }
 
     /// Adds a handler for a name or a [`Route`]. The handler must not block its thread, because
@@ -46,6 +61,29 @@ impl Handlers {
     {
         self.routes.push((route.into(), Arc::new(move |event| Box::pin(handler(event)))));
         self
+    }
+
+    /// Adds a handler that receives the event's value as its own type. If the value does not fit,
+    /// the handler is not called, and the error is that of [`Execution::value`].
+    ///
+    /// ```
+    /// use wakeq::{Execution, Handlers};
+    ///
+    /// let handlers = Handlers::new().on_value("greet", async |name: String, event: Execution| {
+    ///     println!("Hello {name}! (attempt {})", event.attempt);
+    ///     Ok(())
+    /// });
+    /// ```
+    pub fn on_value<T, F, R>(self, route: impl Into<Route>, handler: F) -> Self
+    where
+        T: DeserializeOwned,
+        F: Fn(T, Execution) -> R + Send + Sync + 'static,
+        R: Future<Output = HandlerResult> + Send + 'static,
+    {
+        self.on(route, move |event: Execution| match event.value() {
+            Ok(value) => Either::Left(handler(value, event)),
+            Err(error) => Either::Right(ready(HandlerResult::Err(error))),
+        })
     }
 
     /// Adds a handler for a registered queue, whatever events are copied into it. The name of the
@@ -68,6 +106,25 @@ impl Handlers {
         self
     }
 
+    /// The modules and names of its functions.
+    pub(super) fn names(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.routes.iter().map(|(route, _)| (route.module.as_str(), route.name.as_str()))
+    }
+
+    pub(super) fn registry(self) -> Result<Registry, InvalidRoute> {
+        let Self { routes, queues, layers, state: () } = self;
+        let mut registry = Registry::default();
+        for (route, run) in routes {
+            registry.add(route, layer::around(&layers, run))?;
+        }
+        for (route, run) in queues {
+            registry.add_queue(route, layer::around(&layers, run))?;
+        }
+        Ok(registry)
+    }
+}
+
+impl<S> Handlers<S> {
     /// Puts a layer around every run of every handler in this list, whether that is added before or
     /// after it, and also around those of registered queues. The first layer is the outermost: a
     /// run passes them in the order in which they were added.
@@ -127,23 +184,6 @@ impl Handlers {
     /// Whether no handler was added.
     pub fn is_empty(&self) -> bool {
         self.routes.is_empty() && self.queues.is_empty()
-    }
-
-    /// The modules and names of its functions.
-    pub(super) fn names(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.routes.iter().map(|(route, _)| (route.module.as_str(), route.name.as_str()))
-    }
-
-    pub(super) fn registry(self) -> Result<Registry, InvalidRoute> {
-        let Self { routes, queues, layers } = self;
-        let mut registry = Registry::default();
-        for (route, run) in routes {
-            registry.add(route, layer::around(&layers, run))?;
-        }
-        for (route, run) in queues {
-            registry.add_queue(route, layer::around(&layers, run))?;
-        }
-        Ok(registry)
     }
 }
 

@@ -45,6 +45,7 @@ pub use config::WorkerConfig;
 pub use counters::{Counters, RunReport, Verdict};
 pub use handlers::{
     BoxedHandler, Execution, HandlerFailure, HandlerService, Handlers, InvalidRoute, Next, Origin, Route,
+    WithState,
 };
 pub use push::{PushError, PushRunner};
 pub use remote::{RemoteHandler, RemoteHandlers};
@@ -134,9 +135,10 @@ impl QueueWorker {
     pub fn new(
         store: Store,
         notifier: Arc<dyn Notifier>,
-        handlers: Handlers,
+        handlers: impl Into<Handlers>,
         config: WorkerConfig,
     ) -> Result<Self, WorkerError> {
+        let handlers: Handlers = handlers.into();
         if config.capacity == 0 {
             return Err(WorkerError::Config(
                 "the capacity is 0: a worker must be able to run at least one handler",

@@ -1,4 +1,4 @@
-//! The handlers of a worker by their keys, as runs look them up. Must never change after it is made.
+//! The handlers of a worker by their keys, as runs look them up. Nothing is added once it runs.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

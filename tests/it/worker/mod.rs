@@ -9,4 +9,5 @@ mod parking_lot;
 mod reasons_to_wait;
 mod runs;
 mod shutdown;
+mod typed;
 mod under_load;
