@@ -262,8 +262,8 @@ pub mod targets {
 /// handlers that are not functions of the program, and runs of notifications that are pushed.
 pub mod workers {
     pub use crate::worker::{
-        BoxedHandler, Counters, HandlerFailure, HandlerService, InvalidRoute, Next, Origin, PushError,
-        PushRunner, RemoteHandler, RemoteHandlers, RunReport, Verdict, WithState,
+        Batch, BoxedHandler, Counters, HandlerFailure, HandlerService, IntoResults, InvalidRoute, Next,
+        Origin, PushError, PushRunner, RemoteHandler, RemoteHandlers, RunReport, Verdict, WithState,
     };
 }
 

@@ -135,6 +135,12 @@ impl<E: Error> From<E> for HandlerError {
     }
 }
 
+/// What a handler has panicked with.
+pub(super) fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

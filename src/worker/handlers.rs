@@ -1,9 +1,12 @@
 //! Registration of handlers: an explicit list of routes, each with its policy.
 
+mod batch;
 mod execution;
+mod gathering;
 mod layer;
 mod middleware;
 mod registry;
+mod room;
 mod route;
 mod state;
 
@@ -16,13 +19,17 @@ use serde::de::DeserializeOwned;
 use tower_layer::Layer as TowerLayer;
 use tower_service::Service;
 
-use super::answers::HandlerResult;
+use super::answers::{HandlerError, HandlerResult};
+use batch::BatchHandler;
+use gathering::Gatherer;
 use layer::Layer;
 
+pub use batch::{Batch, IntoResults};
 pub use execution::{BoxedHandler, Execution, Origin};
 pub use layer::Next;
 pub use middleware::{HandlerFailure, HandlerService};
 pub(super) use registry::{Handler, Registry, canvas_key};
+pub(super) use room::Room;
 pub(super) use route::PATIENCE;
 pub use route::{InvalidRoute, Route};
 pub use state::WithState;
@@ -33,11 +40,19 @@ pub use state::WithState;
 /// [`Handlers::state`] sets one.
 #[derive(Clone)]
 pub struct Handlers<S = ()> {
-    routes: Vec<(Route, BoxedHandler)>,
+    routes: Vec<(Route, RouteHandler)>,
     queues: Vec<(Route, BoxedHandler)>,
     /// From the outermost to the innermost.
     layers: Vec<Layer>,
     state: S,
+}
+
+/// The handler of a route.
+#[derive(Clone)]
+enum RouteHandler {
+    /// Called once per attempt at an event.
+    Single(BoxedHandler),
+    Batch(BatchHandler),
 }
 
 impl Default for Handlers {
@@ -59,7 +74,8 @@ impl Handlers {
         F: Fn(Execution) -> R + Send + Sync + 'static,
         R: Future<Output = HandlerResult> + Send + 'static,
     {
-        self.routes.push((route.into(), Arc::new(move |event| Box::pin(handler(event)))));
+        let run: BoxedHandler = Arc::new(move |event| Box::pin(handler(event)));
+        self.routes.push((route.into(), RouteHandler::Single(run)));
         self
     }
 
@@ -106,15 +122,58 @@ impl Handlers {
         self
     }
 
+    /// Adds a handler that receives several events in one call, such as the rows of one insert. The
+    /// events of a call are of one canvas, for a handler of every canvas too. They gather in this
+    /// worker, up to [`Batch::max`] or until the first has waited for [`Batch::wait`], and a call
+    /// can always have fewer, because all of them take places of the worker's capacity, which
+    /// canvases and handlers share. Events on the same object run one after the other, so a call
+    /// never has two of them.
+    ///
+    /// `Ok(())` completes all of them, and an error is that of each. A
+    /// [vector of results](IntoResults) has one for each event, in their order; with another length
+    /// all of them fail. Each event is retried, dead or completed by itself. An event whose
+    /// time-out, which includes the wait, or lease is over leaves its batch, and the call continues
+    /// for the others, even with its value. If the handler panics, all events of the call fail.
+    /// An event that has lost its worker repeatedly is in a call of its own.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wakeq::workers::Batch;
+    /// use wakeq::{Execution, HandlerResult, Handlers};
+    ///
+    /// async fn insert(events: Vec<Execution>) -> HandlerResult {
+    ///     let rows = events.iter().map(Execution::value).collect::<Result<Vec<String>, _>>()?;
+    ///     println!("insert {} rows", rows.len());
+    ///     Ok(())
+    /// }
+    ///
+    /// let batch = Batch { max: 500, wait: Duration::from_millis(50), ..Batch::default() };
+    /// let handlers = Handlers::new().on_batch("insert", batch, insert);
+    /// ```
+    pub fn on_batch<F, R, O>(mut self, route: impl Into<Route>, batch: Batch, handler: F) -> Self
+    where
+        F: Fn(Vec<Execution>) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<O, HandlerError>> + Send + 'static,
+        O: IntoResults,
+    {
+        self.routes.push((route.into(), RouteHandler::Batch(BatchHandler::new(batch, handler))));
+        self
+    }
+
     /// The modules and names of its functions.
     pub(super) fn names(&self) -> impl Iterator<Item = (&str, &str)> {
         self.routes.iter().map(|(route, _)| (route.module.as_str(), route.name.as_str()))
     }
 
-    pub(super) fn registry(self) -> Result<Registry, InvalidRoute> {
+    /// Events of batch handlers gather in `room`.
+    pub(super) fn registry(self, room: &Arc<Room>) -> Result<Registry, InvalidRoute> {
         let Self { routes, queues, layers, state: () } = self;
         let mut registry = Registry::default();
-        for (route, run) in routes {
+        for (route, handler) in routes {
+            let run = match handler {
+                RouteHandler::Single(run) => run,
+                RouteHandler::Batch(handler) => Gatherer::joining(handler, &route, room)?,
+            };
             registry.add(route, layer::around(&layers, run))?;
         }
         for (route, run) in queues {
@@ -189,6 +248,8 @@ impl<S> Handlers<S> {
 
 #[cfg(test)]
 mod tests {
+    use tokio_util::sync::CancellationToken;
+
     use super::*;
 
     async fn nothing(_event: Execution) -> HandlerResult {
@@ -197,7 +258,8 @@ mod tests {
 
     #[test]
     fn wrong_lists_are_refused() {
-        let refused = |handlers: Handlers| handlers.registry().err().map(|error| error.to_string());
+        let room = Room::new(64, 2, CancellationToken::new());
+        let refused = |handlers: Handlers| handlers.registry(&room).err().map(|error| error.to_string());
         assert_eq!(
             refused(Handlers::new().on("a", nothing).on(Route::new("a").modifier("b"), nothing)),
             None
@@ -206,5 +268,8 @@ mod tests {
         assert!(refused(Handlers::new().on("a b", nothing)).unwrap().contains("not a valid name"));
         let never = Handlers::new().on(Route::new("a").concurrency(0), nothing);
         assert!(refused(never).unwrap().contains("concurrency 0"));
+        let batch = Batch { max: 0, ..Batch::default() };
+        let empty = Handlers::new().on_batch("a", batch, async |_| Ok(()));
+        assert_eq!(refused(empty).unwrap(), "the batch handler for a: `max` must be 1 to 10,000");
     }
 }

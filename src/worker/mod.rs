@@ -44,8 +44,8 @@ pub use answers::{HandlerError, HandlerResult};
 pub use config::WorkerConfig;
 pub use counters::{Counters, RunReport, Verdict};
 pub use handlers::{
-    BoxedHandler, Execution, HandlerFailure, HandlerService, Handlers, InvalidRoute, Next, Origin, Route,
-    WithState,
+    Batch, BoxedHandler, Execution, HandlerFailure, HandlerService, Handlers, IntoResults, InvalidRoute,
+    Next, Origin, Route, WithState,
 };
 pub use push::{PushError, PushRunner};
 pub use remote::{RemoteHandler, RemoteHandlers};
@@ -60,7 +60,7 @@ use crate::telemetry::name_handlers;
 use crate::wake::Waker;
 use busy::BusyTargets;
 use config::LOT_MAX;
-use handlers::Registry;
+use handlers::{Registry, Room};
 use leases::Leases;
 use permits::Permits;
 use places::Places;
@@ -121,6 +121,8 @@ pub struct QueueWorker {
     store: Store,
     notifier: Arc<dyn Notifier>,
     registry: Arc<Registry>,
+    /// Where the events of its batch handlers gather.
+    room: Arc<Room>,
     config: WorkerConfig,
     counters: Arc<Counters>,
     reports: Option<mpsc::Sender<RunReport>>,
@@ -159,18 +161,21 @@ impl QueueWorker {
             return Err(WorkerError::Config("use 1 <= suspect_losses <= losses_max"));
         }
         name_handlers(handlers.names());
-        let registry = Arc::new(handlers.registry()?);
+        let stop = CancellationToken::new();
+        let room = Room::new(config.capacity, config.suspect_losses, stop.clone());
+        let registry = Arc::new(handlers.registry(&room)?);
         let name = config.name.clone().unwrap_or_else(name::of_this_process);
         Ok(Self {
             store: store.claiming_as(name),
             notifier,
             registry,
+            room,
             config,
             counters: Arc::default(),
             reports: None,
             trouble: watch::Sender::new(Some("the worker has not started".into())),
             remote: None,
-            stop: CancellationToken::new(),
+            stop,
             kill: CancellationToken::new(),
         })
     }
@@ -293,6 +298,7 @@ impl QueueWorker {
 
     /// Runs notifications one after the other, without an intake.
     pub(crate) fn driver(&self) -> Driver {
+        self.room.one_by_one();
         let leases = Arc::new(Leases::new(self.store.timing().lease));
         let kept = self.keep(&leases);
         let (notifier, counters) = (Arc::clone(&self.notifier), Arc::clone(&self.counters));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 
-use super::answers::HandlerResult;
+use super::answers::{HandlerResult, panic_message};
 use super::handlers::{Execution, Handler};
 use super::leases::HeldClaim;
 use crate::event::Traceparent;
@@ -111,11 +111,6 @@ fn failed(error: String, fault: &'static str) -> HandlerReport {
         fault: Some(fault),
         busy: false,
     }
-}
-
-fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 /// The text as Postgres can store it: cut to length, and without NUL.

@@ -98,6 +98,7 @@ mod tests {
             address: HandlerAddress { scope, modifier: "eu".parse().unwrap() },
             json: r#"{"a": 1}"#.into(),
             attempt: 3,
+            losses: 0,
             enqueued_at: emitted_at,
             due_at: emitted_at,
             claimed_at: emitted_at,

@@ -24,6 +24,9 @@ pub struct Execution {
     pub json: String,
     /// The attempt, counted from 1. Attempts whose process died are not counted.
     pub attempt: u32,
+    /// How often the event has lost its worker: by a crash, or because its lease could not be
+    /// renewed.
+    pub losses: u32,
     /// When it was emitted.
     pub enqueued_at: Timestamp,
     /// When it was due.
@@ -57,6 +60,7 @@ impl Execution {
             address: event.address,
             json: event.value,
             attempt,
+            losses: u32::try_from(event.losses).unwrap_or(0),
             enqueued_at: event.enqueued_at,
             due_at: event.delay_until,
             claimed_at: event.locked_at,

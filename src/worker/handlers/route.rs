@@ -125,4 +125,7 @@ pub enum InvalidRoute {
     /// A handler that could never run.
     #[error("the handler for {0} has concurrency 0: use at least 1, or leave it out")]
     NoConcurrency(String),
+    /// A batch handler whose events can't gather like that: its name, and what to change.
+    #[error("the batch handler for {0}: {1}")]
+    Batch(String, &'static str),
 }

@@ -9,9 +9,10 @@ use futures_util::future::Either;
 use serde::de::DeserializeOwned;
 
 use super::Handlers;
+use super::batch::{Batch, IntoResults};
 use super::execution::Execution;
 use super::route::Route;
-use crate::worker::answers::HandlerResult;
+use crate::worker::answers::{HandlerError, HandlerResult};
 
 /// A list of handlers of this type, [`Handlers<WithState<S>>`](Handlers), passes the state `S` to
 /// those that are added next.
@@ -86,6 +87,18 @@ impl<S: Clone + Send + Sync + 'static> Handlers<WithState<S>> {
         R: Future<Output = HandlerResult> + Send + 'static,
     {
         self.adding(|list, state| list.on_queue(queue, move |event: Execution| handler(state.clone(), event)))
+    }
+
+    /// As [`Handlers::on_batch`], with the state before the executions.
+    pub fn on_batch<F, R, O>(self, route: impl Into<Route>, batch: Batch, handler: F) -> Self
+    where
+        F: Fn(S, Vec<Execution>) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<O, HandlerError>> + Send + 'static,
+        O: IntoResults,
+    {
+        self.adding(|list, state| {
+            list.on_batch(route, batch, move |events: Vec<Execution>| handler(state.clone(), events))
+        })
     }
 
     /// Adds to the list without its state, which is passed along.

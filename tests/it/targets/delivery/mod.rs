@@ -87,6 +87,7 @@ async fn deliver_of(
         address: HandlerAddress { scope, modifier: Name::no_modifier() },
         json: json.to_owned(),
         attempt,
+        losses: 0,
         enqueued_at: emitted_at,
         due_at: emitted_at,
         claimed_at: emitted_at,
