@@ -272,8 +272,6 @@ pub mod workers {
 mod pages {
     #[doc = include_str!("../docs/cron.md")]
     struct CronsDocument;
-    #[doc = include_str!("../docs/embedding.md")]
-    struct EmbeddingDocument;
     #[doc = include_str!("../docs/handlers.md")]
     struct HandlersDocument;
     #[doc = include_str!("../docs/listeners.md")]
