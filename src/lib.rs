@@ -187,8 +187,8 @@ pub use event::{
 pub use machine::policy::RetryPolicy;
 pub use store::{Store, StoreConfig, StoreError};
 pub use worker::{
-    CompleteError, Execution, HandlerError, HandlerResult, Handlers, QueueWorker, Route, WorkerConfig, WorkerError,
-    shutdown_signal,
+    CompleteError, Execution, HandlerError, HandlerResult, Handlers, QueueWorker, Route, WorkerConfig,
+    WorkerError, shutdown_signal,
 };
 
 /// What operators see and do through [`Admin`]: rules, explanations, lists, counts, dead events,
@@ -258,12 +258,13 @@ pub mod targets {
     pub use crate::store::RegisteredTarget;
 }
 
-/// Workers from inside: what they report, handlers that are not functions of the program, and runs
-/// of notifications that are pushed.
+/// Workers from inside: what they report, layers around handlers and the state that these share,
+/// handlers that are not functions of the program, and runs of notifications that are pushed.
 pub mod workers {
     pub use crate::worker::{
-        BoxedHandler, Completion, Counters, HandlerOutput, InvalidRoute, Origin, PushError, PushRunner, RemoteHandler, RemoteHandlers,
-        RunReport, Verdict,
+        Batch, BoxedHandler, Completion, Counters, HandlerFailure, HandlerOutput, HandlerService,
+        IntoResults, InvalidRoute, Next, Origin, PushError, PushRunner, RemoteHandler, RemoteHandlers,
+        RunReport, Verdict, WithState,
     };
 }
 
@@ -274,6 +275,8 @@ mod pages {
     struct CronsDocument;
     #[doc = include_str!("../docs/finish.md")]
     struct FinishDocument;
+    #[doc = include_str!("../docs/handlers.md")]
+    struct HandlersDocument;
     #[doc = include_str!("../docs/listeners.md")]
     struct ListenersDocument;
     #[doc = include_str!("../docs/log.md")]

@@ -1,12 +1,18 @@
 //! What a handler gets: an event, and what it may do with the claim under which it runs.
 
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 use sqlx::postgres::PgConnection;
 
-use super::answers::HandlerError;
+use super::answers::{Completion, HandlerError, HandlerResult};
 use super::leases::RunningClaim;
 use crate::event::{Claim, CopyOf, EventId, HandlerAddress, Metadata, Place, Timestamp};
 use crate::store::{ClaimedEvent, StoreError, complete_in};
+
+/// A handler, called once per attempt.
+pub type BoxedHandler = Arc<dyn Fn(Execution) -> BoxFuture<'static, HandlerResult<Completion>> + Send + Sync>;
 
 /// An event passed to its handler.
 #[derive(Clone, Debug)]
@@ -21,6 +27,9 @@ pub struct Execution {
     pub json: String,
     /// The attempt, counted from 1. Attempts whose process died are not counted.
     pub attempt: u32,
+    /// How often the event has lost its worker: by a crash, or because its lease could not be
+    /// renewed.
+    pub losses: u32,
     /// When it was emitted.
     pub enqueued_at: Timestamp,
     /// When it was due.
@@ -88,6 +97,7 @@ impl Execution {
             address,
             json: json.into(),
             attempt: 1,
+            losses: 0,
             enqueued_at: at,
             due_at: at,
             claimed_at: at,
@@ -104,6 +114,7 @@ impl Execution {
             address: event.address,
             json: event.value,
             attempt,
+            losses: u32::try_from(event.losses).unwrap_or(0),
             enqueued_at: event.enqueued_at,
             due_at: event.delay_until,
             claimed_at: event.locked_at,

@@ -78,7 +78,13 @@ pub(super) struct HeldClaim {
 impl Leases {
     pub(super) fn new(lease: Duration) -> Self {
         let state = LeaseState { held: HashMap::new(), watched: Instant::now() + lease };
-        Self { lease, state: Mutex::new(state), transactions: AtomicBool::new(false), sooner: Notify::new(), answered: Notify::new() }
+        Self {
+            lease,
+            state: Mutex::new(state),
+            transactions: AtomicBool::new(false),
+            sooner: Notify::new(),
+            answered: Notify::new(),
+        }
     }
 
     /// Keeps a claim, whose statement was sent at `sent`, renewed.
@@ -225,7 +231,6 @@ impl RunningClaim {
             (entry.in_last_write, entry.in_transaction) = (true, true);
         }
     }
-
 }
 
 impl std::fmt::Debug for RunningClaim {

@@ -44,8 +44,10 @@ use tokio_util::task::AbortOnDropHandle;
 pub use answers::{Completion, HandlerError, HandlerOutput, HandlerResult};
 pub use config::WorkerConfig;
 pub use counters::{Counters, RunReport, Verdict};
-pub use execution::{CompleteError, Execution, Origin};
-pub use handlers::{BoxedHandler, Handlers, InvalidRoute, Route};
+pub use execution::{BoxedHandler, CompleteError, Execution, Origin};
+pub use handlers::{
+    Batch, HandlerFailure, HandlerService, Handlers, IntoResults, InvalidRoute, Next, Route, WithState,
+};
 pub use push::{PushError, PushRunner};
 pub use remote::{RemoteHandler, RemoteHandlers};
 pub use shared_permits::{SharedPermit, SharedPermits};
@@ -59,7 +61,7 @@ use crate::telemetry::name_handlers;
 use crate::wake::Waker;
 use busy::BusyTargets;
 use config::LOT_MAX;
-use handlers::Registry;
+use handlers::{Registry, Room};
 use leases::Leases;
 use permits::Permits;
 use places::Places;
@@ -120,6 +122,8 @@ pub struct QueueWorker {
     store: Store,
     notifier: Arc<dyn Notifier>,
     registry: Arc<Registry>,
+    /// Where the events of its batch handlers gather.
+    room: Arc<Room>,
     config: WorkerConfig,
     counters: Arc<Counters>,
     reports: Option<mpsc::Sender<RunReport>>,
@@ -134,9 +138,10 @@ impl QueueWorker {
     pub fn new(
         store: Store,
         notifier: Arc<dyn Notifier>,
-        handlers: Handlers,
+        handlers: impl Into<Handlers>,
         config: WorkerConfig,
     ) -> Result<Self, WorkerError> {
+        let handlers: Handlers = handlers.into();
         if config.capacity == 0 {
             return Err(WorkerError::Config(
                 "the capacity is 0: a worker must be able to run at least one handler",
@@ -157,18 +162,21 @@ impl QueueWorker {
             return Err(WorkerError::Config("use 1 <= suspect_losses <= losses_max"));
         }
         name_handlers(handlers.names());
-        let registry = Arc::new(handlers.registry()?);
+        let stop = CancellationToken::new();
+        let room = Room::new(config.capacity, config.suspect_losses, stop.clone());
+        let registry = Arc::new(handlers.registry(&room)?);
         let name = config.name.clone().unwrap_or_else(name::of_this_process);
         Ok(Self {
             store: store.claiming_as(name),
             notifier,
             registry,
+            room,
             config,
             counters: Arc::default(),
             reports: None,
             trouble: watch::Sender::new(Some("the worker has not started".into())),
             remote: None,
-            stop: CancellationToken::new(),
+            stop,
             kill: CancellationToken::new(),
         })
     }
@@ -291,6 +299,7 @@ impl QueueWorker {
 
     /// Runs notifications one after the other, without an intake.
     pub(crate) fn driver(&self) -> Driver {
+        self.room.one_by_one();
         let leases = Arc::new(Leases::new(self.store.timing().lease));
         let kept = self.keep(&leases);
         let (notifier, counters) = (Arc::clone(&self.notifier), Arc::clone(&self.counters));

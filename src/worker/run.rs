@@ -18,8 +18,8 @@ use tracing::Instrument;
 
 use super::busy::{BusyTargets, EndedRun, TargetKey};
 use super::counters::RunReport;
-use super::finished::{FinishedRun, RunEnd};
 use super::execution::Execution;
+use super::finished::{FinishedRun, RunEnd};
 use super::handlers::{Handler, Registry};
 use super::leases::Leases;
 use super::permits::{PermitKind, Permits, Shortage};

@@ -25,6 +25,7 @@ mod route;
 mod session;
 mod session_settings;
 mod settings;
+mod shared;
 mod sql;
 mod statement;
 pub(in crate::store) mod usage;
