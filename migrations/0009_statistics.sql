@@ -39,12 +39,15 @@ create table wakeq.minute_statistics (
 
 create table wakeq.hour_statistics (like wakeq.minute_statistics including constraints including indexes);
 
-comment on table wakeq.minute_statistics is 'What happened to events in a minute, for a day; empty names: on the canvas';
+comment on table wakeq.minute_statistics is 'What happened to events in a minute; empty names: on the canvas';
 comment on table wakeq.hour_statistics is 'What happened to events in an hour; empty names: on the canvas';
 
 -- The sums of two histograms, bin by bin.
 create function wakeq.add_bins(one integer[], other integer[]) returns integer[]
 language sql immutable strict parallel safe
-return array(select coalesce(a, 0) + coalesce(b, 0) from unnest(one, other) with ordinality as bins (a, b, bin) order by bin);
+return array(
+    select coalesce(a, 0) + coalesce(b, 0)
+      from unnest(one, other) with ordinality as bins (a, b, bin) order by bin
+);
 
 revoke all on all functions in schema wakeq from public;

@@ -45,7 +45,7 @@ impl EventCounts {
     }
 
     /// Adds what happened besides.
-    pub(crate) fn add(&mut self, other: &Self) {
+    pub fn add(&mut self, other: &Self) {
         self.emitted += other.emitted;
         self.completed += other.completed;
         self.failed += other.failed;

@@ -50,6 +50,8 @@ const HEADER_FIELDS: usize = 64;
 const WAKING: Duration = Duration::from_secs(2);
 /// How long the shutdown waits for broadcasts of what was emitted here.
 const BROADCASTING: Duration = Duration::from_secs(1);
+/// How long it waits until what was counted here is written.
+const STATISTICS_WAIT: Duration = Duration::from_secs(1);
 /// How long, and for how many bytes, a closing connection is still read. Closing it with unread
 /// bytes would reset it, and the peer would lose the answer.
 const LINGER: Duration = Duration::from_secs(1);
@@ -254,6 +256,7 @@ impl HttpServer {
             broadcasts.flush(BROADCASTING).await;
         }
         api.audit.finish().await;
+        api.queue.store().write_statistics_within(STATISTICS_WAIT).await;
     }
 }
 

@@ -24,8 +24,8 @@ struct StatisticsRow {
 
 impl Store {
     /// What happened to the events of a canvas, or of one of its handlers, from the first moment up
-    /// to the second, by minute and by hour, each with its beginning. The first one is the beginning
-    /// of a minute.
+    /// to the second, by minute and by hour, each with its beginning. The first one is the
+    /// beginning of a minute.
     ///
     /// Each minute and hour is looked up by its key, whatever the planner expects, so what other
     /// canvases have costs nothing, nor what is gone.

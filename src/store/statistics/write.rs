@@ -83,8 +83,8 @@ impl Store {
     }
 }
 
-/// Adds rows to those of the minute in which half a minute ago was, because most of what was counted
-/// happened in it. Returns the second of the database's minute.
+/// Adds rows to those of the minute in which half a minute ago was, because most of what was
+/// counted happened in it. Returns the second of the database's minute.
 async fn add_to_minute(session: Session, columns: &Columns) -> Result<f64, StoreError> {
     let [emitted, completed, failed, retried, dead] = &columns.counts;
     let query = sqlx::query_scalar!(
