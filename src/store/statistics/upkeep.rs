@@ -37,24 +37,28 @@ impl Store {
                     cross join lateral generate_series(1, greatest(1, cardinality(g.wait_bins), cardinality(g.run_bins)))
                           as b (bin)
                     group by 1, 2, 3, 4, 5
-               ), hours as materialized (
+               ), hours as (
                    select at, canvas_id, module, name, sum(emitted)::bigint as emitted, sum(completed)::bigint as completed,
                           sum(failed)::bigint as failed, sum(retried)::bigint as retried, sum(dead)::bigint as dead,
                           sum(wait_us)::bigint as wait_us, sum(run_us)::bigint as run_us,
                           array_agg(wait order by bin) as wait_bins, array_agg(run order by bin) as run_bins,
                           row_number() over (partition by at, canvas_id order by module, name) as number
                      from binned group by at, canvas_id, module, name
+               ), limited as (
+                   select h.*, max(case h.number when 1 then (
+                               select count(*) from (
+                                   select from wakeq.hour_statistics x
+                                    where x.at = h.at and x.canvas_id = h.canvas_id limit $2) as x) end)
+                               over (partition by h.at, h.canvas_id) as kept
+                     from hours h
                ), added as (
                    insert into wakeq.hour_statistics as s
                           (at, canvas_id, module, name, emitted, completed, failed, retried, dead, wait_us, run_us,
                            wait_bins, run_bins)
-                   select at, canvas_id, module, name, emitted, completed, failed, retried, dead, wait_us, run_us,
-                          wait_bins, run_bins
-                     from hours h
-                    where h.module = ''
-                       or h.number + (select count(*) from (
-                              select from wakeq.hour_statistics x
-                               where x.at = h.at and x.canvas_id = h.canvas_id limit $2) as kept) <= $2
+                   select h.at, h.canvas_id, h.module, h.name, h.emitted, h.completed, h.failed, h.retried, h.dead, h.wait_us,
+                          h.run_us, h.wait_bins, h.run_bins
+                     from limited h
+                    where h.module = '' or h.number + h.kept <= $2
                        or exists (select from wakeq.hour_statistics x
                                    where x.at = h.at and x.canvas_id = h.canvas_id and x.module = h.module and x.name = h.name
                                   offset 0)
