@@ -26,7 +26,7 @@ const HEAD: [&str; 10] = [
     ">WAIT p50",
     ">WAIT p99",
     ">RUN p50",
-    ">RUN p99",
+    "RUN p99",
 ];
 
 #[derive(Args)]
@@ -101,12 +101,12 @@ fn row(statistics: &StatisticsJson, step: usize) -> [String; 10] {
 /// A number of seconds as a duration of two digits or so, since it is an estimate.
 fn spelled(seconds: f64) -> Spelled {
     let exact = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-    let unit = [(100, 1), (10_000, 100), (600_000, 1_000)]
+    let unit_ms = [(100, 1), (10_000, 100), (600_000, 1_000)]
         .into_iter()
-        .find_map(|(below, unit)| (exact < Duration::from_millis(below)).then_some(unit));
-    let unit_ms = u128::from(unit.unwrap_or(60_000_u32));
-    let ms = (exact.as_millis() + unit_ms / 2) / unit_ms * unit_ms;
-    Spelled(Duration::from_millis(u64::try_from(ms).unwrap_or(u64::MAX)))
+        .find_map(|(below, unit_ms)| (exact < Duration::from_millis(below)).then_some(unit_ms));
+    let unit_us = u128::from(unit_ms.unwrap_or(60_000_u32)) * 1_000;
+    let units = (exact.as_micros() + unit_us / 2) / unit_us;
+    Spelled(Duration::from_micros(u64::try_from(units * unit_us).unwrap_or(u64::MAX)))
 }
 
 #[cfg(test)]
@@ -128,6 +128,7 @@ mod tests {
         for (seconds, printed) in [
             (0.0, "0s"),
             (0.0034, "3ms"),
+            (0.003_98, "4ms"),
             (0.1234, "100ms"),
             (2.46, "2s 500ms"),
             (75.4, "1m 15s"),
