@@ -278,6 +278,8 @@ mod pages {
     struct LogDocument;
     #[doc = include_str!("../docs/order.md")]
     struct OrderDocument;
+    #[doc = include_str!("../docs/statistics.md")]
+    struct StatisticsDocument;
     #[cfg(feature = "testing")]
     #[doc = include_str!("../docs/testing.md")]
     struct TestingDocument;
