@@ -55,7 +55,8 @@ impl HistoryArgs {
         json: JsonArg,
     ) -> anyhow::Result<()> {
         let (now, length) = (SystemTime::now(), self.history.unwrap_or_default());
-        let from = now.checked_sub(length).unwrap_or(SystemTime::UNIX_EPOCH);
+        let epoch = SystemTime::UNIX_EPOCH;
+        let from = now.checked_sub(length).unwrap_or(epoch).max(epoch);
         let step_s = self.step.map_or_else(|| usual_step_s(length), |step| step.as_secs());
         let request = match handler {
             Some(HandlerName { module, name }) => {
