@@ -364,6 +364,7 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
         ('facets',               'select, insert, update, delete', 'select, insert, update, delete'),
         -- A redrive locks what halts a lane, which requires the right to update.
         ('halted_lanes',         'select, insert, update, delete', 'select, insert, delete'),
+        ('hour_statistics',      'select',                         'select, insert, update, delete'),
         ('http_targets',         'select, insert, update, delete', 'select, update, delete'),
         ('idempotency_keys',     'select, insert, update, delete', 'select, insert, update, delete'),
         ('idle_cursor',          'select, update',                 'select, update'),
@@ -377,6 +378,7 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
         ('log_partitioning',     'select',                         'select'),
         ('log_pins',             'select, insert, delete',        'select, insert, delete'),
         ('log_streams',          'select, insert, update',         'select, insert, update'),
+        ('minute_statistics',    'select, insert, update',         'select, insert, update, delete'),
         ('nodes',                'select, insert, update, delete', 'select, insert, update, delete'),
         ('objects',              'select, insert, update, delete', 'select, insert, update, delete'),
         ('queue_patterns',       'select, insert, delete',        'select'),

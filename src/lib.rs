@@ -191,14 +191,14 @@ pub use worker::{
     WorkerError, shutdown_signal,
 };
 
-/// What operators see and do through [`Admin`]: rules, explanations, lists, counts, dead events,
-/// quotas and the record of changes.
+/// What operators see and do through [`Admin`]: rules, explanations, lists, counts, statistics,
+/// dead events, quotas and the record of changes.
 pub mod control {
     pub use crate::admin::{
         BULK_MAX, Bulk, COUNT_MAX, Cursor, EventFilter, EventSummary, HandlerStats, LIST_MAX, Page,
-        ResumeResult, StopResult,
+        ResumeResult, Statistics, StatisticsPoint, StatisticsRange, StopResult,
     };
-    pub use crate::event::{InvalidQuota, Quota, QuotaExceeded, RuleKind};
+    pub use crate::event::{DurationHistogram, EventCounts, InvalidQuota, Quota, QuotaExceeded, RuleKind};
     pub use crate::explain::{Explanation, LiveEvent};
     pub use crate::store::{
         AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, HandlerCounts, HandlerDepth, QuotaUse,
@@ -283,6 +283,8 @@ mod pages {
     struct LogDocument;
     #[doc = include_str!("../docs/order.md")]
     struct OrderDocument;
+    #[doc = include_str!("../docs/statistics.md")]
+    struct StatisticsDocument;
     #[cfg(feature = "testing")]
     #[doc = include_str!("../docs/testing.md")]
     struct TestingDocument;

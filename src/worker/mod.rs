@@ -35,6 +35,7 @@ mod values;
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::{Either, select, select_all};
 use tokio::sync::{mpsc, watch};
@@ -72,6 +73,8 @@ use values::Values;
 
 /// Upper limit of `value_bytes_max`.
 const VALUE_BYTES_MAX: usize = 64 * 1024 * 1024 * 1024;
+/// How long the last statistics may take to be written.
+const STATISTICS_WAIT: Duration = Duration::from_secs(1);
 
 /// Why a worker could not start, or ended.
 #[derive(Debug, thiserror::Error)]
@@ -246,7 +249,8 @@ impl QueueWorker {
         let (notifier, config) = (Arc::clone(&self.notifier), &self.config);
         let intake = intake::Intake::new(runner, notifier, config, self.counters, self.reports, self.trouble);
         let working = pin!(intake.run(subscription, self.stop.clone(), self.kill));
-        match select(working, select_all([chores, missing, renewing, watching, comparing])).await {
+        let tasks = select_all([chores, missing, renewing, watching, comparing]);
+        let ended = match select(working, tasks).await {
             Either::Left((true, _)) => Ok(()),
             Either::Left((false, _)) => Err(WorkerError::Defect("its subscription")),
             // Without renewals or the probe, or with other durations than the deployment's, the
@@ -257,7 +261,9 @@ impl QueueWorker {
                 let defect = WorkerError::Defect("a task that renews leases or wakes what is overdue");
                 Err(self.store.noticed_timing().map_or(defect, WorkerError::Store))
             }
-        }
+        };
+        self.store.write_statistics_within(STATISTICS_WAIT).await;
+        ended
     }
 
     /// Receives one notification from the subscription and runs it to its end; `None` once the

@@ -32,6 +32,8 @@ use wakeq_streams::{Entities, Groups};
 const WAKING: Duration = Duration::from_secs(2);
 /// How long the end waits for broadcasts of what was emitted here.
 const BROADCASTING: Duration = Duration::from_secs(1);
+/// How long it waits until what was counted here is written.
+const STATISTICS_WAIT: Duration = Duration::from_secs(1);
 
 /// The API for an axum server of your own, with all of its routes: those that emit and operate,
 /// pushes, health checks and the documentation.
@@ -188,6 +190,7 @@ impl MountedApi {
             broadcasts.flush(BROADCASTING).await;
         }
         api.audit.finish().await;
+        api.queue.store().write_statistics_within(STATISTICS_WAIT).await;
     }
 }
 

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use super::StoreError;
 use super::config::{StoreConfig, answer_limit};
+use super::counting::Counting;
 #[cfg(feature = "testing")]
 use super::double::Double;
 use super::held::Held;
@@ -48,6 +49,7 @@ pub struct Store {
     pub(in crate::store) probe: Arc<Probe>,
     registry: Arc<RegistryCache>,
     pub(in crate::store) quotas: Arc<Quotas>,
+    pub(in crate::store) counting: Arc<Counting>,
     uses: Arc<Uses>,
     /// Why this process must not go on with its durations.
     pub(super) retimed: Arc<watch::Sender<Option<StoreError>>>,
@@ -184,6 +186,7 @@ impl Store {
             probe: Arc::default(),
             registry: Arc::default(),
             quotas: Arc::default(),
+            counting: Arc::default(),
             uses: Arc::default(),
             retimed: Arc::new(watch::Sender::new(None)),
             #[cfg(feature = "testing")]
@@ -224,15 +227,9 @@ impl Store {
         &self.config.secret_keys
     }
 
-    /// Closes every connection, after the running statements have ended; if the server does not
-    /// answer, after the time that a statement may take. Those of a caller's pool stay open.
-    pub async fn close(&self) {
-        self.close_within(answer_limit(self.config.statement_timeout)).await;
-    }
-
-    /// The same, after this time at the latest.
-    #[doc(hidden)]
-    pub async fn close_within(&self, limit: Duration) {
+    /// Closes every connection, after the running statements have ended; after this time at the
+    /// latest. Those of a caller's pool stay open.
+    pub(in crate::store) async fn close_connections(&self, limit: Duration) {
         pools::close(self.own_pools(), limit).await;
     }
 
@@ -245,6 +242,20 @@ impl Store {
     /// Whether the pool of its statements is the caller's.
     pub(super) fn is_shared(&self) -> bool {
         self.is_shared
+    }
+
+    /// How long a statement may take until its answer is here.
+    pub(in crate::store) fn answer_limit(&self) -> Duration {
+        answer_limit(self.config.statement_timeout)
+    }
+
+    /// Whether it is on a server, and not on the test kit's tables.
+    pub(in crate::store) fn has_server(&self) -> bool {
+        #[cfg(feature = "testing")]
+        if self.is_in_memory() {
+            return false;
+        }
+        true
     }
 
     #[doc(hidden)]

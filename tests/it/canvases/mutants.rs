@@ -57,6 +57,8 @@ const LIMITED: SurvivalReason =
     NotReached("it is asked where a facet with a limit was full: `store::tests::turns`");
 const OLD: SurvivalReason =
     NotReached("what is old is looked for by the minute's pass: `store::tests::idle`");
+const COUNTED: SurvivalReason =
+    NotReached("only canvases with 1,000 handlers in a minute or an hour are asked: `store::tests::counted`");
 const HELD: SurvivalReason =
     NotReached("it is asked while another session holds a row: `store::tests::resuming`");
 const COLD: SurvivalReason = NotReached("it is asked of an entity that has left memory: `entities::memory`");
@@ -65,7 +67,7 @@ const IN_TURN: SurvivalReason =
 const SQL_ROLES: SurvivalReason = NotReached("it is asked for roles that are not the owner: `roles`");
 
 /// By file and a part of the line.
-const UNSEEN: [Unseen; 60] = [
+const UNSEEN: [Unseen; 63] = [
     ("src/store/events/control.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/events/dead_events.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/events/load.rs", "id = $1 and canvas_id = $2", KNOWN),
@@ -146,6 +148,13 @@ const UNSEEN: [Unseen; 60] = [
     ("src/store/minute/idle.rs", "u.canvas_id", OLD),
     ("src/store/minute/idle.rs", "old.canvas_id", OLD),
     ("src/store/minute/expiry.rs", "old.canvas_id", OLD),
+    ("src/store/statistics/write.rs", "", COUNTED),
+    ("src/store/statistics/upkeep.rs", "canvas_id = h.canvas_id", COUNTED),
+    (
+        "src/store/statistics/upkeep.rs",
+        "old.canvas_id",
+        WithoutEffect("what is old on one canvas is as old on another"),
+    ),
     (
         "streams/src/store/entities/send.rs",
         "wanted.canvas_id",

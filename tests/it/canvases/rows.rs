@@ -67,11 +67,12 @@ pub(crate) async fn of(pool: &PgPool, canvas: CanvasId) -> BTreeMap<String, Vec<
     rows
 }
 
-/// Whether it is a line that the record gathers and writes late. The record of a canvas has
-/// strangers that were refused on it and sign-ins there, and that of no canvas has callers that
-/// were refused what is about every canvas.
+/// Whether it is a row that processes write late. Statistics are those of a minute. The record of a
+/// canvas has strangers that were refused on it and sign-ins there, and that of no canvas has
+/// callers that were refused what is about every canvas.
 fn is_gathered(table: &str, row: &str) -> bool {
-    table == "audit_log" && LATE.iter().any(|word| row.contains(&format!("\"{word}\"")))
+    table == "minute_statistics"
+        || table == "audit_log" && LATE.iter().any(|word| row.contains(&format!("\"{word}\"")))
 }
 
 /// Every row of no canvas, because of its table or its column.

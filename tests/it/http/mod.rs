@@ -13,3 +13,4 @@ mod long_lists;
 mod mounted;
 mod objects;
 mod queues;
+mod statistics;
