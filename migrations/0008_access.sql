@@ -288,9 +288,9 @@ $$;
 -- one commit.
 --
 -- `claim` is the fencing token of the attempt, which the handler got with the event: 16 hex digits,
--- with which the token of a lease begins. If another attempt has begun in the meantime, or the event
--- has ended, this raises, and the transaction has to be rolled back. An event of a canvas on which
--- the caller may not emit is treated as one that has ended.
+-- with which the token of a lease begins. If another attempt has begun in the meantime, or if the
+-- event has ended, this raises, and the transaction has to be rolled back. An event of a canvas on
+-- which the caller may not emit is treated as one that has ended.
 create function wakeq.complete(event uuid, claim text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -328,7 +328,8 @@ begin
                probes = 0
          where e.id = any (array(
                select x.id from wakeq.events_v2 x
-                where x.id = wakeq.next_in_lane(gone.canvas_id, gone.object, gone.queue, gone.module, gone.name, gone.seq)
+                where x.id = wakeq.next_in_lane(
+                          gone.canvas_id, gone.object, gone.queue, gone.module, gone.name, gone.seq)
                   for update skip locked));
     end if;
 end

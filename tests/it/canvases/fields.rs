@@ -7,7 +7,7 @@ use super::seed::Values;
 use super::world::QUEUE;
 
 /// Query parameters and fields of bodies that name nothing of a tenant.
-const NAMES_NOTHING: [&str; 53] = [
+const NAMES_NOTHING: [&str; 54] = [
     // Content that is stored as the caller sends it.
     "value",
     "payload",
@@ -67,6 +67,7 @@ const NAMES_NOTHING: [&str; 53] = [
     "wait_s",
     "error",
     "retry_s",
+    "dead",
 ];
 
 /// The values for a part of a path.

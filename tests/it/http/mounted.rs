@@ -187,7 +187,8 @@ async fn describes_itself(mounted: &Mounted) {
     let script = Answer::of(mounted.request(Method::GET, "/docs/swagger-initializer.js")).await;
     assert!(script.status.is_success() && script.text.contains("\"../openapi.json\""), "{}", script.text);
     for path in ["/livez", "/readyz"] {
-        assert_eq!(Answer::of(mounted.request(Method::GET, path)).await.status, StatusCode::OK, "{path}");
+        let answer = Answer::of(mounted.request(Method::GET, path)).await;
+        assert!(answer.status.is_success(), "{path}: {}", answer.status);
     }
     let nowhere = Answer::of(mounted.request(Method::GET, "/nowhere")).await;
     nowhere.says((404, "not-found"), &format!("{prefix}/docs/ shows"));

@@ -21,13 +21,13 @@ async fn an_event_that_no_retry_can_help_dies_at_once() {
     let service = service().await;
     let mut receiver = Receiver::start().await;
     let mut running = worker(&service.stage, Handlers::new());
-    put(&service, &receiver.url, json!({"retries": 5})).await;
+    put(&service, &receiver.url, json!({"policy": {"retries": 5}})).await;
     let id = service.stage.emit("greet").await;
     receiver.next().await.answer("422 Unprocessable Content", &["wakeq-outcome: dead"]);
     let report = running.until(id, Outcome::Deleted).await;
     assert!(report.trail.contains(&Outcome::Rejected), "{report:?}");
     let dead = service.get("/dead-events").await.json();
-    let event = &dead["dead"][0];
+    let event = &dead["items"][0];
     assert_eq!((&event["cause"], &event["id"]), (&json!("rejected"), &json!(id.to_string())), "{dead}");
     assert!(event["last_error"].as_str().unwrap().contains("no retry can help"), "{dead}");
     running.stop().await;

@@ -20,7 +20,7 @@ use table::Package;
 
 /// Outside crates that are confined to a few modules, by the prefix of their names.
 const CONFINED: &[(&str, &[&str])] = &[
-    ("sqlx", &["store", "emit", "log", "entity"]),
+    ("sqlx", &["store", "emit", "log", "entity", "worker"]),
     ("google_cloud_", &["notify", "config", "delivery"]),
     ("axum", &["http", "resources::routes", "routes", "server", "cli"]),
     ("hyper", &["http", "server", "delivery", "cli"]),
