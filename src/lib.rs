@@ -225,6 +225,13 @@ pub mod events {
     pub use crate::event::{Due, InvalidMetadata, InvalidName, JsonError, Metadata, Traceparent};
 }
 
+/// Hooks: what other systems emit by webhooks, which a signature authorizes.
+pub mod hooks {
+    pub use crate::admin::{NewHook, NewHookSecret, PutHookResult};
+    pub use crate::event::{HookKind, HookSecret, InvalidHookKind, InvalidHookSecret};
+    pub use crate::store::RegisteredHook;
+}
+
 /// Listeners: subscribing to what is emitted, by pattern; and signals between processes.
 pub mod listeners {
     pub use crate::broadcast::{
@@ -252,8 +259,9 @@ pub mod queues {
 pub mod targets {
     pub use crate::admin::{NewSecret, NewTarget, PutTargetResult};
     pub use crate::event::{
-        InvalidSecret, InvalidSecretKeys, InvalidTargetUrl, NewSecretKey, NoSecret, OwnDeployment, OwnTarget,
-        Secret, SecretKeys, Secrets, Target, TargetPolicy, TargetUrl,
+        InvalidHeaders, InvalidSecret, InvalidSecretKeys, InvalidTargetUrl, NewSecretKey, NoSecret,
+        OwnDeployment, OwnTarget, Secret, SecretKeys, Secrets, Target, TargetHeaders, TargetPolicy,
+        TargetUrl,
     };
     pub use crate::store::RegisteredTarget;
 }

@@ -163,6 +163,7 @@ impl Admin {
         let (address, actor) = (&target_of_queue(row.name), row.actor);
         let (url, policy, audience) = (&new.url, &new.policy, new.audience.as_deref());
         let (sealed, keys) = (self.sealed(address, &secret)?, self.store.secret_keys());
+        let headers = self.sealed_headers(address, new)?;
         let target = NewTargetRow {
             address,
             url,
@@ -172,6 +173,7 @@ impl Admin {
             sealed: &sealed,
             keys,
             replaces_secret,
+            headers: headers.as_ref(),
             actor,
         };
         let (put, outcome) = self.store.put_queue_with_target(row, &target).await?;
@@ -352,7 +354,7 @@ fn is_same_target(before: &RegisteredQueue, new: &NewQueue) -> bool {
     match (&before.target, &new.target) {
         (None, None) => true,
         (Some(before), Some(new)) => {
-            let keeps = matches!(new.secret, NewSecret::Keep);
+            let keeps = matches!(new.secret, NewSecret::Keep) && new.headers.is_none();
             keeps
                 && before.url == new.url.as_str()
                 && before.policy == new.policy

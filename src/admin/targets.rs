@@ -10,9 +10,9 @@ use super::retries::check_retries;
 use super::{Admin, AdminError, Cursor, LIST_MAX, Page, checked};
 use crate::event::{
     Actor, CanvasId, HandlerAddress, HandlerScope, Name, RuleKind, SealError, SealedSecret, Secret,
-    TargetPolicy, TargetUrl,
+    TargetHeaders, TargetPolicy, TargetUrl,
 };
-use crate::store::{NewTargetRow, PutOutcome, RegisteredTarget};
+use crate::store::{NewTargetRow, PutOutcome, RegisteredTarget, SealedHeaders};
 
 /// Modifiers that are refused, because the paths of the API use these words for other things.
 const RESERVED: [&str; 4] = ["pause", "block", "purge", "handlers"];
@@ -32,6 +32,10 @@ pub struct NewTarget {
     pub audience: Option<String>,
     /// The secret that its requests are signed with.
     pub secret: NewSecret,
+    /// Headers that it adds to its requests, in place of all that it had; `None` to keep these. A
+    /// target with an audience can't be given an `authorization`, and sends its token in place of
+    /// one that it had.
+    pub headers: Option<TargetHeaders>,
 }
 
 /// Which secret signs from now on. A replaced secret also signs for another 24 hours.
@@ -77,7 +81,8 @@ impl Admin {
     /// let scope = HandlerScope::worker(CanvasId::DEFAULT, "send-email")?;
     /// let address = HandlerAddress { scope, modifier: Name::no_modifier() };
     /// let url = "https://mail.example/events".parse()?;
-    /// let target = NewTarget { url, policy: TargetPolicy::default(), audience: None, secret: NewSecret::Keep };
+    /// let (policy, secret) = (TargetPolicy::default(), NewSecret::Keep);
+    /// let target = NewTarget { url, policy, audience: None, secret, headers: None };
     /// let registered = admin.put_target(&address, &target, &Actor::user("ada")).await?;
     /// if let Some(secret) = registered.secret {
     ///     println!("verify its signatures with {}", secret.reveal());
@@ -106,6 +111,7 @@ impl Admin {
         };
         let (url, policy, audience) = (&new.url, &new.policy, new.audience.as_deref());
         let (sealed, keys) = (self.sealed(address, &secret)?, self.store.secret_keys());
+        let headers = self.sealed_headers(address, new)?;
         let row = NewTargetRow {
             address,
             url,
@@ -115,6 +121,7 @@ impl Admin {
             sealed: &sealed,
             keys,
             replaces_secret,
+            headers: headers.as_ref(),
             actor,
         };
         let put = self.store.put_target(&row).await?;
@@ -137,10 +144,17 @@ impl Admin {
         address: &HandlerAddress,
         secret: &Secret,
     ) -> Result<SealedSecret, AdminError> {
-        self.store.secret_keys().seal(address, secret).map_err(|unsealed| match unsealed {
-            SealError::NoKey => AdminError::NoSecretKey,
-            SealError::NoRandomness(_) => AdminError::NoRandomness,
-        })
+        self.store.secret_keys().seal(address, secret).map_err(not_sealed)
+    }
+
+    /// The headers as they are stored in a row; `None` to keep those of the row.
+    pub(super) fn sealed_headers(
+        &self,
+        address: &HandlerAddress,
+        new: &NewTarget,
+    ) -> Result<Option<SealedHeaders>, AdminError> {
+        let sealed = |headers| SealedHeaders::new(self.store.secret_keys(), address, headers);
+        new.headers.as_ref().map(sealed).transpose().map_err(not_sealed)
     }
 
     /// The target at an address; `None` if there is none.
@@ -208,7 +222,20 @@ impl Admin {
         if !new.audience.as_ref().is_none_or(visible) {
             return Err(AdminError::Invalid("the audience must have 1 to 500 visible ASCII characters"));
         }
+        if new.audience.is_some() && new.headers.as_ref().is_some_and(TargetHeaders::has_authorization) {
+            return Err(AdminError::Invalid(
+                "a target with an audience sends a token in the header authorization: leave out one of both",
+            ));
+        }
         Ok(())
+    }
+}
+
+/// Why nothing was registered, if a secret could not be encrypted.
+pub(super) fn not_sealed(unsealed: SealError) -> AdminError {
+    match unsealed {
+        SealError::NoKey => AdminError::NoSecretKey,
+        SealError::NoRandomness(_) => AdminError::NoRandomness,
     }
 }
 

@@ -2,8 +2,8 @@
 //! statement.
 //!
 //! The files are in rooms, each on those before it: `kernel`; `log`, `minute` and `quotas`;
-//! `events` and `targets`; `crons`, `order` and `queues`; `memory`, for the test kit; on top
-//! `seam`. A room imports what the rooms below it export, and nothing from this file, which is for
+//! `events`, `targets` and `hooks`; `crons`, `order` and `queues`; `memory`, for the test kit; on
+//! top `seam`. A room imports what the rooms below it export, and nothing from this file, which is for
 //! the rest of the package. A statement that `memory` repeats is a function of `Sql`, and `seam`
 //! has the function of `Store` that chooses between the two.
 //!
@@ -13,6 +13,7 @@
 
 mod crons;
 mod events;
+mod hooks;
 mod kernel;
 mod log;
 #[cfg(feature = "testing")]
@@ -35,6 +36,8 @@ pub use events::{
     DeadEvent, DeadFilter, Depth, HandlerCounts, HandlerDepth, InsertOutcome, Rule, add_with_state,
     statements,
 };
+pub use hooks::{FoundHook, RegisteredHook};
+pub(crate) use hooks::{HookOutcome, HookRefusal, NewHookRow};
 pub use kernel::{
     AuditEntry, AuditLine, AuditOutcome, Coalescer, DatabaseRoute, DatabaseUse, Emission, ForeignEngine,
     MigrationDifferences, MigrationState, MigrationStatus, Purpose, Refusal, RoleKind, Store, StoreConfig,
@@ -53,4 +56,4 @@ pub(crate) use queues::{
 };
 pub use quotas::{Additions, QuotaUse, default_quota, quota_exceeded, serialize_on_canvas};
 pub use targets::{FoundTarget, RegisteredTarget, SecretCounts};
-pub(crate) use targets::{NewTargetRow, PutOutcome, TargetPosition};
+pub(crate) use targets::{NewTargetRow, PutOutcome, SealedHeaders, TargetPosition};

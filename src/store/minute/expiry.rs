@@ -48,6 +48,7 @@ impl Default for Retention {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExpiryPart {
     PreviousSecrets,
+    PreviousHookSecrets,
     GroupDead,
     Tombstones,
     EmittedIds,
@@ -60,8 +61,9 @@ pub(crate) enum ExpiryPart {
 
 impl ExpiryPart {
     /// In the order in which they are deleted.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::PreviousSecrets,
+        Self::PreviousHookSecrets,
         Self::GroupDead,
         Self::Tombstones,
         Self::EmittedIds,
@@ -76,6 +78,7 @@ impl ExpiryPart {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::PreviousSecrets => "previous signing secrets",
+            Self::PreviousHookSecrets => "previous secrets of hooks",
             Self::GroupDead => "dead events of groups",
             Self::Tombstones => "tombstones",
             Self::EmittedIds => "remembered ids",
@@ -120,6 +123,7 @@ impl Store {
         let Retention { emitted_ids, dead_events, audit, .. } = retention;
         let (looked_at, page) = match part {
             ExpiryPart::PreviousSecrets => (self.clear_previous_secrets().await?, PAGE),
+            ExpiryPart::PreviousHookSecrets => (self.clear_previous_hook_secrets().await?, PAGE),
             ExpiryPart::GroupDead => (self.expire_group_dead(dead_events).await?, GROUP_DEAD_PAGE),
             ExpiryPart::Tombstones => (self.expire_tombstones(dead_events).await?, TOMBSTONES_PAGE),
             ExpiryPart::EmittedIds => (self.expire_emitted_ids(emitted_ids).await?, PAGE),
@@ -142,6 +146,19 @@ impl Store {
               where t.canvas_id = any (array[old.canvas_id]) and (t.module, t.name, t.modifier) = (old.module, old.name, old.modifier)"
         );
         let done = self.session().await?.execute("clear previous signing secrets", query).await?;
+        Ok(done.rows_affected())
+    }
+
+    /// Clears secrets of hooks that are no longer accepted.
+    async fn clear_previous_hook_secrets(&self) -> Result<u64, StoreError> {
+        let query = sqlx::query!(
+            "update wakeq.hooks h set previous_secret = null, previous_key = null, previous_until = null from (
+                 select canvas_id, name from wakeq.hooks
+                  where previous_until <= now()
+                  order by 1, 2 limit 1000 for update skip locked) as old
+              where h.canvas_id = any (array[old.canvas_id]) and h.name = old.name"
+        );
+        let done = self.session().await?.execute("clear previous secrets of hooks", query).await?;
         Ok(done.rows_affected())
     }
 

@@ -93,7 +93,7 @@ impl Store {
         let detail = format!("{}, sent to {}", new.name, target.url.origin());
         for _ in 0..PUT_TRIES {
             let Some(version) = self.can_hold(new).await? else { return Ok((QueuePut::TooCostly, None)) };
-            let mut session = self.session().await?.for_statements(12);
+            let mut session = self.session().await?.for_statements(13);
             let put = session
                 .limit(async |connection| {
                     let mut transaction = connection.begin().await?;

@@ -21,7 +21,7 @@ impl Table {
     }
 
     /// Adds a row of a canvas to each table from which old rows are deleted, except remembered ids;
-    /// and a target whose previous secret is no longer valid.
+    /// and a target and a hook whose previous secrets are no longer valid.
     pub(crate) async fn add_old_rows(&self, canvas: CanvasId) {
         for add in [
             "insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses,
@@ -47,6 +47,9 @@ impl Table {
                   updated_by, previous_secret, previous_until)
              values ($1, 'm', 'n', '_', 'https://example.com', 1, 1000, 2, 10000, 1000, sha256('1'), 'test', 'test',
                      sha256('2'), now() - interval '1 s')",
+            "insert into wakeq.hooks (canvas_id, name, kind, module, handler, modifier, secret, created_by, updated_by,
+                                      previous_secret, previous_until)
+             values ($1, 'h', 'github', 'm', 'n', '_', sha256('1'), 'test', 'test', sha256('2'), now() - interval '1 s')",
         ] {
             sqlx::query(add).bind(canvas.0).execute(&self.pool).await.unwrap();
         }
@@ -58,7 +61,8 @@ impl Table {
             "select (select count(*) from wakeq.dead_events) + (select count(*) from wakeq.unknown_handlers)
                   + (select count(*) from wakeq.audit_log) + (select count(*) from wakeq.idempotency_keys)
                   + (select count(*) from wakeq.entity_events) + (select count(*) from wakeq.tombstones)
-                  + (select count(*) from wakeq.consumer_dead) + (select count(previous_secret) from wakeq.http_targets)",
+                  + (select count(*) from wakeq.consumer_dead) + (select count(previous_secret) from wakeq.http_targets)
+                  + (select count(previous_secret) from wakeq.hooks)",
         )
         .await
     }

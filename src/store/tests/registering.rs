@@ -26,6 +26,7 @@ async fn put(store: &Store, name: &str) -> PutOutcome {
         sealed,
         keys,
         replaces_secret: false,
+        headers: None,
         actor,
     };
     store.put_target(&row).await.unwrap()

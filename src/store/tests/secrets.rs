@@ -37,6 +37,7 @@ async fn put(store: &Store, address: &HandlerAddress) -> Secret {
         sealed: &keys.seal(address, &secret).unwrap(),
         keys,
         replaces_secret: true,
+        headers: None,
         actor: &tester(),
     };
     store.put_target(&row).await.unwrap();

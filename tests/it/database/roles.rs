@@ -286,6 +286,7 @@ async fn each_statement_is_permitted_to_the_processes_that_send_it() {
         "table deployment",
         "table facet_settings",
         "table halted_lanes",
+        "table hooks",
         "table http_targets",
         "table queue_patterns",
         "table queue_registry",
