@@ -98,6 +98,7 @@ impl From<AdminError> for Problem {
             AdminError::Invalid(words) => Self::bad_request(*words),
             AdminError::NotFound(_)
             | AdminError::NoCron(_)
+            | AdminError::NoHook(_)
             | AdminError::NoTarget(_)
             | AdminError::NoQueue(_) => Self::not_found(),
             AdminError::NoCopy(_) | AdminError::NoLease(_) => Self::new(Kind::NotFound, error.to_string()),
@@ -105,6 +106,7 @@ impl From<AdminError> for Problem {
             AdminError::NotPulled(_)
             | AdminError::NotLeased(_)
             | AdminError::UnreadableCron(_)
+            | AdminError::HookKind { .. }
             | AdminError::TooManyQueues
             | AdminError::TooCostlyPatterns
             | AdminError::QueuesChange => Self::new(Kind::Conflict, error.to_string()),

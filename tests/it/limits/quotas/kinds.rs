@@ -211,7 +211,8 @@ async fn targets_beyond_the_quota() {
         let scope = HandlerScope { canvas, module: Name::worker(), name: name.parse().unwrap() };
         let address = HandlerAddress { scope, modifier: Name::no_modifier() };
         let url = "https://target.example/events".parse().unwrap();
-        let new = NewTarget { url, policy: TargetPolicy::default(), audience: None, secret: NewSecret::Keep };
+        let (policy, secret) = (TargetPolicy::default(), NewSecret::Keep);
+        let new = NewTarget { url, policy, audience: None, secret, headers: None };
         stage.admin.put_target(&address, &new, &operator()).await
     };
     set(&stage.admin, Quota::Targets, 1).await;
