@@ -126,8 +126,8 @@ impl Admin {
         found.ok_or_else(|| AdminError::NoHook(name.clone()))
     }
 
-    /// The hooks of a canvas by name, after the given one: up to `limit`, and up to 1,001, since one
-    /// more than a page tells whether another page follows.
+    /// The hooks of a canvas by name, after the given one: up to `limit`, and up to 1,001, since
+    /// one more than a page tells whether another page follows.
     pub async fn hooks(
         &self,
         canvas: CanvasId,

@@ -1,4 +1,5 @@
-//! Senders of requests that a signature in the request itself authorizes, and no credential of ours.
+//! Senders of requests that are authorized by a signature in the request itself, and not by a
+//! credential of ours.
 //!
 //! Until the signature is verified, a request counts for its client's network and for all such
 //! requests together, and for no canvas: nobody may use up a canvas's share by naming it. From then

@@ -7,7 +7,7 @@ use super::seed::Values;
 use super::world::QUEUE;
 
 /// Query parameters and fields of bodies that name nothing of a tenant.
-const NAMES_NOTHING: [&str; 51] = [
+const NAMES_NOTHING: [&str; 54] = [
     // Content that is stored as the caller sends it.
     "value",
     "payload",
@@ -16,6 +16,7 @@ const NAMES_NOTHING: [&str; 51] = [
     "data",
     "reason",
     "url",
+    "headers",
     "audience",
     "expression",
     "zone",
@@ -48,6 +49,8 @@ const NAMES_NOTHING: [&str; 51] = [
     "waiting",
     "scopes",
     "rotate_secret",
+    "drop_previous_secret",
+    "kind",
     "to",
     "policy",
     // A secret that the caller chooses signs the caller's deliveries, and is never looked up.
@@ -85,6 +88,7 @@ pub(super) fn of_path(part: &str, values: &Values) -> Vec<Vec<(&'static str, Str
             values.entities.iter().map(parts).collect()
         }
         "cron" => single("cron", &values.crons),
+        "hook" => single("hook", &values.hooks),
         "object" => single("object", &values.objects),
         "key" => single("key", &values.keys),
         "queue" => vec![vec![("queue", QUEUE.to_owned())]],

@@ -36,6 +36,7 @@ pub(super) struct Values {
     /// Module, name and modifier.
     pub(super) handlers: Vec<[String; 3]>,
     pub(super) crons: Vec<String>,
+    pub(super) hooks: Vec<String>,
     pub(super) objects: Vec<String>,
     /// Type and id.
     pub(super) entities: Vec<[String; 2]>,
@@ -245,6 +246,11 @@ impl Planting<'_> {
             self.put(&format!("/cron/{cron}"), put).await;
             self.values.crons.push(cron.to_owned());
         }
+        for hook in ["incoming", &own] {
+            let put = json!({"kind": "github", "handler": {"name": secret(self.tenant.word)}});
+            self.put(&format!("/hooks/{hook}"), put).await;
+            self.values.hooks.push(hook.to_owned());
+        }
         let url = format!("https://{}.example/events", secret(self.tenant.word));
         for path in ["/handlers/WORKER/sent", "/handlers/WORKER/sent/other"] {
             self.put(path, json!({"url": url})).await;
@@ -329,6 +335,8 @@ const SETTLED: &str = "
     select 'CANVAS'::uuid, 'keys', count(*) + 2, 'tests' from wakeq.access_keys where canvas_id = 'CANVAS'
      union all
     select 'CANVAS'::uuid, 'crons', count(*) + 1, 'tests' from wakeq.cron_records where canvas_id = 'CANVAS'
+     union all
+    select 'CANVAS'::uuid, 'hooks', count(*) + 1, 'tests' from wakeq.hooks where canvas_id = 'CANVAS'
      union all
     select 'CANVAS'::uuid, 'targets', count(*) + 9, 'tests' from wakeq.http_targets where canvas_id = 'CANVAS'";
 

@@ -8,17 +8,23 @@ use serde_json::{Value, json};
 use sqlx::Row;
 use uuid::Uuid;
 use wakeq::crons::{CronSchedule, NewCron};
+use wakeq::hooks::{HookKind, HookSecret, NewHook, NewHookSecret};
 use wakeq::queues::NewQueue;
-use wakeq::{Actor, CanvasId, EventId};
+use wakeq::{Actor, CanvasId, EventId, HandlerAddress, HandlerScope, Name};
 use wakeq_service::access::Scope;
 
 use super::leased::{PULLED, lease, run_out};
+use crate::hooks::signing::{GITHUB_SECRET, webhook};
 use crate::support::service::{Answer, Service};
 
 pub(super) const FOREIGN: CanvasId = CanvasId(Uuid::from_u128(0xf0e1));
 
 /// The cron of the requests.
 const CRON: &str = "nightly";
+/// Their hook.
+const HOOK: &str = "incoming";
+/// The operation that a signature authorizes.
+const RECEIVES: &str = "receive_webhook";
 /// Their queue.
 const QUEUE: &str = "email_events";
 const GROUP: &str = "projection";
@@ -118,7 +124,8 @@ impl Targets {
         sqlx::query(kill).bind(dead.0).execute(pool).await.unwrap();
         entities(pool, waiting).await;
         let make_room =
-            "delete from wakeq.cron_records; delete from wakeq.http_targets; delete from wakeq.queues";
+            "delete from wakeq.cron_records; delete from wakeq.http_targets; delete from wakeq.queues;
+             delete from wakeq.hooks";
         sqlx::raw_sql(make_room).execute(pool).await.unwrap();
         let target = "insert into wakeq.http_targets (canvas_id, module, name, modifier, url, retries, delay_ms, factor,
                           delay_max_ms, timeout_ms, secret, created_by, updated_by)
@@ -135,6 +142,7 @@ impl Targets {
         let cron = NewCron::new(CRON, schedule, &1).unwrap();
         let put = service.stage.admin.put_cron(CanvasId::DEFAULT, &cron, &Actor::user("tests")).await;
         assert_eq!(put.unwrap().cron.ticks, 0, "not at the turn of the year");
+        put_hook(service).await;
         let emails = NewQueue { patterns: vec![":email_event:".parse().unwrap()], ..NewQueue::default() };
         service.stage.admin.put_queue(&QUEUE.parse().unwrap(), &emails, &Actor::user("tests")).await.unwrap();
         let leased = lease(service).await;
@@ -155,6 +163,7 @@ impl Targets {
             .replace("{id}", &event.0.to_string())
             .replace("{key}", &self.key)
             .replace("{cron}", CRON)
+            .replace("{hook}", HOOK)
             .replace("{queue}", self.queue)
             .replace("{group}", self.group)
             .replace("{quota}", "targets")
@@ -165,6 +174,9 @@ impl Targets {
 
     /// A request that succeeds, without a credential.
     pub(super) fn good(&self, service: &Service, operation: &Operation) -> RequestBuilder {
+        if operation.id == RECEIVES && operation.method == Method::POST {
+            return webhook("github", &Uuid::new_v4().to_string()).to(service, self.canvas, HOOK);
+        }
         let event = match operation.id.as_str() {
             "redrive_dead_event" => self.dead,
             id if OF_COPIES.contains(&id) || id == "end_lease" => self.leased.0,
@@ -201,8 +213,8 @@ impl Targets {
         let good = || self.good(service, operation);
         match (operation.id.as_str(), status) {
             (_, 200..300) if operation.scopes.is_empty() => good(),
-            ("put_queue", 201) => to(&path.replace(QUEUE, "another")).json(&body("put_queue")),
-            ("put_cron", 201) => to(&path.replace(CRON, "another")).json(&body("put_cron")),
+            (id @ ("put_queue" | "put_cron" | "put_hook"), 201) => to(&another(&path)).json(&body(id)),
+            (RECEIVES, _) => receiving(good(), status),
             ("put_target" | "put_target_of_modifier", 201) => {
                 to(&path.replace("/greet", "/another")).json(&body("put_target"))
             }
@@ -233,6 +245,7 @@ impl Targets {
                 fill_with_targets(service).await;
                 to(&path.replace("/greet", "/one-more")).json(&json!({"url": "https://target.example/"}))
             }
+            ("put_hook", 409) => to(&path).json(&json!({"kind": "standard", "handler": {"name": "greet"}})),
             ("create_key", 409) => to(&path).json(&json!({"holder": "twice", "scopes": ["read"]})),
             ("unpause_cron", 409) => {
                 service.stage.execute(UNREADABLE_CRON).await;
@@ -301,6 +314,34 @@ impl Targets {
 fn is_about_copies(operation: &Operation) -> bool {
     let id = operation.id.as_str();
     id == "lease_copies" || OF_LEASES.contains(&id) || OF_COPIES.contains(&id)
+}
+
+/// The path of something of the same kind that is not there yet.
+fn another(path: &str) -> String {
+    [QUEUE, CRON, HOOK].iter().fold(path.to_owned(), |path, name| path.replace(name, "another"))
+}
+
+/// A webhook that is answered with this status.
+fn receiving(good: RequestBuilder, status: u16) -> RequestBuilder {
+    match status {
+        400 => good.query(&[("nonsense", "1")]),
+        401 => good.body("another body"),
+        _ => good.body("x".repeat(300_000)),
+    }
+}
+
+/// Puts the hook, with the secret that webhooks are signed with here.
+async fn put_hook(service: &Service) {
+    let scope = HandlerScope::worker(CanvasId::DEFAULT, "greet").unwrap();
+    let secret = HookSecret::new(HookKind::GitHub, GITHUB_SECRET).unwrap();
+    let hook = NewHook {
+        kind: HookKind::GitHub,
+        address: HandlerAddress { scope, modifier: Name::no_modifier() },
+        enveloped: false,
+        secret: NewHookSecret::Given(secret),
+        drops_previous: false,
+    };
+    service.stage.admin.put_hook(&HOOK.parse().unwrap(), &hook, &Actor::user("tests")).await.unwrap();
 }
 
 /// Creates an entity, and the status of an event of it with this id.
@@ -375,7 +416,7 @@ const WITHOUT_BODY: &str =
     "livez wake readyz list_events show_event cancel_event run_event_now list_handlers show_handler show_target
      delete_target delete_target_of_modifier unpause_handler depth total_depth list_dead_events list_halted_objects show_object
      list_tombstones list_targets read_log list_queues show_queue delete_queue queue_depth list_facets list_crons show_cron
-     unpause_cron delete_cron redrive_dead_event unblock_handler list_audit list_keys list_quotas unset_quota
+     unpause_cron delete_cron list_hooks show_hook delete_hook redrive_dead_event unblock_handler list_audit list_keys list_quotas unset_quota
      revoke_key listen";
 
 /// The body of a good request of an operation; `None` if it has no body.
@@ -386,7 +427,12 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
         "pause_handler" | "block_handler" => Some(json!({"reason": "maintenance"})),
         "purge_handler" => Some(json!({"dry_run": false})),
         "redrive_dead_events" | "delete_dead_events" => Some(json!({"all": true})),
-        "put_target" | "put_target_of_modifier" => Some(json!({"url": "https://target.example/events"})),
+        "put_target" | "put_target_of_modifier" => {
+            Some(json!({"url": "https://target.example/events", "headers": {"x-api-key": "of the target"}}))
+        }
+        "put_hook" => Some(json!({"kind": "github", "handler": {"name": "greet"}})),
+        // It is sent with its signature: `good` makes both.
+        RECEIVES => Some(json!({})),
         "put_cron" => Some(json!({"expression": "0 0 1 1 *", "value": 2})),
         "put_queue" => Some(json!({"patterns": ["page"]})),
         "lease_copies" => Some(json!({"max": 10})),
@@ -417,9 +463,12 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
 
 /// The path with a space for each name.
 fn broken(operation: &Operation) -> String {
-    ["{name}", "{id}", "{key}", "{cron}", "{object}", "{queue}", "{group}", "{type}", "{entity}", "{quota}"]
-        .iter()
-        .fold(operation.path.clone(), |path, part| path.replace(part, "%20"))
+    [
+        "{name}", "{id}", "{key}", "{cron}", "{hook}", "{object}", "{queue}", "{group}", "{type}",
+        "{entity}", "{quota}",
+    ]
+    .iter()
+    .fold(operation.path.clone(), |path, part| path.replace(part, "%20"))
 }
 
 /// Every table of the queue, with a checksum of its contents. Records of requests are not a change:

@@ -2,6 +2,7 @@
 
 mod delivery;
 mod guarded;
+mod headers;
 mod life;
 mod raced;
 mod refusing;

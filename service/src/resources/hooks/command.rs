@@ -41,7 +41,7 @@ struct PutHookArgs {
     /// The handler of the events: its name, MODULE/name when the module is not WORKER, or
     /// MODULE/name/modifier
     handler: HandlerAddressArg,
-    /// Make the value a CloudEvent with the sender's id and kind of event, which has the body as its
+    /// Make the value a CloudEvent with the sender's id and kind of event, and with the body as its
     /// data
     #[arg(long)]
     envelope: bool,

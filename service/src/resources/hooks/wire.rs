@@ -44,9 +44,9 @@ pub(crate) enum HookKind {
     GitHub,
 }
 
-/// What becomes the value of an event: the body of the webhook (`data`), or a CloudEvent 1.0 in JSON
-/// format that has it as its data (`envelope`), with the sender's id and its name for the kind of
-/// event.
+/// What becomes the value of an event: the body of the webhook (`data`), or a CloudEvent 1.0 in
+/// JSON format that has it as its data (`envelope`), with the sender's id and its name for the kind
+/// of event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum HookValue {

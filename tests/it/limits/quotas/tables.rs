@@ -43,6 +43,7 @@ const TABLES: &[(&str, Bound)] = &[
     ("facet_settings", Platform),
     ("facets", Stated("one row per canvas and registered queue")),
     ("halted_lanes", With("dead_events")),
+    ("hooks", Quotas(&[Quota::Hooks])),
     ("http_targets", Quotas(&[Quota::Targets])),
     ("idempotency_keys", Quotas(&[Quota::IdempotencyKeys])),
     ("idle_cursor", Platform),

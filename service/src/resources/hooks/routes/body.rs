@@ -1,5 +1,5 @@
-//! What the body of a webhook becomes: an event's value, and the id by which a repeat is recognized.
-//! Pure. Read only after the signature was verified, and never repeated in a fault.
+//! What the body of a webhook becomes: an event's value, and the id by which a repeat is
+//! recognized. Pure. Read only after the signature was verified, and never repeated in a fault.
 
 use std::borrow::Cow;
 

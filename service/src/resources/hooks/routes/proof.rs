@@ -1,5 +1,5 @@
-//! What a request says to prove who sent it: the signatures in its headers, of each kind that it has
-//! any header of. Pure: no I/O and no clock.
+//! What a request says to prove who sent it: the signatures in its headers, of each kind of which
+//! it has any header. Pure: no I/O and no clock.
 
 use axum::http::HeaderMap;
 

@@ -54,8 +54,8 @@ impl FromRequestParts<Api> for Signed {
 /// Receive a webhook
 ///
 /// For senders of webhooks, which have no key: the signature, with the secret of the hook,
-/// authorizes the request. The body becomes an event for the hook's handler. A repeat, which has the
-/// same id, adds nothing and is answered as such.
+/// authorizes the request. The body becomes an event for the hook's handler. A repeat, which has
+/// the same id, adds nothing and is answered as such.
 ///
 /// The response is sent after the commit.
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/hooks/{hook}", operation_id = "receive_webhook", tag = "hooks",

@@ -1,5 +1,5 @@
-//! Signatures of Standard Webhooks: `webhook-signature` has one or more, each `v1,` and the base64 of
-//! the HMAC-SHA256 of id, time and body.
+//! Signatures of Standard Webhooks: `webhook-signature` has one or more, each `v1,` and the base64
+//! of the HMAC-SHA256 of id, time and body.
 
 use axum::http::HeaderMap;
 use base64::Engine as _;

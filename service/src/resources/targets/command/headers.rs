@@ -16,8 +16,8 @@ const FILE_MAX_BYTES: u64 = 64 * 1024;
 /// The headers that a target adds to its requests.
 #[derive(Args)]
 pub(crate) struct HeaderArgs {
-    /// Add this header to each request ('X-Api-Key: …'); @FILE takes lines of them from a file, and
-    /// - from standard input. Replaces all headers; without this, the target keeps its own
+    /// Send this header ('X-Api-Key: …'), in place of all that the target had; @FILE or - for lines
+    /// of them
     #[arg(long = "header", value_name = "HEADER")]
     headers: Vec<String>,
     /// Remove the headers that the target had
