@@ -8,13 +8,12 @@ use serde_json::{Value, json};
 use sqlx::Row;
 use uuid::Uuid;
 use wakeq::crons::{CronSchedule, NewCron};
-use wakeq::hooks::{HookKind, HookSecret, NewHook, NewHookSecret};
 use wakeq::queues::NewQueue;
-use wakeq::{Actor, CanvasId, EventId, HandlerAddress, HandlerScope, Name};
+use wakeq::{Actor, CanvasId, EventId};
 use wakeq_service::access::Scope;
 
 use super::leased::{PULLED, lease, run_out};
-use crate::hooks::signing::{GITHUB_SECRET, webhook};
+use crate::hooks::signing::{put, webhook};
 use crate::support::service::{Answer, Service};
 
 pub(super) const FOREIGN: CanvasId = CanvasId(Uuid::from_u128(0xf0e1));
@@ -127,6 +126,7 @@ impl Targets {
             "delete from wakeq.cron_records; delete from wakeq.http_targets; delete from wakeq.queues;
              delete from wakeq.hooks";
         sqlx::raw_sql(make_room).execute(pool).await.unwrap();
+        put(service, HOOK, "github", json!({})).await;
         let target = "insert into wakeq.http_targets (canvas_id, module, name, modifier, url, retries, delay_ms, factor,
                           delay_max_ms, timeout_ms, secret, created_by, updated_by)
              values ($1, 'WORKER', 'greet', '_', 'https://a.example/', 2, 0, 1, 0, 1000, decode(repeat('ab', 32), 'hex'),
@@ -142,7 +142,6 @@ impl Targets {
         let cron = NewCron::new(CRON, schedule, &1).unwrap();
         let put = service.stage.admin.put_cron(CanvasId::DEFAULT, &cron, &Actor::user("tests")).await;
         assert_eq!(put.unwrap().cron.ticks, 0, "not at the turn of the year");
-        put_hook(service).await;
         let emails = NewQueue { patterns: vec![":email_event:".parse().unwrap()], ..NewQueue::default() };
         service.stage.admin.put_queue(&QUEUE.parse().unwrap(), &emails, &Actor::user("tests")).await.unwrap();
         let leased = lease(service).await;
@@ -328,20 +327,6 @@ fn receiving(good: RequestBuilder, status: u16) -> RequestBuilder {
         401 => good.body("another body"),
         _ => good.body("x".repeat(300_000)),
     }
-}
-
-/// Puts the hook, with the secret that webhooks are signed with here.
-async fn put_hook(service: &Service) {
-    let scope = HandlerScope::worker(CanvasId::DEFAULT, "greet").unwrap();
-    let secret = HookSecret::new(HookKind::GitHub, GITHUB_SECRET).unwrap();
-    let hook = NewHook {
-        kind: HookKind::GitHub,
-        address: HandlerAddress { scope, modifier: Name::no_modifier() },
-        enveloped: false,
-        secret: NewHookSecret::Given(secret),
-        drops_previous: false,
-    };
-    service.stage.admin.put_hook(&HOOK.parse().unwrap(), &hook, &Actor::user("tests")).await.unwrap();
 }
 
 /// Creates an entity, and the status of an event of it with this id.

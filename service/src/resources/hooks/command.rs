@@ -141,7 +141,7 @@ fn print(hook: &HookJson) -> anyhow::Result<()> {
         },
     )?;
     if let Some(until) = hook.previous_secret_until {
-        field("", format_args!("the previous secret is accepted, too, until {}", moment(until)))?;
+        field("secret", format_args!("the previous one is accepted, too, until {}", moment(until)))?;
     }
     field("made", format_args!("{} by {}", moment(hook.created_at), hook.created_by))?;
     field("changed", format_args!("{} by {}", moment(hook.updated_at), hook.updated_by))
