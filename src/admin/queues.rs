@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::retries::check_retries;
-use super::targets::generate_secret;
+use super::targets::{HEADERS_LEAVE, generate_secret};
 use super::{Admin, AdminError, LIST_MAX, checked};
 use super::{NewSecret, NewTarget};
 use crate::event::{Actor, CanvasId, Name, PullPolicy, QueuePattern};
@@ -140,6 +140,7 @@ impl Admin {
             QueuePut::New => true,
             QueuePut::Replaced => false,
             QueuePut::TooMany => return Err(AdminError::TooManyQueues),
+            QueuePut::HeadersLeave => return Err(AdminError::Invalid(HEADERS_LEAVE)),
             QueuePut::TooCostly => return Err(AdminError::TooCostlyPatterns),
             QueuePut::Stale => return Err(AdminError::QueuesChange),
         };

@@ -20,6 +20,11 @@ const RESERVED: [&str; 4] = ["pause", "block", "purge", "handlers"];
 const TIMEOUT_MIN: Duration = Duration::from_secs(1);
 const TIMEOUT_MAX: Duration = Duration::from_secs(600);
 
+/// The answer to a target that moves without its headers.
+pub(super) const HEADERS_LEAVE: &str = "the target has headers of its own, and sends them to no other scheme, host or \
+                                        port than they were given for: give them again with this URL, or none (`{}`, \
+                                        --no-headers) to remove them";
+
 /// A handler to be reached over HTTP.
 #[derive(Clone, Debug)]
 pub struct NewTarget {
@@ -32,7 +37,8 @@ pub struct NewTarget {
     pub audience: Option<String>,
     /// The secret that its requests are signed with.
     pub secret: NewSecret,
-    /// Headers that it adds to its requests, in place of all that it had; `None` to keep these. A
+    /// Headers that it adds to its requests, in place of all that it had; `None` to keep these,
+    /// which is refused if the URL has another scheme, host or port, since they are secrets. A
     /// target with an audience can't be given an `authorization`, and sends its token in place of
     /// one that it had.
     pub headers: Option<TargetHeaders>,
@@ -124,7 +130,7 @@ impl Admin {
             headers: headers.as_ref(),
             actor,
         };
-        let put = self.store.put_target(&row).await?;
+        let put = self.store.put_target(&row).await?.ok_or(AdminError::Invalid(HEADERS_LEAVE))?;
         let PutOutcome { new, target, secret_taken, rule, job } = put;
         crate::fault::point("target.registered");
         let (woken, waking) = self.resume(address.scope.canvas, job.into_iter().collect()).await?;

@@ -3,7 +3,7 @@
 
 use sqlx::PgConnection;
 
-use crate::event::{HandlerAddress, SealError, SealedSecret, SecretKeys, TargetHeaders};
+use crate::event::{HandlerAddress, SealError, SealedSecret, SecretKeys, TargetHeaders, TargetUrl};
 
 /// Longest text about headers in a line of the audit log, which has room for 1,000 characters.
 const TOLD_CHARS_MAX: usize = 400;
@@ -37,6 +37,27 @@ impl SealedHeaders {
             None => told,
         }
     }
+}
+
+/// Whether a target has headers that this URL would send to another origin, where a caller who may
+/// not see them could read them. Registrations of an address are serialized by its note.
+pub(super) async fn would_leave(
+    connection: &mut PgConnection,
+    address: &HandlerAddress,
+    url: &TargetUrl,
+) -> Result<bool, sqlx::Error> {
+    let HandlerAddress { scope, modifier } = address;
+    let standing = sqlx::query_scalar!(
+        "select url from wakeq.http_targets
+          where canvas_id = $1 and module = $2 and name = $3 and modifier = $4 and headers is not null",
+        scope.canvas.0,
+        scope.module.as_str() as _,
+        scope.name.as_str() as _,
+        modifier.as_str() as _
+    );
+    let origin = |url: String| url.parse::<TargetUrl>().ok().map(|url| url.origin());
+    let standing = standing.fetch_optional(connection).await?;
+    Ok(standing.is_some_and(|standing| origin(standing) != Some(url.origin())))
 }
 
 /// Replaces the headers of a target. Its registration, in the same transaction, records that.

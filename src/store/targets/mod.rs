@@ -15,8 +15,8 @@ use crate::store::kernel::{Sql, StoreError};
 pub(crate) use headers::SealedHeaders;
 pub use lookup::FoundTarget;
 pub use registered::RegisteredTarget;
-pub(in crate::store) use registered::put_within;
 pub(crate) use registered::{NewTargetRow, PutOutcome, TargetPosition};
+pub(in crate::store) use registered::{PutRefusal, put_within};
 pub use resealing::SecretCounts;
 
 impl Sql<'_> {

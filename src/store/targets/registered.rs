@@ -68,6 +68,15 @@ pub(crate) struct NewTargetRow<'a> {
     pub(crate) actor: &'a Actor,
 }
 
+/// Why a registration changed nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store) enum PutRefusal {
+    /// The canvas has no room for another target.
+    Full,
+    /// The headers that it keeps would be sent to another origin.
+    HeadersLeave,
+}
+
 /// The outcome of a registration.
 #[derive(Debug)]
 pub(crate) struct PutOutcome {
@@ -118,12 +127,15 @@ struct TargetRow {
 
 impl Store {
     /// Registers a target, or replaces the existing one, and creates the job that wakes the events
-    /// that waited for it. Errors: [`StoreError::Quota`] if the canvas has no room for another.
-    pub(crate) async fn put_target(&self, new: &NewTargetRow<'_>) -> Result<PutOutcome, StoreError> {
-        let mut session = self.session().await?.for_statements(5);
+    /// that waited for it. `None` if it would send the headers that it keeps to another origin.
+    /// Errors: [`StoreError::Quota`] if the canvas has no room for another.
+    pub(crate) async fn put_target(&self, new: &NewTargetRow<'_>) -> Result<Option<PutOutcome>, StoreError> {
+        let mut session = self.session().await?.for_statements(7);
         let row = session.limit(|connection| put(connection, new)).await;
-        if let Some(row) = session.answered("register a target", row).await? {
-            return Ok(row.into_outcome(new));
+        match session.answered("register a target", row).await? {
+            Ok(row) => return Ok(Some(row.into_outcome(new))),
+            Err(PutRefusal::HeadersLeave) => return Ok(None),
+            Err(PutRefusal::Full) => {}
         }
         let canvas = new.address.scope.canvas;
         let limit = self.quota(canvas, Quota::Targets).await?;
@@ -236,29 +248,34 @@ impl Sql<'_> {
 pub(in crate::store) async fn put_within(
     connection: &mut PgConnection,
     new: &NewTargetRow<'_>,
-) -> Result<Option<PutOutcome>, sqlx::Error> {
+) -> Result<Result<PutOutcome, PutRefusal>, sqlx::Error> {
     Ok(put(connection, new).await?.map(|row| row.into_outcome(new)))
 }
 
-type Put = Result<Option<PutRow>, sqlx::Error>;
-
 /// Registers a target once no process is deferring events of its handler.
-async fn put(connection: &mut PgConnection, new: &NewTargetRow<'_>) -> Put {
+async fn put(
+    connection: &mut PgConnection,
+    new: &NewTargetRow<'_>,
+) -> Result<Result<PutRow, PutRefusal>, sqlx::Error> {
     let mut transaction = connection.begin().await?;
     serialize_on_canvas(&mut transaction, new.address.scope.canvas).await?;
     let is_awaited = hold_note(&mut transaction, new.address).await?;
+    if new.headers.is_none() && headers::would_leave(&mut transaction, new.address, new.url).await? {
+        transaction.rollback().await?;
+        return Ok(Err(PutRefusal::HeadersLeave));
+    }
     let repeats = new.replaces_secret && stands_already(&mut transaction, new).await?;
     let row = write(&mut transaction, new, TargetFacts { is_awaited, repeats }).await?;
     let Some(mut row) = row else {
         transaction.rollback().await?;
-        return Ok(None);
+        return Ok(Err(PutRefusal::Full));
     };
     if let Some(headers) = new.headers {
         headers::replace(&mut transaction, new.address, headers).await?;
         row.header_names.clone_from(&headers.names);
     }
     transaction.commit().await?;
-    Ok(Some(row))
+    Ok(Ok(row))
 }
 
 /// Whether the secret already signs. Each encryption gives another ciphertext, so this is compared
@@ -287,8 +304,11 @@ struct TargetFacts {
     repeats: bool,
 }
 
+/// The row; `None` if the canvas has no room for it.
+type Written = Result<Option<PutRow>, sqlx::Error>;
+
 /// Writes the target and the audit log, and deletes the note.
-async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, facts: TargetFacts) -> Put {
+async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, facts: TargetFacts) -> Written {
     let HandlerAddress { scope, modifier } = new.address;
     sqlx::query_as!(
         PutRow,

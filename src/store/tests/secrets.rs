@@ -48,7 +48,7 @@ async fn put_with(store: &Store, address: &HandlerAddress, headers: Option<&Targ
         headers: headers.as_ref(),
         actor: &tester(),
     };
-    store.put_target(&row).await.unwrap();
+    store.put_target(&row).await.unwrap().unwrap();
     secret
 }
 

@@ -141,6 +141,37 @@ async fn the_target_of_a_queue_has_headers_too() {
     service.stop().await;
 }
 
+/// A caller who may not see headers does not read them at a host of its own.
+#[tokio::test]
+async fn headers_are_sent_only_where_they_were_given_for() {
+    let service = service().await;
+    let (mut receiver, mut other) = (Receiver::start().await, Receiver::start().await);
+    let mut running = worker(&service.stage, Handlers::new());
+    let root = service.wide_key("root", &Scope::ALL).await;
+    let (given, words) = (json!({"x-api-key": "k3y"}), "sends them to no other scheme, host or port");
+    put(&service, &receiver.url, json!({"headers": given})).await;
+    let queue = async |target: Value| {
+        let body = json!({"patterns": [":report$"], "target": target});
+        service.ask(&root, Method::PUT, "/admin/queues/reports", body).await
+    };
+    queue(json!({"url": receiver.url, "headers": given})).await.json();
+    service.put(GREET, json!({"url": other.url})).await.says((400, "bad-request"), words);
+    queue(json!({"url": other.url})).await.says((400, "bad-request"), words);
+    let kept = service.ask(&root, Method::GET, "/admin/queues/reports", Value::Null).await.json();
+    assert_eq!(kept["target"]["url"], receiver.url.as_str());
+
+    put(&service, &receiver.url.replace("/events", "/elsewhere"), json!({})).await;
+    let headers = delivered(&service, &mut running, &mut receiver, CanvasId::DEFAULT).await;
+    assert_eq!(headers["x-api-key"], "k3y");
+    assert!(other.is_quiet());
+    put(&service, &other.url, json!({"headers": {}})).await;
+    let headers = delivered(&service, &mut running, &mut other, CanvasId::DEFAULT).await;
+    assert_eq!(headers.get("x-api-key"), None);
+    queue(json!({"url": other.url, "headers": {"x-other": "k3y"}})).await.json();
+    running.stop().await;
+    service.stop().await;
+}
+
 #[tokio::test]
 async fn headers_that_are_not_the_targets_are_refused_with_advice() {
     let service = service().await;

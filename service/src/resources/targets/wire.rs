@@ -38,8 +38,8 @@ pub(crate) struct PutTarget {
     #[serde(default)]
     pub(crate) rotate_secret: bool,
     /// Headers that are added to each request, as an object of names and values, in place of all
-    /// that the target had: at most 20, of 8,192 bytes together. Default: those that it had.
-    /// Responses have their names only.
+    /// that the target had: at most 20, of 8,192 bytes together. Default: those that it had, as
+    /// long as the URL has the same scheme, host and port. Responses have their names only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<HashMap<String, String>>, write_only, example = json!({"x-api-key": "…"}))]
     pub(crate) headers: Option<HeadersText>,
