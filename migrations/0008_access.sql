@@ -166,18 +166,29 @@ begin
     return gone;
 end $$;
 
--- Refuses an event that the caller may not emit, or that is not one. It runs with the rights of the
--- schema's owner, as `emit` does. The caller is the role that the session has set, as a pooled
--- session does for one tenant after another, or else the one that it logged in as.
+-- The role that the session has set, as a pooled session does for one tenant after another, or else
+-- the one that it logged in as. Others than the session can't tell it by its rights: `emit` and
+-- `complete` run with those of the schema's owner.
+create function wakeq.caller() returns name
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select coalesce(nullif(current_setting('role'), 'none'), session_user)
+$$;
+
+-- Whether the schema's owner, with whose rights this runs, lets the caller emit on a canvas.
+create function wakeq.may_emit(caller name, canvas uuid) returns boolean
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select pg_has_role(caller, current_user, 'member') or exists (
+        select from wakeq.emitters e join pg_roles r on r.rolname = e.role
+         where pg_has_role(caller, r.oid, 'member') and (e.canvas_id is null or e.canvas_id = may_emit.canvas))
+$$;
+
+-- Refuses an event that the caller may not emit, or that is not one.
 create function wakeq.check_emit(canvas uuid, module text, value text) returns void
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
-    caller constant name := coalesce(nullif(current_setting('role'), 'none'), session_user);
+    caller constant name := wakeq.caller();
 begin
-    if not pg_has_role(caller, current_user, 'member') and not exists (
-        select from wakeq.emitters e join pg_roles r on r.rolname = e.role
-         where pg_has_role(caller, r.oid, 'member') and (e.canvas_id is null or e.canvas_id = check_emit.canvas))
-    then
+    if not wakeq.may_emit(caller, check_emit.canvas) then
         raise exception 'the role % may not emit on the canvas %', caller, check_emit.canvas
             using
                 errcode = 'insufficient_privilege',
@@ -273,6 +284,56 @@ begin
 end
 $$;
 
+-- Completes an event in the caller's transaction, so that what its handler writes and its end are
+-- one commit.
+--
+-- `claim` is the fencing token of the attempt, which the handler got with the event: 16 hex digits,
+-- with which the token of a lease begins. If another attempt has begun in the meantime, or the event
+-- has ended, this raises, and the transaction has to be rolled back. An event of a canvas on which
+-- the caller may not emit is treated as one that has ended.
+create function wakeq.complete(event uuid, claim text) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    caller constant name := wakeq.caller();
+    -- Workers delete rows anyway.
+    is_worker constant boolean := has_table_privilege(caller, 'wakeq.events_v2', 'delete');
+    fence bigint;
+    gone record;
+begin
+    if complete.event is null or complete.claim is null or complete.claim !~ '^[0-9a-f]*$'
+        or octet_length(complete.claim) not in (16, 40)
+    then
+        raise exception 'not the claim of an attempt'
+            using
+                errcode = 'invalid_parameter_value',
+                hint = 'Pass the claim that came with the event (header wakeq-claim), or the lease, unchanged.';
+    end if;
+    fence := ('x' || left(complete.claim, 16))::bit(64)::bigint;
+    delete from wakeq.events_v2 e
+     where e.id = complete.event and e.claims::bigint << 32 | e.nonce = fence and e.locked_at is not null
+       and (is_worker or wakeq.may_emit(caller, e.canvas_id))
+    returning e.canvas_id, e.object, e.queue, e.module, e.name, e.seq into gone;
+    if not found then
+        raise exception 'the claim on the event % does not stand', complete.event
+            using
+                errcode = 'object_not_in_prerequisite_state',
+                hint = 'Roll back: another attempt has begun, or the event has ended.';
+    end if;
+    -- The worker hands over after the commit. If it dies first, the promise of the next event does.
+    if gone.object is not null then
+        update wakeq.events_v2 e
+           set notify_at = wakeq.wake_at(
+                   e.delay_until, statement_timestamp(), wakeq.duration_of('horizon', interval '10 minutes'),
+                   wakeq.duration_of('grace', interval '30 seconds')),
+               probes = 0
+         where e.id = any (array(
+               select x.id from wakeq.events_v2 x
+                where x.id = wakeq.next_in_lane(gone.canvas_id, gone.object, gone.queue, gone.module, gone.name, gone.seq)
+                  for update skip locked));
+    end if;
+end
+$$;
+
 -- What processes may do with each table: `api` is for `wakeq serve` and commands of operators,
 -- `worker` for `wakeq work`. `wakeq all`, and a service in push mode, need both.
 create function wakeq.table_rights() returns table (name text, api text, worker text)
@@ -305,6 +366,7 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
         ('halted_lanes',         'select, insert, update, delete', 'select, insert, delete'),
         -- Workers clear replaced secrets.
         ('hooks',                'select, insert, update, delete', 'select, update'),
+        ('hour_statistics',      'select',                         'select, insert, update, delete'),
         ('http_targets',         'select, insert, update, delete', 'select, update, delete'),
         ('idempotency_keys',     'select, insert, update, delete', 'select, insert, update, delete'),
         ('idle_cursor',          'select, update',                 'select, update'),
@@ -318,6 +380,7 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
         ('log_partitioning',     'select',                         'select'),
         ('log_pins',             'select, insert, delete',        'select, insert, delete'),
         ('log_streams',          'select, insert, update',         'select, insert, update'),
+        ('minute_statistics',    'select, insert, update',         'select, insert, update, delete'),
         ('nodes',                'select, insert, update, delete', 'select, insert, update, delete'),
         ('objects',              'select, insert, update, delete', 'select, insert, update, delete'),
         ('queue_patterns',       'select, insert, delete',        'select'),
@@ -366,6 +429,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
       left join (values
           ('await_claims', 'api'), ('pull_turns', 'api'), ('drop_log_partition', 'worker'),
           ('erase_entity', 'worker'), ('kept_for', null), ('emit', null), ('check_emit', null), ('grant_rights', null),
+          ('caller', null), ('may_emit', null), ('complete', 'worker'),
           ('take_turns', 'worker'), ('facets_in_turn', 'worker'), ('share_turns', 'worker'),
           ('copies_in_turn', 'worker'), ('recalled_in_turn', 'worker'), ('choose_copies', 'worker'),
           ('outcome_of_pass', 'worker'), ('move_facets', 'worker'), ('lock_copies', 'worker'),

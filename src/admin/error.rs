@@ -53,7 +53,7 @@ pub enum AdminError {
         /// Its kind.
         kind: HookKind,
     },
-    /// There is no such queue.
+    /// No queue of this name is registered.
     #[error("no queue {0} is registered: `wakeq queues list` shows those that are")]
     NoQueue(Name),
     /// The queue is not pulled: workers or a target process it.

@@ -89,6 +89,8 @@ pub struct Release {
     /// After an error the policy's delay applies if that is longer, and jitter makes either up to
     /// 20 % longer. Default: none.
     pub retry: Option<Duration>,
+    /// No retry can help: the copy dies now, with `error` as its error. Default: no.
+    pub dead: bool,
 }
 
 /// What happened to a released copy.
@@ -96,7 +98,7 @@ pub struct Release {
 pub enum ReleaseResult {
     /// It can be leased again after this delay.
     Again(Duration),
-    /// No retry was left: it is among the dead events of its canvas.
+    /// It had no retries left, or none could help: it is among the dead events of its canvas.
     Died,
 }
 
@@ -248,7 +250,7 @@ impl Admin {
     /// # async fn example(admin: wakeq::Admin, copy: wakeq::queues::LeasedCopy) -> Result<(), Box<dyn std::error::Error>> {
     /// use wakeq::queues::{Release, ReleaseResult};
     ///
-    /// let failed = Release { error: Some("no route to the mail server".into()), retry: None };
+    /// let failed = Release { error: Some("no route to the mail server".into()), ..Default::default() };
     /// match admin.release_copy(&"email_events".parse()?, copy.id, &copy.lease, &failed).await? {
     ///     ReleaseResult::Again(delay) => println!("again in {delay:?}"),
     ///     ReleaseResult::Died => println!("it was tried often enough"),
@@ -278,10 +280,18 @@ impl Admin {
         if release.retry.is_some_and(|retry| retry > RETRY_MAX) {
             return Err(AdminError::Invalid("a copy can be delayed for at most 30 days"));
         }
+        if release.dead && (release.error.is_none() || release.retry.is_some()) {
+            return Err(AdminError::Invalid("a copy that dies needs an `error`, and is not delayed"));
+        }
         let held = self.held_copy(queue, id, token).await?;
         // The default policy, if the queue is no longer pulled.
         let policy = self.store.pull_policy(queue).await?.flatten().unwrap_or_default();
         let (done, released) = match (&release.error, release.retry) {
+            (Some(error), _) if release.dead => {
+                let error = storable(error);
+                let died = self.move_to_dead(held.claim, Cause::Rejected, &error, policy.halts).await?;
+                (died, ReleaseResult::Died)
+            }
             (Some(error), retry) => self.end_failed_attempt(&held, &policy, &storable(error), retry).await?,
             (None, Some(retry)) => {
                 let delay = retry.min(policy.delay_max);

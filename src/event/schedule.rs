@@ -22,6 +22,11 @@ impl Claim {
     pub fn fence(self) -> i64 {
         i64::from(self.claims) << 32 | i64::from(self.nonce)
     }
+
+    /// The fencing token as `wakeq.complete` takes it: 16 hex digits.
+    pub fn token(self) -> String {
+        format!("{:016x}", self.fence())
+    }
 }
 
 /// The kind of a rule: who stopped a handler.
@@ -80,6 +85,8 @@ pub enum Cause {
     Retries,
     /// Its workers died too often while they ran it.
     Poison,
+    /// Its handler said that no retry can help.
+    Rejected,
 }
 
 impl Cause {
@@ -88,6 +95,7 @@ impl Cause {
         match self {
             Self::Retries => "retries",
             Self::Poison => "poison",
+            Self::Rejected => "rejected",
         }
     }
 }

@@ -53,6 +53,8 @@ pub enum Outcome {
     /// An operational error: of the handler in `Process`, of pausing it in `Pause`, of the write
     /// that saves the retry in `RetryCheck`.
     Exception,
+    /// The handler says that no retry can help: the event dies.
+    Rejected,
     /// The handler says that it is too early for the event.
     NotYet,
     /// The event is delayed as its handler asked, and nothing was counted.
@@ -87,7 +89,7 @@ impl Outcome {
     ///
     /// assert!(Outcome::ALL.iter().any(|outcome| outcome.as_str() == "LockClaimed"));
     /// ```
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 36] = [
         Self::EventMissing,
         Self::EventPresent,
         Self::DelayNone,
@@ -111,6 +113,7 @@ impl Outcome {
         Self::Poison,
         Self::ExecutesToCompletion,
         Self::Exception,
+        Self::Rejected,
         Self::NotYet,
         Self::Postponed,
         Self::HandlerGone,
@@ -151,6 +154,7 @@ impl Outcome {
             Self::Poison => "Poison",
             Self::ExecutesToCompletion => "ExecutesToCompletion",
             Self::Exception => "Exception",
+            Self::Rejected => "Rejected",
             Self::NotYet => "NotYet",
             Self::Postponed => "Postponed",
             Self::HandlerGone => "HandlerGone",

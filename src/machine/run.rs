@@ -97,6 +97,8 @@ pub enum State {
 pub enum Removal {
     /// It completed.
     Completed,
+    /// Its handler has removed it already, in a transaction of its own.
+    Committed,
     /// It moves to the dead events.
     Dead(Cause),
 }
@@ -151,7 +153,8 @@ pub enum Effect {
     },
     /// Release the claim without counting anything.
     Release(Claim),
-    /// Delete the row, or move it to the dead events, unless the claim was lost.
+    /// Delete the row, or move it to the dead events, unless the claim was lost. Nothing, if the
+    /// handler has done it.
     Remove(Claim, Removal),
     /// Wake the next event of the lane, in a statement that begins after the removal was committed.
     HandOver,
@@ -200,6 +203,10 @@ pub enum Input {
 pub enum HandlerEnd {
     /// It returned.
     Completed,
+    /// It completed the event in a transaction of its own, which was committed.
+    Committed,
+    /// An error that no retry can mend: the event dies.
+    Rejected,
     /// An operational error. The handler may ask for a longer delay than its policy's next one, up
     /// to the policy's longest.
     Failed(Option<Duration>),
@@ -442,6 +449,12 @@ fn processed(running: Running, ran: HandlerEnd) -> (Outcome, State) {
     match ran {
         HandlerEnd::Completed => {
             (Outcome::ExecutesToCompletion, State::Delete(running.claim, Removal::Completed))
+        }
+        HandlerEnd::Committed => {
+            (Outcome::ExecutesToCompletion, State::Delete(running.claim, Removal::Committed))
+        }
+        HandlerEnd::Rejected => {
+            (Outcome::Rejected, State::Delete(running.claim, Removal::Dead(Cause::Rejected)))
         }
         HandlerEnd::Failed(after) => (Outcome::Exception, State::RetryCheck(running, after)),
         HandlerEnd::NotYet(delay) => (Outcome::NotYet, State::Postpone(running, delay)),

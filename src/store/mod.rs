@@ -1,11 +1,11 @@
 //! All SQL: one concrete struct over sqlx's pool, one file per table or concern, one function per
 //! statement.
 //!
-//! The files are in rooms, each on those before it: `kernel`; `log`, `minute` and `quotas`;
-//! `events`, `targets` and `hooks`; `crons`, `order` and `queues`; `memory`, for the test kit; on
-//! top `seam`. A room imports what the rooms below it export, and nothing from this file, which is
-//! for the rest of the package. A statement that `memory` repeats is a function of `Sql`, and
-//! `seam` has the function of `Store` that chooses between the two.
+//! The files are in rooms, each on those before it: `kernel`; `log`, `quotas` and `statistics`;
+//! `minute`; `events`, `targets` and `hooks`; `crons`, `order` and `queues`; `memory`, for the test
+//! kit; on top `seam`. A room imports what the rooms below it export, and nothing from this file,
+//! which is for the rest of the package. A statement that `memory` repeats is a function of `Sql`,
+//! and `seam` has the function of `Store` that chooses between the two.
 //!
 //! Every write restates its precondition in `where` and reports whether it took effect. Times are
 //! the database's: no function here takes a worker's clock. Nothing here publishes, decides, or
@@ -23,6 +23,7 @@ mod order;
 mod queues;
 mod quotas;
 mod seam;
+mod statistics;
 mod targets;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -30,7 +31,8 @@ pub(crate) mod tests;
 pub(crate) use crons::{CronDue, CronPut, CronRow, CronStep, CronUnpaused, NewCronRow};
 pub(crate) use events::{
     BULK_PAGE, ClaimLimits, ClaimedEvent, CommandOutcome, HandlerActivity, HandlerPosition,
-    IdempotencyOutcome, ListedEvent, LoadedEvent, NewKey, NewState, Position, Retry, RulePosition, add_one,
+    IdempotencyOutcome, ListedEvent, LoadedEvent, NewKey, NewState, Position, Retry, RulePosition, Standing,
+    add_one, complete_in,
 };
 pub use events::{
     DeadEvent, DeadFilter, Depth, HandlerCounts, HandlerDepth, InsertOutcome, Rule, add_with_state,

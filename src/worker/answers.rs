@@ -1,19 +1,43 @@
 //! The results of a handler, and their effect on the run of its event.
 
+use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
 use crate::machine::HandlerEnd;
 
 /// The result of a handler: `Ok` completes the event.
-pub type HandlerResult = Result<(), HandlerError>;
+pub type HandlerResult<T = ()> = Result<T, HandlerError>;
+
+/// How a handler completed an event. So far there is nothing more to say about it.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Completion {}
+
+/// What the `Ok` of a handler may hold. Nearly always that is `()`.
+pub trait HandlerOutput: Send + 'static {
+    /// How the event completed.
+    fn completion(self) -> Completion;
+}
+
+impl HandlerOutput for () {
+    fn completion(self) -> Completion {
+        Completion::default()
+    }
+}
+
+impl HandlerOutput for Completion {
+    fn completion(self) -> Completion {
+        self
+    }
+}
 
 /// Why a handler did not complete: an operational error, which is retried; an error value, which is
-/// not; or that it is too early for the event.
+/// not; that no retry can help; or that it is too early for the event.
 ///
 /// Every error converts into an operational one, so `?` retries. Use [`HandlerError::value`] for an
 /// outcome that a retry can't change.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct HandlerError {
     message: String,
     kind: ErrorKind,
@@ -23,6 +47,7 @@ pub struct HandlerError {
 enum ErrorKind {
     Operational(Option<Duration>),
     Value,
+    Dead,
     NotYet(Duration),
     Busy(Duration),
     Gone,
@@ -49,6 +74,24 @@ impl HandlerError {
     /// ```
     pub fn value(message: impl fmt::Display) -> Self {
         Self { message: message.to_string(), kind: ErrorKind::Value }
+    }
+
+    /// No retry can help: the event dies now, with this as its error, whatever retries are left. A
+    /// person can see it among the dead events, and redrive it once the cause is mended.
+    ///
+    /// ```
+    /// use wakeq::{Execution, HandlerError, HandlerResult};
+    ///
+    /// async fn charge(event: Execution) -> HandlerResult {
+    ///     let card: String = event.value()?;
+    ///     if card.is_empty() {
+    ///         return Err(HandlerError::dead("the order has no card: ask the customer, then redrive this"));
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn dead(reason: impl fmt::Display) -> Self {
+        Self { message: reason.to_string(), kind: ErrorKind::Dead }
     }
 
     /// It is too early for this event: it runs again after `delay`, up to the longest delay of the
@@ -95,6 +138,18 @@ impl HandlerError {
         Self { message: reason.to_string(), kind: ErrorKind::Gone }
     }
 
+    /// An operational error with the text of an error and of its sources.
+    pub(super) fn of_chain(error: &dyn Error) -> Self {
+        let mut message = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            message.push_str(": ");
+            message.push_str(&cause.to_string());
+            source = cause.source();
+        }
+        Self::operational(message)
+    }
+
     /// What happened.
     pub fn message(&self) -> &str {
         &self.message
@@ -110,23 +165,23 @@ impl HandlerError {
         match self.kind {
             ErrorKind::Operational(delay) => HandlerEnd::Failed(delay),
             ErrorKind::Value => HandlerEnd::Completed,
+            ErrorKind::Dead => HandlerEnd::Rejected,
             ErrorKind::NotYet(delay) | ErrorKind::Busy(delay) => HandlerEnd::NotYet(delay),
             ErrorKind::Gone => HandlerEnd::Gone,
         }
     }
 }
 
-impl<E: std::error::Error> From<E> for HandlerError {
+impl<E: Error> From<E> for HandlerError {
     fn from(error: E) -> Self {
-        let mut message = error.to_string();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            message.push_str(": ");
-            message.push_str(&cause.to_string());
-            source = cause.source();
-        }
-        Self::operational(message)
+        Self::of_chain(&error)
     }
+}
+
+/// What a handler has panicked with.
+pub(super) fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 #[cfg(test)]
@@ -138,6 +193,7 @@ mod tests {
         let from_error = HandlerError::from("x".parse::<i32>().unwrap_err());
         assert_eq!(from_error.end(), HandlerEnd::Failed(None));
         assert_eq!(HandlerError::value("done").end(), HandlerEnd::Completed);
+        assert_eq!(HandlerError::dead("no card").end(), HandlerEnd::Rejected);
         let later = HandlerError::operational("busy").retry_after(Duration::from_secs(3));
         assert_eq!(later.end(), HandlerEnd::Failed(Some(Duration::from_secs(3))));
         assert_eq!(HandlerError::not_yet(Duration::MAX).end(), HandlerEnd::NotYet(Duration::MAX));

@@ -120,7 +120,7 @@ impl BusyTargets {
                 let wait = self.returning(canvas, asked.unwrap_or_default(), now).max(slot);
                 HandlerEnd::Failed(if wait.is_zero() { asked } else { Some(wait) })
             }
-            HandlerEnd::Completed | HandlerEnd::Gone => {
+            HandlerEnd::Completed | HandlerEnd::Committed | HandlerEnd::Rejected | HandlerEnd::Gone => {
                 self.note(target, id, None, now);
                 end
             }

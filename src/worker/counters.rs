@@ -56,12 +56,14 @@ impl Counters {
         if took(Outcome::RetryAllowed) {
             self.metrics.retried(&address.scope);
         }
-        let cause = match (took(Outcome::Deleted), took(Outcome::Poison), took(Outcome::RetryTooMany)) {
-            (true, true, _) => Some(Cause::Poison),
-            (true, false, true) => Some(Cause::Retries),
-            (true, false, false) | (false, ..) => None,
-        };
-        if let Some(cause) = cause {
+        let deaths = [
+            (Outcome::Poison, Cause::Poison),
+            (Outcome::RetryTooMany, Cause::Retries),
+            (Outcome::Rejected, Cause::Rejected),
+        ];
+        if took(Outcome::Deleted)
+            && let Some((_, cause)) = deaths.into_iter().find(|(edge, _)| took(*edge))
+        {
             self.metrics.died(&address.scope, cause);
         }
     }
@@ -110,6 +112,8 @@ pub struct RunReport {
     pub attempt: Option<u32>,
     /// The handler's error message, if it failed.
     pub error: Option<String>,
+    /// How long the event had been due when it was claimed, if a handler ran.
+    pub waited: Option<Duration>,
     /// How long the handler ran.
     pub took: Option<Duration>,
     /// What happens to the notification.

@@ -5,6 +5,7 @@
 //! renewal was sent, so they are never later than the database's.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -27,6 +28,9 @@ const RETRY_WAIT_MAX: Duration = Duration::from_secs(1);
 pub(super) struct Leases {
     lease: Duration,
     state: Mutex<LeaseState>,
+    /// Whether some handler has completed an event in a transaction of its own: otherwise there is
+    /// nothing to look up.
+    transactions: AtomicBool,
     /// Notified when a new claim expires before the watcher's next wake-up.
     sooner: Notify,
     /// Notified when a page of renewals was answered or failed.
@@ -48,10 +52,19 @@ struct Entry {
     /// Its last write is in progress. If a renewal finds no claim now, that may be the effect of
     /// this write, whose own answer decides; until then only the deadline ends the claim.
     in_last_write: bool,
+    /// Its handler has made that write, in a transaction of its own.
+    in_transaction: bool,
     /// A renewal that includes it is in progress.
     renewing: bool,
     /// That renewal took effect although the claim had been given up in the meantime.
     revived: bool,
+}
+
+/// The claim of a running handler, as far as the handler may see it.
+#[derive(Clone)]
+pub(super) struct RunningClaim {
+    leases: Arc<Leases>,
+    claim: Claim,
 }
 
 /// A claim that is renewed until this is dropped.
@@ -65,7 +78,13 @@ pub(super) struct HeldClaim {
 impl Leases {
     pub(super) fn new(lease: Duration) -> Self {
         let state = LeaseState { held: HashMap::new(), watched: Instant::now() + lease };
-        Self { lease, state: Mutex::new(state), sooner: Notify::new(), answered: Notify::new() }
+        Self {
+            lease,
+            state: Mutex::new(state),
+            transactions: AtomicBool::new(false),
+            sooner: Notify::new(),
+            answered: Notify::new(),
+        }
     }
 
     /// Keeps a claim, whose statement was sent at `sent`, renewed.
@@ -78,8 +97,15 @@ impl Leases {
         }
         let mut state = self.state();
         let lost_too = lost.clone();
-        let entry =
-            Entry { claim, deadline, lost: lost_too, in_last_write: false, renewing: false, revived: false };
+        let entry = Entry {
+            claim,
+            deadline,
+            lost: lost_too,
+            in_last_write: false,
+            in_transaction: false,
+            renewing: false,
+            revived: false,
+        };
         if let Some(earlier) = state.held.insert(claim.id, entry) {
             earlier.lost.cancel();
         }
@@ -154,6 +180,17 @@ impl HeldClaim {
         self.claim
     }
 
+    /// What its handler gets of it.
+    pub(super) fn running(&self) -> RunningClaim {
+        RunningClaim { leases: Arc::clone(&self.leases), claim: self.claim }
+    }
+
+    /// Whether its handler has begun to complete the event in a transaction of its own.
+    pub(super) fn is_in_transaction(&self) -> bool {
+        self.leases.transactions.load(Ordering::Relaxed)
+            && self.leases.state().entry(self.claim).is_some_and(|entry| entry.in_transaction)
+    }
+
     /// Marks that its last write is about to be sent.
     pub(super) fn begin_last_write(&self) {
         if let Some(entry) = self.leases.state().entry(self.claim) {
@@ -179,6 +216,26 @@ impl HeldClaim {
     /// Completes when the claim is lost: another worker may have the event.
     pub(super) async fn lost(&self) {
         self.lost.cancelled().await;
+    }
+}
+
+impl RunningClaim {
+    pub(super) fn claim(&self) -> Claim {
+        self.claim
+    }
+
+    /// Marks that the handler is about to complete the event in a transaction of its own.
+    pub(super) fn begin_transaction(&self) {
+        self.leases.transactions.store(true, Ordering::Relaxed);
+        if let Some(entry) = self.leases.state().entry(self.claim) {
+            (entry.in_last_write, entry.in_transaction) = (true, true);
+        }
+    }
+}
+
+impl std::fmt::Debug for RunningClaim {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.claim.fmt(f)
     }
 }
 

@@ -6,15 +6,20 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 
-use super::answers::HandlerResult;
-use super::handlers::{Execution, Handler};
+use super::answers::{Completion, HandlerResult, panic_message};
+use super::execution::Execution;
+use super::handlers::Handler;
 use super::leases::HeldClaim;
 use crate::event::Traceparent;
 use crate::machine::HandlerEnd;
+use crate::store::Standing;
 use crate::telemetry::{self, faults};
 
 /// Longest error text that is kept with an event, in characters.
 const ERROR_MAX: usize = 4000;
+
+/// The error of an event whose handler returned `Ok` without having committed.
+const NOT_COMMITTED: &str = "the transaction that was to complete the event was not committed";
 
 /// The end of a handler, with its error message.
 pub(super) struct HandlerReport {
@@ -27,6 +32,18 @@ pub(super) struct HandlerReport {
 }
 
 impl HandlerReport {
+    /// The report of a handler that has tried to complete its event in a transaction of its own.
+    pub(super) fn after_transaction(self, standing: Option<Standing>) -> Self {
+        match (standing, self.end) {
+            (Some(Standing::Gone), _) => {
+                Self { end: HandlerEnd::Committed, fault: None, busy: false, ..self }
+            }
+            (Some(Standing::Stands), HandlerEnd::Completed) => failed(NOT_COMMITTED.into(), faults::ERROR),
+            (Some(Standing::Stands), _) => self,
+            (Some(Standing::Lost) | None, _) => ended(HandlerEnd::LeaseLost),
+        }
+    }
+
     /// "Not yet" and "busy" are operational errors for an event that has been postponed for as long
     /// as its handler's patience lasts. The delay and the pauses before the first of them are not
     /// part of that time.
@@ -67,7 +84,7 @@ pub(super) async fn process(
 
 async fn within<F>(timeout: Option<Duration>, run: F) -> HandlerReport
 where
-    F: Future<Output = std::thread::Result<HandlerResult>>,
+    F: Future<Output = std::thread::Result<HandlerResult<Completion>>>,
 {
     let Some(timeout) = timeout else {
         return report(run.await);
@@ -78,9 +95,9 @@ where
     }
 }
 
-fn report(result: std::thread::Result<HandlerResult>) -> HandlerReport {
+fn report(result: std::thread::Result<HandlerResult<Completion>>) -> HandlerReport {
     match result {
-        Ok(Ok(())) => ended(HandlerEnd::Completed),
+        Ok(Ok(_completion)) => ended(HandlerEnd::Completed),
         Ok(Err(error)) => {
             let end = error.end();
             let (error, busy) = (Some(text(error.message())), error.is_busy());
@@ -96,8 +113,8 @@ fn ended(end: HandlerEnd) -> HandlerReport {
 
 fn fault(end: HandlerEnd) -> Option<&'static str> {
     match end {
-        HandlerEnd::Completed | HandlerEnd::NotYet(_) => None,
-        HandlerEnd::Failed(_) => Some(faults::ERROR),
+        HandlerEnd::Completed | HandlerEnd::Committed | HandlerEnd::NotYet(_) => None,
+        HandlerEnd::Failed(_) | HandlerEnd::Rejected => Some(faults::ERROR),
         HandlerEnd::Gone => Some(faults::GONE),
         HandlerEnd::LeaseLost => Some(faults::LEASE_LOST),
         HandlerEnd::ShutDown => Some(faults::SHUTDOWN),
@@ -111,11 +128,6 @@ fn failed(error: String, fault: &'static str) -> HandlerReport {
         fault: Some(fault),
         busy: false,
     }
-}
-
-fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 /// The text as Postgres can store it: cut to length, and without NUL.

@@ -19,7 +19,7 @@ use super::permits::{PermitQueues, Permits};
 use super::republisher;
 use super::run::Runner;
 use super::shared_permits::SharedPermits;
-use super::{QueueWorker, WorkerError};
+use super::{QueueWorker, STATISTICS_WAIT, WorkerError};
 use crate::event::{EventId, Notification};
 use crate::machine::{Answer, When};
 use crate::notify::Notifier;
@@ -201,6 +201,7 @@ impl PushRunner {
             }
         }
         inner.kept.lock().unwrap_or_else(PoisonError::into_inner).take();
+        inner.store.write_statistics_within(STATISTICS_WAIT).await;
     }
 }
 

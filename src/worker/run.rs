@@ -18,8 +18,9 @@ use tracing::Instrument;
 
 use super::busy::{BusyTargets, EndedRun, TargetKey};
 use super::counters::RunReport;
+use super::execution::Execution;
 use super::finished::{FinishedRun, RunEnd};
-use super::handlers::{Execution, Handler, Registry};
+use super::handlers::{Handler, Registry};
 use super::leases::Leases;
 use super::permits::{PermitKind, Permits, Shortage};
 use super::places::{PlaceRequest, Places};
@@ -81,6 +82,9 @@ impl Runner {
                     finished.log();
                     self.unknown.warn(&finished.report, self.remote.is_some());
                 });
+                if let Some((handler, run)) = finished.counted() {
+                    self.statements.count(handler, &run);
+                }
                 return finished;
             }
             round += 1;
@@ -145,12 +149,14 @@ impl Runner {
             trail,
             attempt: None,
             error: None,
+            waited: None,
             took: None,
             verdict: end.verdict(),
         });
         let mut fault = None;
         if let Some(attempt) = attempt {
-            (report.attempt, report.took) = (Some(attempt.number), Some(attempt.took));
+            (report.attempt, report.waited) = (Some(attempt.number), Some(attempt.waited));
+            report.took = Some(attempt.took);
             (report.error, fault) = (attempt.error, attempt.fault);
         }
         let again = (ran != notification).then_some(notification);
@@ -232,9 +238,15 @@ impl Run<'_> {
                 let removed = self.complete(claim, &attempt.owner).await;
                 self.after_removal(attempt.into_ending(), removed).await
             }
-            (Stage::Attempt(attempt), Effect::Remove(claim, Removal::Dead(Cause::Retries))) => {
+            (Stage::Attempt(attempt), Effect::Remove(_, Removal::Committed)) => {
+                self.after_removal(attempt.into_ending(), true).await
+            }
+            (
+                Stage::Attempt(attempt),
+                Effect::Remove(claim, Removal::Dead(cause @ (Cause::Retries | Cause::Rejected))),
+            ) => {
                 let error = attempt.report.error.as_deref();
-                let removed = self.die(claim, Cause::Retries, error, &attempt.owner).await;
+                let removed = self.die(claim, cause, error, &attempt.owner).await;
                 self.after_removal(attempt.into_ending(), removed).await
             }
             (Stage::ReadyEvent(ready), Effect::Remove(claim, Removal::Dead(Cause::Poison))) => {
@@ -373,7 +385,7 @@ impl Run<'_> {
     }
 
     async fn process(&self, ready: ReadyEvent) -> (Attempt, HandlerEnd) {
-        let postponed = ready.postponed();
+        let (postponed, waited) = (ready.postponed(), ready.waited());
         let ReadyEvent { owner, event } = ready;
         let attempt = u32::try_from(event.retries).unwrap_or(0) + 1;
         let span = tracing::Span::current();
@@ -396,7 +408,9 @@ impl Run<'_> {
             attempt,
             emitted_by: event.metadata.traceparent.as_ref(),
         });
-        let mut execution = Box::new(Execution::of(*event, attempt));
+        let running = owner.held_claim.running();
+        let mut execution =
+            Box::new(Execution::of(*event, attempt, running, self.runner.statements.are_in_memory()));
         if let Some(trace) = telemetry::span_trace(&processing) {
             execution.metadata.traceparent = Some(trace);
         }
@@ -406,9 +420,12 @@ impl Run<'_> {
             self.runner.places.take(PlaceRequest { address, kind: owner.handler.kind() })
         });
         let running = process(&owner.handler, execution, &owner.held_claim, &self.runner.kill);
-        let report = running.instrument(processing.clone()).await;
+        let mut report = running.instrument(processing.clone()).await;
         drop(place);
         let took = started.elapsed();
+        if owner.held_claim.is_in_transaction() {
+            report = report.after_transaction(self.standing(&owner.held_claim).await);
+        }
         if report.end == HandlerEnd::LeaseLost {
             self.give_up(&owner.held_claim).await;
         }
@@ -424,7 +441,7 @@ impl Run<'_> {
             telemetry::failed(&processing, fault, report.error.as_deref().unwrap_or_default());
         }
         let (error, fault) = (report.error, report.fault);
-        (Attempt { owner, report: AttemptReport { number: attempt, took, error, fault } }, report.end)
+        (Attempt { owner, report: AttemptReport { number: attempt, waited, took, error, fault } }, report.end)
     }
 }
 

@@ -7,10 +7,13 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::handlers::Registry;
-use crate::event::{Actor, CanvasId, Cause, Claim, EventId, HandlerAddress, Lane, Name, Notification};
+use crate::event::{
+    Actor, CanvasId, Cause, Claim, CountedRun, EventId, HandlerAddress, HandlerScope, Lane, Name,
+    Notification,
+};
 use crate::store::{
-    BATCH_MAX, ClaimLimits, ClaimedEvent, Coalescer, IN_FLIGHT, LoadedEvent, Retry, Store, StoreError,
-    TurnOutcome, TurnRequest,
+    BATCH_MAX, ClaimLimits, ClaimedEvent, Coalescer, IN_FLIGHT, LoadedEvent, Retry, Standing, Store,
+    StoreError, TurnOutcome, TurnRequest,
 };
 
 /// The actor in the audit log when a target is held because it was removed.
@@ -216,6 +219,11 @@ impl Statements {
         self.store.postpone(later).await
     }
 
+    /// Counts a run for the statistics. No statement: the store writes them later.
+    pub(super) fn count(&self, handler: &HandlerScope, run: &CountedRun) {
+        self.store.count_run(handler, run);
+    }
+
     /// Moves an event to the dead events. Rare, so not batched.
     pub(super) async fn die(
         &self,
@@ -225,6 +233,15 @@ impl Statements {
         halts: bool,
     ) -> Result<bool, StoreError> {
         Box::pin(self.store.die(claim, cause, error, halts)).await
+    }
+
+    /// What became of a claim whose handler has tried to complete the event itself.
+    pub(super) async fn standing(&self, claim: Claim) -> Result<Standing, StoreError> {
+        Box::pin(self.store.standing(claim)).await
+    }
+
+    pub(super) fn are_in_memory(&self) -> bool {
+        self.store.is_in_memory()
     }
 
     /// Wait before a write that got no answer is repeated.

@@ -11,8 +11,11 @@ use super::DeliveryOutcome;
 /// A target may ask for this wait whatever its policy.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The verdict on an answer, by its status. Of its headers, only `Retry-After` is used, together
-/// with `Date`. `body` describes the length of its body.
+/// The header by which a target says what its status can't.
+const OUTCOME: HeaderName = HeaderName::from_static("wakeq-outcome");
+
+/// The verdict on an answer, by its status. Of its headers, only `Retry-After`, together with
+/// `Date`, and `Wakeq-Outcome` are used. `body` describes the length of its body.
 pub(super) fn verdict(
     status: StatusCode,
     headers: &HeaderMap,
@@ -26,6 +29,9 @@ pub(super) fn verdict(
     let wait = retry_after(headers, now).map(|wait| wait.min(delay_max.max(MINUTE)));
     match status.as_u16() {
         200..=299 => DeliveryOutcome::Completed,
+        _ if text(headers, &OUTCOME) == Some("dead") => {
+            DeliveryOutcome::Dead { message: format!("{answered}: it said that no retry can help") }
+        }
         425 => DeliveryOutcome::NotYet { delay: wait.unwrap_or_default() },
         410 => DeliveryOutcome::Gone { reason: format!("the target answered {}", named(status)) },
         429 | 503 if wait.is_some() => DeliveryOutcome::Busy {
@@ -88,9 +94,7 @@ mod tests {
         match verdict {
             DeliveryOutcome::Busy { delay, .. } => Some(delay.as_secs()),
             DeliveryOutcome::Failed { .. } => None,
-            DeliveryOutcome::Completed | DeliveryOutcome::NotYet { .. } | DeliveryOutcome::Gone { .. } => {
-                panic!("{status}: {verdict:?}")
-            }
+            _ => panic!("{status}: {verdict:?}"),
         }
     }
 
@@ -111,9 +115,7 @@ mod tests {
                     let (message, delay) = match verdict.clone() {
                         DeliveryOutcome::Failed { message } => (message, None),
                         DeliveryOutcome::Busy { message, delay } => (message, Some(delay)),
-                        DeliveryOutcome::Completed
-                        | DeliveryOutcome::NotYet { .. }
-                        | DeliveryOutcome::Gone { .. } => panic!("{status}: {verdict:?}"),
+                        _ => panic!("{status}: {verdict:?}"),
                     };
                     assert!(message.starts_with(&format!("the target answered {status}")), "{message}");
                     assert!(message.contains(" with 3 bytes: "), "{message}");
@@ -122,6 +124,19 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_target_can_end_an_event_that_it_did_not_accept() {
+        for status in [400, 410, 425, 429, 500, 503] {
+            let said = |word| answered(status, &[(OUTCOME, word), (RETRY_AFTER, "7")]);
+            let DeliveryOutcome::Dead { message } = said("dead") else {
+                panic!("{status}: {:?}", said("dead"))
+            };
+            assert!(message.ends_with("with 3 bytes: it said that no retry can help"), "{message}");
+            assert_eq!(said("deadly"), answered(status, &[(RETRY_AFTER, "7")]));
+        }
+        assert_eq!(answered(204, &[(OUTCOME, "dead")]), DeliveryOutcome::Completed);
     }
 
     #[test]

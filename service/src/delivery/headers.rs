@@ -43,6 +43,9 @@ pub(super) fn headers(
     ] {
         headers.insert(HeaderName::from_static(name), HeaderValue::from_str(value)?);
     }
+    if let Some(claim) = event.claim() {
+        headers.insert("wakeq-claim", HeaderValue::from_str(&claim)?);
+    }
     if let Some(trace) = &event.metadata.traceparent {
         headers.insert("traceparent", HeaderValue::from_str(trace.as_str())?);
     }
@@ -108,18 +111,12 @@ mod tests {
         let scope = HandlerScope::worker(CanvasId::DEFAULT, "send-email").unwrap();
         let emitted_at = "2026-01-31T08:00:00.123456Z".parse().unwrap();
         let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".parse().unwrap();
-        let event = Execution {
-            id: EventId(ID.parse().unwrap()),
-            address: HandlerAddress { scope, modifier: "eu".parse().unwrap() },
-            json: r#"{"a": 1}"#.into(),
-            attempt: 3,
-            enqueued_at: emitted_at,
-            due_at: emitted_at,
-            claimed_at: emitted_at,
-            metadata: Metadata { traceparent: Some(trace) },
-            place,
-            copy_of,
-        };
+        let address = HandlerAddress { scope, modifier: "eu".parse().unwrap() };
+        let mut event = Execution::new(address, r#"{"a": 1}"#, emitted_at);
+        event.id = EventId(ID.parse().unwrap());
+        event.attempt = 3;
+        event.metadata = Metadata { traceparent: Some(trace) };
+        (event.place, event.copy_of) = (place, copy_of);
         let current = Secret::from_bytes(vec![7; 24]).unwrap();
         let headers = headers(&event, None, &Secrets { current, previous: None }, 1_769_846_400, token)?;
         Ok(headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect())

@@ -113,6 +113,11 @@ pub enum DeliveryOutcome {
         /// What it answered.
         reason: String,
     },
+    /// No retry can help.
+    Dead {
+        /// What it answered.
+        message: String,
+    },
     /// An operational error: to be retried.
     Failed {
         /// What happened, and what to do about it.

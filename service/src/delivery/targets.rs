@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use super::{Deliverer, DeliveryOutcome};
 use wakeq::internals::{Coalescer, FoundTarget};
 use wakeq::targets::TargetPolicy;
-use wakeq::workers::{BoxedHandler, RemoteHandler, RemoteHandlers};
+use wakeq::workers::{BoxedHandler, Completion, RemoteHandler, RemoteHandlers};
 use wakeq::{Execution, HandlerAddress, HandlerError, HandlerResult, RetryPolicy, Store, StoreError};
 
 /// Semaphores kept before unused ones are removed.
@@ -77,12 +77,13 @@ impl RemoteHandlers for Targets {
     }
 }
 
-async fn deliver(deliverer: &Deliverer, found: &FoundTarget, event: Execution) -> HandlerResult {
+async fn deliver(deliverer: &Deliverer, found: &FoundTarget, event: Execution) -> HandlerResult<Completion> {
     match deliverer.deliver(&found.target, event, Some(&found.own)).await {
-        DeliveryOutcome::Completed => Ok(()),
+        DeliveryOutcome::Completed => Ok(Completion::default()),
         DeliveryOutcome::NotYet { delay } => Err(HandlerError::not_yet(delay)),
         DeliveryOutcome::Busy { message, delay } => Err(HandlerError::busy(message, delay)),
         DeliveryOutcome::Gone { reason } => Err(HandlerError::gone(reason)),
+        DeliveryOutcome::Dead { message } => Err(HandlerError::dead(message)),
         DeliveryOutcome::Failed { message } => Err(HandlerError::operational(message)),
     }
 }

@@ -185,6 +185,7 @@ fn every_outcome() -> BTreeSet<Outcome> {
         Poison,
         ExecutesToCompletion,
         Exception,
+        Rejected,
         NotYet,
         Postponed,
         HandlerGone,

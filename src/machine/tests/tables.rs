@@ -157,6 +157,25 @@ fn a_completed_event_is_deleted_and_only_then_acknowledged() {
     check(delete, Input::Removed(false), Outcome::FencedOut, PUT_BACK);
 }
 
+/// Nothing is left to delete, and what hands over comes after the commit.
+#[test]
+fn an_event_that_its_handler_completed_in_a_transaction_is_acknowledged() {
+    let delete = State::Delete(claim(), Removal::Committed);
+    let process = State::Process(running(0, DAY));
+    check(process, Input::Ran(HandlerEnd::Committed), Outcome::ExecutesToCompletion, delete.clone());
+    check(delete.clone(), Input::Removed(true), Outcome::Deleted, ACKNOWLEDGED);
+    check(delete, Input::LinkRemoved, Outcome::Deleted, State::HandOver);
+}
+
+#[test]
+fn an_event_that_its_handler_rejects_dies_whatever_retries_are_left() {
+    for retries in [0, 2] {
+        let process = State::Process(running(retries, DAY));
+        let dead = State::Delete(claim(), Removal::Dead(Cause::Rejected));
+        check(process, Input::Ran(HandlerEnd::Rejected), Outcome::Rejected, dead);
+    }
+}
+
 // Whatever else holds for an event, it is woken by others when its turn comes.
 // Shows: ORD-04, ORD-29
 #[test]
@@ -190,7 +209,8 @@ fn an_event_that_its_facet_has_passed_is_recalled_first() {
 // Shows: ORD-22
 #[test]
 fn every_removal_of_an_event_of_an_object_hands_over_before_it_acknowledges() {
-    for removal in [Removal::Completed, Removal::Dead(Cause::Retries), Removal::Dead(Cause::Poison)] {
+    let deaths = [Cause::Retries, Cause::Poison, Cause::Rejected].map(Removal::Dead);
+    for removal in [Removal::Completed, Removal::Committed].into_iter().chain(deaths) {
         let delete = State::Delete(claim(), removal);
         check(delete, Input::LinkRemoved, Outcome::Deleted, State::HandOver);
     }

@@ -61,6 +61,8 @@ pub(super) fn answers(effect: &Effect) -> Vec<Input> {
         }
         Effect::RunHandler => [
             HandlerEnd::Completed,
+            HandlerEnd::Committed,
+            HandlerEnd::Rejected,
             HandlerEnd::Failed(None),
             HandlerEnd::Failed(Some(Duration::from_secs(1))),
             HandlerEnd::NotYet(Duration::from_secs(1)),

@@ -88,7 +88,6 @@ impl Sql<'_> {
         (keys, canvases): (&[Uuid], &[Uuid]),
         limits: &ClaimLimits,
     ) -> Result<Vec<ClaimedRow>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_as!(
             ClaimedRow,
             r#"with gate as (insert into wakeq.claim_gate select where false)
@@ -133,13 +132,11 @@ impl Sql<'_> {
             limits.value_max,
             self.worker() as _
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        session.answered("claim events", rows).await
+        self.session().await?.all("claim events", query).await
     }
 
     pub(in crate::store) async fn renew(&self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
         let (ids, fences) = fences(claims);
-        let mut session = self.renewal_session().await?;
         let query = sqlx::query_scalar!(
             "update wakeq.events_v2 set locked_at = clock_timestamp()
               where id = any ((select $1::uuid[])::uuid[])
@@ -149,13 +146,11 @@ impl Sql<'_> {
             &ids,
             &fences
         );
-        let renewed = session.limit(|connection| query.fetch_all(connection)).await;
-        Ok(happened(claims, session.answered("renew leases", renewed).await?))
+        Ok(happened(claims, self.renewal_session().await?.all("renew leases", query).await?))
     }
 
     pub(in crate::store) async fn complete(&self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
         let (ids, fences) = fences(claims);
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             "delete from wakeq.events_v2
               where id = any ((select $1::uuid[])::uuid[])
@@ -165,8 +160,7 @@ impl Sql<'_> {
             &ids,
             &fences
         );
-        let deleted = session.limit(|connection| query.fetch_all(connection)).await;
-        Ok(happened(claims, session.answered("complete events", deleted).await?))
+        Ok(happened(claims, self.session().await?.all("complete events", query).await?))
     }
 
     /// The new count is written rather than added, because the statement may be repeated if its
@@ -182,7 +176,6 @@ impl Sql<'_> {
         let delays_s: Vec<f64> =
             in_order.iter().map(|retry| retry.delay.min(Retry::DELAY_MAX).as_secs_f64()).collect();
         let errors: Vec<String> = in_order.iter().map(|retry| retry.error.clone()).collect();
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             "update wakeq.events_v2
                 set retries = ($3::integer[])[array_position($1, id)],
@@ -203,13 +196,11 @@ impl Sql<'_> {
             interval(self.timing().horizon),
             interval(self.timing().grace)
         );
-        let saved = session.limit(|connection| query.fetch_all(connection)).await;
-        Ok(happened(&claims, session.answered("save retries", saved).await?))
+        Ok(happened(&claims, self.session().await?.all("save retries", query).await?))
     }
 
     pub(in crate::store) async fn release(&self, claims: &[Claim]) -> Result<(), StoreError> {
         let (ids, fences) = fences(claims);
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             "update wakeq.events_v2 set locked_at = null, worker = null
               where id = any ((select $1::uuid[])::uuid[])
@@ -217,8 +208,7 @@ impl Sql<'_> {
             &ids,
             &fences
         );
-        let released = session.limit(|connection| query.execute(connection)).await;
-        session.answered("release claims", released).await.map(drop)
+        self.session().await?.execute("release claims", query).await.map(drop)
     }
 }
 
@@ -227,7 +217,6 @@ impl Store {
     /// which nothing is known. For use after [`Store::renew`] met a locked row.
     pub(crate) async fn renew_free(&self, claims: &[Claim]) -> Result<Vec<Option<bool>>, StoreError> {
         let (ids, fences) = fences(claims);
-        let mut session = self.renewal_session().await?;
         let query = sqlx::query!(
             r#"with free as (
                    select id from wakeq.events_v2
@@ -245,8 +234,7 @@ impl Store {
             &ids,
             &fences
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("renew leases, past what others hold", rows).await?;
+        let rows = self.renewal_session().await?.all("renew leases, past what others hold", query).await?;
         let stand = happened(claims, rows.iter().map(|row| row.id).collect());
         let renewed = happened(claims, rows.iter().filter(|row| row.renewed).map(|row| row.id).collect());
         let answers = stand.into_iter().zip(renewed);

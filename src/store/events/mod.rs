@@ -21,6 +21,7 @@ mod promises;
 mod resume;
 mod rows;
 mod rules;
+mod transactional;
 mod unknown_handlers;
 
 pub(crate) use claims::{ClaimLimits, Retry};
@@ -43,3 +44,4 @@ pub use outcome::InsertOutcome;
 pub(crate) use resume::ResumePage;
 pub use rules::Rule;
 pub(crate) use rules::{AddedRule, LiftedRule, RulePosition};
+pub(crate) use transactional::{Standing, complete_in};

@@ -57,14 +57,14 @@ pub(crate) struct NewTargetRow<'a> {
     pub(crate) policy: &'a TargetPolicy,
     pub(crate) audience: Option<&'a str>,
     /// Used if the target is new, or if it is to replace the existing secret.
-    pub(crate) secret: &'a Secret,
+    pub(crate) secret: Secret,
     /// The same secret, as the row stores it.
-    pub(crate) sealed: &'a SealedSecret,
+    pub(crate) sealed: SealedSecret,
     /// The keys that open the existing secret, to see whether it is the same.
     pub(crate) keys: &'a SecretKeys,
     pub(crate) replaces_secret: bool,
     /// What replaces its headers; `None` to keep them.
-    pub(crate) headers: Option<&'a SealedHeaders>,
+    pub(crate) headers: Option<SealedHeaders>,
     pub(crate) actor: &'a Actor,
 }
 
@@ -270,7 +270,7 @@ async fn put(
         transaction.rollback().await?;
         return Ok(Err(PutRefusal::Full));
     };
-    if let Some(headers) = new.headers {
+    if let Some(headers) = &new.headers {
         headers::replace(&mut transaction, new.address, headers).await?;
         row.header_names.clone_from(&headers.names);
     }
@@ -381,7 +381,7 @@ async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, facts: Tar
 
 /// What the audit log says of a registration.
 fn told(new: &NewTargetRow<'_>) -> String {
-    let headers = new.headers.map(|headers| format!("; {}", headers.told())).unwrap_or_default();
+    let headers = new.headers.as_ref().map(|headers| format!("; {}", headers.told())).unwrap_or_default();
     format!("modifier {}; {}{headers}", new.address.modifier, new.url.origin())
 }
 

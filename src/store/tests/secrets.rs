@@ -41,11 +41,11 @@ async fn put_with(store: &Store, address: &HandlerAddress, headers: Option<&Targ
         url: &url,
         policy: &TargetPolicy::default(),
         audience: None,
-        secret: &secret,
-        sealed: &keys.seal(address, &secret).unwrap(),
+        secret: secret.clone(),
+        sealed: keys.seal(address, &secret).unwrap(),
         keys,
         replaces_secret: true,
-        headers: headers.as_ref(),
+        headers,
         actor: &tester(),
     };
     store.put_target(&row).await.unwrap().unwrap();

@@ -13,7 +13,7 @@ use super::stage::{Attempt, Ending, HandOver, LaneLook, Owner, Stage};
 use super::{NextStage, Run};
 use crate::event::{Cause, Claim, Lane, Notification, Place};
 use crate::machine::Input;
-use crate::store::{LoadedEvent, Retry, StoreError};
+use crate::store::{LoadedEvent, Retry, Standing, StoreError};
 use crate::worker::leases::HeldClaim;
 use crate::worker::statements::Statements;
 
@@ -65,7 +65,7 @@ impl Run<'_> {
                 event.schedule.locked_at.is_none() && (event.claims, event.retries) == (claim.claims, retries)
             })
         };
-        self.until_settled(&owner.held_claim, claim, save, is_saved).await
+        self.until_settled(&owner.held_claim, claim, false, save, is_saved).await
     }
 
     pub(super) async fn release(&self, claim: Claim) {
@@ -83,14 +83,26 @@ impl Run<'_> {
         let statements = &self.runner.statements;
         // Its end frees only the worker's capacity, and no room that is short.
         let lingers = subject.copy.is_none() && handler.concurrency.is_none() && handler.revision.is_none();
+        // A target may have called `wakeq.complete` before it answered.
+        let maybe_done = handler.revision.is_some();
         if subject.place.is_some() {
             crate::fault::point("link.processed");
-            self.until_settled(held_claim, claim, || statements.link_completions.call(claim), is_gone).await
+            let complete = || statements.link_completions.call(claim);
+            self.until_settled(held_claim, claim, maybe_done, complete, is_gone).await
         } else {
             let completions =
                 if lingers { &statements.lingering_completions } else { &statements.completions };
-            self.until_settled(held_claim, claim, || completions.call(claim), is_gone).await
+            self.until_settled(held_claim, claim, maybe_done, || completions.call(claim), is_gone).await
         }
+    }
+
+    /// What became of the transaction in which the handler was to complete the event; `None`
+    /// without an answer within a lease. A commit may be on its way although the handler has ended.
+    pub(super) async fn standing(&self, held: &HeldClaim) -> Option<Standing> {
+        crate::fault::point("transaction.ended");
+        let claim = held.claim();
+        let look = || self.runner.statements.standing(claim);
+        self.until_answered("whether its handler has completed the event", look, self.looks_end()).await
     }
 
     /// Moves an event to the dead events; returns whether the claim still stood.
@@ -98,7 +110,7 @@ impl Run<'_> {
         let Owner { subject, held_claim, handler } = owner;
         let halts = handler.halts;
         let die = || self.runner.statements.die(claim, cause, error, halts);
-        let died = self.until_settled(held_claim, claim, die, is_gone).await;
+        let died = self.until_settled(held_claim, claim, false, die, is_gone).await;
         if died
             && halts
             && let Some(Place { object, link }) = &subject.place
@@ -131,7 +143,7 @@ impl Run<'_> {
         crate::fault::point("link.removed");
         let end = self.looks_end();
         let look = || self.runner.statements.firsts.call(lane.clone());
-        let next = self.until_answered(look, end).await;
+        let next = self.until_answered("the event whose turn it is now", look, end).await;
         if next.is_none() {
             tracing::warn!(object = %lane.object, "the object's next event waits for the probe");
         }
@@ -144,7 +156,7 @@ impl Run<'_> {
         let end = stage.looks_end().unwrap_or_else(|| self.looks_end());
         let Some(copy) = stage.copy().filter(|copy| copy.is_limited) else { return Vec::new() };
         let look = || self.runner.statements.next_copies.call((copy.queue.clone(), copy.turn.canvas));
-        let next = self.until_answered(look, end).await;
+        let next = self.until_answered("the copies that have room now", look, end).await;
         if next.is_none() {
             tracing::warn!(queue = %copy.queue, "the next event of the canvas waits for the minute's pass");
         }
@@ -158,7 +170,12 @@ impl Run<'_> {
     }
 
     /// Repeats a look without an answer, until `end` or the cut-off: no other process looks.
-    async fn until_answered<T, F>(&self, look: impl Fn() -> F, end: Instant) -> Option<T>
+    async fn until_answered<T, F>(
+        &self,
+        sought: &'static str,
+        look: impl Fn() -> F,
+        end: Instant,
+    ) -> Option<T>
     where
         F: Future<Output = Result<T, StoreError>>,
     {
@@ -167,10 +184,7 @@ impl Run<'_> {
                 Ok(answer) => return Some(answer),
                 Err(error) => {
                     let error = &error as &dyn std::error::Error;
-                    tracing::warn!(
-                        error,
-                        "could not find the event whose turn it is now; retrying for one lease"
-                    );
+                    tracing::warn!(error, sought, "a look got no answer; retrying for one lease");
                 }
             }
             let pause = tokio::time::sleep(Statements::PAUSE);
@@ -194,26 +208,27 @@ impl Run<'_> {
     }
 
     /// Repeats a last write until it is answered. If a repetition finds no claim, an earlier try
-    /// without an answer may have taken effect; the row tells, since no other process can have
-    /// written it while the lease stood.
+    /// without an answer may have taken effect, or others have done it if `maybe_done`; the row
+    /// tells, since no other process can have written it while the lease stood.
     async fn until_settled<F>(
         &self,
         held: &HeldClaim,
         claim: Claim,
+        maybe_done: bool,
         write: impl Fn() -> F,
         is_done: impl Fn(Option<LoadedEvent>) -> bool,
     ) -> bool
     where
         F: Future<Output = Result<bool, StoreError>>,
     {
-        let unanswered = AtomicBool::new(false);
+        let maybe_done = AtomicBool::new(maybe_done);
         let settle = async || match write().await {
-            Ok(false) if unanswered.load(Ordering::Relaxed) => {
+            Ok(false) if maybe_done.load(Ordering::Relaxed) => {
                 self.runner.statements.loads.call(claim.id).await.map(&is_done)
             }
             Ok(happened) => Ok(happened),
             Err(error) => {
-                unanswered.store(true, Ordering::Relaxed);
+                maybe_done.store(true, Ordering::Relaxed);
                 Err(error)
             }
         };

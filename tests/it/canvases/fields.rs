@@ -7,7 +7,7 @@ use super::seed::Values;
 use super::world::QUEUE;
 
 /// Query parameters and fields of bodies that name nothing of a tenant.
-const NAMES_NOTHING: [&str; 54] = [
+const NAMES_NOTHING: [&str; 56] = [
     // Content that is stored as the caller sends it.
     "value",
     "payload",
@@ -26,9 +26,11 @@ const NAMES_NOTHING: [&str; 54] = [
     "delay_s",
     "delay_until",
     "since",
+    "from",
     "before",
     "until",
     "for_s",
+    "step_s",
     "lifetime_s",
     "retries",
     "factor",

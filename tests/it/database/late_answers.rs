@@ -281,7 +281,7 @@ async fn check_ended(text: &'static str, dies: bool) {
         let proxy = AnswerProxy::new(&stage, text, Answer::Lost).await;
         let admin = proxy.admin(&stage, timing.clone()).await;
         if dies {
-            let failed = Release { error: Some("no".into()), retry: None };
+            let failed = Release { error: Some("no".into()), ..Default::default() };
             let released = admin.release_copy(&queue, copy.id, &copy.lease, &failed).await.unwrap();
             assert_eq!(released, ReleaseResult::Died);
         } else {

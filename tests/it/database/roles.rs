@@ -87,6 +87,7 @@ async fn neither_role_can_do_more_than_its_work() {
     let starts_nothing = [
         "with gate as (insert into wakeq.claim_gate select where false) update wakeq.events_v2 set locked_at = now()",
         "select wakeq.take_turns('emails', '{}', 1, false, '1 min', 1)",
+        "select wakeq.complete(gen_random_uuid(), '0000000137ab6c1c')",
         "select wakeq.drop_log_partition('1 day')",
         "select wakeq.erase_entity('00000000-0000-0000-0000-000000000000', 'account', 'ada', 1, 0, 1000)",
         "do $$ begin lock table wakeq.claim_gate in row exclusive mode; end $$",
@@ -271,8 +272,14 @@ async fn each_statement_is_permitted_to_the_processes_that_send_it() {
     let both = refused_to(&stage, &[RoleKind::Api, RoleKind::Worker]).await;
     assert_eq!(unknown(&both, &owners), [""; 0], "neither may, and somebody does");
     let api = refused_to(&stage, &[RoleKind::Api]).await;
-    let workers =
-        ["function drop_log_partition", "function erase_entity", "function take_turns", "table claim_gate"];
+    let workers = [
+        "function drop_log_partition",
+        "function erase_entity",
+        "function take_turns",
+        "table claim_gate",
+        "table hour_statistics",
+        "table minute_statistics",
+    ];
     assert_eq!(unknown(&api, &[&owners[..], &workers].concat()), [""; 0], "is it only a worker's?");
     assert!(workers.iter().all(|object| api.contains(*object)), "{api:?}");
     let worker = refused_to(&stage, &[RoleKind::Worker]).await;

@@ -5,4 +5,5 @@ mod leases;
 mod local;
 mod scaling_out;
 mod several;
+mod transactions;
 pub(crate) mod work;

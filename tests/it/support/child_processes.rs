@@ -75,6 +75,8 @@ pub(crate) const WORK: &str = "work";
 pub(crate) const WORK_ONCE: &str = "work-once";
 /// As [`WORK_ONCE`], and a death halts its object.
 pub(crate) const WORK_OR_HALT: &str = "work-or-halt";
+/// The handler that writes into `bookings` and completes its event in one transaction.
+pub(crate) const BOOK: &str = "book";
 /// The registered queue whose handler is as [`WORK`]; it gets the events emitted for `queued`.
 pub(crate) const QUEUE: &str = "work-queue";
 /// The handler that records its run and kills the process.
@@ -345,13 +347,11 @@ async fn handlers(services: &Services) -> Handlers {
         .on(Route::new(WORK_ONCE).retry(never), handler(pool.clone()))
         .on(Route::new(WORK_OR_HALT).retry(never).halt_on_death(), handler(pool.clone()))
         .on_queue(Route::new(QUEUE).retry(soon), handler(pool.clone()))
-        .on(PILL, move |event: Execution| {
+        .on(Route::new(BOOK).retry(soon), {
             let pool = pool.clone();
-            async move {
-                started(&pool, &event, false).await?;
-                std::process::abort();
-            }
+            move |event| book(pool.clone(), event)
         })
+        .on(PILL, move |event| swallow(pool.clone(), event))
 }
 
 /// Records its start, takes as long as the event says, records its end.
@@ -371,6 +371,24 @@ async fn run(pool: PgPool, event: Execution) -> HandlerResult {
         .execute(&pool)
         .await?;
     if is_first && work.first_fails { Err(HandlerError::operational("as told")) } else { Ok(()) }
+}
+
+/// Records its start and kills the process.
+async fn swallow(pool: PgPool, event: Execution) -> HandlerResult {
+    started(&pool, &event, false).await?;
+    std::process::abort()
+}
+
+/// Books, takes as long as the event says, and completes the event in the same transaction.
+async fn book(pool: PgPool, event: Execution) -> HandlerResult {
+    let work: Work = event.value()?;
+    let mut transaction = pool.begin().await?;
+    let booking = sqlx::query("insert into bookings (event) values ($1)").bind(event.id.0);
+    booking.execute(&mut *transaction).await?;
+    tokio::time::sleep(Duration::from_millis(work.first_ms)).await;
+    event.complete_in(&mut transaction).await?;
+    transaction.commit().await?;
+    Ok(())
 }
 
 /// Records a run; returns whether it is the event's first.

@@ -111,7 +111,8 @@ impl CrashScene {
         let runs = "create table runs (event uuid, attempt integer, pid integer, enqueued_at timestamptz,
                                        claimed_at timestamptz, started_at timestamptz default clock_timestamp(),
                                        ended_at timestamptz, object text, link bigint, prev bigint);
-                    create index on runs (event)";
+                    create index on runs (event);
+                    create table bookings (event uuid not null)";
         sqlx::raw_sql(runs).execute(&pool).await.unwrap();
         let guard = Guard::new(None).unwrap();
         let kills = std::sync::Mutex::default();

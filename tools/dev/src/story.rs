@@ -68,6 +68,7 @@ pub(super) fn sentence(report: &RunReport) -> Option<String> {
         | Outcome::Exception
         | Outcome::ShutDown
         | Outcome::NotYet
+        | Outcome::Rejected
         | Outcome::HandlerGone
         | Outcome::HandlerPaused
         | Outcome::RetryTooMany

@@ -59,6 +59,11 @@ const TESTS: &[(&str, &str, &str)] = &[
         "processes::killed::workers_are_killed_at_random_moments",
     ),
     (
+        "exactly-once",
+        "20,000 handlers that complete in their transactions, 45 workers killed and 15 frozen, Postgres killed thrice",
+        "processes::transactions::an_effect_is_there_exactly_once_whatever_is_killed",
+    ),
+    (
         "publish",
         "an emitter is killed between commit and publish",
         "processes::killed::an_emitter_dies_between_commit_and_publish",

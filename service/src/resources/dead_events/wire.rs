@@ -22,8 +22,9 @@ pub(crate) struct DeadEventJson {
     pub(crate) name: String,
     #[schema(example = "_")]
     pub(crate) modifier: String,
-    /// Why the event died: `retries` (its handler failed too often) or `poison` (its workers died
-    /// or stalled too often while they ran it or, for a pulled copy, its leases expired too often).
+    /// Why the event died: `retries` (its handler failed too often), `rejected` (its handler said
+    /// that no retry can help) or `poison` (its workers died or stalled too often while they ran it
+    /// or, for a pulled copy, its leases expired too often).
     #[schema(example = "retries")]
     pub(crate) cause: String,
     /// Failed attempts before the last one.

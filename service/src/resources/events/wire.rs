@@ -112,8 +112,9 @@ pub(crate) struct EventDetail {
     /// The state in the terms of the state machine.
     #[schema(example = "RulePaused")]
     pub(crate) outcome: Option<String>,
-    /// Why the event died: `retries` (its handler failed too often) or `poison` (its workers died
-    /// or stalled too often while they ran it or, for a pulled copy, its leases expired too often).
+    /// Why the event died: `retries` (its handler failed too often), `rejected` (its handler said
+    /// that no retry can help) or `poison` (its workers died or stalled too often while they ran it
+    /// or, for a pulled copy, its leases expired too often).
     pub(crate) cause: Option<String>,
     /// Since when the event has been in this state.
     pub(crate) since: Option<DateTime<Utc>>,

@@ -79,6 +79,9 @@ pub(crate) struct Release {
     /// Least delay before the copy can be leased again; after an error, at least the queue's
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     retry: Option<Duration>,
+    /// No retry can help: the copy dies now
+    #[arg(long, requires = "error", conflicts_with = "retry")]
+    dead: bool,
     #[command(flatten)]
     json: JsonArg,
 }
@@ -150,10 +153,10 @@ impl Release {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let LeaseArgs { name, id, lease_token: lease } = self.copy;
         let retry_s = self.retry.map(|retry| retry.as_secs_f64());
-        let request = ReleaseRequest { lease, error: self.error, retry_s };
+        let request = ReleaseRequest { lease, error: self.error, retry_s, dead: self.dead };
         let released = context.client().await?.release(&name, id, request).await?;
         self.json.print(&released, |Released { died: _, retry_s }| match retry_s {
-            None => show::line(format_args!("copy {id} has no attempts left: it is now a dead event")),
+            None => show::line(format_args!("copy {id} is now a dead event")),
             Some(0.0) => show::line(format_args!("copy {id} can be leased again at once")),
             Some(seconds) => {
                 let delay = Spelled(Duration::from_secs_f64(*seconds));

@@ -142,6 +142,7 @@ pub(crate) async fn release(
     let (released, scope) = api.admin.give_back(&queue, id, &token, &release).await?;
     let released = Released::from(released);
     match (released.died, &release.error) {
+        (true, _) if release.dead => api.pulls.died(&queue, &[scope], Cause::Rejected),
         (true, _) => api.pulls.died(&queue, &[scope], Cause::Retries),
         (false, Some(_)) => api.pulls.metrics.pulled(&queue, "failed", 1),
         (false, None) => api.pulls.metrics.pulled(&queue, "released", 1),

@@ -169,12 +169,15 @@ pub(crate) struct ReleaseRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 2_592_000)]
     pub(crate) retry_s: Option<f64>,
+    /// No retry can help: the copy dies now. It needs an `error`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) dead: bool,
 }
 
 /// What happened to a copy that was returned.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Released {
-    /// Whether the copy died: it had no retries left, and is among the dead events of its canvas.
+    /// Whether the copy died: it had no retries left, or none could help, and it is among the dead events of its canvas.
     pub(crate) died: bool,
     /// Delay before the copy can be leased again, in seconds; null if it died.
     #[schema(minimum = 0)]
@@ -188,6 +191,10 @@ pub(crate) enum InvalidPull {
     Token(#[from] InvalidLeaseToken),
     #[error("`{0}` is not an allowed number of seconds: see /docs for the limits")]
     Seconds(&'static str),
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 fn usual_lease_s() -> f64 {
@@ -222,7 +229,7 @@ impl CompleteRequest {
 impl ReleaseRequest {
     pub(crate) fn read(self) -> Result<(LeaseToken, wakeq::queues::Release), InvalidPull> {
         let retry = self.retry_s.map(|retry_s| seconds("retry_s", retry_s)).transpose()?;
-        Ok((self.lease.parse()?, wakeq::queues::Release { error: self.error, retry }))
+        Ok((self.lease.parse()?, wakeq::queues::Release { error: self.error, retry, dead: self.dead }))
     }
 }
 

@@ -116,3 +116,40 @@ async fn a_death_hands_the_object_on_or_halts_it() {
         puller.stop().await;
     }
 }
+
+/// Whatever retries the queue's policy leaves.
+#[tokio::test]
+async fn a_copy_that_no_retry_can_help_dies_at_once() {
+    let puller = Puller::of(tried(5, false)).await;
+    puller.emit_two().await;
+    let copies = puller.lease(json!({"max": 10})).await;
+    for (body, words) in [
+        (json!({"dead": true}), "needs an `error`"),
+        (json!({"dead": true, "error": "no card", "retry_s": 1}), "is not delayed"),
+    ] {
+        puller.on(&copies[0], "release", body).await.says((400, "bad-request"), words);
+    }
+    let answer = puller.on(&copies[0], "release", json!({"dead": true, "error": "no card"})).await.json();
+    assert_eq!(answer, json!({"died": true, "retry_s": null}));
+    let died = [("rejected".to_owned(), "no card".to_owned())];
+    let of = copies[0].canvas;
+    assert_eq!((puller.dead(of).await, puller.dead(3 - of).await), (died.to_vec(), vec![]));
+    puller.complete(&copies[1]).await;
+    puller.stop().await;
+}
+
+/// The token of a lease begins with the claim.
+#[tokio::test]
+async fn a_puller_completes_a_copy_in_its_own_transaction() {
+    let puller = Puller::start().await;
+    for (of, value) in [(1, 1), (1, 2), (2, 3)] {
+        puller.stage().queue.emit(email(canvas(of), value).on("work:1").unwrap()).await.unwrap();
+    }
+    let copies = puller.lease(json!({"max": 10})).await;
+    let first = copies.iter().find(|copy| copy.canvas == 1).unwrap();
+    let complete = sqlx::query("select wakeq.complete($1::uuid, $2)").bind(&first.id).bind(&first.lease);
+    complete.execute(&puller.stage().pool).await.unwrap();
+    puller.on(first, "complete", json!({})).await.says((404, "not-found"), "it is gone");
+    assert_eq!(puller.takes(10).await, [(1, 2)], "the next of the object, and none of the other canvas");
+    puller.stop().await;
+}

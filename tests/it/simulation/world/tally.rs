@@ -25,8 +25,8 @@ impl Tally {
         for record in world.records.values() {
             self.lost_claims += record.last.losses;
             match record.removed {
-                Some(Removal::Completed) => self.completed += 1,
-                Some(Removal::Dead(Cause::Retries)) => self.dead += 1,
+                Some(Removal::Completed | Removal::Committed) => self.completed += 1,
+                Some(Removal::Dead(Cause::Retries | Cause::Rejected)) => self.dead += 1,
                 Some(Removal::Dead(Cause::Poison)) => self.poison += 1,
                 None => self.parked += 1,
             }

@@ -82,19 +82,11 @@ async fn deliver_of(
 ) -> DeliveryOutcome {
     let scope = HandlerScope::worker(canvas, "greet").unwrap();
     let emitted_at = "2026-01-31T08:00:00Z".parse().unwrap();
-    let event = Execution {
-        id: event,
-        address: HandlerAddress { scope, modifier: Name::no_modifier() },
-        json: json.to_owned(),
-        attempt,
-        enqueued_at: emitted_at,
-        due_at: emitted_at,
-        claimed_at: emitted_at,
-        metadata: Metadata { traceparent: Some(TRACE.parse().unwrap()) },
-        place: None,
-        copy_of: None,
-    };
-    deliverer.deliver(target, event, None).await
+    let address = HandlerAddress { scope, modifier: Name::no_modifier() };
+    let mut execution = Execution::new(address, json, emitted_at);
+    (execution.id, execution.attempt) = (event, attempt);
+    execution.metadata = Metadata { traceparent: Some(TRACE.parse().unwrap()) };
+    deliverer.deliver(target, execution, None).await
 }
 
 fn failure(delivered: DeliveryOutcome) -> String {
@@ -103,6 +95,7 @@ fn failure(delivered: DeliveryOutcome) -> String {
         DeliveryOutcome::Completed
         | DeliveryOutcome::NotYet { .. }
         | DeliveryOutcome::Busy { .. }
+        | DeliveryOutcome::Dead { .. }
         | DeliveryOutcome::Gone { .. } => panic!("it did not fail: {delivered:?}"),
     }
 }

@@ -16,12 +16,14 @@ const FILE_MAX_BYTES: u64 = 64 * 1024;
 /// The headers that a target adds to its requests.
 #[derive(Args)]
 pub(crate) struct HeaderArgs {
-    /// Send this header ('X-Api-Key: …'), in place of all that the target had; @FILE or - for lines
-    /// of them
+    /// Send this header ('X-Api-Key: …'); @FILE or - has lines of them
+    ///
+    /// All headers that are given take the place of all that the target had. --no-headers removes
+    /// these.
     #[arg(long = "header", value_name = "HEADER")]
     headers: Vec<String>,
     /// Remove the headers that the target had
-    #[arg(long, conflicts_with = "headers")]
+    #[arg(long, conflicts_with = "headers", hide_short_help = true)]
     no_headers: bool,
 }
 

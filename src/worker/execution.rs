@@ -1,0 +1,200 @@
+//! What a handler gets: an event, and what it may do with the claim under which it runs.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use serde::de::DeserializeOwned;
+use sqlx::postgres::PgConnection;
+
+use super::answers::{Completion, HandlerError, HandlerResult};
+use super::leases::RunningClaim;
+use crate::event::{Claim, CopyOf, EventId, HandlerAddress, Metadata, Place, Timestamp};
+use crate::store::{ClaimedEvent, StoreError, complete_in};
+
+/// A handler, called once per attempt.
+pub type BoxedHandler = Arc<dyn Fn(Execution) -> BoxFuture<'static, HandlerResult<Completion>> + Send + Sync>;
+
+/// An event passed to its handler.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Execution {
+    /// The event's id: the same in every attempt, so it can be a key for idempotent effects. If the
+    /// caller chose an id, this is [`EventId::chosen`] of it.
+    pub id: EventId,
+    /// The handler's address.
+    pub address: HandlerAddress,
+    /// The emitted value as JSON.
+    pub json: String,
+    /// The attempt, counted from 1. Attempts whose process died are not counted.
+    pub attempt: u32,
+    /// How often the event has lost its worker: by a crash, or because its lease could not be
+    /// renewed.
+    pub losses: u32,
+    /// When it was emitted.
+    pub enqueued_at: Timestamp,
+    /// When it was due.
+    pub due_at: Timestamp,
+    /// When this attempt claimed the event, on the database's clock.
+    pub claimed_at: Timestamp,
+    /// Its metadata, with the trace of this attempt.
+    pub metadata: Metadata,
+    /// The object that the event is on, and its link in the object's chain.
+    pub place: Option<Place>,
+    /// If the event is a copy: its registered queue, and the event that was copied.
+    pub copy_of: Option<CopyOf>,
+    /// `None` if it was made by hand.
+    claim: Option<ExecutionClaim>,
+}
+
+/// The claim of an execution.
+#[derive(Clone, Debug)]
+struct ExecutionClaim {
+    running: RunningClaim,
+    /// The queue is in memory, where there are no transactions.
+    in_memory: bool,
+}
+
+/// The kind of source that emitted an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Origin {
+    /// A program that uses the library, or a caller of the API. The content is theirs.
+    Emitted,
+    /// A tick of a cron on the event's canvas.
+    Cron,
+    /// An entity on the event's canvas, reporting the outcome of another event.
+    Entity,
+}
+
+/// Why an event could not be completed in a transaction. The transaction has to be rolled back.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompleteError {
+    /// Another attempt has begun, because the lease ran out, or the event was removed.
+    #[error("the event is no longer this attempt's to complete: its transaction has to be rolled back")]
+    ClaimLost,
+    /// An error of the database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Execution {
+    /// An execution for the unit test of a handler: the first attempt of a new event, emitted, due
+    /// and claimed at `at`. All fields can be set afterwards.
+    ///
+    /// ```
+    /// use wakeq::{CanvasId, Execution, HandlerAddress, HandlerScope};
+    ///
+    /// let scope = HandlerScope::worker(CanvasId::DEFAULT, "greet").unwrap();
+    /// let address = HandlerAddress { scope, modifier: "_".parse().unwrap() };
+    /// let mut execution = Execution::new(address, r#""Ada""#, "2026-01-31T08:00:00Z".parse().unwrap());
+    /// execution.attempt = 2;
+    /// assert_eq!(execution.value::<String>().unwrap(), "Ada");
+    /// ```
+    pub fn new(address: HandlerAddress, json: impl Into<String>, at: Timestamp) -> Self {
+        Self {
+            id: EventId::new(),
+            address,
+            json: json.into(),
+            attempt: 1,
+            losses: 0,
+            enqueued_at: at,
+            due_at: at,
+            claimed_at: at,
+            metadata: Metadata::default(),
+            place: None,
+            copy_of: None,
+            claim: None,
+        }
+    }
+
+    pub(super) fn of(event: ClaimedEvent, attempt: u32, running: RunningClaim, in_memory: bool) -> Self {
+        Self {
+            id: event.claim.id,
+            address: event.address,
+            json: event.value,
+            attempt,
+            losses: u32::try_from(event.losses).unwrap_or(0),
+            enqueued_at: event.enqueued_at,
+            due_at: event.delay_until,
+            claimed_at: event.locked_at,
+            metadata: event.metadata,
+            place: event.place,
+            copy_of: event.copy_of,
+            claim: Some(ExecutionClaim { running, in_memory }),
+        }
+    }
+
+    /// The source of the event. Only crons and entities can emit events of the modules `CRON` and
+    /// `ANSWER`: every other way to emit refuses these modules. A copy in a queue has the origin of
+    /// the event that was copied.
+    ///
+    /// ```
+    /// use wakeq::workers::Origin;
+    /// use wakeq::{Execution, HandlerError, HandlerResult};
+    ///
+    /// async fn nightly(execution: Execution) -> HandlerResult {
+    ///     match execution.origin() {
+    ///         Origin::Cron => Ok(()),
+    ///         _ => Err(HandlerError::operational("this is for the cron")),
+    ///     }
+    /// }
+    /// ```
+    pub fn origin(&self) -> Origin {
+        match self.address.scope.module.as_str() {
+            "CRON" => Origin::Cron,
+            "ANSWER" => Origin::Entity,
+            _ => Origin::Emitted,
+        }
+    }
+
+    /// Deserializes the emitted value. A value of another shape is an operational error, so that
+    /// the event ends up among the dead events, where it can be seen.
+    pub fn value<T: DeserializeOwned>(&self) -> Result<T, HandlerError> {
+        serde_json::from_str(&self.json).map_err(|error| {
+            HandlerError::operational(format!("the event's value does not fit the handler: {error}"))
+        })
+    }
+
+    /// Completes the event in the handler's own transaction, so that what the handler writes and
+    /// the end of the event are one commit: its effect happens exactly once. Then commit, and
+    /// return `Ok`.
+    ///
+    /// If the transaction is rolled back, or never committed, the event is where it was: an `Ok`
+    /// counts as an operational error, which is retried. If it is committed, the event has
+    /// completed, whatever the handler returns, and also if the process dies right then. An attempt
+    /// that has lost its claim to another gets [`CompleteError::ClaimLost`] instead, so the two can't
+    /// both commit. Events emitted in the same transaction by
+    /// [`Queue::emit_in`](crate::Queue::emit_in) are part of the commit.
+    ///
+    /// The event's row is locked until the transaction ends, so make this its last statement. The
+    /// connection must lead to the queue's database, in a role that may call `wakeq.complete`. Under
+    /// the test kit in memory, and for an execution made by hand, this does nothing, and the
+    /// handler's `Ok` completes the event.
+    ///
+    /// ```no_run
+    /// use wakeq::{Execution, HandlerResult};
+    ///
+    /// async fn book(event: Execution, pool: sqlx::PgPool) -> HandlerResult {
+    ///     let order: i64 = event.value()?;
+    ///     let mut transaction = pool.begin().await?;
+    ///     sqlx::query("insert into bookings (order_id) values ($1)").bind(order).execute(&mut *transaction).await?;
+    ///     event.complete_in(&mut transaction).await?;
+    ///     transaction.commit().await?;
+    ///     Ok(())
+    /// }
+    /// ```
+    pub async fn complete_in(&self, transaction: &mut PgConnection) -> Result<(), CompleteError> {
+        let Some(ExecutionClaim { running, in_memory: false }) = &self.claim else { return Ok(()) };
+        running.begin_transaction();
+        crate::fault::point("transaction.completes");
+        let stood = complete_in(transaction, running.claim()).await?;
+        if stood { Ok(()) } else { Err(CompleteError::ClaimLost) }
+    }
+
+    /// The token of this attempt's claim, which programs in other languages pass to the SQL function
+    /// `wakeq.complete`. `None` for an execution made by hand.
+    pub fn claim(&self) -> Option<String> {
+        self.claim.as_ref().map(|claim| Claim::token(claim.running.claim()))
+    }
+}
