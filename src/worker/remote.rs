@@ -8,7 +8,8 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-use super::handlers::{BoxedHandler, Handler, PATIENCE};
+use super::execution::BoxedHandler;
+use super::handlers::{Handler, PATIENCE};
 use crate::event::HandlerAddress;
 use crate::machine::RetryPolicy;
 use crate::store::StoreError;

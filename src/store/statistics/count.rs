@@ -10,15 +10,15 @@ use crate::store::kernel::Store;
 impl Store {
     /// Counts an event that was emitted for a handler.
     pub(crate) fn count_emitted(&self, handler: &HandlerScope) {
-        self.count(handler, |counts| counts.emitted += 1);
+        self.tally(handler, |counts| counts.emitted += 1);
     }
 
     /// Counts a run of an event of a handler.
     pub(crate) fn count_run(&self, handler: &HandlerScope, run: &CountedRun) {
-        self.count(handler, |counts| counts.add_run(run));
+        self.tally(handler, |counts| counts.add_run(run));
     }
 
-    fn count(&self, handler: &HandlerScope, add: impl FnOnce(&mut EventCounts)) {
+    fn tally(&self, handler: &HandlerScope, add: impl FnOnce(&mut EventCounts)) {
         if self.has_server() {
             self.counting.add(handler, add);
             self.write_later();

@@ -149,6 +149,7 @@ fn took_no_effect(error: &StoreError) -> bool {
         | StoreError::PartlyMigrated(_)
         | StoreError::UnsafeDurability { .. }
         | StoreError::RoleSettings { .. }
+        | StoreError::PoolSettings { .. }
         | StoreError::ForeignEngine(_)
         | StoreError::Timing(_)
         | StoreError::OtherTiming { .. }

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use wakeq::control::DeadFilter;
 use wakeq::machine::Outcome;
 use wakeq::testing::TestKit;
-use wakeq::workers::{Batch, Next};
+use wakeq::workers::{Batch, Completion, Next};
 use wakeq::{
     CanvasId, Event, EventId, Execution, HandlerError, HandlerResult, Handlers, RetryPolicy, Route,
     WorkerConfig,
@@ -201,7 +201,7 @@ async fn a_panic_fails_all_events_of_its_call() {
     let passed = Arc::new(Mutex::new(0));
     let counted = Arc::clone(&passed);
     let handlers = Handlers::new()
-        .layer(move |execution: Execution, next: Next| -> BoxFuture<'static, HandlerResult> {
+        .layer(move |execution: Execution, next: Next| -> BoxFuture<'static, HandlerResult<Completion>> {
             let counted = Arc::clone(&counted);
             Box::pin(async move {
                 let result = next.run(execution).await;

@@ -146,9 +146,11 @@ async fn layers_of_tower_stand_between_ours() {
         .layer(steps.layer("first"))
         .tower_layer(TimeoutLayer::new(Duration::from_secs(5)))
         .layer(steps.layer("last"))
-        .on("late", async |_| std::future::pending().await)
-        .on("refuses", async |_| Err(HandlerError::value("no address")))
-        .on("fails", async |_| Err(HandlerError::operational("busy").retry_after(Duration::from_secs(420))));
+        .on("late", async |_| std::future::pending::<HandlerResult>().await)
+        .on("refuses", async |_| HandlerResult::<()>::Err(HandlerError::value("no address")))
+        .on("fails", async |_| {
+            HandlerResult::<()>::Err(HandlerError::operational("busy").retry_after(Duration::from_secs(420)))
+        });
     let kit = kit(handlers);
     let perform = async |name: &str| kit.perform(Event::new(name, &1).unwrap()).await.unwrap();
     let late = perform("late").await;
@@ -207,7 +209,11 @@ async fn handlers_elsewhere_have_no_layers() {
     let handlers = Handlers::new().layer(steps.layer("layer")).on("here", steps.handler());
     let (store, notifier) = (stage.store.clone(), stage.notifier.clone());
     let worker = QueueWorker::new(store, notifier, handlers, WorkerConfig::default()).unwrap();
-    let mut worker = RunningWorker::of(worker.remote_handlers(Elsewhere(Arc::new(elsewhere))));
+    let elsewhere: BoxedHandler = Arc::new(move |event| {
+        let running = elsewhere(event);
+        Box::pin(async move { running.await.map(|()| Completion::default()) })
+    });
+    let mut worker = RunningWorker::of(worker.remote_handlers(Elsewhere(elsewhere)));
     worker.until(stage.emit("there").await, Outcome::Deleted).await;
     assert_eq!((seen.rest().len(), steps.taken()), (1, Vec::new()));
     worker.until(stage.emit("here").await, Outcome::Deleted).await;
