@@ -395,6 +395,7 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
         ('subscription_sources', 'select',                         'select'),
         ('subscriptions',        'select, insert, update, delete', 'select, insert, update, delete'),
         ('tombstones',           'select, insert, delete',         'select, insert, delete'),
+        ('unique_keys',          'select, insert, update, delete', 'select, insert, update, delete'),
         ('unknown_handlers',     'select, insert, update, delete', 'select, insert, update, delete')
 $$;
 
@@ -425,7 +426,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
       left join (values
           ('await_claims', 'api'), ('pull_turns', 'api'), ('drop_log_partition', 'worker'),
           ('erase_entity', 'worker'), ('kept_for', null), ('emit', null), ('check_emit', null), ('grant_rights', null),
-          ('caller', null), ('may_emit', null), ('complete', 'worker'),
+          ('emit_unique', null), ('caller', null), ('may_emit', null), ('complete', 'worker'),
           ('take_turns', 'worker'), ('facets_in_turn', 'worker'), ('share_turns', 'worker'),
           ('copies_in_turn', 'worker'), ('recalled_in_turn', 'worker'), ('choose_copies', 'worker'),
           ('outcome_of_pass', 'worker'), ('move_facets', 'worker'), ('lock_copies', 'worker'),

@@ -55,12 +55,13 @@ pub(crate) enum ExpiryPart {
     UnknownHandlers,
     AuditLines,
     EntityEvents,
+    UniqueKeys,
     IdempotencyKeys,
 }
 
 impl ExpiryPart {
     /// In the order in which they are deleted.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::PreviousSecrets,
         Self::GroupDead,
         Self::Tombstones,
@@ -69,6 +70,7 @@ impl ExpiryPart {
         Self::UnknownHandlers,
         Self::AuditLines,
         Self::EntityEvents,
+        Self::UniqueKeys,
         Self::IdempotencyKeys,
     ];
 
@@ -83,6 +85,7 @@ impl ExpiryPart {
             Self::UnknownHandlers => "notes of unknown handlers",
             Self::AuditLines => "the audit log",
             Self::EntityEvents => "outcomes of entities' events",
+            Self::UniqueKeys => "unique keys",
             Self::IdempotencyKeys => "idempotency keys",
         }
     }
@@ -127,6 +130,7 @@ impl Store {
             ExpiryPart::UnknownHandlers => (self.expire_unknown_handlers(dead_events).await?, PAGE),
             ExpiryPart::AuditLines => (self.expire_audit(audit).await?, PAGE),
             ExpiryPart::EntityEvents => (self.expire_entity_events(emitted_ids).await?, PAGE),
+            ExpiryPart::UniqueKeys => (self.expire_unique_keys().await?, PAGE),
             ExpiryPart::IdempotencyKeys => (self.expire_idempotency_keys().await?, PAGE),
         };
         Ok(looked_at >= page)
@@ -276,6 +280,18 @@ impl Store {
             interval(kept)
         );
         Ok(self.session().await?.one("delete old outcomes of entities' events", query).await?.unsigned_abs())
+    }
+
+    /// Forgets the unique keys of events that have ended. One of an event that has not is in the
+    /// event's row all the same.
+    async fn expire_unique_keys(&self) -> Result<u64, StoreError> {
+        let query = sqlx::query!(
+            "delete from wakeq.unique_keys k using (
+                 select canvas_id, module, name, key from wakeq.unique_keys
+                  where until < now() order by until limit 1000 for update skip locked) as old
+              where k.canvas_id = any (array[old.canvas_id]) and (k.module, k.name, k.key) = (old.module, old.name, old.key)"
+        );
+        Ok(self.session().await?.execute("forget old unique keys", query).await?.rows_affected())
     }
 
     async fn expire_idempotency_keys(&self) -> Result<u64, StoreError> {

@@ -126,6 +126,19 @@ impl Store {
         }
     }
 
+    /// The unique key that a live event of the canvas has.
+    pub(crate) async fn unique_key(
+        &self,
+        canvas: CanvasId,
+        id: EventId,
+    ) -> Result<Option<String>, StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.unique_key(canvas, id).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().unique_key(canvas, id),
+        }
+    }
+
     /// The database's clock.
     #[doc(hidden)]
     pub async fn clock(&self) -> Result<Timestamp, StoreError> {

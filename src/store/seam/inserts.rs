@@ -1,4 +1,4 @@
-//! Emit: rows, ids that callers chose, idempotency keys, and the room that a canvas has.
+//! Emit: rows, ids that callers chose, unique keys, idempotency keys, and the room that a canvas has.
 
 use std::sync::Arc;
 
@@ -40,6 +40,15 @@ impl Store {
             Backing::Postgres(sql) => sql.insert_chosen(event).await,
             #[cfg(feature = "testing")]
             Backing::Memory(memory) => memory.tables().insert_chosen(event),
+        }
+    }
+
+    /// Inserts an event with a unique key, or does what it says to the event that has the key.
+    pub(crate) async fn insert_unique(&self, event: &NewEvent) -> Result<InsertOutcome, StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.insert_unique(event).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().insert_unique(event),
         }
     }
 
