@@ -10,7 +10,9 @@
 -- afterwards, it waits without a key.
 --
 -- Everything here counts in READ COMMITTED: each statement of a function sees what was committed
--- before it. Where something changes between two of them, the function begins anew.
+-- before it. Where something changes between two of them, the function begins anew. A key beside an
+-- id is compared by "is not distinct from", for which no index will do: the row is found by its id
+-- (docs/design/statements.md).
 
 -- As an idempotency key.
 create domain wakeq.unique_key as text check (
@@ -74,9 +76,9 @@ begin
 end
 $$;
 
--- Inserts an event and its copies, which have these ids and are in these queues; false if the key
--- has been taken meanwhile. It may have been taken and its event have ended, so that only what is
--- remembered shows it.
+-- Inserts an event and its copies; false if the key has been taken meanwhile. It may have been taken
+-- and its event have ended, so that only what is remembered shows it. `ids` are those of all rows,
+-- and `queues` the queues of those that are copies, at the same positions.
 create function wakeq.insert_unique(
     event wakeq.unique_event, ids uuid[], queues text[], horizon interval, grace interval)
 returns boolean language plpgsql volatile as $$
@@ -101,11 +103,13 @@ begin
         delete from wakeq.events_v2 e where e.id = event.id;
         return false;
     end if;
-    insert into wakeq.events_v2
-        (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent, queue, origin)
-    select c.id, event.canvas_id, event.module, event.name, event.modifier, event.value, event.due,
-           wakeq.wake_at(event.due, statement_timestamp(), horizon, grace), event.traceparent, c.queue, event.id
-      from unnest(insert_unique.ids, insert_unique.queues) as c (id, queue) where c.queue is not null;
+    if cardinality(ids) > 1 then
+        insert into wakeq.events_v2
+            (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent, queue, origin)
+        select c.id, event.canvas_id, event.module, event.name, event.modifier, event.value, event.due,
+               wakeq.wake_at(event.due, statement_timestamp(), horizon, grace), event.traceparent, c.queue, event.id
+          from unnest(insert_unique.ids, insert_unique.queues) as c (id, queue) where c.queue is not null;
+    end if;
     return true;
 end
 $$;
@@ -124,7 +128,8 @@ declare
 begin
     select e.delay_until, e.enqueued_at, e.notify_at is null as is_parked, e.unique_for into waits
       from wakeq.events_v2 e
-     where e.id = change_unique.holder and e.unique_key = event.key and e.locked_at is null for no key update;
+     where e.id = change_unique.holder and e.unique_key is not distinct from event.key and e.locked_at is null
+       for no key update;
     if not found then
         return;
     end if;
@@ -182,7 +187,7 @@ begin
             end if;
         elsif not holder.waits and holder.only_waiting then
             update wakeq.events_v2 e set unique_key = null
-             where e.id = holder.id and e.unique_key = event.key and e.locked_at is not null;
+             where e.id = holder.id and e.unique_key is not distinct from event.key and e.locked_at is not null;
         elsif holder.waits and event.on_conflict <> 'keep' then
             select c.due, c.is_due_soon into due, is_due_soon
               from wakeq.change_unique(event, holder.id, horizon, grace) as c;
@@ -193,7 +198,7 @@ begin
         else
             if goes_on and holder.only_waiting then
                 perform from wakeq.events_v2 e
-                  where e.id = holder.id and e.unique_key = event.key and e.locked_at is null
+                  where e.id = holder.id and e.unique_key is not distinct from event.key and e.locked_at is null
                     for no key update;
                 continue when not found;
             end if;
