@@ -34,6 +34,8 @@ mod statistics;
 mod strangers;
 mod ticks;
 mod turns;
+mod unique;
+mod unique_races;
 
 use std::time::Duration;
 
