@@ -82,6 +82,8 @@ pub struct EventFields<'a> {
     pub metadata: &'a Metadata,
     /// Whether it is also appended to the log.
     pub is_logged: bool,
+    /// Its unique key.
+    pub unique: Option<&'a Unique>,
 }
 
 /// An event of the module of answers, which only wakeq itself emits.
@@ -352,6 +354,7 @@ impl Event {
             object: self.object.as_ref(),
             metadata: &self.metadata,
             is_logged: self.logged.is_some(),
+            unique: self.unique.as_deref(),
         }
     }
 

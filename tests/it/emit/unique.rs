@@ -115,7 +115,7 @@ async fn what_excludes_a_key_is_refused() {
     assert_eq!(refused(key().remembered_for(Duration::ZERO)), words);
     let no_wait = OnConflict::Postpone { by: Duration::ZERO, at_most: SECOND };
     assert!(
-        refused(key().on_conflict(no_wait)).contains("the longest wait must not be"),
+        refused(key().on_conflict(no_wait)).contains("its longest wait must not be"),
         "its bounds are said"
     );
     assert!(Unique::key("no blanks").unwrap_err().to_string().contains("1 to 255 visible ASCII characters"));
