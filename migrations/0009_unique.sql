@@ -228,7 +228,9 @@ begin
              or (check_unique.remember > interval '0' and check_unique.remember <= interval '366 days') is not true)
     then
         raise exception 'a key is remembered for up to 366 days, after its event has ended'
-            using errcode = 'invalid_parameter_value', hint = 'Pass until => ''ended'' and remember => ''1 hour''.';
+            using
+                errcode = 'invalid_parameter_value',
+                hint = 'Pass remember => ''1 hour'', and until => ''ended'' or none.';
     end if;
     if check_unique.on_conflict = 'postpone'
         and (check_unique.postpone_by > interval '0' and check_unique.at_most >= check_unique.postpone_by
@@ -240,10 +242,13 @@ begin
                 errcode = 'invalid_parameter_value',
                 hint = 'Pass on_conflict => ''postpone'', postpone_by => ''5 s'', at_most => ''1 min'', or none.';
     end if;
-    perform check_unique.unique_key::wakeq.unique_key;
-    if check_unique.unique_key is null then
+    if (octet_length(check_unique.unique_key) between 1 and 255
+        and check_unique.unique_key !~ '[^\x21-\x7e]') is not true
+    then
         raise exception 'a unique key has 1 to 255 visible ASCII characters, without spaces'
-            using errcode = 'invalid_parameter_value', hint = 'Without a key, call wakeq.emit.';
+            using
+                errcode = 'invalid_parameter_value',
+                hint = 'Shorten or encode it, or call wakeq.emit for an event without a key.';
     end if;
 end
 $$;
@@ -251,9 +256,10 @@ $$;
 -- Emits an event with a unique key in the caller's transaction: as wakeq.emit, whose arguments are
 -- explained there, for callers with the same rights.
 --
--- The key is taken until its event has 'started' or has 'ended', and with `remember` also for this
--- long after it was due. If the key is taken, the event that has it is kept, replaced or postponed.
--- To postpone also delays the first event by `postpone_by`, unless that has a `due` of its own.
+-- The key is taken until its event has 'started', which is the default, or has 'ended', and with
+-- `remember` also for this long after it was due. If the key is taken, the event that has it is
+-- kept, replaced or postponed. To postpone also delays the first event by `postpone_by`, unless that
+-- has a `due` of its own.
 --
 -- Returns the id of the event that stands, what was done ('inserted', 'kept', 'replaced' or
 -- 'postponed'), when it is due if that is known, and the body of its notification.
@@ -261,7 +267,7 @@ create function wakeq.emit_unique(
     handler     text,
     value       text,
     unique_key  text,
-    until       text default 'started',
+    until       text default null,
     remember    interval default null,
     on_conflict text default 'keep',
     postpone_by interval default null,
@@ -283,6 +289,7 @@ declare
     grace interval := interval '0';
 begin
     perform wakeq.check_emit(emit_unique.canvas, emit_unique.module, emit_unique.value);
+    until := coalesce(until, case when remember is null then 'started' else 'ended' end);
     perform wakeq.check_unique(unique_key, until, remember, on_conflict, postpone_by, at_most);
     event := row(gen_random_uuid(), emit_unique.canvas, emit_unique.module, handler, emit_unique.modifier,
                  emit_unique.value, coalesce(emit_unique.due, clock_timestamp() + coalesce(postpone_by, interval '0')),
