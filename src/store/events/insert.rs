@@ -1,5 +1,6 @@
 //! Emit: events alone, in batches and in transactions, also with a new state of an object; with ids
-//! that callers chose, which are noted in `emitted_ids`, so that none is emitted twice.
+//! that callers chose, which are noted in `emitted_ids`, so that none is emitted twice; and with
+//! unique keys (`unique.rs`).
 //!
 //! A function `insert…` of the store is a transaction, a function `add…` the statements of one that
 //! the caller ends, and a function `write…` in `rows.rs` one statement.
