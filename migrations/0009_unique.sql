@@ -76,9 +76,9 @@ begin
 end
 $$;
 
--- Inserts an event and its copies; false if the key has been taken meanwhile. It may have been taken
--- and its event have ended, so that only what is remembered shows it. `ids` are those of all rows,
--- and `queues` the queues of those that are copies, at the same positions.
+-- Inserts an event and its copies; false if the key has been taken meanwhile. It may have been
+-- taken and its event have ended, so that only what is remembered shows it. `ids` are those of all
+-- rows, and `queues` the queues of those that are copies, at the same positions.
 create function wakeq.insert_unique(
     event wakeq.unique_event, ids uuid[], queues text[], horizon interval, grace interval)
 returns boolean language plpgsql volatile as $$
@@ -258,8 +258,8 @@ $$;
 --
 -- The key is taken until its event has 'started', which is the default, or has 'ended', and with
 -- `remember` also for this long after it was due. If the key is taken, the event that has it is
--- kept, replaced or postponed. To postpone also delays the first event by `postpone_by`, unless that
--- has a `due` of its own.
+-- kept, replaced or postponed. To postpone also delays the first event by `postpone_by`, unless
+-- that has a `due` of its own.
 --
 -- Returns the id of the event that stands, what was done ('inserted', 'kept', 'replaced' or
 -- 'postponed'), when it is due if that is known, and the body of its notification.

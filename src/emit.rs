@@ -86,8 +86,8 @@ pub struct Queue {
 /// An event that was emitted: its row is committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Emitted {
-    /// The event's id; if the caller chose one, this is [`EventId::chosen`] of it. If its unique key
-    /// was taken, the id of the event that has the key.
+    /// The event's id; if the caller chose one, this is [`EventId::chosen`] of it. If its unique
+    /// key was taken, the id of the event that has the key.
     pub id: EventId,
     /// The caller chose the id, and it had been emitted before: nothing was added.
     pub duplicate: bool,

@@ -68,8 +68,8 @@ pub struct LiveEvent {
     pub metadata: Metadata,
     /// The object it is on, and its link there, if any.
     pub place: Option<Place>,
-    /// Its unique key, if it has one. An event that had its key only while it waited may have lost it
-    /// to a later one.
+    /// Its unique key, if it has one. An event that had its key only while it waited may have lost
+    /// it to a later one.
     pub unique_key: Option<String>,
     /// If it is a copy: its queue, and the event that was copied.
     pub copy_of: Option<CopyOf>,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A unique key: of the events for one handler on a canvas, at most one has the key at a time. It is
-/// taken while its event waits, and an event that has it is kept, unless set otherwise.
+/// A unique key: of the events for one handler on a canvas, at most one has the key at a time. It
+/// is taken while its event waits, and an event that has it is kept, unless set otherwise.
 ///
 /// ```
 /// use std::time::Duration;

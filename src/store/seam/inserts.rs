@@ -1,4 +1,5 @@
-//! Emit: rows, ids that callers chose, unique keys, idempotency keys, and the room that a canvas has.
+//! Emit: rows, ids that callers chose, unique keys, idempotency keys, and the room that a canvas
+//! has.
 
 use std::sync::Arc;
 
