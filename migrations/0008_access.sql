@@ -105,8 +105,9 @@ create table wakeq.canvas_quotas (
     constraint canvas_quotas_pkey primary key (canvas_id, quota)
 );
 
--- One row for each canvas that has added what is counted exactly: crons, keys, targets and hooks. It
--- is locked while one is added, so that additions at the same time do not exceed a quota together.
+-- One row for each canvas that has added what is counted exactly: crons, keys, targets and hooks.
+-- It is locked while one is added, so that additions at the same time do not exceed a quota
+-- together.
 create table wakeq.canvas_turns (
     canvas_id uuid not null primary key
 );
@@ -288,9 +289,9 @@ $$;
 -- one commit.
 --
 -- `claim` is the fencing token of the attempt, which the handler got with the event: 16 hex digits,
--- with which the token of a lease begins. If another attempt has begun in the meantime, or the event
--- has ended, this raises, and the transaction has to be rolled back. An event of a canvas on which
--- the caller may not emit is treated as one that has ended.
+-- with which the token of a lease begins. If another attempt has begun in the meantime, or the
+-- event has ended, this raises, and the transaction has to be rolled back. An event of a canvas on
+-- which the caller may not emit is treated as one that has ended.
 create function wakeq.complete(event uuid, claim text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -399,6 +400,7 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
         ('subscription_sources', 'select',                         'select'),
         ('subscriptions',        'select, insert, update, delete', 'select, insert, update, delete'),
         ('tombstones',           'select, insert, delete',         'select, insert, delete'),
+        ('unique_keys',          'select, insert, update, delete', 'select, insert, update, delete'),
         ('unknown_handlers',     'select, insert, update, delete', 'select, insert, update, delete')
 $$;
 
@@ -429,7 +431,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
       left join (values
           ('await_claims', 'api'), ('pull_turns', 'api'), ('drop_log_partition', 'worker'),
           ('erase_entity', 'worker'), ('kept_for', null), ('emit', null), ('check_emit', null), ('grant_rights', null),
-          ('caller', null), ('may_emit', null), ('complete', 'worker'),
+          ('emit_unique', null), ('caller', null), ('may_emit', null), ('complete', 'worker'),
           ('take_turns', 'worker'), ('facets_in_turn', 'worker'), ('share_turns', 'worker'),
           ('copies_in_turn', 'worker'), ('recalled_in_turn', 'worker'), ('choose_copies', 'worker'),
           ('outcome_of_pass', 'worker'), ('move_facets', 'worker'), ('lock_copies', 'worker'),

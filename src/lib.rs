@@ -219,10 +219,13 @@ pub mod database {
     pub use crate::store::{DatabaseUse, MigrationState, MigrationStatus, Retention, RoleKind, TimingMode};
 }
 
-/// What an event can carry, and emits that can be repeated.
+/// What an event can carry, emits that can be repeated, and unique keys.
 pub mod events {
     pub use crate::emit::{IdempotencyKey, Idempotent};
-    pub use crate::event::{Due, InvalidMetadata, InvalidName, JsonError, Metadata, Traceparent};
+    pub use crate::event::{
+        Due, InvalidMetadata, InvalidName, InvalidUnique, JsonError, Metadata, OnConflict, Traceparent,
+        Unique, UniqueOutcome,
+    };
 }
 
 /// Hooks: what other systems emit by webhooks, which a signature authorizes.
@@ -296,4 +299,6 @@ mod pages {
     #[cfg(feature = "testing")]
     #[doc = include_str!("../docs/testing.md")]
     struct TestingDocument;
+    #[doc = include_str!("../docs/unique.md")]
+    struct UniqueDocument;
 }

@@ -36,6 +36,7 @@ mod sealed;
 mod spelled;
 mod spread;
 mod target;
+mod unique;
 
 pub use actor::Actor;
 pub use broadcast::{Broadcast, MalformedBroadcast};
@@ -70,6 +71,7 @@ pub use spread::spread;
 pub use target::{
     InvalidSecret, InvalidTargetUrl, NoSecret, Secret, Secrets, Target, TargetPolicy, TargetUrl,
 };
+pub use unique::{InvalidUnique, OnConflict, Unique, UniqueOutcome};
 
 use std::fmt;
 use std::str::FromStr;

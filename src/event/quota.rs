@@ -20,7 +20,7 @@ pub enum Quota {
     ObjectBytes,
     /// Chosen ids that are remembered.
     ChosenIds,
-    /// Idempotency keys with their answers.
+    /// Idempotency keys with their answers, and unique keys that outlive their events.
     IdempotencyKeys,
     /// Streams of the log; an entity has two.
     LogStreams,
@@ -139,7 +139,7 @@ impl Quota {
             Self::Objects => "objects",
             Self::ObjectBytes => "bytes of objects' states",
             Self::ChosenIds => "chosen ids that are remembered",
-            Self::IdempotencyKeys => "idempotency keys that are remembered",
+            Self::IdempotencyKeys => "idempotency keys and unique keys that are remembered",
             Self::LogStreams => "streams of the log",
             Self::LogBytes => "bytes of the log",
             Self::Entities => "entities",
@@ -164,7 +164,8 @@ impl Quota {
             Self::ObjectBytes => "set smaller states, or keep large ones elsewhere",
             Self::ChosenIds => "emit again when older ids are forgotten, or let wakeq choose the ids",
             Self::IdempotencyKeys => {
-                "emit again when keys of the day before are forgotten, or emit more events per key"
+                "emit again when older keys are forgotten, emit more events per idempotency key, or \
+                 remember unique keys for a shorter time"
             }
             Self::EntityEvents => "send again when the type's processor has processed some",
             Self::Objects => {

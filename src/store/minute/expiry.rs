@@ -58,12 +58,13 @@ pub(crate) enum ExpiryPart {
     EntityEvents,
     Minutes,
     Hours,
+    UniqueKeys,
     IdempotencyKeys,
 }
 
 impl ExpiryPart {
     /// In the order in which they are deleted.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::PreviousSecrets,
         Self::PreviousHookSecrets,
         Self::GroupDead,
@@ -75,6 +76,7 @@ impl ExpiryPart {
         Self::EntityEvents,
         Self::Minutes,
         Self::Hours,
+        Self::UniqueKeys,
         Self::IdempotencyKeys,
     ];
 
@@ -92,6 +94,7 @@ impl ExpiryPart {
             Self::EntityEvents => "outcomes of entities' events",
             Self::Minutes => "statistics by minute",
             Self::Hours => "statistics by hour",
+            Self::UniqueKeys => "unique keys",
             Self::IdempotencyKeys => "idempotency keys",
         }
     }
@@ -139,6 +142,7 @@ impl Store {
             ExpiryPart::EntityEvents => (self.expire_entity_events(emitted_ids).await?, PAGE),
             ExpiryPart::Minutes => (self.roll_up_statistics().await?, PAGE),
             ExpiryPart::Hours => (self.expire_statistics().await?, PAGE),
+            ExpiryPart::UniqueKeys => (self.expire_unique_keys().await?, PAGE),
             ExpiryPart::IdempotencyKeys => (self.expire_idempotency_keys().await?, PAGE),
         };
         Ok(looked_at >= page)
@@ -301,6 +305,18 @@ impl Store {
             interval(kept)
         );
         Ok(self.session().await?.one("delete old outcomes of entities' events", query).await?.unsigned_abs())
+    }
+
+    /// Forgets the unique keys of events that have ended. One of an event that has not is in the
+    /// event's row all the same.
+    async fn expire_unique_keys(&self) -> Result<u64, StoreError> {
+        let query = sqlx::query!(
+            "delete from wakeq.unique_keys k using (
+                 select canvas_id, module, name, key from wakeq.unique_keys
+                  where until < now() order by until limit 1000 for update skip locked) as old
+              where k.canvas_id = any (array[old.canvas_id]) and (k.module, k.name, k.key) = (old.module, old.name, old.key)"
+        );
+        Ok(self.session().await?.execute("forget old unique keys", query).await?.rows_affected())
     }
 
     async fn expire_idempotency_keys(&self) -> Result<u64, StoreError> {

@@ -7,7 +7,7 @@ use super::seed::Values;
 use super::world::QUEUE;
 
 /// Query parameters and fields of bodies that name nothing of a tenant.
-const NAMES_NOTHING: [&str; 56] = [
+const NAMES_NOTHING: [&str; 60] = [
     // Content that is stored as the caller sends it.
     "value",
     "payload",
@@ -42,7 +42,11 @@ const NAMES_NOTHING: [&str; 56] = [
     "on_death",
     "halts",
     "expect",
+    "remember_s",
+    "postpone_s",
+    "at_most_s",
     // Modes.
+    "on_conflict",
     "view",
     "all",
     "count_up_to",
@@ -176,6 +180,7 @@ pub(super) fn of_body(operation: &str, pointer: &str, values: &Values) -> Vec<Ve
             };
             values.handlers.iter().map(parts).collect()
         }
+        ("key", "emit" | "emit_batch" | "change_object") => texts("key", &values.unique_keys),
         ("object", "change_object") => vec![],
         ("object", _) => texts("object", &values.objects),
         ("category" | "stream", _) => {

@@ -67,10 +67,11 @@ const IN_TURN: SurvivalReason =
 const SQL_ROLES: SurvivalReason = NotReached("it is asked for roles that are not the owner: `roles`");
 
 /// By file and a part of the line.
-const UNSEEN: [Unseen; 67] = [
+const UNSEEN: [Unseen; 68] = [
     ("src/store/events/control.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/events/dead_events.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/events/load.rs", "id = $1 and canvas_id = $2", KNOWN),
+    ("src/store/events/unique.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/crons/records.rs", "id = any ($2) and canvas_id = $1", OWN_IDS),
     ("src/store/events/depth.rs", "h.canvas_id", DEPLOYMENT),
     ("src/store/queues/depth.rs", "", DEPLOYMENT),

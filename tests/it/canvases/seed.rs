@@ -46,6 +46,7 @@ pub(super) struct Values {
     pub(super) keys: Vec<String>,
     pub(super) holders: Vec<String>,
     pub(super) idempotency_keys: Vec<String>,
+    pub(super) unique_keys: Vec<String>,
     /// By the operation that lists.
     pub(super) cursors: Vec<(String, String)>,
 }
@@ -131,6 +132,12 @@ impl Planting<'_> {
         self.emit("waiting", json!({"name": "greet"})).await;
         self.emit("of its own handler", json!({"name": own})).await;
         self.emit("delayed", json!({"name": "greet", "delay_s": 1_000_000})).await;
+        for key in ["order:1".to_owned(), format!("{}:1", self.tenant.word)] {
+            let unique = json!({"key": key, "remember_s": 1_000_000});
+            let event = json!({"name": "greet", "delay_s": 36_000, "unique": unique});
+            self.emit("with a unique key", event).await;
+            self.values.unique_keys.push(key);
+        }
         self.emit("paused", json!({"name": "held"})).await;
         self.emit("blocked", json!({"name": "blocked"})).await;
         let running = self.emit("running", json!({"name": "greet"})).await;

@@ -74,6 +74,7 @@ const NOBODYS: &[&str] = &[
     "select wakeq.grant_rights(session_user, 'api')",
     "select wakeq.grant_rights(session_user, 'worker')",
     "select wakeq.emit('greet', '1')",
+    "select wakeq.emit_unique('greet', '1', 'k')",
     "insert into wakeq._migrations (version, description, success, checksum, execution_time) values (99, '', true, '', 0)",
     "do $$ begin lock table wakeq.claim_gate in share mode; end $$",
     "do $$ begin lock table wakeq.log_partitioning in row share mode; end $$",

@@ -50,6 +50,7 @@ impl Problem {
             | EventError::Object(_)
             | EventError::Value(_)
             | EventError::Metadata(_)
+            | EventError::Unique(_)
             | EventError::TooLate
             | EventError::LogName(_)
             | EventError::ReservedCategory(_)
@@ -147,7 +148,8 @@ impl From<EmitError> for Problem {
             EmitError::Event(error) => Self::of_event(error),
             EmitError::Store(error) => Self::of_store(error),
             EmitError::ObjectBusy(_) => {
-                let words = "others are emitting on this object, or a transaction holds it: try again";
+                let words = "others are emitting on this object or with this unique key, or a transaction \
+                             holds it: try again";
                 Self::new(Kind::Unavailable, words)
             }
             EmitError::IdempotencyMismatch => Self::new(Kind::IdempotencyMismatch, error.to_string()),

@@ -75,6 +75,7 @@ const TABLES: &[(&str, Bound)] = &[
     ("subscribers", Platform),
     ("subscriptions", Platform),
     ("tombstones", Stated("100,000 per canvas; the hourly pass removes the oldest beyond that")),
+    ("unique_keys", Quotas(&[Quota::IdempotencyKeys])),
     ("unknown_handlers", Stated("10,000 per canvas; the next ones are not noted")),
 ];
 
