@@ -1,8 +1,9 @@
 -- Hooks: what other systems may emit by webhooks, without a key of ours.
 --
 -- A hook names the handler that its events are for, how its sender signs them, and the secret of
--- the signature. It is looked up for each webhook, and never cached. Whether a signature is right is
--- decided by processes of the API, since only they know the key that secrets are encrypted under.
+-- the signature. It is looked up for each webhook, and never cached. Whether a signature is right
+-- is decided by processes of the API, since only they know the key that secrets are encrypted
+-- under.
 
 create table wakeq.hooks (
     canvas_id       uuid not null,

@@ -163,13 +163,13 @@ impl Execution {
     /// If the transaction is rolled back, or never committed, the event is where it was: an `Ok`
     /// counts as an operational error, which is retried. If it is committed, the event has
     /// completed, whatever the handler returns, and also if the process dies right then. An attempt
-    /// that has lost its claim to another gets [`CompleteError::ClaimLost`] instead, so the two can't
-    /// both commit. Events emitted in the same transaction by
+    /// that has lost its claim to another gets [`CompleteError::ClaimLost`] instead, so the two
+    /// can't both commit. Events emitted in the same transaction by
     /// [`Queue::emit_in`](crate::Queue::emit_in) are part of the commit.
     ///
     /// The event's row is locked until the transaction ends, so make this its last statement. The
-    /// connection must lead to the queue's database, in a role that may call `wakeq.complete`. Under
-    /// the test kit in memory, and for an execution made by hand, this does nothing, and the
+    /// connection must lead to the queue's database, in a role that may call `wakeq.complete`.
+    /// Under the test kit in memory, and for an execution made by hand, this does nothing, and the
     /// handler's `Ok` completes the event.
     ///
     /// ```no_run
@@ -192,8 +192,8 @@ impl Execution {
         if stood { Ok(()) } else { Err(CompleteError::ClaimLost) }
     }
 
-    /// The token of this attempt's claim, which programs in other languages pass to the SQL function
-    /// `wakeq.complete`. `None` for an execution made by hand.
+    /// The token of this attempt's claim, which programs in other languages pass to the SQL
+    /// function `wakeq.complete`. `None` for an execution made by hand.
     pub fn claim(&self) -> Option<String> {
         self.claim.as_ref().map(|claim| Claim::token(claim.running.claim()))
     }

@@ -59,9 +59,9 @@ impl QueuePut {
 const PUT_TRIES: usize = 100;
 
 impl Store {
-    /// Registers a queue, or replaces its registration. From the commit on, each matching emit makes
-    /// a copy. Its copies are run by functions, pulled, or sent to an HTTP target, which is stored
-    /// at [`target_of_queue`](crate::event::target_of_queue).
+    /// Registers a queue, or replaces its registration. From the commit on, each matching emit
+    /// makes a copy. Its copies are run by functions, pulled, or sent to an HTTP target, which is
+    /// stored at [`target_of_queue`](crate::event::target_of_queue).
     pub(crate) async fn put_queue(
         &self,
         new: &NewQueueRow<'_>,
