@@ -7,8 +7,8 @@
 -- Here too: the ids and answers that make it harmless to emit twice, and what all processes of a
 -- deployment share, which are its durations and its periodic chores.
 --
--- The columns of events for objects (0002) and for queues (0003) are here, because a table is
--- created once and all of its indexes follow the same rule.
+-- The columns of events for objects (0002), for queues (0003) and for unique keys (0011) are here,
+-- because a table is created once and all of its indexes follow the same rule.
 
 -- Domains, not check constraints: a domain is checked when a value is written, and not again at
 -- each claim. No pattern counts: Postgres makes the states of a bound such as {1,128} anew for each
@@ -53,6 +53,10 @@ create table wakeq.events_v2 (
     -- Of a copy: the queue that it waits in, and the event that it is a copy of.
     queue       wakeq.name,
     origin      uuid,
+    -- Its unique key (0011), and for how long the event has it. Plain types: an event without a key
+    -- is checked for nothing. Their writer, wakeq.insert_unique, checks the key.
+    unique_key  text collate "C",
+    unique_for  interval,
     constraint events_v2_counts check (retries >= 0 and probes >= 0 and losses between 0 and claims),
     -- No infinity, and nothing that clients cannot represent: such an event would never run, and
     -- could break a program that reads it.
@@ -98,6 +102,9 @@ comment on column wakeq.events_v2.postponed_since is
 comment on column wakeq.events_v2.seq is 'The event''s id among those on objects, from one sequence';
 comment on column wakeq.events_v2.prev is 'The seq of the event before it on the same object; 0 for the first';
 comment on column wakeq.events_v2.queue is 'The queue that this copy waits in; null for the event itself';
+comment on column wakeq.events_v2.unique_key is 'The unique key that the event has among those of its handler; null for most';
+comment on column wakeq.events_v2.unique_for is
+    'How long it has the key: null: while it waits; else until it has ended, and this long after it was due';
 
 -- Events that will not be tried again: their last state, and the cause of death.
 create table wakeq.dead_events (
@@ -302,6 +309,9 @@ create unique index events_v2_successor on wakeq.events_v2 (canvas_id, object, p
 -- The lanes of queues.
 create unique index events_v2_queue_lane on wakeq.events_v2 (canvas_id, object, queue, seq)
     where object is not null and queue is not null;
+-- Unique keys, each of one event of its handler.
+create unique index events_v2_unique on wakeq.events_v2 (canvas_id, module, name, unique_key)
+    where unique_key is not null;
 
 -- Conditions that hold for every row, as above: not for statements about ids.
 create index dead_events_handler on wakeq.dead_events (canvas_id, module, name, died_at, id)

@@ -42,6 +42,11 @@ create table wakeq.http_targets (
     -- Since when nothing is sent to it: it answered 410 Gone. Its events wait as for a handler that
     -- no worker knows. A registration clears it, and so does unpausing the handler.
     gone_at         timestamptz,
+    -- Headers of its own: their names, and all of them as `secret` is stored.
+    header_names    text[] not null default '{}' check (
+        cardinality(header_names) <= 20 and array_position(header_names, null) is null),
+    headers         bytea check (octet_length(headers) <= 8300),
+    headers_key     text check (headers_key ~ '^[0-9a-f]{16}$'),
     primary key (canvas_id, module, name, modifier),
     constraint http_targets_secret check (
         octet_length(secret) between 24 and 64 and secret_key is null or octet_length(secret) between 52 and 92),
@@ -49,6 +54,8 @@ create table wakeq.http_targets (
         octet_length(previous_secret) between 24 and 64 and previous_key is null
         or octet_length(previous_secret) between 52 and 92),
     constraint http_targets_previous_for_a_while check ((previous_secret is null) = (previous_until is null)),
+    constraint http_targets_named_headers check (
+        (headers is null) = (cardinality(header_names) = 0) and (headers is not null or headers_key is null)),
     constraint http_targets_delays check (delay_ms <= delay_max_ms)
 );
 

@@ -97,16 +97,17 @@ create table wakeq.canvas_quotas (
     canvas_id uuid not null,
     quota     text not null check (quota in (
                   'events', 'event-bytes', 'objects', 'object-bytes', 'chosen-ids', 'idempotency-keys', 'log-streams',
-                  'log-bytes', 'entities', 'entity-events', 'crons', 'cron-ticks', 'keys', 'targets', 'rules',
-                  'audit-lines')),
+                  'log-bytes', 'entities', 'entity-events', 'crons', 'cron-ticks', 'keys', 'targets', 'hooks',
+                  'rules', 'audit-lines')),
     most      bigint not null check (most between 0 and 1000000000000000),
     set_at    timestamptz not null default now(),
     set_by    text not null check (length(set_by) between 1 and 200),
     constraint canvas_quotas_pkey primary key (canvas_id, quota)
 );
 
--- One row for each canvas that has added what is counted exactly: crons, keys and targets. It is
--- locked while one is added, so that additions at the same time do not exceed a quota together.
+-- One row for each canvas that has added what is counted exactly: crons, keys, targets and hooks.
+-- It is locked while one is added, so that additions at the same time do not exceed a quota
+-- together.
 create table wakeq.canvas_turns (
     canvas_id uuid not null primary key
 );
@@ -365,6 +366,8 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
         ('facets',               'select, insert, update, delete', 'select, insert, update, delete'),
         -- A redrive locks what halts a lane, which requires the right to update.
         ('halted_lanes',         'select, insert, update, delete', 'select, insert, delete'),
+        -- Workers clear replaced secrets.
+        ('hooks',                'select, insert, update, delete', 'select, update'),
         ('hour_statistics',      'select',                         'select, insert, update, delete'),
         ('http_targets',         'select, insert, update, delete', 'select, update, delete'),
         ('idempotency_keys',     'select, insert, update, delete', 'select, insert, update, delete'),
@@ -398,6 +401,7 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
         ('subscription_sources', 'select',                         'select'),
         ('subscriptions',        'select, insert, update, delete', 'select, insert, update, delete'),
         ('tombstones',           'select, insert, delete',         'select, insert, delete'),
+        ('unique_keys',          'select, insert, update, delete', 'select, insert, update, delete'),
         ('unknown_handlers',     'select, insert, update, delete', 'select, insert, update, delete')
 $$;
 
@@ -428,7 +432,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
       left join (values
           ('await_claims', 'api'), ('pull_turns', 'api'), ('drop_log_partition', 'worker'),
           ('erase_entity', 'worker'), ('kept_for', null), ('emit', null), ('check_emit', null), ('grant_rights', null),
-          ('caller', null), ('may_emit', null), ('complete', 'worker'),
+          ('emit_unique', null), ('caller', null), ('may_emit', null), ('complete', 'worker'),
           ('take_turns', 'worker'), ('facets_in_turn', 'worker'), ('share_turns', 'worker'),
           ('copies_in_turn', 'worker'), ('recalled_in_turn', 'worker'), ('choose_copies', 'worker'),
           ('outcome_of_pass', 'worker'), ('move_facets', 'worker'), ('lock_copies', 'worker'),

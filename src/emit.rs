@@ -16,7 +16,9 @@ use sqlx::postgres::PgConnection;
 use tracing::Instrument;
 
 use crate::broadcast::{Broadcasts, Signals};
-use crate::event::{CanvasId, Event, EventError, EventId, HandlerScope, Link, NewEvent, Notification};
+use crate::event::{
+    CanvasId, Event, EventError, EventId, HandlerScope, Link, NewEvent, Notification, UniqueOutcome,
+};
 use crate::notify::Notifier;
 use crate::store::{Coalescer, InsertOutcome, Store, StoreError, add_one};
 use crate::telemetry::{EmitCall, SendMetrics};
@@ -34,7 +36,8 @@ const SHARED_BYTES_MAX: usize = 16 * 1024;
 const BATCH_BYTES_MAX: usize = 1024 * 1024;
 /// How many insert statements are in flight at once.
 const IN_FLIGHT: usize = 2;
-/// How often an emit is tried if another transaction holds its object or its stream of the log.
+/// How often an emit is tried if another transaction holds its object, its stream of the log or its
+/// unique key.
 const TRIES: u32 = 5;
 
 /// How events are emitted.
@@ -83,7 +86,8 @@ pub struct Queue {
 /// An event that was emitted: its row is committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Emitted {
-    /// The event's id; if the caller chose one, this is [`EventId::chosen`] of it.
+    /// The event's id; if the caller chose one, this is [`EventId::chosen`] of it. If its unique
+    /// key was taken, the id of the event that has the key.
     pub id: EventId,
     /// The caller chose the id, and it had been emitted before: nothing was added.
     pub duplicate: bool,
@@ -91,9 +95,12 @@ pub struct Emitted {
     pub link: Option<Link>,
     /// How many registered queues received a copy.
     pub copies: u32,
-    /// Whether a notification was published. Duplicates and events far in the future need none now.
-    /// If Pub/Sub did not accept it, the probe makes up for that.
+    /// Whether a notification was published. Duplicates and events far in the future need none now,
+    /// nor do those that were kept or postponed. If Pub/Sub did not accept it, the probe makes up
+    /// for that.
     pub notified: bool,
+    /// What was done, if the event has a unique key.
+    pub unique: Option<UniqueOutcome>,
 }
 
 impl Queue {
@@ -148,18 +155,20 @@ impl Queue {
         let one = std::slice::from_ref(&*event);
         self.admit(one).await?;
         let permit = self.budget.take(event.value.len()).map_err(|error| self.overloaded(one, error))?;
-        // Neither shares a statement: a chosen id may have to wait for another session's
-        // transaction, and a large value takes its time.
+        // None of them shares a statement: a chosen id or a unique key may have to wait for another
+        // session's transaction, and a large value takes its time.
         let inserted = if chosen {
             self.store.insert_chosen(&event).await
+        } else if event.unique.is_some() {
+            retry_busy(one, || self.store.insert_unique(&event)).await
         } else if event.value.len() > SHARED_BYTES_MAX {
             self.store.insert_alone(&event).await
         } else {
             self.inserts.call(AdmittedEvent::new(Arc::clone(&event), permit)).await
         };
-        let inserted = self.counted(one, inserted)?;
+        let inserted = self.counted(one, inserted).map_err(|error| refused(one, error))?;
         fault::point("emit.committed");
-        let (mut emitted, notifications) = outcome(&event, &inserted)?;
+        let (mut emitted, notifications) = outcome(&event, &inserted);
         self.remember(&event, &inserted);
         emitted.notified = self.wake(inserted.due_copies(), &notifications).await;
         Ok(emitted)
@@ -236,11 +245,8 @@ impl Queue {
         inserted: Vec<InsertOutcome>,
     ) -> Result<Vec<Emitted>, EmitError> {
         fault::point("emit.committed");
-        let outcomes = events
-            .iter()
-            .zip(&inserted)
-            .map(|(event, inserted)| outcome(event, inserted))
-            .collect::<Result<Vec<_>, _>>()?;
+        let outcomes: Vec<_> =
+            events.iter().zip(&inserted).map(|(event, inserted)| outcome(event, inserted)).collect();
         events.iter().zip(&inserted).for_each(|(event, inserted)| self.remember(event, inserted));
         let notifications: Vec<_> =
             outcomes.iter().flat_map(|(_, notifications)| notifications).copied().collect();
@@ -290,7 +296,7 @@ impl Queue {
     }
 
     fn receipt(&self, event: Arc<NewEvent>, inserted: InsertOutcome) -> Result<Receipt, EmitError> {
-        let (emitted, notifications) = outcome(&event, &inserted)?;
+        let (emitted, notifications) = outcome(&event, &inserted);
         Ok(Receipt { emitted, notifications, queue: self.clone(), event, inserted })
     }
 
@@ -388,10 +394,11 @@ impl Queue {
     }
 }
 
-/// Repeats a transaction that was rolled back because another session holds its object or stream.
-async fn retry_busy<F>(events: &[NewEvent], insert: impl Fn() -> F) -> Result<Vec<InsertOutcome>, StoreError>
+/// Repeats a transaction that was rolled back because another session holds its object, stream or
+/// unique key.
+async fn retry_busy<T, F>(events: &[NewEvent], insert: impl Fn() -> F) -> Result<T, StoreError>
 where
-    F: Future<Output = Result<Vec<InsertOutcome>, StoreError>>,
+    F: Future<Output = Result<T, StoreError>>,
 {
     let mut tries = 1;
     loop {
@@ -402,9 +409,11 @@ where
     }
 }
 
-/// Whether the error is that another session holds an object or a log stream of these events.
+/// Whether the error is that another session holds an object, a log stream or a unique key of these
+/// events.
 fn is_object_busy(events: &[NewEvent], error: &StoreError) -> bool {
-    error.is_contention() && events.iter().any(|event| event.object.is_some() || event.logged.is_some())
+    let holds = |event: &NewEvent| event.object.is_some() || event.logged.is_some() || event.unique.is_some();
+    error.is_contention() && events.iter().any(holds)
 }
 
 fn refused(events: &[NewEvent], error: StoreError) -> EmitError {
@@ -432,6 +441,11 @@ impl Receipt {
         self.emitted.link
     }
 
+    /// What was done, if the event has a unique key.
+    pub fn unique(&self) -> Option<UniqueOutcome> {
+        self.emitted.unique
+    }
+
     /// Publishes the event's notification. Call it after the commit.
     pub async fn notify(self) -> Emitted {
         self.queue.remember(&self.event, &self.inserted);
@@ -451,18 +465,31 @@ fn by_handler(events: &[NewEvent]) -> impl Iterator<Item = (&HandlerScope, u64)>
     })
 }
 
-fn outcome(event: &NewEvent, inserted: &InsertOutcome) -> Result<(Emitted, Vec<Notification>), EmitError> {
+/// What is known of an event that was emitted, before its notifications.
+fn emitted(event: &NewEvent, inserted: &InsertOutcome) -> Emitted {
     let copies = u32::try_from(inserted.copies().len()).unwrap_or(u32::MAX);
-    let emitted =
-        |duplicate| Emitted { id: event.id, duplicate, link: inserted.link(), copies, notified: false };
-    match inserted {
-        InsertOutcome::New { due_soon: false, .. } => Ok((emitted(false), Vec::new())),
+    let (id, duplicate, unique) = match inserted {
         InsertOutcome::New { .. } => {
-            let rows =
-                (!event.only_queues).then_some(&event.id).into_iter().chain(inserted.notified_copies());
-            let canvas = event.address.scope.canvas;
-            Ok((emitted(false), rows.map(|id| Notification { id: *id, canvas }).collect()))
+            (event.id, false, event.unique.as_ref().map(|_| UniqueOutcome::Inserted))
         }
-        InsertOutcome::Known => Ok((emitted(true), Vec::new())),
-    }
+        InsertOutcome::Known => (event.id, true, None),
+        InsertOutcome::Stands { id, outcome, .. } => (*id, false, Some(*outcome)),
+    };
+    Emitted { id, duplicate, link: inserted.link(), copies, notified: false, unique }
+}
+
+fn outcome(event: &NewEvent, inserted: &InsertOutcome) -> (Emitted, Vec<Notification>) {
+    let canvas = event.address.scope.canvas;
+    let due: Vec<EventId> = match inserted {
+        InsertOutcome::New { due_soon: true, .. } => {
+            let own = (!event.only_queues).then_some(&event.id);
+            own.into_iter().chain(inserted.notified_copies()).copied().collect()
+        }
+        InsertOutcome::Stands { id, due_soon: true, .. } => vec![*id],
+        InsertOutcome::New { due_soon: false, .. }
+        | InsertOutcome::Stands { due_soon: false, .. }
+        | InsertOutcome::Known => Vec::new(),
+    };
+    let notifications = due.into_iter().map(|id| Notification { id, canvas }).collect();
+    (emitted(event, inserted), notifications)
 }

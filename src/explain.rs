@@ -68,6 +68,9 @@ pub struct LiveEvent {
     pub metadata: Metadata,
     /// The object it is on, and its link there, if any.
     pub place: Option<Place>,
+    /// Its unique key, if it has one. An event that had its key only while it waited may have lost
+    /// it to a later one.
+    pub unique_key: Option<String>,
     /// If it is a copy: its queue, and the event that was copied.
     pub copy_of: Option<CopyOf>,
     /// Whether its queue is pulled: services lease its copies over HTTP, and no worker runs it.
@@ -171,6 +174,7 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<LiveEven
     };
     let (target, target_gone_since) = store.target_url(&event.address).await?.unzip();
     let first = first(store, &event).await?.filter(|(first, _)| *first != id);
+    let unique_key = store.unique_key(scope.canvas, id).await?;
     let (since, until) = match state {
         CheckResult::Behind | CheckResult::Halted | CheckResult::FacetHeld => (event.enqueued_at, None),
         CheckResult::Delayed => (event.enqueued_at, Some(schedule.delay_until)),
@@ -206,6 +210,7 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<LiveEven
         last_error: event.last_error,
         metadata: event.metadata,
         place: event.place,
+        unique_key,
         copy_of: event.copy_of,
         pulled: event.pulled,
         first,

@@ -7,9 +7,9 @@ pub use crate::event::{
     EventFields, NewEvent, SealError, Spelled, answer_event, check_json, spread, stable_hash,
 };
 pub use crate::store::{
-    Additions, AuditLine, Coalescer, DatabaseRoute, Emission, ForeignEngine, FoundTarget, InsertOutcome,
-    LogBatch, MigrationDifferences, Purpose, SecretCounts, add_with_state, append_batch, default_quota,
-    interval, lacks_partition, on_behalf_of, quota_exceeded, serialize_on_canvas, statements,
+    Additions, AuditLine, Coalescer, DatabaseRoute, Emission, ForeignEngine, FoundHook, FoundTarget,
+    InsertOutcome, LogBatch, MigrationDifferences, Purpose, SecretCounts, add_with_state, append_batch,
+    default_quota, interval, lacks_partition, on_behalf_of, quota_exceeded, serialize_on_canvas, statements,
 };
 pub use crate::wake::Waker;
 pub use crate::worker::{SharedPermit, SharedPermits};

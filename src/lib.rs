@@ -219,10 +219,20 @@ pub mod database {
     pub use crate::store::{DatabaseUse, MigrationState, MigrationStatus, Retention, RoleKind, TimingMode};
 }
 
-/// What an event can carry, and emits that can be repeated.
+/// What an event can carry, emits that can be repeated, and unique keys.
 pub mod events {
     pub use crate::emit::{IdempotencyKey, Idempotent};
-    pub use crate::event::{Due, InvalidMetadata, InvalidName, JsonError, Metadata, Traceparent};
+    pub use crate::event::{
+        Due, InvalidMetadata, InvalidName, InvalidUnique, JsonError, Metadata, OnConflict, Traceparent,
+        Unique, UniqueOutcome,
+    };
+}
+
+/// Hooks: what other systems emit by webhooks, which a signature authorizes.
+pub mod hooks {
+    pub use crate::admin::{NewHook, NewHookSecret, PutHookResult};
+    pub use crate::event::{HookKind, HookSecret, InvalidHookKind, InvalidHookSecret};
+    pub use crate::store::RegisteredHook;
 }
 
 /// Listeners: subscribing to what is emitted, by pattern; and signals between processes.
@@ -252,8 +262,9 @@ pub mod queues {
 pub mod targets {
     pub use crate::admin::{NewSecret, NewTarget, PutTargetResult};
     pub use crate::event::{
-        InvalidSecret, InvalidSecretKeys, InvalidTargetUrl, NewSecretKey, NoSecret, OwnDeployment, OwnTarget,
-        Secret, SecretKeys, Secrets, Target, TargetPolicy, TargetUrl,
+        InvalidHeaders, InvalidSecret, InvalidSecretKeys, InvalidTargetUrl, NewSecretKey, NoSecret,
+        OwnDeployment, OwnTarget, Secret, SecretKeys, Secrets, Target, TargetHeaders, TargetPolicy,
+        TargetUrl,
     };
     pub use crate::store::RegisteredTarget;
 }
@@ -288,4 +299,6 @@ mod pages {
     #[cfg(feature = "testing")]
     #[doc = include_str!("../docs/testing.md")]
     struct TestingDocument;
+    #[doc = include_str!("../docs/unique.md")]
+    struct UniqueDocument;
 }

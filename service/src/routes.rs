@@ -22,6 +22,7 @@ use crate::resources::entities::routes as entities;
 use crate::resources::events::routes as events;
 use crate::resources::groups::routes as groups;
 use crate::resources::handlers::routes as handlers;
+use crate::resources::hooks::routes as hooks;
 use crate::resources::keys::routes as keys;
 use crate::resources::log::routes as log;
 use crate::resources::objects::routes as objects;
@@ -51,6 +52,7 @@ pub(crate) fn router(api: &Api, own: Arc<OwnDeployment>, docs: bool) -> Router {
 }
 
 /// The first five routes authenticate their callers themselves: they concern no canvas, or several.
+/// So does the last, whose callers have no credential of ours.
 pub(crate) fn routes(api: &Api) -> OpenApiRouter<Api> {
     OpenApiRouter::with_openapi(openapi::base())
         .routes(strict(routes!(health::alive)))
@@ -59,6 +61,7 @@ pub(crate) fn routes(api: &Api) -> OpenApiRouter<Api> {
         .routes(strict(routes!(push::wake)))
         .routes(strict(routes!(listen::listen)))
         .merge(guarded().into_router(api))
+        .routes(strict(routes!(hooks::receive::receive)))
 }
 
 /// The routes that need a credential, each next to its scopes and before its marks.
@@ -100,6 +103,11 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Operate, routes!(crons::delete))
         .on(Scope::Operate, routes!(crons::pause, crons::unpause))
         .optional_body()
+        .on(Scope::Read, routes!(hooks::list))
+        .on(Scope::Read, routes!(hooks::one))
+        // A hook emits events.
+        .on_both([Scope::Operate, Scope::Emit], routes!(hooks::put))
+        .on(Scope::Operate, routes!(hooks::delete))
         .on(Scope::Read, routes!(objects::halted))
         .on(Scope::Read, routes!(objects::one))
         .records_reads()

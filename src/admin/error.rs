@@ -1,6 +1,6 @@
 //! Why a call of the admin failed.
 
-use crate::event::{EventId, HandlerAddress, Name};
+use crate::event::{EventId, HandlerAddress, HookKind, Name};
 use crate::store::StoreError;
 use crate::wake::WakeError;
 
@@ -40,6 +40,19 @@ pub enum AdminError {
     /// The handler has no target.
     #[error("there is no target for {0}: `wakeq handlers show` lists those of the handler")]
     NoTarget(Box<HandlerAddress>),
+    /// The canvas has no such hook.
+    #[error("there is no hook {0}: `wakeq hooks list` shows those of the canvas")]
+    NoHook(Name),
+    /// The hook is of another kind.
+    #[error(
+        "the hook {name} is of the kind {kind}, which can't be changed: delete it first, or take another name"
+    )]
+    HookKind {
+        /// The hook.
+        name: Name,
+        /// Its kind.
+        kind: HookKind,
+    },
     /// No queue of this name is registered.
     #[error("no queue {0} is registered: `wakeq queues list` shows those that are")]
     NoQueue(Name),
@@ -75,9 +88,9 @@ pub enum AdminError {
     /// The target is the deployment itself.
     #[error(transparent)]
     OwnTarget(#[from] crate::event::OwnTarget),
-    /// The process has no key to encrypt signing secrets with.
+    /// The process has no key to encrypt secrets with.
     #[error(
-        "this deployment has no key for signing secrets, so no target can be registered: its \
+        "this deployment has no key for signing secrets, so no target or hook can be registered: its \
          operator has to set WAKEQ_SECRET_KEY (`wakeq secrets new-key` generates one) to the same \
          value for every process"
     )]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::retries::check_retries;
+use super::targets::HEADERS_LEAVE;
 use super::{Admin, AdminError, LIST_MAX, checked};
 use super::{NewSecret, NewTarget};
 use crate::event::{Actor, CanvasId, Name, PullPolicy, QueuePattern};
@@ -138,6 +139,7 @@ impl Admin {
             QueuePut::New => true,
             QueuePut::Replaced => false,
             QueuePut::TooMany => return Err(AdminError::TooManyQueues),
+            QueuePut::HeadersLeave => return Err(AdminError::Invalid(HEADERS_LEAVE)),
             QueuePut::TooCostly => return Err(AdminError::TooCostlyPatterns),
             QueuePut::Stale => return Err(AdminError::QueuesChange),
         };
@@ -332,7 +334,7 @@ fn is_same_target(before: &RegisteredQueue, new: &NewQueue) -> bool {
     match (&before.target, &new.target) {
         (None, None) => true,
         (Some(before), Some(new)) => {
-            let keeps = matches!(new.secret, NewSecret::Keep);
+            let keeps = matches!(new.secret, NewSecret::Keep) && new.headers.is_none();
             keeps
                 && before.url == new.url.as_str()
                 && before.policy == new.policy

@@ -9,15 +9,21 @@ use std::time::Duration;
 use super::retries::check_retries;
 use super::{Admin, AdminError, Cursor, LIST_MAX, Page, checked};
 use crate::event::{
-    Actor, CanvasId, HandlerAddress, HandlerScope, Name, RuleKind, SealError, Secret, TargetPolicy, TargetUrl,
+    Actor, CanvasId, HandlerAddress, HandlerScope, Name, RuleKind, SealError, Secret, TargetHeaders,
+    TargetPolicy, TargetUrl,
 };
-use crate::store::{NewTargetRow, PutOutcome, RegisteredTarget};
+use crate::store::{NewTargetRow, PutOutcome, RegisteredTarget, SealedHeaders};
 
 /// Modifiers that are refused, because the paths of the API use these words for other things.
 const RESERVED: [&str; 5] = ["pause", "block", "purge", "statistics", "handlers"];
 /// Shortest and longest timeout of an attempt.
 const TIMEOUT_MIN: Duration = Duration::from_secs(1);
 const TIMEOUT_MAX: Duration = Duration::from_secs(600);
+
+/// The answer to a target that moves without its headers.
+pub(super) const HEADERS_LEAVE: &str = "the target has headers of its own, and sends them to no other scheme, host or \
+                                        port than they were given for: give them again with this URL, or none (`{}`, \
+                                        --no-headers) to remove them";
 
 /// A handler to be reached over HTTP.
 #[derive(Clone, Debug)]
@@ -31,6 +37,11 @@ pub struct NewTarget {
     pub audience: Option<String>,
     /// The secret that its requests are signed with.
     pub secret: NewSecret,
+    /// Headers that it adds to its requests, in place of all that it had; `None` to keep these,
+    /// which is refused if the URL has another scheme, host or port, since they are secrets. A
+    /// target with an audience can't be given an `authorization`, and sends its token in place of
+    /// one that it had.
+    pub headers: Option<TargetHeaders>,
 }
 
 /// Which secret signs from now on. A replaced secret also signs for another 24 hours.
@@ -76,7 +87,8 @@ impl Admin {
     /// let scope = HandlerScope::worker(CanvasId::DEFAULT, "send-email")?;
     /// let address = HandlerAddress { scope, modifier: Name::no_modifier() };
     /// let url = "https://mail.example/events".parse()?;
-    /// let target = NewTarget { url, policy: TargetPolicy::default(), audience: None, secret: NewSecret::Keep };
+    /// let (policy, secret) = (TargetPolicy::default(), NewSecret::Keep);
+    /// let target = NewTarget { url, policy, audience: None, secret, headers: None };
     /// let registered = admin.put_target(&address, &target, &Actor::user("ada")).await?;
     /// if let Some(secret) = registered.secret {
     ///     println!("verify its signatures with {}", secret.reveal());
@@ -98,7 +110,7 @@ impl Admin {
         }
         self.check_target(address, new)?;
         let (row, is_made) = self.target_row(address, new, actor).await?;
-        let put = self.store.put_target(&row).await?;
+        let put = self.store.put_target(&row).await?.ok_or(AdminError::Invalid(HEADERS_LEAVE))?;
         let PutOutcome { new, target, secret_taken, rule, job } = put;
         crate::fault::point("target.registered");
         let (woken, waking) = self.resume(address.scope.canvas, job.into_iter().collect()).await?;
@@ -129,12 +141,21 @@ impl Admin {
             NewSecret::Rotate => (generate()?, true, true),
         };
         let keys = self.store.secret_keys();
-        let sealed = keys.seal(address, &secret).map_err(|unsealed| match unsealed {
-            SealError::NoKey => AdminError::NoSecretKey,
-            SealError::NoRandomness(_) => AdminError::NoRandomness,
-        })?;
-        let row =
-            NewTargetRow { address, url, policy, audience, secret, sealed, keys, replaces_secret, actor };
+        let sealed = keys.seal(address, &secret).map_err(not_sealed)?;
+        let seal_headers = |headers| SealedHeaders::new(keys, address, headers);
+        let headers = new.headers.as_ref().map(seal_headers).transpose().map_err(not_sealed)?;
+        let row = NewTargetRow {
+            address,
+            url,
+            policy,
+            audience,
+            secret,
+            sealed,
+            keys,
+            replaces_secret,
+            headers,
+            actor,
+        };
         Ok((row, is_made))
     }
 
@@ -195,7 +216,20 @@ impl Admin {
         if !new.audience.as_ref().is_none_or(visible) {
             return Err(AdminError::Invalid("the audience must have 1 to 500 visible ASCII characters"));
         }
+        if new.audience.is_some() && new.headers.as_ref().is_some_and(TargetHeaders::has_authorization) {
+            return Err(AdminError::Invalid(
+                "a target with an audience sends a token in the header authorization: leave out one of both",
+            ));
+        }
         Ok(())
+    }
+}
+
+/// Why nothing was registered, if a secret could not be encrypted.
+pub(super) fn not_sealed(unsealed: SealError) -> AdminError {
+    match unsealed {
+        SealError::NoKey => AdminError::NoSecretKey,
+        SealError::NoRandomness(_) => AdminError::NoRandomness,
     }
 }
 

@@ -18,12 +18,12 @@ pub enum EmitError {
     /// exactly one event.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Others emit on the same object, or log into the same stream, all the time, or an open
-    /// transaction holds it: nothing was emitted.
+    /// Others emit on the same object, log into the same stream, or emit with the same unique key,
+    /// all the time, or an open transaction holds it: nothing was emitted.
     #[error(
-        "other transactions hold an object that this call emits on, or a stream that it logs into: \
-         nothing was emitted. Emit again; emit many events on an object in one call, and keep your \
-         own transactions that emit on objects short"
+        "other transactions hold an object that this call emits on, a stream that it logs into, or a \
+         unique key: nothing was emitted. Emit again; emit many events on an object in one call, and \
+         keep your own transactions that emit on objects or with unique keys short"
     )]
     ObjectBusy(#[source] StoreError),
     /// An earlier emit with this idempotency key has not ended yet.

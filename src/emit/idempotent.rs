@@ -3,7 +3,7 @@
 use tracing::Instrument;
 
 use super::byte_budget::CheckedEvents;
-use super::{EmitError, Emitted, Queue, refused};
+use super::{EmitError, Emitted, Queue, emitted, refused};
 use crate::event::{CanvasId, Event};
 use crate::store::{IdempotencyOutcome, InsertOutcome, NewKey, NewState};
 
@@ -97,16 +97,8 @@ impl Queue {
         let mut answered = String::new();
         let answer = |inserted: &[InsertOutcome]| {
             let pairs = events.iter().zip(inserted);
-            let emitted: Vec<Emitted> = pairs
-                .map(|(event, inserted)| Emitted {
-                    id: event.id,
-                    duplicate: *inserted == InsertOutcome::Known,
-                    link: inserted.link(),
-                    copies: u32::try_from(inserted.copies().len()).unwrap_or(u32::MAX),
-                    notified: false,
-                })
-                .collect();
-            answered = answer(&emitted);
+            let all: Vec<Emitted> = pairs.map(|(event, inserted)| emitted(event, inserted)).collect();
+            answered = answer(&all);
             answered.clone()
         };
         let keyed = self.store.insert_once(&key.0, &events, &chosen, state, answer).await;

@@ -11,6 +11,8 @@ use super::{CanvasId, EventId, Name};
 const DOMAIN: &[u8] = b"wakeq chosen id";
 /// The same, for ids that count among those of one handler.
 const DOMAIN_OF_HANDLER: &[u8] = b"wakeq id chosen for a handler";
+/// The same, for ids that count among those of one hook.
+const DOMAIN_OF_HOOK: &[u8] = b"wakeq id of a webhook";
 
 impl EventId {
     /// The id of the event that is emitted on `canvas` with the chosen id `id`: deterministic, and
@@ -37,6 +39,23 @@ impl EventId {
         let hash = Sha256::new().chain_update(DOMAIN_OF_HANDLER).chain_update(id.0.as_bytes());
         // No name contains a slash.
         Self::of_hash(hash.chain_update(module.as_str()).chain_update("/").chain_update(name.as_str()))
+    }
+
+    /// The id chosen for what a hook receives, by the sender's own id: a repeat has the same, and
+    /// two hooks of a canvas have different ones.
+    ///
+    /// ```
+    /// use wakeq::{CanvasId, EventId, Name};
+    ///
+    /// let hook: Name = "payments".parse().unwrap();
+    /// let chosen = EventId::of_webhook(&hook, "evt_1NG8Du2eZvKYlo2CUI79vXWy");
+    /// let event = EventId::chosen(CanvasId::DEFAULT, chosen);
+    /// assert_ne!(event, EventId::chosen(CanvasId::DEFAULT, EventId::of_webhook(&hook, "evt_2")));
+    /// ```
+    pub fn of_webhook(hook: &Name, id: &str) -> Self {
+        let hash = Sha256::new().chain_update(DOMAIN_OF_HOOK).chain_update(hook.as_str());
+        // No name contains a slash.
+        Self::of_hash(hash.chain_update("/").chain_update(id))
     }
 
     /// Whether it was made from an id that a caller chose.

@@ -7,8 +7,8 @@ use serde_json::value::RawValue;
 
 use super::{
     CanvasId, Category, EventId, HandlerAddress, HandlerScope, InvalidLogName, InvalidMetadata, InvalidName,
-    InvalidObjectKey, JsonError, Link, Metadata, Name, ObjectKey, Place, StreamId, StreamName, Timestamp,
-    Traceparent, is_storable, json,
+    InvalidObjectKey, InvalidUnique, JsonError, Link, Metadata, Name, ObjectKey, Place, StreamId, StreamName,
+    Timestamp, Traceparent, Unique, is_storable, json,
 };
 
 /// Longest delay: a hundred years.
@@ -62,6 +62,7 @@ pub struct Event {
     pub(crate) object: Option<ObjectKey>,
     pub(crate) only_queues: bool,
     pub(crate) logged: Option<Logged>,
+    pub(crate) unique: Option<Box<Unique>>,
 }
 
 /// The fields of an event that the other packages of wakeq read.
@@ -81,6 +82,8 @@ pub struct EventFields<'a> {
     pub metadata: &'a Metadata,
     /// Whether it is also appended to the log.
     pub is_logged: bool,
+    /// Its unique key.
+    pub unique: Option<&'a Unique>,
 }
 
 /// An event of the module of answers, which only wakeq itself emits.
@@ -126,6 +129,9 @@ pub enum EventError {
     /// A field of its metadata is not valid.
     #[error(transparent)]
     Metadata(#[from] InvalidMetadata),
+    /// Its unique key is not valid, or not beside its other fields.
+    #[error(transparent)]
+    Unique(#[from] InvalidUnique),
     /// The value is larger than the queue accepts.
     #[error(
         "the value has {size_bytes} bytes, the limit is {limit_bytes}: store it elsewhere and emit a reference"
@@ -170,6 +176,7 @@ impl Event {
             object: None,
             only_queues: false,
             logged: None,
+            unique: None,
         })
     }
 
@@ -296,6 +303,26 @@ impl Event {
         Ok(self)
     }
 
+    /// Gives the event a unique key: of the events for its handler on its canvas, at most one has
+    /// the key at a time. [`Emitted::unique`](crate::Emitted::unique) says what became of an event
+    /// that has the key already. Such an event can't be on an object or only for queues, and can
+    /// neither be logged nor have a chosen id.
+    ///
+    /// ```
+    /// use wakeq::Event;
+    /// use wakeq::events::Unique;
+    ///
+    /// # fn main() -> Result<(), wakeq::EventError> {
+    /// let recompute = Event::new("recompute", &42)?.unique(Unique::key("invoice:42")?)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn unique(mut self, unique: Unique) -> Result<Self, EventError> {
+        unique.check()?;
+        self.unique = Some(Box::new(unique));
+        Ok(self)
+    }
+
     /// Sets the trace that the event's handler continues. Default: that of the handler that emits
     /// the event, or else a new one.
     pub fn traceparent(mut self, traceparent: &str) -> Result<Self, EventError> {
@@ -327,6 +354,7 @@ impl Event {
             object: self.object.as_ref(),
             metadata: &self.metadata,
             is_logged: self.logged.is_some(),
+            unique: self.unique.as_deref(),
         }
     }
 
@@ -334,6 +362,29 @@ impl Event {
     pub(crate) fn check_size(&self, limit_bytes: usize) -> Result<(), EventError> {
         let size_bytes = self.value.len();
         if size_bytes > limit_bytes { Err(EventError::TooLarge { size_bytes, limit_bytes }) } else { Ok(()) }
+    }
+
+    /// Refuses what an event with a unique key can't have.
+    fn check_unique(&self) -> Result<(), InvalidUnique> {
+        let excluded = [
+            (self.id.is_some(), "have an id of the caller's choice"),
+            (self.object.is_some(), "be on an object"),
+            (self.only_queues, "be only for queues"),
+            (self.logged.is_some(), "be appended to the log"),
+        ];
+        match excluded.into_iter().find(|(has, _)| *has && self.unique.is_some()) {
+            Some((_, what)) => Err(InvalidUnique::With(what)),
+            None => Ok(()),
+        }
+    }
+
+    /// When the event is due. A debounce delays the first event, too.
+    fn due(&self) -> Due {
+        let waits = self.unique.as_ref().and_then(|unique| unique.conflict().waits());
+        match (self.due, waits) {
+            (Due::Now, Some((by, _))) => Due::After(by),
+            (due, _) => due,
+        }
     }
 
     /// The event in the form in which it is inserted, on a queue whose default canvas is `canvas`;
@@ -350,15 +401,17 @@ impl Event {
         if canvas.is_reserved() {
             return Err(EventError::ReservedCanvas);
         }
+        self.check_unique()?;
         Ok(NewEvent {
             id: self.id.map_or_else(EventId::new, |id| EventId::chosen(canvas, id)),
             address,
             logged: self.log_stream(canvas)?,
+            due: self.due(),
             value: self.value,
-            due: self.due,
             metadata: self.metadata.traced(trace),
             object: self.object,
             only_queues: self.only_queues,
+            unique: self.unique,
         })
     }
 
@@ -407,6 +460,8 @@ pub struct NewEvent {
     pub(crate) only_queues: bool,
     /// The stream of the log that it is also appended to.
     pub(crate) logged: Option<StreamId>,
+    /// Its unique key.
+    pub(crate) unique: Option<Box<Unique>>,
 }
 
 impl NewEvent {
@@ -421,6 +476,7 @@ impl NewEvent {
             object: None,
             only_queues: false,
             logged: None,
+            unique: None,
         }
     }
 

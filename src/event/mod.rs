@@ -20,7 +20,9 @@ mod chosen;
 mod counts;
 mod draft;
 mod handler;
+mod headers;
 mod histogram;
+mod hook;
 mod json;
 mod log;
 mod metadata;
@@ -34,6 +36,7 @@ mod sealed;
 mod spelled;
 mod spread;
 mod target;
+mod unique;
 
 pub use actor::Actor;
 pub use broadcast::{Broadcast, MalformedBroadcast};
@@ -41,7 +44,9 @@ pub(crate) use counts::CountedRun;
 pub use counts::EventCounts;
 pub use draft::{Due, Event, EventError, EventFields, NewEvent, answer_event};
 pub use handler::{HandlerAddress, HandlerScope, InvalidName, Name};
+pub use headers::{InvalidHeaders, TargetHeaders};
 pub use histogram::DurationHistogram;
+pub use hook::{HookKind, HookSecret, InvalidHookKind, InvalidHookSecret};
 pub use json::JsonError;
 pub use json::check as check_json;
 pub use log::stable_hash;
@@ -66,6 +71,7 @@ pub use spread::spread;
 pub use target::{
     InvalidSecret, InvalidTargetUrl, NoSecret, Secret, Secrets, Target, TargetPolicy, TargetUrl,
 };
+pub use unique::{InvalidUnique, OnConflict, Unique, UniqueOutcome};
 
 use std::fmt;
 use std::str::FromStr;

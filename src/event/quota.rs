@@ -20,7 +20,7 @@ pub enum Quota {
     ObjectBytes,
     /// Chosen ids that are remembered.
     ChosenIds,
-    /// Idempotency keys with their answers.
+    /// Idempotency keys with their answers, and unique keys that outlive their events.
     IdempotencyKeys,
     /// Streams of the log; an entity has two.
     LogStreams,
@@ -38,6 +38,8 @@ pub enum Quota {
     Keys,
     /// Handlers that are reached over HTTP.
     Targets,
+    /// Hooks, which receive webhooks.
+    Hooks,
     /// Pauses and blocks.
     Rules,
     /// Lines of the audit log.
@@ -46,7 +48,7 @@ pub enum Quota {
 
 impl Quota {
     /// All quotas.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Events,
         Self::EventBytes,
         Self::Objects,
@@ -61,6 +63,7 @@ impl Quota {
         Self::CronTicks,
         Self::Keys,
         Self::Targets,
+        Self::Hooks,
         Self::Rules,
         Self::AuditLines,
     ];
@@ -82,6 +85,7 @@ impl Quota {
             Self::CronTicks => "cron-ticks",
             Self::Keys => "keys",
             Self::Targets => "targets",
+            Self::Hooks => "hooks",
             Self::Rules => "rules",
             Self::AuditLines => "audit-lines",
         }
@@ -98,6 +102,7 @@ impl Quota {
             Self::Entities => 250_000,
             Self::Crons | Self::Keys | Self::Targets => 1_000,
             Self::CronTicks => 6_000,
+            Self::Hooks => 100,
             Self::Rules => 10_000,
             Self::AuditLines => 10_000_000,
         }
@@ -120,6 +125,7 @@ impl Quota {
             | Self::CronTicks
             | Self::Keys
             | Self::Targets
+            | Self::Hooks
             | Self::Rules
             | Self::AuditLines => false,
         }
@@ -133,7 +139,7 @@ impl Quota {
             Self::Objects => "objects",
             Self::ObjectBytes => "bytes of objects' states",
             Self::ChosenIds => "chosen ids that are remembered",
-            Self::IdempotencyKeys => "idempotency keys that are remembered",
+            Self::IdempotencyKeys => "idempotency keys and unique keys that are remembered",
             Self::LogStreams => "streams of the log",
             Self::LogBytes => "bytes of the log",
             Self::Entities => "entities",
@@ -142,6 +148,7 @@ impl Quota {
             Self::CronTicks => "ticks of crons a minute",
             Self::Keys => "keys",
             Self::Targets => "targets",
+            Self::Hooks => "hooks",
             Self::Rules => "pauses and blocks",
             Self::AuditLines => "lines of the audit log",
         }
@@ -157,7 +164,8 @@ impl Quota {
             Self::ObjectBytes => "set smaller states, or keep large ones elsewhere",
             Self::ChosenIds => "emit again when older ids are forgotten, or let wakeq choose the ids",
             Self::IdempotencyKeys => {
-                "emit again when keys of the day before are forgotten, or emit more events per key"
+                "emit again when older keys are forgotten, emit more events per idempotency key, or \
+                 remember unique keys for a shorter time"
             }
             Self::EntityEvents => "send again when the type's processor has processed some",
             Self::Objects => {
@@ -172,7 +180,7 @@ impl Quota {
                 "use keys for longer: revoked and expired ones are deleted together with \
                            their audit records"
             }
-            Self::Targets => "delete one first",
+            Self::Targets | Self::Hooks => "delete one first",
             Self::Rules => "unpause or unblock some first",
             Self::AuditLines => "change less until older lines expire",
         }
@@ -186,7 +194,7 @@ displayed_as_text!(Quota);
 #[error(
     "there is no such quota: use one of events, event-bytes, objects, object-bytes, chosen-ids, \
      idempotency-keys, log-streams, log-bytes, entities, entity-events, crons, cron-ticks, keys, targets, \
-     rules and audit-lines"
+     hooks, rules and audit-lines"
 )]
 pub struct InvalidQuota;
 

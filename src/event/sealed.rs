@@ -1,6 +1,7 @@
-//! Signing secrets at rest: encrypted under a key of the deployment, and bound to their handler.
+//! Secrets at rest: encrypted under a key of the deployment, and bound to what they belong to, a
+//! handler or a hook.
 //!
-//! This module must never print a key or a secret, nor accept a ciphertext of another handler.
+//! This module must never print a key or a secret, nor accept a ciphertext of something else.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +12,7 @@ use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 
-use super::{HandlerAddress, NoSecret, Secret};
+use super::{CanvasId, HandlerAddress, HookKind, HookSecret, Name, NoSecret, Secret, TargetHeaders};
 
 /// Bytes of an AES-256 key.
 const KEY_BYTES: usize = 32;
@@ -19,13 +20,13 @@ const KEY_BYTES: usize = 32;
 const KEYS_MAX: usize = 10;
 const NONCE_BYTES: usize = 12;
 
-/// The keys under which the signing secrets of targets are encrypted in the database; the same for
-/// every process of a deployment. The first key encrypts, each key decrypts, so that one can be
-/// replaced while the others are still in use.
+/// The keys under which the signing secrets and headers of targets, and the secrets of hooks, are
+/// encrypted in the database; the same for every process of a deployment. The first key encrypts,
+/// each key decrypts, so that one can be replaced while the others are still in use.
 ///
 /// Parsed from 32 random bytes in base64 or hex, several keys separated by commas, 10 at most.
-/// Without a key, no target can be registered or called, unless [`SecretKeys::in_clear`] allows
-/// secrets in clear: it is for deployments that deliberately store them so.
+/// Without a key, no target or hook can be registered or used, unless [`SecretKeys::in_clear`]
+/// allows secrets in clear: it is for deployments that deliberately store them so.
 ///
 /// ```
 /// use wakeq::targets::SecretKeys;
@@ -81,8 +82,19 @@ pub(crate) enum OpenError {
          set WAKEQ_ALLOW_PLAIN_SECRETS=1"
     )]
     InClear,
-    #[error("it was not encrypted for this handler: register the target again, with --rotate-secret")]
+    #[error("it was not encrypted for this place: register the target or hook again, with a new secret")]
     Forged,
+}
+
+/// What a secret belongs to. Nothing else opens its ciphertext.
+#[derive(Clone, Copy, Debug)]
+enum Owner<'a> {
+    /// A target, as what signs its requests.
+    Signing(&'a HandlerAddress),
+    /// A target, as the headers of its own.
+    Headers(&'a HandlerAddress),
+    /// A hook of a canvas.
+    Hook(CanvasId, &'a Name),
 }
 
 /// A secret as stored in a row: its bytes and the id of the key that encrypted them. Without a key,
@@ -119,23 +131,13 @@ impl SecretKeys {
 
     /// Encrypts a secret of this handler under the first key.
     pub(crate) fn seal(&self, address: &HandlerAddress, secret: &Secret) -> Result<SealedSecret, SealError> {
-        let mut bytes = secret.as_bytes().to_vec();
-        let Some(key) = self.keys.first() else {
-            return if self.in_clear { Ok(SealedSecret { key: None, bytes }) } else { Err(SealError::NoKey) };
-        };
-        let nonce = key.sealing.seal_in_place_append_tag(bound_to(address), &mut bytes);
-        let nonce = nonce.map_err(|_| NoSecret)?;
-        let sealed = [nonce.as_ref().as_slice(), &bytes].concat();
-        Ok(SealedSecret { key: Some(key.id.clone()), bytes: sealed })
+        self.seal_bytes(Owner::Signing(address), secret.as_bytes().to_vec())
     }
 
     /// Decrypts the secret of this handler; refuses one that was encrypted for another.
     pub(crate) fn open(&self, address: &HandlerAddress, sealed: &SealedSecret) -> Result<Secret, OpenError> {
-        match &sealed.key {
-            None if self.in_clear => self.open_any(address, sealed),
-            None => Err(OpenError::InClear),
-            Some(_) => self.open_any(address, sealed),
-        }
+        self.accept(sealed)?;
+        self.open_any(address, sealed)
     }
 
     /// Like [`Self::open`], but also accepts a secret in clear, whatever these keys allow: for
@@ -145,24 +147,110 @@ impl SecretKeys {
         address: &HandlerAddress,
         sealed: &SealedSecret,
     ) -> Result<Secret, OpenError> {
-        let SealedSecret { key, bytes } = sealed;
-        let Some(id) = key else {
-            return Secret::from_bytes(bytes.clone()).map_err(|_| OpenError::Forged);
+        let opened = self.open_bytes(Owner::Signing(address), sealed)?;
+        Secret::from_bytes(opened).map_err(|_| OpenError::Forged)
+    }
+
+    /// As [`Self::seal`], for the headers of this handler's target.
+    pub(crate) fn seal_headers(
+        &self,
+        address: &HandlerAddress,
+        headers: &TargetHeaders,
+    ) -> Result<SealedSecret, SealError> {
+        self.seal_bytes(Owner::Headers(address), headers.encoded())
+    }
+
+    /// As [`Self::open`], for the headers of this handler's target.
+    pub(crate) fn open_headers(
+        &self,
+        address: &HandlerAddress,
+        sealed: &SealedSecret,
+    ) -> Result<TargetHeaders, OpenError> {
+        self.accept(sealed)?;
+        self.open_any_headers(address, sealed)
+    }
+
+    /// As [`Self::open_any`], for the headers of this handler's target.
+    pub(crate) fn open_any_headers(
+        &self,
+        address: &HandlerAddress,
+        sealed: &SealedSecret,
+    ) -> Result<TargetHeaders, OpenError> {
+        let opened = self.open_bytes(Owner::Headers(address), sealed)?;
+        TargetHeaders::decoded(&opened).ok_or(OpenError::Forged)
+    }
+
+    /// As [`Self::seal`], for the secret of this hook.
+    pub(crate) fn seal_hook(
+        &self,
+        canvas: CanvasId,
+        hook: &Name,
+        secret: &HookSecret,
+    ) -> Result<SealedSecret, SealError> {
+        self.seal_bytes(Owner::Hook(canvas, hook), secret.reveal().as_bytes().to_vec())
+    }
+
+    /// As [`Self::open`], for the secret of this hook, which is of this kind.
+    pub(crate) fn open_hook(
+        &self,
+        (canvas, hook, kind): (CanvasId, &Name, HookKind),
+        sealed: &SealedSecret,
+    ) -> Result<HookSecret, OpenError> {
+        self.accept(sealed)?;
+        self.open_any_hook((canvas, hook, kind), sealed)
+    }
+
+    /// As [`Self::open_any`], for the secret of this hook, which is of this kind.
+    pub(crate) fn open_any_hook(
+        &self,
+        (canvas, hook, kind): (CanvasId, &Name, HookKind),
+        sealed: &SealedSecret,
+    ) -> Result<HookSecret, OpenError> {
+        let opened = self.open_bytes(Owner::Hook(canvas, hook), sealed)?;
+        let text = String::from_utf8(opened).map_err(|_| OpenError::Forged)?;
+        HookSecret::new(kind, &text).map_err(|_| OpenError::Forged)
+    }
+
+    fn seal_bytes(&self, owner: Owner<'_>, mut bytes: Vec<u8>) -> Result<SealedSecret, SealError> {
+        let Some(key) = self.keys.first() else {
+            return if self.in_clear { Ok(SealedSecret { key: None, bytes }) } else { Err(SealError::NoKey) };
         };
+        let nonce = key.sealing.seal_in_place_append_tag(owner.bound(), &mut bytes);
+        let nonce = nonce.map_err(|_| NoSecret)?;
+        let sealed = [nonce.as_ref().as_slice(), &bytes].concat();
+        Ok(SealedSecret { key: Some(key.id.clone()), bytes: sealed })
+    }
+
+    /// Whether a secret may be used in the form that it is stored in.
+    fn accept(&self, sealed: &SealedSecret) -> Result<(), OpenError> {
+        if sealed.key.is_some() || self.in_clear { Ok(()) } else { Err(OpenError::InClear) }
+    }
+
+    fn open_bytes(&self, owner: Owner<'_>, sealed: &SealedSecret) -> Result<Vec<u8>, OpenError> {
+        let SealedSecret { key, bytes } = sealed;
+        let Some(id) = key else { return Ok(bytes.clone()) };
         let found = self.keys.iter().find(|key| key.id == *id);
         let key = found.ok_or_else(|| OpenError::NoKey(id.clone()))?;
         let (nonce, rest) = bytes.split_at_checked(NONCE_BYTES).ok_or(OpenError::Forged)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| OpenError::Forged)?;
         let mut rest = rest.to_vec();
-        let opened = key.sealing.open_in_place(nonce, bound_to(address), &mut rest);
-        let opened = opened.map_err(|_| OpenError::Forged)?;
-        Secret::from_bytes(opened.to_vec()).map_err(|_| OpenError::Forged)
+        let opened = key.sealing.open_in_place(nonce, owner.bound(), &mut rest);
+        opened.map(|opened| opened.to_vec()).map_err(|_| OpenError::Forged)
     }
 }
 
-/// The data that a ciphertext is authenticated with: unique per handler, as names have no slash.
-fn bound_to(address: &HandlerAddress) -> Aad<Vec<u8>> {
-    Aad::from(format!("wakeq signing secret {}/{address}", address.scope.canvas).into_bytes())
+impl Owner<'_> {
+    /// The data that a ciphertext is authenticated with: unique per owner, as names have no slash.
+    fn bound(self) -> Aad<Vec<u8>> {
+        let text = match self {
+            Self::Signing(address) => {
+                format!("wakeq signing secret {}/{address}", address.scope.canvas)
+            }
+            Self::Headers(address) => format!("wakeq headers {}/{address}", address.scope.canvas),
+            Self::Hook(canvas, name) => format!("wakeq hook secret {canvas}/{name}"),
+        };
+        Aad::from(text.into_bytes())
+    }
 }
 
 impl FromStr for SecretKeys {
@@ -260,6 +348,33 @@ mod tests {
             let changed = SealedSecret { bytes: changed.to_vec(), ..sealed.clone() };
             assert_eq!(keys.open(&ours, &changed).unwrap_err(), OpenError::Forged);
         }
+    }
+
+    #[test]
+    fn headers_and_secrets_of_hooks_open_only_where_they_belong() {
+        let (keys, ours) = (keys(&"07".repeat(32)), address(1, "greet", "_"));
+        let headers = TargetHeaders::new([("x-api-key", "s3cr3t")]).unwrap();
+        let sealed = keys.seal_headers(&ours, &headers).unwrap();
+        assert!(!sealed.bytes.windows(6).any(|part| part == b"s3cr3t"));
+        assert_eq!(keys.open_headers(&ours, &sealed).unwrap(), headers);
+        assert_eq!(keys.open(&ours, &sealed).unwrap_err(), OpenError::Forged, "it is no signing secret");
+        for others in [address(2, "greet", "_"), address(1, "greet", "eu")] {
+            assert_eq!(keys.open_headers(&others, &sealed).unwrap_err(), OpenError::Forged, "{others}");
+        }
+        let (canvas, name) = (ours.scope.canvas, ours.scope.name.clone());
+        let secret = HookSecret::new(HookKind::GitHub, "sixteen or more.").unwrap();
+        let sealed = keys.seal_hook(canvas, &name, &secret).unwrap();
+        let opened = keys.open_hook((canvas, &name, HookKind::GitHub), &sealed).unwrap();
+        assert_eq!(opened.reveal(), secret.reveal());
+        let (other, another) = (CanvasId(uuid::Uuid::from_u128(2)), "greet2".parse().unwrap());
+        for (canvas, name) in [(other, &name), (canvas, &another)] {
+            let refused = keys.open_hook((canvas, name, HookKind::GitHub), &sealed).unwrap_err();
+            assert_eq!(refused, OpenError::Forged, "{canvas}/{name}");
+        }
+        let clear = SecretKeys::default().in_clear().seal_hook(canvas, &name, &secret).unwrap();
+        let refused = keys.open_hook((canvas, &name, HookKind::GitHub), &clear).unwrap_err();
+        assert_eq!(refused, OpenError::InClear);
+        assert!(keys.open_any_hook((canvas, &name, HookKind::GitHub), &clear).is_ok());
     }
 
     #[test]

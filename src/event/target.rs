@@ -10,6 +10,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use url::{Host, Url};
 
+use super::TargetHeaders;
+
 /// A handler that is reached over HTTP.
 #[derive(Clone, Debug)]
 pub struct Target {
@@ -21,6 +23,8 @@ pub struct Target {
     pub audience: Option<String>,
     /// The secrets that its requests are signed with.
     pub secrets: Secrets,
+    /// The headers that it adds to its requests. A token takes the place of an `authorization`.
+    pub headers: TargetHeaders,
 }
 
 /// The URL of a target: `http` or `https`, with a host, without user, password and fragment.

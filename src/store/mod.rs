@@ -2,10 +2,10 @@
 //! statement.
 //!
 //! The files are in rooms, each on those before it: `kernel`; `log`, `quotas` and `statistics`;
-//! `minute`; `events` and `targets`; `crons`, `order` and `queues`; `memory`, for the test kit; on
-//! top `seam`. A room imports what the rooms below it export, and nothing from this file, which is
-//! for the rest of the package. A statement that `memory` repeats is a function of `Sql`, and
-//! `seam` has the function of `Store` that chooses between the two.
+//! `minute`; `events`, `targets` and `hooks`; `crons`, `order` and `queues`; `memory`, for the test
+//! kit; on top `seam`. A room imports what the rooms below it export, and nothing from this file,
+//! which is for the rest of the package. A statement that `memory` repeats is a function of `Sql`,
+//! and `seam` has the function of `Store` that chooses between the two.
 //!
 //! Every write restates its precondition in `where` and reports whether it took effect. Times are
 //! the database's: no function here takes a worker's clock. Nothing here publishes, decides, or
@@ -13,6 +13,7 @@
 
 mod crons;
 mod events;
+mod hooks;
 mod kernel;
 mod log;
 #[cfg(feature = "testing")]
@@ -37,6 +38,8 @@ pub use events::{
     DeadEvent, DeadFilter, Depth, HandlerCounts, HandlerDepth, InsertOutcome, Rule, add_with_state,
     statements,
 };
+pub use hooks::{FoundHook, RegisteredHook};
+pub(crate) use hooks::{HookOutcome, HookRefusal, NewHookRow};
 pub use kernel::{
     AuditEntry, AuditLine, AuditOutcome, Coalescer, DatabaseRoute, DatabaseUse, Emission, ForeignEngine,
     MigrationDifferences, MigrationState, MigrationStatus, Purpose, Refusal, RoleKind, Store, StoreConfig,
@@ -55,4 +58,4 @@ pub(crate) use queues::{
 };
 pub use quotas::{Additions, QuotaUse, default_quota, quota_exceeded, serialize_on_canvas};
 pub use targets::{FoundTarget, RegisteredTarget, SecretCounts};
-pub(crate) use targets::{NewTargetRow, PutOutcome, TargetPosition};
+pub(crate) use targets::{NewTargetRow, PutOutcome, SealedHeaders, TargetPosition};

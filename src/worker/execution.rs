@@ -192,8 +192,8 @@ impl Execution {
         if stood { Ok(()) } else { Err(CompleteError::ClaimLost) }
     }
 
-    /// The token of this attempt's claim, which programs in other languages pass to the function
-    /// `wakeq.complete` of the database. `None` for an execution made by hand.
+    /// The token of this attempt's claim, which programs in other languages pass to the SQL
+    /// function `wakeq.complete`. `None` for an execution made by hand.
     pub fn claim(&self) -> Option<String> {
         self.claim.as_ref().map(|claim| Claim::token(claim.running.claim()))
     }

@@ -13,6 +13,7 @@ mod deploy;
 mod documents;
 mod edge;
 mod emit;
+mod hooks;
 mod http;
 mod limits;
 mod listening;

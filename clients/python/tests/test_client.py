@@ -44,6 +44,27 @@ class Calls(unittest.TestCase):
         for call in (wakeq.event, wakeq.explain, wakeq.cancel):
             self.fails(404, "not-found", call, id)
 
+    def test_an_answer_says_what_became_of_a_unique_key(self) -> None:
+        wakeq, name = self.wakeq, fresh_name()
+        first = wakeq.emit({"name": name, "delay_s": 3600, "unique": {"key": "k"}})
+        self.assertEqual(first.get("outcome"), "inserted")
+        kept = wakeq.emit({"name": name, "unique": {"key": "k", "until": "ended"}})
+        self.assertEqual((kept["id"], kept.get("outcome")), (first["id"], "kept"))
+        replaced = wakeq.emit(
+            {"name": name, "delay_s": 3600, "unique": {"key": "k", "on_conflict": "replace"}}
+        )
+        self.assertEqual((replaced["id"], replaced.get("outcome")), (first["id"], "replaced"))
+        postponed = wakeq.emit(
+            {
+                "name": name,
+                "unique": {"key": "k", "on_conflict": "postpone", "postpone_s": 7200, "at_most_s": 7200},
+            }
+        )
+        self.assertEqual((postponed["id"], postponed.get("outcome")), (first["id"], "postponed"))
+        shown = wakeq.event(first["id"])
+        self.assertEqual((shown.get("unique_key"), shown.get("delay_until")), ("k", postponed.get("due")))
+        wakeq.cancel(first["id"])
+
     def test_a_batch_is_emitted_all_or_none(self) -> None:
         wakeq, name = self.wakeq, fresh_name()
         emitted = wakeq.emit_all([{"name": name, "value": value, "delay_s": 3600} for value in (1, 2, 3)])

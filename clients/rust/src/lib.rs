@@ -28,6 +28,7 @@ mod error;
 mod listen;
 mod request;
 mod types;
+mod unique;
 mod verify;
 
 pub use client::Client;
@@ -38,4 +39,5 @@ pub use types::{
     DeadEvent, DeadFilter, Emitted, EventDetail, EventState, Handler, Lifted, NewEvent, Page, Pause,
     Redriven, Rule, Statistics, StatisticsRange, StatisticsTimes, Stopped,
 };
+pub use unique::{Outcome, Unique};
 pub use verify::{Delivery, SignatureError, Verifier};

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::Error;
+use crate::{Error, Outcome, Unique};
 
 /// An event to be emitted.
 ///
@@ -40,6 +40,8 @@ pub struct NewEvent {
     object: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     only_queues: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unique: Option<Unique>,
 }
 
 impl NewEvent {
@@ -60,6 +62,7 @@ impl NewEvent {
             delay_s: None,
             object: None,
             only_queues: false,
+            unique: None,
         })
     }
 
@@ -98,19 +101,29 @@ impl NewEvent {
     pub fn only_to_queues(self) -> Self {
         Self { only_queues: true, ..self }
     }
+
+    /// Gives the event a unique key: of the events for its handler, at most one has the key at a
+    /// time. [`Emitted::outcome`] says what became of an event that has it already.
+    pub fn unique(self, unique: Unique) -> Self {
+        Self { unique: Some(unique), ..self }
+    }
 }
 
 /// An emitted event, whose row is committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
 pub struct Emitted {
-    /// The event's id.
+    /// The event's id; if its unique key was taken, that of the event that has the key.
     pub id: Uuid,
     /// Whether the chosen id had been emitted before, so that nothing was added.
     pub duplicate: bool,
     /// Number of registered queues that received a copy.
     #[serde(default)]
     pub copies: u32,
+    /// What was done, if the event has a unique key.
+    pub outcome: Option<Outcome>,
+    /// When the event is due now, if it was postponed.
+    pub due: Option<DateTime<Utc>>,
 }
 
 /// What an event waits for, or how it ended.
@@ -175,6 +188,8 @@ pub struct EventDetail {
     pub losses: i32,
     /// The last error of its handler.
     pub last_error: Option<String>,
+    /// Its unique key, if it has one.
+    pub unique_key: Option<String>,
     /// The value that was emitted, as JSON; only of [`Client::event`](crate::Client::event).
     pub value: Option<Box<RawValue>>,
 }

@@ -38,6 +38,21 @@ test("an event is emitted, explained, read and cancelled", { skip }, async () =>
   }
 });
 
+test("an answer says what became of a unique key", { skip }, async () => {
+  const [wakeq, name] = [client(), freshName()];
+  const event = { name, delay_s: 3600 };
+  const emit = (/** @type {any} */ unique) => wakeq.emit({ ...event, unique: { key: "k", ...unique } });
+  const first = await emit({});
+  assert.equal(first.outcome, "inserted");
+  assert.deepEqual(await emit({ until: "ended" }), { ...first, outcome: "kept" });
+  assert.deepEqual(await emit({ on_conflict: "replace" }), { ...first, outcome: "replaced" });
+  const postponed = await emit({ on_conflict: "postpone", postpone_s: 7200, at_most_s: 7200 });
+  assert.deepEqual([postponed.id, postponed.outcome], [first.id, "postponed"]);
+  const shown = await wakeq.event(first.id);
+  assert.deepEqual([shown.unique_key, shown.delay_until], ["k", postponed.due]);
+  await wakeq.cancel(first.id);
+});
+
 test("a batch is emitted, all or none", { skip }, async () => {
   const [wakeq, name] = [client(), freshName()];
   const events = [1, 2, 3].map((value) => ({ name, value, delay_s: 3600 }));

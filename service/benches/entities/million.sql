@@ -1,4 +1,5 @@
--- A million entities of the type `account`, of the default canvas and 99 others, as their processor leaves them.
+-- A million entities of the type `account`, of the default canvas and 99 others, as their processor
+-- leaves them.
 with one as materialized (
     select g, nextval('wakeq.log_seq') as seq,
            case when g % 100 = 0 then '00000000-0000-0000-0000-000000000000'::uuid

@@ -3,6 +3,7 @@
 use crate::access::{AccessError, InvalidKeyId, InvalidScope};
 use crate::delivery::{InvalidAllowedAudience, InvalidIpRange, RefusedTarget};
 use crate::resources::crons::wire::InvalidCron;
+use crate::resources::hooks::wire::InvalidHook;
 use crate::resources::log::wire::InvalidAppend;
 use crate::resources::pulls::wire::InvalidPull;
 use crate::resources::queues::wire::InvalidQueue;
@@ -99,6 +100,7 @@ fn is_of_the_arguments(cause: &(dyn std::error::Error + 'static)) -> bool {
         || cause.is::<InvalidIpRange>()
         || cause.is::<InvalidAllowedAudience>()
         || cause.is::<InvalidCron>()
+        || cause.is::<InvalidHook>()
         || cause.is::<InvalidAppend>()
         || cause.is::<InvalidPull>()
         || cause.is::<InvalidQuota>()
@@ -130,6 +132,7 @@ fn of_admin(error: &AdminError) -> Exit {
         AdminError::Invalid(_) | AdminError::Cursor | AdminError::OwnTarget(_) => Exit::Usage,
         AdminError::NotFound(_)
         | AdminError::NoCron(_)
+        | AdminError::NoHook(_)
         | AdminError::NoTarget(_)
         | AdminError::NoQueue(_)
         | AdminError::NoCopy(_)
@@ -139,6 +142,7 @@ fn of_admin(error: &AdminError) -> Exit {
         | AdminError::TooCostlyPatterns
         | AdminError::QueuesChange
         | AdminError::UnreadableCron(_)
+        | AdminError::HookKind { .. }
         | AdminError::NotPulled(_)
         | AdminError::NotLeased(_)
         | AdminError::LeaseOver(_) => Exit::Conflict,

@@ -39,6 +39,7 @@ use crate::resources::handlers::command as handlers;
 use crate::resources::handlers::command::depth;
 use crate::resources::handlers::command::stats;
 use crate::resources::handlers::wire::RuleKind;
+use crate::resources::hooks::command as hooks;
 use crate::resources::keys::command as keys;
 use crate::resources::log::command as log;
 use crate::resources::objects::command as objects;
@@ -168,7 +169,7 @@ Where: commands use the database (DATABASE_URL), or a server (WAKEQ_SERVER or --
 
 Options of every command, and rarer ones: --help-all.
 
-Exit codes: 0 done, 1 failed, 2 invalid arguments, 3 not found (event, target, cron, queue, group, account or key), \
+Exit codes: 0 done, 1 failed, 2 invalid arguments, 3 not found (event, target, cron, hook, queue, group, account or key), \
 4 not permitted, 5 conflict (the event is running, two keys are live, a quota is used up, a condition does not hold), \
 6 the database or the server is unavailable, or limits requests for now (429, 408).";
 
@@ -219,6 +220,8 @@ enum Command {
     Handlers(handlers::Handlers),
     /// Create, list, pause and delete crons
     Cron(cron::Crons),
+    /// Create, list and delete hooks, which receive webhooks
+    Hooks(hooks::Hooks),
     /// Register queues, and set each canvas's weight and limit
     Queues(queues::Queues),
     /// Show and set the quotas of a canvas
@@ -335,6 +338,7 @@ impl Cli {
             Command::Events(command) => command.run(&context).await,
             Command::Handlers(command) => command.run(&context).await,
             Command::Cron(command) => command.run(&context).await,
+            Command::Hooks(command) => command.run(&context).await,
             Command::Queues(command) => command.run(&context).await,
             Command::Quotas(command) => command.run(&context).await,
             Command::Groups(command) => command.run(&context).await,

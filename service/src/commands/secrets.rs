@@ -1,4 +1,4 @@
-//! `wakeq secrets`: creates and replaces the keys that encrypt signing secrets.
+//! `wakeq secrets`: creates and replaces the keys that encrypt the secrets of targets and hooks.
 
 use std::cell::Cell;
 
@@ -25,16 +25,25 @@ pub(crate) struct Secrets {
 enum SecretsVerb {
     /// Print a new key for WAKEQ_SECRET_KEY
     NewKey,
-    /// Encrypt all signing secrets under the first key, including those in plain text
+    /// Encrypt all secrets of targets and hooks under the first key, including those in plain text
     Rotate,
 }
 
 #[derive(Serialize)]
 struct RotationReport {
-    /// Targets whose secrets were re-encrypted.
+    /// Targets whose secrets and headers were re-encrypted.
     changed: u64,
-    /// Targets whose secrets can't be decrypted with the given keys.
+    /// Hooks whose secrets were re-encrypted.
+    hooks: u64,
+    /// Targets and hooks whose secrets can't be decrypted with the given keys.
     unopened: Vec<String>,
+}
+
+/// How many targets and hooks have been changed so far.
+#[derive(Default)]
+struct Changed {
+    targets: Cell<u64>,
+    hooks: Cell<u64>,
 }
 
 impl Secrets {
@@ -55,33 +64,53 @@ async fn rotate(context: &Context, json: JsonArg) -> anyhow::Result<()> {
         let words = "there is no key to encrypt with: set WAKEQ_SECRET_KEY, with the new key first, NEW,OLD";
         return Err(Failure::Usage(words.to_owned()).into());
     }
-    let changed = Cell::new(0);
-    let so_far = || format!("the secrets of {} encrypted so far", show::count(changed.get(), "target"));
+    let changed = Changed::default();
+    let so_far = || format!("the secrets of {} encrypted so far", changed.words());
     let actor = context.actor();
     let unopened = Progress::on_stderr().watch(reseal(&store, &actor, &changed), so_far).await?;
-    let rotated = RotationReport { changed: changed.get(), unopened };
+    let (targets, hooks) = (changed.targets.get(), changed.hooks.get());
+    let rotated = RotationReport { changed: targets, hooks, unopened };
     json.print(&rotated, |rotated| {
-        show::line(format_args!(
-            "the secrets of {} are encrypted under the first key now",
-            show::count(rotated.changed, "target")
-        ))?;
+        show::line(format_args!("the secrets of {} are encrypted under the first key now", changed.words()))?;
         rotated.unopened.iter().try_for_each(|words| show::line(text::clean(words)))
     })?;
     anyhow::ensure!(
         rotated.unopened.is_empty(),
-        "the secrets of {} were left as they are: give their keys as well, or register those targets again",
-        show::count(rotated.unopened.len() as u64, "target")
+        "{} were left as they are: give their keys as well, or register those targets and hooks again",
+        show::count(rotated.unopened.len() as u64, "secret")
     );
     Ok(())
 }
 
-/// Counts the targets that it changes, and returns those whose secrets can't be decrypted.
-async fn reseal(store: &Store, actor: &Actor, changed: &Cell<u64>) -> anyhow::Result<Vec<String>> {
+impl Changed {
+    /// Deployments without hooks are told of targets alone.
+    fn words(&self) -> String {
+        let targets = show::count(self.targets.get(), "target");
+        match self.hooks.get() {
+            0 => targets,
+            hooks => format!("{targets} and {}", show::count(hooks, "hook")),
+        }
+    }
+}
+
+/// Counts what it changes, and returns the targets and hooks whose secrets can't be decrypted.
+async fn reseal(store: &Store, actor: &Actor, changed: &Changed) -> anyhow::Result<Vec<String>> {
     let (mut unopened, mut after) = (Vec::new(), None);
     loop {
         let page = store.reseal(after.as_ref(), actor).await?;
         let page = page.map_err(|unsealed: SealError| anyhow::anyhow!(unsealed))?;
-        changed.set(changed.get() + page.changed);
+        changed.targets.set(changed.targets.get() + page.changed);
+        unopened.extend(page.unopened);
+        if page.last.is_none() {
+            break;
+        }
+        after = page.last;
+    }
+    let mut after = None;
+    loop {
+        let page = store.reseal_hooks(after.as_ref(), actor).await?;
+        let page = page.map_err(|unsealed: SealError| anyhow::anyhow!(unsealed))?;
+        changed.hooks.set(changed.hooks.get() + page.changed);
         unopened.extend(page.unopened);
         if page.last.is_none() {
             return Ok(unopened);

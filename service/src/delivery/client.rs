@@ -167,6 +167,7 @@ impl Deliverer {
         // This machine's clock, because the receiver compares the timestamp with its own clock.
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let headers = headers::headers(&event, deployment, &target.secrets, now.as_secs(), token.as_deref())
+            .and_then(|mut headers| headers::add_own(&mut headers, &target.headers).map(|()| headers))
             .map_err(|_| SendFailure("the request could not be written".to_owned()))?;
         let value = Value::new(event.json);
         let request = || {

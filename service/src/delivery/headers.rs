@@ -1,21 +1,21 @@
-//! The headers of a delivery: Standard Webhooks, CloudEvents in binary mode, trace and attempt.
-//! Pure. The set is fixed: targets cannot add headers of their own.
+//! The headers of a delivery: Standard Webhooks, CloudEvents in binary mode, trace and attempt, and
+//! those that the target adds. Pure.
 
 use chrono::SecondsFormat;
 use hyper::header::{
-    AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue, USER_AGENT,
+    AUTHORIZATION, CONTENT_TYPE, Entry, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue, USER_AGENT,
 };
 
 use super::sign;
 use wakeq::Execution;
 use wakeq::order::Place;
 use wakeq::queues::CopyOf;
-use wakeq::targets::{OwnDeployment, Secrets};
+use wakeq::targets::{OwnDeployment, Secrets, TargetHeaders};
 
 const AGENT: &str = concat!("wakeq/", env!("CARGO_PKG_VERSION"));
 
-/// All headers of a request except `host` and `content-length`. `timestamp_s` is the time of
-/// sending, in seconds since 1970.
+/// All headers of a request except `host`, `content-length` and those that the target adds.
+/// `timestamp_s` is the time of sending, in seconds since 1970.
 pub(super) fn headers(
     event: &Execution,
     deployment: Option<&OwnDeployment>,
@@ -72,6 +72,21 @@ pub(super) fn headers(
         headers.insert(AUTHORIZATION, value);
     }
     Ok(headers)
+}
+
+/// Adds the headers of a target. None takes the place of another: a token goes before an
+/// `authorization` of the target's.
+pub(super) fn add_own(headers: &mut HeaderMap, own: &TargetHeaders) -> Result<(), InvalidHeaderValue> {
+    for (name, value) in own.iter() {
+        let mut value = HeaderValue::from_str(value)?;
+        value.set_sensitive(true);
+        // A name that was checked at registration is the name of a header.
+        let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else { continue };
+        if let Entry::Vacant(place) = headers.entry(name) {
+            place.insert(value);
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -157,5 +172,20 @@ mod tests {
     fn a_token_goes_along_if_there_is_one() {
         assert!(written(Some("a.b.c")).unwrap().contains(&"authorization: Bearer a.b.c".to_owned()));
         assert!(written(Some("a\r\nhost: b")).is_err(), "and nothing else with it");
+    }
+
+    #[test]
+    fn headers_of_the_target_replace_none_of_ours() {
+        let own = [("X-Api-Key", "s3cr3t"), ("Authorization", "Basic YTpi")];
+        let own = TargetHeaders::new(own).unwrap();
+        let added = |mut headers: HeaderMap| {
+            add_own(&mut headers, &own).unwrap();
+            assert!(headers["x-api-key"].is_sensitive() && !format!("{headers:?}").contains("s3cr3t"));
+            (headers.len(), headers["authorization"].to_str().unwrap().to_owned())
+        };
+        let token: HeaderMap =
+            [(AUTHORIZATION, HeaderValue::from_static("Bearer a.b.c"))].into_iter().collect();
+        assert_eq!(added(HeaderMap::new()), (2, "Basic YTpi".to_owned()));
+        assert_eq!(added(token), (2, "Bearer a.b.c".to_owned()));
     }
 }

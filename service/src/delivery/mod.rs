@@ -1,7 +1,7 @@
 //! Sends events to HTTP targets: one signed POST per attempt, and a verdict on its answer.
 //!
 //! Must never decide what becomes of an event, connect to an unchecked address, follow a redirect,
-//! use a proxy, send a header that a tenant chose, or repeat what a target sent.
+//! use a proxy, send a header of a tenant's in place of one of ours, or repeat what a target sent.
 
 mod address;
 mod allowed;

@@ -13,7 +13,7 @@ use super::Api;
 use super::bytes::ByteReservation;
 use super::caller::Caller;
 use super::problem::{Kind, Problem};
-use super::shares::LimitKey;
+use super::shares::{LimitKey, Unverified};
 use super::slots::Slot;
 
 /// A complete body, within the limits of size and time.
@@ -41,8 +41,9 @@ impl FromRequest<Api> for CompleteBody {
         }
         let slot = request.extensions().get::<Arc<Slot>>().cloned();
         slot.iter().for_each(|slot| slot.release());
-        let limit_keys = request.extensions().get().map(|caller: &Caller| Arc::clone(&caller.limit_keys));
-        let limit_keys = limit_keys.unwrap_or_else(|| [LimitKey::Pushes].into());
+        let caller = request.extensions().get().map(|caller: &Caller| Arc::clone(&caller.limit_keys));
+        let sender = || request.extensions().get().map(|Unverified(limit_keys)| Arc::clone(limit_keys));
+        let limit_keys = caller.or_else(sender).unwrap_or_else(|| [LimitKey::Pushes].into());
         let mut reservation = api.limits.bodies.begin(&limit_keys);
         let reading =
             collect(Limited::new(request.into_body(), limit), announced.unwrap_or(limit), &mut reservation);

@@ -29,6 +29,7 @@ pub(crate) mod push_state;
 mod readiness;
 mod recent_canvases;
 pub(crate) mod record;
+pub(crate) mod senders;
 pub(crate) mod shares;
 pub(crate) mod slots;
 pub(crate) mod strangers;

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 use serde_json::json;
 use utoipa::OpenApi;
-use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, Ref, RefOr};
 use utoipa_swagger_ui::{Config, Url};
 
@@ -43,6 +43,7 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(60);
         (name = "handlers",
             description = "Counts, pauses and blocks of handlers, and their HTTP targets"),
         (name = "cron", description = "Schedules that emit events"),
+        (name = "hooks", description = "Webhooks of other systems, which become events"),
         (name = "objects",
             description = "The objects that events are ordered by, and where they are halted"),
         (name = "entities",
@@ -65,6 +66,9 @@ struct Base;
 /// The name of the credential of pushes in the document.
 const PUSH_CREDENTIAL: &str = "push";
 
+/// The name of the credential of webhooks in the document.
+const SIGNATURE: &str = "signature";
+
 /// The document without any routes.
 pub(crate) fn base() -> utoipa::openapi::OpenApi {
     let mut document = Base::openapi();
@@ -81,6 +85,12 @@ pub(crate) fn base() -> utoipa::openapi::OpenApi {
          valid for these routes only",
     ));
     components.add_security_scheme(PUSH_CREDENTIAL, SecurityScheme::Http(pushing.build()));
+    let signed = ApiKeyValue::with_description(
+        "webhook-signature",
+        "The signature of a webhook with the secret of its hook: in `webhook-signature` by Standard Webhooks, in \
+         `stripe-signature`, or in `x-hub-signature-256` by GitHub",
+    );
+    components.add_security_scheme(SIGNATURE, SecurityScheme::ApiKey(ApiKey::Header(signed)));
     document
 }
 

@@ -93,6 +93,8 @@ macro_rules! path_parts {
 path_parts! {
     /// The cron in the path: `{cron}`.
     CronPath(Name) = "cron";
+    /// The hook in the path: `{hook}`.
+    HookPath(Name) = "hook";
     /// The object in the path: `{object}`.
     ObjectPath(ObjectKey) = "object";
     /// The entity type in the path: `{type}`.

@@ -1,8 +1,8 @@
 //! Shares: how much of a common resource a single party may use at once, and how fast. A party that
 //! exceeds its share is refused and told when to retry; the others are not affected.
 //!
-//! Requests are counted by credential and by canvas, those without a valid credential and
-//! connections by client address.
+//! Requests are counted by credential and by canvas, those without a valid credential, webhooks
+//! that are not verified yet and connections by client address.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -58,7 +58,15 @@ pub(super) enum LimitKey {
     Canvas(CanvasId),
     /// Pub/Sub, whose pushes may be about any canvas.
     Pushes,
+    /// All webhooks whose signatures are not verified yet: a canvas must not pay for strangers.
+    Webhooks,
+    /// The network of a client that sends one of these.
+    Network(IpAddr),
 }
+
+/// What a request counts for whose sender is not verified yet, as an extension of the request.
+#[derive(Clone)]
+pub(super) struct Unverified(pub(super) Arc<[LimitKey]>);
 
 impl Display for LimitKey {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -66,6 +74,8 @@ impl Display for LimitKey {
             Self::Credential(_) => "this credential",
             Self::Canvas(_) => "this canvas",
             Self::Pushes => "the subscription",
+            Self::Webhooks => "webhooks as a whole",
+            Self::Network(_) => "this address",
         })
     }
 }

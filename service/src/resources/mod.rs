@@ -59,6 +59,12 @@ pub(crate) mod handlers {
     pub(crate) mod wire;
 }
 
+pub(crate) mod hooks {
+    pub(crate) mod command;
+    pub(crate) mod routes;
+    pub(crate) mod wire;
+}
+
 pub(crate) mod keys {
     pub(crate) mod command;
     pub(crate) mod routes;

@@ -201,7 +201,7 @@ async fn tick(
 fn due_soon(events: &[NewEvent], inserted: &[InsertOutcome]) -> Vec<Notification> {
     let due_soon = events.iter().zip(inserted).filter(|(_, inserted)| match inserted {
         InsertOutcome::New { due_soon, .. } => *due_soon,
-        InsertOutcome::Known => false,
+        InsertOutcome::Known | InsertOutcome::Stands { .. } => false,
     });
     let ids = due_soon.flat_map(|(event, inserted)| {
         let canvas = event.address.scope.canvas;

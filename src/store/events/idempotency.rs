@@ -43,7 +43,7 @@ impl Sql<'_> {
         // Statements besides those of the events: the key, the lookup of an earlier answer, the
         // answer.
         let mut session = self.session().await?.for_statements(3 + statements(events));
-        let emission = self.emission();
+        let emission = self.emission().alone();
         let change = (events, chosen, state);
         let keyed = session.limit(|connection| once(connection, key, change, emission, answer)).await;
         session.answered("insert events under an idempotency key", keyed).await

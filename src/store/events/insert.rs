@@ -1,5 +1,6 @@
 //! Emit: events alone, in batches and in transactions, also with a new state of an object; with ids
-//! that callers chose, which are noted in `emitted_ids`, so that none is emitted twice.
+//! that callers chose, which are noted in `emitted_ids`, so that none is emitted twice; and with
+//! unique keys (`unique.rs`).
 //!
 //! A function `insert…` of the store is a transaction, a function `add…` the statements of one that
 //! the caller ends, and a function `write…` in `rows.rs` one statement.
@@ -14,6 +15,7 @@ use super::logged::{LOG_STATEMENTS, append_emitted};
 use super::outcome::InsertOutcome;
 use super::pages::pages;
 use super::rows::write_rows;
+use super::unique::{add_unique, write_unique};
 use crate::event::{CanvasId, NewEvent, ObjectKey};
 use crate::store::kernel::{Emission, Sql, StoreError};
 use crate::store::log::lacks_partition;
@@ -47,7 +49,8 @@ impl Sql<'_> {
         events: &[NewEvent],
         chosen: &[bool],
     ) -> Result<Vec<InsertOutcome>, StoreError> {
-        let is_plain = |event: &NewEvent| event.object.is_none() && event.logged.is_none();
+        let is_plain =
+            |event: &NewEvent| event.object.is_none() && event.logged.is_none() && event.unique.is_none();
         let together: Vec<usize> = (0..events.len()).collect();
         if events.iter().all(is_plain) && !chosen.contains(&true) && pages(&together, events).len() == 1 {
             return self.insert_page(events.iter().collect()).await;
@@ -81,7 +84,7 @@ impl Sql<'_> {
         state: Option<NewState<'_>>,
     ) -> Result<Vec<InsertOutcome>, StoreError> {
         let mut session = self.session().await?.for_statements(statements(events));
-        let emission = self.emission();
+        let emission = self.emission().alone();
         let answer =
             session.limit(|connection| add_and_commit(connection, events, chosen, state, emission)).await;
         session.answered(what, answer).await
@@ -96,6 +99,17 @@ impl Sql<'_> {
         let rows = [event];
         let answer = session.limit(|connection| write_rows(connection, &rows, true, emission)).await;
         session.answered("insert an event by its chosen id", answer).await.map(InsertOutcome::only)
+    }
+
+    pub(in crate::store) async fn insert_unique(
+        &self,
+        event: &NewEvent,
+    ) -> Result<InsertOutcome, StoreError> {
+        let mut session = self.session().await?;
+        let emission = self.emission().alone();
+        let rows = [event];
+        let answer = session.limit(|connection| write_unique(connection, &rows, emission)).await;
+        session.answered("insert an event with a unique key", answer).await.map(InsertOutcome::only)
     }
 }
 
@@ -144,6 +158,8 @@ pub(crate) async fn add_one(
 ) -> Result<InsertOutcome, sqlx::Error> {
     let inserted = if event.object.is_some() || event.logged.is_some() {
         add_all(connection, std::slice::from_ref(event), &[chosen], emission).await
+    } else if event.unique.is_some() {
+        write_unique(connection, &[event], emission).await
     } else {
         write_rows(connection, &[event], chosen, emission).await
     };
@@ -159,7 +175,7 @@ pub(in crate::store) async fn add_all(
 ) -> Result<Vec<InsertOutcome>, sqlx::Error> {
     let mut inserted = vec![InsertOutcome::Known; events.len()];
     chains::add_linked(&mut *transaction, events, chosen, &mut inserted, emission).await?;
-    let alone = (0..events.len()).filter(|at| events[*at].object.is_none());
+    let alone = (0..events.len()).filter(|at| events[*at].object.is_none() && events[*at].unique.is_none());
     let (mut by_id, together): (Vec<usize>, Vec<usize>) = alone.partition(|at| chosen[*at]);
     // In one order, so that two calls with the same ids can't deadlock.
     by_id.sort_by_key(|at| events[*at].id);
@@ -171,6 +187,7 @@ pub(in crate::store) async fn add_all(
             page.iter().zip(outcomes).for_each(|(at, outcome)| inserted[*at] = outcome);
         }
     }
+    add_unique(&mut *transaction, events, &mut inserted, emission).await?;
     append_emitted(transaction, events, &inserted).await?;
     Ok(inserted)
 }

@@ -51,7 +51,7 @@ pub(super) async fn append_emitted(
 fn logged<'a>((event, inserted): (&'a NewEvent, &InsertOutcome)) -> Option<(&'a StreamId, NewLogEvent)> {
     let (stream, link) = match (&event.logged, inserted) {
         (Some(stream), InsertOutcome::New { link, .. }) => (stream, link),
-        (None, _) | (_, InsertOutcome::Known) => return None,
+        (None, _) | (_, InsertOutcome::Known | InsertOutcome::Stands { .. }) => return None,
     };
     let mut metadata = json!(event.metadata);
     metadata["module"] = event.address.scope.module.as_str().into();

@@ -22,6 +22,7 @@ mod resume;
 mod rows;
 mod rules;
 mod transactional;
+mod unique;
 mod unknown_handlers;
 
 pub(crate) use claims::{ClaimLimits, Retry};

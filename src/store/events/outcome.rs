@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::event::{EventId, Link};
+use crate::event::{EventId, Link, UniqueOutcome};
 
 /// By the position of an event, from 1: whether it is due soon, and its link.
 pub(super) type InsertedRows = HashMap<i64, (bool, Option<Link>)>;
@@ -23,6 +23,15 @@ pub enum InsertOutcome {
     },
     /// The chosen id was already emitted on the same canvas.
     Known,
+    /// Its unique key was taken: another event stands.
+    Stands {
+        /// The event that has the key, or had it and is remembered.
+        id: EventId,
+        /// What was done with it: anything but an insert.
+        outcome: UniqueOutcome,
+        /// Whether a notification of it has to be published now.
+        due_soon: bool,
+    },
 }
 
 impl InsertOutcome {
@@ -45,7 +54,7 @@ impl InsertOutcome {
     pub(crate) fn link(&self) -> Option<Link> {
         match self {
             Self::New { link, .. } => *link,
-            Self::Known => None,
+            Self::Known | Self::Stands { .. } => None,
         }
     }
 
@@ -53,7 +62,7 @@ impl InsertOutcome {
     pub(crate) fn due_copies(&self) -> &[EventId] {
         match self {
             Self::New { due_soon: true, copies, .. } => copies,
-            Self::New { due_soon: false, .. } | Self::Known => &[],
+            Self::New { due_soon: false, .. } | Self::Known | Self::Stands { .. } => &[],
         }
     }
 
@@ -61,7 +70,7 @@ impl InsertOutcome {
     pub(crate) fn notified_copies(&self) -> impl Iterator<Item = &EventId> {
         let (copies, pulled) = match self {
             Self::New { copies, pulled, .. } => (copies.as_slice(), pulled.as_slice()),
-            Self::Known => (&[][..], &[][..]),
+            Self::Known | Self::Stands { .. } => (&[][..], &[][..]),
         };
         copies.iter().filter(|copy| !pulled.contains(copy))
     }
@@ -70,7 +79,7 @@ impl InsertOutcome {
     pub(crate) fn copies(&self) -> &[EventId] {
         match self {
             Self::New { copies, .. } => copies,
-            Self::Known => &[],
+            Self::Known | Self::Stands { .. } => &[],
         }
     }
 }

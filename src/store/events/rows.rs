@@ -440,13 +440,13 @@ pub(super) struct EventColumns<'a> {
     /// The position of each event's handler, from 1.
     pub(super) handlers: Vec<i32>,
     pub(super) canvases: Vec<Uuid>,
-    modules: Vec<&'a str>,
-    names: Vec<&'a str>,
-    modifiers: Vec<&'a str>,
-    values: Vec<&'a str>,
+    pub(super) modules: Vec<&'a str>,
+    pub(super) names: Vec<&'a str>,
+    pub(super) modifiers: Vec<&'a str>,
+    pub(super) values: Vec<&'a str>,
     pub(super) moments: Vec<Option<Timestamp>>,
     pub(super) delays_s: Vec<f64>,
-    traces: Vec<Option<&'a str>>,
+    pub(super) traces: Vec<Option<&'a str>>,
 }
 
 impl<'a> EventColumns<'a> {

@@ -74,11 +74,18 @@ impl RegistryCache {
 pub struct Emission<'a> {
     pub(in crate::store) timing: &'a Timing,
     cache: &'a RegistryCache,
+    /// Whether the transaction may hold what its caller has written, and goes on.
+    pub(in crate::store) goes_on: bool,
 }
 
 impl<'a> Emission<'a> {
     pub(super) fn of(timing: &'a Timing, cache: &'a RegistryCache) -> Self {
-        Self { timing, cache }
+        Self { timing, cache, goes_on: true }
+    }
+
+    /// For a transaction of the store's own, which is committed with the events.
+    pub(in crate::store) fn alone(self) -> Self {
+        Self { goes_on: false, ..self }
     }
 
     /// The patterns as far as this process knows them.

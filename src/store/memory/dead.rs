@@ -70,8 +70,10 @@ impl Tables {
         let notify_at = self.wake_at(self.now, self.timing.grace);
         let mut back = Vec::new();
         for id in &page {
-            let Some(Dead { row, .. }) = self.dead.remove(id) else { continue };
+            let Some(Dead { mut row, .. }) = self.dead.remove(id) else { continue };
             let place = self.place_again(*id, &row);
+            // With its end it has lost its key.
+            row.event.unique = None;
             let row = LiveRow {
                 delay_until: self.now,
                 notify_at: Some(notify_at),

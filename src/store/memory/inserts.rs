@@ -82,6 +82,8 @@ impl Tables {
         for (event, chosen) in events.iter().zip(chosen) {
             let one = if *chosen {
                 self.insert_chosen(event)
+            } else if event.unique.is_some() {
+                self.insert_unique(event)
             } else {
                 self.insert(std::iter::once(event)).map(|mut inserted| inserted.remove(0))
             };

@@ -14,6 +14,7 @@ mod rules;
 mod runs;
 mod shift;
 mod targets;
+mod unique;
 mod waking;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -27,6 +28,7 @@ use crate::store::events::Rule;
 use crate::store::kernel::{Double, Store, StoreError};
 use crate::store::order::{HaltedLane, Object, Tombstone};
 use row::{Dead, LiveRow};
+use unique::Keys;
 
 /// How many of the most recently emitted events are remembered.
 const EMITTED_MAX: usize = 100_000;
@@ -72,6 +74,7 @@ pub(in crate::store) struct Tables {
     jobs: BTreeMap<i64, Job>,
     last_job: i64,
     keys: HashMap<(CanvasId, String, String), KeptAnswer>,
+    unique: Keys,
     objects: BTreeMap<(CanvasId, ObjectKey), Object>,
     /// The last value of the sequence for links.
     last_seq: i64,
@@ -163,6 +166,7 @@ impl Tables {
             jobs: BTreeMap::new(),
             last_job: 0,
             keys: HashMap::new(),
+            unique: Keys::default(),
             objects: BTreeMap::new(),
             last_seq: 0,
             halted: BTreeMap::new(),

@@ -1,6 +1,8 @@
 //! The row of an event, and the forms in which it is read.
 
-use crate::event::{Claim, HandlerAddress, Name, NewEvent, Notification, Place, Schedule, Timestamp};
+use std::time::Duration;
+
+use crate::event::{Claim, HandlerAddress, Name, NewEvent, Notification, Place, Schedule, Timestamp, Unique};
 use crate::store::events::{ClaimedEvent, DeadEvent, LoadedEvent};
 
 #[derive(Clone, Debug)]
@@ -28,6 +30,21 @@ impl LiveRow {
 
     pub(super) fn value_bytes(&self) -> i32 {
         i32::try_from(self.event.value.len()).unwrap_or(i32::MAX)
+    }
+
+    /// The unique key that it has.
+    pub(super) fn unique_key(&self) -> Option<&str> {
+        self.event.unique.as_deref().map(Unique::text)
+    }
+
+    pub(super) fn has_key(&self, key: &str) -> bool {
+        self.unique_key() == Some(key)
+    }
+
+    /// How long after it was due it has its key once it has ended; `None`: only while it waits, or
+    /// without a key.
+    pub(super) fn held_for(&self) -> Option<Duration> {
+        self.event.unique.as_deref().and_then(Unique::held_for)
     }
 
     pub(super) fn notification(&self) -> Notification {

@@ -34,6 +34,8 @@ impl Sql<'_> {
                     set emitted_at = emitted_at - $1::interval, due_at = due_at - $1::interval
              ), keys as (
                  update wakeq.idempotency_keys set created_at = created_at - $1::interval
+             ), unique_keys as (
+                 update wakeq.unique_keys set until = until - $1::interval
              ), facets as (
                  update wakeq.facets set head_at = head_at - $1::interval where isfinite(head_at)
              ), targets as (

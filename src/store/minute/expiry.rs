@@ -48,6 +48,7 @@ impl Default for Retention {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExpiryPart {
     PreviousSecrets,
+    PreviousHookSecrets,
     GroupDead,
     Tombstones,
     EmittedIds,
@@ -57,13 +58,15 @@ pub(crate) enum ExpiryPart {
     EntityEvents,
     Minutes,
     Hours,
+    UniqueKeys,
     IdempotencyKeys,
 }
 
 impl ExpiryPart {
     /// In the order in which they are deleted.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::PreviousSecrets,
+        Self::PreviousHookSecrets,
         Self::GroupDead,
         Self::Tombstones,
         Self::EmittedIds,
@@ -73,6 +76,7 @@ impl ExpiryPart {
         Self::EntityEvents,
         Self::Minutes,
         Self::Hours,
+        Self::UniqueKeys,
         Self::IdempotencyKeys,
     ];
 
@@ -80,6 +84,7 @@ impl ExpiryPart {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::PreviousSecrets => "previous signing secrets",
+            Self::PreviousHookSecrets => "previous secrets of hooks",
             Self::GroupDead => "dead events of groups",
             Self::Tombstones => "tombstones",
             Self::EmittedIds => "remembered ids",
@@ -89,6 +94,7 @@ impl ExpiryPart {
             Self::EntityEvents => "outcomes of entities' events",
             Self::Minutes => "statistics by minute",
             Self::Hours => "statistics by hour",
+            Self::UniqueKeys => "unique keys",
             Self::IdempotencyKeys => "idempotency keys",
         }
     }
@@ -126,6 +132,7 @@ impl Store {
         let Retention { emitted_ids, dead_events, audit, .. } = retention;
         let (looked_at, page) = match part {
             ExpiryPart::PreviousSecrets => (self.clear_previous_secrets().await?, PAGE),
+            ExpiryPart::PreviousHookSecrets => (self.clear_previous_hook_secrets().await?, PAGE),
             ExpiryPart::GroupDead => (self.expire_group_dead(dead_events).await?, GROUP_DEAD_PAGE),
             ExpiryPart::Tombstones => (self.expire_tombstones(dead_events).await?, TOMBSTONES_PAGE),
             ExpiryPart::EmittedIds => (self.expire_emitted_ids(emitted_ids).await?, PAGE),
@@ -135,6 +142,7 @@ impl Store {
             ExpiryPart::EntityEvents => (self.expire_entity_events(emitted_ids).await?, PAGE),
             ExpiryPart::Minutes => (self.roll_up_statistics().await?, PAGE),
             ExpiryPart::Hours => (self.expire_statistics().await?, PAGE),
+            ExpiryPart::UniqueKeys => (self.expire_unique_keys().await?, PAGE),
             ExpiryPart::IdempotencyKeys => (self.expire_idempotency_keys().await?, PAGE),
         };
         Ok(looked_at >= page)
@@ -150,6 +158,19 @@ impl Store {
               where t.canvas_id = any (array[old.canvas_id]) and (t.module, t.name, t.modifier) = (old.module, old.name, old.modifier)"
         );
         let done = self.session().await?.execute("clear previous signing secrets", query).await?;
+        Ok(done.rows_affected())
+    }
+
+    /// Clears secrets of hooks that are no longer accepted.
+    async fn clear_previous_hook_secrets(&self) -> Result<u64, StoreError> {
+        let query = sqlx::query!(
+            "update wakeq.hooks h set previous_secret = null, previous_key = null, previous_until = null from (
+                 select canvas_id, name from wakeq.hooks
+                  where previous_until <= now()
+                  order by 1, 2 limit 1000 for update skip locked) as old
+              where h.canvas_id = any (array[old.canvas_id]) and h.name = old.name"
+        );
+        let done = self.session().await?.execute("clear previous secrets of hooks", query).await?;
         Ok(done.rows_affected())
     }
 
@@ -284,6 +305,18 @@ impl Store {
             interval(kept)
         );
         Ok(self.session().await?.one("delete old outcomes of entities' events", query).await?.unsigned_abs())
+    }
+
+    /// Forgets the unique keys of events that have ended. One of an event that has not is in the
+    /// event's row all the same.
+    async fn expire_unique_keys(&self) -> Result<u64, StoreError> {
+        let query = sqlx::query!(
+            "delete from wakeq.unique_keys k using (
+                 select canvas_id, module, name, key from wakeq.unique_keys
+                  where until < now() order by until limit 1000 for update skip locked) as old
+              where k.canvas_id = any (array[old.canvas_id]) and (k.module, k.name, k.key) = (old.module, old.name, old.key)"
+        );
+        Ok(self.session().await?.execute("forget old unique keys", query).await?.rows_affected())
     }
 
     async fn expire_idempotency_keys(&self) -> Result<u64, StoreError> {

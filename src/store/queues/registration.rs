@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::admin::{FacetSettings, QUEUES_MAX, integer};
 use crate::event::{Actor, CanvasId, Name, PullPolicy, QueuePattern};
 use crate::store::kernel::{Patterns, Store, StoreError, compiled, patterns_of};
-use crate::store::targets::{NewTargetRow, PutOutcome, put_within};
+use crate::store::targets::{NewTargetRow, PutOutcome, PutRefusal, put_within};
 
 /// A process compiles the patterns of one registration at a time: each takes tens of megabytes for
 /// a moment. Emits do not wait for that, as they compile their own.
@@ -40,6 +40,8 @@ pub(crate) enum QueuePut {
     TooMany,
     /// All patterns together need more memory than emitters allow.
     TooCostly,
+    /// The headers that its target keeps would be sent to another origin.
+    HeadersLeave,
     /// The registered queues changed each time after the patterns had been compiled.
     Stale,
 }
@@ -48,7 +50,7 @@ impl QueuePut {
     fn is_done(self) -> bool {
         match self {
             Self::New | Self::Replaced => true,
-            Self::TooMany | Self::TooCostly | Self::Stale => false,
+            Self::TooMany | Self::TooCostly | Self::HeadersLeave | Self::Stale => false,
         }
     }
 }
@@ -72,19 +74,22 @@ impl Store {
         };
         for _ in 0..PUT_TRIES {
             let Some(version) = self.can_hold(new).await? else { return Ok((QueuePut::TooCostly, None)) };
-            let mut session = self.session().await?.for_statements(12);
+            let mut session = self.session().await?.for_statements(15);
             let put = session
                 .limit(async |connection| {
                     let mut transaction = connection.begin().await?;
-                    let put = put(&mut transaction, new, version, &detail).await?;
-                    let outcome = match target {
-                        _ if !put.is_done() => None,
-                        Some(target) => put_within(&mut transaction, target).await?,
-                        None => {
-                            delete_target(&mut transaction, new.name).await?;
-                            None
-                        }
-                    };
+                    let mut put = put(&mut transaction, new, version, &detail).await?;
+                    let mut outcome = None;
+                    match target {
+                        _ if !put.is_done() => {}
+                        Some(target) => match put_within(&mut transaction, target).await? {
+                            Ok(done) => outcome = Some(done),
+                            Err(PutRefusal::HeadersLeave) => put = QueuePut::HeadersLeave,
+                            // There are fewer queues than targets may be.
+                            Err(PutRefusal::Full) => {}
+                        },
+                        None => delete_target(&mut transaction, new.name).await?,
+                    }
                     end(transaction, put.is_done()).await?;
                     Ok((put, outcome))
                 })

@@ -87,6 +87,7 @@ impl Store {
                       (select coalesce(sum(minute_ticks), 0) from wakeq.cron_records where canvas_id = $1) as "ticks!",
                       (select count(*) from wakeq.access_keys where canvas_id = $1) as "keys!",
                       (select count(*) from wakeq.http_targets where canvas_id = $1) as "targets!",
+                      (select count(*) from wakeq.hooks where canvas_id = $1) as "hooks!",
                       (select count(*) from wakeq.scheduling_rules where canvas_id = $1) as "rules!""#,
             canvas.0
         );
@@ -96,6 +97,7 @@ impl Store {
             (Quota::CronTicks, number(row.ticks)),
             (Quota::Keys, number(row.keys)),
             (Quota::Targets, number(row.targets)),
+            (Quota::Hooks, number(row.hooks)),
             (Quota::Rules, number(row.rules)),
         ])
     }

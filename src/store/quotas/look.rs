@@ -113,7 +113,8 @@ impl Store {
             QuotaPair::Remembered => {
                 let [ids, _] = self.sample_ids(canvas, pages).await?;
                 let [keys, _] = self.sample_keys(canvas, pages).await?;
-                [ids, keys]
+                let [unique, _] = self.sample_unique_keys(canvas, pages).await?;
+                [ids, keys.saturating_add(unique)]
             }
             QuotaPair::Record => self.sample_lines(canvas, pages).await?,
             QuotaPair::Log => self.sample_streams(canvas, pages).await?,

@@ -124,7 +124,7 @@ impl Store {
         Ok(self.session().await?.optional("look at the size of a state", query).await?.map_or(0, number))
     }
 
-    /// Chosen ids and idempotency keys.
+    /// Chosen ids, and the keys that are remembered: idempotency keys and unique keys.
     pub(super) async fn measure_remembered(&self, canvas: CanvasId) -> Result<(Pair, Pair), StoreError> {
         self.count_remembered(canvas, IDS_COUNTED).await
     }
@@ -157,7 +157,9 @@ impl Store {
                select l.ids as "ids_max!", l.keys as "keys_max!",
                       (case when f.ids > $4 then greatest(m.ids, $4) else f.ids end)::bigint as "ids!",
                       (select count(*) from (
-                          select from wakeq.idempotency_keys where canvas_id = $1 limit (select keys + 1 from limits)) as counted) as "keys!"
+                          select from wakeq.idempotency_keys where canvas_id = $1
+                           union all
+                          select from wakeq.unique_keys where canvas_id = $1 limit (select keys + 1 from limits)) as counted) as "keys!"
                  from limits l, few f, many m"#,
             canvas.0,
             default_quota(Quota::ChosenIds),

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use sqlx::postgres::PgConnection;
 use tokio::time::Instant;
 
-use crate::event::{CanvasId, NewEvent, ObjectKey, Quota, QuotaExceeded, StreamId};
+use crate::event::{CanvasId, NewEvent, ObjectKey, Quota, QuotaExceeded, StreamId, Unique};
 use crate::store::kernel::usage::{KnownUsage, Measurement, Pair, QuotaPair, Verdict};
 use crate::store::kernel::{Sql, Store, StoreError};
 pub use limits::QuotaUse;
@@ -65,7 +65,8 @@ pub struct Additions<'a> {
     /// An object's new state, and its bytes.
     state: Option<(&'a ObjectKey, u64)>,
     chosen_ids: u64,
-    idempotency_keys: u64,
+    /// Idempotency keys, and unique keys that outlive their events.
+    remembered_keys: u64,
     streams: BTreeSet<&'a StreamId>,
     log_bytes: u64,
     /// Pairs of type and id.
@@ -84,6 +85,8 @@ impl<'a> Additions<'a> {
             added.events += 1;
             added.event_bytes += bytes;
             added.chosen_ids += u64::from(event.id.is_chosen());
+            let unique = event.unique.as_deref();
+            added.remembered_keys += u64::from(unique.is_some_and(Unique::is_remembered));
             added.objects.extend(&event.object);
             if let Some(stream) = &event.logged {
                 added.append(stream, event.value.len());
@@ -104,7 +107,7 @@ impl<'a> Additions<'a> {
 
     /// Adds an idempotency key.
     pub(crate) fn remember_key(&mut self) {
-        self.idempotency_keys += 1;
+        self.remembered_keys += 1;
     }
 
     /// Adds what a call appends to a stream of the log.
@@ -128,7 +131,7 @@ impl<'a> Additions<'a> {
                 QuotaPair::Objects,
                 [count(self.objects.len()), self.state.map_or(0, |(_, size_bytes)| size_bytes)],
             ),
-            (QuotaPair::Remembered, [self.chosen_ids, self.idempotency_keys]),
+            (QuotaPair::Remembered, [self.chosen_ids, self.remembered_keys]),
             (QuotaPair::Log, [count(self.streams.len()), self.log_bytes]),
             (QuotaPair::Entities, [count(self.entities.len()), self.entity_events]),
             (QuotaPair::Record, [self.audit_lines, 0]),

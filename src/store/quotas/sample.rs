@@ -75,6 +75,9 @@ samples! {
     /// Idempotency keys.
     sample_keys: "0::bigint"
         in "wakeq.idempotency_keys" "", "sample the idempotency keys of a canvas";
+    /// Unique keys that are remembered.
+    sample_unique_keys: "0::bigint"
+        in "wakeq.unique_keys" "", "sample the unique keys of a canvas";
     /// Streams of the log.
     sample_streams: "0::bigint"
         in "wakeq.log_streams" "", "sample the streams of a canvas";

@@ -94,6 +94,15 @@ impl Store {
         on_backing!(self.value(canvas, id))
     }
 
+    /// The unique key that a live event of the canvas has.
+    pub(crate) async fn unique_key(
+        &self,
+        canvas: CanvasId,
+        id: EventId,
+    ) -> Result<Option<String>, StoreError> {
+        on_backing!(self.unique_key(canvas, id))
+    }
+
     /// The database's clock.
     #[doc(hidden)]
     pub async fn clock(&self) -> Result<Timestamp, StoreError> {

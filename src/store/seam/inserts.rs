@@ -1,4 +1,5 @@
-//! Emit: rows, ids that callers chose, idempotency keys, and the room that a canvas has.
+//! Emit: rows, ids that callers chose, unique keys, idempotency keys, and the room that a canvas
+//! has.
 
 use std::sync::Arc;
 
@@ -33,6 +34,11 @@ impl Store {
     /// Inserts an event whose id the caller chose, unless it is known.
     pub(crate) async fn insert_chosen(&self, event: &NewEvent) -> Result<InsertOutcome, StoreError> {
         on_backing!(self.insert_chosen(event))
+    }
+
+    /// Inserts an event with a unique key, or does what it says to the event that has the key.
+    pub(crate) async fn insert_unique(&self, event: &NewEvent) -> Result<InsertOutcome, StoreError> {
+        on_backing!(self.insert_unique(event))
     }
 
     /// Inserts events, all or none; `chosen` says which ids the caller chose.

@@ -7,8 +7,7 @@ use crate::store::kernel::Store;
 impl Store {
     /// Writes what was counted for the statistics, and closes every connection, after the running
     /// statements have ended; those of a caller's pool stay open. If the server does not answer,
-    /// each of the two takes the time that a
-    /// statement may take.
+    /// each of the two takes the time that a statement may take.
     pub async fn close(&self) {
         self.write_statistics_within(self.answer_limit()).await;
         self.close_connections(self.answer_limit()).await;

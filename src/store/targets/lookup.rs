@@ -1,5 +1,5 @@
 //! Targets as workers need them, which is many in one query, by their addresses, with their
-//! secrets.
+//! secrets and headers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::event::{
     CanvasId, HandlerAddress, OpenError, OwnDeployment, SealedSecret, SecretKeys, Secrets, Target,
-    TargetPolicy,
+    TargetHeaders, TargetPolicy,
 };
 use crate::store::kernel::{Sql, StoreError, address};
 
@@ -42,6 +42,8 @@ struct FoundRow {
     secret_key: Option<String>,
     previous_secret: Option<Vec<u8>>,
     previous_key: Option<String>,
+    headers: Option<Vec<u8>>,
+    headers_key: Option<String>,
     revision: Uuid,
     namespace: Uuid,
     own_names: Vec<String>,
@@ -60,7 +62,8 @@ impl Sql<'_> {
             FoundRow,
             r#"select t.canvas_id, t.module::text as "module!", t.name::text as "name!",
                       t.modifier::text as "modifier!", t.url, t.retries, t.delay_ms, t.factor, t.delay_max_ms, t.timeout_ms,
-                      t.concurrency, t.halts, t.audience, t.secret, t.secret_key, t.previous_key, t.revision,
+                      t.concurrency, t.halts, t.audience, t.secret, t.secret_key, t.previous_key, t.headers, t.headers_key,
+                      t.revision,
                       d.namespace, d.names as own_names,
                       case when t.previous_until > now() then t.previous_secret end as previous_secret
                  from (select distinct * from unnest($1::uuid[], $2::text[], $3::text[], $4::text[])
@@ -85,8 +88,8 @@ impl Sql<'_> {
 
 impl FoundRow {
     /// A row that was not written by wakeq and is not a target counts as none. So does one whose
-    /// secret can't be used: its events then wait, without using up attempts, for a process that
-    /// has the key.
+    /// secret or headers can't be used: its events then wait, without using up attempts, for a
+    /// process that has the key.
     fn into_target(self, keys: &SecretKeys) -> Option<(HandlerAddress, Arc<FoundTarget>)> {
         let address = address(self.canvas_id, &self.module, &self.name, &self.modifier).ok()?;
         let CanvasId(canvas) = address.scope.canvas;
@@ -95,7 +98,7 @@ impl FoundRow {
             return None;
         };
         let complain = |unopened: &OpenError| {
-            tracing::error!(%canvas, handler = %address, "a signing secret of this target can't be used: {unopened}");
+            tracing::error!(%canvas, handler = %address, "a secret of this target can't be used: {unopened}");
         };
         let current = SealedSecret { key: self.secret_key, bytes: self.secret };
         let current = keys.open(&address, &current).inspect_err(complain).ok()?;
@@ -103,6 +106,13 @@ impl FoundRow {
             let previous = SealedSecret { key: self.previous_key, bytes };
             keys.open(&address, &previous).inspect_err(complain).ok()
         });
+        let headers = match self.headers {
+            Some(bytes) => {
+                let sealed = SealedSecret { key: self.headers_key, bytes };
+                keys.open_headers(&address, &sealed).inspect_err(complain).ok()?
+            }
+            None => TargetHeaders::default(),
+        };
         let policy = TargetPolicy {
             retries: self.retries.cast_unsigned(),
             delay: milliseconds(self.delay_ms),
@@ -113,7 +123,7 @@ impl FoundRow {
             halts: self.halts,
         };
         let secrets = Secrets { current, previous };
-        let target = Target { url, policy, audience: self.audience, secrets };
+        let target = Target { url, policy, audience: self.audience, secrets, headers };
         let own = OwnDeployment::new(self.namespace, self.own_names);
         Some((address, Arc::new(FoundTarget { target, revision: self.revision, own })))
     }

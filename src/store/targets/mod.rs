@@ -1,6 +1,7 @@
 //! Handlers reached over HTTP: the table `http_targets`. Whether a URL may be called is not decided
 //! here.
 
+mod headers;
 mod lookup;
 mod own;
 mod registered;
@@ -11,10 +12,11 @@ use uuid::Uuid;
 use crate::event::{Actor, HandlerAddress, Timestamp};
 use crate::store::kernel::{Sql, StoreError};
 
+pub(crate) use headers::SealedHeaders;
 pub use lookup::FoundTarget;
 pub use registered::RegisteredTarget;
-pub(in crate::store) use registered::put_within;
 pub(crate) use registered::{NewTargetRow, PutOutcome, TargetPosition};
+pub(in crate::store) use registered::{PutRefusal, put_within};
 pub use resealing::SecretCounts;
 
 impl Sql<'_> {

@@ -1,9 +1,11 @@
-//! Targets as operators see them: registered, listed and deleted, without their secrets.
+//! Targets as operators see them: registered, listed and deleted, without their secrets and the
+//! values of their headers.
 
 use std::time::Duration;
 
 use sqlx::{Connection, PgConnection};
 
+use super::headers::{self, SealedHeaders};
 use super::lookup::milliseconds;
 use crate::event::{
     Actor, CanvasId, HandlerAddress, HandlerScope, Name, Quota, QuotaExceeded, RuleKind, SealedSecret,
@@ -30,6 +32,8 @@ pub struct RegisteredTarget {
     pub policy: TargetPolicy,
     /// The audience of the OIDC token that is sent with each request.
     pub audience: Option<String>,
+    /// The names of the headers that it adds to its requests, in lower case.
+    pub header_names: Vec<String>,
     /// Until when requests are also signed with the previous secret.
     pub previous_secret_until: Option<Timestamp>,
     /// Since when nothing is sent there, because it answered 410 Gone; until it is registered again
@@ -59,7 +63,18 @@ pub(crate) struct NewTargetRow<'a> {
     /// The keys that open the existing secret, to see whether it is the same.
     pub(crate) keys: &'a SecretKeys,
     pub(crate) replaces_secret: bool,
+    /// What replaces its headers; `None` to keep them.
+    pub(crate) headers: Option<SealedHeaders>,
     pub(crate) actor: &'a Actor,
+}
+
+/// Why a registration changed nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store) enum PutRefusal {
+    /// The canvas has no room for another target.
+    Full,
+    /// The headers that it keeps would be sent to another origin.
+    HeadersLeave,
 }
 
 /// The outcome of a registration.
@@ -84,6 +99,7 @@ struct PutRow {
     updated_at: Timestamp,
     job: Option<i64>,
     previous_until: Option<Timestamp>,
+    header_names: Vec<String>,
     rule: Option<String>,
 }
 
@@ -100,6 +116,7 @@ struct TargetRow {
     concurrency: Option<i32>,
     halts: bool,
     audience: Option<String>,
+    header_names: Vec<String>,
     previous_until: Option<Timestamp>,
     gone_at: Option<Timestamp>,
     created_at: Timestamp,
@@ -110,12 +127,15 @@ struct TargetRow {
 
 impl Store {
     /// Registers a target, or replaces the existing one, and creates the job that wakes the events
-    /// that waited for it. Errors: [`StoreError::Quota`] if the canvas has no room for another.
-    pub(crate) async fn put_target(&self, new: &NewTargetRow<'_>) -> Result<PutOutcome, StoreError> {
-        let mut session = self.session().await?.for_statements(3);
+    /// that waited for it. `None` if it would send the headers that it keeps to another origin.
+    /// Errors: [`StoreError::Quota`] if the canvas has no room for another.
+    pub(crate) async fn put_target(&self, new: &NewTargetRow<'_>) -> Result<Option<PutOutcome>, StoreError> {
+        let mut session = self.session().await?.for_statements(7);
         let row = session.limit(|connection| put(connection, new)).await;
-        if let Some(row) = session.answered("register a target", row).await? {
-            return Ok(row.into_outcome(new));
+        match session.answered("register a target", row).await? {
+            Ok(row) => return Ok(Some(row.into_outcome(new))),
+            Err(PutRefusal::HeadersLeave) => return Ok(None),
+            Err(PutRefusal::Full) => {}
         }
         let canvas = new.address.scope.canvas;
         let limit = self.quota(canvas, Quota::Targets).await?;
@@ -165,7 +185,8 @@ impl Store {
                       target.url as "url!", target.retries as "retries!", target.delay_ms as "delay_ms!",
                       target.factor as "factor!", target.delay_max_ms as "delay_max_ms!",
                       target.timeout_ms as "timeout_ms!", target.concurrency, target.halts as "halts!",
-                      target.audience, target.previous_until, target.gone_at, target.created_at as "created_at!",
+                      target.audience, target.header_names as "header_names!", target.previous_until, target.gone_at,
+                      target.created_at as "created_at!",
                       target.created_by as "created_by!", target.updated_at as "updated_at!",
                       target.updated_by as "updated_by!"
                  from (select at, module::wakeq.name as module, name::wakeq.name as name
@@ -173,6 +194,7 @@ impl Store {
                 cross join lateral (
                     select t.module::text as module, t.name::text as name, t.modifier::text as modifier, t.url, t.retries,
                            t.delay_ms, t.factor, t.delay_max_ms, t.timeout_ms, t.concurrency, t.halts, t.audience,
+                           t.header_names,
                            case when t.previous_until > now() then t.previous_until end as previous_until,
                            t.gone_at, t.created_at, t.created_by, t.updated_at, t.updated_by
                       from wakeq.http_targets t
@@ -201,7 +223,7 @@ impl Sql<'_> {
         let query = sqlx::query_as!(
             TargetRow,
             r#"select module::text as "module!", name::text as "name!", modifier::text as "modifier!", url, retries, delay_ms,
-                      factor, delay_max_ms, timeout_ms, concurrency, halts, audience,
+                      factor, delay_max_ms, timeout_ms, concurrency, halts, audience, header_names,
                       case when previous_until > now() then previous_until end as previous_until,
                       gone_at, created_at, created_by, updated_at, updated_by
                  from wakeq.http_targets
@@ -226,24 +248,34 @@ impl Sql<'_> {
 pub(in crate::store) async fn put_within(
     connection: &mut PgConnection,
     new: &NewTargetRow<'_>,
-) -> Result<Option<PutOutcome>, sqlx::Error> {
+) -> Result<Result<PutOutcome, PutRefusal>, sqlx::Error> {
     Ok(put(connection, new).await?.map(|row| row.into_outcome(new)))
 }
 
-type Put = Result<Option<PutRow>, sqlx::Error>;
-
 /// Registers a target once no process is deferring events of its handler.
-async fn put(connection: &mut PgConnection, new: &NewTargetRow<'_>) -> Put {
+async fn put(
+    connection: &mut PgConnection,
+    new: &NewTargetRow<'_>,
+) -> Result<Result<PutRow, PutRefusal>, sqlx::Error> {
     let mut transaction = connection.begin().await?;
     serialize_on_canvas(&mut transaction, new.address.scope.canvas).await?;
     let is_awaited = hold_note(&mut transaction, new.address).await?;
+    if new.headers.is_none() && headers::would_leave(&mut transaction, new.address, new.url).await? {
+        transaction.rollback().await?;
+        return Ok(Err(PutRefusal::HeadersLeave));
+    }
     let repeats = new.replaces_secret && stands_already(&mut transaction, new).await?;
     let row = write(&mut transaction, new, TargetFacts { is_awaited, repeats }).await?;
-    match &row {
-        Some(_) => transaction.commit().await?,
-        None => transaction.rollback().await?,
+    let Some(mut row) = row else {
+        transaction.rollback().await?;
+        return Ok(Err(PutRefusal::Full));
+    };
+    if let Some(headers) = &new.headers {
+        headers::replace(&mut transaction, new.address, headers).await?;
+        row.header_names.clone_from(&headers.names);
     }
-    Ok(row)
+    transaction.commit().await?;
+    Ok(Ok(row))
 }
 
 /// Whether the secret already signs. Each encryption gives another ciphertext, so this is compared
@@ -272,8 +304,11 @@ struct TargetFacts {
     repeats: bool,
 }
 
+/// The row; `None` if the canvas has no room for it.
+type Written = Result<Option<PutRow>, sqlx::Error>;
+
 /// Writes the target and the audit log, and deletes the note.
-async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, facts: TargetFacts) -> Put {
+async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, facts: TargetFacts) -> Written {
     let HandlerAddress { scope, modifier } = new.address;
     sqlx::query_as!(
         PutRow,
@@ -296,7 +331,7 @@ async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, facts: Tar
                       (previous_secret, previous_key, previous_until) = (
                           select t.secret, t.secret_key, now() + $16::interval where $14 and not $23 union all
                           select t.previous_secret, t.previous_key, t.previous_until where not $14 or $23)
-            returning xmax = 0 as new, xmax = 0 or $14 as taken, previous_until, created_at, created_by, updated_at
+            returning xmax = 0 as new, xmax = 0 or $14 as taken, previous_until, header_names, created_at, created_by, updated_at
            ), known as (
                delete from wakeq.unknown_handlers where canvas_id = $1 and module = $2 and name = $3 and modifier = $4
                   and exists (select from put) returning canvas_id, module, name
@@ -310,7 +345,7 @@ async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, facts: Tar
                                 case when taken then 'with a secret of its own' end) from put
            )
            select new as "new!", taken as "taken!", created_at as "created_at!", created_by as "created_by!",
-                  updated_at as "updated_at!", (select id from job) as job,
+                  updated_at as "updated_at!", header_names as "header_names!", (select id from job) as job,
                   case when previous_until > now() then previous_until end as previous_until,
                   (select max(r.rule_type)::text from wakeq.scheduling_rules r where r.canvas_id = $1
                       and r.event_space = $2 and r.handler_name = $3 and (r.until is null or r.until > now())) as rule
@@ -333,7 +368,7 @@ async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, facts: Tar
         interval(PREVIOUS_FOR),
         new.actor.name(),
         new.actor.credential_id(),
-        format!("modifier {modifier}; {}", new.url.origin()),
+        told(new),
         new.actor.request_id(),
         facts.is_awaited,
         new.policy.halts,
@@ -342,6 +377,12 @@ async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, facts: Tar
     )
     .fetch_optional(connection)
     .await
+}
+
+/// What the audit log says of a registration.
+fn told(new: &NewTargetRow<'_>) -> String {
+    let headers = new.headers.as_ref().map(|headers| format!("; {}", headers.told())).unwrap_or_default();
+    format!("modifier {}; {}{headers}", new.address.modifier, new.url.origin())
 }
 
 /// Locks the note of a handler that a worker did not know, creating it if there is none; returns
@@ -374,6 +415,7 @@ impl PutRow {
                 url: new.url.to_string(),
                 policy: new.policy.clone(),
                 audience: new.audience.map(Into::into),
+                header_names: self.header_names,
                 previous_secret_until: self.previous_until,
                 gone_since: None,
                 created_at: self.created_at,
@@ -403,6 +445,7 @@ impl TargetRow {
                 halts: self.halts,
             },
             audience: self.audience,
+            header_names: self.header_names,
             previous_secret_until: self.previous_until,
             gone_since: self.gone_at,
             created_at: self.created_at,

@@ -1,11 +1,11 @@
-//! Re-encrypts signing secrets under another key, page by page, while deliveries continue. The
-//! revision of a target stays the same.
+//! Re-encrypts signing secrets and headers under another key, page by page, while deliveries
+//! continue. The revision of a target stays the same.
 
 use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
-use crate::event::{Actor, HandlerAddress, SealError, SealedSecret, SecretKeys};
+use crate::event::{Actor, HandlerAddress, OpenError, SealError, SealedSecret, SecretKeys};
 use crate::store::kernel::{Store, StoreError, address};
 
 /// How many targets one statement changes.
@@ -43,6 +43,14 @@ struct SealedRow {
     secret_key: Option<String>,
     previous_secret: Option<Vec<u8>>,
     previous_key: Option<String>,
+    headers: Option<Vec<u8>>,
+    headers_key: Option<String>,
+}
+
+/// The secret and the headers that a row has: it is written only where it still has them.
+struct Before {
+    secret: Vec<u8>,
+    headers: Option<Vec<u8>>,
 }
 
 /// The rows to write back, as columns.
@@ -57,6 +65,9 @@ struct SealedColumns {
     keys: Vec<Option<String>>,
     previous: Vec<Option<Vec<u8>>>,
     previous_keys: Vec<Option<String>>,
+    headers_were: Vec<Option<Vec<u8>>>,
+    headers: Vec<Option<Vec<u8>>>,
+    headers_keys: Vec<Option<String>>,
 }
 
 impl Store {
@@ -95,9 +106,10 @@ impl Store {
         let query = sqlx::query_as!(
             SealedRow,
             r#"select canvas_id, module::text as "module!", name::text as "name!", modifier::text as "modifier!",
-                      secret, secret_key, previous_secret, previous_key
+                      secret, secret_key, previous_secret, previous_key, headers, headers_key
                  from wakeq.http_targets
-                where (secret_key is distinct from $1 or previous_secret is not null and previous_key is distinct from $1)
+                where (secret_key is distinct from $1 or previous_secret is not null and previous_key is distinct from $1
+                       or headers is not null and headers_key is distinct from $1)
                   and ($2 or (canvas_id, module::text, name::text, modifier::text) > ($3, $4, $5, $6))
                 order by canvas_id, module::text, name::text, modifier::text limit $7"#,
             key,
@@ -111,8 +123,8 @@ impl Store {
         self.session().await?.all("read secrets under other keys", query).await
     }
 
-    /// Writes only where the secret is still the one that was read; one that was registered
-    /// meanwhile is already under the first key.
+    /// Writes only where secret and headers are still those that were read. What was registered
+    /// meanwhile is under the first key already, and what that kept is found by the next call.
     async fn write_resealed(&self, columns: &SealedColumns, actor: &Actor) -> Result<u64, StoreError> {
         let query = sqlx::query_scalar!(
             r#"with changed as (
@@ -120,13 +132,15 @@ impl Store {
                       set secret = new.secret, secret_key = new.key,
                           previous_secret = case when t.previous_until is not null then new.previous end,
                           previous_key = case when t.previous_until is not null then new.previous_key end,
-                          previous_until = case when new.previous is not null then t.previous_until end
+                          previous_until = case when new.previous is not null then t.previous_until end,
+                          headers = new.headers, headers_key = new.headers_key
                      from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::bytea[], $7::text[],
-                                 $8::bytea[], $9::text[])
-                          as new (canvas_id, module, name, modifier, was, secret, key, previous, previous_key)
+                                 $8::bytea[], $9::text[], $13::bytea[], $14::bytea[], $15::text[])
+                          as new (canvas_id, module, name, modifier, was, secret, key, previous, previous_key,
+                                  headers_were, headers, headers_key)
                     where t.canvas_id = any (array[new.canvas_id])
                       and (t.module, t.name, t.modifier) = (new.module, new.name, new.modifier)
-                      and t.secret = new.was
+                      and t.secret = new.was and t.headers is not distinct from new.headers_were
                 returning t.canvas_id
                ), logged as (
                    insert into wakeq.audit_log (canvas_id, actor, action, outcome, times, request_id, detail)
@@ -145,22 +159,32 @@ impl Store {
             &columns.previous_keys as &[Option<String>],
             actor.name(),
             actor.request_id(),
-            actor.credential_id()
+            actor.credential_id(),
+            &columns.headers_were as &[Option<Vec<u8>>],
+            &columns.headers as &[Option<Vec<u8>>],
+            &columns.headers_keys as &[Option<String>]
         );
         Ok(self.session().await?.one("encrypt secrets under another key", query).await?.unsigned_abs())
     }
 
-    /// How many secrets there are under each key, including previous secrets that still sign.
+    /// How many secrets there are under each key: signing secrets, including previous ones that are
+    /// still valid, headers of targets, and secrets of hooks.
     #[doc(hidden)]
     pub async fn secret_counts(&self) -> Result<SecretCounts, StoreError> {
         let query = sqlx::query!(
             r#"select key, count(*) as "count!" from (
                    select secret_key as key from wakeq.http_targets
                     union all
-                   select previous_key from wakeq.http_targets where previous_until > now()) as secrets
+                   select previous_key from wakeq.http_targets where previous_until > now()
+                    union all
+                   select headers_key from wakeq.http_targets where headers is not null
+                    union all
+                   select secret_key from wakeq.hooks
+                    union all
+                   select previous_key from wakeq.hooks where previous_until > now()) as secrets
                 group by key"#
         );
-        let rows = self.session().await?.all("count signing secrets", query).await?;
+        let rows = self.session().await?.all("count secrets", query).await?;
         Ok(rows.into_iter().map(|row| (row.key, row.count)).collect())
     }
 }
@@ -180,15 +204,15 @@ impl SealedRow {
         }
     }
 
-    /// The secret that the row has, and the row with its secrets under the first key. A previous
-    /// secret that does not open is dropped: it could not sign anyway.
-    fn resealed(self, keys: &SecretKeys) -> Result<(Vec<u8>, Self), ResealError> {
+    /// What the row has, and the row with its secrets under the first key. A previous secret that
+    /// does not open is dropped: it could not sign anyway.
+    fn resealed(self, keys: &SecretKeys) -> Result<(Before, Self), ResealError> {
         let Ok(address) = address(self.canvas_id, &self.module, &self.name, &self.modifier) else {
             let words = format!("{}/{}/{}: not a handler's address", self.module, self.name, self.modifier);
             return Err(ResealError::Open(words));
         };
         let seal = |bytes: Vec<u8>, key: Option<String>| reseal(keys, &address, SealedSecret { key, bytes });
-        let was = self.secret.clone();
+        let was = Before { secret: self.secret.clone(), headers: self.headers.clone() };
         let current = seal(self.secret, self.secret_key)?;
         let previous = match self.previous_secret.map(|bytes| seal(bytes, self.previous_key)) {
             Some(Ok(previous)) => Some(previous),
@@ -197,8 +221,16 @@ impl SealedRow {
         };
         let (previous_secret, previous_key) =
             previous.map_or((None, None), |previous| (Some(previous.bytes), previous.key));
+        let headers = match self.headers {
+            Some(bytes) => {
+                Some(reseal_headers(keys, &address, &SealedSecret { key: self.headers_key, bytes })?)
+            }
+            None => None,
+        };
+        let (headers, headers_key) =
+            headers.map_or((None, None), |headers| (Some(headers.bytes), headers.key));
         let (secret, secret_key) = (current.bytes, current.key);
-        Ok((was, Self { secret, secret_key, previous_secret, previous_key, ..self }))
+        Ok((was, Self { secret, secret_key, previous_secret, previous_key, headers, headers_key, ..self }))
     }
 }
 
@@ -207,22 +239,37 @@ fn reseal(
     address: &HandlerAddress,
     sealed: SealedSecret,
 ) -> Result<SealedSecret, ResealError> {
-    let secret = keys.open_any(address, &sealed).map_err(|unopened| {
-        ResealError::Open(format!("{address} of canvas {}: {unopened}", address.scope.canvas))
-    })?;
+    let secret = keys.open_any(address, &sealed).map_err(|unopened| not_opened(address, &unopened))?;
     keys.seal(address, &secret).map_err(ResealError::Seal)
 }
 
+fn reseal_headers(
+    keys: &SecretKeys,
+    address: &HandlerAddress,
+    sealed: &SealedSecret,
+) -> Result<SealedSecret, ResealError> {
+    let headers =
+        keys.open_any_headers(address, sealed).map_err(|unopened| not_opened(address, &unopened))?;
+    keys.seal_headers(address, &headers).map_err(ResealError::Seal)
+}
+
+fn not_opened(address: &HandlerAddress, unopened: &OpenError) -> ResealError {
+    ResealError::Open(format!("{address} of canvas {}: {unopened}", address.scope.canvas))
+}
+
 impl SealedColumns {
-    fn push(&mut self, was: Vec<u8>, row: SealedRow) {
+    fn push(&mut self, was: Before, row: SealedRow) {
         self.canvases.push(row.canvas_id);
         self.modules.push(row.module);
         self.names.push(row.name);
         self.modifiers.push(row.modifier);
-        self.were.push(was);
+        self.were.push(was.secret);
         self.secrets.push(row.secret);
         self.keys.push(row.secret_key);
         self.previous.push(row.previous_secret);
         self.previous_keys.push(row.previous_key);
+        self.headers_were.push(was.headers);
+        self.headers.push(row.headers);
+        self.headers_keys.push(row.headers_key);
     }
 }

@@ -21,7 +21,7 @@ impl Table {
     }
 
     /// Adds a row of a canvas to each table from which old rows are deleted, except remembered ids;
-    /// and a target whose previous secret is no longer valid.
+    /// and a target and a hook whose previous secrets are no longer valid.
     pub(crate) async fn add_old_rows(&self, canvas: CanvasId) {
         for add in [
             "insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses,
@@ -33,6 +33,8 @@ impl Table {
              values ($1, 'ada', 'pause', 'done', now() - interval '1 year')",
             "insert into wakeq.idempotency_keys (canvas_id, holder, key, fingerprint, answer, created_at)
              values ($1, 'ada', 'k', '1', '1', now() - interval '1 year')",
+            "insert into wakeq.unique_keys (canvas_id, module, name, key, event_id, until)
+             values ($1, 'm', 'n', 'k', gen_random_uuid(), now() - interval '1 s')",
             "insert into wakeq.entity_events (canvas_id, event_id, correlation_id, entity_type, entity, name, link_id, link_prev,
                                               status, ended_at)
              values ($1, gen_random_uuid(), gen_random_uuid(), 'account', 'ada', 'deposit', 1, 0, 'failed',
@@ -47,6 +49,9 @@ impl Table {
                   updated_by, previous_secret, previous_until)
              values ($1, 'm', 'n', '_', 'https://example.com', 1, 1000, 2, 10000, 1000, sha256('1'), 'test', 'test',
                      sha256('2'), now() - interval '1 s')",
+            "insert into wakeq.hooks (canvas_id, name, kind, module, handler, modifier, secret, created_by, updated_by,
+                                      previous_secret, previous_until)
+             values ($1, 'h', 'github', 'm', 'n', '_', sha256('1'), 'test', 'test', sha256('2'), now() - interval '1 s')",
             "insert into wakeq.hour_statistics (at, canvas_id, module, name, emitted, completed, failed, retried, dead, wait_us, run_us,
                                                 wait_bins, run_bins)
              values (now() - interval '1 year', $1, 'm', 'n', 1, 0, 0, 0, 0, 0, 0, '{}', '{}')",
@@ -60,8 +65,10 @@ impl Table {
         self.number(
             "select (select count(*) from wakeq.dead_events) + (select count(*) from wakeq.unknown_handlers)
                   + (select count(*) from wakeq.audit_log) + (select count(*) from wakeq.idempotency_keys)
+                  + (select count(*) from wakeq.unique_keys)
                   + (select count(*) from wakeq.entity_events) + (select count(*) from wakeq.tombstones)
                   + (select count(*) from wakeq.consumer_dead) + (select count(previous_secret) from wakeq.http_targets)
+                  + (select count(previous_secret) from wakeq.hooks)
                   + (select count(*) from wakeq.hour_statistics)",
         )
         .await

@@ -35,6 +35,8 @@ mod statistics;
 mod strangers;
 mod ticks;
 mod turns;
+mod unique;
+mod unique_races;
 
 use std::time::Duration;
 

@@ -25,9 +25,10 @@ async fn put(store: &Store, name: &str) -> PutOutcome {
         sealed,
         keys,
         replaces_secret: false,
+        headers: None,
         actor,
     };
-    store.put_target(&row).await.unwrap()
+    store.put_target(&row).await.unwrap().unwrap()
 }
 
 const PUT_OFF: &str = "select count(*) from wakeq.events_v2 where notify_at > now() + interval '4 min'";

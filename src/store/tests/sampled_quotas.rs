@@ -149,6 +149,8 @@ async fn a_sample_of_everything_finds_what_a_count_does() {
         "insert into wakeq.emitted_ids (canvas_id, id) select c, gen_random_uuid() from public.rows",
         "insert into wakeq.idempotency_keys (canvas_id, holder, key, fingerprint, answer)
          select c, 'ada', n::text, '1', '1' from public.rows",
+        "insert into wakeq.unique_keys (canvas_id, module, name, key, event_id, until)
+         select c, 'WORKER', 'h', n::text, gen_random_uuid(), now() from public.rows",
         "insert into wakeq.log_streams (canvas_id, category, stream, position, last_seq)
          select c, 'work', 'o' || n, 0, n from public.rows",
         "insert into wakeq.entities (canvas_id, entity_type, id, version, last_link)
@@ -167,7 +169,7 @@ async fn a_sample_of_everything_finds_what_a_count_does() {
     let expected = [
         (QuotaPair::Waiting, [600, 1_200], [200, 1_200]),
         (QuotaPair::Objects, [300, 300], [100, 500]),
-        (QuotaPair::Remembered, [300, 300], [100, 100]),
+        (QuotaPair::Remembered, [300, 600], [100, 200]),
         (QuotaPair::Log, [300, 0], [100, 0]),
         (QuotaPair::Entities, [300, 200], [100, 67]),
         (QuotaPair::Record, [240, 0], [80, 0]),

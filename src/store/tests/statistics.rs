@@ -21,7 +21,7 @@ use crate::store::kernel::Session;
 const WHOLE: [(&str, &str, &str); 13] = [
     (
         "with events as ( update wakeq.events_v2 set delay_until = delay_until -",
-        "events_v2 dead_events emitted_ids idempotency_keys unknown_handlers http_targets",
+        "events_v2 dead_events emitted_ids idempotency_keys unique_keys unknown_handlers http_targets",
         "tests shift all events",
     ),
     ("select min(moment) from", "events_v2", "tests look for the next moment of any event"),
@@ -84,7 +84,7 @@ const MANY: [(&str, u64, &str); 19] = [
 ];
 
 /// Other tables that a canvas fills: their columns, and a row of them.
-const OTHERS: [(&str, &str, &str); 14] = [
+const OTHERS: [(&str, &str, &str); 15] = [
     ("objects", "canvas_id, object, last_seq", "c, 'o' || n, n"),
     (
         "dead_events",
@@ -99,6 +99,11 @@ const OTHERS: [(&str, &str, &str); 14] = [
     ("tombstones", "canvas_id, object, seq, prev, cause", "c, 'o' || n, n, n - 1, 'dead'"),
     ("emitted_ids", "canvas_id, id", "c, gen_random_uuid()"),
     ("idempotency_keys", "canvas_id, holder, key, fingerprint, answer", "c, 'ada', n::text, '1', '1'"),
+    (
+        "unique_keys",
+        "canvas_id, module, name, key, event_id, until",
+        "c, 'WORKER', 'h' || n % 5, n::text, gen_random_uuid(), now() + interval '1 h'",
+    ),
     ("unknown_handlers", "canvas_id, module, name, modifier", "c, 'WORKER', 'u' || n, '_'"),
     ("log_streams", "canvas_id, category, stream, position, last_seq", "c, 'work', 'o' || n, 0, n"),
     ("entities", "canvas_id, entity_type, id, version, last_link", "c, 'account', 'o' || n, 1, 1"),
@@ -148,10 +153,11 @@ const BY_ID: [(&str, &str, &str); 5] = [
 const FEW_ROWS: [&str; 4] = ["log_seq", "log_partitioning", "queues", "queue_patterns"];
 
 /// What a statement that is about events contains, or calls.
-const ABOUT_EVENTS: [&str; 8] = [
+const ABOUT_EVENTS: [&str; 9] = [
     "wakeq.events_v2",
     "wakeq.take_turns",
     "wakeq.pull_turns",
+    "wakeq.write_unique",
     "wakeq.announce(",
     "wakeq.recall_held",
     "wakeq.enter_due",

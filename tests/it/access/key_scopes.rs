@@ -73,6 +73,7 @@ async fn a_key_for_a_module_writes_nothing_but_its_events() {
         ("delay_until", json!("2030-01-01T00:00:00Z"), true),
         ("id", json!(Uuid::new_v4()), true),
         ("only_queues", json!(false), true),
+        ("unique", json!({"key": "order:1", "on_conflict": "replace"}), true),
         ("logged", json!(false), true),
         ("object", json!("acct:1"), false),
         ("logged", json!(true), false),

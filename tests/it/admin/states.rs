@@ -48,6 +48,7 @@ fn ready(name: &str, row: &Row, now: Timestamp) -> LiveEvent {
         target: None,
         target_gone_since: None,
         last_error: None,
+        unique_key: None,
         copy_of: None,
         pulled: false,
         running: 0,

@@ -36,7 +36,7 @@ const QUEUES: Coverage = OfThePlatform("queues belong to the platform");
 const GROUPS: Coverage = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tested.
-const CALLS: [(&str, &str, Coverage); 105] = [
+const CALLS: [(&str, &str, Coverage); 110] = [
     ("Admin", "put_cron", By("put_cron")),
     ("Admin", "cron", By("show_cron")),
     ("Admin", "crons", By("list_crons")),
@@ -111,6 +111,11 @@ const CALLS: [(&str, &str, Coverage); 105] = [
     ("Admin", "target", By("show_target")),
     ("Admin", "targets", Here),
     ("Admin", "delete_target", By("delete_target")),
+    ("Admin", "put_hook", By("put_hook")),
+    ("Admin", "hook", By("show_hook")),
+    ("Admin", "hooks", By("list_hooks")),
+    ("Admin", "delete_hook", By("delete_hook")),
+    ("Admin", "hook_to_receive", There("hooks::callers")),
     ("Admin", "quotas", By("list_quotas")),
     ("Admin", "set_quota", Here),
     ("Admin", "unset_quota", Here),

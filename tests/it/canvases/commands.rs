@@ -14,7 +14,7 @@ use crate::cli::Terminal;
 
 /// Command lines with placeholders for the victim's values. Verbs without one are here too, for
 /// their output.
-const LINES: [&str; 70] = [
+const LINES: [&str; 74] = [
     "events list",
     "events list --handler <handler>",
     "events list --cursor <cursor list_events>",
@@ -30,6 +30,8 @@ const LINES: [&str; 70] = [
     "depth <handler>",
     "cron list",
     "cron show <cron>",
+    "hooks list",
+    "hooks show <hook>",
     "dead list",
     "objects halted",
     "objects show <object>",
@@ -65,6 +67,7 @@ const LINES: [&str; 70] = [
     "accounts allow victim@project.iam.gserviceaccount.com --scope read",
     "handlers put <handler> https://target.example/",
     "cron put <cron> '0 0 1 1 *' 1",
+    "hooks put <hook> github <handler>",
     "handlers pause <handler>",
     "handlers block <handler>",
     "pause <handler>",
@@ -84,6 +87,7 @@ const LINES: [&str; 70] = [
     "cancel <id>",
     "handlers delete <handler>",
     "cron delete <cron>",
+    "hooks delete <hook>",
     "keys revoke <key>",
 ];
 
@@ -157,6 +161,7 @@ fn filled(line: &str, values: &Values) -> Vec<(String, Vec<String>)> {
                 .collect(),
         ),
         ("<cron>", values.crons.clone()),
+        ("<hook>", values.hooks.clone()),
         ("<object>", values.objects.clone()),
         ("<entity>", values.entities.iter().map(|[kind, id]| format!("{kind}/{id}")).collect()),
         (

@@ -7,7 +7,7 @@ use super::seed::Values;
 use super::world::QUEUE;
 
 /// Query parameters and fields of bodies that name nothing of a tenant.
-const NAMES_NOTHING: [&str; 54] = [
+const NAMES_NOTHING: [&str; 61] = [
     // Content that is stored as the caller sends it.
     "value",
     "payload",
@@ -16,6 +16,7 @@ const NAMES_NOTHING: [&str; 54] = [
     "data",
     "reason",
     "url",
+    "headers",
     "audience",
     "expression",
     "zone",
@@ -41,7 +42,11 @@ const NAMES_NOTHING: [&str; 54] = [
     "on_death",
     "halts",
     "expect",
+    "remember_s",
+    "postpone_s",
+    "at_most_s",
     // Modes.
+    "on_conflict",
     "view",
     "all",
     "count_up_to",
@@ -50,6 +55,8 @@ const NAMES_NOTHING: [&str; 54] = [
     "waiting",
     "scopes",
     "rotate_secret",
+    "drop_previous_secret",
+    "kind",
     "to",
     "policy",
     // A secret that the caller chooses signs the caller's deliveries, and is never looked up.
@@ -88,6 +95,7 @@ pub(super) fn of_path(part: &str, values: &Values) -> Vec<Vec<(&'static str, Str
             values.entities.iter().map(parts).collect()
         }
         "cron" => single("cron", &values.crons),
+        "hook" => single("hook", &values.hooks),
         "object" => single("object", &values.objects),
         "key" => single("key", &values.keys),
         "queue" => vec![vec![("queue", QUEUE.to_owned())]],
@@ -173,6 +181,7 @@ pub(super) fn of_body(operation: &str, pointer: &str, values: &Values) -> Vec<Ve
             };
             values.handlers.iter().map(parts).collect()
         }
+        ("key", "emit" | "emit_batch" | "change_object") => texts("key", &values.unique_keys),
         ("object", "change_object") => vec![],
         ("object", _) => texts("object", &values.objects),
         ("category" | "stream", _) => {

@@ -67,10 +67,11 @@ const IN_TURN: SurvivalReason =
 const SQL_ROLES: SurvivalReason = NotReached("it is asked for roles that are not the owner: `roles`");
 
 /// By file and a part of the line.
-const UNSEEN: [Unseen; 63] = [
+const UNSEEN: [Unseen; 68] = [
     ("src/store/events/control.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/events/dead_events.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/events/load.rs", "id = $1 and canvas_id = $2", KNOWN),
+    ("src/store/events/unique.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/crons/records.rs", "id = any ($2) and canvas_id = $1", OWN_IDS),
     ("src/store/events/depth.rs", "h.canvas_id", DEPLOYMENT),
     ("src/store/queues/depth.rs", "", DEPLOYMENT),
@@ -112,6 +113,17 @@ const UNSEEN: [Unseen; 63] = [
     ("src/store/events/promises.rs", "u.canvas_id = d.canvas_id", NOTED),
     ("src/store/targets/mod.rs", "t.revision = $5", WithoutEffect("a revision is of one target")),
     ("src/store/targets/resealing.rs", "", OPERATOR),
+    ("src/store/hooks/resealing.rs", "", OPERATOR),
+    (
+        "src/store/hooks/lookup.rs",
+        "",
+        NotReached("it is asked for webhooks, which have no key: `hooks::callers`"),
+    ),
+    (
+        "src/store/hooks/records.rs",
+        "for update",
+        WithoutEffect("a secret is opened with its own canvas and name alone"),
+    ),
     (
         "src/store/targets/registered.rs",
         "canvas_id = $1 and module = $2 and name = $3 and modifier = $4",
@@ -205,6 +217,7 @@ const UNSEEN: [Unseen; 63] = [
         WithoutEffect("a job wakes the events of its own canvas, whichever it is listed for"),
     ),
     ("src/store/minute/expiry.rs", "t.canvas_id", OLD),
+    ("src/store/minute/expiry.rs", "h.canvas_id", OLD),
     ("streams/src/store/entities/load.rs", "w.canvas_id", COLD),
     (
         "streams/src/store/entities/answer.rs",

@@ -36,6 +36,7 @@ pub(super) struct Values {
     /// Module, name and modifier.
     pub(super) handlers: Vec<[String; 3]>,
     pub(super) crons: Vec<String>,
+    pub(super) hooks: Vec<String>,
     pub(super) objects: Vec<String>,
     /// Type and id.
     pub(super) entities: Vec<[String; 2]>,
@@ -45,6 +46,7 @@ pub(super) struct Values {
     pub(super) keys: Vec<String>,
     pub(super) holders: Vec<String>,
     pub(super) idempotency_keys: Vec<String>,
+    pub(super) unique_keys: Vec<String>,
     /// By the operation that lists.
     pub(super) cursors: Vec<(String, String)>,
 }
@@ -130,6 +132,12 @@ impl Planting<'_> {
         self.emit("waiting", json!({"name": "greet"})).await;
         self.emit("of its own handler", json!({"name": own})).await;
         self.emit("delayed", json!({"name": "greet", "delay_s": 1_000_000})).await;
+        for key in ["order:1".to_owned(), format!("{}:1", self.tenant.word)] {
+            let unique = json!({"key": key, "remember_s": 1_000_000});
+            let event = json!({"name": "greet", "delay_s": 36_000, "unique": unique});
+            self.emit("with a unique key", event).await;
+            self.values.unique_keys.push(key);
+        }
         self.emit("paused", json!({"name": "held"})).await;
         self.emit("blocked", json!({"name": "blocked"})).await;
         let running = self.emit("running", json!({"name": "greet"})).await;
@@ -245,6 +253,11 @@ impl Planting<'_> {
             self.put(&format!("/cron/{cron}"), put).await;
             self.values.crons.push(cron.to_owned());
         }
+        for hook in ["incoming", &own] {
+            let put = json!({"kind": "github", "handler": {"name": secret(self.tenant.word)}});
+            self.put(&format!("/hooks/{hook}"), put).await;
+            self.values.hooks.push(hook.to_owned());
+        }
         let url = format!("https://{}.example/events", secret(self.tenant.word));
         for path in ["/handlers/WORKER/sent", "/handlers/WORKER/sent/other"] {
             self.put(path, json!({"url": url})).await;
@@ -338,6 +351,8 @@ const SETTLED: &str = "
     select 'CANVAS'::uuid, 'keys', count(*) + 2, 'tests' from wakeq.access_keys where canvas_id = 'CANVAS'
      union all
     select 'CANVAS'::uuid, 'crons', count(*) + 1, 'tests' from wakeq.cron_records where canvas_id = 'CANVAS'
+     union all
+    select 'CANVAS'::uuid, 'hooks', count(*) + 1, 'tests' from wakeq.hooks where canvas_id = 'CANVAS'
      union all
     select 'CANVAS'::uuid, 'targets', count(*) + 9, 'tests' from wakeq.http_targets where canvas_id = 'CANVAS'";
 

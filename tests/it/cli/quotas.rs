@@ -25,6 +25,7 @@ crons                0         1000
 cron-ticks           0         6000
 keys                 1         1000
 targets              0         1000
+hooks                0          100
 rules                0        10000
 audit-lines          1     10000000
 $ quotas set crons 0

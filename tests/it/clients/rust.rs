@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 use wakeq::{CanvasId, Handlers, WorkerConfig};
 use wakeq_client::{
-    Client, DeadFilter, Error, EventState, Heard, Method, NewEvent, Pause, Request, StatisticsRange, Verifier,
+    Client, DeadFilter, Error, EventState, Heard, Method, NewEvent, Outcome, Pause, Request, StatisticsRange,
+    Unique, Verifier,
 };
 use wakeq_service::access::Scope;
 use wakeq_service::server::HttpConfig;
@@ -75,6 +76,32 @@ async fn an_event_is_emitted_explained_read_and_cancelled() {
     let [first, second] = once.map(|answer| answer.unwrap().id);
     assert_eq!(first, second);
     assert_ne!(other.emit_once(&later("greet"), "a").await.unwrap().id, first, "a key is the canvas's own");
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn an_answer_says_what_became_of_a_unique_key() {
+    let service = service().await;
+    let Tenants { mine, other, .. } = Tenants::of(&service).await;
+    let keyed = |unique: Unique| later("greet").unique(unique);
+    let first = mine.emit(&keyed(Unique::key("k").until_ended())).await.unwrap();
+    assert_eq!((first.outcome, first.due), (Some(Outcome::Inserted), None));
+    let kept = mine.emit(&keyed(Unique::key("k"))).await.unwrap();
+    assert_eq!((kept.id, kept.outcome), (first.id, Some(Outcome::Kept)));
+    let replaced = mine.emit(&keyed(Unique::key("k").replace())).await.unwrap();
+    assert_eq!((replaced.id, replaced.outcome), (first.id, Some(Outcome::Replaced)));
+    let hours = |count| Duration::from_secs(count * 3600);
+    let postponed = mine.emit(&keyed(Unique::key("k").postpone(hours(2), hours(3)))).await.unwrap();
+    let shown = mine.event(first.id).await.unwrap();
+    assert_eq!((postponed.id, postponed.outcome), (first.id, Some(Outcome::Postponed)));
+    assert!(postponed.due.is_some() && postponed.due == shown.delay_until);
+    assert_eq!(shown.unique_key.as_deref(), Some("k"));
+
+    let theirs = keyed(Unique::key("k").remembered_for(hours(1)));
+    let theirs = other.emit(&theirs).await.unwrap();
+    assert!(theirs.id != first.id && theirs.outcome == Some(Outcome::Inserted));
+    refused(mine.emit(&keyed(Unique::key("no blanks"))).await, 400, "bad-request");
+    assert_eq!(mine.emit(&later("greet")).await.unwrap().outcome, None);
     service.stop().await;
 }
 

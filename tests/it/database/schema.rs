@@ -42,6 +42,8 @@ async fn events_have_the_agreed_columns() {
         "prev int8",
         "queue name",
         "origin uuid",
+        "unique_key text",
+        "unique_for interval",
     ];
     assert_eq!(columns(&stage, "events_v2").await, agreed);
 }

@@ -4,3 +4,4 @@ mod examples;
 mod finish;
 mod pages;
 mod sql;
+mod unique;

@@ -27,7 +27,7 @@ const fn page(name: &'static str) -> Page {
     Page { name, placeholders: &[], left_out: &[] }
 }
 
-const PAGES: [Page; 10] = [
+const PAGES: [Page; 13] = [
     Page {
         placeholders: &[("wakeq_…", "$THE_KEY"), ("http://127.0.0.1:8080", "$SERVER")],
         ..page("http.md")
@@ -39,6 +39,7 @@ const PAGES: [Page; 10] = [
     page("operations.md"),
     page("running.md"),
     page("statistics.md"),
+    page("unique.md"),
     Page {
         placeholders: &[("wakeq_0123456789ab", "${KEY:0:18}")],
         left_out: &[
@@ -56,6 +57,8 @@ const PAGES: [Page; 10] = [
         left_out: &[("api -X POST $Q/copies/$COPY/", "needs a lease: `pulls` makes these calls")],
         ..page("queues.md")
     },
+    page("webhooks.md"),
+    Page { placeholders: &[("$API_KEY", "key-of-the-shop")], ..page("delivery.md") },
 ];
 
 /// Pages with shell lines none of which are run, and the reason.

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use wakeq::CanvasId;
 
 use super::process::Process;
+use crate::hooks::signing::{Webhook, webhook};
 use crate::support::service::Answer;
 use crate::support::wait_while;
 
@@ -118,6 +119,38 @@ async fn knock(process: &Process, secrets: &mut Secrets) {
     }
 }
 
+/// Headers of a target, and secrets and bodies of a hook.
+async fn knock_with_hooks(process: &Process, secrets: &mut Secrets) {
+    let put = |path: &str, body: serde_json::Value| process.on_canvas(Method::PUT, path).json(&body);
+    let (target, url) = ("/handlers/WORKER/keyed", "https://target.example/events");
+    let headers = json!({"x-api-key": secrets.make("a header of a target")});
+    assert_eq!(secrets.send(put(target, json!({"url": url, "headers": headers}))).await, 201);
+    for headers in [
+        json!({"host": secrets.make("a reserved header")}),
+        json!({"x-api-key": format!("{}\n", secrets.make("a header of two lines"))}),
+        json!({format!("{}:", secrets.make("a header in the place of its name")): "x"}),
+    ] {
+        assert_eq!(secrets.send(put(target, json!({"url": url, "headers": headers}))).await, 400);
+    }
+    let (secret, handler) = (secrets.make("a hook's secret"), json!({"name": "receive"}));
+    let hook = json!({"kind": "github", "handler": handler, "secret": secret});
+    assert_eq!(secrets.send(put("/hooks/incoming", hook)).await, 201);
+    let hook =
+        json!({"kind": "stripe", "handler": handler, "secret": secrets.make("a secret of another form")});
+    assert_eq!(secrets.send(put("/hooks/other", hook)).await, 400);
+    let path = format!("/v1/canvases/{}/hooks/incoming", CanvasId::DEFAULT);
+    let sent = |webhook: Webhook| {
+        let request = process.request(Method::POST, &path).body(webhook.body.clone());
+        webhook.headers().into_iter().fold(request, |request, (name, value)| request.header(name, value))
+    };
+    let body = json!({"a": secrets.make("a webhook")}).to_string();
+    assert_eq!(secrets.send(sent(webhook("github", "1").body(body.clone()).signed_with(&secret))).await, 202);
+    let wrong = secrets.make("a wrong secret of a hook");
+    assert_eq!(secrets.send(sent(webhook("github", "2").body(body).signed_with(&wrong))).await, 401);
+    let body = format!("{{\"a\": \"{}", secrets.make("a webhook cut off"));
+    assert_eq!(secrets.send(sent(webhook("github", "3").body(body).signed_with(&secret))).await, 400);
+}
+
 /// Secrets that look like the parser's own messages, which are partly passed on.
 async fn knock_with_crons(process: &Process, secrets: &mut Secrets) {
     let cron = |body: serde_json::Value| process.on_canvas(Method::PUT, "/cron/nightly").json(&body);
@@ -203,6 +236,7 @@ async fn nothing_leaks(levels: &str) {
         secrets.texts.push(("the server's password", password.to_owned()));
     }
     knock(&process, &mut secrets).await;
+    knock_with_hooks(&process, &mut secrets).await;
     knock_with_crons(&process, &mut secrets).await;
     knock_with_keys(&process, &mut secrets).await;
     break_the_database(&process, &mut secrets).await;

@@ -13,12 +13,17 @@ use wakeq::{Actor, CanvasId, EventId};
 use wakeq_service::access::Scope;
 
 use super::leased::{PULLED, lease, run_out};
+use crate::hooks::signing::{put, webhook};
 use crate::support::service::{Answer, Service};
 
 pub(super) const FOREIGN: CanvasId = CanvasId(Uuid::from_u128(0xf0e1));
 
 /// The cron of the requests.
 const CRON: &str = "nightly";
+/// Their hook.
+const HOOK: &str = "incoming";
+/// The operation that a signature authorizes.
+const RECEIVES: &str = "receive_webhook";
 /// Their queue.
 const QUEUE: &str = "email_events";
 const GROUP: &str = "projection";
@@ -118,8 +123,10 @@ impl Targets {
         sqlx::query(kill).bind(dead.0).execute(pool).await.unwrap();
         entities(pool, waiting).await;
         let make_room =
-            "delete from wakeq.cron_records; delete from wakeq.http_targets; delete from wakeq.queues";
+            "delete from wakeq.cron_records; delete from wakeq.http_targets; delete from wakeq.queues;
+             delete from wakeq.hooks";
         sqlx::raw_sql(make_room).execute(pool).await.unwrap();
+        put(service, HOOK, "github", json!({})).await;
         let target = "insert into wakeq.http_targets (canvas_id, module, name, modifier, url, retries, delay_ms, factor,
                           delay_max_ms, timeout_ms, secret, created_by, updated_by)
              values ($1, 'WORKER', 'greet', '_', 'https://a.example/', 2, 0, 1, 0, 1000, decode(repeat('ab', 32), 'hex'),
@@ -155,6 +162,7 @@ impl Targets {
             .replace("{id}", &event.0.to_string())
             .replace("{key}", &self.key)
             .replace("{cron}", CRON)
+            .replace("{hook}", HOOK)
             .replace("{queue}", self.queue)
             .replace("{group}", self.group)
             .replace("{quota}", "targets")
@@ -165,6 +173,9 @@ impl Targets {
 
     /// A request that succeeds, without a credential.
     pub(super) fn good(&self, service: &Service, operation: &Operation) -> RequestBuilder {
+        if operation.id == RECEIVES && operation.method == Method::POST {
+            return webhook("github", &Uuid::new_v4().to_string()).to(service, self.canvas, HOOK);
+        }
         let event = match operation.id.as_str() {
             "redrive_dead_event" => self.dead,
             id if OF_COPIES.contains(&id) || id == "end_lease" => self.leased.0,
@@ -201,8 +212,8 @@ impl Targets {
         let good = || self.good(service, operation);
         match (operation.id.as_str(), status) {
             (_, 200..300) if operation.scopes.is_empty() => good(),
-            ("put_queue", 201) => to(&path.replace(QUEUE, "another")).json(&body("put_queue")),
-            ("put_cron", 201) => to(&path.replace(CRON, "another")).json(&body("put_cron")),
+            (id @ ("put_queue" | "put_cron" | "put_hook"), 201) => to(&another(&path)).json(&body(id)),
+            (RECEIVES, _) => receiving(good(), status),
             ("put_target" | "put_target_of_modifier", 201) => {
                 to(&path.replace("/greet", "/another")).json(&body("put_target"))
             }
@@ -233,6 +244,7 @@ impl Targets {
                 fill_with_targets(service).await;
                 to(&path.replace("/greet", "/one-more")).json(&json!({"url": "https://target.example/"}))
             }
+            ("put_hook", 409) => to(&path).json(&json!({"kind": "standard", "handler": {"name": "greet"}})),
             ("create_key", 409) => to(&path).json(&json!({"holder": "twice", "scopes": ["read"]})),
             ("unpause_cron", 409) => {
                 service.stage.execute(UNREADABLE_CRON).await;
@@ -301,6 +313,20 @@ impl Targets {
 fn is_about_copies(operation: &Operation) -> bool {
     let id = operation.id.as_str();
     id == "lease_copies" || OF_LEASES.contains(&id) || OF_COPIES.contains(&id)
+}
+
+/// The path of something of the same kind that is not there yet.
+fn another(path: &str) -> String {
+    [QUEUE, CRON, HOOK].iter().fold(path.to_owned(), |path, name| path.replace(name, "another"))
+}
+
+/// A webhook that is answered with this status.
+fn receiving(good: RequestBuilder, status: u16) -> RequestBuilder {
+    match status {
+        400 => good.query(&[("nonsense", "1")]),
+        401 => good.body("another body"),
+        _ => good.body("x".repeat(300_000)),
+    }
 }
 
 /// Creates an entity, and the status of an event of it with this id.
@@ -375,7 +401,7 @@ const WITHOUT_BODY: &str =
     "livez wake readyz list_events show_event cancel_event run_event_now list_handlers show_handler show_target
      delete_target delete_target_of_modifier unpause_handler depth total_depth list_dead_events list_halted_objects show_object
      list_tombstones list_targets read_log list_queues show_queue delete_queue queue_depth list_facets list_crons show_cron
-     unpause_cron delete_cron redrive_dead_event unblock_handler list_audit list_keys list_quotas unset_quota
+     unpause_cron delete_cron list_hooks show_hook delete_hook redrive_dead_event unblock_handler list_audit list_keys list_quotas unset_quota
      revoke_key listen canvas_statistics handler_statistics";
 
 /// The body of a good request of an operation; `None` if it has no body.
@@ -386,7 +412,12 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
         "pause_handler" | "block_handler" => Some(json!({"reason": "maintenance"})),
         "purge_handler" => Some(json!({"dry_run": false})),
         "redrive_dead_events" | "delete_dead_events" => Some(json!({"all": true})),
-        "put_target" | "put_target_of_modifier" => Some(json!({"url": "https://target.example/events"})),
+        "put_target" | "put_target_of_modifier" => {
+            Some(json!({"url": "https://target.example/events", "headers": {"x-api-key": "of the target"}}))
+        }
+        "put_hook" => Some(json!({"kind": "github", "handler": {"name": "greet"}})),
+        // It is sent with its signature: `good` makes both.
+        RECEIVES => Some(json!({})),
         "put_cron" => Some(json!({"expression": "0 0 1 1 *", "value": 2})),
         "put_queue" => Some(json!({"patterns": ["page"]})),
         "lease_copies" => Some(json!({"max": 10})),
@@ -417,9 +448,12 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
 
 /// The path with a space for each name.
 fn broken(operation: &Operation) -> String {
-    ["{name}", "{id}", "{key}", "{cron}", "{object}", "{queue}", "{group}", "{type}", "{entity}", "{quota}"]
-        .iter()
-        .fold(operation.path.clone(), |path, part| path.replace(part, "%20"))
+    [
+        "{name}", "{id}", "{key}", "{cron}", "{hook}", "{object}", "{queue}", "{group}", "{type}",
+        "{entity}", "{quota}",
+    ]
+    .iter()
+    .fold(operation.path.clone(), |path, part| path.replace(part, "%20"))
 }
 
 /// Every table of the queue, with a checksum of its contents. Records of requests are not a change:

@@ -41,7 +41,10 @@ async fn row(stage: &Stage, id: EventId) -> Value {
 async fn a_name_and_a_value_are_enough() {
     let (stage, notifier) = Stage::memory().await;
     let emitted = stage.queue.emit(Event::new("greet", &json!({"to": "Ada"})).unwrap()).await.unwrap();
-    assert_eq!(emitted, Emitted { id: emitted.id, duplicate: false, link: None, copies: 0, notified: true });
+    assert_eq!(
+        emitted,
+        Emitted { id: emitted.id, duplicate: false, link: None, copies: 0, notified: true, unique: None }
+    );
     let row = row(&stage, emitted.id).await;
     has(&row, json!({"canvas_id": CanvasId::DEFAULT, "module": "WORKER", "name": "greet", "modifier": "_"}));
     has(&row, json!({"value": r#"{"to":"Ada"}"#, "retries": 0, "claims": 0, "losses": 0, "locked_at": null}));
@@ -253,7 +256,10 @@ async fn an_event_shares_the_fate_of_the_callers_transaction() {
     let ids = [pending.id(), forgotten.id()];
     transaction.commit().await.unwrap();
     let emitted = pending.notify().await;
-    assert_eq!(emitted, Emitted { id: ids[0], duplicate: false, link: None, copies: 0, notified: true });
+    assert_eq!(
+        emitted,
+        Emitted { id: ids[0], duplicate: false, link: None, copies: 0, notified: true, unique: None }
+    );
     assert_eq!(seen.next().await.id, ids[0]);
     drop(forgotten);
     assert_eq!(seen.next().await.id, ids[1], "by the probe");
@@ -301,7 +307,7 @@ async fn a_chosen_id_makes_one_event() {
     let emitted = stage.queue.emit_all(repeated).await.unwrap();
     assert_eq!(emitted.iter().map(|one| one.duplicate).collect::<Vec<_>>(), [false, false, true]);
     let id = EventId::chosen(CanvasId::DEFAULT, chosen);
-    let again = Emitted { id, duplicate: true, link: None, copies: 0, notified: false };
+    let again = Emitted { id, duplicate: true, link: None, copies: 0, notified: false, unique: None };
     assert_eq!(stage.queue.emit(event()).await.unwrap(), again);
     let mut connection = stage.pool.acquire().await.unwrap();
     let receipt = stage.queue.emit_in(&mut connection, event()).await.unwrap();

@@ -1,6 +1,7 @@
-//! Emitting from the library: events, their ids and idempotency keys, and what is refused.
+//! Emitting from the library: events, their ids, unique and idempotency keys, and what is refused.
 
 mod chosen_ids;
 mod events;
 mod idempotency;
 mod reserved;
+mod unique;

@@ -14,3 +14,4 @@ mod mounted;
 mod objects;
 mod queues;
 mod statistics;
+mod unique;

@@ -83,7 +83,8 @@ pub(crate) fn to_loopback() -> DeliveryConfig {
 /// A target with the defaults.
 pub(crate) fn target(url: &str) -> NewTarget {
     let url = url.parse().unwrap();
-    NewTarget { url, policy: TargetPolicy::default(), audience: None, secret: NewSecret::Keep }
+    let (policy, secret) = (TargetPolicy::default(), NewSecret::Keep);
+    NewTarget { url, policy, audience: None, secret, headers: None }
 }
 
 /// The address of a handler without a modifier.

@@ -124,6 +124,7 @@ async fn a_target_that_answers_410_is_held_alone() {
         policy: TargetPolicy::default(),
         audience: None,
         secret: NewSecret::Keep,
+        headers: None,
     };
     service.stage.admin.put_target(&theirs, &new, &Actor::user("ada")).await.unwrap();
 
@@ -437,7 +438,7 @@ async fn rejects_invalid_targets_with_a_reason() {
         (GREET, json!({"url": url, "policy": {"timeout_s": 0.5}}), "1 s to 600 s"),
         (GREET, json!({"url": url, "policy": {"timeout_s": 601}}), "1 s to 600 s"),
         (GREET, json!({"url": url, "policy": {"concurrency": 0}}), "concurrency"),
-        (GREET, json!({"url": url, "headers": {}}), "a field is unknown: the fields are `url`, `policy`,"),
+        (GREET, json!({"url": url, "header": {}}), "a field is unknown: the fields are `url`, `policy`,"),
         ("/handlers/WORKER/greet/block", json!({"url": url}), "can't be modifiers"),
         ("/handlers/WORKER/a%20b", json!({"url": url}), "not a valid name"),
         ("/handlers/WORKER/greet/a%20b", json!({"url": url}), "not a valid name"),

@@ -3,6 +3,7 @@
 mod delivery;
 mod ending;
 mod guarded;
+mod headers;
 mod life;
 mod raced;
 mod refusing;

@@ -3,6 +3,7 @@
 
 mod agreement;
 mod kit;
+mod unique;
 mod worker;
 
 use wakeq::machine::Outcome;

@@ -50,7 +50,8 @@ pub(super) async fn register(admin: &Admin) -> anyhow::Result<Endpoint> {
     let RetryPolicy { retries, delay, factor, delay_max, jitter_percent: _ } = RETRY;
     let policy = TargetPolicy { retries, delay, factor, delay_max, ..TargetPolicy::default() };
     let url = endpoint.url.parse()?;
-    let target = NewTarget { url, policy, audience: None, secret: NewSecret::Given(secret) };
+    let secret = NewSecret::Given(secret);
+    let target = NewTarget { url, policy, audience: None, secret, headers: None };
     admin.put_target(&address, &target, &actor).await?;
     let schedule = CronSchedule::new(CRON_EXPRESSION, "UTC")?;
     admin.put_cron(CanvasId::DEFAULT, &NewCron::new(CRON, schedule, &())?, &actor).await?;

@@ -50,6 +50,7 @@ impl Problem {
             | EventError::Object(_)
             | EventError::Value(_)
             | EventError::Metadata(_)
+            | EventError::Unique(_)
             | EventError::TooLate
             | EventError::LogName(_)
             | EventError::ReservedCategory(_)
@@ -99,6 +100,7 @@ impl From<AdminError> for Problem {
             AdminError::Invalid(words) => Self::bad_request(*words),
             AdminError::NotFound(_)
             | AdminError::NoCron(_)
+            | AdminError::NoHook(_)
             | AdminError::NoTarget(_)
             | AdminError::NoQueue(_) => Self::not_found(),
             AdminError::NoCopy(_) | AdminError::NoLease(_) => Self::new(Kind::NotFound, error.to_string()),
@@ -106,6 +108,7 @@ impl From<AdminError> for Problem {
             AdminError::NotPulled(_)
             | AdminError::NotLeased(_)
             | AdminError::UnreadableCron(_)
+            | AdminError::HookKind { .. }
             | AdminError::TooManyQueues
             | AdminError::TooCostlyPatterns
             | AdminError::QueuesChange => Self::new(Kind::Conflict, error.to_string()),
@@ -145,7 +148,8 @@ impl From<EmitError> for Problem {
             EmitError::Event(error) => Self::of_event(error),
             EmitError::Store(error) => Self::of_store(error),
             EmitError::ObjectBusy(_) => {
-                let words = "others are emitting on this object, or a transaction holds it: try again";
+                let words = "others are emitting on this object or with this unique key, or a transaction \
+                             holds it: try again";
                 Self::new(Kind::Unavailable, words)
             }
             EmitError::IdempotencyMismatch => Self::new(Kind::IdempotencyMismatch, error.to_string()),

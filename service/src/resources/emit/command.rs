@@ -1,5 +1,7 @@
 //! `wakeq events emit`.
 
+mod unique;
+
 use std::time::Duration;
 
 use clap::Args;
@@ -10,9 +12,10 @@ use crate::cli::arguments::{self, HandlerAddressArg};
 use crate::cli::client::{Client, Request};
 use crate::cli::failure::Failure;
 use crate::cli::given::json;
-use crate::cli::show::{self, JsonArg};
-use crate::resources::emit::wire::{EmittedBatch, EmittedJson, NewChange, NewEvent};
+use crate::cli::show::{self, JsonArg, moment};
+use crate::resources::emit::wire::{EmittedBatch, EmittedJson, NewChange, NewEvent, UniqueOutcomeJson};
 use crate::resources::log::wire::{Logged, StreamName};
+use unique::UniqueArgs;
 use wakeq::log::StreamId;
 use wakeq::order::ObjectKey;
 use wakeq::{CanvasId, EventId, Name, Timestamp};
@@ -48,12 +51,14 @@ pub(crate) struct Emit {
     /// Only for the registered queues that match; the handler does not receive it
     #[arg(long)]
     only_to_queues: bool,
-    /// Also append it to the log in the same transaction: to this stream, or by default to the
-    /// stream of its address
-    #[arg(long, value_name = "CATEGORY/STREAM", num_args = 0..=1, default_missing_value = "", require_equals = true, value_parser = logged)]
+    /// Also append it to the log in the same transaction: to this CATEGORY/STREAM, or by default to
+    /// the stream of its address
+    #[arg(long, value_name = "STREAM", num_args = 0..=1, default_missing_value = "", require_equals = true, value_parser = logged)]
     logged: Option<Logged>,
     #[command(flatten)]
     json: JsonArg,
+    #[command(flatten)]
+    unique: UniqueArgs,
 }
 
 /// An event that accompanies the main one.
@@ -111,6 +116,7 @@ impl Emit {
             object: self.on.as_ref().map(ObjectKey::to_string),
             only_queues: self.only_to_queues,
             logged: self.logged,
+            unique: self.unique.json(),
             ..event_for(HandlerAddressArg { handler, modifier: modifier.or(self.modifier) }, &self.value)?
         };
         let client = context.client().await?;
@@ -134,7 +140,19 @@ fn print(emitted: &EmittedJson) -> anyhow::Result<()> {
         0 => String::new(),
         copies => format!("  (copied into {})", show::count(copies.into(), "queue")),
     };
-    show::line(format_args!("{}{note}{}{copies}", emitted.id, link.unwrap_or_default()))
+    let unique = emitted.outcome.map(|outcome| unique_note(outcome, emitted.due)).unwrap_or_default();
+    show::line(format_args!("{}{note}{}{copies}{unique}", emitted.id, link.unwrap_or_default()))
+}
+
+/// What became of the event that has the unique key, if that was taken.
+fn unique_note(outcome: UniqueOutcomeJson, due: Option<Timestamp>) -> String {
+    match (outcome, due) {
+        (UniqueOutcomeJson::Inserted, _) => String::new(),
+        (UniqueOutcomeJson::Kept, _) => "  (has the key: nothing added)".to_owned(),
+        (UniqueOutcomeJson::Replaced, _) => "  (replaced)".to_owned(),
+        (UniqueOutcomeJson::Postponed, Some(due)) => format!("  (postponed until {})", moment(due)),
+        (UniqueOutcomeJson::Postponed, None) => "  (postponed)".to_owned(),
+    }
 }
 
 impl Client {

@@ -3,7 +3,9 @@
 mod event;
 pub(crate) mod json;
 pub(crate) mod refusal;
+mod unique;
 
+use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -11,6 +13,8 @@ use uuid::Uuid;
 
 use crate::resources::objects::wire::LinkJson;
 pub(crate) use event::NewEvent;
+pub(crate) use unique::{OnConflictJson, UniqueJson, UniqueOutcomeJson, UniqueUntil};
+use wakeq::events::UniqueOutcome;
 
 /// Events to be emitted together, all or none.
 #[derive(Debug, Serialize, ToSchema)]
@@ -70,6 +74,7 @@ pub(crate) struct CloudEvent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Emitted)]
 pub(crate) struct EmittedJson {
+    /// The event's id; if its unique key was taken, that of the event that has the key.
     pub(crate) id: Uuid,
     /// Whether the chosen id had been emitted before, so that nothing was added.
     pub(crate) duplicate: bool,
@@ -80,6 +85,12 @@ pub(crate) struct EmittedJson {
     #[serde(default, skip_serializing_if = "is_none")]
     #[schema(minimum = 0)]
     pub(crate) copies: u32,
+    /// What was done, if the event has a unique key; omitted if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) outcome: Option<UniqueOutcomeJson>,
+    /// When the event is due now; omitted if it was not postponed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) due: Option<DateTime<Utc>>,
 }
 
 fn is_none(count: &u32) -> bool {
@@ -102,11 +113,17 @@ pub(crate) enum EmitAnswer {
 
 impl From<wakeq::Emitted> for EmittedJson {
     fn from(emitted: wakeq::Emitted) -> Self {
+        let due = match emitted.unique {
+            Some(UniqueOutcome::Postponed { due }) => Some(due),
+            Some(UniqueOutcome::Inserted | UniqueOutcome::Kept | UniqueOutcome::Replaced) | None => None,
+        };
         Self {
             id: emitted.id.0,
             duplicate: emitted.duplicate,
             link: emitted.link.map(LinkJson::from),
             copies: emitted.copies,
+            outcome: emitted.unique.map(UniqueOutcomeJson::from),
+            due,
         }
     }
 }

@@ -161,6 +161,10 @@ pub(crate) struct EventDetail {
     /// The event's object, and its link there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) place: Option<PlaceJson>,
+    /// The event's unique key, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "invoice:42")]
+    pub(crate) unique_key: Option<String>,
     /// If it is a copy in a registered queue: the queue, and the event it was copied from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) copy_of: Option<Copied>,
@@ -268,6 +272,7 @@ impl EventDetail {
             target: live.target,
             traceparent: live.metadata.traceparent.map(|trace| trace.to_string()),
             place: live.place.map(PlaceJson::from),
+            unique_key: live.unique_key,
             copy_of: live.copy_of.map(Copied::from),
             first: live.first.map(|(id, _)| id.0),
             first_link: live.first.map(|(_, link)| link.into()),
@@ -324,6 +329,7 @@ impl EventDetail {
             target: None,
             traceparent: None,
             place: None,
+            unique_key: None,
             copy_of: None,
             first: None,
             first_link: None,

@@ -18,7 +18,7 @@ use crate::resources::queues::wire::{
     DeletedQueueJson, FacetJson, FacetSet, PutQueue, PutQueueAnswer, QueueJson, SetFacet,
 };
 use crate::resources::targets::command as targets;
-use crate::resources::targets::command::{PolicyArgs, read_secret};
+use crate::resources::targets::command::{HeaderArgs, PolicyArgs, read_secret};
 use crate::resources::targets::wire::{Policy, PutTarget};
 use crate::resources::wire::List;
 use wakeq::Name;
@@ -93,6 +93,8 @@ struct PutQueueArgs {
     /// Generate a new secret; the old one also signs for 24 more hours
     #[arg(long, requires = "url")]
     rotate_secret: bool,
+    #[command(flatten)]
+    headers: HeaderArgs,
     #[command(flatten)]
     json: JsonArg,
     #[command(flatten)]
@@ -191,7 +193,11 @@ impl PutQueueArgs {
         let target = match self.url {
             Some(url) => {
                 let (audience, rotate_secret) = (self.audience, self.rotate_secret);
-                Some(PutTarget { url, policy, audience, secret, rotate_secret })
+                let headers = self.headers.read()?;
+                Some(PutTarget { url, policy, audience, secret, rotate_secret, headers })
+            }
+            None if self.headers.are_given() => {
+                return Err(Failure::Usage("headers need a target: also give --url".to_owned()).into());
             }
             None if self.pull || policy == Policy::default() => None,
             None => {

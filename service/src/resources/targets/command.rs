@@ -1,5 +1,7 @@
 //! `wakeq handlers put` and `delete`: handlers that are reached over HTTP.
 
+mod headers;
+
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,6 +16,7 @@ use crate::cli::failure::Failure;
 use crate::cli::show::{self, JsonArg, field, moment};
 use crate::config::DeliveryArgs;
 use crate::resources::targets::wire::{self, OnDeath, Policy, PutAnswer, PutTarget, SecretText};
+pub(crate) use headers::HeaderArgs;
 use wakeq::Name;
 
 /// Maximum size of a file with a secret.
@@ -34,6 +37,8 @@ pub(crate) struct PutTargetArgs {
     /// Generate a new secret; the old one also signs for 24 more hours
     #[arg(long)]
     rotate_secret: bool,
+    #[command(flatten)]
+    headers: HeaderArgs,
     #[command(flatten)]
     json: JsonArg,
     #[command(flatten)]
@@ -110,7 +115,8 @@ impl PutTargetArgs {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let secret = self.secret_file.as_deref().map(read_secret).transpose()?;
         let (policy, rotate_secret) = (self.policy.over_default(), self.rotate_secret);
-        let new = PutTarget { url: self.url, policy, audience: self.audience, secret, rotate_secret };
+        let (url, audience, headers) = (self.url, self.audience, self.headers.read()?);
+        let new = PutTarget { url, policy, audience, secret, rotate_secret, headers };
         let client = context.client_to_targets(&self.delivery).await?;
         let request = at(Request::put, &self.handler)?.for_a_while().body(&new)?;
         let answer: PutAnswer = client.call(request).await?;
@@ -204,6 +210,9 @@ pub(crate) fn print(target: &wire::TargetJson) -> anyhow::Result<()> {
     )?;
     if let Some(audience) = &target.audience {
         field("", format_args!("with a token for {audience}"))?;
+    }
+    if !target.header_names.is_empty() {
+        field("", format_args!("with the headers {}", target.header_names.join(", ")))?;
     }
     if let Some(until) = target.previous_secret_until {
         field("", format_args!("also signed with the previous secret until {}", moment(until)))?;

@@ -1,5 +1,7 @@
 //! Targets: handlers that are reached over HTTP.
 
+pub(crate) mod headers;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -9,7 +11,8 @@ use utoipa::ToSchema;
 
 use crate::resources::handlers::wire::RuleKind;
 use crate::resources::wire::wire_from;
-use wakeq::targets::{InvalidSecret, InvalidTargetUrl, TargetPolicy};
+use headers::HeadersText;
+use wakeq::targets::{InvalidHeaders, InvalidSecret, InvalidTargetUrl, TargetPolicy};
 
 /// An HTTP target to be registered for a handler. It replaces the one at its address.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -34,6 +37,12 @@ pub(crate) struct PutTarget {
     /// Whether to generate a new secret, in place of the current one. Excludes `secret`.
     #[serde(default)]
     pub(crate) rotate_secret: bool,
+    /// Headers that are added to each request, as an object of names and values, in place of all
+    /// that the target had: at most 20, of 8,192 bytes together. Default: those that it had, as
+    /// long as the URL has the same scheme, host and port. Responses have their names only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<HashMap<String, String>>, write_only, example = json!({"x-api-key": "…"}))]
+    pub(crate) headers: Option<HeadersText>,
 }
 
 /// A secret in a request or an answer. Its `Debug` output does not reveal it.
@@ -91,7 +100,7 @@ impl From<bool> for OnDeath {
     }
 }
 
-/// A handler's HTTP target, without its secret.
+/// A handler's HTTP target, without its secret and the values of its headers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Target)]
 pub(crate) struct TargetJson {
@@ -106,6 +115,11 @@ pub(crate) struct TargetJson {
     pub(crate) policy: Policy,
     /// Audience of the OIDC token that is sent with each request.
     pub(crate) audience: Option<String>,
+    /// Names of the headers that are added to each request, in lower case; omitted if there are
+    /// none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub(crate) header_names: Vec<String>,
     /// Until when requests are also signed with the previous secret.
     pub(crate) previous_secret_until: Option<DateTime<Utc>>,
     /// Since when nothing is sent there, because it answered 410 Gone; until it is registered again
@@ -138,12 +152,14 @@ pub(crate) struct PutAnswer {
 }
 
 /// Why a request does not describe a target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidTarget {
     #[error(transparent)]
     Url(#[from] InvalidTargetUrl),
     #[error(transparent)]
     Secret(#[from] InvalidSecret),
+    #[error(transparent)]
+    Headers(#[from] InvalidHeaders),
     #[error("give `secret` or `rotate_secret`, not both")]
     TwoSecrets,
     #[error("`{0}` is not an allowed number of seconds for a target: see /docs for the limits")]
@@ -159,8 +175,9 @@ impl PutTarget {
             (None, true) => wakeq::targets::NewSecret::Rotate,
             (None, false) => wakeq::targets::NewSecret::Keep,
         };
-        let url = self.url.parse()?;
-        Ok(wakeq::targets::NewTarget { url, policy: self.policy.read()?, audience: self.audience, secret })
+        let (url, policy) = (self.url.parse()?, self.policy.read()?);
+        let headers = self.headers.map(HeadersText::read).transpose()?;
+        Ok(wakeq::targets::NewTarget { url, policy, audience: self.audience, secret, headers })
     }
 }
 
@@ -237,7 +254,7 @@ impl From<TargetPolicy> for Policy {
 }
 
 wire_from! { wakeq::targets::RegisteredTarget => TargetJson, |target| {
-    url, audience, previous_secret_until, gone_since, created_at, created_by, updated_at, updated_by;
+    url, audience, header_names, previous_secret_until, gone_since, created_at, created_by, updated_at, updated_by;
     module: target.address.scope.module.to_string(),
     name: target.address.scope.name.to_string(),
     modifier: target.address.modifier.to_string(),
@@ -300,6 +317,11 @@ mod tests {
             ),
             (r#"{"url": "https://a.example", "policy": {"delay_s": -1}}"#.to_owned(), "`delay_s`"),
             (r#"{"url": "https://a.example", "policy": {"timeout_s": 1e30}}"#.to_owned(), "`timeout_s`"),
+            (r#"{"url": "https://a.example", "headers": {"Host": "MfKQ"}}"#.to_owned(), "header host can't"),
+            (
+                r#"{"url": "https://a.example", "headers": {"x-a": "MfKQ", "X-A": "MfKQ"}}"#.to_owned(),
+                "x-a is given twice",
+            ),
         ] {
             let refused = read(&json).unwrap_err().to_string();
             assert!(refused.contains(words) && !refused.contains("MfKQ"), "{json}: {refused}");

@@ -1,11 +1,13 @@
 //! What stays after the work counts too: dead events, states, rules, chosen ids and idempotency
 //! keys. A death is never refused, and loses nothing.
 
+use std::time::Duration;
+
 use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 use wakeq::control::{DeadFilter, Quota};
-use wakeq::events::IdempotencyKey;
+use wakeq::events::{IdempotencyKey, Unique};
 use wakeq::{
     Actor, AdminError, CanvasId, Event, EventId, Execution, HandlerError, HandlerResult, Handlers,
     RetryPolicy, Route, Stop, WorkerConfig,
@@ -128,7 +130,8 @@ async fn rules_beyond_the_quota() {
     pause(GREEDY, "c").await.unwrap();
 }
 
-/// Ids that callers chose, and idempotency keys, are remembered after their events have ended.
+/// Ids that callers chose, idempotency keys, and unique keys that outlive their events, are
+/// remembered.
 #[tokio::test]
 async fn what_is_remembered_takes_room() {
     let (stage, _) = Stage::memory().await;
@@ -155,7 +158,15 @@ async fn what_is_remembered_takes_room() {
     refused(keyed(GREEDY, "c").await, Quota::IdempotencyKeys);
     keyed(GREEDY, "b").await.unwrap();
     keyed(VICTIM, "c").await.unwrap();
-    assert_eq!(used(&stage.admin, VICTIM, Quota::IdempotencyKeys).await, 3);
+    let unique = async |canvas: CanvasId, unique: Unique| {
+        let event = events(canvas, 1).remove(0).unique(unique).unwrap();
+        stage.queue.emit(event).await
+    };
+    let remembered = || Unique::key("k").unwrap().remembered_for(Duration::from_secs(3600));
+    refused(unique(GREEDY, remembered()).await, Quota::IdempotencyKeys);
+    unique(GREEDY, Unique::key("k").unwrap().until_ended()).await.unwrap();
+    unique(VICTIM, remembered()).await.unwrap();
+    assert_eq!(used(&stage.admin, VICTIM, Quota::IdempotencyKeys).await, 4);
 }
 
 /// Many ids are counted one by one: a caller that searched for ids whose hashes begin alike has no

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use wakeq::control::Quota;
 use wakeq::crons::{CronSchedule, NewCron};
+use wakeq::hooks::{HookKind, NewHook, NewHookSecret};
 use wakeq::log::{AppendCondition, Log, LogError, NewLogEvent, StreamId};
 use wakeq::targets::{NewSecret, NewTarget, TargetPolicy};
 use wakeq::{AdminError, CanvasId, Event, HandlerAddress, HandlerScope, Name, StoreError};
@@ -211,7 +212,8 @@ async fn targets_beyond_the_quota() {
         let scope = HandlerScope { canvas, module: Name::worker(), name: name.parse().unwrap() };
         let address = HandlerAddress { scope, modifier: Name::no_modifier() };
         let url = "https://target.example/events".parse().unwrap();
-        let new = NewTarget { url, policy: TargetPolicy::default(), audience: None, secret: NewSecret::Keep };
+        let (policy, secret) = (TargetPolicy::default(), NewSecret::Keep);
+        let new = NewTarget { url, policy, audience: None, secret, headers: None };
         stage.admin.put_target(&address, &new, &operator()).await
     };
     set(&stage.admin, Quota::Targets, 1).await;
@@ -221,4 +223,28 @@ async fn targets_beyond_the_quota() {
     exceeded(&error, Quota::Targets);
     put(VICTIM, "a").await.unwrap();
     put(VICTIM, "b").await.unwrap();
+}
+
+#[tokio::test]
+async fn hooks_beyond_the_quota() {
+    let (stage, _) = Stage::memory().await;
+    let put = async |canvas, name: &str| {
+        let scope = HandlerScope { canvas, module: Name::worker(), name: "receive".parse().unwrap() };
+        let new = NewHook {
+            kind: HookKind::GitHub,
+            address: HandlerAddress { scope, modifier: Name::no_modifier() },
+            enveloped: false,
+            secret: NewHookSecret::Keep,
+            drops_previous: false,
+        };
+        stage.admin.put_hook(&name.parse().unwrap(), &new, &operator()).await
+    };
+    set(&stage.admin, Quota::Hooks, 1).await;
+    put(GREEDY, "a").await.unwrap();
+    put(GREEDY, "a").await.unwrap();
+    let Err(AdminError::Store(error)) = put(GREEDY, "b").await else { panic!("it has no room") };
+    exceeded(&error, Quota::Hooks);
+    put(VICTIM, "a").await.unwrap();
+    put(VICTIM, "b").await.unwrap();
+    assert_eq!(used(&stage.admin, VICTIM, Quota::Hooks).await, 2);
 }

@@ -43,6 +43,7 @@ const TABLES: &[(&str, Bound)] = &[
     ("facet_settings", Platform),
     ("facets", Stated("one row per canvas and registered queue")),
     ("halted_lanes", With("dead_events")),
+    ("hooks", Quotas(&[Quota::Hooks])),
     ("hour_statistics", Stated("1,001 rows per canvas and hour, for 14 days")),
     ("http_targets", Quotas(&[Quota::Targets])),
     ("idempotency_keys", Quotas(&[Quota::IdempotencyKeys])),
@@ -74,6 +75,7 @@ const TABLES: &[(&str, Bound)] = &[
     ("subscribers", Platform),
     ("subscriptions", Platform),
     ("tombstones", Stated("100,000 per canvas; the hourly pass removes the oldest beyond that")),
+    ("unique_keys", Quotas(&[Quota::IdempotencyKeys])),
     ("unknown_handlers", Stated("10,000 per canvas; the next ones are not noted")),
 ];
 

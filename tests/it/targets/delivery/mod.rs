@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wakeq::events::Metadata;
-use wakeq::targets::{Secret, Secrets, Target, TargetPolicy, TargetUrl};
+use wakeq::targets::{Secret, Secrets, Target, TargetHeaders, TargetPolicy, TargetUrl};
 use wakeq::{CanvasId, EventId, Execution, HandlerAddress, HandlerScope, Name};
 use wakeq_service::delivery::{Deliverer, DeliveryConfig, DeliveryOutcome};
 
@@ -44,7 +44,7 @@ fn deliverer() -> Deliverer {
 fn target(url: TargetUrl) -> Target {
     let secrets = Secrets { current: SECRET.parse::<Secret>().unwrap(), previous: None };
     let policy = TargetPolicy { timeout: TIMEOUT, ..TargetPolicy::default() };
-    Target { url, policy, audience: None, secrets }
+    Target { url, policy, audience: None, secrets, headers: TargetHeaders::default() }
 }
 
 /// For a target that will not answer.

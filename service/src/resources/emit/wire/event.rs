@@ -10,12 +10,13 @@ use uuid::Uuid;
 
 use super::json;
 use super::refusal::{Fault, named};
+use super::unique::UniqueJson;
 use crate::resources::log::wire::{Logged, StreamName};
 use wakeq::{Event, EventId};
 
 /// All fields, as an answer to an unknown one lists them.
 const FIELDS: &str =
-    "module, name, modifier, value, id, delay_until, delay_s, object, only_queues and logged";
+    "module, name, modifier, value, id, delay_until, delay_s, object, only_queues, logged and unique";
 
 /// An event to be emitted.
 #[derive(Debug, Default, Serialize, ToSchema)]
@@ -63,6 +64,10 @@ pub(crate) struct NewEvent {
     /// Whether to also append the event to the log in the same transaction: `true`, or a stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) logged: Option<Logged>,
+    /// A unique key: of the events for the handler, at most one has it at a time. Excludes `id`,
+    /// `object`, `only_queues` and `logged`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) unique: Option<UniqueJson>,
 }
 
 impl NewEvent {
@@ -88,6 +93,7 @@ impl NewEvent {
                 "object" => new.object = string("`object`")?.map(Into::into),
                 "only_queues" => new.only_queues = given.map_or(Ok(false), only_queues)?,
                 "logged" => new.logged = given.map(logged).transpose()?,
+                "unique" => new.unique = given.map(UniqueJson::read).transpose()?,
                 _ => return Err(Fault::UnknownField(named(&field), FIELDS)),
             }
         }
@@ -115,6 +121,9 @@ impl NewEvent {
         }
         if let Some(logged) = self.logged {
             event = logged.of(event)?;
+        }
+        if let Some(unique) = self.unique {
+            event = event.unique(unique.unique()?)?;
         }
         match (self.delay_until, self.delay_s) {
             (Some(_), Some(_)) => Err(Fault::Both("`delay_until`", "`delay_s`")),

@@ -61,6 +61,9 @@ fn print(event: &EventDetail) -> anyhow::Result<()> {
         let PlaceJson { object, id, prev } = place;
         field("object", format_args!("{object}, link {id} after {prev}"))?;
     }
+    if let Some(key) = &event.unique_key {
+        field("key", key)?;
+    }
     if let Some(Copied { queue, origin }) = &event.copy_of {
         field("copy", format_args!("in queue {queue}, of {origin}"))?;
     }

@@ -4,6 +4,7 @@
 mod changes;
 mod cloud_events;
 mod plain_json;
+mod unique;
 
 use std::time::Duration;
 

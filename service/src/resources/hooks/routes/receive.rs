@@ -1,0 +1,135 @@
+//! Webhooks: verified with the secret of their hook, and emitted once for each of the sender's ids.
+//!
+//! The answer to a request without the right signature is the same whether there is such a hook or
+//! not. No body is logged.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::extract::{FromRequestParts, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+
+use super::body::{self, Received};
+use super::proof::Proof;
+use crate::http::Api;
+use crate::http::body::CompleteBody;
+use crate::http::path::HookPath;
+use crate::http::problem::Problem;
+use crate::http::senders::Sender;
+use crate::resources::emit::wire::EmittedJson;
+use wakeq::internals::FoundHook;
+use wakeq::{CanvasId, Event, EventError, EventId, Name};
+
+/// The name of the operation in the audit log.
+const ACTION: &str = "receive_webhook";
+/// What the sender is told if nothing accepts the signature.
+const REFUSED: &str = "no hook of this name on this canvas accepts the signature: check the hook's name and kind, and \
+                       that the sender signs the body, as it sends it, with the hook's secret";
+
+/// A request that has a signature, before its body is read.
+pub(crate) struct Signed {
+    sender: Sender,
+    headers: HeaderMap,
+    /// When it arrived, on this machine's clock, since that of the database is no nearer to the
+    /// sender's.
+    now_s: u64,
+}
+
+impl FromRequestParts<Api> for Signed {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let sender = Sender::from_request_parts(parts, api).await?;
+        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        match Proof::read(&parts.headers, now_s) {
+            Ok(_) => Ok(Self { sender, headers: parts.headers.clone(), now_s }),
+            Err(unsigned) => {
+                let words = unsigned.to_string();
+                Err(sender.refused(api, ACTION, words.clone(), words))
+            }
+        }
+    }
+}
+
+/// Receive a webhook
+///
+/// For senders of webhooks, which have no key: the signature, with the secret of the hook,
+/// authorizes the request. The body becomes an event for the hook's handler. A repeat, which has
+/// the same id, adds nothing and is answered as such.
+///
+/// The response is sent after the commit.
+#[utoipa::path(post, path = "/v1/canvases/{canvas}/hooks/{hook}", operation_id = "receive_webhook", tag = "hooks",
+    params(
+        ("webhook-id" = Option<String>, Header, description = "Standard Webhooks: the id"),
+        ("webhook-timestamp" = Option<String>, Header, description = "Standard Webhooks: the time of sending"),
+        ("webhook-signature" = Option<String>, Header, description = "Standard Webhooks: the signatures"),
+        ("stripe-signature" = Option<String>, Header, description = "Stripe: time and signatures"),
+        ("x-github-delivery" = Option<String>, Header, description = "GitHub: the id"),
+        ("x-github-event" = Option<String>, Header, description = "GitHub: the kind of event"),
+        ("x-hub-signature-256" = Option<String>, Header, description = "GitHub: the signature"),
+    ),
+    request_body(content(
+        (serde_json::Value = "application/json"),
+        (String = "application/x-www-form-urlencoded"),
+    ), description = "JSON; from GitHub also a form with JSON in `payload`"),
+    security(("signature" = [])),
+    responses(
+        (status = 202, description = "The event is committed, or was already", body = EmittedJson),
+        (status = 401, description = "The signature is missing, too old, or not right for such a hook"),
+        (status = 413, description = "The body is too large"),
+        (status = "default",
+            description = "An error that any request can receive: `too-many-requests`, `quota-exceeded`, \
+                           `unavailable`, `internal`")))]
+pub(crate) async fn receive(
+    State(api): State<Api>,
+    Signed { sender, headers, now_s }: Signed,
+    HookPath(name): HookPath,
+    CompleteBody(body): CompleteBody,
+) -> Result<(StatusCode, axum::Json<EmittedJson>), Problem> {
+    let canvas = sender.canvas;
+    let proofs = Proof::read(&headers, now_s).unwrap_or_default();
+    let found = sender.look(&api, api.admin.hook_to_receive(canvas, &name)).await?;
+    let (hook, proof) = accepted(found, &name, &proofs, &body)
+        .map_err(|reason| sender.refused(&api, ACTION, reason, REFUSED))?;
+    let received = match hook.enveloped {
+        true => body::read_enveloped(proof, &headers, &body, (canvas, &name))?,
+        false => body::read(proof, &headers, &body)?,
+    };
+    let event = event(canvas, &name, &hook, received)?;
+    let emitted = sender.admitted(&api, body.len(), api.queue.emit(event)).await??;
+    Ok((StatusCode::ACCEPTED, axum::Json(emitted.into())))
+}
+
+/// The hook and the signature that it accepts; or, for the canvas's admins, why it accepts none. A
+/// hook that does not exist takes as long as one with another secret.
+fn accepted<'a, 'h>(
+    found: Option<FoundHook>,
+    name: &Name,
+    proofs: &'a [Proof<'h>],
+    body: &[u8],
+) -> Result<(FoundHook, &'a Proof<'h>), String> {
+    let Some(hook) = found else {
+        for proof in proofs {
+            proof.is_made_with(&[0; 32], body);
+        }
+        return Err(format!("there is no hook {name}"));
+    };
+    let Some(proof) = proofs.iter().find(|proof| proof.kind() == hook.kind) else {
+        return Err(format!("hook {name} is of the kind {}, and the request is not signed so", hook.kind));
+    };
+    let is_made_with = |secret: &wakeq::hooks::HookSecret| proof.is_made_with(secret.key(), body);
+    // Each secret is tried, so that the time does not tell which one it was.
+    if hook.secrets.iter().fold(false, |found, secret| found | is_made_with(secret)) {
+        Ok((hook, proof))
+    } else {
+        Err(format!("the signature for hook {name} was not made with its secret, of this body"))
+    }
+}
+
+/// The event of a webhook. Its id follows from the sender's.
+fn event(canvas: CanvasId, name: &Name, hook: &FoundHook, received: Received) -> Result<Event, EventError> {
+    let scope = &hook.address.scope;
+    let event = Event::from_json(scope.name.as_str(), received.value)?;
+    let event = event.module(scope.module.as_str())?.modifier(hook.address.modifier.as_str())?;
+    Ok(event.canvas(canvas).id(EventId::of_webhook(name, &received.id)))
+}

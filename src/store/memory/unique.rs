@@ -1,0 +1,107 @@
+//! Unique keys: what `wakeq.write_unique` does with the event that has a key.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::Tables;
+use crate::event::{CanvasId, EventId, HandlerScope, NewEvent, OnConflict, Timestamp, Unique, UniqueOutcome};
+use crate::store::events::InsertOutcome;
+use crate::store::kernel::StoreError;
+
+/// A handler and a key.
+type Place = (HandlerScope, String);
+
+/// Which events got keys last, and may have lost them; and which had them, until when.
+#[derive(Debug, Default)]
+pub(super) struct Keys {
+    taken: HashMap<Place, EventId>,
+    remembered: HashMap<Place, (EventId, Timestamp)>,
+}
+
+impl Tables {
+    pub(in crate::store) fn insert_unique(&mut self, event: &NewEvent) -> Result<InsertOutcome, StoreError> {
+        let unique = event.unique.as_deref().ok_or(StoreError::Defect)?;
+        let place = (event.address.scope.clone(), unique.text().to_owned());
+        let holder = self.unique.taken.get(&place).copied();
+        let Some(row) = holder.and_then(|id| self.events.get(&id)).filter(|row| row.has_key(&place.1)) else {
+            return self.insert_free(event, unique, place);
+        };
+        let (id, waits, only_waiting) = (row.event.id, row.locked_at.is_none(), row.held_for().is_none());
+        if !waits && only_waiting {
+            if let Some(row) = self.events.get_mut(&id) {
+                row.event.unique = None;
+            }
+            return self.insert_free(event, unique, place);
+        }
+        if waits && unique.conflict() != OnConflict::Keep {
+            return self.change_unique(id, event, unique, &place);
+        }
+        Ok(InsertOutcome::Stands { id, outcome: UniqueOutcome::Kept, due_soon: false })
+    }
+
+    /// Inserts an event whose key no live event has, unless the key is remembered.
+    fn insert_free(
+        &mut self,
+        event: &NewEvent,
+        unique: &Unique,
+        place: Place,
+    ) -> Result<InsertOutcome, StoreError> {
+        let now = self.now;
+        let remembered = self.unique.remembered.get(&place).filter(|(_, until)| *until > now);
+        if let Some((id, _)) = remembered.copied() {
+            return Ok(InsertOutcome::Stands { id, outcome: UniqueOutcome::Kept, due_soon: false });
+        }
+        let inserted = InsertOutcome::only(self.insert(std::iter::once(event))?);
+        self.remember_key(&place, event.id, event.due.at(now), unique.held_for());
+        self.unique.taken.insert(place, event.id);
+        Ok(inserted)
+    }
+
+    /// Replaces or postpones an event that waits.
+    fn change_unique(
+        &mut self,
+        id: EventId,
+        event: &NewEvent,
+        unique: &Unique,
+        place: &Place,
+    ) -> Result<InsertOutcome, StoreError> {
+        let (now, near) = (self.now, self.now + self.timing.horizon);
+        let row = self.events.get(&id).ok_or(StoreError::Defect)?;
+        let before = row.delay_until;
+        let due = match unique.conflict().waits() {
+            Some((by, at_most)) => before.max((now + by).min(row.enqueued_at + at_most)),
+            None => event.due.at(now),
+        };
+        let notify_at = row.notify_at.map(|_| self.wake_at(due, self.timing.grace));
+        let held_for = row.held_for();
+        self.remember_key(place, id, due, held_for);
+        if let Some(row) = self.events.get_mut(&id) {
+            row.event.address.modifier = event.address.modifier.clone();
+            row.event.value.clone_from(&event.value);
+            row.event.metadata = event.metadata.clone();
+            (row.delay_until, row.notify_at, row.postponed_since) = (due, notify_at, None);
+            (row.probes, row.retries, row.losses, row.last_error) = (0, 0, 0, None);
+        }
+        let outcome = match unique.conflict() {
+            OnConflict::Postpone { .. } => UniqueOutcome::Postponed { due },
+            OnConflict::Keep | OnConflict::Replace => UniqueOutcome::Replaced,
+        };
+        let due_soon = notify_at.is_some() && due <= near && (before > near || due < before);
+        Ok(InsertOutcome::Stands { id, outcome, due_soon })
+    }
+
+    fn remember_key(&mut self, place: &Place, id: EventId, due: Timestamp, held_for: Option<Duration>) {
+        if let Some(time) = held_for.filter(|time| !time.is_zero()) {
+            self.unique.remembered.insert(place.clone(), (id, due.max(self.now) + time));
+        }
+    }
+
+    pub(in crate::store) fn unique_key(
+        &self,
+        canvas: CanvasId,
+        id: EventId,
+    ) -> Result<Option<String>, StoreError> {
+        let row = self.events.get(&id).filter(|row| row.address().scope.canvas == canvas);
+        Ok(row.and_then(|row| row.unique_key()).map(Into::into))
+    }
+}
