@@ -215,7 +215,7 @@ async fn a_replaced_event_begins_anew() {
 async fn a_postponed_event_has_a_longest_wait() {
     let table = Table::new().await;
     let waits = |by: u64, at_most: u64| {
-        let [by, at_most] = [by, at_most].map(|seconds| seconds * SECOND);
+        let [by, at_most] = [by, at_most].map(Duration::from_secs);
         NewEvent { due: Due::After(by), ..keyed(key().on_conflict(OnConflict::Postpone { by, at_most })) }
     };
     let (first, _) = emit(&table.store, waits(10, 60)).await;

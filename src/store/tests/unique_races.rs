@@ -261,7 +261,6 @@ async fn an_event_without_a_key_pays_nothing() {
     );
     let naming = session.limit(|connection| naming.fetch_one(connection)).await;
     assert_eq!(session.answered("list statements", naming).await.unwrap(), 0);
-    drop(session);
     assert_eq!(
         table.number("select pg_relation_size('wakeq.events_v2_unique') / 8192").await,
         1,

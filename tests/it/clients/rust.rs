@@ -90,7 +90,7 @@ async fn an_answer_says_what_became_of_a_unique_key() {
     assert_eq!((kept.id, kept.outcome), (first.id, Some(Outcome::Kept)));
     let replaced = mine.emit(&keyed(Unique::key("k").replace())).await.unwrap();
     assert_eq!((replaced.id, replaced.outcome), (first.id, Some(Outcome::Replaced)));
-    let hours = |count| Duration::from_secs(count * 3600);
+    let hours = |count: u64| Duration::from_secs(count * 3600);
     let postponed = mine.emit(&keyed(Unique::key("k").postpone(hours(2), hours(3)))).await.unwrap();
     let shown = mine.event(first.id).await.unwrap();
     assert_eq!((postponed.id, postponed.outcome), (first.id, Some(Outcome::Postponed)));

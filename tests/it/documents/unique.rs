@@ -5,9 +5,9 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use uuid::Uuid;
 use wakeq::events::Unique;
 use wakeq::machine::Outcome;
-use wakeq::{CanvasId, Event, EventId, Handlers};
+use wakeq::{Event, EventId, Handlers};
 
-use crate::support::{OTHER, Stage, Statements, login};
+use crate::support::{OTHER, Stage, login};
 
 const DOCUMENT: &str = include_str!("../../../docs/unique.md");
 
