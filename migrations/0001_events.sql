@@ -102,7 +102,8 @@ comment on column wakeq.events_v2.postponed_since is
 comment on column wakeq.events_v2.seq is 'The event''s id among those on objects, from one sequence';
 comment on column wakeq.events_v2.prev is 'The seq of the event before it on the same object; 0 for the first';
 comment on column wakeq.events_v2.queue is 'The queue that this copy waits in; null for the event itself';
-comment on column wakeq.events_v2.unique_key is 'The unique key that the event has among those of its handler; null for most';
+comment on column wakeq.events_v2.unique_key is
+    'The unique key that the event has among those of its handler; null for most';
 comment on column wakeq.events_v2.unique_for is
     'How long it has the key: null: while it waits; else until it has ended, and this long after it was due';
 

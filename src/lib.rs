@@ -187,8 +187,8 @@ pub use event::{
 pub use machine::policy::RetryPolicy;
 pub use store::{Store, StoreConfig, StoreError};
 pub use worker::{
-    CompleteError, Execution, HandlerError, HandlerResult, Handlers, QueueWorker, Route, WorkerConfig,
-    WorkerError, shutdown_signal,
+    Execution, HandlerError, HandlerResult, Handlers, QueueWorker, Route, WorkerConfig, WorkerError,
+    shutdown_signal,
 };
 
 /// What operators see and do through [`Admin`]: rules, explanations, lists, counts, statistics,
@@ -273,9 +273,9 @@ pub mod targets {
 /// handlers that are not functions of the program, and runs of notifications that are pushed.
 pub mod workers {
     pub use crate::worker::{
-        Batch, BoxedHandler, Completion, Counters, HandlerFailure, HandlerOutput, HandlerService,
-        IntoResults, InvalidRoute, Next, Origin, PushError, PushRunner, RemoteHandler, RemoteHandlers,
-        RunReport, Verdict, WithState,
+        Batch, BoxedHandler, CompleteError, Completion, Counters, HandlerFailure, HandlerOutput,
+        HandlerService, IntoResults, InvalidRoute, Next, Origin, PushError, PushRunner, RemoteHandler,
+        RemoteHandlers, RunReport, Verdict, WithState,
     };
 }
 

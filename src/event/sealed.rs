@@ -362,7 +362,7 @@ mod tests {
             assert_eq!(keys.open_headers(&others, &sealed).unwrap_err(), OpenError::Forged, "{others}");
         }
         let (canvas, name) = (ours.scope.canvas, ours.scope.name.clone());
-        let secret = HookSecret::new(HookKind::GitHub, "sixteen or more.").unwrap();
+        let secret = HookSecret::new(HookKind::GitHub, "sixteen-or-more.").unwrap();
         let sealed = keys.seal_hook(canvas, &name, &secret).unwrap();
         let opened = keys.open_hook((canvas, &name, HookKind::GitHub), &sealed).unwrap();
         assert_eq!(opened.reveal(), secret.reveal());

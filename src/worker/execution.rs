@@ -163,8 +163,8 @@ impl Execution {
     /// If the transaction is rolled back, or never committed, the event is where it was: an `Ok`
     /// counts as an operational error, which is retried. If it is committed, the event has
     /// completed, whatever the handler returns, and also if the process dies right then. An attempt
-    /// that has lost its claim to another gets [`CompleteError::ClaimLost`] instead, so that the two
-    /// can't both commit. Events emitted in the same transaction by
+    /// that has lost its claim to another gets [`CompleteError::ClaimLost`] instead: the two can't
+    /// both commit. Events emitted in the same transaction by
     /// [`Queue::emit_in`](crate::Queue::emit_in) are part of the commit.
     ///
     /// The event's row is locked until the transaction ends, so make this its last statement. The

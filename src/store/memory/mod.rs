@@ -8,6 +8,7 @@
 
 mod dead;
 mod inserts;
+mod keys;
 mod lanes;
 mod row;
 mod rules;
@@ -27,8 +28,8 @@ use crate::event::{
 use crate::store::events::Rule;
 use crate::store::kernel::{Double, Store, StoreError};
 use crate::store::order::{HaltedLane, Object, Tombstone};
+use keys::Keys;
 use row::{Dead, LiveRow};
-use unique::Keys;
 
 /// How many of the most recently emitted events are remembered.
 const EMITTED_MAX: usize = 100_000;

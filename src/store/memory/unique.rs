@@ -1,22 +1,12 @@
 //! Unique keys: what `wakeq.write_unique` does with the event that has a key.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use super::Tables;
-use crate::event::{CanvasId, EventId, HandlerScope, NewEvent, OnConflict, Timestamp, Unique, UniqueOutcome};
+use super::keys::KeyPlace;
+use crate::event::{CanvasId, EventId, NewEvent, OnConflict, Timestamp, Unique, UniqueOutcome};
 use crate::store::events::InsertOutcome;
 use crate::store::kernel::StoreError;
-
-/// A handler and a key.
-type Place = (HandlerScope, String);
-
-/// Which events got keys last, and may have lost them; and which had them, until when.
-#[derive(Debug, Default)]
-pub(super) struct Keys {
-    taken: HashMap<Place, EventId>,
-    remembered: HashMap<Place, (EventId, Timestamp)>,
-}
 
 impl Tables {
     pub(in crate::store) fn insert_unique(&mut self, event: &NewEvent) -> Result<InsertOutcome, StoreError> {
@@ -44,7 +34,7 @@ impl Tables {
         &mut self,
         event: &NewEvent,
         unique: &Unique,
-        place: Place,
+        place: KeyPlace,
     ) -> Result<InsertOutcome, StoreError> {
         let now = self.now;
         let remembered = self.unique.remembered.get(&place).filter(|(_, until)| *until > now);
@@ -63,7 +53,7 @@ impl Tables {
         id: EventId,
         event: &NewEvent,
         unique: &Unique,
-        place: &Place,
+        place: &KeyPlace,
     ) -> Result<InsertOutcome, StoreError> {
         let (now, near) = (self.now, self.now + self.timing.horizon);
         let row = self.events.get(&id).ok_or(StoreError::Defect)?;
@@ -90,7 +80,7 @@ impl Tables {
         Ok(InsertOutcome::Stands { id, outcome, due_soon })
     }
 
-    fn remember_key(&mut self, place: &Place, id: EventId, due: Timestamp, held_for: Option<Duration>) {
+    fn remember_key(&mut self, place: &KeyPlace, id: EventId, due: Timestamp, held_for: Option<Duration>) {
         if let Some(time) = held_for.filter(|time| !time.is_zero()) {
             self.unique.remembered.insert(place.clone(), (id, due.max(self.now) + time));
         }

@@ -66,9 +66,9 @@ impl ExpiryPart {
     /// In the order in which they are deleted.
     pub(crate) const ALL: [Self; 13] = [
         Self::PreviousSecrets,
-        Self::PreviousHookSecrets,
         Self::GroupDead,
         Self::Tombstones,
+        Self::PreviousHookSecrets,
         Self::EmittedIds,
         Self::DeadEvents,
         Self::UnknownHandlers,

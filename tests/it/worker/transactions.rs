@@ -7,7 +7,8 @@ use std::time::Duration;
 use sqlx::{PgConnection, PgPool};
 use tokio::sync::Notify;
 use wakeq::machine::Outcome;
-use wakeq::{CompleteError, Event, Execution, HandlerError, HandlerResult, Handlers, RetryPolicy, Route};
+use wakeq::workers::CompleteError;
+use wakeq::{Event, Execution, HandlerError, HandlerResult, Handlers, RetryPolicy, Route};
 
 use crate::support::{Stage, quick, until};
 
