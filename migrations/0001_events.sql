@@ -53,6 +53,8 @@ create table wakeq.events_v2 (
     -- Of a copy: the queue that it waits in, and the event that it is a copy of.
     queue       wakeq.name,
     origin      uuid,
+    -- Who has cancelled it while it ran: its handler has to stop, and it is then deleted.
+    cancelled_by text,
     constraint events_v2_counts check (retries >= 0 and probes >= 0 and losses between 0 and claims),
     -- No infinity, and nothing that clients cannot represent: such an event would never run, and
     -- could break a program that reads it.
@@ -97,6 +99,8 @@ comment on column wakeq.events_v2.postponed_since is
     'When its handler first said that it is too early, since the emit, the redrive or the latest wait under a rule';
 comment on column wakeq.events_v2.seq is 'The event''s id among those on objects, from one sequence';
 comment on column wakeq.events_v2.prev is 'The seq of the event before it on the same object; 0 for the first';
+comment on column wakeq.events_v2.cancelled_by is
+    'The actor who cancelled it while it ran. It starts no more, and goes unless its handler completes it';
 comment on column wakeq.events_v2.queue is 'The queue that this copy waits in; null for the event itself';
 
 -- Events that will not be tried again: their last state, and the cause of death.
@@ -296,6 +300,8 @@ create index events_v2_origin on wakeq.events_v2 (canvas_id, origin)
 -- The lanes of handlers: what is left of an object for one handler, the earliest first.
 create unique index events_v2_lane on wakeq.events_v2 (canvas_id, object, module, name, seq)
     where object is not null and queue is null;
+-- Those that were cancelled while they ran, which is hardly any at a time.
+create index events_v2_cancelled on wakeq.events_v2 (cancelled_by) where cancelled_by is not null;
 -- No forks: an event has one successor.
 create unique index events_v2_successor on wakeq.events_v2 (canvas_id, object, prev)
     where object is not null and queue is null;

@@ -18,7 +18,7 @@ create type wakeq.turn as (
     id uuid, canvas_id uuid, module text, name text, modifier text, value text, retries integer,
     delay_until timestamptz, enqueued_at timestamptz, locked_at timestamptz, claims integer, nonce integer,
     losses integer, postponed_since timestamptz, took_over boolean, traceparent text, object text, seq bigint,
-    prev bigint, origin uuid, is_limited boolean
+    prev bigint, origin uuid, is_limited boolean, is_cancelled boolean
 );
 
 -- What a call of `take_turns` asks for, and how far it has come.
@@ -397,7 +397,7 @@ begin
     select c.id, c.canvas_id, c.module::text, c.name::text, c.modifier::text, c.value::text, c.retries,
            c.delay_until, c.enqueued_at, c.locked_at, c.claims, c.nonce, c.losses, c.postponed_since,
            c.took_over, c.traceparent::text, c.object::text, c.seq, c.prev, c.origin,
-           coalesce(s.in_flight_max, call.in_flight_max) is not null
+           coalesce(s.in_flight_max, call.in_flight_max) is not null, c.cancelled_by is not null
       from claimed c
       join unnest(call.taken) with ordinality as o (id, number) on o.id = c.id
       left join wakeq.facet_settings s on s.queue = call.queue and s.canvas_id = c.canvas_id

@@ -49,6 +49,8 @@ pub struct LiveEvent {
     pub delay_until: Timestamp,
     /// The worker that has claimed it, while the lease stands; `None` for a pulled copy.
     pub worker: Option<Name>,
+    /// Who has cancelled it while it ran. It is not started again.
+    pub cancelled_by: Option<String>,
     /// Retries so far.
     pub retries: i32,
     /// Claims that were lost because their workers died or stalled.
@@ -82,6 +84,14 @@ pub struct LiveEvent {
 impl LiveEvent {
     /// What happens next, in one sentence.
     pub fn next(&self) -> &'static str {
+        if self.cancelled_by.is_some() {
+            return if self.state == CheckResult::Running {
+                "is deleted when its handler, which is told to stop, has ended or is cut off, unless \
+                 that completes it before"
+            } else {
+                "was cancelled while it ran, and is deleted within a minute"
+            };
+        }
         match self.state {
             CheckResult::Behind => {
                 "runs when every earlier event of its object has ended; explain the first of them"
@@ -169,6 +179,13 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<LiveEven
         | (CheckResult::Behind | CheckResult::Halted | CheckResult::FacetHeld, None)
         | (CheckResult::Delayed | CheckResult::Running | CheckResult::Held(_), None) => 0,
     };
+    // Only a claimed event can have been cancelled and be left.
+    let cancelled_by = if event.claims > 0 {
+        let canvas = event.address.scope.canvas;
+        store.cancelled_by(canvas, id).await?
+    } else {
+        None
+    };
     let (target, target_gone_since) = store.target_url(&event.address).await?.unzip();
     let first = first(store, &event).await?.filter(|(first, _)| *first != id);
     let (since, until) = match state {
@@ -203,6 +220,7 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<LiveEven
         target,
         target_gone_since: target_gone_since.flatten(),
         worker: event.worker,
+        cancelled_by,
         last_error: event.last_error,
         metadata: event.metadata,
         place: event.place,

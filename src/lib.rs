@@ -195,7 +195,7 @@ pub use worker::{
 /// quotas and the record of changes.
 pub mod control {
     pub use crate::admin::{
-        BULK_MAX, Bulk, COUNT_MAX, Cursor, EventFilter, EventSummary, HandlerStats, LIST_MAX, Page,
+        BULK_MAX, Bulk, COUNT_MAX, CancelResult, Cursor, EventFilter, EventSummary, HandlerStats, LIST_MAX, Page,
         ResumeResult, StopResult,
     };
     pub use crate::event::{InvalidQuota, Quota, QuotaExceeded, RuleKind};
@@ -262,7 +262,7 @@ pub mod targets {
 /// of notifications that are pushed.
 pub mod workers {
     pub use crate::worker::{
-        BoxedHandler, Completion, Counters, HandlerOutput, InvalidRoute, Origin, PushError, PushRunner, RemoteHandler, RemoteHandlers,
+        BoxedHandler, CancelReason, Completion, Counters, HandlerOutput, InvalidRoute, Origin, PushError, PushRunner, RemoteHandler, RemoteHandlers,
         RunReport, Verdict,
     };
 }
@@ -270,6 +270,8 @@ pub mod workers {
 /// Compiles the code in the pages about the queue.
 #[cfg(doctest)]
 mod pages {
+    #[doc = include_str!("../docs/cancel.md")]
+    struct CancelDocument;
     #[doc = include_str!("../docs/cron.md")]
     struct CronsDocument;
     #[doc = include_str!("../docs/finish.md")]

@@ -4,6 +4,7 @@
 //! The store moves a promise before anything is published: a process that dies there loses nothing.
 
 mod backlog;
+mod cancelled;
 mod error;
 mod expiry;
 mod idle;
@@ -201,6 +202,9 @@ impl Waker {
             }
             if minute.queues {
                 self.tidy_queues(&mut trouble).await;
+            }
+            if minute.cancelled {
+                self.remove_cancelled(&mut trouble).await;
             }
             if minute.log {
                 self.provide_for_log().await;

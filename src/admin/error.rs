@@ -21,8 +21,22 @@ pub enum AdminError {
     #[error("event {0} does not exist: it has ended, or never existed")]
     NotFound(EventId),
     /// The event is running.
-    #[error("event {0} is not waiting: it is running; try again when it has ended or failed")]
+    #[error(
+        "event {0} is not waiting: it is running; cancel it while it runs (`wakeq cancel --running`), or \
+         try again when it has ended or failed"
+    )]
     NotWaiting(EventId),
+    /// The event is a copy that a service has leased.
+    #[error(
+        "event {id} is a copy that a service has leased from the queue {queue}: end its lease (`wakeq \
+         queues end-lease {queue} {id}`), and cancel it then"
+    )]
+    LeasedCopy {
+        /// The copy.
+        id: EventId,
+        /// Its queue.
+        queue: Name,
+    },
     /// The canvas has no such cron.
     #[error("there is no cron {0}: `wakeq cron list` shows those of the canvas")]
     NoCron(Name),

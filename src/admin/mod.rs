@@ -25,6 +25,7 @@ pub use crons::{Cron, CronPause, CronTick, NewCron, PutCron, search};
 pub use cursor::Cursor;
 use due_checks::DueChecks;
 pub use error::AdminError;
+pub use events::CancelResult;
 pub use lists::{EventFilter, EventSummary, Page};
 pub use pulls::{LeaseBatch, LeasedCopy, Release, ReleaseResult, check_wait};
 pub use queues::{DeletedQueue, NewQueue, PutQueue, SetFacet, WaitingCopies};

@@ -48,6 +48,9 @@ pub struct WorkerConfig {
     /// How long handlers may continue after a shutdown request. Default 28 s; at most 8 s on Cloud
     /// Run.
     pub shutdown_grace: Duration,
+    /// How long a handler may continue after somebody has cancelled its running event. Then it is
+    /// dropped, which closes the request to an HTTP target, and the event is deleted. Default 10 s.
+    pub cancel_grace: Duration,
     /// The number of lost claims at which an event dies as poison, without being started. Default
     /// 5.
     pub losses_max: u32,
@@ -73,6 +76,7 @@ impl Default for WorkerConfig {
             value_bytes_max: 64 * 1024 * 1024,
             canvas_event_rate: CANVAS_EVENT_RATE,
             shutdown_grace: Duration::from_secs(28),
+            cancel_grace: Duration::from_secs(10),
             losses_max: 5,
             suspect_losses: 2,
             lets_database_sleep: false,

@@ -7,11 +7,13 @@ mod agreement;
 mod ahead;
 mod answers;
 mod busy;
+mod cancellation;
 mod config;
 mod counters;
 mod execution;
 mod finished;
 mod handlers;
+mod heeding;
 mod intake;
 mod leases;
 mod lot;
@@ -42,6 +44,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 pub use answers::{Completion, HandlerError, HandlerOutput, HandlerResult};
+pub use cancellation::CancelReason;
 pub use config::WorkerConfig;
 pub use counters::{Counters, RunReport, Verdict};
 pub use execution::{CompleteError, Execution, Origin};
@@ -225,20 +228,20 @@ impl QueueWorker {
         if registered > 0 {
             tracing::info!(handlers = registered, "woke events that were waiting for this worker's handlers");
         }
-        let leases = Arc::new(Leases::new(self.store.timing().lease));
+        let leases = self.leases();
         let waker = Waker::new(self.store.clone(), Arc::clone(&self.notifier))
             .paced(self.config.canvas_event_rate)
             .letting_sleep(self.config.lets_database_sleep);
         let period = self.store.timing().probe_period;
         let missing = AbortOnDropHandle::new(tokio::spawn(waker.clone().find_missed()));
         let chores = AbortOnDropHandle::new(tokio::spawn(waker.run(period, Some(self.config.retention))));
-        let [renewing, watching, comparing] = self.keep(&leases);
+        let [renewing, watching, heeding, comparing] = self.keep(&leases);
         let subscription = self.notifier.subscribe(self.config.held_max()).await?;
         let runner = Arc::new(self.runner(leases, self.config.capacity));
         let (notifier, config) = (Arc::clone(&self.notifier), &self.config);
         let intake = intake::Intake::new(runner, notifier, config, self.counters, self.reports, self.trouble);
         let working = pin!(intake.run(subscription, self.stop.clone(), self.kill));
-        match select(working, select_all([chores, missing, renewing, watching, comparing])).await {
+        match select(working, select_all([chores, missing, renewing, watching, heeding, comparing])).await {
             Either::Left((true, _)) => Ok(()),
             Either::Left((false, _)) => Err(WorkerError::Defect("its subscription")),
             // Without renewals or the probe, or with other durations than the deployment's, the
@@ -291,7 +294,7 @@ impl QueueWorker {
 
     /// Runs notifications one after the other, without an intake.
     pub(crate) fn driver(&self) -> Driver {
-        let leases = Arc::new(Leases::new(self.store.timing().lease));
+        let leases = self.leases();
         let kept = self.keep(&leases);
         let (notifier, counters) = (Arc::clone(&self.notifier), Arc::clone(&self.counters));
         Driver { runner: self.runner(leases, 1), notifier, counters, _kept: kept }
@@ -303,13 +306,20 @@ impl QueueWorker {
         self.store.register(&self.registry.any_canvas(), &self.registry.one_canvas()).await
     }
 
-    /// Renews claims until the handles are dropped. The last task ends once the deployment's
-    /// durations are no longer this process's.
-    fn keep(&self, leases: &Arc<Leases>) -> [AbortOnDropHandle<()>; 3] {
+    /// The claims that this worker is going to hold.
+    fn leases(&self) -> Arc<Leases> {
+        Arc::new(Leases::new(self.store.timing().lease, self.stop.clone()))
+    }
+
+    /// Renews claims, and looks for events that were cancelled, until the handles are dropped. The
+    /// last task ends once the deployment's durations are no longer this process's.
+    fn keep(&self, leases: &Arc<Leases>) -> [AbortOnDropHandle<()>; 4] {
         let renewing = tokio::spawn(leases::renew(Arc::clone(leases), self.store.clone()));
         let watching = tokio::spawn(leases::watch(Arc::clone(leases)));
+        let signals = self.notifier.signals();
+        let heeding = tokio::spawn(heeding::heed(Arc::clone(leases), self.store.clone(), signals));
         let comparing = tokio::spawn(leases::until_retimed(self.store.clone(), self.kill.clone()));
-        [renewing, watching, comparing].map(AbortOnDropHandle::new)
+        [renewing, watching, heeding, comparing].map(AbortOnDropHandle::new)
     }
 
     /// With room for this many concurrent runs.
@@ -329,6 +339,7 @@ impl QueueWorker {
             suspects: Arc::new(tokio::sync::Semaphore::new(1)),
             values,
             kill: self.kill.clone(),
+            cancel_grace: self.config.cancel_grace,
         }
     }
 }
@@ -338,7 +349,7 @@ pub(crate) struct Driver {
     runner: Runner,
     notifier: Arc<dyn Notifier>,
     counters: Arc<Counters>,
-    _kept: [AbortOnDropHandle<()>; 3],
+    _kept: [AbortOnDropHandle<()>; 4],
 }
 
 impl Driver {

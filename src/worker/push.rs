@@ -14,7 +14,6 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::counters::{Counters, RunReport};
 use super::finished::RunEnd;
-use super::leases::Leases;
 use super::permits::{PermitQueues, Permits};
 use super::republisher;
 use super::run::Runner;
@@ -85,7 +84,7 @@ struct PushState {
     /// When cancelled, nothing more is accepted, and nothing waits any longer.
     stop: CancellationToken,
     /// The tasks that renew claims, until the last run has ended.
-    kept: Mutex<Option<[AbortOnDropHandle<()>; 3]>>,
+    kept: Mutex<Option<[AbortOnDropHandle<()>; 4]>>,
 }
 
 impl QueueWorker {
@@ -115,15 +114,15 @@ impl QueueWorker {
                 "woke events that were waiting for this process's handlers"
             );
         }
-        let leases = Arc::new(Leases::new(self.store.timing().lease));
-        let [renewing, watching, comparing] = self.keep(&leases);
+        let leases = self.leases();
+        let [renewing, watching, heeding, comparing] = self.keep(&leases);
         let stop = self.stop.clone();
         let stopping = tokio::spawn(async move {
             if comparing.await.is_ok() {
                 stop.cancel();
             }
         });
-        let kept = [renewing, watching, AbortOnDropHandle::new(stopping)];
+        let kept = [renewing, watching, heeding, AbortOnDropHandle::new(stopping)];
         let mut runner = self.runner(leases, self.config.capacity);
         // Not the deployment's horizon, which is 0 and stored in rows, but the longest wait here.
         runner.policy.horizon = WAIT_MAX;

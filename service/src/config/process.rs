@@ -32,6 +32,10 @@ pub(crate) struct WorkerArgs {
     /// How long handlers may keep running after SIGTERM [default: 28s, on Cloud Run 8s]
     #[arg(long, env = "WAKEQ_SHUTDOWN_GRACE", value_parser = humantime::parse_duration)]
     shutdown_grace: Option<Duration>,
+    /// How long a handler may keep running after its event was cancelled
+    #[arg(long, env = "WAKEQ_CANCEL_GRACE", value_parser = humantime::parse_duration, hide_short_help = true,
+          default_value = "10s")]
+    cancel_grace: Duration,
     /// Do not call HTTP targets; a program without handlers then receives no notifications
     #[arg(long, env = "WAKEQ_NO_TARGETS", num_args = 0..=1, default_missing_value = "1", default_value = "0",
           value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true, hide_possible_values = true)]
@@ -258,6 +262,7 @@ impl WorkerArgs {
             target_share: self.target_share,
             value_bytes_max: self.value_bytes_max,
             shutdown_grace: self.shutdown_grace.unwrap_or(usual),
+            cancel_grace: self.cancel_grace,
             lets_database_sleep: self.let_database_sleep,
             retention: Retention {
                 emitted_ids: self.keep_ids.unwrap_or(defaults.retention.emitted_ids),
@@ -327,6 +332,7 @@ mod tests {
             target_share: Some(2),
             value_bytes_max: 1024 * 1024,
             shutdown_grace,
+            cancel_grace: Duration::from_secs(4),
             no_targets: false,
             let_database_sleep: false,
             keep_dead_events: Some(Duration::from_secs(7200)),
@@ -341,7 +347,7 @@ mod tests {
         let config = arguments(None).config_on(false);
         let fetching = LotArgs { prefetch: Some(5), lot: 9 }.with(config.clone());
         assert_eq!((fetching.capacity, fetching.prefetch, fetching.lot_max), (3, Some(5), 9));
-        assert_eq!(config.target_share, Some(2));
+        assert_eq!((config.target_share, config.cancel_grace), (Some(2), Duration::from_secs(4)));
         assert_eq!(config.name.unwrap().as_str(), "orders-1");
         let retention = Retention { dead_events: Duration::from_secs(7200), ..Retention::default() };
         assert_eq!(config.retention, retention);

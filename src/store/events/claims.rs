@@ -30,6 +30,17 @@ pub(crate) struct ClaimLimits {
     pub(crate) value_max: i32,
 }
 
+/// What a renewal found of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Renewal {
+    /// It does not stand.
+    Lost,
+    /// It stands, for another lease.
+    Renewed,
+    /// The same, and somebody has cancelled its event.
+    Cancelled,
+}
+
 /// An event that will be retried.
 #[derive(Clone, Debug)]
 pub(crate) struct Retry {
@@ -122,7 +133,8 @@ impl Sql<'_> {
                           select from wakeq.events_v2 before
                            where before.id = e.id and before.locked_at is not null)) as "took_over!",
                       e.traceparent::text as traceparent, e.object::text as object, e.seq, e.prev,
-                      null::uuid as origin, false as "is_limited!", null::text as token"#,
+                      null::uuid as origin, false as "is_limited!", e.cancelled_by is not null as "is_cancelled!",
+                      null::text as token"#,
             keys,
             canvases,
             shared(canvases) as Option<Uuid>,
@@ -137,20 +149,24 @@ impl Sql<'_> {
         session.answered("claim events", rows).await
     }
 
-    pub(in crate::store) async fn renew(&self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
+    pub(in crate::store) async fn renew(&self, claims: &[Claim]) -> Result<Vec<Renewal>, StoreError> {
         let (ids, fences) = fences(claims);
         let mut session = self.renewal_session().await?;
-        let query = sqlx::query_scalar!(
-            "update wakeq.events_v2 set locked_at = clock_timestamp()
-              where id = any ((select $1::uuid[])::uuid[])
-                and claims::bigint << 32 | nonce = ($2::bigint[])[width_bucket(id, $1::uuid[])]
-                and locked_at is not null
-          returning id",
+        let query = sqlx::query!(
+            r#"update wakeq.events_v2 set locked_at = clock_timestamp()
+                where id = any ((select $1::uuid[])::uuid[])
+                  and claims::bigint << 32 | nonce = ($2::bigint[])[width_bucket(id, $1::uuid[])]
+                  and locked_at is not null
+            returning id, cancelled_by is not null as "is_cancelled!""#,
             &ids,
             &fences
         );
-        let renewed = session.limit(|connection| query.fetch_all(connection)).await;
-        Ok(happened(claims, session.answered("renew leases", renewed).await?))
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("renew leases", rows).await?;
+        let cancelled: HashSet<Uuid> = rows.iter().filter(|row| row.is_cancelled).map(|row| row.id).collect();
+        let renewed = happened(claims, rows.into_iter().map(|row| row.id).collect());
+        let renewals = claims.iter().zip(renewed);
+        Ok(renewals.map(|(claim, renewed)| Renewal::of(renewed, cancelled.contains(&claim.id.0))).collect())
     }
 
     pub(in crate::store) async fn complete(&self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
@@ -225,7 +241,7 @@ impl Sql<'_> {
 impl Store {
     /// Renews those claims whose rows are not locked, without waiting; `None` for the others, about
     /// which nothing is known. For use after [`Store::renew`] met a locked row.
-    pub(crate) async fn renew_free(&self, claims: &[Claim]) -> Result<Vec<Option<bool>>, StoreError> {
+    pub(crate) async fn renew_free(&self, claims: &[Claim]) -> Result<Vec<Option<Renewal>>, StoreError> {
         let (ids, fences) = fences(claims);
         let mut session = self.renewal_session().await?;
         let query = sqlx::query!(
@@ -238,7 +254,8 @@ impl Store {
                    update wakeq.events_v2 e set locked_at = clock_timestamp() where e.id = any (array(select id from free))
                 returning e.id
                )
-               select e.id, e.id = any (array(select id from renewed)) as "renewed!"
+               select e.id, e.id = any (array(select id from renewed)) as "renewed!",
+                      e.cancelled_by is not null as "is_cancelled!"
                  from wakeq.events_v2 e
                 where e.id = any ($1) and claims::bigint << 32 | nonce = ($2::bigint[])[width_bucket(e.id, $1::uuid[])]
                   and locked_at is not null"#,
@@ -249,8 +266,22 @@ impl Store {
         let rows = session.answered("renew leases, past what others hold", rows).await?;
         let stand = happened(claims, rows.iter().map(|row| row.id).collect());
         let renewed = happened(claims, rows.iter().filter(|row| row.renewed).map(|row| row.id).collect());
-        let answers = stand.into_iter().zip(renewed);
-        Ok(answers.map(|(stands, renewed)| (renewed || !stands).then_some(renewed)).collect())
+        let cancelled: HashSet<Uuid> = rows.iter().filter(|row| row.is_cancelled).map(|row| row.id).collect();
+        let answers = claims.iter().zip(stand.into_iter().zip(renewed));
+        let renewal = |(claim, (stands, renewed)): (&Claim, (bool, bool))| {
+            (renewed || !stands).then(|| Renewal::of(renewed, cancelled.contains(&claim.id.0)))
+        };
+        Ok(answers.map(renewal).collect())
+    }
+}
+
+impl Renewal {
+    pub(in crate::store) fn of(renewed: bool, is_cancelled: bool) -> Self {
+        match (renewed, is_cancelled) {
+            (false, _) => Self::Lost,
+            (true, false) => Self::Renewed,
+            (true, true) => Self::Cancelled,
+        }
     }
 }
 

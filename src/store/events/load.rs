@@ -58,6 +58,8 @@ pub(crate) struct ClaimedEvent {
     pub(crate) copy_of: Option<CopyOf>,
     /// It counts towards what its canvas may have in flight in its queue.
     pub(crate) is_limited: bool,
+    /// Somebody cancelled it while it ran before.
+    pub(crate) is_cancelled: bool,
 }
 
 impl Sql<'_> {
@@ -206,6 +208,7 @@ pub(in crate::store) struct ClaimedRow {
     /// Of copies only.
     pub(in crate::store) origin: Option<Uuid>,
     pub(in crate::store) is_limited: bool,
+    pub(in crate::store) is_cancelled: bool,
     /// Of leased copies only.
     pub(in crate::store) token: Option<String>,
 }
@@ -261,6 +264,7 @@ impl ClaimedRow {
             place: Place::of(self.object.as_deref(), self.seq, self.prev),
             copy_of,
             is_limited: self.is_limited,
+            is_cancelled: self.is_cancelled,
         })
     }
 }

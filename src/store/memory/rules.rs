@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use super::Tables;
 use super::lanes::lane_of;
 use crate::event::{Actor, CanvasId, EventId, HandlerScope, Lane, Name, RuleKind, Timestamp};
-use crate::store::events::{AddedRule, BULK_PAGE, CommandOutcome, LiftedRule, Rule, RulePosition};
+use crate::store::events::{
+    AddedRule, BULK_PAGE, CommandOutcome, LiftedRule, Rule, RulePosition, RunningCancel,
+};
 use crate::store::kernel::StoreError;
 
 impl Tables {
@@ -95,6 +97,34 @@ impl Tables {
             self.add_tombstone(row, "cancelled");
         }
         Ok((outcome, gone.as_ref().and_then(lane_of)))
+    }
+
+    /// There are no queues in memory.
+    pub(in crate::store) fn cancel_running(
+        &mut self,
+        canvas: CanvasId,
+        id: EventId,
+        actor: &Actor,
+    ) -> Result<RunningCancel, StoreError> {
+        let outcome = self.command_outcome(canvas, id);
+        Ok(match (outcome, self.events.get_mut(&id)) {
+            (CommandOutcome::Missing, _) | (_, None) => RunningCancel::Missing,
+            (CommandOutcome::Done, _) => RunningCancel::Free,
+            (CommandOutcome::Runs, Some(row)) if row.cancelled_by.is_some() => RunningCancel::AskedBefore,
+            (CommandOutcome::Runs, Some(row)) => {
+                row.cancelled_by = Some(actor.name().to_owned());
+                RunningCancel::Asked
+            }
+        })
+    }
+
+    pub(in crate::store) fn cancelled_by(
+        &self,
+        canvas: CanvasId,
+        id: EventId,
+    ) -> Result<Option<String>, StoreError> {
+        let row = self.events.get(&id).filter(|row| row.address().scope.canvas == canvas);
+        Ok(row.and_then(|row| row.cancelled_by.clone()))
     }
 
     pub(in crate::store) fn run_now(

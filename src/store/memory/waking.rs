@@ -1,11 +1,12 @@
 //! The minute's statement, resume jobs, and renewed promises.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
+use super::lanes::lane_of;
 use super::{LiveRow, Tables};
-use crate::event::{CanvasId, EventId, Notification, RuleKind, Timestamp};
-use crate::store::events::ResumePage;
+use crate::event::{CanvasId, EventId, Lane, Notification, RuleKind, Timestamp};
+use crate::store::events::{CANCELLED_PAGE, ResumePage};
 use crate::store::kernel::StoreError;
 use crate::store::minute::{MakingDue, MinuteOutcome};
 use crate::store::queues::PulledSplit;
@@ -59,11 +60,23 @@ impl Tables {
             jobs,
             crons: false,
             queues: false,
+            cancelled: self.events.values().any(|row| row.cancelled_by.is_some()),
             log: false,
             more,
             open,
             failed: Vec::new(),
         })
+    }
+
+    pub(in crate::store) fn remove_unclaimed_cancelled(&mut self) -> Result<(usize, Vec<Lane>), StoreError> {
+        let free = |row: &LiveRow| row.cancelled_by.is_some() && self.is_free(row);
+        let page = self.events.iter().filter(|(_, row)| free(row)).map(|(id, _)| *id);
+        let page: Vec<EventId> = page.take(CANCELLED_PAGE).collect();
+        let gone: Vec<LiveRow> = page.iter().filter_map(|id| self.events.remove(id)).collect();
+        gone.iter().for_each(|row| self.add_tombstone(row, "cancelled"));
+        gone.iter().for_each(|row| self.arm_first_of(row));
+        let lanes: BTreeSet<Lane> = gone.iter().filter_map(lane_of).collect();
+        Ok((gone.len(), lanes.into_iter().collect()))
     }
 
     fn moved(&self, row: &LiveRow) -> PromiseMove {

@@ -31,6 +31,8 @@ pub(crate) struct MinuteOutcome {
     /// flight or was full, copies have to be woken, or, in every tenth pass, a queue was ever
     /// registered.
     pub(crate) queues: bool,
+    /// Whether events were cancelled while they ran and are left.
+    pub(crate) cancelled: bool,
     /// Whether the log needs partitions for what is appended next; checked in every tenth pass.
     pub(crate) log: bool,
     /// Whether the statement should run again at once.
@@ -48,6 +50,7 @@ struct MinuteRow {
     job_canvases: Vec<Uuid>,
     crons: bool,
     queues: bool,
+    cancelled: bool,
     log: bool,
     recovered: i64,
     open: bool,
@@ -67,6 +70,7 @@ impl MinuteRow {
             jobs: self.job_canvases.into_iter().map(CanvasId).zip(self.jobs).collect(),
             crons: self.crons,
             queues: self.queues,
+            cancelled: self.cancelled,
             log: self.log,
             more: self.full || self.lifted,
             open: self.open,
@@ -120,7 +124,7 @@ impl Sql<'_> {
     /// A process whose durations are no longer the deployment's is not let through, and learns of
     /// it.
     ///
-    /// An idle queue asks nothing else, so this reads ten pages at most; when it is not due,
+    /// An idle queue asks nothing else, so this reads twelve pages at most; when it is not due,
     /// only `chores`, without its index (which has as many pages as the table), the one page of
     /// `settings`, and a page or two of the index of crons.
     async fn minute_at_once(&self, again: bool) -> Result<MinuteOutcome, StoreError> {
@@ -188,7 +192,7 @@ impl Sql<'_> {
                       case when not $1 and (select passes % 10 = 0 from gate) then (select last_value + 5000000 >= made_to from wakeq.log_seq, wakeq.log_partitioning) else false end as "log!",
                       (select count(*) from moved where publish and due) as "recovered!", exists (select from gate) as "open!",
                       (select count(*) from found) >= 1000 as "full!", exists (select from expired) as "lifted!",
-                      (select retimed from others) as "retimed!",
+                      (select retimed from others) as "retimed!", not $1 and exists (select from gate) and exists (select from wakeq.events_v2 where cancelled_by > '') as "cancelled!",
                       (select count(*) from overdue) < (select count(*) from found) and (select passes % 10 <> 0 from gate) as "passed_over!",
                       (select max(notify_at) from found) + case when exists (select from overdue) then interval '0' else interval '1 microsecond' end as reached, now() as "now!""#,
             again,

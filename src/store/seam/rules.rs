@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Backing;
 use crate::event::{Actor, CanvasId, EventId, HandlerScope, Lane, Name, RuleKind, Timestamp};
-use crate::store::events::{AddedRule, CommandOutcome, LiftedRule, Rule, RulePosition};
+use crate::store::events::{AddedRule, CommandOutcome, LiftedRule, Rule, RulePosition, RunningCancel};
 use crate::store::kernel::{Store, StoreError};
 
 impl Store {
@@ -70,6 +70,34 @@ impl Store {
             Backing::Postgres(sql) => sql.cancel(canvas, id, actor).await,
             #[cfg(feature = "testing")]
             Backing::Memory(memory) => memory.tables().cancel(canvas, id, actor),
+        }
+    }
+
+    /// Writes down that an event of the canvas is cancelled, if it is running: its handler has to
+    /// stop, and is not started again. A copy that a service has leased is left alone.
+    pub(crate) async fn cancel_running(
+        &self,
+        canvas: CanvasId,
+        id: EventId,
+        actor: &Actor,
+    ) -> Result<RunningCancel, StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.cancel_running(canvas, id, actor).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().cancel_running(canvas, id, actor),
+        }
+    }
+
+    /// Who has cancelled an event of the canvas while it ran.
+    pub(crate) async fn cancelled_by(
+        &self,
+        canvas: CanvasId,
+        id: EventId,
+    ) -> Result<Option<String>, StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.cancelled_by(canvas, id).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().cancelled_by(canvas, id),
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::Backing;
-use crate::event::{CanvasId, EventId, Notification};
+use crate::event::{CanvasId, EventId, Lane, Notification};
 use crate::store::events::ResumePage;
 use crate::store::kernel::{Store, StoreError};
 use crate::store::minute::{MakingDue, MinuteOutcome};
@@ -19,6 +19,17 @@ impl Store {
             Backing::Postgres(sql) => sql.minute(again).await,
             #[cfg(feature = "testing")]
             Backing::Memory(memory) => memory.tables().minute(again),
+        }
+    }
+
+    /// Deletes a page of events that were cancelled while they ran and run no longer: they failed,
+    /// were released, or lost their worker. Returns how many, and their lanes, whose next events
+    /// have to be woken; the promises of those are renewed here.
+    pub(crate) async fn remove_unclaimed_cancelled(&self) -> Result<(usize, Vec<Lane>), StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.remove_unclaimed_cancelled().await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().remove_unclaimed_cancelled(),
         }
     }
 

@@ -251,6 +251,7 @@ impl ReadyEvent {
             retries: u32::try_from(self.event.retries).unwrap_or(0),
             losses: u32::try_from(self.event.losses).unwrap_or(0),
             postponed: self.postponed(),
+            is_cancelled: self.event.is_cancelled,
         }
     }
 

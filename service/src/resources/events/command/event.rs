@@ -69,6 +69,9 @@ fn print(event: &EventDetail) -> anyhow::Result<()> {
     if let Some(worker) = &event.worker {
         field("worker", worker)?;
     }
+    if let Some(by) = &event.cancelled_by {
+        field("cancelled", format_args!("while it ran, by {by}"))?;
+    }
     if let Some(until) = event.until {
         field("until", moment(until))?;
     }
