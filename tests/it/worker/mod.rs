@@ -1,6 +1,7 @@
 //! Workers: what they take, run and leave to others, and how they stop.
 
 mod basics;
+mod cancelling;
 mod failures;
 mod fair_intake;
 mod missing_handlers;
