@@ -36,7 +36,7 @@ const QUEUES: Coverage = OfThePlatform("queues belong to the platform");
 const GROUPS: Coverage = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tested.
-const CALLS: [(&str, &str, Coverage); 104] = [
+const CALLS: [(&str, &str, Coverage); 105] = [
     ("Admin", "put_cron", By("put_cron")),
     ("Admin", "cron", By("show_cron")),
     ("Admin", "crons", By("list_crons")),
@@ -51,6 +51,7 @@ const CALLS: [(&str, &str, Coverage); 104] = [
     ("Admin", "explain", By("show_event")),
     ("Admin", "value", Here),
     ("Admin", "cancel", By("cancel_event")),
+    ("Admin", "cancel_running", By("cancel_event")),
     ("Admin", "run_now", By("run_event_now")),
     ("Admin", "purge", By("purge_handler")),
     ("Admin", "purge_before", By("purge_handler")),

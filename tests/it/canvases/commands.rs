@@ -14,7 +14,7 @@ use crate::cli::Terminal;
 
 /// Command lines with placeholders for the victim's values. Verbs without one are here too, for
 /// their output.
-const LINES: [&str; 70] = [
+const LINES: [&str; 71] = [
     "events list",
     "events list --handler <handler>",
     "events list --cursor <cursor list_events>",
@@ -82,6 +82,7 @@ const LINES: [&str; 70] = [
     "cron unpause <cron>",
     "events cancel <id>",
     "cancel <id>",
+    "cancel <id> --running",
     "handlers delete <handler>",
     "cron delete <cron>",
     "keys revoke <key>",

@@ -7,7 +7,7 @@ use super::seed::Values;
 use super::world::QUEUE;
 
 /// Query parameters and fields of bodies that name nothing of a tenant.
-const NAMES_NOTHING: [&str; 51] = [
+const NAMES_NOTHING: [&str; 52] = [
     // Content that is stored as the caller sends it.
     "value",
     "payload",
@@ -45,6 +45,7 @@ const NAMES_NOTHING: [&str; 51] = [
     "count_up_to",
     "dry_run",
     "only_queues",
+    "running",
     "waiting",
     "scopes",
     "rotate_secret",

@@ -42,6 +42,7 @@ async fn events_have_the_agreed_columns() {
         "prev int8",
         "queue name",
         "origin uuid",
+        "cancelled_by text",
     ];
     assert_eq!(columns(&stage, "events_v2").await, agreed);
 }

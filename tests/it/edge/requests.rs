@@ -206,6 +206,7 @@ impl Targets {
             ("put_target" | "put_target_of_modifier", 201) => {
                 to(&path.replace("/greet", "/another")).json(&body("put_target"))
             }
+            ("cancel_event", 202) => to(&path).query(&[("running", "true")]),
             // Nothing is broadcast here: `listening` tests services that do.
             (_, 200..300) | ("listen", 404) => good().bearer_auth(key),
             (_, 400) if body(&operation.id).is_some() => to(&path).json(&json!({"nonsense": 1})),
