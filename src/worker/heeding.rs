@@ -14,23 +14,30 @@ use crate::store::Store;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Tells handlers to stop whose events are cancelled, in this process or, while a handler runs for
-/// long, in another: a process whose handlers are quick does not listen to others for this.
-pub(super) async fn heed(leases: Arc<Leases>, store: Store, signals: Signals) {
+/// long, in another: a process whose handlers are quick does not listen to others for this. It
+/// misses no signal that is sent after the call, even before it is first polled.
+pub(super) fn heed(
+    leases: Arc<Leases>,
+    store: Store,
+    signals: Signals,
+) -> impl Future<Output = ()> + Send + 'static {
     let mut cancellations = signals.watch_here(Signal::Cancellations);
-    let mut is_listening = false;
-    loop {
-        tokio::select! {
-            changed = cancellations.changed() => {
-                if changed.is_err() {
-                    // Renewals go on.
-                    return std::future::pending().await;
+    async move {
+        let mut is_listening = false;
+        loop {
+            tokio::select! {
+                changed = cancellations.changed() => {
+                    if changed.is_err() {
+                        // Renewals go on.
+                        return std::future::pending::<()>().await;
+                    }
+                    look(&leases, &store).await;
+                    tokio::time::sleep(PAUSE).await;
                 }
-                look(&leases, &store).await;
-                tokio::time::sleep(PAUSE).await;
-            }
-            () = leases.a_long_run(), if !is_listening => {
-                is_listening = true;
-                signals.receive();
+                () = leases.a_long_run(), if !is_listening => {
+                    is_listening = true;
+                    signals.receive();
+                }
             }
         }
     }
@@ -102,7 +109,6 @@ mod tests {
         let held = scene.leases.hold(scene.claim, Instant::now());
         let other = scene.leases.hold(Claim { id: EventId::new(), ..scene.claim }, Instant::now());
         let _heeding = scene.heed();
-        tokio::task::yield_now().await;
         scene.cancel().await;
         scene.here.send_within(Signal::Cancellations, PATIENCE).await;
         tokio::time::timeout(PATIENCE, held.lost_or_cancelled()).await.expect("a signal");

@@ -13,8 +13,8 @@ use wakeq::order::Lane;
 use wakeq::testing::{DrainReport, TestKit};
 use wakeq::workers::RunReport;
 use wakeq::{
-    Actor, CanvasId, Event, EventId, Execution, HandlerError, HandlerResult, Handlers, Queue, RetryPolicy,
-    Route, Stop, Timing,
+    Actor, Admin, CanvasId, Event, EventId, Execution, HandlerError, HandlerResult, Handlers, Queue,
+    RetryPolicy, Route, Stop, Timing,
 };
 
 use crate::support::{Stage, connect, scope};
@@ -117,8 +117,8 @@ fn program(seed: u64) -> Vec<Step> {
                     // Occasionally reuses an id that was emitted before.
                     last += 1;
                     let id = if dice.below(8) == 0 { old } else { last };
-                    let plan =
-                        (0..=dice.below(3)).map(|_| ['o', 'f', 'v', 'p', 'r', 'e'][dice.below(6)]).collect();
+                    let attempts = 0..=dice.below(3);
+                    let plan = attempts.map(|_| ['o', 'f', 'v', 'p', 'r', 'e', 'c'][dice.below(7)]).collect();
                     let object = (dice.below(2) == 0).then_some(object);
                     Step::Emit { id, name, object, delay: [0, 0, 0, 1, 3, 4, 20][dice.below(7)], plan }
                 }
@@ -153,8 +153,8 @@ fn program(seed: u64) -> Vec<Step> {
 }
 
 /// What the plan says for this attempt: o(k), f(ails), v(alue), p(anics), r(etries later), e(mits
-/// another).
-async fn act(event: Execution, queue: Queue) -> HandlerResult {
+/// another), is c(ancelled).
+async fn act(event: Execution, queue: Queue, admin: Admin) -> HandlerResult {
     let plan: String = event.value()?;
     match plan.chars().nth(event.attempt as usize - 1).unwrap_or('o') {
         'f' => Err(HandlerError::operational(format!("failure {}", event.attempt))),
@@ -166,19 +166,23 @@ async fn act(event: Execution, queue: Queue) -> HandlerResult {
             queue.emit(Event::new("b", "fo")?.id(child)).await?;
             Ok(())
         }
+        'c' => {
+            admin.cancel_running(event.address.scope.canvas, event.id, &Actor::user("ada")).await?;
+            Err(HandlerError::operational(format!("{:?}", event.cancelled().await)))
+        }
         _ => Ok(()),
     }
 }
 
-fn handlers(queue: &Queue, all: bool) -> Handlers {
+fn handlers(kit: &TestKit, all: bool) -> Handlers {
     let names = NAMES.into_iter().filter(|name| all || *name != "late");
     names.fold(Handlers::new(), |handlers, name| {
         let retries = if name == "a" { 1 } else { 2 };
         let retry = RetryPolicy { retries, delay: 2 * KILO, factor: 2, ..RetryPolicy::default() };
-        let queue = queue.clone();
+        let (queue, admin) = (kit.queue(), kit.admin().clone());
         let route = Route::new(name).retry(retry);
         let route = if name == HALTING { route.halt_on_death() } else { route };
-        handlers.on(route, move |event| act(event, queue.clone()))
+        handlers.on(route, move |event| act(event, queue.clone(), admin.clone()))
     })
 }
 
@@ -356,7 +360,8 @@ async fn take(kit: &mut TestKit, step: &Step) -> String {
         Step::Purge(name) => format!("{:?}", admin.purge(&scope(name), &ada, false).await.unwrap()),
         Step::Redrive => redrive(kit).await,
         Step::Learn => {
-            kit.handlers(handlers(&kit.queue(), true)).unwrap();
+            let all = handlers(kit, true);
+            kit.handlers(all).unwrap();
             String::new()
         }
     }
@@ -366,19 +371,21 @@ async fn take(kit: &mut TestKit, step: &Step) -> String {
 // Shows: KIT-03
 #[tokio::test]
 async fn memory_and_postgres_agree_on_every_step() {
-    let (mut halted, mut skipped, mut gone) = (0, 0, 0);
+    let (mut halted, mut skipped, mut gone, mut cancelled) = (0, 0, 0, 0);
     for seed in 1..=12 {
         let (stage, _) = Stage::memory_with(timing()).await;
         let mut real = TestKit::on(connect(stage.database.url(), timing()).await);
         let mut memory = TestKit::with_timing(timing()).unwrap();
         for kit in [&mut real, &mut memory] {
-            kit.handlers(handlers(&kit.queue(), false)).unwrap();
+            let some = handlers(kit, false);
+            kit.handlers(some).unwrap();
         }
         let steps = program(seed);
         for (at, step) in steps.iter().enumerate() {
             let (expected, found) = (take(&mut real, step).await, take(&mut memory, step).await);
             assert_eq!(found, expected, "seed {seed}, step {at}: {step:#?} after {:#?}", &steps[..at]);
             halted += usize::from(matches!(step, Step::Object(_)) && found.contains("HaltedLane"));
+            cancelled += found.matches("Cancelled Deleted").count();
             skipped += usize::from(matches!(step, Step::Skip { .. }) && found == "true");
         }
         for number in 0..100 {
@@ -395,5 +402,5 @@ async fn memory_and_postgres_agree_on_every_step() {
         }
     }
     assert!(halted > 0 && skipped > 0, "objects stood still {halted} times, and went on {skipped} times");
-    assert!(gone > 0, "no chain has a gap");
+    assert!(gone > 0 && cancelled > 0, "{gone} chains have a gap, {cancelled} running events were cancelled");
 }
