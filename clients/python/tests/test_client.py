@@ -43,6 +43,8 @@ class Calls(unittest.TestCase):
         self.assertEqual(wakeq.cancel(id), {"id": id})
         for call in (wakeq.event, wakeq.explain, wakeq.cancel):
             self.fails(404, "not-found", call, id)
+        waiting = wakeq.emit({"name": name, "delay_s": 3600})["id"]
+        self.assertEqual(wakeq.cancel(waiting, running=True), {"id": waiting})
 
     def test_a_batch_is_emitted_all_or_none(self) -> None:
         wakeq, name = self.wakeq, fresh_name()

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{
-    Client, DeadEvent, DeadFilter, Emitted, Error, EventDetail, Handler, Lifted, Method, NewEvent, Page,
-    Pause, Redriven, Request, Stopped,
+    Cancelled, Client, DeadEvent, DeadFilter, Emitted, Error, EventDetail, Handler, Lifted, Method, NewEvent,
+    Page, Pause, Redriven, Request, Stopped,
 };
 
 const EVENTS: &str = "/v1/canvases/{canvas}/events";
@@ -91,6 +91,22 @@ impl Client {
     /// `not-waiting`.
     pub async fn cancel(&self, id: Uuid) -> Result<Uuid, Error> {
         Ok(self.request::<TheEvent>(&of_event(Method::POST, "/cancel", id)).await?.id)
+    }
+
+    /// Cancels an event also if it is running: its handler is told to stop, and cut off after a
+    /// grace.
+    ///
+    /// ```no_run
+    /// # async fn example(wakeq: wakeq_client::Client, id: uuid::Uuid) -> Result<(), wakeq_client::Error> {
+    /// match wakeq.cancel_running(id).await?.next {
+    ///     Some(next) => println!("{next}"),
+    ///     None => println!("it was deleted"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn cancel_running(&self, id: Uuid) -> Result<Cancelled, Error> {
+        self.request(&of_event(Method::POST, "/cancel", id).query("running", "true")).await
     }
 
     /// All handlers of the canvas that have events, rules or targets: one request for each

@@ -35,7 +35,7 @@ pub use error::{Error, Problem};
 pub use listen::{Heard, Listening};
 pub use request::{Method, Request};
 pub use types::{
-    DeadEvent, DeadFilter, Emitted, EventDetail, EventState, Handler, Lifted, NewEvent, Page, Pause,
-    Redriven, Rule, Stopped,
+    Cancelled, DeadEvent, DeadFilter, Emitted, EventDetail, EventState, Handler, Lifted, NewEvent, Page,
+    Pause, Redriven, Rule, Stopped,
 };
 pub use verify::{Delivery, SignatureError, Verifier};

@@ -173,10 +173,22 @@ pub struct EventDetail {
     pub retries: i32,
     /// Claims that were lost because a worker died or stalled.
     pub losses: i32,
+    /// Who has cancelled it while it ran, such as `key:billing`.
+    pub cancelled_by: Option<String>,
     /// The last error of its handler.
     pub last_error: Option<String>,
     /// The value that was emitted, as JSON; only of [`Client::event`](crate::Client::event).
     pub value: Option<Box<RawValue>>,
+}
+
+/// The event that was cancelled.
+#[derive(Clone, Debug, Deserialize)]
+#[non_exhaustive]
+pub struct Cancelled {
+    /// The event's id.
+    pub id: Uuid,
+    /// What happens next, as a sentence, if its handler is running; `None` if it was deleted.
+    pub next: Option<String>,
 }
 
 /// A pause by a user, or a block by an admin.

@@ -88,12 +88,15 @@ export class Client {
   }
 
   /**
-   * Deletes an event that is not running; for a running one the error's code is `not-waiting`.
+   * Deletes an event that is not running; for a running one the error's code is `not-waiting`. With
+   * `running`, the handler of a running event is told to stop, and `next` of the answer says what
+   * happens then.
    * @param {string} id
-   * @param {CallOptions} [options]
+   * @param {{ running?: boolean } & CallOptions} [options]
    */
-  cancel(id, options) {
-    return this.request("POST", "/v1/canvases/{canvas}/events/{id}/cancel", { ...options, path: { id } });
+  cancel(id, { running, ...options } = {}) {
+    const sent = { ...options, path: { id }, query: { running } };
+    return this.request("POST", "/v1/canvases/{canvas}/events/{id}/cancel", sent);
   }
 
   /**

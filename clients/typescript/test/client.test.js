@@ -36,6 +36,8 @@ test("an event is emitted, explained, read and cancelled", { skip }, async () =>
   for (const call of [() => wakeq.event(id), () => wakeq.explain(id), () => wakeq.cancel(id)]) {
     await fails(call, 404, "not-found");
   }
+  const waiting = await wakeq.emit({ name, delay_s: 3600 });
+  assert.deepEqual(await wakeq.cancel(waiting.id, { running: true }), { id: waiting.id });
 });
 
 test("a batch is emitted, all or none", { skip }, async () => {

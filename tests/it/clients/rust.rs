@@ -79,6 +79,26 @@ async fn an_event_is_emitted_explained_read_and_cancelled() {
 }
 
 #[tokio::test]
+async fn a_running_event_is_cancelled_on_request_only() {
+    let service = service().await;
+    let Tenants { mine, other, intruder } = Tenants::of(&service).await;
+    let now = NewEvent::new("greet", &json!({"to": "Ada"})).unwrap();
+    let (id, theirs) = (mine.emit(&now).await.unwrap().id, other.emit(&now).await.unwrap().id);
+    service.stage.execute("update wakeq.events_v2 set locked_at = now(), claims = 1").await;
+    refused(mine.cancel(id).await, 409, "not-waiting");
+    for (stranger, of) in [(&other, id), (&intruder, id), (&mine, theirs)] {
+        refused(stranger.cancel_running(of).await, 404, "not-found");
+    }
+    let cancelled = mine.cancel_running(id).await.unwrap();
+    assert_eq!((cancelled.id, cancelled.next.is_some()), (id, true));
+    assert_eq!(mine.explain(id).await.unwrap().cancelled_by.as_deref(), Some("key:client"));
+    assert_eq!(other.explain(theirs).await.unwrap().cancelled_by, None);
+    let waits = mine.emit(&later("greet")).await.unwrap().id;
+    assert_eq!(mine.cancel_running(waits).await.unwrap().next, None);
+    service.stop().await;
+}
+
+#[tokio::test]
 async fn a_batch_is_emitted_all_or_none() {
     let service = service().await;
     let Tenants { mine, .. } = Tenants::of(&service).await;

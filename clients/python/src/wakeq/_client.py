@@ -111,9 +111,15 @@ class Client:
         """Why an event is not running, and what happens next; without its value."""
         return cast(schema.EventDetail, self.request("GET", EVENTS + "/{id}", path={"id": id}))
 
-    def cancel(self, id: str) -> schema.TheEvent:
-        """Deletes an event that is not running; for a running one the code is `not-waiting`."""
-        return cast(schema.TheEvent, self.request("POST", EVENTS + "/{id}/cancel", path={"id": id}))
+    def cancel(self, id: str, *, running: bool = False) -> schema.CancelledEvent:
+        """Deletes an event that is not running; for a running one the code is `not-waiting`.
+
+        With `running`, the handler of a running event is told to stop, and `next` of the answer says
+        what happens then.
+        """
+        query = {"running": "true"} if running else {}
+        answer = self.request("POST", EVENTS + "/{id}/cancel", path={"id": id}, query=query)
+        return cast(schema.CancelledEvent, answer)
 
     def handlers(self) -> list[schema.Handler]:
         """All handlers of the canvas, their counts, rules and targets: a request for each thousand."""
