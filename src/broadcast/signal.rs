@@ -267,9 +267,10 @@ fn broadcast(sender: Uuid, signal: &Signal) -> Option<Broadcast> {
     })
 }
 
-/// Receives the signals of other processes, as long as these signals exist.
+/// Receives the signals of other processes, as long as these signals exist. Says once that it can't:
+/// an account may have no right to listen, and much works without.
 async fn receive_signals(shared: Weak<SharedSignals>, broadcasts: Broadcasts) {
-    let mut wait = RETRY;
+    let (mut wait, mut is_told) = (RETRY, false);
     loop {
         let Ok(pattern) = "*:SIGNAL:*".parse() else { return };
         match broadcasts.listen(Selection::new(pattern, Some(vec![CanvasId::OF_SIGNALS]))).await {
@@ -285,11 +286,18 @@ async fn receive_signals(shared: Weak<SharedSignals>, broadcasts: Broadcasts) {
                 return;
             }
             Err(ListenError::Ending) => return,
-            Err(error) => tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                retry = ?wait,
-                "the signals of other processes are not received: their changes are found later, by polling"
-            ),
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                if std::mem::replace(&mut is_told, true) {
+                    tracing::debug!(error, retry = ?wait, "still without the signals of other processes");
+                } else {
+                    tracing::warn!(
+                        error,
+                        "the signals of other processes are not received, which is tried again: their changes \
+                         are found later, by polling"
+                    );
+                }
+            }
         }
         tokio::time::sleep(spread(wait)).await;
         wait = (wait * 2).min(RETRY_MAX);
