@@ -58,9 +58,9 @@ impl Admin {
         Ok(id)
     }
 
-    /// Cancels an event also if it is running. The worker that runs it learns of it in seconds where
-    /// signals reach it, and else when it next renews its claim. Its handler is then told to stop
-    /// ([`Execution::cancelled`](crate::Execution::cancelled)), and dropped after
+    /// Cancels an event also if it is running. The worker that runs it learns of it in seconds
+    /// where signals reach it, and else when it next renews its claim. Its handler is then told to
+    /// stop ([`Execution::cancelled`](crate::Execution::cancelled)), and dropped after
     /// [`WorkerConfig::cancel_grace`](crate::WorkerConfig::cancel_grace). The event is deleted,
     /// unless its handler completes it before.
     ///

@@ -267,8 +267,8 @@ fn broadcast(sender: Uuid, signal: &Signal) -> Option<Broadcast> {
     })
 }
 
-/// Receives the signals of other processes, as long as these signals exist. Says once that it can't:
-/// an account may have no right to listen, and much works without.
+/// Receives the signals of other processes, as long as these signals exist. Says once that it
+/// can't: an account may have no right to listen, and much works without.
 async fn receive_signals(shared: Weak<SharedSignals>, broadcasts: Broadcasts) {
     let (mut wait, mut is_told) = (RETRY, false);
     loop {

@@ -1,5 +1,5 @@
-//! Removes events that were cancelled while they ran, where neither their handler nor the next claim
-//! could: they failed and wait, are held by a rule, or have lost their worker.
+//! Removes events that were cancelled while they ran, where neither their handler nor the next
+//! claim could: they failed and wait, are held by a rule, or have lost their worker.
 
 use super::{Trouble, WakeError, Waker};
 use crate::event::Lane;

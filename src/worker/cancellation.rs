@@ -1,4 +1,5 @@
-//! Why a handler should stop, and how it learns of it. What becomes of its event is not decided here.
+//! Why a handler should stop, and how it learns of it. What becomes of its event is not decided
+//! here.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -191,10 +191,10 @@ impl Execution {
         if stood { Ok(()) } else { Err(CompleteError::ClaimLost) }
     }
 
-    /// Completes when the handler should stop, and says why. A handler that works for long waits for
-    /// it beside its work, cleans up, and returns an error, so that it does not lose what a cut-off
-    /// would. It has the grace of the reason for that, and may as well complete: an `Ok` completes
-    /// the event.
+    /// Completes when the handler should stop, and says why. A handler that works for long waits
+    /// for it beside its work, cleans up, and returns an error, so that it does not lose what a
+    /// cut-off would. It has the grace of the reason for that, and may as well complete: an `Ok`
+    /// completes the event.
     ///
     /// For an execution made by hand it never completes.
     ///

@@ -44,8 +44,8 @@ impl HandlerReport {
         }
     }
 
-    /// The report of a handler whose event was cancelled before it ended: whatever it did, unless it
-    /// has completed the event.
+    /// The report of a handler whose event was cancelled before it ended: whatever it did, unless
+    /// it has completed the event.
     pub(super) fn after_cancel(self, is_cancelled: bool) -> Self {
         match self.end {
             HandlerEnd::Failed(_)

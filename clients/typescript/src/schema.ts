@@ -1133,8 +1133,8 @@ export interface paths {
         /**
          * Cancel an event
          * @description A waiting event is deleted. With `running=true`, the handler of a running event is told to stop,
-         *     and cut off after a grace, which closes the request to an HTTP target. The event is deleted then,
-         *     unless its handler completes it before. It is not started again.
+         *     and cut off after a grace, which closes the request to an HTTP target. The event is deleted
+         *     then, unless its handler completes it before. It is not started again.
          *
          *     Requires the scope `operate` on the canvas.
          */

@@ -93,8 +93,8 @@ impl Store {
     }
 
     /// Deletes a claimed event that was cancelled while it ran; `false` if it was not, or the claim
-    /// does not stand. If it was on an object, a tombstone takes its place there, and the promise of
-    /// its successor is renewed.
+    /// does not stand. If it was on an object, a tombstone takes its place there, and the promise
+    /// of its successor is renewed.
     pub(crate) async fn remove_cancelled(&self, claim: Claim) -> Result<bool, StoreError> {
         match self.backing() {
             Backing::Postgres(sql) => sql.remove_cancelled(claim).await,
@@ -103,10 +103,10 @@ impl Store {
         }
     }
 
-    /// Moves an event to the dead events, unless it was cancelled while it ran. If its canvas already has a dead event of the same id,
-    /// written by hand, the later death is kept. If it was on an object: with `halts` its lane is
-    /// halted from then on, otherwise a tombstone takes its place there; the promise of its
-    /// successor is renewed.
+    /// Moves an event to the dead events, unless it was cancelled while it ran. If its canvas
+    /// already has a dead event of the same id, written by hand, the later death is kept. If it was
+    /// on an object: with `halts` its lane is halted from then on, otherwise a tombstone takes its
+    /// place there; the promise of its successor is renewed.
     pub(crate) async fn die(
         &self,
         claim: Claim,

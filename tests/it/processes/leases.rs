@@ -107,8 +107,8 @@ async fn an_event_that_kills_its_process_ends_among_the_dead() {
     figure("extra runs of innocents", scene.extra_runs().await.len() - (deaths - 1));
 }
 
-/// The worker is killed before its handler is cut off. No other one starts the event: it is deleted.
-/// That of another canvas, which ran at the same worker, runs again.
+/// The worker is killed before its handler is cut off. No other one starts the event: it is
+/// deleted. That of another canvas, which ran at the same worker, runs again.
 #[tokio::test]
 async fn a_cancelled_event_whose_worker_was_killed_is_deleted() {
     let scene = CrashScene::new("cancelled", Durations::quick()).await;

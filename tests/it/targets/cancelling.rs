@@ -44,8 +44,8 @@ async fn read_to_end(mut stream: TcpStream) -> Vec<u8> {
     bytes
 }
 
-/// The answer says what happens next; the request is closed when the grace is over, and the event is
-/// gone.
+/// The answer says what happens next; the request is closed when the grace is over, and the event
+/// is gone.
 #[tokio::test]
 async fn the_request_of_a_cancelled_event_is_closed() {
     let service = service().await;

@@ -183,8 +183,8 @@ async fn a_renewal_brings_it() {
     worker.stop().await;
 }
 
-/// Its handler fails before it is told: instead of the retry, the minute's pass removes it, whatever
-/// holds it. An event of another tenant that waits alike stays.
+/// Its handler fails before it is told: instead of the retry, the minute's pass removes it,
+/// whatever holds it. An event of another tenant that waits alike stays.
 #[tokio::test]
 async fn an_event_that_failed_before_it_was_told_is_not_retried() {
     let stage = untold().await;

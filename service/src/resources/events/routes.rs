@@ -124,8 +124,8 @@ pub(crate) struct CancelQuery {
 /// Cancel an event
 ///
 /// A waiting event is deleted. With `running=true`, the handler of a running event is told to stop,
-/// and cut off after a grace, which closes the request to an HTTP target. The event is deleted then,
-/// unless its handler completes it before. It is not started again.
+/// and cut off after a grace, which closes the request to an HTTP target. The event is deleted
+/// then, unless its handler completes it before. It is not started again.
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/events/{id}/cancel", operation_id = "cancel_event",
     tag = "events", params(CancelQuery), responses(
     (status = 200, description = "The event was deleted", body = CancelledEvent),

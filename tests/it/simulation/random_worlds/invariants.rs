@@ -6,8 +6,8 @@ use wakeq::machine::{Cause, Removal, State, Turn};
 use super::{Faults, Simulation};
 
 impl Simulation {
-    /// Whether every remaining event is parked under a standing rule or waits for its turn, and none
-    /// is cancelled.
+    /// Whether every remaining event is parked under a standing rule or waits for its turn, and
+    /// none is cancelled.
     pub(super) fn settled(&self) -> bool {
         self.world.rows.iter().all(|(id, row)| {
             let is_parked =
