@@ -180,11 +180,9 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<LiveEven
         | (CheckResult::Delayed | CheckResult::Running | CheckResult::Held(_), None) => 0,
     };
     // Only a claimed event can have been cancelled and be left.
-    let cancelled_by = if event.claims > 0 {
-        let canvas = event.address.scope.canvas;
-        store.cancelled_by(canvas, id).await?
-    } else {
-        None
+    let cancelled_by = match event.claims {
+        0 => None,
+        _ => store.cancelled_by(event.address.scope.canvas, id).await?,
     };
     let (target, target_gone_since) = store.target_url(&event.address).await?.unzip();
     let first = first(store, &event).await?.filter(|(first, _)| *first != id);

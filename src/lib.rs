@@ -195,8 +195,8 @@ pub use worker::{
 /// quotas and the record of changes.
 pub mod control {
     pub use crate::admin::{
-        BULK_MAX, Bulk, COUNT_MAX, CancelResult, Cursor, EventFilter, EventSummary, HandlerStats, LIST_MAX, Page,
-        ResumeResult, StopResult,
+        BULK_MAX, Bulk, COUNT_MAX, CancelResult, Cursor, EventFilter, EventSummary, HandlerStats, LIST_MAX,
+        Page, ResumeResult, StopResult,
     };
     pub use crate::event::{InvalidQuota, Quota, QuotaExceeded, RuleKind};
     pub use crate::explain::{Explanation, LiveEvent};
