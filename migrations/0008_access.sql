@@ -288,9 +288,9 @@ $$;
 -- one commit.
 --
 -- `claim` is the fencing token of the attempt, which the handler got with the event: 16 hex digits,
--- with which the token of a lease begins. If another attempt has begun in the meantime, or the event
--- has ended, this raises, and the transaction has to be rolled back. An event of a canvas on which
--- the caller may not emit is treated as one that has ended.
+-- with which the token of a lease begins. If another attempt has begun in the meantime, or the
+-- event has ended, this raises, and the transaction has to be rolled back. An event of a canvas on
+-- which the caller may not emit is treated as one that has ended.
 create function wakeq.complete(event uuid, claim text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -328,7 +328,8 @@ begin
                probes = 0
          where e.id = any (array(
                select x.id from wakeq.events_v2 x
-                where x.id = wakeq.next_in_lane(gone.canvas_id, gone.object, gone.queue, gone.module, gone.name, gone.seq)
+                where x.id = wakeq.next_in_lane(
+                          gone.canvas_id, gone.object, gone.queue, gone.module, gone.name, gone.seq)
                   for update skip locked));
     end if;
 end
@@ -364,6 +365,7 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
         ('facets',               'select, insert, update, delete', 'select, insert, update, delete'),
         -- A redrive locks what halts a lane, which requires the right to update.
         ('halted_lanes',         'select, insert, update, delete', 'select, insert, delete'),
+        ('hour_statistics',      'select',                         'select, insert, update, delete'),
         ('http_targets',         'select, insert, update, delete', 'select, update, delete'),
         ('idempotency_keys',     'select, insert, update, delete', 'select, insert, update, delete'),
         ('idle_cursor',          'select, update',                 'select, update'),
@@ -377,6 +379,7 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
         ('log_partitioning',     'select',                         'select'),
         ('log_pins',             'select, insert, delete',        'select, insert, delete'),
         ('log_streams',          'select, insert, update',         'select, insert, update'),
+        ('minute_statistics',    'select, insert, update',         'select, insert, update, delete'),
         ('nodes',                'select, insert, update, delete', 'select, insert, update, delete'),
         ('objects',              'select, insert, update, delete', 'select, insert, update, delete'),
         ('queue_patterns',       'select, insert, delete',        'select'),

@@ -4,7 +4,7 @@
 pub use crate::admin::{COUNT_MAX, LeaseBatch, check_wait, search};
 pub use crate::broadcast::{Hub, HubListener};
 pub use crate::event::{
-    EventFields, NewEvent, SealError, Spelled, answer_event, check_json, spread, stable_hash, target_of_queue,
+    EventFields, NewEvent, SealError, Spelled, answer_event, check_json, spread, stable_hash,
 };
 pub use crate::store::{
     Additions, AuditLine, Coalescer, DatabaseRoute, Emission, ForeignEngine, FoundTarget, InsertOutcome,

@@ -187,18 +187,18 @@ pub use event::{
 pub use machine::policy::RetryPolicy;
 pub use store::{Store, StoreConfig, StoreError};
 pub use worker::{
-    CompleteError, Execution, HandlerError, HandlerResult, Handlers, QueueWorker, Route, WorkerConfig, WorkerError,
-    shutdown_signal,
+    CompleteError, Execution, HandlerError, HandlerResult, Handlers, QueueWorker, Route, WorkerConfig,
+    WorkerError, shutdown_signal,
 };
 
-/// What operators see and do through [`Admin`]: rules, explanations, lists, counts, dead events,
-/// quotas and the record of changes.
+/// What operators see and do through [`Admin`]: rules, explanations, lists, counts, statistics,
+/// dead events, quotas and the record of changes.
 pub mod control {
     pub use crate::admin::{
         BULK_MAX, Bulk, COUNT_MAX, CancelResult, Cursor, EventFilter, EventSummary, HandlerStats, LIST_MAX,
-        Page, ResumeResult, StopResult,
+        Page, ResumeResult, Statistics, StatisticsPoint, StatisticsRange, StopResult,
     };
-    pub use crate::event::{InvalidQuota, Quota, QuotaExceeded, RuleKind};
+    pub use crate::event::{DurationHistogram, EventCounts, InvalidQuota, Quota, QuotaExceeded, RuleKind};
     pub use crate::explain::{Explanation, LiveEvent};
     pub use crate::store::{
         AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, HandlerCounts, HandlerDepth, QuotaUse,
@@ -258,12 +258,13 @@ pub mod targets {
     pub use crate::store::RegisteredTarget;
 }
 
-/// Workers from inside: what they report, handlers that are not functions of the program, and runs
-/// of notifications that are pushed.
+/// Workers from inside: what they report, layers around handlers and the state that these share,
+/// handlers that are not functions of the program, and runs of notifications that are pushed.
 pub mod workers {
     pub use crate::worker::{
-        BoxedHandler, CancelReason, Completion, Counters, HandlerOutput, InvalidRoute, Origin, PushError, PushRunner, RemoteHandler, RemoteHandlers,
-        RunReport, Verdict,
+        Batch, BoxedHandler, CancelReason, Completion, Counters, HandlerFailure, HandlerOutput,
+        HandlerService, IntoResults, InvalidRoute, Next, Origin, PushError, PushRunner, RemoteHandler,
+        RemoteHandlers, RunReport, Verdict, WithState,
     };
 }
 
@@ -276,12 +277,16 @@ mod pages {
     struct CronsDocument;
     #[doc = include_str!("../docs/finish.md")]
     struct FinishDocument;
+    #[doc = include_str!("../docs/handlers.md")]
+    struct HandlersDocument;
     #[doc = include_str!("../docs/listeners.md")]
     struct ListenersDocument;
     #[doc = include_str!("../docs/log.md")]
     struct LogDocument;
     #[doc = include_str!("../docs/order.md")]
     struct OrderDocument;
+    #[doc = include_str!("../docs/statistics.md")]
+    struct StatisticsDocument;
     #[cfg(feature = "testing")]
     #[doc = include_str!("../docs/testing.md")]
     struct TestingDocument;

@@ -122,6 +122,8 @@ impl Waker {
             }
             tokio::time::sleep(pause).await;
             if self.lets_sleep && was_idle && self.store.uses().count() == uses {
+                // Now, so that this wakes nothing in a minute.
+                self.store.write_statistics().await;
                 self.let_sleep(period).await;
             }
         }

@@ -59,6 +59,11 @@ struct GroupsDocument;
 #[doc = include_str!("../../docs/telemetry.md")]
 struct TelemetryDocument;
 
+/// Compiles the code in the page about embedding.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/embedding.md")]
+struct EmbeddingDocument;
+
 /// Compiles the code in the page about the container.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/container.md")]

@@ -29,6 +29,7 @@ use crate::resources::pulls::routes as pulls;
 use crate::resources::pulls::routes::leases;
 use crate::resources::queues::routes as queues;
 use crate::resources::quotas::routes as quotas;
+use crate::resources::statistics::routes as statistics;
 use crate::resources::targets::routes as targets;
 use crate::telemetry::HttpMetrics;
 use wakeq::targets::OwnDeployment;
@@ -88,6 +89,8 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Operate, routes!(handlers::purge))
         .optional_body()
         .on(Scope::Read, routes!(handlers::depth))
+        .on(Scope::Read, routes!(statistics::of_canvas))
+        .on(Scope::Read, routes!(statistics::of_handler))
         .on(Scope::Read, routes!(crons::list))
         .records_reads()
         .on(Scope::Read, routes!(crons::one))

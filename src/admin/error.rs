@@ -54,7 +54,7 @@ pub enum AdminError {
     /// The handler has no target.
     #[error("there is no target for {0}: `wakeq handlers show` lists those of the handler")]
     NoTarget(Box<HandlerAddress>),
-    /// There is no such queue.
+    /// No queue of this name is registered.
     #[error("no queue {0} is registered: `wakeq queues list` shows those that are")]
     NoQueue(Name),
     /// The queue is not pulled: workers or a target process it.

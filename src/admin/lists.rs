@@ -22,6 +22,16 @@ pub struct Page<T> {
     pub next: Option<Cursor>,
 }
 
+impl<T> Page<T> {
+    /// The first `limit` of what was found; if there is more, the next page begins after the last.
+    pub(super) fn of(mut items: Vec<T>, limit: usize, cursor: impl FnOnce(&T) -> Cursor) -> Self {
+        let more = items.len() > limit;
+        items.truncate(limit);
+        let next = items.last().filter(|_| more).map(cursor);
+        Self { items, next }
+    }
+}
+
 /// Which events to list. By default all of the canvas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventFilter {

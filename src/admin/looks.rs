@@ -15,8 +15,8 @@ impl Admin {
         Ok(self.looked(queue, entered)?.unwrap_or(false))
     }
 
-    /// Whether a pulled queue may have something to lease now; `None` if there is no pulled queue
-    /// of this name.
+    /// Whether a pulled queue may have something to lease now; `None` if no pulled queue has this
+    /// name.
     pub(super) async fn has_turns(&self, queue: &Name) -> Result<Option<bool>, StoreError> {
         let looks = self.due_checks.is_due(queue, true);
         let found = self.store.has_turns(queue, Uuid::new_v4(), looks).await;

@@ -18,6 +18,7 @@ mod quotas;
 mod retries;
 mod rules;
 mod settled;
+mod statistics;
 mod stats;
 mod targets;
 
@@ -30,6 +31,7 @@ pub use lists::{EventFilter, EventSummary, Page};
 pub use pulls::{LeaseBatch, LeasedCopy, Release, ReleaseResult, check_wait};
 pub use queues::{DeletedQueue, NewQueue, PutQueue, SetFacet, WaitingCopies};
 pub use rules::{ResumeResult, Stop, StopResult};
+pub use statistics::{Statistics, StatisticsPoint, StatisticsRange};
 pub use stats::HandlerStats;
 pub use targets::{NewSecret, NewTarget, PutTargetResult};
 

@@ -23,12 +23,10 @@ impl Admin {
     ) -> Result<Page<HaltedLane>, AdminError> {
         let after = cursor.map(Cursor::halted).transpose()?;
         let limit = limit.clamp(1, LIST_MAX) as usize;
-        let mut found = self.store.halted_lanes(canvas, None, self.copies, after, limit as i64 + 1).await?;
-        let more = found.len() > limit;
-        found.truncate(limit);
-        let last = found.last().filter(|_| more);
-        let next = last.map(|(halted, _)| Cursor::of_halted((halted.halted_at, halted.event)));
-        let shown = found.into_iter().filter(|(_, is_shown)| *is_shown);
+        let found = self.store.halted_lanes(canvas, None, self.copies, after, limit as i64 + 1).await?;
+        let cursor = |(halted, _): &(HaltedLane, bool)| Cursor::of_halted((halted.halted_at, halted.event));
+        let Page { items, next } = Page::of(found, limit, cursor);
+        let shown = items.into_iter().filter(|(_, is_shown)| *is_shown);
         Ok(Page { items: shown.map(|(halted, _)| halted).collect(), next })
     }
 

@@ -288,8 +288,9 @@ impl Admin {
         let policy = self.store.pull_policy(queue).await?.flatten().unwrap_or_default();
         let (done, released) = match (&release.error, release.retry) {
             (Some(error), _) if release.dead => {
-                let died = self.move_to_dead(held.claim, Cause::Rejected, &storable(error), policy.halts);
-                (died.await?, ReleaseResult::Died)
+                let error = storable(error);
+                let died = self.move_to_dead(held.claim, Cause::Rejected, &error, policy.halts).await?;
+                (died, ReleaseResult::Died)
             }
             (Some(error), retry) => self.end_failed_attempt(&held, &policy, &storable(error), retry).await?,
             (None, Some(retry)) => {

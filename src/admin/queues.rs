@@ -6,13 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::retries::check_retries;
-use super::targets::generate_secret;
 use super::{Admin, AdminError, LIST_MAX, checked};
 use super::{NewSecret, NewTarget};
 use crate::event::{Actor, CanvasId, Name, PullPolicy, QueuePattern};
 use crate::event::{Secret, target_of_queue};
 use crate::store::{Facet, FacetSettings, NewQueueRow, QueueDepth, QueuePut, RegisteredQueue};
-use crate::store::{NewTargetRow, PutOutcome};
 
 /// Maximum number of patterns of a queue.
 const PATTERNS_MAX: usize = 20;
@@ -153,30 +151,12 @@ impl Admin {
         row: &NewQueueRow<'_>,
         target: Option<&NewTarget>,
     ) -> Result<(QueuePut, Option<Secret>), AdminError> {
-        let Some(new) = target else { return Ok((self.store.put_queue(row).await?, None)) };
-        self.check_not_own(new).await?;
-        let (secret, replaces_secret, is_made) = match &new.secret {
-            NewSecret::Keep => (generate_secret()?, false, true),
-            NewSecret::Given(secret) => (secret.clone(), true, false),
-            NewSecret::Rotate => (generate_secret()?, true, true),
-        };
-        let (address, actor) = (&target_of_queue(row.name), row.actor);
-        let (url, policy, audience) = (&new.url, &new.policy, new.audience.as_deref());
-        let (sealed, keys) = (self.sealed(address, &secret)?, self.store.secret_keys());
-        let target = NewTargetRow {
-            address,
-            url,
-            policy,
-            audience,
-            secret: &secret,
-            sealed: &sealed,
-            keys,
-            replaces_secret,
-            actor,
-        };
-        let (put, outcome) = self.store.put_queue_with_target(row, &target).await?;
-        let taken = outcome.is_some_and(|outcome: PutOutcome| outcome.secret_taken);
-        Ok((put, (taken && is_made).then_some(secret)))
+        let Some(new) = target else { return Ok((self.store.put_queue(row, None).await?.0, None)) };
+        let address = target_of_queue(row.name);
+        let (target, is_made) = self.target_row(&address, new, row.actor).await?;
+        let (put, outcome) = self.store.put_queue(row, Some(&target)).await?;
+        let taken = outcome.is_some_and(|outcome| outcome.secret_taken);
+        Ok((put, (taken && is_made).then_some(target.secret)))
     }
 
     /// The registered queues by name, including those that are being drained: at most 100, since no

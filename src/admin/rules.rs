@@ -157,12 +157,8 @@ impl Admin {
     pub async fn rules(&self, cursor: Option<&Cursor>, limit: u32) -> Result<Page<Rule>, AdminError> {
         let after = cursor.map(Cursor::rule).transpose()?;
         let limit = limit.clamp(1, LIST_MAX) as usize;
-        let mut items = self.store.rules(None, None, after.as_ref(), limit as i64 + 1).await?;
-        let more = items.len() > limit;
-        items.truncate(limit);
-        let last = items.last().filter(|_| more);
-        let next = last.map(|last| Cursor::of_rule((last.scope.clone(), last.kind)));
-        Ok(Page { items, next })
+        let found = self.store.rules(None, None, after.as_ref(), limit as i64 + 1).await?;
+        Ok(Page::of(found, limit, |last| Cursor::of_rule((last.scope.clone(), last.kind))))
     }
 
     /// The rules in force on a handler: at most one of each kind, the block first.

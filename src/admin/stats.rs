@@ -83,12 +83,10 @@ impl Admin {
     ) -> Result<Page<HandlerStats>, AdminError> {
         let after = cursor.map(Cursor::handler).transpose()?;
         let limit = limit.clamp(1, LIST_MAX) as usize;
-        let mut found = self.store.handlers(canvas, after.as_ref(), limit as i64 + 1).await?;
-        let more = found.len() > limit;
-        found.truncate(limit);
-        let next = found.last().filter(|_| more);
-        let next = next.map(|last| Cursor::of_handler((last.module.clone(), last.name.clone())));
-        Ok(Page { items: self.stats_of(canvas, &found, TARGETS_SHOWN).await?, next })
+        let found = self.store.handlers(canvas, after.as_ref(), limit as i64 + 1).await?;
+        let cursor = |last: &HandlerScope| Cursor::of_handler((last.module.clone(), last.name.clone()));
+        let Page { items, next } = Page::of(found, limit, cursor);
+        Ok(Page { items: self.stats_of(canvas, &items, TARGETS_SHOWN).await?, next })
     }
 
     /// A handler with its counts, rules and targets, of which it shows up to [`LIST_MAX`]; `None`

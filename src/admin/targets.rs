@@ -9,13 +9,12 @@ use std::time::Duration;
 use super::retries::check_retries;
 use super::{Admin, AdminError, Cursor, LIST_MAX, Page, checked};
 use crate::event::{
-    Actor, CanvasId, HandlerAddress, HandlerScope, Name, RuleKind, SealError, SealedSecret, Secret,
-    TargetPolicy, TargetUrl,
+    Actor, CanvasId, HandlerAddress, HandlerScope, Name, RuleKind, SealError, Secret, TargetPolicy, TargetUrl,
 };
 use crate::store::{NewTargetRow, PutOutcome, RegisteredTarget};
 
 /// Modifiers that are refused, because the paths of the API use these words for other things.
-const RESERVED: [&str; 4] = ["pause", "block", "purge", "handlers"];
+const RESERVED: [&str; 5] = ["pause", "block", "purge", "statistics", "handlers"];
 /// Shortest and longest timeout of an attempt.
 const TIMEOUT_MIN: Duration = Duration::from_secs(1);
 const TIMEOUT_MAX: Duration = Duration::from_secs(600);
@@ -98,25 +97,7 @@ impl Admin {
             ));
         }
         self.check_target(address, new)?;
-        self.check_not_own(new).await?;
-        let (secret, replaces_secret, is_made) = match &new.secret {
-            NewSecret::Keep => (generate_secret()?, false, true),
-            NewSecret::Given(secret) => (secret.clone(), true, false),
-            NewSecret::Rotate => (generate_secret()?, true, true),
-        };
-        let (url, policy, audience) = (&new.url, &new.policy, new.audience.as_deref());
-        let (sealed, keys) = (self.sealed(address, &secret)?, self.store.secret_keys());
-        let row = NewTargetRow {
-            address,
-            url,
-            policy,
-            audience,
-            secret: &secret,
-            sealed: &sealed,
-            keys,
-            replaces_secret,
-            actor,
-        };
+        let (row, is_made) = self.target_row(address, new, actor).await?;
         let put = self.store.put_target(&row).await?;
         let PutOutcome { new, target, secret_taken, rule, job } = put;
         crate::fault::point("target.registered");
@@ -124,26 +105,40 @@ impl Admin {
         Ok(PutTargetResult {
             new,
             target,
-            secret: (secret_taken && is_made).then_some(secret),
+            secret: (secret_taken && is_made).then_some(row.secret),
             still: rule,
             woken,
             waking,
         })
     }
 
-    /// The secret as it is stored in a row.
-    pub(super) fn sealed(
-        &self,
-        address: &HandlerAddress,
-        secret: &Secret,
-    ) -> Result<SealedSecret, AdminError> {
-        self.store.secret_keys().seal(address, secret).map_err(|unsealed| match unsealed {
+    /// The row of a target to register, and whether its secret is made here, so that the caller has
+    /// to be told it. Refuses the deployment itself, under any name that it is known to have.
+    pub(super) async fn target_row<'a>(
+        &'a self,
+        address: &'a HandlerAddress,
+        new: &'a NewTarget,
+        actor: &'a Actor,
+    ) -> Result<(NewTargetRow<'a>, bool), AdminError> {
+        let (url, policy, audience) = (&new.url, &new.policy, new.audience.as_deref());
+        self.store.own_deployment().await?.check(url, audience)?;
+        let generate = || Secret::generate().map_err(|_| AdminError::NoRandomness);
+        let (secret, replaces_secret, is_made) = match &new.secret {
+            NewSecret::Keep => (generate()?, false, true),
+            NewSecret::Given(secret) => (secret.clone(), true, false),
+            NewSecret::Rotate => (generate()?, true, true),
+        };
+        let keys = self.store.secret_keys();
+        let sealed = keys.seal(address, &secret).map_err(|unsealed| match unsealed {
             SealError::NoKey => AdminError::NoSecretKey,
             SealError::NoRandomness(_) => AdminError::NoRandomness,
-        })
+        })?;
+        let row =
+            NewTargetRow { address, url, policy, audience, secret, sealed, keys, replaces_secret, actor };
+        Ok((row, is_made))
     }
 
-    /// The target at an address; `None` if there is none.
+    /// The target at an address, if any.
     pub async fn target(&self, address: &HandlerAddress) -> Result<Option<RegisteredTarget>, AdminError> {
         let HandlerScope { canvas, module, name } = &address.scope;
         let found =
@@ -168,14 +163,11 @@ impl Admin {
         }
         let limit = limit.clamp(1, LIST_MAX) as usize;
         let one_more = limit as i64 + 1;
-        let mut items = self.store.targets(canvas, handler, None, after.as_ref(), one_more).await?;
-        let more = items.len() > limit;
-        items.truncate(limit);
-        let next = items.last().filter(|_| more).map(|target| {
-            let HandlerAddress { scope, modifier } = &target.address;
+        let found = self.store.targets(canvas, handler, None, after.as_ref(), one_more).await?;
+        Ok(Page::of(found, limit, |last| {
+            let HandlerAddress { scope, modifier } = &last.address;
             Cursor::of_target((scope.module.clone(), scope.name.clone(), modifier.clone()))
-        });
-        Ok(Page { items, next })
+        }))
     }
 
     /// Deletes a target. A running attempt continues. From then on its events wait like those of a
@@ -189,16 +181,11 @@ impl Admin {
         }
     }
 
-    /// Refuses a target that is the deployment itself, under any name that it is known to have.
-    pub(super) async fn check_not_own(&self, new: &NewTarget) -> Result<(), AdminError> {
-        Ok(self.store.own_deployment().await?.check(&new.url, new.audience.as_deref())?)
-    }
-
     pub(super) fn check_target(&self, address: &HandlerAddress, new: &NewTarget) -> Result<(), AdminError> {
         if RESERVED.contains(&address.modifier.as_str()) {
             return Err(AdminError::Invalid(
-                "`pause`, `block`, `purge` and `handlers` can't be modifiers of a target: the API's \
-                 paths use them",
+                "`pause`, `block`, `purge`, `statistics` and `handlers` can't be modifiers of a target: \
+                 the API's paths use them",
             ));
         }
         check_policy(&new.policy).map_err(AdminError::Invalid)?;
@@ -210,10 +197,6 @@ impl Admin {
         }
         Ok(())
     }
-}
-
-pub(super) fn generate_secret() -> Result<Secret, AdminError> {
-    Secret::generate().map_err(|_| AdminError::NoRandomness)
 }
 
 /// What is wrong with a policy, if anything.

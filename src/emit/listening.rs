@@ -6,9 +6,13 @@ use crate::event::{Broadcast, NewEvent};
 use crate::store::InsertOutcome;
 
 impl Queue {
-    /// Passes a committed event to listeners, to consumers of the log and to the test kit.
+    /// Passes a committed event to listeners, to consumers of the log and to the test kit, and
+    /// counts it for the statistics of its handler, if that has it.
     pub(super) fn remember(&self, event: &NewEvent, inserted: &InsertOutcome) {
         let InsertOutcome::New { link, .. } = inserted else { return };
+        if !event.only_queues {
+            self.store.count_emitted(&event.address.scope);
+        }
         if let Some(broadcasts) = &self.broadcasts {
             broadcasts.send(Broadcast::of(event, *link));
         }

@@ -94,7 +94,7 @@ impl CopyOf {
 }
 
 /// The address at which the HTTP target of a queue is registered, on a canvas without events.
-pub fn target_of_queue(queue: &Name) -> HandlerAddress {
+pub(crate) fn target_of_queue(queue: &Name) -> HandlerAddress {
     let scope = HandlerScope { canvas: CanvasId::OF_QUEUES, module: Name::queue(), name: queue.clone() };
     HandlerAddress { scope, modifier: Name::no_modifier() }
 }

@@ -61,7 +61,7 @@ pub struct InvalidSecretKeys;
 /// Why a secret was not encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
-    /// There is no key, and secrets may not be stored in clear.
+    /// No key is configured, and secrets may not be stored in plain text.
     #[error("there is no key for signing secrets")]
     NoKey,
     /// The operating system provided no random numbers.

@@ -1,11 +1,11 @@
 //! All SQL: one concrete struct over sqlx's pool, one file per table or concern, one function per
 //! statement.
 //!
-//! The files are in rooms, each on those before it: `kernel`; `log`, `minute` and `quotas`;
-//! `events` and `targets`; `crons`, `order` and `queues`; `memory`, for the test kit; on top
-//! `seam`. A room imports what the rooms below it export, and nothing from this file, which is for
-//! the rest of the package. A statement that `memory` repeats is a function of `Sql`, and `seam`
-//! has the function of `Store` that chooses between the two.
+//! The files are in rooms, each on those before it: `kernel`; `log`, `quotas` and `statistics`;
+//! `minute`; `events` and `targets`; `crons`, `order` and `queues`; `memory`, for the test kit; on
+//! top `seam`. A room imports what the rooms below it export, and nothing from this file, which is
+//! for the rest of the package. A statement that `memory` repeats is a function of `Sql`, and
+//! `seam` has the function of `Store` that chooses between the two.
 //!
 //! Every write restates its precondition in `where` and reports whether it took effect. Times are
 //! the database's: no function here takes a worker's clock. Nothing here publishes, decides, or
@@ -22,6 +22,7 @@ mod order;
 mod queues;
 mod quotas;
 mod seam;
+mod statistics;
 mod targets;
 #[cfg(test)]
 pub(crate) mod tests;

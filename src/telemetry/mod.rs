@@ -42,6 +42,19 @@ macro_rules! run_span {
 }
 pub(crate) use run_span;
 
+/// The span of one call of a batch handler, whose events are of one canvas.
+macro_rules! batch_span {
+    ($address:expr, $events:expr) => {
+        tracing::info_span!(
+            "batch",
+            canvas = %$address.scope.canvas,
+            handler = %$address,
+            events = $events,
+        )
+    };
+}
+pub(crate) use batch_span;
+
 /// A call that emits events.
 pub(crate) struct EmitCall<'a> {
     /// The handler of the events, if they have the same.

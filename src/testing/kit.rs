@@ -126,8 +126,8 @@ impl TestKit {
     }
 
     /// Sets the worker's handlers, in place of previous ones.
-    pub fn handlers(&mut self, handlers: Handlers) -> Result<(), KitError> {
-        self.stepper = Stepper::new(&self.store, &self.notifier, handlers)?;
+    pub fn handlers(&mut self, handlers: impl Into<Handlers>) -> Result<(), KitError> {
+        self.stepper = Stepper::new(&self.store, &self.notifier, handlers.into())?;
         Ok(())
     }
 

@@ -98,7 +98,7 @@ impl Waker {
         !parts.is_empty()
     }
 
-    /// Deletes data that is no longer used, a part at a time: the next part an hour later.
+    /// Deletes unused data, up to [`IDLE_PAGES`] pages of it in an hour.
     async fn expire_idle(&self, retention: Retention) -> Result<(), StoreError> {
         let Retention { idle, audit, .. } = retention;
         let kept = IdleRetention { objects: idle, entity_events: idle, keys: audit };
@@ -141,7 +141,7 @@ mod tests {
         let table = Table::new().await;
         table.remember_old(MANY, 2).await;
         table.add_old_rows(FEW).await;
-        assert_eq!(table.old_rows().await, 8);
+        assert_eq!(table.old_rows().await, 9);
         table
             .run(
                 "create function public.take_long() returns trigger language plpgsql as $$

@@ -46,6 +46,7 @@ impl Waker {
             };
             crate::fault::point("cron.ticked");
             events += ticked.events.len();
+            ticked.events.iter().for_each(|event| self.store.count_emitted(&event.address.scope));
             self.broadcast(&ticked.events);
             left.extend(ticked.left);
             if let Err(error) = self.store.announce(&ticked.copies).await {

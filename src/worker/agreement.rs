@@ -7,8 +7,9 @@ use std::time::Duration;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use tokio_util::sync::CancellationToken;
 
-use super::handlers::{Handlers, Registry, Route};
+use super::handlers::{Handlers, Registry, Room, Route};
 use crate::event::{CanvasId, EventId, RuleKind, Turn};
 use crate::machine::{Effect, Input, Policy, State, check_schedule};
 use crate::store::tests::{Row, Table, told};
@@ -103,7 +104,7 @@ fn registry(handler_matches: &[HandlerMatch]) -> Registry {
         };
         handlers = handlers.on(route, |_event| async { Ok(()) });
     }
-    handlers.registry().unwrap()
+    handlers.registry(&Room::new(1, 2, CancellationToken::new())).unwrap()
 }
 
 /// Every row has a twin. The row is loaded, then claimed, then its twin is loaded. Time can only

@@ -1,5 +1,6 @@
 //! The results of a handler, and their effect on the run of its event.
 
+use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
@@ -36,7 +37,7 @@ impl HandlerOutput for Completion {
 ///
 /// Every error converts into an operational one, so `?` retries. Use [`HandlerError::value`] for an
 /// outcome that a retry can't change.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct HandlerError {
     message: String,
     kind: ErrorKind,
@@ -137,6 +138,18 @@ impl HandlerError {
         Self { message: reason.to_string(), kind: ErrorKind::Gone }
     }
 
+    /// An operational error with the text of an error and of its sources.
+    pub(super) fn of_chain(error: &dyn Error) -> Self {
+        let mut message = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            message.push_str(": ");
+            message.push_str(&cause.to_string());
+            source = cause.source();
+        }
+        Self::operational(message)
+    }
+
     /// What happened.
     pub fn message(&self) -> &str {
         &self.message
@@ -159,17 +172,16 @@ impl HandlerError {
     }
 }
 
-impl<E: std::error::Error> From<E> for HandlerError {
+impl<E: Error> From<E> for HandlerError {
     fn from(error: E) -> Self {
-        let mut message = error.to_string();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            message.push_str(": ");
-            message.push_str(&cause.to_string());
-            source = cause.source();
-        }
-        Self::operational(message)
+        Self::of_chain(&error)
     }
+}
+
+/// What a handler has panicked with.
+pub(super) fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 #[cfg(test)]

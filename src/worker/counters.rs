@@ -112,6 +112,8 @@ pub struct RunReport {
     pub attempt: Option<u32>,
     /// The handler's error message, if it failed.
     pub error: Option<String>,
+    /// How long the event had been due when it was claimed, if a handler ran.
+    pub waited: Option<Duration>,
     /// How long the handler ran.
     pub took: Option<Duration>,
     /// What happens to the notification.

@@ -1,14 +1,20 @@
 //! What a handler gets: an event, and what it may do with the claim under which it runs.
 
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 use sqlx::postgres::PgConnection;
 use tokio::time::Instant;
 
-use super::answers::HandlerError;
+use super::answers::{Completion, HandlerError, HandlerResult};
 use super::cancellation::CancelReason;
 use super::leases::RunningClaim;
 use crate::event::{Claim, CopyOf, EventId, HandlerAddress, Metadata, Place, Timestamp};
 use crate::store::{ClaimedEvent, StoreError, complete_in};
+
+/// A handler, called once per attempt.
+pub type BoxedHandler = Arc<dyn Fn(Execution) -> BoxFuture<'static, HandlerResult<Completion>> + Send + Sync>;
 
 /// An event passed to its handler.
 #[derive(Clone, Debug)]
@@ -23,6 +29,9 @@ pub struct Execution {
     pub json: String,
     /// The attempt, counted from 1. Attempts whose process died are not counted.
     pub attempt: u32,
+    /// How often the event has lost its worker: by a crash, or because its lease could not be
+    /// renewed.
+    pub losses: u32,
     /// When it was emitted.
     pub enqueued_at: Timestamp,
     /// When it was due.
@@ -91,6 +100,7 @@ impl Execution {
             address,
             json: json.into(),
             attempt: 1,
+            losses: 0,
             enqueued_at: at,
             due_at: at,
             claimed_at: at,
@@ -107,6 +117,7 @@ impl Execution {
             address: event.address,
             json: event.value,
             attempt,
+            losses: u32::try_from(event.losses).unwrap_or(0),
             enqueued_at: event.enqueued_at,
             due_at: event.delay_until,
             claimed_at: event.locked_at,
@@ -162,13 +173,13 @@ impl Execution {
     /// If the transaction is rolled back, or never committed, the event is where it was: an `Ok`
     /// counts as an operational error, which is retried. If it is committed, the event has
     /// completed, whatever the handler returns, and also if the process dies right then. An attempt
-    /// that has lost its claim to another gets [`CompleteError::ClaimLost`] instead, so the two can't
-    /// both commit. Events emitted in the same transaction by
+    /// that has lost its claim to another gets [`CompleteError::ClaimLost`] instead, so the two
+    /// can't both commit. Events emitted in the same transaction by
     /// [`Queue::emit_in`](crate::Queue::emit_in) are part of the commit.
     ///
     /// The event's row is locked until the transaction ends, so make this its last statement. The
-    /// connection must lead to the queue's database, in a role that may call `wakeq.complete`. Under
-    /// the test kit in memory, and for an execution made by hand, this does nothing, and the
+    /// connection must lead to the queue's database, in a role that may call `wakeq.complete`.
+    /// Under the test kit in memory, and for an execution made by hand, this does nothing, and the
     /// handler's `Ok` completes the event.
     ///
     /// ```no_run
@@ -278,8 +289,8 @@ impl Execution {
         self.claim.as_ref()?.deadline
     }
 
-    /// The token of this attempt's claim, which programs in other languages pass to the SQL function
-    /// `wakeq.complete`. `None` for an execution made by hand.
+    /// The token of this attempt's claim, which programs in other languages pass to the SQL
+    /// function `wakeq.complete`. `None` for an execution made by hand.
     pub fn claim(&self) -> Option<String> {
         self.claim.as_ref().map(|claim| Claim::token(claim.running.claim()))
     }

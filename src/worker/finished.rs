@@ -2,9 +2,10 @@
 
 use super::counters::{RunReport, Verdict};
 use super::permits::{Permits, Shortage};
-use crate::event::Notification;
-use crate::machine::{Answer, When};
+use crate::event::{CountedRun, HandlerScope, Notification};
+use crate::machine::{Answer, Outcome, When};
 use crate::store::StoreError;
+use crate::telemetry::faults;
 
 /// Why a run ended.
 #[derive(Debug)]
@@ -45,6 +46,25 @@ impl RunEnd {
 }
 
 impl FinishedRun {
+    /// What the run adds to the statistics of a handler; `None` if that is nothing. Those of a copy
+    /// are its queue's, which has none. An attempt that a shutdown cut off did not fail, nor did
+    /// one whose event was cancelled.
+    pub(super) fn counted(&self) -> Option<(&HandlerScope, CountedRun)> {
+        let report = &self.report;
+        let address = report.address.as_ref().filter(|_| report.queue.is_none())?;
+        let took = |edge| report.trail.contains(&edge);
+        let dies = [Outcome::Poison, Outcome::RetryTooMany, Outcome::Rejected].into_iter().any(took);
+        let run = CountedRun {
+            completed: took(Outcome::ExecutesToCompletion) && took(Outcome::Deleted),
+            failed: self.fault.is_some_and(|fault| ![faults::SHUTDOWN, faults::CANCELLED].contains(&fault)),
+            retried: took(Outcome::RetryAllowed),
+            dead: took(Outcome::Deleted) && dies,
+            wait: report.waited,
+            run: report.took,
+        };
+        (run != CountedRun::default()).then_some((&address.scope, run))
+    }
+
     pub(super) fn log(&self) {
         let report = &self.report;
         let trail = || report.trail.iter().map(|outcome| outcome.as_str()).collect::<Vec<_>>().join(" ");
@@ -55,5 +75,82 @@ impl FinishedRun {
             (_, Some(error)) => tracing::warn!(trail = trail(), error, took = ?report.took, "handler failed"),
             (_, None) => tracing::debug!(trail = trail(), took = ?report.took, "run ended"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::event::{CanvasId, EventId, HandlerAddress, Name};
+
+    const WAITED: Duration = Duration::from_millis(3);
+    const TOOK: Duration = Duration::from_millis(20);
+
+    /// A run that took these edges, with an attempt unless the trail is without a claim.
+    fn finished(trail: &[Outcome], fault: Option<&'static str>) -> FinishedRun {
+        let scope = HandlerScope::worker(CanvasId::DEFAULT, "greet").unwrap();
+        let ran = trail.contains(&Outcome::LockClaimed);
+        let report = RunReport {
+            notification: Notification { id: EventId::new(), canvas: CanvasId::DEFAULT },
+            address: Some(HandlerAddress { scope, modifier: Name::no_modifier() }),
+            queue: None,
+            trail: trail.to_vec(),
+            attempt: ran.then_some(1),
+            error: None,
+            waited: ran.then_some(WAITED),
+            took: ran.then_some(TOOK),
+            verdict: Verdict::Acknowledged,
+        };
+        FinishedRun {
+            end: RunEnd::Answer(Answer::Acknowledge),
+            permits: Permits::default(),
+            report: Box::new(report),
+            fault,
+            next: Vec::new(),
+            again: None,
+        }
+    }
+
+    /// What a run counts as: completed, failed, retried, dead, and an attempt.
+    fn counted(trail: &[Outcome], fault: Option<&'static str>) -> [bool; 5] {
+        let finished = finished(trail, fault);
+        let Some((scope, run)) = finished.counted() else { return [false; 5] };
+        assert_eq!(scope.name.as_str(), "greet");
+        assert_eq!(run.wait.is_some(), run.run.is_some());
+        [run.completed, run.failed, run.retried, run.dead, run.run.is_some()]
+    }
+
+    #[test]
+    fn each_end_of_a_run_counts_as_what_it_is() {
+        use Outcome::*;
+        let (yes, no, failed) = (true, false, Some(faults::ERROR));
+        for (trail, fault, expected) in [
+            (&[LockClaimed, ExecutesToCompletion, Deleted][..], None, [yes, no, no, no, yes]),
+            (&[LockClaimed, ExecutesToCompletion, Deleted, HandedOver], None, [yes, no, no, no, yes]),
+            (&[LockClaimed, ExecutesToCompletion, FencedOut], None, [no, no, no, no, yes]),
+            (&[LockClaimed, Exception, RetryAllowed], failed, [no, yes, yes, no, yes]),
+            (&[LockClaimed, Exception, RetryTooMany, Deleted], failed, [no, yes, no, yes, yes]),
+            (&[LockClaimed, Rejected, Deleted], failed, [no, yes, no, yes, yes]),
+            (&[LockClaimed, NotYet, Postponed], None, [no, no, no, no, yes]),
+            (&[LockClaimed, LeaseLost], Some(faults::LEASE_LOST), [no, yes, no, no, yes]),
+            (&[LockClaimed, ShutDown, Released], Some(faults::SHUTDOWN), [no, no, no, no, yes]),
+            (&[LockClaimed, Cancelled, Deleted], Some(faults::CANCELLED), [no, no, no, no, yes]),
+            (&[Cancelled, Deleted], None, [no; 5]),
+            (&[Poison, Deleted], None, [no, no, no, yes, no]),
+            (&[EventPresent, DelayNotYet], None, [no; 5]),
+            (&[EventMissing], None, [no; 5]),
+        ] {
+            assert_eq!(counted(trail, fault), expected, "{trail:?}");
+        }
+    }
+
+    #[test]
+    fn a_copy_counts_for_no_handler() {
+        let mut copy =
+            finished(&[Outcome::LockClaimed, Outcome::ExecutesToCompletion, Outcome::Deleted], None);
+        copy.report.queue = Some("emails".parse().unwrap());
+        assert_eq!(copy.counted(), None);
     }
 }

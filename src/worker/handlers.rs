@@ -1,156 +1,69 @@
 //! Registration of handlers: an explicit list of routes, each with its policy.
 
-use std::collections::{HashMap, HashSet};
+mod batch;
+mod gathering;
+mod layer;
+mod middleware;
+mod registry;
+mod room;
+mod route;
+mod state;
+
+use std::error::Error;
+use std::future::ready;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures_util::future::BoxFuture;
-use tokio::sync::Semaphore;
-use uuid::Uuid;
+use futures_util::future::Either;
+use serde::de::DeserializeOwned;
+use tower_layer::Layer as TowerLayer;
+use tower_service::Service;
 
-use super::answers::{Completion, HandlerOutput, HandlerResult};
-use super::execution::Execution;
-use super::places::PlaceKind;
-use crate::event::{CanvasId, HandlerAddress, InvalidName, Name};
-use crate::machine::RetryPolicy;
+use super::answers::{Completion, HandlerError, HandlerOutput, HandlerResult};
+use super::execution::{BoxedHandler, Execution};
+use batch::BatchHandler;
+use gathering::Gatherer;
+use layer::Layer;
 
-/// Default of [`Route::patience`].
-pub(super) const PATIENCE: Duration = Duration::from_secs(24 * 3600);
-
-/// Which events go to a handler, and how it runs.
-///
-/// ```
-/// use std::time::Duration;
-/// use wakeq::{Handlers, RetryPolicy, Route};
-///
-/// let retry = RetryPolicy { retries: 5, delay: Duration::from_secs(10), factor: 2, ..Default::default() };
-/// let weekly = Route::new("report").module("REPORTS").modifier("weekly").retry(retry).concurrency(2);
-/// let handlers = Handlers::new().on(weekly, |_event| async { Ok(()) });
-/// ```
-#[derive(Clone, Debug)]
-pub struct Route {
-    canvas: Option<CanvasId>,
-    module: String,
-    name: String,
-    modifier: String,
-    retry: RetryPolicy,
-    timeout: Option<Duration>,
-    concurrency: Option<usize>,
-    halts: bool,
-    patience: Duration,
-}
-
-impl Route {
-    /// Events for the handler `name` of module `WORKER`, modifier `_`, on every canvas.
-    pub fn new(name: &str) -> Self {
-        Self {
-            canvas: None,
-            module: "WORKER".into(),
-            name: name.into(),
-            modifier: "_".into(),
-            retry: RetryPolicy::default(),
-            timeout: None,
-            concurrency: None,
-            halts: false,
-            patience: PATIENCE,
-        }
-    }
-
-    /// Restricts the route to this canvas. It takes precedence over a route for every canvas.
-    pub fn canvas(mut self, canvas: CanvasId) -> Self {
-        self.canvas = Some(canvas);
-        self
-    }
-
-    /// Sets the module. Default `WORKER`.
-    pub fn module(mut self, module: &str) -> Self {
-        self.module = module.into();
-        self
-    }
-
-    /// Sets the modifier. Default `_`.
-    pub fn modifier(mut self, modifier: &str) -> Self {
-        self.modifier = modifier.into();
-        self
-    }
-
-    /// Sets when and how often a failed event is retried.
-    pub fn retry(mut self, retry: RetryPolicy) -> Self {
-        self.retry = retry;
-        self
-    }
-
-    /// Sets the time after which an attempt is cut off as an operational error. Default: none.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
-        self
-    }
-
-    /// Sets for how long an event can be postponed with [`HandlerError::not_yet`] without counting
-    /// an attempt, from the first time. Default 24 h. Earlier waits of the event do not count, and
-    /// a redriven event starts anew.
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
-        self
-    }
-
-    /// When an event of an object dies, halts the object's later events for this handler until the
-    /// dead event is redriven or skipped. Default: they run.
-    ///
-    /// ```
-    /// use wakeq::{Handlers, Route};
-    ///
-    /// let bookings = Route::new("book").halt_on_death();
-    /// let handlers = Handlers::new().on(bookings, |_event| async { Ok(()) });
-    /// ```
-    pub fn halt_on_death(mut self) -> Self {
-        self.halts = true;
-        self
-    }
-
-    /// Sets how many of these events run at once on one worker. Default: the worker's capacity.
-    pub fn concurrency(mut self, concurrency: usize) -> Self {
-        self.concurrency = Some(concurrency);
-        self
-    }
-}
-
-impl From<&str> for Route {
-    fn from(name: &str) -> Self {
-        Self::new(name)
-    }
-}
-
-/// Why a list of handlers is not valid.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum InvalidRoute {
-    /// A part of a route's address is not a valid name.
-    #[error(transparent)]
-    Name(#[from] InvalidName),
-    /// Two handlers for the same events.
-    #[error("two handlers are registered for {0}: keep one")]
-    Twice(String),
-    /// A handler that could never run.
-    #[error("the handler for {0} has concurrency 0: use at least 1, or leave it out")]
-    NoConcurrency(String),
-}
-
-/// A handler, called once per attempt.
-pub type BoxedHandler =
-    Arc<dyn Fn(Execution) -> BoxFuture<'static, HandlerResult<Completion>> + Send + Sync>;
+pub use batch::{Batch, IntoResults};
+pub use layer::Next;
+pub use middleware::{HandlerFailure, HandlerService};
+pub(super) use registry::{Handler, Registry, canvas_key};
+pub(super) use room::Room;
+pub(super) use route::PATIENCE;
+pub use route::{InvalidRoute, Route};
+pub use state::WithState;
 
 /// The handlers of a worker: an explicit list.
-#[derive(Clone, Default)]
-pub struct Handlers {
-    routes: Vec<(Route, BoxedHandler)>,
+///
+/// The parameter is the state that the next handlers share. It is `()` until
+/// [`Handlers::state`] sets one.
+#[derive(Clone)]
+pub struct Handlers<S = ()> {
+    routes: Vec<(Route, RouteHandler)>,
     queues: Vec<(Route, BoxedHandler)>,
+    /// From the outermost to the innermost.
+    layers: Vec<Layer>,
+    state: S,
+}
+
+/// The handler of a route.
+#[derive(Clone)]
+enum RouteHandler {
+    /// Called once per attempt at an event.
+    Single(BoxedHandler),
+    Batch(BatchHandler),
+}
+
+impl Default for Handlers {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Handlers {
     /// An empty list.
     pub fn new() -> Self {
-        Self::default()
+        Self { routes: Vec::new(), queues: Vec::new(), layers: Vec::new(), state: () }
     }
 
     /// Adds a handler for a name or a [`Route`]. The handler must not block its thread, because
@@ -161,8 +74,32 @@ impl Handlers {
         R: Future<Output = HandlerResult<O>> + Send + 'static,
         O: HandlerOutput,
     {
-        self.routes.push((route.into(), boxed(handler)));
+        self.routes.push((route.into(), RouteHandler::Single(boxed(handler))));
         self
+    }
+
+    /// Adds a handler that receives the event's value as its own type. If the value does not fit,
+    /// the handler is not called, and the error is that of [`Execution::value`].
+    ///
+    /// ```
+    /// use wakeq::{Execution, Handlers};
+    ///
+    /// let handlers = Handlers::new().on_value("greet", async |name: String, event: Execution| {
+    ///     println!("Hello {name}! (attempt {})", event.attempt);
+    ///     Ok(())
+    /// });
+    /// ```
+    pub fn on_value<T, F, R, O>(self, route: impl Into<Route>, handler: F) -> Self
+    where
+        T: DeserializeOwned,
+        F: Fn(T, Execution) -> R + Send + Sync + 'static,
+        R: Future<Output = HandlerResult<O>> + Send + 'static,
+        O: HandlerOutput,
+    {
+        self.on(route, move |event: Execution| match event.value() {
+            Ok(value) => Either::Left(handler(value, event)),
+            Err(error) => Either::Right(ready(Err(error))),
+        })
     }
 
     /// Adds a handler for a registered queue, whatever events are copied into it. The name of the
@@ -186,9 +123,42 @@ impl Handlers {
         self
     }
 
-    /// Whether no handler was added.
-    pub fn is_empty(&self) -> bool {
-        self.routes.is_empty() && self.queues.is_empty()
+    /// Adds a handler that receives several events in one call, such as the rows of one insert. The
+    /// events of a call are of one canvas, for a handler of every canvas too. They gather in this
+    /// worker, up to [`Batch::max`] or until the first has waited for [`Batch::wait`], and a call
+    /// can always have fewer, because all of them take places of the worker's capacity, which
+    /// canvases and handlers share. Events on the same object run one after the other, so a call
+    /// never has two of them.
+    ///
+    /// `Ok(())` completes all of them, and an error is that of each. A
+    /// [vector of results](IntoResults) has one for each event, in their order; with another length
+    /// all of them fail. Each event is retried, dead or completed by itself. An event whose
+    /// time-out, which includes the wait, or lease is over leaves its batch, and the call continues
+    /// for the others, even with its value. If the handler panics, all events of the call fail.
+    /// An event that has lost its worker repeatedly is in a call of its own.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wakeq::workers::Batch;
+    /// use wakeq::{Execution, HandlerResult, Handlers};
+    ///
+    /// async fn insert(events: Vec<Execution>) -> HandlerResult {
+    ///     let rows = events.iter().map(Execution::value).collect::<Result<Vec<String>, _>>()?;
+    ///     println!("insert {} rows", rows.len());
+    ///     Ok(())
+    /// }
+    ///
+    /// let batch = Batch { max: 500, wait: Duration::from_millis(50), ..Batch::default() };
+    /// let handlers = Handlers::new().on_batch("insert", batch, insert);
+    /// ```
+    pub fn on_batch<F, R, O>(mut self, route: impl Into<Route>, batch: Batch, handler: F) -> Self
+    where
+        F: Fn(Vec<Execution>) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<O, HandlerError>> + Send + 'static,
+        O: IntoResults,
+    {
+        self.routes.push((route.into(), RouteHandler::Batch(BatchHandler::new(batch, handler))));
+        self
     }
 
     /// The modules and names of its functions.
@@ -196,32 +166,84 @@ impl Handlers {
         self.routes.iter().map(|(route, _)| (route.module.as_str(), route.name.as_str()))
     }
 
-    pub(super) fn registry(self) -> Result<Registry, InvalidRoute> {
+    /// Events of batch handlers gather in `room`.
+    pub(super) fn registry(self, room: &Arc<Room>) -> Result<Registry, InvalidRoute> {
+        let Self { routes, queues, layers, state: () } = self;
         let mut registry = Registry::default();
-        for (route, run) in self.routes {
-            for part in [&route.module, &route.name, &route.modifier] {
-                part.parse::<Name>()?;
-            }
-            let (canvas, key) = (route.canvas, key(&route.module, &route.name, &route.modifier));
-            let called = canvas.map_or_else(|| key.clone(), |canvas| format!("{canvas}/{key}"));
-            let handler = Arc::new(handler(&called, route, run)?);
-            let routes = match canvas {
-                Some(canvas) => registry.of_canvas.entry(canvas).or_default(),
-                None => &mut registry.of_all,
+        for (route, handler) in routes {
+            let run = match handler {
+                RouteHandler::Single(run) => run,
+                RouteHandler::Batch(handler) => Gatherer::joining(handler, &route, room)?,
             };
-            if routes.insert(key, handler).is_some() {
-                return Err(InvalidRoute::Twice(called));
-            }
+            registry.add(route, layer::around(&layers, run))?;
         }
-        for (route, run) in self.queues {
-            let queue: Name = route.name.parse()?;
-            let called = format!("queue {queue}");
-            let handler = handler(&called, route, run)?;
-            if registry.queues.insert(queue, Arc::new(handler)).is_some() {
-                return Err(InvalidRoute::Twice(called));
-            }
+        for (route, run) in queues {
+            registry.add_queue(route, layer::around(&layers, run))?;
         }
         Ok(registry)
+    }
+}
+
+impl<S> Handlers<S> {
+    /// Puts a layer around every run of every handler in this list, whether that is added before or
+    /// after it, and also around those of registered queues. The first layer is the outermost: a
+    /// run passes them in the order in which they were added.
+    ///
+    /// A layer belongs to the run. The route's time-out includes it, a panic in it counts as the
+    /// handler's, and what it returns decides about the event. HTTP targets, which are not in this
+    /// list, run [without layers](crate::workers::RemoteHandlers).
+    ///
+    /// ```
+    /// use wakeq::workers::{Completion, Next};
+    /// use wakeq::{CanvasId, Execution, HandlerError, HandlerResult, Handlers};
+    ///
+    /// async fn only_ours(execution: Execution, next: Next) -> HandlerResult<Completion> {
+    ///     if execution.address.scope.canvas != CanvasId::DEFAULT {
+    ///         return Err(HandlerError::value("no tenant has this handler"));
+    ///     }
+    ///     next.run(execution).await
+    /// }
+    ///
+    /// let handlers = Handlers::new().layer(only_ours).on("greet", |_event| async { Ok(()) });
+    /// ```
+    pub fn layer<F, R>(mut self, layer: F) -> Self
+    where
+        F: Fn(Execution, Next) -> R + Send + Sync + 'static,
+        R: Future<Output = HandlerResult<Completion>> + Send + 'static,
+    {
+        self.layers.push(layer::of_function(layer));
+        self
+    }
+
+    /// The same with a layer that is written for tower, such as its time-outs and limits. The layer
+    /// is put around each handler, as tower's own documentation says, so a limit is the handler's.
+    /// Its service is cloned for each run, and what it waits for until it is ready counts towards
+    /// the run's time-out.
+    ///
+    /// An error of the middleware is operational, unless it is or contains a [`HandlerFailure`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower::timeout::TimeoutLayer; // of the package `tower`, with its feature `timeout`
+    /// use wakeq::Handlers;
+    ///
+    /// let within = TimeoutLayer::new(Duration::from_secs(10));
+    /// let handlers = Handlers::new().tower_layer(within).on("greet", |_event| async { Ok(()) });
+    /// ```
+    pub fn tower_layer<L, T>(mut self, layer: L) -> Self
+    where
+        L: TowerLayer<HandlerService, Service = T> + Send + Sync + 'static,
+        T: Service<Execution, Response = Completion> + Clone + Send + 'static,
+        T::Error: Into<Box<dyn Error + Send + Sync>>,
+        T::Future: Send,
+    {
+        self.layers.push(middleware::of_tower(layer));
+        self
+    }
+
+    /// Whether no handler was added.
+    pub fn is_empty(&self) -> bool {
+        self.routes.is_empty() && self.queues.is_empty()
     }
 }
 
@@ -237,114 +259,10 @@ where
     })
 }
 
-fn handler(called: &str, route: Route, run: BoxedHandler) -> Result<Handler, InvalidRoute> {
-    if route.concurrency == Some(0) {
-        return Err(InvalidRoute::NoConcurrency(called.to_owned()));
-    }
-    let concurrency =
-        route.concurrency.map(|limit| Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS))));
-    let Route { retry, timeout, halts, patience, .. } = route;
-    Ok(Handler { run, retry, timeout, concurrency, halts, patience, revision: None })
-}
-
-/// A registered handler, or a target.
-pub(super) struct Handler {
-    pub(super) run: BoxedHandler,
-    pub(super) retry: RetryPolicy,
-    pub(super) timeout: Option<Duration>,
-    /// Limits how many of its events run at once.
-    pub(super) concurrency: Option<Arc<Semaphore>>,
-    /// Whether the death of an event halts its lane.
-    pub(super) halts: bool,
-    /// How long "not yet" is not counted as an attempt, from the first time.
-    pub(super) patience: Duration,
-    /// The revision of the target's registration; `None` for a function.
-    pub(super) revision: Option<Uuid>,
-}
-
-impl Handler {
-    /// The kind of handler under which it takes a place.
-    pub(super) fn kind(&self) -> PlaceKind {
-        match (self.revision, &self.concurrency) {
-            (None, _) => PlaceKind::Function,
-            (Some(_), None) => PlaceKind::Target,
-            (Some(_), Some(_)) => PlaceKind::LimitedTarget,
-        }
-    }
-}
-
-/// The handlers by key.
-#[derive(Default)]
-pub(super) struct Registry {
-    of_all: HashMap<String, Arc<Handler>>,
-    of_canvas: HashMap<CanvasId, HashMap<String, Arc<Handler>>>,
-    queues: HashMap<Name, Arc<Handler>>,
-}
-
-impl Registry {
-    pub(super) fn find(&self, address: &HandlerAddress) -> Option<&Arc<Handler>> {
-        let scope = &address.scope;
-        let key = key(scope.module.as_str(), scope.name.as_str(), address.modifier.as_str());
-        let of_canvas = self.of_canvas.get(&scope.canvas).and_then(|handlers| handlers.get(&key));
-        of_canvas.or_else(|| self.of_all.get(&key))
-    }
-
-    /// The handler for a registered queue.
-    pub(super) fn of_queue(&self, queue: &Name) -> Option<&Arc<Handler>> {
-        self.queues.get(queue)
-    }
-
-    /// The longest timeout of all handlers that have one.
-    pub(super) fn longest_timeout(&self) -> Option<Duration> {
-        let of_canvas = self.of_canvas.values().flat_map(HashMap::values);
-        let all = self.of_all.values().chain(of_canvas).chain(self.queues.values());
-        all.filter_map(|handler| handler.timeout).max()
-    }
-
-    /// Keys of the handlers for every canvas.
-    pub(super) fn any_canvas(&self) -> Vec<String> {
-        self.of_all.keys().cloned().collect()
-    }
-
-    /// Keys of the handlers for one canvas.
-    pub(super) fn one_canvas(&self) -> Vec<String> {
-        self.routes_of_canvases().map(|(canvas, key, _)| format!("{canvas}/{key}")).collect()
-    }
-
-    /// Keys of the handlers without a concurrency limit, for every canvas and for one: their events
-    /// may be claimed before they are loaded. A handler for every canvas is left out if a limited
-    /// one replaces it on some canvas.
-    pub(super) fn unlimited(&self) -> (Vec<String>, Vec<String>) {
-        let limited = self.routes_of_canvases().filter(|(.., handler)| handler.concurrency.is_some());
-        let replaced: HashSet<&str> = limited.map(|(_, key, _)| key).collect();
-        let of_all = self.of_all.iter().filter(|(_, handler)| handler.concurrency.is_none());
-        let of_all = of_all.filter(|(key, _)| !replaced.contains(key.as_str()));
-        let of_canvas = self.routes_of_canvases().filter(|(.., handler)| handler.concurrency.is_none());
-        (
-            of_all.map(|(key, _)| key.clone()).collect(),
-            of_canvas.map(|(canvas, key, _)| format!("{canvas}/{key}")).collect(),
-        )
-    }
-
-    fn routes_of_canvases(&self) -> impl Iterator<Item = (CanvasId, &str, &Handler)> {
-        self.of_canvas.iter().flat_map(|(canvas, handlers)| {
-            handlers.iter().map(|(key, handler)| (*canvas, key.as_str(), handler.as_ref()))
-        })
-    }
-}
-
-/// A handler's key on one canvas, as the claim compares it.
-pub(super) fn canvas_key(address: &HandlerAddress) -> String {
-    format!("{}/{address}", address.scope.canvas)
-}
-
-/// A handler's key on every canvas, as the claim compares it.
-fn key(module: &str, name: &str, modifier: &str) -> String {
-    [module, "/", name, "/", modifier].concat()
-}
-
 #[cfg(test)]
 mod tests {
+    use tokio_util::sync::CancellationToken;
+
     use super::*;
 
     async fn nothing(_event: Execution) -> HandlerResult {
@@ -353,7 +271,8 @@ mod tests {
 
     #[test]
     fn wrong_lists_are_refused() {
-        let refused = |handlers: Handlers| handlers.registry().err().map(|error| error.to_string());
+        let room = Room::new(64, 2, CancellationToken::new());
+        let refused = |handlers: Handlers| handlers.registry(&room).err().map(|error| error.to_string());
         assert_eq!(
             refused(Handlers::new().on("a", nothing).on(Route::new("a").modifier("b"), nothing)),
             None
@@ -362,5 +281,8 @@ mod tests {
         assert!(refused(Handlers::new().on("a b", nothing)).unwrap().contains("not a valid name"));
         let never = Handlers::new().on(Route::new("a").concurrency(0), nothing);
         assert!(refused(never).unwrap().contains("concurrency 0"));
+        let batch = Batch { max: 0, ..Batch::default() };
+        let empty = Handlers::new().on_batch("a", batch, async |_| Ok(()));
+        assert_eq!(refused(empty).unwrap(), "the batch handler for a: `max` must be 1 to 10,000");
     }
 }

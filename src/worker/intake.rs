@@ -186,6 +186,8 @@ impl<R: NotificationRunner> Intake<R> {
             }
         }
         let was_stopped = stop.is_cancelled();
+        // Batches that gather begin now.
+        stop.cancel();
         self.report(Some("the worker is shutting down".into()));
         self.stop(subscription, kill).await;
         was_stopped

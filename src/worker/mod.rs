@@ -37,6 +37,7 @@ mod values;
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::{Either, select, select_all};
 use tokio::sync::{mpsc, watch};
@@ -47,8 +48,10 @@ pub use answers::{Completion, HandlerError, HandlerOutput, HandlerResult};
 pub use cancellation::CancelReason;
 pub use config::WorkerConfig;
 pub use counters::{Counters, RunReport, Verdict};
-pub use execution::{CompleteError, Execution, Origin};
-pub use handlers::{BoxedHandler, Handlers, InvalidRoute, Route};
+pub use execution::{BoxedHandler, CompleteError, Execution, Origin};
+pub use handlers::{
+    Batch, HandlerFailure, HandlerService, Handlers, IntoResults, InvalidRoute, Next, Route, WithState,
+};
 pub use push::{PushError, PushRunner};
 pub use remote::{RemoteHandler, RemoteHandlers};
 pub use shared_permits::{SharedPermit, SharedPermits};
@@ -62,7 +65,7 @@ use crate::telemetry::name_handlers;
 use crate::wake::Waker;
 use busy::BusyTargets;
 use config::LOT_MAX;
-use handlers::Registry;
+use handlers::{Registry, Room};
 use leases::Leases;
 use permits::Permits;
 use places::Places;
@@ -73,6 +76,8 @@ use values::Values;
 
 /// Upper limit of `value_bytes_max`.
 const VALUE_BYTES_MAX: usize = 64 * 1024 * 1024 * 1024;
+/// How long the last statistics may take to be written.
+const STATISTICS_WAIT: Duration = Duration::from_secs(1);
 
 /// Why a worker could not start, or ended.
 #[derive(Debug, thiserror::Error)]
@@ -123,6 +128,8 @@ pub struct QueueWorker {
     store: Store,
     notifier: Arc<dyn Notifier>,
     registry: Arc<Registry>,
+    /// Where the events of its batch handlers gather.
+    room: Arc<Room>,
     config: WorkerConfig,
     counters: Arc<Counters>,
     reports: Option<mpsc::Sender<RunReport>>,
@@ -137,9 +144,10 @@ impl QueueWorker {
     pub fn new(
         store: Store,
         notifier: Arc<dyn Notifier>,
-        handlers: Handlers,
+        handlers: impl Into<Handlers>,
         config: WorkerConfig,
     ) -> Result<Self, WorkerError> {
+        let handlers: Handlers = handlers.into();
         if config.capacity == 0 {
             return Err(WorkerError::Config(
                 "the capacity is 0: a worker must be able to run at least one handler",
@@ -160,18 +168,21 @@ impl QueueWorker {
             return Err(WorkerError::Config("use 1 <= suspect_losses <= losses_max"));
         }
         name_handlers(handlers.names());
-        let registry = Arc::new(handlers.registry()?);
+        let stop = CancellationToken::new();
+        let room = Room::new(config.capacity, config.suspect_losses, stop.clone());
+        let registry = Arc::new(handlers.registry(&room)?);
         let name = config.name.clone().unwrap_or_else(name::of_this_process);
         Ok(Self {
             store: store.claiming_as(name),
             notifier,
             registry,
+            room,
             config,
             counters: Arc::default(),
             reports: None,
             trouble: watch::Sender::new(Some("the worker has not started".into())),
             remote: None,
-            stop: CancellationToken::new(),
+            stop,
             kill: CancellationToken::new(),
         })
     }
@@ -241,7 +252,8 @@ impl QueueWorker {
         let (notifier, config) = (Arc::clone(&self.notifier), &self.config);
         let intake = intake::Intake::new(runner, notifier, config, self.counters, self.reports, self.trouble);
         let working = pin!(intake.run(subscription, self.stop.clone(), self.kill));
-        match select(working, select_all([chores, missing, renewing, watching, heeding, comparing])).await {
+        let tasks = select_all([chores, missing, renewing, watching, heeding, comparing]);
+        let ended = match select(working, tasks).await {
             Either::Left((true, _)) => Ok(()),
             Either::Left((false, _)) => Err(WorkerError::Defect("its subscription")),
             // Without renewals or the probe, or with other durations than the deployment's, the
@@ -252,7 +264,9 @@ impl QueueWorker {
                 let defect = WorkerError::Defect("a task that renews leases or wakes what is overdue");
                 Err(self.store.noticed_timing().map_or(defect, WorkerError::Store))
             }
-        }
+        };
+        self.store.write_statistics_within(STATISTICS_WAIT).await;
+        ended
     }
 
     /// Receives one notification from the subscription and runs it to its end; `None` once the
@@ -294,6 +308,7 @@ impl QueueWorker {
 
     /// Runs notifications one after the other, without an intake.
     pub(crate) fn driver(&self) -> Driver {
+        self.room.one_by_one();
         let leases = self.leases();
         let kept = self.keep(&leases);
         let (notifier, counters) = (Arc::clone(&self.notifier), Arc::clone(&self.counters));

@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::answers::{Completion, HandlerResult};
+use super::answers::{Completion, HandlerResult, panic_message};
 use super::execution::Execution;
 use super::handlers::Handler;
 use super::leases::HeldClaim;
@@ -37,7 +37,9 @@ impl HandlerReport {
     /// The report of a handler that has tried to complete its event in a transaction of its own.
     pub(super) fn after_transaction(self, standing: Option<Standing>) -> Self {
         match (standing, self.end) {
-            (Some(Standing::Gone), _) => ended(HandlerEnd::Committed),
+            (Some(Standing::Gone), _) => {
+                Self { end: HandlerEnd::Committed, fault: None, busy: false, ..self }
+            }
             (Some(Standing::Stands), HandlerEnd::Completed) => failed(NOT_COMMITTED.into(), faults::ERROR),
             (Some(Standing::Stands), _) => self,
             (Some(Standing::Lost) | None, _) => ended(HandlerEnd::LeaseLost),
@@ -175,11 +177,6 @@ fn failed(error: String, fault: &'static str) -> HandlerReport {
         fault: Some(fault),
         busy: false,
     }
-}
-
-fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 /// The text as Postgres can store it: cut to length, and without NUL.

@@ -18,7 +18,7 @@ use super::permits::{PermitQueues, Permits};
 use super::republisher;
 use super::run::Runner;
 use super::shared_permits::SharedPermits;
-use super::{QueueWorker, WorkerError};
+use super::{QueueWorker, STATISTICS_WAIT, WorkerError};
 use crate::event::{EventId, Notification};
 use crate::machine::{Answer, When};
 use crate::notify::Notifier;
@@ -200,6 +200,7 @@ impl PushRunner {
             }
         }
         inner.kept.lock().unwrap_or_else(PoisonError::into_inner).take();
+        inner.store.write_statistics_within(STATISTICS_WAIT).await;
     }
 }
 

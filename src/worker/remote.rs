@@ -8,13 +8,19 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-use super::handlers::{BoxedHandler, Handler, PATIENCE};
+use super::execution::BoxedHandler;
+use super::handlers::{Handler, PATIENCE};
 use crate::event::HandlerAddress;
 use crate::machine::RetryPolicy;
 use crate::store::StoreError;
 
 /// Looks up handlers that run elsewhere. `wakeq-service` implements it for the registered HTTP
 /// targets.
+///
+/// The layers of [`Handlers`](crate::Handlers) are not put around these, because a handler is
+/// looked up for each event, so what a layer keeps between runs would be lost, and because what is
+/// delivered has to be what was emitted. To run code around them, implement this trait around
+/// another implementation of it, and wrap [`RemoteHandler::run`].
 pub trait RemoteHandlers: Send + Sync + 'static {
     /// The handler at an address now, if there is one.
     fn find<'a>(

@@ -81,6 +81,9 @@ impl Runner {
                     finished.log();
                     self.unknown.warn(&finished.report, self.remote.is_some());
                 });
+                if let Some((handler, run)) = finished.counted() {
+                    self.statements.count(handler, &run);
+                }
                 return finished;
             }
             round += 1;
@@ -145,12 +148,14 @@ impl Runner {
             trail,
             attempt: None,
             error: None,
+            waited: None,
             took: None,
             verdict: end.verdict(),
         });
         let mut fault = None;
         if let Some(attempt) = attempt {
-            (report.attempt, report.took) = (Some(attempt.number), Some(attempt.took));
+            (report.attempt, report.waited) = (Some(attempt.number), Some(attempt.waited));
+            report.took = Some(attempt.took);
             (report.error, fault) = (attempt.error, attempt.fault);
         }
         let again = (ran != notification).then_some(notification);
@@ -361,7 +366,7 @@ impl Run<'_> {
     }
 
     async fn process(&self, ready: ReadyEvent) -> (Attempt, HandlerEnd) {
-        let postponed = ready.postponed();
+        let (postponed, waited) = (ready.postponed(), ready.waited());
         let ReadyEvent { owner, event } = ready;
         let attempt = u32::try_from(event.retries).unwrap_or(0) + 1;
         let span = tracing::Span::current();
@@ -419,7 +424,7 @@ impl Run<'_> {
             telemetry::failed(&processing, fault, report.error.as_deref().unwrap_or_default());
         }
         let (error, fault) = (report.error, report.fault);
-        (Attempt { owner, report: AttemptReport { number: attempt, took, error, fault } }, report.end)
+        (Attempt { owner, report: AttemptReport { number: attempt, waited, took, error, fault } }, report.end)
     }
 }
 

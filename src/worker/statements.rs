@@ -7,7 +7,10 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::handlers::Registry;
-use crate::event::{Actor, CanvasId, Cause, Claim, EventId, HandlerAddress, Lane, Name, Notification};
+use crate::event::{
+    Actor, CanvasId, Cause, Claim, CountedRun, EventId, HandlerAddress, HandlerScope, Lane, Name,
+    Notification,
+};
 use crate::store::{
     BATCH_MAX, ClaimLimits, ClaimedEvent, Coalescer, IN_FLIGHT, LoadedEvent, Retry, Standing, Store,
     StoreError, TurnOutcome, TurnRequest,
@@ -214,6 +217,11 @@ impl Statements {
     /// Puts off the promises of events that this worker can't start soon.
     pub(super) async fn put_off(&self, later: &[(EventId, Duration)]) -> Result<(), StoreError> {
         self.store.postpone(later).await
+    }
+
+    /// Counts a run for the statistics. No statement: the store writes them later.
+    pub(super) fn count(&self, handler: &HandlerScope, run: &CountedRun) {
+        self.store.count_run(handler, run);
     }
 
     /// Moves an event to the dead events. Rare, so not batched.

@@ -102,7 +102,7 @@ pub enum GroupError {
     /// An argument is not valid.
     #[error("{0}")]
     Invalid(&'static str),
-    /// There is no such consumer group.
+    /// No consumer group has this name.
     #[error("there is no consumer group {0}: `wakeq groups list` shows those with subscribers or positions")]
     NoGroup(Name),
     /// The group is in use.

@@ -69,6 +69,18 @@ class Calls(unittest.TestCase):
         wakeq.cancel(id)
         self.assertEqual([wakeq.unpause(name)["lifted"] for _ in range(2)], [True, False])
 
+    def test_statistics_are_of_a_handler_or_of_the_canvas(self) -> None:
+        wakeq, name = self.wakeq, fresh_name()
+        for chart in (wakeq.statistics(name, step_s=3600), wakeq.statistics(step_s=3600)):
+            self.assertEqual(chart["step_s"], 3600)
+            self.assertGreaterEqual(len(chart["at"]), 24)
+            columns: tuple[list[Any], ...] = (chart["emitted"], chart["wait"]["count"], chart["run"]["p95_s"])
+            self.assertEqual({len(column) for column in columns}, {len(chart["at"])})
+        chart = wakeq.statistics(name, from_="2020-01-01T00:00:00Z", to="2020-01-01T02:00:00Z")
+        self.assertEqual(chart["at"], ["2020-01-01T00:00:00Z", "2020-01-01T01:00:00Z"])
+        self.assertEqual(chart["completed"], [0, 0])
+        self.fails(400, "bad-request", wakeq.statistics, step_s=90)
+
     def test_deliveries_are_verified_and_a_dead_event_is_listed_and_redriven(self) -> None:
         wakeq, name = self.wakeq, fresh_name()
         secrets: list[str] = []
@@ -116,7 +128,7 @@ class Calls(unittest.TestCase):
         self.fails(404, "not-found", intruder.pause, "greet")
         for call in (intruder.explain, intruder.cancel):
             self.fails(404, "not-found", call, id)
-        for listing in (intruder.handlers, intruder.dead_events):
+        for listing in (intruder.handlers, intruder.dead_events, intruder.statistics):
             self.fails(404, "not-found", listing)
         self.assertEqual(self.wakeq.explain(id)["state"], "delayed")
         self.wakeq.cancel(id)

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use crate::{
     Cancelled, Client, DeadEvent, DeadFilter, Emitted, Error, EventDetail, Handler, Lifted, Method, NewEvent,
-    Page, Pause, Redriven, Request, Stopped,
+    Page, Pause, Redriven, Request, Statistics, StatisticsRange, Stopped,
 };
 
 const EVENTS: &str = "/v1/canvases/{canvas}/events";
@@ -143,6 +143,32 @@ impl Client {
         self.request(&of_handler(Method::DELETE, module, name)).await
     }
 
+    /// What happened to the events of a handler, in columns for a chart.
+    ///
+    /// ```no_run
+    /// # async fn example(wakeq: wakeq_client::Client) -> Result<(), wakeq_client::Error> {
+    /// let last_day = wakeq_client::StatisticsRange::default();
+    /// let chart = wakeq.handler_statistics("WORKER", "send-email", &last_day).await?;
+    /// println!("{} emails", chart.completed.iter().sum::<u64>());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn handler_statistics(
+        &self,
+        module: &str,
+        name: &str,
+        range: &StatisticsRange,
+    ) -> Result<Statistics, Error> {
+        let request = Request::new(Method::GET, &format!("{HANDLER}/statistics"));
+        self.request(&of_range(request.path("module", module).path("name", name), range)).await
+    }
+
+    /// The same for all handlers of the canvas together.
+    pub async fn statistics(&self, range: &StatisticsRange) -> Result<Statistics, Error> {
+        let request = Request::new(Method::GET, "/v1/canvases/{canvas}/statistics");
+        self.request(&of_range(request, range)).await
+    }
+
     /// A page of dead events, oldest first: pass its `next_cursor`, with the same filter, for the
     /// next one.
     ///
@@ -205,6 +231,13 @@ fn of_event(method: Method, action: &str, id: Uuid) -> Request {
 
 fn of_handler(method: Method, module: &str, name: &str) -> Request {
     Request::new(method, &format!("{HANDLER}/pause")).path("module", module).path("name", name)
+}
+
+fn of_range(request: Request, range: &StatisticsRange) -> Request {
+    let times = [("from", range.from), ("to", range.to)];
+    let times = times.into_iter().filter_map(|(name, time)| Some((name, time?.to_rfc3339())));
+    let step = range.step_s.map(|step_s| ("step_s", step_s.to_string()));
+    times.chain(step).fold(request, |request, (name, value)| request.query(name, value))
 }
 
 fn fresh_key() -> String {

@@ -36,6 +36,6 @@ pub use listen::{Heard, Listening};
 pub use request::{Method, Request};
 pub use types::{
     Cancelled, DeadEvent, DeadFilter, Emitted, EventDetail, EventState, Handler, Lifted, NewEvent, Page,
-    Pause, Redriven, Rule, Stopped,
+    Pause, Redriven, Rule, Statistics, StatisticsRange, StatisticsTimes, Stopped,
 };
 pub use verify::{Delivery, SignatureError, Verifier};

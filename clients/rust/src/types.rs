@@ -231,6 +231,59 @@ pub struct Handler {
     pub rules: Vec<Rule>,
 }
 
+/// Which time statistics are of, and in which steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StatisticsRange {
+    /// Its beginning. Default: a day before the end.
+    pub from: Option<DateTime<Utc>>,
+    /// Its end. Default: now.
+    pub to: Option<DateTime<Utc>>,
+    /// The length of a step in seconds, which are whole minutes, and whole hours if the time begins
+    /// more than a day ago. Default: a minute for the last day, else an hour.
+    pub step_s: Option<u64>,
+}
+
+/// What happened in a time. All columns have an element for each step.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// The length of a step, in seconds.
+    pub step_s: u64,
+    /// When each step begins.
+    pub at: Vec<DateTime<Utc>>,
+    /// Events that were emitted, by crons too.
+    pub emitted: Vec<u64>,
+    /// Events that completed, also with an error value.
+    pub completed: Vec<u64>,
+    /// Attempts that failed.
+    pub failed: Vec<u64>,
+    /// Attempts that failed and will be retried.
+    pub retried: Vec<u64>,
+    /// Events that became dead events.
+    pub dead: Vec<u64>,
+    /// How long events had been due when attempts at them began.
+    pub wait: StatisticsTimes,
+    /// How long attempts took.
+    pub run: StatisticsTimes,
+}
+
+/// How long something took in each step, in seconds; `None` without attempts. Quantiles are
+/// estimates.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[non_exhaustive]
+pub struct StatisticsTimes {
+    /// Number of attempts.
+    pub count: Vec<u64>,
+    /// The mean.
+    pub mean_s: Vec<Option<f64>>,
+    /// The median.
+    pub p50_s: Vec<Option<f64>>,
+    /// The 95th percentile.
+    pub p95_s: Vec<Option<f64>>,
+    /// The 99th percentile.
+    pub p99_s: Vec<Option<f64>>,
+}
+
 /// Why a handler is paused, and for how long.
 ///
 /// ```

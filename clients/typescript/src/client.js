@@ -138,6 +138,17 @@ export class Client {
   }
 
   /**
+   * What happened to the events of a handler, or without a `name` of the canvas, in columns for a
+   * chart. Default: the last day by the minute.
+   * @param {StatisticsRange & OfHandler & CallOptions} [options]
+   */
+  statistics({ name, module = "WORKER", signal, ...query } = {}) {
+    if (name === undefined) return this.request("GET", "/v1/canvases/{canvas}/statistics", { signal, query });
+    const sent = { signal, path: { module, name }, query };
+    return this.request("GET", "/v1/canvases/{canvas}/handlers/{module}/{name}/statistics", sent);
+  }
+
+  /**
    * A page of dead events, oldest first: pass `next_cursor` as `cursor`, with the same filter, for
    * the next one.
    * @param {DeadFilter & CallOptions} [options]
@@ -246,6 +257,15 @@ export class Client {
  * @property {string} [before]
  * @property {number} [limit] 1 to 1,000
  * @property {string} [cursor]
+ */
+
+/**
+ * Which time statistics are of, and in which steps.
+ * @typedef {object} StatisticsRange
+ * @property {string} [name] the handler's
+ * @property {string} [from]
+ * @property {string} [to]
+ * @property {number} [step_s] whole minutes, and whole hours if the time begins more than a day ago
  */
 
 /**

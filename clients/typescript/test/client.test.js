@@ -67,6 +67,22 @@ test("a handler is paused on its canvas only, and unpaused", { skip }, async () 
   assert.deepEqual([(await wakeq.unpause(name)).lifted, (await wakeq.unpause(name)).lifted], [true, false]);
 });
 
+test("statistics are of a handler, or of the canvas", { skip }, async () => {
+  const [wakeq, name] = [client(), freshName()];
+  for (const range of [{ name, step_s: 3600 }, { step_s: 3600 }]) {
+    const chart = await wakeq.statistics(range);
+    assert.equal(chart.step_s, 3600);
+    assert.ok(chart.at.length >= 24);
+    for (const column of [chart.emitted, chart.dead, chart.wait.count, chart.run.p95_s]) {
+      assert.equal(column.length, chart.at.length);
+    }
+  }
+  const of = { name, from: "2020-01-01T00:00:00Z", to: "2020-01-01T02:00:00Z" };
+  const { at, completed } = await wakeq.statistics(of);
+  assert.deepEqual([at, completed], [["2020-01-01T00:00:00Z", "2020-01-01T01:00:00Z"], [0, 0]]);
+  await fails(wakeq.statistics({ step_s: 90 }), 400, "bad-request");
+});
+
 test("deliveries are verified; a dead event is listed and redriven", { skip }, async (context) => {
   const [wakeq, name] = [client(), freshName()];
   let [secret, isBroken] = ["", true];
@@ -118,6 +134,8 @@ test("nothing crosses canvases", { skip }, async () => {
     () => intruder.explain(id),
     () => intruder.cancel(id),
     () => intruder.handlers(),
+    () => intruder.statistics(),
+    () => intruder.statistics({ name: "greet" }),
     () => intruder.pause("greet"),
     () => intruder.deadEvents(),
     () => intruder.redrive({ all: true }),

@@ -7,7 +7,7 @@ use wakeq::StoreError;
 /// Why no caller was identified. Clients only learn "unauthenticated" or "try again later".
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Unauthenticated {
-    /// There is no `Authorization` header, or it is empty.
+    /// The `Authorization` header is missing or empty.
     #[error("no credential: send `Authorization: Bearer` with a key or a Google ID token")]
     Missing,
     /// The credential is neither a key nor a token.

@@ -34,7 +34,7 @@ const COLD_FETCH_INTERVAL: Duration = Duration::from_secs(1);
 
 type Fetch = Pin<Box<dyn Future<Output = Result<Arc<KeySet>, FetchError>> + Send>>;
 
-/// Why there is no key.
+/// Why a key is not available.
 #[derive(Debug)]
 pub(super) enum NoKey {
     /// Google has no key with this id.

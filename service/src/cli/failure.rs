@@ -220,6 +220,7 @@ fn of_store(error: &StoreError) -> Exit {
         | StoreError::PartlyMigrated(_)
         | StoreError::UnsafeDurability { .. }
         | StoreError::RoleSettings { .. }
+        | StoreError::PoolSettings { .. }
         | StoreError::ForeignEngine(_)
         | StoreError::OtherTiming { .. }
         | StoreError::Config(_)

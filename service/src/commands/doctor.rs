@@ -200,6 +200,7 @@ fn failed_on_database(what: &'static str, error: &StoreError) -> Finding {
         | StoreError::PartlyMigrated(_)
         | StoreError::UnsafeDurability { .. }
         | StoreError::RoleSettings { .. }
+        | StoreError::PoolSettings { .. }
         | StoreError::ForeignEngine(_)
         | StoreError::Timing(_)
         | StoreError::OtherTiming { .. }

@@ -1,8 +1,8 @@
 //! The command line as it is parsed: what `--help` shows of each command, which values may begin
 //! with a hyphen, and variables that are empty or not valid.
 //!
-//! `--help` is one screen with the command's own options. `--help-all` adds those that every
-//! command has, and rarer ones.
+//! `--help` is one screen with the command's own options, also in a terminal of 80 columns.
+//! `--help-all` adds those that every command has, and rarer ones, and says more about some.
 
 use std::any::TypeId;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use clap::{Arg, ArgAction, Command};
 
 /// Below the options of each command.
 const FOOTER: &str = "\
-More options, such as --canvas, --server and --database-url, which every command has: --help-all";
+More options, among them --canvas and --server of every command: --help-all";
 
 /// The command line of a program.
 pub(super) fn command(command: Command) -> Command {
@@ -25,12 +25,13 @@ fn below(command: Command) -> Command {
 }
 
 fn adapted(arg: Arg) -> Arg {
-    let arg = if arg.is_global_set() && !is_help(&arg) { arg.hide_short_help(true) } else { arg };
+    let arg = if is_general(&arg) { arg.hide_short_help(true) } else { arg };
     without_empty_variable(with_hyphens(arg))
 }
 
-fn is_help(arg: &Arg) -> bool {
-    matches!(arg.get_action(), ArgAction::HelpShort | ArgAction::HelpLong)
+/// Whether every command has it, and the text below the options stands for it.
+fn is_general(arg: &Arg) -> bool {
+    arg.is_global_set() && !matches!(arg.get_action(), ArgAction::HelpShort)
 }
 
 /// A value may be a negative number. An option of a duration takes whatever follows it, so that its
@@ -100,6 +101,8 @@ mod tests {
 
     /// Maximum number of lines of a command's help: a screen.
     const LINES_MAX: usize = 45;
+    /// Width of a narrow terminal.
+    const COLUMNS: usize = 80;
 
     /// Calls `look` with each command below this one and its path.
     fn each(command: &Command, path: &str, look: &mut impl FnMut(&Command, &str)) {
@@ -112,24 +115,25 @@ mod tests {
 
     #[test]
     fn the_help_of_each_command_is_a_screen_of_its_own_options() {
-        let mut whole = command(Cli::command()).term_width(110);
+        let mut whole = command(Cli::command());
         whole.build();
         let general: Vec<String> = whole
             .get_arguments()
-            .filter(|arg| arg.is_global_set() && !is_help(arg))
+            .filter(|arg| is_general(arg))
             .filter_map(|arg| Some(format!("--{} ", arg.get_long()?)))
             .collect();
         assert!(general.len() > 20, "{general:?}");
         let mut seen = 0;
         each(&whole, "wakeq", &mut |below, path| {
-            let help = below.clone().term_width(110).render_help().to_string();
+            let mut narrow = below.clone().term_width(COLUMNS);
+            let help = narrow.render_help().to_string();
             let lines = help.lines().count();
             assert!(lines <= LINES_MAX, "`{path} --help` has {lines} lines:\n{help}");
             for option in &general {
                 let is_shown = help.lines().any(|line| line.trim_start().starts_with(option.as_str()));
                 assert!(!is_shown, "`{path} --help` shows {option}");
             }
-            let all = below.clone().term_width(110).render_long_help().to_string();
+            let all = narrow.render_long_help().to_string();
             assert!(general.iter().all(|option| all.contains(option.trim_end())), "`{path} --help-all`");
             seen += 1;
         });

@@ -69,7 +69,7 @@ const LEFTOVERS_WAIT: Duration = Duration::from_millis(100);
 /// The program has to be told what to do: `my-worker work` runs the handlers, `my-worker all`
 /// serves the API as well, `my-worker --help` lists the other commands. The exit code is 0 if the
 /// command succeeded, or SIGTERM shut a worker down in an orderly way; `--help` lists the others.
-pub fn run(handlers: Handlers) -> ExitCode {
+pub fn run(handlers: impl Into<Handlers>) -> ExitCode {
     run_with(async |_| Ok(handlers))
 }
 
@@ -80,25 +80,25 @@ pub fn run(handlers: Handlers) -> ExitCode {
 ///
 /// ```no_run
 /// use std::process::ExitCode;
-/// use wakeq::Handlers;
+/// use sqlx::PgPool;
+/// use wakeq::{Execution, HandlerResult, Handlers};
+///
+/// async fn ship(orders: PgPool, order: i64, _event: Execution) -> HandlerResult {
+///     sqlx::query("update orders set shipped = true where id = $1").bind(order).execute(&orders).await?;
+///     Ok(())
+/// }
 ///
 /// fn main() -> ExitCode {
 ///     wakeq_service::run_with(async |_| {
-///         let orders = sqlx::PgPool::connect(&std::env::var("ORDERS_URL")?).await?;
-///         Ok(Handlers::new().on("ship-order", move |event| {
-///             let orders = orders.clone();
-///             async move {
-///                 let order: i64 = event.value()?;
-///                 sqlx::query("update orders set shipped = true where id = $1").bind(order).execute(&orders).await?;
-///                 Ok(())
-///             }
-///         }))
+///         let orders = PgPool::connect(&std::env::var("ORDERS_URL")?).await?;
+///         Ok(Handlers::new().state(orders).on_value("ship-order", ship))
 ///     })
 /// }
 /// ```
-pub fn run_with<F>(handlers: F) -> ExitCode
+pub fn run_with<F, H>(handlers: F) -> ExitCode
 where
-    F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>,
+    F: AsyncFnOnce(Parts) -> Result<H, BoxError>,
+    H: Into<Handlers>,
 {
     run_from(std::env::args_os(), handlers)
 }
@@ -110,10 +110,11 @@ where
 /// # use wakeq::Handlers;
 /// let done = wakeq_service::run_from(["my-worker", "work", "--capacity", "10"], async |_| Ok(Handlers::new()));
 /// ```
-pub fn run_from<A, F>(arguments: A, handlers: F) -> ExitCode
+pub fn run_from<A, F, H>(arguments: A, handlers: F) -> ExitCode
 where
     A: IntoIterator<Item: Into<OsString> + Clone>,
-    F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>,
+    F: AsyncFnOnce(Parts) -> Result<H, BoxError>,
+    H: Into<Handlers>,
 {
     let cli = match Cli::from_arguments(arguments) {
         Ok(cli) => cli,
@@ -126,6 +127,8 @@ where
     let is_long_running = cli.command.is_long_running();
     let ended = match tokio::runtime::Runtime::new() {
         Ok(runtime) => {
+            let handlers =
+                async |parts: Parts| -> Result<Handlers, BoxError> { Ok(handlers(parts).await?.into()) };
             let ended = runtime.block_on(cli.run_observed(handlers));
             runtime.shutdown_timeout(LEFTOVERS_WAIT);
             ended
@@ -162,6 +165,8 @@ const AFTER_HELP: &str = "\
 Where: commands use the database (DATABASE_URL), or a server (WAKEQ_SERVER or --server, with the key in WAKEQ_KEY). \
 `migrate`, `topics`, `settings`, `secrets rotate`, `accounts`, `wake`, `doctor`, `serve`, `work` and \
 `all` need the database or Pub/Sub.
+
+Options of every command, and rarer ones: --help-all.
 
 Exit codes: 0 done, 1 failed, 2 invalid arguments, 3 not found (event, target, cron, queue, group, account or key), \
 4 not permitted, 5 conflict (the event is running, two keys are live, a quota is used up, a condition does not hold), \

@@ -120,12 +120,18 @@ pub(crate) struct DeliveryArgs {
     /// Where targets of a canvas (or `queues`, or `*` for all) may be, besides public addresses on
     /// ports 443, 80 and 8000 to 8999: CANVAS=10.1.2.0/24:8080, CANVAS=orders.internal:9000-9010,
     /// *=public:9443
-    #[arg(long = "deliver-to", env = "WAKEQ_DELIVER_TO", value_delimiter = ',', value_name = "PLACES")]
+    #[arg(
+        hide_short_help = true,
+        long = "deliver-to",
+        env = "WAKEQ_DELIVER_TO",
+        value_delimiter = ',',
+        value_name = "PLACES"
+    )]
     places: Vec<String>,
     /// Also allow targets with http://
-    #[arg(long = "deliver-http", env = "WAKEQ_DELIVER_HTTP", num_args = 0..=1, default_missing_value = "1",
-          default_value = "0", value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true,
-          hide_possible_values = true)]
+    #[arg(long = "deliver-http", env = "WAKEQ_DELIVER_HTTP", hide_short_help = true, num_args = 0..=1,
+          default_missing_value = "1", default_value = "0", value_parser = clap::builder::BoolishValueParser::new(),
+          hide_default_value = true, hide_possible_values = true)]
     allow_http: bool,
     /// Audiences allowed in tokens for targets of a canvas (or `queues`, or `*` for all), and where
     /// those tokens may go: CANVAS=https://orders-x.a.run.app,

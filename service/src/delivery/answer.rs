@@ -130,7 +130,9 @@ mod tests {
     fn a_target_can_end_an_event_that_it_did_not_accept() {
         for status in [400, 410, 425, 429, 500, 503] {
             let said = |word| answered(status, &[(OUTCOME, word), (RETRY_AFTER, "7")]);
-            let DeliveryOutcome::Dead { message } = said("dead") else { panic!("{status}: {:?}", said("dead")) };
+            let DeliveryOutcome::Dead { message } = said("dead") else {
+                panic!("{status}: {:?}", said("dead"))
+            };
             assert!(message.ends_with("with 3 bytes: it said that no retry can help"), "{message}");
             assert_eq!(said("deadly"), answered(status, &[(RETRY_AFTER, "7")]));
         }

@@ -229,7 +229,7 @@ impl OutboundClient {
     }
 }
 
-/// Why there is no answer.
+/// Why a request was not answered.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct SendFailure(String);

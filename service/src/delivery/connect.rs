@@ -39,7 +39,7 @@ const ADDRESS_WITHIN: Duration = Duration::from_secs(3);
 /// How many addresses of a name are tried.
 const ADDRESSES_MAX: usize = 4;
 
-/// Why there is no connection.
+/// Why a connection could not be made.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectError {
     #[error(transparent)]

@@ -15,7 +15,7 @@ pub trait IdTokens: Debug + Send + Sync + 'static {
     async fn token(&self, audience: &str) -> Result<String, NoIdToken>;
 }
 
-/// Why there is no token; the log has the details.
+/// Why no token could be obtained; the log has the details.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no ID token for its audience: {0}")]
 pub struct NoIdToken(pub String);

@@ -15,7 +15,8 @@ use tracing::Instrument;
 use uuid::Uuid;
 
 use super::client::Client;
-use super::problem::Problem;
+use super::mounted::Root;
+use super::problem::{DOCS, Problem};
 use crate::telemetry::{HttpMetrics, RequestInfo, answered, known_method, request_span, server_span};
 use wakeq::events::Traceparent;
 
@@ -50,6 +51,7 @@ pub(crate) async fn complete(
 ) -> Response {
     let started = Instant::now();
     let id = RequestId::of(request.headers());
+    let root = Root::of(request.extensions(), request.uri());
     request.extensions_mut().insert(id.clone());
     let method = known_method(request.method().as_str());
     let span = request_span!(method, id.0, Client::of(request.extensions()).0);
@@ -67,8 +69,9 @@ pub(crate) async fn complete(
     // again.
     let response = answering.await.unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response());
     let status = response.status();
-    let mut response = span.in_scope(|| traced.in_scope(|| with_body(response, &id)));
+    let mut response = span.in_scope(|| traced.in_scope(|| with_body(response, &id, &root)));
     let headers = response.headers_mut();
+    place(headers, &root);
     if let Ok(value) = HeaderValue::from_str(&id.0) {
         headers.insert(REQUEST_ID, value);
     }
@@ -87,10 +90,20 @@ fn cause(headers: &HeaderMap) -> Option<Traceparent> {
     one.to_str().ok()?.parse().ok()
 }
 
+/// Puts the root before a location, which the routes know from there.
+fn place(headers: &mut HeaderMap, root: &Root) {
+    if let Some(location) = headers.get(header::LOCATION).filter(|_| !root.is_server())
+        && let Some(own) = location.to_str().ok().filter(|location| location.starts_with('/'))
+        && let Ok(location) = HeaderValue::from_str(&root.path(own))
+    {
+        headers.insert(header::LOCATION, location);
+    }
+}
+
 /// Writes the body of a failure, and logs it: the problem attached by our code, or one derived from
 /// the status.
 /// JSON bodies are kept: only our handlers write them, and they say more.
-fn with_body(response: Response, id: &RequestId) -> Response {
+fn with_body(response: Response, id: &RequestId, root: &Root) -> Response {
     let failed = response.status().is_client_error() || response.status().is_server_error();
     if !failed || response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json")
     {
@@ -99,6 +112,7 @@ fn with_body(response: Response, id: &RequestId) -> Response {
     let (mut parts, _) = response.into_parts();
     let problem = parts.extensions.remove::<Problem>().unwrap_or_else(|| Problem::of_status(parts.status));
     problem.log();
+    let problem = if root.is_server() { problem } else { problem.below(&root.path(DOCS)) };
     parts.status = problem.kind.status();
     parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     parts.headers.remove(header::CONTENT_LENGTH);

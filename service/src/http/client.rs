@@ -4,9 +4,11 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use axum::extract::FromRequestParts;
+use axum::extract::{ConnectInfo, FromRequestParts, Request, State};
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, HeaderName};
+use axum::middleware::Next;
+use axum::response::Response;
 
 use super::problem::Problem;
 use crate::delivery::IpRange;
@@ -68,6 +70,17 @@ impl Client {
             IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
         }
     }
+}
+
+/// Finds out the client of a request from its connection, as a server that is not of this package
+/// knows it.
+pub(crate) async fn known(State(proxies): State<Proxies>, mut request: Request, next: Next) -> Response {
+    let peer = request.extensions().get().map(|ConnectInfo(peer): &ConnectInfo<SocketAddr>| *peer);
+    if let Some(peer) = peer {
+        let client = proxies.client(peer, request.headers());
+        request.extensions_mut().insert(client);
+    }
+    next.run(request).await
 }
 
 impl<S: Sync> FromRequestParts<S> for Client {

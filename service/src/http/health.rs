@@ -14,7 +14,7 @@ pub(super) const ALIVE: &str = "/livez";
 /// Check that the process is alive
 ///
 /// Succeeds whenever the process responds.
-#[utoipa::path(get, path = "/livez", operation_id = "livez", tag = "health", security(()),
+#[utoipa::path(get, path = ALIVE, operation_id = "livez", tag = "health", security(()),
     responses((status = 204, description = "The process is alive")))]
 pub(crate) async fn alive() -> StatusCode {
     StatusCode::NO_CONTENT

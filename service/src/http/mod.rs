@@ -16,6 +16,7 @@ pub(crate) mod health;
 pub(crate) mod limits;
 pub(crate) mod listen;
 pub(crate) mod listeners;
+mod mounted;
 pub(crate) mod openapi;
 pub(crate) mod operations;
 pub(crate) mod own;

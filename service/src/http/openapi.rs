@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::Path;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
+use serde_json::json;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, Ref, RefOr};
@@ -18,6 +18,7 @@ use utoipa_swagger_ui::{Config, Url};
 use super::Api;
 use super::bytes::sliced;
 use super::guard::CREDENTIAL;
+use super::mounted::Root;
 use super::problem::{Details, Problem, Words};
 
 /// The page may only load its own files and the document.
@@ -88,20 +89,38 @@ pub(crate) fn pages(mut document: utoipa::openapi::OpenApi) -> Router<Api> {
     describe_problems(&mut document);
     // Serialized once, not for each request.
     let document: Bytes = serde_json::to_vec(&document).unwrap_or_default().into();
-    let config = std::sync::Arc::new(Config::new([Url::new("wakeq", "/openapi.json")]).validator_url("none"));
+    // From the page, wherever that is.
+    let config = Config::new([Url::new("wakeq", "../openapi.json")]).validator_url("none");
+    let config = std::sync::Arc::new(config);
     let page = move |file: String| {
         let config = config.clone();
         async move { asset(&file, config) }
     };
     let index = page.clone();
     Router::new()
-        .route("/openapi.json", get(async move || shown(document.clone())))
+        .route("/openapi.json", get(async move |root: Root| shown(of_root(&document, &root))))
         // Temporary, because browsers would remember a permanent redirect when `/` gets a page of
         // its own.
         .route("/", get(async || Redirect::temporary("/docs/")))
         .route("/docs", get(async || Redirect::permanent("/docs/")))
         .route("/docs/", get(async move || index(String::new()).await))
-        .route("/docs/{*file}", get(async move |Path(file): Path<String>| page(file).await))
+        .route("/docs/{*file}", get(async move |uri: Uri| page(file_of(&uri)).await))
+}
+
+/// The file of the page that a path names.
+fn file_of(uri: &Uri) -> String {
+    uri.path().strip_prefix("/docs/").unwrap_or_default().to_owned()
+}
+
+/// The document for the place where the API is mounted, which its paths are below.
+fn of_root(document: &Bytes, root: &Root) -> Bytes {
+    match document.get(1..) {
+        Some(rest) if !root.is_server() => {
+            let servers = json!([{ "url": root.0 }]).to_string();
+            [&b"{\"servers\":"[..], servers.as_bytes(), b",", rest].concat().into()
+        }
+        Some(_) | None => document.clone(),
+    }
 }
 
 /// Adds the body of every error: a problem.

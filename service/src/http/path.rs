@@ -183,14 +183,15 @@ fn is_plain_uuid(text: &str) -> bool {
     text.len() == 36 && !text.bytes().any(|byte| byte.is_ascii_uppercase())
 }
 
-/// The segment of the path as it was sent, at the place that the route has for this name.
+/// The segment of the path as it was sent, at the place that the route has for this name. It counts
+/// from the end: a server that has this API below a path of its own puts that before the route.
 fn placed<'a>(parts: &'a Parts, name: &str) -> Option<&'a str> {
     let route = parts.extensions.get::<MatchedPath>()?;
     let is_meant = |segment: &str| {
         segment.strip_prefix('{').and_then(|segment| segment.strip_suffix('}')).is_some_and(|it| it == name)
     };
-    let place = route.as_str().split('/').position(is_meant)?;
-    parts.uri.path().split('/').nth(place)
+    let place = route.as_str().rsplit('/').position(is_meant)?;
+    parts.uri.path().rsplit('/').nth(place)
 }
 
 fn part<'a>(parameters: &'a RawPathParams, name: &str) -> Result<&'a str, Problem> {

@@ -103,6 +103,9 @@ pub(crate) struct Problem {
     cause: Option<Cause>,
 }
 
+/// The documentation, as details name it: from the root of the API.
+pub(super) const DOCS: &str = "/docs";
+
 /// The answer of most handlers: JSON, or a problem.
 pub(crate) type Answer<T> = Result<Json<T>, Problem>;
 
@@ -201,6 +204,12 @@ impl Problem {
     pub(crate) fn unavailable(what: &'static str) -> Self {
         let problem = Self::new(Kind::Unavailable, format!("{what} is unavailable: try again"));
         Self { unavailable: Some(what), ..problem }
+    }
+
+    /// The same where the documentation is at another path.
+    pub(super) fn below(self, docs: &str) -> Self {
+        let detail = self.detail.replace(DOCS, docs);
+        Self { detail: detail.into(), ..self }
     }
 
     /// Logs what the answer does not say.

@@ -23,6 +23,7 @@ use super::body::CompleteBody;
 use super::client::Client;
 use super::credential::{authorization, reason};
 use super::problem::{Kind, Problem};
+use super::slots::PUSH_PATH;
 use crate::access::PushDenied;
 
 /// How long Pub/Sub waits for an answer. A run that takes longer continues under its claim.
@@ -120,7 +121,7 @@ impl FromRequest<Api> for PushedMessage {
 ///
 /// For a push subscription of Pub/Sub. The response is sent when the event has ended or failed, or
 /// has to wait for more than 10 s: then its promise wakes it.
-#[utoipa::path(post, path = "/v1/push", operation_id = "push", tag = "push", request_body = Envelope,
+#[utoipa::path(post, path = PUSH_PATH, operation_id = "push", tag = "push", request_body = Envelope,
     security(("push" = [])), responses(
     (status = 204, description = "The message need not be delivered again"),
     (status = "default", description = "The message has to be delivered again, or the caller may not push")))]

@@ -15,7 +15,7 @@ use super::problem::{Kind, Problem};
 use super::shares::{LimitKey, Reservation};
 
 /// The path whose requests last as long as handlers.
-const PUSH_PATH: &str = "/v1/push";
+pub(super) const PUSH_PATH: &str = "/v1/push";
 /// Maximum time of a push, including everything before and after the run.
 const PUSH_TIME_MAX: Duration = Duration::from_secs(630);
 

@@ -95,6 +95,12 @@ pub(crate) mod quotas {
     pub(crate) mod wire;
 }
 
+pub(crate) mod statistics {
+    pub(crate) mod command;
+    pub(crate) mod routes;
+    pub(crate) mod wire;
+}
+
 pub(crate) mod targets {
     pub(crate) mod command;
     pub(crate) mod routes;

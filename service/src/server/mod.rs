@@ -1,6 +1,7 @@
 //! The server of the API: connections, their limits, and an orderly shutdown. HTTP/1.1 without TLS:
 //! the load balancer in front of it has the certificate.
 
+mod api;
 mod config;
 mod error;
 mod local;
@@ -18,25 +19,15 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::access::{Access, AccessConfig};
-use crate::delivery::Deliverer;
+use crate::http::answer;
 use crate::http::client::{Client, Proxies};
 use crate::http::connection::{ConnectionState, ReportingService, TimedStream};
-use crate::http::listeners::Listeners;
 use crate::http::problem::{Kind, Problem};
-use crate::http::pull_state::PullState;
-use crate::http::push_state::Push;
-use crate::http::record::AuditBuffer;
-use crate::http::shares::{Reservation, Shares, Tally};
-use crate::http::{Api, ApiParts, answer};
-use crate::routes::router;
-use wakeq::internals::Hub;
-use wakeq::log::Log;
+use crate::http::shares::{Reservation, Tally};
+use wakeq::Store;
 use wakeq::notify::Notifier;
-use wakeq::targets::OwnDeployment;
-use wakeq::{Admin, Queue, QueueConfig, Store};
-use wakeq_streams::{Entities, Groups};
 
+pub use api::{HttpApi, MountedApi};
 pub use config::HttpConfig;
 pub use error::HttpError;
 pub(crate) use local::{CallError, LocalApi};
@@ -45,11 +36,6 @@ pub(crate) use local::{CallError, LocalApi};
 const HEADER_BYTES: usize = 32 * 1024;
 /// Maximum number of header fields.
 const HEADER_FIELDS: usize = 64;
-/// How long the answer to lifting a rule waits for events to be woken; the remaining ones follow in
-/// the background.
-const WAKING: Duration = Duration::from_secs(2);
-/// How long the shutdown waits for broadcasts of what was emitted here.
-const BROADCASTING: Duration = Duration::from_secs(1);
 /// How long, and for how many bytes, a closing connection is still read. Closing it with unread
 /// bytes would reset it, and the peer would lose the answer.
 const LINGER: Duration = Duration::from_secs(1);
@@ -84,10 +70,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub struct HttpServer {
     listener: TcpListener,
     address: SocketAddr,
-    api: ApiParts,
-    own: Arc<OwnDeployment>,
-    config: HttpConfig,
-    stop: CancellationToken,
+    api: HttpApi,
 }
 
 impl HttpServer {
@@ -97,45 +80,18 @@ impl HttpServer {
         notifier: Arc<dyn Notifier>,
         config: HttpConfig,
     ) -> Result<Self, HttpError> {
-        config.check()?;
-        let queue_config =
-            QueueConfig { payload_limit_bytes: config.body_limit_bytes, ..QueueConfig::default() };
-        let admin = Admin::new(store.clone(), Arc::clone(&notifier))
-            .patience(WAKING)
-            .canvas_event_rate(config.canvas_event_rate);
-        let stop = CancellationToken::new();
-        let log = Log::new(store.clone(), notifier.as_ref()).with_payload_limit(config.body_limit_bytes);
-        let queue = Queue::new(store.clone(), notifier, queue_config);
-        let hub = queue.broadcasts().cloned().map(Hub::new);
-        let access = Access::new(store.clone(), config.access.clone())?;
-        access.prepare().await?;
-        let own = own_deployment(&store, &config).await?;
-        let api = ApiParts {
-            log,
-            groups: Groups::new(store.clone()),
-            entities: Entities::new(queue.clone()),
-            queue,
-            access,
-            deliverer: Some(Deliverer::new(config.delivery.clone())?),
-            limits: config.limits(),
-            shares: Shares::new(config.share_limits()),
-            recent_canvases: Arc::default(),
-            audit: AuditBuffer::start(&admin),
-            readiness: Arc::default(),
-            push: Push::new(config.retention),
-            pulls: PullState::new(stop.clone()),
-            listeners: Listeners::new(config.listener_limits(), hub, stop.clone()),
-            admin,
-        };
-        let failed = |source| HttpError::Address { address: config.address, source };
-        let listener = TcpListener::bind(config.address).await.map_err(failed)?;
+        let api = HttpApi::new(store, notifier, config).await?;
+        let address = api.config().address;
+        let failed = |source| HttpError::Address { address, source };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, address, api, own, config, stop })
+        Ok(Self { listener, address, api })
     }
 
-    /// Accepts Pub/Sub's pushes from the callers of [`AccessConfig::push`]: `run` is called with
-    /// each message, and the push is acknowledged when it returns `Ok`. If the caller disconnects,
-    /// the future is dropped: `run` has to see to it that its work continues, as
+    /// Accepts Pub/Sub's pushes from the callers of
+    /// [`AccessConfig::push`](crate::access::AccessConfig::push): `run` is called with each
+    /// message, and the push is acknowledged when it returns `Ok`. If the caller disconnects, the
+    /// future is dropped: `run` has to see to it that its work continues, as
     /// [`wakeq::workers::PushRunner`] does.
     ///
     /// ```no_run
@@ -169,12 +125,7 @@ impl HttpServer {
         R: Future<Output = Result<(), E>> + Send + 'static,
         E: std::error::Error + Send + Sync + 'static,
     {
-        if !self.api.access.takes_pushes() {
-            return Err(HttpError::Config(
-                "no account may push: set the audience and the accounts in AccessConfig::push",
-            ));
-        }
-        self.api.push.set_runner(run);
+        self.api = self.api.on_push(run)?;
         Ok(self)
     }
 
@@ -185,15 +136,16 @@ impl HttpServer {
 
     /// Cancelling this token shuts the server down.
     pub fn stop_token(&self) -> CancellationToken {
-        self.stop.clone()
+        self.api.stop_token()
     }
 
     /// Serves until [`HttpServer::stop_token`] is cancelled. Then it accepts no new connections,
     /// lets requests finish within the grace period, and cuts off the rest.
     pub async fn run(self) {
-        let Self { listener, api, own, config, stop, .. } = self;
-        let api = Api::new(api);
-        let router = router(&api, own, config.docs);
+        let Self { listener, api, .. } = self;
+        let (config, stop) = (api.config().clone(), api.stop_token());
+        let api = api.mount();
+        let router = api.bare_router();
         let permits = Arc::new(Semaphore::new(config.max_connections));
         let refusal_permits = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
         let limits = config.connection_limits(&permits);
@@ -249,11 +201,7 @@ impl HttpServer {
             cut.cancel();
             connections.wait().await;
         }
-        api.listeners.finish().await;
-        if let Some(broadcasts) = api.queue.broadcasts() {
-            broadcasts.flush(BROADCASTING).await;
-        }
-        api.audit.finish().await;
+        api.finish().await;
     }
 }
 
@@ -275,21 +223,6 @@ async fn accept(listener: &TcpListener, stop: &CancellationToken) -> Option<(Tcp
             }
         }
     }
-}
-
-/// Registers the names under which this deployment is served, so that no process delivers to them;
-/// returns the deployment with all its names.
-async fn own_deployment(store: &Store, config: &HttpConfig) -> Result<Arc<OwnDeployment>, HttpError> {
-    let AccessConfig { audiences, push, .. } = &config.access;
-    let names: Vec<String> =
-        [&config.own_origins, audiences, &push.audiences].into_iter().flatten().cloned().collect();
-    if names.iter().any(|name| name.len() > OwnDeployment::NAME_BYTES_MAX) {
-        return Err(HttpError::Config("an own origin or audience must have at most 2,048 bytes"));
-    }
-    if !store.add_own_names(&names).await? {
-        tracing::warn!("the deployment has 100 own names already: remove old ones from wakeq.deployment");
-    }
-    Ok(Arc::new(store.own_deployment().await?))
 }
 
 /// Reserves one of the connections of a client address, of which trusted proxies need none;

@@ -139,15 +139,13 @@ impl ServiceStore {
         canvas: Option<CanvasId>,
         holder: &str,
     ) -> Result<bool, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"select count(*) >= 2 as "two!" from wakeq.access_keys
                 where canvas_id is not distinct from $1 and holder = $2 and slot is not null and expires_at > now()"#,
             canvas.map(|canvas| canvas.0),
             holder
         );
-        let two = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("count live keys", two).await
+        self.session().await?.one("count live keys", query).await
     }
 
     /// The canvas's quota of keys, if it is used up.
@@ -155,22 +153,19 @@ impl ServiceStore {
         &self,
         canvas: CanvasId,
     ) -> Result<Option<QuotaExceeded>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select (select count(*) from wakeq.access_keys where canvas_id = $1) as "keys!",
                       wakeq.quota_of($1, 'keys', $2) as "most!""#,
             canvas.0,
             default_quota(Quota::Keys)
         );
-        let row = session.limit(|connection| query.fetch_one(connection)).await;
-        let row = session.answered("count the keys of a canvas", row).await?;
+        let row = self.session().await?.one("count the keys of a canvas", query).await?;
         Ok(quota_exceeded(canvas, Quota::Keys, (row.keys, 1, row.most)))
     }
 
     /// A key as a request needs it, revoked and expired ones included. Read over a lookup
     /// connection.
     pub(crate) async fn key_for_use(&self, id: &str) -> Result<Option<KeyForUse>, StoreError> {
-        let mut session = self.lookup_session().await?;
         let query = sqlx::query_as!(
             KeyForUse,
             r#"select secret_sha256, canvas_id, holder, scopes, revoked_at is not null as "revoked!",
@@ -179,20 +174,17 @@ impl ServiceStore {
                  from wakeq.access_keys where id = $1"#,
             id
         );
-        let row = session.limit(|connection| query.fetch_optional(connection)).await;
-        session.answered("look for a key", row).await
+        self.lookup_session().await?.optional("look for a key", query).await
     }
 
     /// Records that a key is in use, unless that was recorded within the last minute.
     pub(crate) async fn note_use_of_key(&self, id: &str) -> Result<(), StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             "update wakeq.access_keys set last_used_at = now()
               where id = $1 and (last_used_at is null or last_used_at < now() - interval '1 minute')",
             id
         );
-        let noted = session.limit(|connection| query.execute(connection)).await;
-        session.answered("record the use of a key", noted).await.map(drop)
+        self.session().await?.execute("record the use of a key", query).await.map(drop)
     }
 
     /// Keys, live or not, newest first, after the last key of the previous page. At most `limit`.
@@ -203,7 +195,6 @@ impl ServiceStore {
         limit: i64,
     ) -> Result<Vec<KeyRow>, StoreError> {
         let (all, canvas) = of.canvas();
-        let mut session = self.session().await?;
         let query = sqlx::query_as!(
             KeyRow,
             r#"select id, canvas_id, holder, scopes, created_at, created_by, expires_at, revoked_at, last_used_at,
@@ -219,14 +210,12 @@ impl ServiceStore {
             after,
             limit
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        session.answered("list keys", rows).await
+        self.session().await?.all("list keys", query).await
     }
 
     /// Revokes a key; returns whether there was one that was not yet revoked.
     pub(crate) async fn revoke_key(&self, of: RowsOf, id: &str, actor: &Actor) -> Result<bool, StoreError> {
         let (all, canvas) = of.canvas();
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"with revoked as (
                    update wakeq.access_keys set revoked_at = now(), revoked_by = $4, slot = null
@@ -245,7 +234,6 @@ impl ServiceStore {
             actor.request_id(),
             actor.credential_id()
         );
-        let revoked = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("revoke a key", revoked).await
+        self.session().await?.one("revoke a key", query).await
     }
 }

@@ -27,7 +27,6 @@ impl ServiceStore {
         scopes: &[String],
         actor: &Actor,
     ) -> Result<bool, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"with before as (
                    select revoked_at is null as live from wakeq.service_accounts
@@ -53,8 +52,7 @@ impl ServiceStore {
             actor.request_id(),
             actor.credential_id()
         );
-        let new = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("allow a service account", new).await
+        self.session().await?.one("allow a service account", query).await
     }
 
     /// Revokes an account's access; returns whether it had any.
@@ -64,7 +62,6 @@ impl ServiceStore {
         canvas: Option<CanvasId>,
         actor: &Actor,
     ) -> Result<bool, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"with removed as (
                    update wakeq.service_accounts set revoked_at = now(), revoked_by = $3
@@ -81,8 +78,7 @@ impl ServiceStore {
             actor.request_id(),
             actor.credential_id()
         );
-        let removed = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("remove a service account", removed).await
+        self.session().await?.one("remove a service account", query).await
     }
 
     /// All grants of one account, on at most `limit` canvases. Read over a lookup connection.
@@ -91,7 +87,6 @@ impl ServiceStore {
         email: &str,
         limit: i64,
     ) -> Result<Vec<AccountRow>, StoreError> {
-        let mut session = self.lookup_session().await?;
         let query = sqlx::query_as!(
             AccountRow,
             "select email, canvas_id, scopes, created_at, created_by from wakeq.service_accounts
@@ -99,8 +94,7 @@ impl ServiceStore {
             email,
             limit
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        session.answered("look for a service account", rows).await
+        self.lookup_session().await?.all("look for a service account", query).await
     }
 
     /// The accounts that have access, by email and canvas, after an email with its canvas. At most
@@ -112,7 +106,6 @@ impl ServiceStore {
         limit: i64,
     ) -> Result<Vec<AccountRow>, StoreError> {
         let (all, canvas) = of.canvas();
-        let mut session = self.session().await?;
         let query = sqlx::query_as!(
             AccountRow,
             "select email, canvas_id, scopes, created_at, created_by from wakeq.service_accounts
@@ -126,7 +119,6 @@ impl ServiceStore {
             after.map(|(email, _)| email),
             after.and_then(|(_, canvas)| canvas).map(|canvas| canvas.0)
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        session.answered("list service accounts", rows).await
+        self.session().await?.all("list service accounts", query).await
     }
 }

@@ -24,7 +24,7 @@ pub struct Partition {
 
 impl Partition {
     /// The partition `number`, counted from 1, of a category that is split into `of`, at most
-    /// 1,024. `None` if there is no such partition.
+    /// 1,024. `None` if no partition has this number.
     ///
     /// ```
     /// use wakeq::log::Partition;

@@ -84,7 +84,7 @@ pub(crate) enum CronUnpaused {
     Unchanged,
     /// This release finds no next tick for it: it stays paused.
     Never,
-    /// There is none of this name.
+    /// No cron has this name.
     Missing,
 }
 
@@ -102,8 +102,8 @@ impl Store {
         session.answered("put a cron", put).await
     }
 
-    /// Pauses a cron; returns whether it was running, or `None` if there is none. Pausing it again
-    /// replaces the actor and the reason.
+    /// Pauses a cron; returns whether it was running, or `None` if it does not exist. Pausing it
+    /// again replaces the actor and the reason.
     pub(crate) async fn pause_cron(
         &self,
         canvas: CanvasId,

@@ -99,7 +99,6 @@ impl Sql<'_> {
         (keys, canvases): (&[Uuid], &[Uuid]),
         limits: &ClaimLimits,
     ) -> Result<Vec<ClaimedRow>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_as!(
             ClaimedRow,
             r#"with gate as (insert into wakeq.claim_gate select where false)
@@ -145,13 +144,11 @@ impl Sql<'_> {
             limits.value_max,
             self.worker() as _
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        session.answered("claim events", rows).await
+        self.session().await?.all("claim events", query).await
     }
 
     pub(in crate::store) async fn renew(&self, claims: &[Claim]) -> Result<Vec<Renewal>, StoreError> {
         let (ids, fences) = fences(claims);
-        let mut session = self.renewal_session().await?;
         let query = sqlx::query!(
             r#"update wakeq.events_v2 set locked_at = clock_timestamp()
                 where id = any ((select $1::uuid[])::uuid[])
@@ -161,8 +158,7 @@ impl Sql<'_> {
             &ids,
             &fences
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("renew leases", rows).await?;
+        let rows = self.renewal_session().await?.all("renew leases", query).await?;
         let cancelled: HashSet<Uuid> = rows.iter().filter(|row| row.is_cancelled).map(|row| row.id).collect();
         let renewed = happened(claims, rows.into_iter().map(|row| row.id).collect());
         let renewals = claims.iter().zip(renewed);
@@ -171,7 +167,6 @@ impl Sql<'_> {
 
     pub(in crate::store) async fn complete(&self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
         let (ids, fences) = fences(claims);
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             "delete from wakeq.events_v2
               where id = any ((select $1::uuid[])::uuid[])
@@ -181,8 +176,7 @@ impl Sql<'_> {
             &ids,
             &fences
         );
-        let deleted = session.limit(|connection| query.fetch_all(connection)).await;
-        Ok(happened(claims, session.answered("complete events", deleted).await?))
+        Ok(happened(claims, self.session().await?.all("complete events", query).await?))
     }
 
     /// The new count is written rather than added, because the statement may be repeated if its
@@ -198,7 +192,6 @@ impl Sql<'_> {
         let delays_s: Vec<f64> =
             in_order.iter().map(|retry| retry.delay.min(Retry::DELAY_MAX).as_secs_f64()).collect();
         let errors: Vec<String> = in_order.iter().map(|retry| retry.error.clone()).collect();
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             "update wakeq.events_v2
                 set retries = ($3::integer[])[array_position($1, id)],
@@ -219,13 +212,11 @@ impl Sql<'_> {
             interval(self.timing().horizon),
             interval(self.timing().grace)
         );
-        let saved = session.limit(|connection| query.fetch_all(connection)).await;
-        Ok(happened(&claims, session.answered("save retries", saved).await?))
+        Ok(happened(&claims, self.session().await?.all("save retries", query).await?))
     }
 
     pub(in crate::store) async fn release(&self, claims: &[Claim]) -> Result<(), StoreError> {
         let (ids, fences) = fences(claims);
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             "update wakeq.events_v2 set locked_at = null, worker = null
               where id = any ((select $1::uuid[])::uuid[])
@@ -233,8 +224,7 @@ impl Sql<'_> {
             &ids,
             &fences
         );
-        let released = session.limit(|connection| query.execute(connection)).await;
-        session.answered("release claims", released).await.map(drop)
+        self.session().await?.execute("release claims", query).await.map(drop)
     }
 }
 
@@ -243,7 +233,6 @@ impl Store {
     /// which nothing is known. For use after [`Store::renew`] met a locked row.
     pub(crate) async fn renew_free(&self, claims: &[Claim]) -> Result<Vec<Option<Renewal>>, StoreError> {
         let (ids, fences) = fences(claims);
-        let mut session = self.renewal_session().await?;
         let query = sqlx::query!(
             r#"with free as (
                    select id from wakeq.events_v2
@@ -262,8 +251,7 @@ impl Store {
             &ids,
             &fences
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("renew leases, past what others hold", rows).await?;
+        let rows = self.renewal_session().await?.all("renew leases, past what others hold", query).await?;
         let stand = happened(claims, rows.iter().map(|row| row.id).collect());
         let renewed = happened(claims, rows.iter().filter(|row| row.renewed).map(|row| row.id).collect());
         let cancelled: HashSet<Uuid> = rows.iter().filter(|row| row.is_cancelled).map(|row| row.id).collect();

@@ -36,7 +36,6 @@ impl Sql<'_> {
         after: Option<(Timestamp, EventId)>,
         limit: i64,
     ) -> Result<Vec<DeadEvent>, StoreError> {
-        let mut session = self.session().await?;
         let query = dead_rows!(
             r#"
                 where canvas_id = $1 and died_at > '-infinity'
@@ -57,8 +56,7 @@ impl Sql<'_> {
             after.map(|(_, id)| id.0),
             copies
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("list dead events", rows).await?;
+        let rows = self.session().await?.all("list dead events", query).await?;
         Ok(rows.into_iter().filter_map(DeadRow::into_event).collect())
     }
 
@@ -67,10 +65,9 @@ impl Sql<'_> {
         canvas: CanvasId,
         id: EventId,
     ) -> Result<Option<DeadEvent>, StoreError> {
-        let mut session = self.session().await?;
         let query = dead_rows!(" where id = $1 and canvas_id = $2", id.0, canvas.0);
-        let row = session.limit(|connection| query.fetch_optional(connection)).await;
-        Ok(session.answered("look for a dead event", row).await?.and_then(DeadRow::into_event))
+        let row = self.session().await?.optional("look for a dead event", query).await?;
+        Ok(row.and_then(DeadRow::into_event))
     }
 
     pub(in crate::store) async fn count_dead(
@@ -79,7 +76,6 @@ impl Sql<'_> {
         (back, copies): (bool, bool),
         limit: u64,
     ) -> Result<u64, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"select count(*) as "count!" from (
                    select from wakeq.dead_events d
@@ -100,8 +96,7 @@ impl Sql<'_> {
             limit.cast_signed(),
             copies
         );
-        let count = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("count dead events", count).await.map(i64::cast_unsigned)
+        self.session().await?.one("count dead events", query).await.map(i64::cast_unsigned)
     }
 
     pub(in crate::store) async fn redrive_page(
@@ -125,7 +120,6 @@ impl Sql<'_> {
         copies: bool,
         actor: &Actor,
     ) -> Result<u64, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"with gone as (
                    delete from wakeq.dead_events d using (
@@ -157,8 +151,7 @@ impl Sql<'_> {
             actor.credential_id(),
             copies
         );
-        let count = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("delete dead events", count).await.map(i64::cast_unsigned)
+        self.session().await?.one("delete dead events", query).await.map(i64::cast_unsigned)
     }
 }
 

@@ -69,7 +69,6 @@ impl Sql<'_> {
         ids: &[EventId],
     ) -> Result<Vec<Option<LoadedEvent>>, StoreError> {
         let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
-        let mut session = self.session().await?;
         let query = sqlx::query_as!(
             EventRow,
             r#"select e.id, e.canvas_id, e.module::text as "module!", e.name::text as "name!",
@@ -96,8 +95,7 @@ impl Sql<'_> {
             &keys,
             interval(self.timing().lease)
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("load events", rows).await?;
+        let rows = self.session().await?.all("load events", query).await?;
         let found: std::collections::HashMap<Uuid, LoadedEvent> =
             rows.into_iter().filter_map(|row| Some((row.id, row.into_event()?))).collect();
         Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
@@ -108,7 +106,6 @@ impl Sql<'_> {
         canvas: CanvasId,
         id: EventId,
     ) -> Result<Option<String>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"select value::text as "value!" from wakeq.events_v2 where id = $1 and canvas_id = $2
                 union all
@@ -117,8 +114,7 @@ impl Sql<'_> {
             id.0,
             canvas.0
         );
-        let value = session.limit(|connection| query.fetch_optional(connection)).await;
-        session.answered("read an event's value", value).await
+        self.session().await?.optional("read an event's value", query).await
     }
 }
 

@@ -312,7 +312,6 @@ impl Sql<'_> {
         error: Option<&str>,
         halts: bool,
     ) -> Result<bool, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             "with gone as (
                  delete from wakeq.events_v2
@@ -356,8 +355,7 @@ impl Sql<'_> {
             interval(self.timing().horizon),
             interval(self.timing().grace)
         );
-        let moved = session.limit(|connection| query.execute(connection)).await;
-        Ok(session.answered("move an event to the dead ones", moved).await?.rows_affected() > 0)
+        Ok(self.session().await?.execute("move an event to the dead ones", query).await?.rows_affected() > 0)
     }
 }
 

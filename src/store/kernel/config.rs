@@ -16,7 +16,8 @@ pub struct StoreConfig {
     /// Maximum number of connections, 1 to 1,000. Not counted: the one that renews leases, the two
     /// that look up credentials, and up to four of a
     /// [`PostgresNotifier`](crate::notify::PostgresNotifier), which are opened when first needed.
-    /// Default 6; one is enough to work.
+    /// Default 6; one is enough to work. A store on a pool of the program's
+    /// ([`Store::from_pool`](crate::Store::from_pool)) has the pool's.
     pub max_connections: u32,
     /// The server cancels a statement after this long. After one second more than this, it ends a
     /// transaction whose next statement has not arrived, and a connection that accepts no data.

@@ -67,6 +67,15 @@ pub enum StoreError {
         /// One for each setting.
         statements: String,
     },
+    /// The sessions of a pool that the program has made lack settings.
+    #[error(
+        "the sessions of the pool lack settings that wakeq's statements rely on ({lacking}): make the pool with \
+         `StoreConfig::pool_options`, or call `StoreConfig::prepare_session` in its `after_connect`"
+    )]
+    PoolSettings {
+        /// Each with its value and with the one that is needed.
+        lacking: String,
+    },
     /// The server is not one Postgres, and wakeq's promises would not hold on it.
     #[error("{0}")]
     ForeignEngine(String),
@@ -182,6 +191,7 @@ impl StoreError {
             | Self::PartlyMigrated(_)
             | Self::UnsafeDurability { .. }
             | Self::RoleSettings { .. }
+            | Self::PoolSettings { .. }
             | Self::ForeignEngine(_)
             | Self::Timing(_)
             | Self::OtherTiming { .. }
@@ -203,6 +213,7 @@ impl StoreError {
             Self::Quota(_) => "quota",
             Self::UnsafeDurability { .. }
             | Self::RoleSettings { .. }
+            | Self::PoolSettings { .. }
             | Self::ForeignEngine(_)
             | Self::Timing(_)
             | Self::OtherTiming { .. }

@@ -16,8 +16,8 @@ use super::{Store, StoreError};
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 7_999;
 
 impl Store {
-    /// Sends payloads on a channel, in their order, in a transaction of their own. It waits for no
-    /// flush of the log: there is nothing in it to keep.
+    /// Sends payloads on a channel, in their order, in a transaction of their own. It does not wait
+    /// until the log is flushed, because it writes nothing that has to survive a crash.
     pub(crate) async fn notify(&self, channel: &str, payloads: &[String]) -> Result<(), StoreError> {
         let query = sqlx::query_scalar!(
             r#"select count(set_config('synchronous_commit', 'off', true)) + count(pg_notify($1, payload)) as "sent!"

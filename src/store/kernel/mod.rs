@@ -1,6 +1,7 @@
 //! The ground floor: connections and what runs on them, single statements, errors, the durations of
 //! the deployment, migrations, roles and the audit log; and what this process remembers for the
-//! rooms above: the patterns of queues, how far its passes got, how much canvases keep.
+//! rooms above: the patterns of queues, how far its passes got, how much canvases keep, what it has
+//! counted.
 //!
 //! It imports no other room, and writes no event.
 
@@ -8,6 +9,7 @@ mod addresses;
 mod audit;
 mod coalescer;
 mod config;
+mod counting;
 #[cfg(feature = "testing")]
 mod double;
 mod engine;
@@ -25,6 +27,7 @@ mod route;
 mod session;
 mod session_settings;
 mod settings;
+mod shared;
 mod sql;
 mod statement;
 pub(in crate::store) mod usage;
@@ -35,6 +38,7 @@ pub use audit::{AuditEntry, AuditLine, AuditOutcome, Refusal};
 pub use coalescer::Coalescer;
 pub(crate) use coalescer::{BATCH_MAX, IN_FLIGHT};
 pub use config::{StoreConfig, TimingMode};
+pub(in crate::store) use counting::{CountRows, HANDLERS_MAX};
 #[cfg(feature = "testing")]
 pub(in crate::store) use double::Double;
 pub use engine::ForeignEngine;

@@ -49,7 +49,7 @@ pub(super) fn pool(config: &StoreConfig, max_connections: u32) -> PgPoolOptions 
 }
 
 /// Closes these pools once their connections have been returned, or after this time.
-pub(super) async fn close(pools: [&PgPool; 4], limit: Duration) {
+pub(super) async fn close<'p>(pools: impl Iterator<Item = &'p PgPool>, limit: Duration) {
     let closing = join_all(pools.map(PgPool::close));
     if tokio::time::timeout(limit, closing).await.is_err() {
         tracing::warn!(

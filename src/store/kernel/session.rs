@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use super::StoreError;
 use super::config::{StoreConfig, answer_limit};
+use super::counting::Counting;
 #[cfg(feature = "testing")]
 use super::double::Double;
 use super::held::Held;
@@ -19,6 +20,7 @@ use super::permits::{ConnectionPermit, ConnectionPermits};
 use super::pools;
 use super::registry::{Emission, RegistryCache};
 use super::route::DatabaseRoute;
+use super::session_settings::APPLICATION;
 use super::usage::Quotas;
 use super::uses::Uses;
 use crate::event::SecretKeys;
@@ -34,6 +36,8 @@ const NOTICES: u32 = 1;
 #[derive(Clone, Debug)]
 pub struct Store {
     pool: PgPool,
+    /// Whether the pool is the caller's: then it is neither closed nor changed here.
+    is_shared: bool,
     renewals: PgPool,
     lookups: PgPool,
     notices: PgPool,
@@ -45,6 +49,7 @@ pub struct Store {
     pub(in crate::store) probe: Arc<Probe>,
     registry: Arc<RegistryCache>,
     pub(in crate::store) quotas: Arc<Quotas>,
+    pub(in crate::store) counting: Arc<Counting>,
     uses: Arc<Uses>,
     /// Why this process must not go on with its durations.
     pub(super) retimed: Arc<watch::Sender<Option<StoreError>>>,
@@ -74,17 +79,22 @@ impl Store {
     pub async fn connect_with(options: PgConnectOptions, config: StoreConfig) -> Result<Self, StoreError> {
         config.check()?;
         let options = checked(options, &config)?;
-        let mut store = Self::over(options.clone(), config);
+        Self::over(options.clone(), config).settled(&options).await
+    }
+
+    /// This store after the checks, with the durations that it has to use.
+    pub(super) async fn settled(mut self, options: &PgConnectOptions) -> Result<Self, StoreError> {
         let settled = async {
-            store.check_settings().await?;
-            store.check_durability().await?;
-            store.settle_timing().await
+            self.check_settings().await?;
+            self.check_pool().await?;
+            self.check_durability().await?;
+            self.settle_timing().await
         };
         match settled.await {
-            Ok(timing) => store.timing = Arc::new(timing),
-            Err(error) => return Err(cause(error, &options).await),
+            Ok(timing) => self.timing = Arc::new(timing),
+            Err(error) => return Err(cause(error, options).await),
         }
-        Ok(store)
+        Ok(self)
     }
 
     /// A store that sends and checks nothing yet, for a tool that looks at any server.
@@ -98,6 +108,8 @@ impl Store {
     /// Opens all further connections with these options, in this store and its clones: after the
     /// password was changed, or with the next token in its place. Connections that are already open
     /// stay in use, and are replaced within half an hour.
+    ///
+    /// A pool of the caller's ([`Store::from_pool`]) is not changed: its owner does that.
     ///
     /// Sends nothing, unless a [pooler](StoreConfig::transaction_pooler) was announced: then the
     /// settings of another role or server are checked first.
@@ -134,7 +146,7 @@ impl Store {
             ));
         }
         self.check_settings_of(&options).await?;
-        for pool in [&self.pool, &self.renewals, &self.lookups, &self.notices] {
+        for pool in self.own_pools() {
             pool.set_connect_options(options.clone());
         }
         Ok(())
@@ -149,9 +161,21 @@ impl Store {
 
     /// A store that has not connected yet.
     pub(super) fn over(options: PgConnectOptions, config: StoreConfig) -> Self {
+        let pool = pools::pool(&config, config.max_connections).connect_lazy_with(options.clone());
+        Self::with_pool(pool, false, options, config)
+    }
+
+    /// The same with this pool for its statements.
+    pub(super) fn with_pool(
+        pool: PgPool,
+        is_shared: bool,
+        options: PgConnectOptions,
+        config: StoreConfig,
+    ) -> Self {
         let open = |connections| pools::pool(&config, connections).connect_lazy_with(options.clone());
         Self {
-            pool: open(config.max_connections),
+            pool,
+            is_shared,
             renewals: open(1),
             lookups: open(LOOKUPS),
             notices: open(NOTICES),
@@ -162,6 +186,7 @@ impl Store {
             probe: Arc::default(),
             registry: Arc::default(),
             quotas: Arc::default(),
+            counting: Arc::default(),
             uses: Arc::default(),
             retimed: Arc::new(watch::Sender::new(None)),
             #[cfg(feature = "testing")]
@@ -202,16 +227,35 @@ impl Store {
         &self.config.secret_keys
     }
 
-    /// Closes every connection, after the running statements have ended; if the server does not
-    /// answer, after the time that a statement may take.
-    pub async fn close(&self) {
-        self.close_within(answer_limit(self.config.statement_timeout)).await;
+    /// Closes every connection, after the running statements have ended; after this time at the
+    /// latest. Those of a caller's pool stay open.
+    pub(in crate::store) async fn close_connections(&self, limit: Duration) {
+        pools::close(self.own_pools(), limit).await;
     }
 
-    /// The same, after this time at the latest.
-    #[doc(hidden)]
-    pub async fn close_within(&self, limit: Duration) {
-        pools::close([&self.pool, &self.renewals, &self.lookups, &self.notices], limit).await;
+    /// The pools that only this store and its clones use.
+    fn own_pools(&self) -> impl Iterator<Item = &PgPool> {
+        let own = (!self.is_shared).then_some(&self.pool);
+        own.into_iter().chain([&self.renewals, &self.lookups, &self.notices])
+    }
+
+    /// Whether the pool of its statements is the caller's.
+    pub(super) fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
+    /// How long a statement may take until its answer is here.
+    pub(in crate::store) fn answer_limit(&self) -> Duration {
+        answer_limit(self.config.statement_timeout)
+    }
+
+    /// Whether it is on a server, and not on the test kit's tables.
+    pub(in crate::store) fn has_server(&self) -> bool {
+        #[cfg(feature = "testing")]
+        if self.is_in_memory() {
+            return false;
+        }
+        true
     }
 
     #[doc(hidden)]
@@ -224,7 +268,11 @@ impl Store {
         }
         self.uses.add();
         let permit = self.permits.take().await;
-        let mut session = Session::of(&self.pool, self.config.statement_timeout).await?;
+        let mut session = if self.is_shared {
+            Box::pin(Session::of_shared(&self.pool, self.config.statement_timeout)).await?
+        } else {
+            Session::of(&self.pool, self.config.statement_timeout).await?
+        };
         session.permit = permit;
         Ok(session)
     }
@@ -320,10 +368,13 @@ fn parsed(url: &str) -> Result<PgConnectOptions, StoreError> {
 }
 
 /// The options to connect with, if they are allowed.
-fn checked(options: PgConnectOptions, config: &StoreConfig) -> Result<PgConnectOptions, StoreError> {
+pub(super) fn checked(
+    options: PgConnectOptions,
+    config: &StoreConfig,
+) -> Result<PgConnectOptions, StoreError> {
     DatabaseRoute::check(&options, config.allow_unverified_database)?;
     // The server's own default is as exact, and poolers refuse this parameter.
-    Ok(options.application_name("wakeq").extra_float_digits(None))
+    Ok(options.application_name(APPLICATION).extra_float_digits(None))
 }
 
 /// The database that a connection is to: the one named after the user, unless another is given.
@@ -363,6 +414,15 @@ impl Session {
         let connection = connection.map_err(|error| StoreError::Unavailable(Arc::new(error)))?;
         let limit = answer_limit(statement_timeout);
         Ok(Self { connection: Some(connection), permit: None, limit, _held: Held::begin() })
+    }
+
+    /// The same from a pool whose own limit for a wait is its owner's.
+    async fn of_shared(pool: &PgPool, statement_timeout: Duration) -> Result<Self, StoreError> {
+        let session = Self::of(pool, statement_timeout);
+        match tokio::time::timeout(statement_timeout, session).await {
+            Ok(session) => session,
+            Err(_) => Err(StoreError::Unavailable(Arc::new(sqlx::Error::PoolTimedOut))),
+        }
     }
 
     /// Extends the time limit to a transaction of this many statements.

@@ -23,6 +23,11 @@ const FIXED: [(&str, &str); 8] = [
     ("default_transaction_read_only", "off"),
 ];
 
+/// Its value is 0 in each session over a Unix socket, whatever was set.
+const OF_SOCKETS: &str = "tcp_user_timeout";
+/// The name by which the sessions of processes are found.
+pub(super) const APPLICATION: &str = "wakeq";
+
 /// Names and values, as the view `pg_settings` shows them.
 #[derive(Clone)]
 pub(super) struct SessionSettings {
@@ -42,7 +47,7 @@ impl SessionSettings {
         settings.add("idle_in_transaction_session_timeout", silence.clone());
         if !config.transaction_pooler {
             // Behind a pooler, the other end is the pooler.
-            settings.add("tcp_user_timeout", silence);
+            settings.add(OF_SOCKETS, silence);
         }
         for (name, value) in FIXED {
             settings.add(name, value.to_owned());
@@ -50,18 +55,29 @@ impl SessionSettings {
         settings
     }
 
+    /// Those of them that a session shows as they were made, whatever way it was opened.
+    pub(super) fn shown(config: &StoreConfig) -> Self {
+        let Self { names, values } = Self::of(config);
+        let shown = names.into_iter().zip(values).filter(|(name, _)| *name != OF_SOCKETS);
+        let (names, values) = shown.unzip();
+        Self { names, values }
+    }
+
     fn add(&mut self, name: &'static str, value: String) {
         self.names.push(name);
         self.values.push(value);
     }
 
-    /// Makes them in this session.
+    /// Makes them in this session, and names it if it has no name.
     pub(super) async fn make(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
         sqlx::query(
-            "select set_config(name, value, false) from unnest($1::text[], $2::text[]) as s(name, value)",
+            "select set_config(name, value, false) from unnest($1::text[], $2::text[]) as s(name, value)
+             union all
+             select set_config('application_name', $3, false) where current_setting('application_name') = ''",
         )
         .bind(&self.names)
         .bind(&self.values)
+        .bind(APPLICATION)
         .execute(connection)
         .await?;
         Ok(())

@@ -1,9 +1,10 @@
 //! In-memory tables for the test kit: they do what the SQL does, each statement at one moment of a
 //! clock that only a test moves. Nothing else may use them. Beside them its clock on Postgres.
 //!
-//! There is no trait between these and Postgres. A statement that tests of handlers need has a
-//! function of the same name here, and the seam above chooses; all others fail. Both completions
-//! are one function. `tests/it/testing/agreement.rs` runs the same steps on both.
+//! These tables and Postgres do not implement a common trait. A statement that tests of handlers
+//! need has a function of the same name here, and the seam above chooses between the two; any other
+//! statement fails. Both completions are one function. `tests/it/testing/agreement.rs` runs the
+//! same steps on both.
 
 mod dead;
 mod inserts;

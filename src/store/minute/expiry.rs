@@ -55,12 +55,14 @@ pub(crate) enum ExpiryPart {
     UnknownHandlers,
     AuditLines,
     EntityEvents,
+    Minutes,
+    Hours,
     IdempotencyKeys,
 }
 
 impl ExpiryPart {
     /// In the order in which they are deleted.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::PreviousSecrets,
         Self::GroupDead,
         Self::Tombstones,
@@ -69,6 +71,8 @@ impl ExpiryPart {
         Self::UnknownHandlers,
         Self::AuditLines,
         Self::EntityEvents,
+        Self::Minutes,
+        Self::Hours,
         Self::IdempotencyKeys,
     ];
 
@@ -83,6 +87,8 @@ impl ExpiryPart {
             Self::UnknownHandlers => "notes of unknown handlers",
             Self::AuditLines => "the audit log",
             Self::EntityEvents => "outcomes of entities' events",
+            Self::Minutes => "statistics by minute",
+            Self::Hours => "statistics by hour",
             Self::IdempotencyKeys => "idempotency keys",
         }
     }
@@ -127,6 +133,8 @@ impl Store {
             ExpiryPart::UnknownHandlers => (self.expire_unknown_handlers(dead_events).await?, PAGE),
             ExpiryPart::AuditLines => (self.expire_audit(audit).await?, PAGE),
             ExpiryPart::EntityEvents => (self.expire_entity_events(emitted_ids).await?, PAGE),
+            ExpiryPart::Minutes => (self.roll_up_statistics().await?, PAGE),
+            ExpiryPart::Hours => (self.expire_statistics().await?, PAGE),
             ExpiryPart::IdempotencyKeys => (self.expire_idempotency_keys().await?, PAGE),
         };
         Ok(looked_at >= page)

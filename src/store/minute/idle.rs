@@ -1,6 +1,6 @@
-//! Deletes data that is no longer used and would otherwise be kept for ever: objects without a
-//! state, events for entities of a type that has no processor, keys that are no longer valid. One
-//! process at a time does this, in bounded pages.
+//! Deletes unused data that no other part of the minute's pass deletes: objects without a state,
+//! events for entities of a type that has no processor, keys that are no longer valid. One process
+//! at a time does this, in bounded pages.
 
 use std::time::Duration;
 

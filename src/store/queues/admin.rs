@@ -157,7 +157,7 @@ impl Store {
     }
 
     /// Sets a canvas's share of a queue. The queue's settings apply to those that are not given.
-    /// Returns whether there is such a queue. With `wakes` its copies will be woken, by
+    /// Returns whether the queue exists. With `wakes` its copies will be woken, by
     /// [`Store::wake_page`].
     pub(crate) async fn set_facet(
         &self,

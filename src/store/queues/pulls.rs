@@ -31,9 +31,9 @@ pub(crate) struct LeasedRow {
 /// The result of checking a token against a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fence {
-    /// There is no such queue.
+    /// No queue has this name.
     NoQueue,
-    /// There is no such copy in the queue.
+    /// The queue has no such copy.
     Gone,
     /// The token was not made for any claim of this copy.
     Wrong,
@@ -106,7 +106,7 @@ impl Store {
     }
 
     /// Whether a pulled queue may have something to take now: in its rotation or, if this `looks`,
-    /// where [`Store::enter_due`] would find it. `None` if there is no pulled queue of this name.
+    /// where [`Store::enter_due`] would find it. `None` if no pulled queue has this name.
     pub(crate) async fn has_turns(
         &self,
         queue: &Name,
@@ -126,7 +126,7 @@ impl Store {
         self.session().await?.optional("check whether a queue has turns", query).await
     }
 
-    /// The retry policy of a queue's copies, if it is pulled; `None` if there is no such queue.
+    /// The retry policy of a queue's copies, if it is pulled; `None` if no queue has this name.
     pub(crate) async fn pull_policy(&self, queue: &Name) -> Result<Option<Option<PullPolicy>>, StoreError> {
         let query = sqlx::query!(
             "select pulled, pull_retries, pull_delay_ms, pull_factor, pull_delay_max_ms, pull_halts

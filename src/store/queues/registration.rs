@@ -57,40 +57,19 @@ impl QueuePut {
 const PUT_TRIES: usize = 100;
 
 impl Store {
-    /// Registers a queue whose copies are run by functions or pulled, or replaces its registration.
-    /// From the commit on, each matching emit makes a copy.
-    pub(crate) async fn put_queue(&self, new: &NewQueueRow<'_>) -> Result<QueuePut, StoreError> {
-        let detail = format!("{}{}", new.name, new.pull.map_or("", |_| ", pulled over HTTP"));
-        for _ in 0..PUT_TRIES {
-            let Some(version) = self.can_hold(new).await? else { return Ok(QueuePut::TooCostly) };
-            let mut session = self.session().await?.for_statements(10);
-            let put = session
-                .limit(async |connection| {
-                    let mut transaction = connection.begin().await?;
-                    let put = put(&mut transaction, new, version, &detail).await?;
-                    if put.is_done() {
-                        delete_target(&mut transaction, new.name).await?;
-                    }
-                    end(transaction, put.is_done()).await?;
-                    Ok(put)
-                })
-                .await;
-            let put = session.answered("register a queue", put).await?;
-            if put != QueuePut::Stale {
-                return Ok(put);
-            }
-        }
-        Ok(QueuePut::Stale)
-    }
-
-    /// As [`Store::put_queue`], for a queue with an HTTP target, which is stored at
-    /// [`target_of_queue`](crate::event::target_of_queue).
-    pub(crate) async fn put_queue_with_target(
+    /// Registers a queue, or replaces its registration. From the commit on, each matching emit
+    /// makes a copy. Its copies are run by functions, pulled, or sent to an HTTP target, which is
+    /// stored at [`target_of_queue`](crate::event::target_of_queue).
+    pub(crate) async fn put_queue(
         &self,
         new: &NewQueueRow<'_>,
-        target: &NewTargetRow<'_>,
+        target: Option<&NewTargetRow<'_>>,
     ) -> Result<(QueuePut, Option<PutOutcome>), StoreError> {
-        let detail = format!("{}, sent to {}", new.name, target.url.origin());
+        let detail = match (target, new.pull) {
+            (Some(target), _) => format!("{}, sent to {}", new.name, target.url.origin()),
+            (None, Some(_)) => format!("{}, pulled over HTTP", new.name),
+            (None, None) => new.name.to_string(),
+        };
         for _ in 0..PUT_TRIES {
             let Some(version) = self.can_hold(new).await? else { return Ok((QueuePut::TooCostly, None)) };
             let mut session = self.session().await?.for_statements(12);
@@ -98,13 +77,19 @@ impl Store {
                 .limit(async |connection| {
                     let mut transaction = connection.begin().await?;
                     let put = put(&mut transaction, new, version, &detail).await?;
-                    let outcome =
-                        if put.is_done() { put_within(&mut transaction, target).await? } else { None };
+                    let outcome = match target {
+                        _ if !put.is_done() => None,
+                        Some(target) => put_within(&mut transaction, target).await?,
+                        None => {
+                            delete_target(&mut transaction, new.name).await?;
+                            None
+                        }
+                    };
                     end(transaction, put.is_done()).await?;
                     Ok((put, outcome))
                 })
                 .await;
-            let (put, outcome) = session.answered("register a queue with a target", put).await?;
+            let (put, outcome) = session.answered("register a queue", put).await?;
             if put != QueuePut::Stale {
                 return Ok((put, outcome));
             }

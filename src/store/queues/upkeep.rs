@@ -16,7 +16,7 @@ impl Store {
     /// An emit whose statement began before a queue was unregistered may commit after its end: the
     /// queue is then created again, draining, until that copy is done.
     pub(crate) async fn end_drained(&self) -> Result<u64, StoreError> {
-        let (mut session, module) = (self.session().await?, Name::queue());
+        let module = Name::queue();
         let query = sqlx::query_scalar!(
             r#"with recursive named as (
                    (select queue from wakeq.events_v2
@@ -66,13 +66,12 @@ impl Store {
             module.as_str() as _,
             FORGET_PAGE
         );
-        let ended = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("end drained queues", ended).await.map(i64::cast_unsigned)
+        self.session().await?.one("end drained queues", query).await.map(i64::cast_unsigned)
     }
 
     /// Moves the promises of a page of those copies of a queue, or of any queue, that have to be
     /// woken and are due; returns what to publish. Also advances that work, or ends it, in the same
-    /// statement. `None`: there is no more, or another process has it.
+    /// statement. `None` if none are left, or another process has the work.
     ///
     /// Locked rows are skipped: a process that starts, parks or gives up an event leaves something
     /// that wakes it.

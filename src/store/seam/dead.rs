@@ -1,6 +1,6 @@
 //! The dead events, single events and their values, and the clock.
 
-use super::Backing;
+use super::on_backing;
 use crate::event::{Actor, CanvasId, EventId, Timestamp};
 use crate::store::events::{DeadEvent, DeadFilter, RedriveOutcome};
 use crate::store::kernel::{Store, StoreError};
@@ -15,11 +15,7 @@ impl Store {
         after: Option<(Timestamp, EventId)>,
         limit: i64,
     ) -> Result<Vec<DeadEvent>, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.dead_events(filter, copies, after, limit).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().dead_events(filter, copies, after, limit),
-        }
+        on_backing!(self.dead_events(filter, copies, after, limit))
     }
 
     /// A dead event of the canvas by its id.
@@ -28,11 +24,7 @@ impl Store {
         canvas: CanvasId,
         id: EventId,
     ) -> Result<Option<DeadEvent>, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.dead_event(canvas, id).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().dead_event(canvas, id),
-        }
+        on_backing!(self.dead_event(canvas, id))
     }
 
     /// How many dead events match the filter, up to `limit`; with `back`, without those whose
@@ -43,11 +35,7 @@ impl Store {
         (back, copies): (bool, bool),
         limit: u64,
     ) -> Result<u64, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.count_dead(filter, (back, copies), limit).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().count_dead(filter, (back, copies), limit),
-        }
+        on_backing!(self.count_dead(filter, (back, copies), limit))
     }
 
     /// Redrives up to `limit` dead events, oldest first, after the first `skip`: with their
@@ -66,11 +54,7 @@ impl Store {
         (skip, limit): (u64, u64),
         actor: &Actor,
     ) -> Result<RedriveOutcome, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.redrive_page(filter, copies, (skip, limit), actor).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().redrive_page(filter, copies, (skip, limit), actor),
-        }
+        on_backing!(self.redrive_page(filter, copies, (skip, limit), actor))
     }
 
     /// Deletes up to `BULK_PAGE` dead events, oldest first; returns how many.
@@ -80,11 +64,7 @@ impl Store {
         copies: bool,
         actor: &Actor,
     ) -> Result<u64, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.delete_dead_page(filter, copies, actor).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().delete_dead_page(filter, copies, actor),
-        }
+        on_backing!(self.delete_dead_page(filter, copies, actor))
     }
 
     /// The id of the event that is meant by an id on this canvas: the same id, or the one that is
@@ -97,11 +77,7 @@ impl Store {
         copies: bool,
     ) -> Result<Option<EventId>, StoreError> {
         let meant = [id, EventId::chosen(canvas, id)];
-        match self.backing() {
-            Backing::Postgres(sql) => sql.known_event(canvas, meant, copies).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().known_event(canvas, meant, copies),
-        }
+        on_backing!(self.known_event(canvas, meant, copies))
     }
 
     /// When the canvas emitted a chosen id, if that is still remembered.
@@ -110,29 +86,17 @@ impl Store {
         canvas: CanvasId,
         id: EventId,
     ) -> Result<Option<Timestamp>, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.emitted_at(canvas, id).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().emitted_at(canvas, id),
-        }
+        on_backing!(self.emitted_at(canvas, id))
     }
 
     /// The value of a canvas's event, live or dead.
     pub(crate) async fn value(&self, canvas: CanvasId, id: EventId) -> Result<Option<String>, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.value(canvas, id).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().value(canvas, id),
-        }
+        on_backing!(self.value(canvas, id))
     }
 
     /// The database's clock.
     #[doc(hidden)]
     pub async fn clock(&self) -> Result<Timestamp, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.clock().await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().clock(),
-        }
+        on_backing!(self.clock())
     }
 }

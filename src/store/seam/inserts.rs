@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Backing;
+use super::{Backing, on_backing};
 use crate::event::{CanvasId, NewEvent};
 use crate::store::events::{IdempotencyOutcome, InsertOutcome, NewKey, NewState};
 use crate::store::kernel::{Store, StoreError};
@@ -13,11 +13,7 @@ impl Store {
     /// [`StoreError::Quota`].
     #[doc(hidden)]
     pub async fn admit(&self, canvas: CanvasId, added: &Additions<'_>) -> Result<(), StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.admit(canvas, added).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().admit(canvas, added),
-        }
+        on_backing!(self.admit(canvas, added))
     }
 
     /// Inserts events with generated ids and without objects, all or none, in one statement.
@@ -36,11 +32,7 @@ impl Store {
 
     /// Inserts an event whose id the caller chose, unless it is known.
     pub(crate) async fn insert_chosen(&self, event: &NewEvent) -> Result<InsertOutcome, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.insert_chosen(event).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().insert_chosen(event),
-        }
+        on_backing!(self.insert_chosen(event))
     }
 
     /// Inserts events, all or none; `chosen` says which ids the caller chose.
@@ -49,11 +41,7 @@ impl Store {
         events: &[NewEvent],
         chosen: &[bool],
     ) -> Result<Vec<InsertOutcome>, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.insert_all(events, chosen).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().insert_all(events, chosen),
-        }
+        on_backing!(self.insert_all(events, chosen))
     }
 
     /// Inserts events and sets an object's state in one transaction. The state belongs to the first
@@ -64,11 +52,7 @@ impl Store {
         chosen: &[bool],
         state: Option<NewState<'_>>,
     ) -> Result<Vec<InsertOutcome>, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.insert_on(events, chosen, state).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().insert_on(events, chosen, state),
-        }
+        on_backing!(self.insert_on(events, chosen, state))
     }
 
     /// Inserts events and the answer to them in one transaction, unless the key was used within the
@@ -82,10 +66,6 @@ impl Store {
         state: Option<NewState<'_>>,
         answer: impl FnOnce(&[InsertOutcome]) -> String + Send,
     ) -> Result<IdempotencyOutcome, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.insert_once(key, events, chosen, state, answer).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().insert_once(key, events, chosen, state, answer),
-        }
+        on_backing!(self.insert_once(key, events, chosen, state, answer))
     }
 }

@@ -1,6 +1,6 @@
 //! Objects, their chains, and the lanes of which only the first event may run.
 
-use super::Backing;
+use super::on_backing;
 use crate::event::{Actor, CanvasId, EventId, Lane, Link, Name, Notification, ObjectKey};
 use crate::store::kernel::{Store, StoreError};
 use crate::store::order::{HaltedLane, HaltedPosition, InHand, Object, Tombstone};
@@ -9,40 +9,24 @@ impl Store {
     /// An object of the canvas; `None` if no event was ever emitted on it.
     #[doc(hidden)]
     pub async fn object(&self, canvas: CanvasId, key: &ObjectKey) -> Result<Option<Object>, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.object(canvas, key).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().object(canvas, key),
-        }
+        on_backing!(self.object(canvas, key))
     }
 
     /// For each lane the notification of its first event, if that is not running and is due within
     /// the horizon, and the lane is not halted.
     pub(crate) async fn firsts(&self, lanes: &[Lane]) -> Result<Vec<Option<Notification>>, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.firsts(lanes).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().firsts(lanes),
-        }
+        on_backing!(self.firsts(lanes))
     }
 
     /// Renews the promises of the first events of these lanes; returns those to publish, which are
     /// due within the horizon and not running. For use after an operator's removal was committed.
     pub(crate) async fn arm_firsts(&self, lanes: &[Lane]) -> Result<Vec<Notification>, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.arm_firsts(lanes).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().arm_firsts(lanes),
-        }
+        on_backing!(self.arm_firsts(lanes))
     }
 
     /// The first event of a lane, and its link.
     pub(crate) async fn first(&self, lane: &Lane) -> Result<Option<(EventId, Link)>, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.first(lane).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().first(lane),
-        }
+        on_backing!(self.first(lane))
     }
 
     /// Which events of an object are running, and on which worker, by handler and then by queue:
@@ -55,11 +39,7 @@ impl Store {
         copies: bool,
         limit: i64,
     ) -> Result<Vec<InHand>, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.running(canvas, object, copies, limit).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().running(canvas, object, copies, limit),
-        }
+        on_backing!(self.running(canvas, object, copies, limit))
     }
 
     /// The halted lanes of a canvas after a position, longest halted first: of one object or all.
@@ -73,11 +53,7 @@ impl Store {
         after: Option<HaltedPosition>,
         limit: i64,
     ) -> Result<Vec<(HaltedLane, bool)>, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.halted_lanes(canvas, object, copies, after, limit).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().halted_lanes(canvas, object, copies, after, limit),
-        }
+        on_backing!(self.halted_lanes(canvas, object, copies, after, limit))
     }
 
     /// Resumes an object without the events of a handler that died on it. Returns the lanes that
@@ -90,11 +66,7 @@ impl Store {
         copies: bool,
         actor: &Actor,
     ) -> Result<Vec<Lane>, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.skip_lane(lane, copies, actor).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().skip_lane(lane, copies, actor),
-        }
+        on_backing!(self.skip_lane(lane, copies, actor))
     }
 
     /// The tombstones of an object after a link, in the order of the chain: those for consumers of
@@ -107,12 +79,6 @@ impl Store {
         after: i64,
         limit: i64,
     ) -> Result<Vec<Tombstone>, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.tombstones(canvas, object, (queue, copies), after, limit).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => {
-                memory.tables().tombstones(canvas, object, (queue, copies), after, limit)
-            }
-        }
+        on_backing!(self.tombstones(canvas, object, (queue, copies), after, limit))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Backing;
+use super::on_backing;
 use crate::event::{Actor, CanvasId, EventId, HandlerScope, Lane, Name, RuleKind, Timestamp};
 use crate::store::events::{AddedRule, CommandOutcome, LiftedRule, Rule, RulePosition, RunningCancel};
 use crate::store::kernel::{Store, StoreError};
@@ -18,11 +18,7 @@ impl Store {
         until: Option<Timestamp>,
         actor: &Actor,
     ) -> Result<AddedRule, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.add_rule(kind, scope, reason, until, actor).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().add_rule(kind, scope, reason, until, actor),
-        }
+        on_backing!(self.add_rule(kind, scope, reason, until, actor))
     }
 
     /// Lifts a rule and, in the same transaction, creates the job that wakes the events that it
@@ -34,11 +30,7 @@ impl Store {
         scope: &HandlerScope,
         actor: &Actor,
     ) -> Result<LiftedRule, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.lift_rule(kind, scope, actor).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().lift_rule(kind, scope, actor),
-        }
+        on_backing!(self.lift_rule(kind, scope, actor))
     }
 
     /// The rules in force, of all canvases or one, of all handlers or one, after a position; by
@@ -50,11 +42,7 @@ impl Store {
         after: Option<&RulePosition>,
         limit: i64,
     ) -> Result<Vec<Rule>, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.rules(canvas, handler, after, limit).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().rules(canvas, handler, after, limit),
-        }
+        on_backing!(self.rules(canvas, handler, after, limit))
     }
 
     /// Deletes an event of the canvas, unless it is running. Returns its lane, if it was on an
@@ -66,11 +54,7 @@ impl Store {
         id: EventId,
         actor: &Actor,
     ) -> Result<(CommandOutcome, Option<Lane>), StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.cancel(canvas, id, actor).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().cancel(canvas, id, actor),
-        }
+        on_backing!(self.cancel(canvas, id, actor))
     }
 
     /// Writes down that an event of the canvas is cancelled, if it is running: its handler has to
@@ -81,11 +65,7 @@ impl Store {
         id: EventId,
         actor: &Actor,
     ) -> Result<RunningCancel, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.cancel_running(canvas, id, actor).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().cancel_running(canvas, id, actor),
-        }
+        on_backing!(self.cancel_running(canvas, id, actor))
     }
 
     /// Who has cancelled an event of the canvas while it ran.
@@ -94,11 +74,7 @@ impl Store {
         canvas: CanvasId,
         id: EventId,
     ) -> Result<Option<String>, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.cancelled_by(canvas, id).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().cancelled_by(canvas, id),
-        }
+        on_backing!(self.cancelled_by(canvas, id))
     }
 
     /// Makes an event of the canvas due at once, unless it is running.
@@ -108,11 +84,7 @@ impl Store {
         id: EventId,
         actor: &Actor,
     ) -> Result<CommandOutcome, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.run_now(canvas, id, actor).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().run_now(canvas, id, actor),
-        }
+        on_backing!(self.run_now(canvas, id, actor))
     }
 
     /// How many events of a handler, not running and emitted before a moment, [`Store::purge_page`]
@@ -123,11 +95,7 @@ impl Store {
         before: Timestamp,
         limit: u64,
     ) -> Result<u64, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.purgeable(scope, before, limit).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().purgeable(scope, before, limit),
-        }
+        on_backing!(self.purgeable(scope, before, limit))
     }
 
     /// Deletes up to `BULK_PAGE` events of a handler that are not running and were emitted before a
@@ -139,21 +107,13 @@ impl Store {
         before: Timestamp,
         actor: &Actor,
     ) -> Result<(u64, Vec<Lane>), StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.purge_page(scope, before, actor).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().purge_page(scope, before, actor),
-        }
+        on_backing!(self.purge_page(scope, before, actor))
     }
 
     /// How many of a handler's events are running now: among its 1,000 that were due first, so that
     /// the cost has a bound.
     pub(crate) async fn running_of(&self, scope: &HandlerScope) -> Result<u32, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.running_of(scope).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().running_of(scope),
-        }
+        on_backing!(self.running_of(scope))
     }
 
     /// Since when some worker has not known this handler with this modifier, if that happened
@@ -164,10 +124,6 @@ impl Store {
         modifier: &Name,
         recently: Duration,
     ) -> Result<Option<Timestamp>, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.unknown_since(scope, modifier, recently).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().unknown_since(scope, modifier, recently),
-        }
+        on_backing!(self.unknown_since(scope, modifier, recently))
     }
 }

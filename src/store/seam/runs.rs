@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Backing;
+use super::{Backing, on_backing};
 use crate::event::{Cause, Claim, EventId, Notification};
 use crate::store::events::{ClaimLimits, ClaimedEvent, LoadedEvent, Renewal, Retry};
 use crate::store::kernel::{Store, StoreError};
@@ -10,11 +10,7 @@ use crate::store::kernel::{Store, StoreError};
 impl Store {
     /// Loads events by their ids; `None` for each that is gone.
     pub(crate) async fn load(&self, ids: &[EventId]) -> Result<Vec<Option<LoadedEvent>>, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.load(ids).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().load(ids),
-        }
+        on_backing!(self.load(ids))
     }
 
     /// Claims the events that may run now by the database's clock; `None` for each that may not, or
@@ -34,20 +30,12 @@ impl Store {
 
     /// Renews the leases of running claims, on a dedicated connection.
     pub(crate) async fn renew(&self, claims: &[Claim]) -> Result<Vec<Renewal>, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.renew(claims).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().renew(claims),
-        }
+        on_backing!(self.renew(claims))
     }
 
     /// Deletes completed events.
     pub(crate) async fn complete(&self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.complete(claims).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().complete(claims),
-        }
+        on_backing!(self.complete(claims))
     }
 
     /// Deletes completed events that are on objects, and renews the promises of their successors:
@@ -64,20 +52,12 @@ impl Store {
     /// Counts a retry, or postpones the event if the count stays the same, sets when it is due and
     /// releases the claim.
     pub(crate) async fn retry(&self, retries: &[Arc<Retry>]) -> Result<Vec<bool>, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.retry(retries).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().retry(retries),
-        }
+        on_backing!(self.retry(retries))
     }
 
     /// Gives claims up without counting anything; the events may run again at once.
     pub(crate) async fn release(&self, claims: &[Claim]) -> Result<(), StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.release(claims).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().release(claims),
-        }
+        on_backing!(self.release(claims))
     }
 
     /// Claims whose events were cancelled while they ran, up to [`CANCELLED_PAGE`]: those of every
@@ -85,22 +65,14 @@ impl Store {
     ///
     /// [`CANCELLED_PAGE`]: crate::store::CANCELLED_PAGE
     pub(crate) async fn cancelled_claims(&self) -> Result<Vec<Claim>, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.cancelled_claims().await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().cancelled_claims(),
-        }
+        on_backing!(self.cancelled_claims())
     }
 
     /// Deletes a claimed event that was cancelled while it ran; `false` if it was not, or the claim
     /// does not stand. If it was on an object, a tombstone takes its place there, and the promise
     /// of its successor is renewed.
     pub(crate) async fn remove_cancelled(&self, claim: Claim) -> Result<bool, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.remove_cancelled(claim).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().remove_cancelled(claim),
-        }
+        on_backing!(self.remove_cancelled(claim))
     }
 
     /// Moves an event to the dead events, unless it was cancelled while it ran. If its canvas
@@ -114,21 +86,13 @@ impl Store {
         error: Option<&str>,
         halts: bool,
     ) -> Result<bool, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.die(claim, cause, error, halts).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().die(claim, cause, error, halts),
-        }
+        on_backing!(self.die(claim, cause, error, halts))
     }
 
     /// Clears the promise of events while a rule stands on their handler; `false` for each that no
     /// rule holds any longer. The time under a rule does not count as postponement.
     pub(crate) async fn park(&self, ids: &[EventId]) -> Result<Vec<bool>, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.park(ids).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().park(ids),
-        }
+        on_backing!(self.park(ids))
     }
 
     /// Postpones the promise of events whose handler this worker does not know, and notes the
@@ -137,22 +101,14 @@ impl Store {
     /// the first. While its target is held as gone, an event is not being postponed; where it is
     /// only unknown here, it may be by another worker. Parked events stay parked.
     pub(crate) async fn defer(&self, ids: &[EventId]) -> Result<(), StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.defer(ids).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().defer(ids),
-        }
+        on_backing!(self.defer(ids))
     }
 
     /// Makes deferred events that do have a target due at the next pass, and deletes the note of
     /// their handler: the target was registered between the lookup and the deferral, so the
     /// registration could not see them.
     pub(crate) async fn wake_registered(&self, ids: &[EventId]) -> Result<(), StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.wake_registered(ids).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().wake_registered(ids),
-        }
+        on_backing!(self.wake_registered(ids))
     }
 
     /// Called when a worker has these handlers: creates a resume job for each of them that events
@@ -162,10 +118,6 @@ impl Store {
         handlers: &[String],
         canvas_handlers: &[String],
     ) -> Result<u64, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.register(handlers, canvas_handlers).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().register(handlers, canvas_handlers),
-        }
+        on_backing!(self.register(handlers, canvas_handlers))
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::Backing;
+use super::on_backing;
 use crate::event::{Actor, CanvasId, HandlerAddress, Name, Timestamp};
 use crate::store::kernel::{Store, StoreError};
 use crate::store::targets::{FoundTarget, RegisteredTarget, TargetPosition};
@@ -20,11 +20,7 @@ impl Store {
         after: Option<&TargetPosition>,
         limit: i64,
     ) -> Result<Vec<RegisteredTarget>, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.targets(canvas, handler, modifier, after, limit).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().targets(canvas, handler, modifier, after, limit),
-        }
+        on_backing!(self.targets(canvas, handler, modifier, after, limit))
     }
 
     /// The current targets at these addresses; `None` for each that has none, or whose target has
@@ -34,11 +30,7 @@ impl Store {
         &self,
         addresses: &[HandlerAddress],
     ) -> Result<Vec<Option<Arc<FoundTarget>>>, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.targets_at(addresses).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().targets_at(addresses),
-        }
+        on_backing!(self.targets_at(addresses))
     }
 
     /// Where the events of a handler are sent, if that is over HTTP, and since when that is held
@@ -47,11 +39,7 @@ impl Store {
         &self,
         address: &HandlerAddress,
     ) -> Result<Option<(String, Option<Timestamp>)>, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.target_url(address).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().target_url(address),
-        }
+        on_backing!(self.target_url(address))
     }
 
     /// Holds a target that was removed (it answered 410), and no other, not even of the same
@@ -66,10 +54,6 @@ impl Store {
         reason: &str,
         actor: &Actor,
     ) -> Result<bool, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.hold_gone(address, revision, reason, actor).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().hold_gone(address, revision, reason, actor),
-        }
+        on_backing!(self.hold_gone(address, revision, reason, actor))
     }
 }

@@ -53,9 +53,9 @@ pub(crate) struct NewTargetRow<'a> {
     pub(crate) policy: &'a TargetPolicy,
     pub(crate) audience: Option<&'a str>,
     /// Used if the target is new, or if it is to replace the existing secret.
-    pub(crate) secret: &'a Secret,
+    pub(crate) secret: Secret,
     /// The same secret, as the row stores it.
-    pub(crate) sealed: &'a SealedSecret,
+    pub(crate) sealed: SealedSecret,
     /// The keys that open the existing secret, to see whether it is the same.
     pub(crate) keys: &'a SecretKeys,
     pub(crate) replaces_secret: bool,

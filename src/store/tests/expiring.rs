@@ -47,6 +47,9 @@ impl Table {
                   updated_by, previous_secret, previous_until)
              values ($1, 'm', 'n', '_', 'https://example.com', 1, 1000, 2, 10000, 1000, sha256('1'), 'test', 'test',
                      sha256('2'), now() - interval '1 s')",
+            "insert into wakeq.hour_statistics (at, canvas_id, module, name, emitted, completed, failed, retried, dead, wait_us, run_us,
+                                                wait_bins, run_bins)
+             values (now() - interval '1 year', $1, 'm', 'n', 1, 0, 0, 0, 0, 0, 0, '{}', '{}')",
         ] {
             sqlx::query(add).bind(canvas.0).execute(&self.pool).await.unwrap();
         }
@@ -58,7 +61,8 @@ impl Table {
             "select (select count(*) from wakeq.dead_events) + (select count(*) from wakeq.unknown_handlers)
                   + (select count(*) from wakeq.audit_log) + (select count(*) from wakeq.idempotency_keys)
                   + (select count(*) from wakeq.entity_events) + (select count(*) from wakeq.tombstones)
-                  + (select count(*) from wakeq.consumer_dead) + (select count(previous_secret) from wakeq.http_targets)",
+                  + (select count(*) from wakeq.consumer_dead) + (select count(previous_secret) from wakeq.http_targets)
+                  + (select count(*) from wakeq.hour_statistics)",
         )
         .await
     }

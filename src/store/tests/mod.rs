@@ -5,6 +5,7 @@ mod coalescer;
 mod contention;
 mod copies;
 mod cost;
+mod counted;
 pub(crate) mod crowds;
 mod desk;
 mod expiring;

@@ -82,7 +82,7 @@ impl Crowd {
             wakes: false,
             actor: &tester(),
         };
-        table.store.put_queue(&row).await.unwrap();
+        table.store.put_queue(&row, None).await.unwrap();
         let mut ids = table.add(100).await;
         ids.extend(table.add_for(60, "paused").await);
         let objects: Vec<ObjectKey> =

@@ -53,7 +53,7 @@ pub(super) async fn register(
         wakes: false,
         actor: &tester(),
     };
-    store.put_queue(&row).await.unwrap()
+    store.put_queue(&row, None).await.unwrap().0
 }
 
 /// A table with a queue for e-mail events, as in the documentation.

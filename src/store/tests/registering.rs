@@ -13,10 +13,9 @@ async fn put(store: &Store, name: &str) -> PutOutcome {
     let scope = HandlerScope::worker(CanvasId::DEFAULT, name).unwrap();
     let address = HandlerAddress { scope, modifier: Name::no_modifier() };
     let (url, secret) = ("https://a.example/".parse().unwrap(), Secret::generate().unwrap());
-    let (address, url, policy, secret, actor) =
-        (&address, &url, &TargetPolicy::default(), &secret, &tester());
+    let (address, url, policy, actor) = (&address, &url, &TargetPolicy::default(), &tester());
     let keys = &"01".repeat(32).parse::<SecretKeys>().unwrap();
-    let sealed = &keys.seal(address, secret).unwrap();
+    let sealed = keys.seal(address, &secret).unwrap();
     let row = NewTargetRow {
         address,
         url,

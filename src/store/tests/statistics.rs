@@ -61,7 +61,7 @@ const OTHER_ROWS: u32 = 20_000;
 const PAGES_MAX: u64 = 2000;
 
 /// Statements that read more pages: how each begins, how many, and why.
-const MANY: [(&str, u64, &str); 17] = [
+const MANY: [(&str, u64, &str); 19] = [
     ("select id as \"id!\", canvas_id as \"canvas_id!\"", 50_000, "passes over copies that wait in lanes"),
     ("select id, canvas_id, notify_at as", 20_000, "reads a page of promises"),
     ("with others as ( select exists (select from wakeq.settings", 50_000, "moves 1,000 promises"),
@@ -79,10 +79,12 @@ const MANY: [(&str, u64, &str); 17] = [
     ("select c.name::text as", 20_000, "lists the crons of a canvas"),
     ("select clock_timestamp() as \"now!\", count(*)", 20_000, "counts the crons of a canvas"),
     ("select (select count(*) from wakeq.cron_records", 50_000, "counts what a canvas has registered"),
+    ("with old as materialized ( select m.at", 20_000, "adds 1,000 minutes to their hours"),
+    ("delete from wakeq.hour_statistics", 20_000, "deletes 1,000 hours"),
 ];
 
 /// Other tables that a canvas fills: their columns, and a row of them.
-const OTHERS: [(&str, &str, &str); 12] = [
+const OTHERS: [(&str, &str, &str); 14] = [
     ("objects", "canvas_id, object, last_seq", "c, 'o' || n, n"),
     (
         "dead_events",
@@ -116,7 +118,21 @@ const OTHERS: [(&str, &str, &str); 12] = [
         "canvas_id, name, expression, zone, modifier, value, missed, next_at, created_by, created_at, changed_at",
         "c, 'c' || n, '* * * * * *', 'UTC', '_', '1', 'skip', now() + interval '1 h', 'test', now(), now()",
     ),
+    (
+        "minute_statistics",
+        COUNTED,
+        "date_trunc('minute', now()) - n % 1500 * interval '1 min', c, 'WORKER', 'h' || n, 1, 1, 0, 0, 0, 5, 5, '{1}', '{1}'",
+    ),
+    (
+        "hour_statistics",
+        COUNTED,
+        "date_trunc('hour', now()) - n % 300 * interval '1 h', c, 'WORKER', 'h' || n, 1, 1, 0, 0, 0, 5, 5, '{1}', '{1}'",
+    ),
 ];
+
+const COUNTED: &str =
+    "at, canvas_id, module, name, emitted, completed, failed, retried, dead, wait_us, run_us, wait_bins,
+                       run_bins";
 
 /// By table: how a condition on the id of a row begins, and the index that is for such conditions.
 const BY_ID: [(&str, &str, &str); 5] = [

@@ -127,6 +127,8 @@ pub(super) struct CopyTurn {
 pub(super) struct AttemptReport {
     /// Counted from 1.
     pub(super) number: u32,
+    /// How long the event had been due when it was claimed.
+    pub(super) waited: Duration,
     pub(super) took: Duration,
     pub(super) error: Option<String>,
     /// What went wrong, as one word for metrics.
@@ -259,6 +261,11 @@ impl ReadyEvent {
     pub(super) fn postponed(&self) -> Duration {
         let ClaimedEvent { locked_at, postponed_since, .. } = *self.event;
         postponed_since.and_then(|since| (locked_at - since).to_std().ok()).unwrap_or_default()
+    }
+
+    /// How long the event had been due when it was claimed.
+    pub(super) fn waited(&self) -> Duration {
+        (self.event.locked_at - self.event.delay_until).to_std().unwrap_or_default()
     }
 
     /// Gives up the claim.

@@ -34,7 +34,7 @@ pub(super) struct Attempts {
 
 /// The outcome of an attempt at the next events of an entity.
 pub(super) enum AttemptOutcome {
-    /// There are no events.
+    /// The entity has no further events.
     Nothing,
     Processed(IsolatedBatch),
     Erasure(InboxEvent),

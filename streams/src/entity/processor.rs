@@ -124,7 +124,7 @@ impl<E: Entity> EntityProcessor<E> {
     }
 
     /// The state and the version of an entity as of the last commit: from memory or, if it was
-    /// evicted, rebuilt from what is stored. `None` if there is no such entity, if this processor
+    /// evicted, rebuilt from what is stored. `None` if the entity does not exist, if this processor
     /// does not own the type, or if the database does not answer.
     /// [`Entities::show`](crate::Entities::show) asks the database, from any process.
     pub async fn state(&self, canvas: CanvasId, id: &str) -> Option<(E::State, i64)> {

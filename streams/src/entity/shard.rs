@@ -47,7 +47,7 @@ pub(super) enum CacheLookup<S> {
     Cached(S, i64),
     /// It is not in memory, but may be in the database.
     Cold,
-    /// There is no such entity.
+    /// The entity does not exist.
     Absent,
 }
 

@@ -166,12 +166,16 @@ async fn a_key_for_a_handler_operates_it_and_nothing_else() {
     let own = CanvasId::DEFAULT;
     assert_eq!(ask(own, Method::PUT, "/handlers/WORKER/resize/pause").await, 200);
     assert_eq!(ask(own, Method::GET, "/handlers/WORKER/resize").await, 200);
+    assert_eq!(ask(own, Method::GET, "/handlers/WORKER/resize/statistics").await, 200);
     for path in ["/handlers/WORKER/other", "/handlers/image/resize"] {
         assert_eq!(ask(own, Method::GET, path).await, 403, "{path}");
+        assert_eq!(ask(own, Method::GET, &format!("{path}/statistics")).await, 403, "{path}");
         assert_eq!(ask(own, Method::PUT, &format!("{path}/pause")).await, 403, "{path}");
     }
     let by_id = format!("/events/{id}");
-    for path in ["/events", "/handlers", "/dead-events", "/cron", "/log?category=x", "/depth", &by_id] {
+    for path in
+        ["/events", "/handlers", "/dead-events", "/cron", "/log?category=x", "/depth", "/statistics", &by_id]
+    {
         assert_eq!(ask(own, Method::GET, path).await, 403, "{path}");
     }
     assert_eq!(ask(own, Method::POST, &format!("{by_id}/cancel")).await, 403);

@@ -134,7 +134,7 @@ async fn shows_which_worker_runs_an_object() {
 async fn released_events_have_no_worker() {
     let (stage, _) = Stage::memory().await;
     let patient = RetryPolicy { delay: std::time::Duration::from_secs(3600), ..RetryPolicy::default() };
-    let fails = async |_: Execution| Err(HandlerError::operational("no"));
+    let fails = async |_: Execution| Err::<(), _>(HandlerError::operational("no"));
     let (waits, mut starts, _gate) = waiting(&["index"]);
     let handlers = waits.on(Route::new("fails").retry(patient), fails);
     let grace = std::time::Duration::ZERO;

@@ -36,7 +36,7 @@ const QUEUES: Coverage = OfThePlatform("queues belong to the platform");
 const GROUPS: Coverage = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tested.
-const CALLS: [(&str, &str, Coverage); 105] = [
+const CALLS: [(&str, &str, Coverage); 106] = [
     ("Admin", "put_cron", By("put_cron")),
     ("Admin", "cron", By("show_cron")),
     ("Admin", "crons", By("list_crons")),
@@ -104,6 +104,7 @@ const CALLS: [(&str, &str, Coverage); 105] = [
     ("Admin", "unblock", By("unblock_handler")),
     ("Admin", "rules", OfThePlatform("the rules of all canvases, each with its own")),
     ("Admin", "rules_of", Here),
+    ("Admin", "statistics", By("handler_statistics")),
     ("Admin", "stats", Here),
     ("Admin", "depth", By("depth")),
     ("Admin", "depths", OfThePlatform("counts of all canvases")),

@@ -7,7 +7,7 @@ use super::seed::Values;
 use super::world::QUEUE;
 
 /// Query parameters and fields of bodies that name nothing of a tenant.
-const NAMES_NOTHING: [&str; 52] = [
+const NAMES_NOTHING: [&str; 54] = [
     // Content that is stored as the caller sends it.
     "value",
     "payload",
@@ -25,9 +25,11 @@ const NAMES_NOTHING: [&str; 52] = [
     "delay_s",
     "delay_until",
     "since",
+    "from",
     "before",
     "until",
     "for_s",
+    "step_s",
     "lifetime_s",
     "retries",
     "factor",

@@ -312,8 +312,8 @@ impl Planting<'_> {
 }
 
 /// Set up without a request: unknown handlers, an expired key, a cron whose tick was emitted ahead,
-/// events that are parked under a rule or deferred because their handler is unknown; and just as
-/// much room as the attacks need.
+/// events that are parked under a rule or deferred because their handler is unknown; statistics of
+/// two days ago and of some hours ago; and just as much room as the attacks need.
 const SETTLED: &str = "
     insert into wakeq.unknown_handlers (canvas_id, module, name, modifier)
     select 'CANVAS', 'WORKER', name, '_' from unnest(array['greet', 'OWN']) name;
@@ -325,6 +325,15 @@ const SETTLED: &str = "
     update wakeq.events_v2 set notify_at = null where canvas_id = 'CANVAS' and name = 'held';
     update wakeq.events_v2 set notify_at = now() + interval '20 minutes', probes = 20
      where canvas_id = 'CANVAS' and name = 'greet' and delay_until <= now() and locked_at is null;
+    insert into wakeq.hour_statistics (at, canvas_id, module, name, emitted, completed, failed, retried, dead, wait_us, run_us,
+                                       wait_bins, run_bins)
+    select date_trunc('hour', now()) - interval '50 hours', 'CANVAS', module, name, length('OWN'), 3, 1, 1, 0, 6000, 9000,
+           '{0,0,0,4}', '{0,0,3,1}'
+      from (values ('', ''), ('WORKER', 'greet'), ('WORKER', 'OWN')) as handlers (module, name);
+    insert into wakeq.minute_statistics
+    select date_trunc('minute', now()) - interval '5 hours', canvas_id, module, name, 2 * emitted, completed, failed, retried, dead,
+           wait_us, run_us, wait_bins, run_bins
+      from wakeq.hour_statistics where canvas_id = 'CANVAS';
     insert into wakeq.canvas_quotas (canvas_id, quota, most, set_by)
     select 'CANVAS'::uuid, 'keys', count(*) + 2, 'tests' from wakeq.access_keys where canvas_id = 'CANVAS'
      union all

@@ -54,10 +54,15 @@ const DUE: &str = "
     insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until, notify_at, queue, origin)
     values (gen_random_uuid(), 'ATTACKER', 'usage', 'later', '_', '1', now() + interval '1 day', now() + interval '1 day', 'billing',
             'e0000000-0000-8000-8000-00000000000c');
+    insert into wakeq.minute_statistics (at, canvas_id, module, name, emitted, completed, failed, retried, dead, wait_us, run_us,
+                                         wait_bins, run_bins)
+    select date_trunc('hour', now()) - interval '30 hours' + minute * interval '1 minute', canvas, 'WORKER', 'twin',
+           case when canvas = 'VICTIM' then 2 else 5 end, 0, 0, 0, 0, 0, 0, '{}', '{}'
+      from unnest(array['ATTACKER', 'VICTIM']::uuid[]) canvas, generate_series(0, 1) minute;
     update wakeq.facet_settings set in_flight_max = 2 where queue = 'billing'";
 
 /// What must hold for the victim after the pass, and the query for it.
-const AFTERWARDS: [(&str, &str); 6] = [
+const AFTERWARDS: [(&str, &str); 7] = [
     ("its old objects are gone", "not exists (select from wakeq.objects where canvas_id = $1 and object like 'old:%')"),
     (
         "its old ids are free",
@@ -72,6 +77,10 @@ const AFTERWARDS: [(&str, &str); 6] = [
         "its cron ticked once",
         "(select ticks = 1 from wakeq.cron_records where canvas_id = $1 and name = 'twin')
          and (select count(*) = 1 from wakeq.events_v2 where canvas_id = $1 and module = 'CRON' and name = 'twin')",
+    ),
+    (
+        "its minutes are an hour",
+        "(select sum(emitted) = 4 from wakeq.hour_statistics where canvas_id = $1 and name = 'twin')",
     ),
     (
         "its cron ticks in January",

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 use wakeq::{CanvasId, Handlers, WorkerConfig};
 use wakeq_client::{
-    Client, DeadFilter, Error, EventState, Heard, Method, NewEvent, Pause, Request, Verifier,
+    Client, DeadFilter, Error, EventState, Heard, Method, NewEvent, Pause, Request, StatisticsRange, Verifier,
 };
 use wakeq_service::access::Scope;
 use wakeq_service::server::HttpConfig;
@@ -132,6 +132,30 @@ async fn a_handler_is_paused_on_its_canvas_only() {
     refused(intruder.handlers().await, 404, "not-found");
     assert!(mine.unpause("WORKER", "greet").await.unwrap().lifted);
     assert!(!mine.unpause("WORKER", "greet").await.unwrap().lifted);
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn statistics_are_of_a_handler_or_of_the_canvas() {
+    let service = service().await;
+    let Tenants { mine, other, intruder } = Tenants::of(&service).await;
+    let counted = "insert into wakeq.minute_statistics
+                   select date_trunc('minute', now()) - interval '5 minutes', $1, module, name, emitted, 1, 0, 0, 0, 5000, 3000,
+                          '{0,0,0,1}', '{0,0,1}'
+                     from (values ('', '', 3), ('WORKER', 'greet', 2)) as counted (module, name, emitted)";
+    sqlx::query(counted).bind(CanvasId::DEFAULT.0).execute(&service.stage.pool).await.unwrap();
+    let range = StatisticsRange { step_s: Some(14 * 24 * 3600), ..StatisticsRange::default() };
+    let chart = mine.handler_statistics("WORKER", "greet", &range).await.unwrap();
+    assert_eq!((chart.step_s, chart.at.len(), &chart.emitted[..]), (1_209_600, 1, &[2][..]));
+    assert_eq!((&chart.wait.mean_s[..], &chart.run.p50_s[..]), (&[Some(0.005)][..], &[Some(0.003)][..]));
+    assert_eq!(mine.statistics(&range).await.unwrap().emitted, [3]);
+    assert_eq!(other.statistics(&range).await.unwrap().emitted, [0]);
+    assert_eq!(other.handler_statistics("WORKER", "greet", &range).await.unwrap().run.mean_s, [None]);
+    refused(intruder.statistics(&range).await, 404, "not-found");
+    refused(intruder.handler_statistics("WORKER", "greet", &range).await, 404, "not-found");
+    let long =
+        StatisticsRange { from: Some("2020-01-01T00:00:00Z".parse().unwrap()), ..StatisticsRange::default() };
+    refused(mine.statistics(&long).await, 400, "bad-request");
     service.stop().await;
 }
 

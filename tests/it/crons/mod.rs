@@ -2,5 +2,5 @@
 //! other.
 
 mod changes;
-mod ticks;
+pub(crate) mod ticks;
 mod two_schedulers;

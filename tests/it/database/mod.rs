@@ -9,4 +9,5 @@ mod password_change;
 mod pooler;
 mod roles;
 mod schema;
+mod shared_pool;
 mod text_checks;

@@ -272,8 +272,14 @@ async fn each_statement_is_permitted_to_the_processes_that_send_it() {
     let both = refused_to(&stage, &[RoleKind::Api, RoleKind::Worker]).await;
     assert_eq!(unknown(&both, &owners), [""; 0], "neither may, and somebody does");
     let api = refused_to(&stage, &[RoleKind::Api]).await;
-    let workers =
-        ["function drop_log_partition", "function erase_entity", "function take_turns", "table claim_gate"];
+    let workers = [
+        "function drop_log_partition",
+        "function erase_entity",
+        "function take_turns",
+        "table claim_gate",
+        "table hour_statistics",
+        "table minute_statistics",
+    ];
     assert_eq!(unknown(&api, &[&owners[..], &workers].concat()), [""; 0], "is it only a worker's?");
     assert!(workers.iter().all(|object| api.contains(*object)), "{api:?}");
     let worker = refused_to(&stage, &[RoleKind::Worker]).await;

@@ -2,9 +2,12 @@
 
 use reqwest::StatusCode;
 use serde_json::json;
+use wakeq::{CanvasId, Store, StoreConfig};
+use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
 use wakeq_testbed::{ChildProcess, Guard, Launch, TestDatabase};
 
-use crate::support::{TIMEOUT, database, wait_while};
+use crate::support::service::make_key;
+use crate::support::{OTHER, TIMEOUT, database, fit, wait_while};
 
 macro_rules! programs {
     ($($program:ident, $path:literal;)*) => {$(
@@ -26,6 +29,7 @@ programs! {
     cron, "../../../examples/cron.rs";
     queue, "../../../examples/queue.rs";
     orders, "../../../examples/axum.rs";
+    embedded, "../../../service/examples/embedded.rs";
     entity, "../../../streams/examples/entity.rs";
     groups, "../../../streams/examples/groups.rs";
 }
@@ -79,6 +83,38 @@ async fn an_order_over_http_and_its_event_are_committed_together() {
     let lines = server.last_lines();
     assert!(lines.contains("tea") && lines.contains("milk") && !lines.contains("about poison"), "{lines}");
     assert!(server.ended().await.success(), "{lines}");
+}
+
+/// The API answers below its path with a key, and the shop's own events are the queue's.
+#[tokio::test]
+async fn a_shop_has_the_queue_in_it() {
+    let database = database().await;
+    let server = start(&database, "embedded", &[]);
+    wait_while!(!server.last_lines().contains("listening on "), "it listens");
+    let lines = server.last_lines();
+    let (_, url) = lines.split_once("listening on ").unwrap();
+    let url = url.lines().next().unwrap();
+    let client = reqwest::Client::new();
+    let order = client.post(format!("{url}/orders")).json(&json!({ "item": "tea" }));
+    assert_eq!(order.send().await.unwrap().status(), StatusCode::OK);
+    wait_while!(!server.last_lines().contains("1 orders, 1 of them new"), "the batch runs");
+    wait_while!(!server.last_lines().contains("a mail about tea, attempt 1"), "the mail is sent");
+
+    let store = Store::connect(database.url(), fit(StoreConfig::default())).await.unwrap();
+    let access = Access::new(store, AccessConfig::default()).unwrap();
+    let key = make_key(&access, "tests", Reach::Canvas(CanvasId::DEFAULT), &Scope::ALL).await;
+    let events = format!("{url}/queue/v1/canvases/{}/events", CanvasId::DEFAULT);
+    let event = json!({ "name": "confirm-order", "value": { "item": "milk" } });
+    let emitted = client.post(&events).bearer_auth(&key).json(&event).send().await.unwrap();
+    assert_eq!(emitted.status(), StatusCode::ACCEPTED);
+    let location = emitted.headers()["location"].to_str().unwrap();
+    assert!(location.starts_with("/queue/v1/canvases/"), "{location}");
+    wait_while!(!server.last_lines().contains("a mail about milk"), "the mail is sent");
+    let elsewhere = events.replace(&CanvasId::DEFAULT.to_string(), &OTHER.to_string());
+    let refused = client.post(elsewhere).bearer_auth(&key).json(&event).send().await.unwrap();
+    assert_eq!(refused.status(), StatusCode::NOT_FOUND);
+    server.stop(TIMEOUT).await.unwrap();
+    assert!(server.ended().await.success(), "{}", server.last_lines());
 }
 
 /// Each of two members receives some of what a third program appends.

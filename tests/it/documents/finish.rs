@@ -16,7 +16,8 @@ const OTHER: CanvasId = CanvasId(Uuid::from_u128(7));
 
 /// The two blocks of SQL: a transaction, and the rights.
 fn blocks() -> (&'static str, &'static str) {
-    let blocks: Vec<_> = DOCUMENT.split("\n```sql\n").skip(1).map(|rest| rest.split("\n```").next()).collect();
+    let blocks: Vec<_> =
+        DOCUMENT.split("\n```sql\n").skip(1).map(|rest| rest.split("\n```").next()).collect();
     let [Some(transaction), Some(rights)] = blocks[..] else { panic!("{blocks:?}") };
     (transaction, rights)
 }
@@ -27,14 +28,16 @@ async fn run(session: &mut PgConnection, sql: &str) -> Result<(), sqlx::Error> {
 
 /// A claim of every event, as workers make it.
 async fn claim_all(stage: &Stage) {
-    let claim = "update wakeq.events_v2 set locked_at = clock_timestamp(), claims = 1, nonce = x'37ab6c1c'::integer";
+    let claim =
+        "update wakeq.events_v2 set locked_at = clock_timestamp(), claims = 1, nonce = x'37ab6c1c'::integer";
     stage.pool.run(claim).await;
 }
 
 async fn scene() -> (Stage, std::sync::Arc<MemoryNotifier>, PgConnection) {
     let (stage, notifier) = Stage::memory().await;
     let (role, url) = login(&stage.database, "shop").await;
-    let rights = blocks().1.replace("to shop;", &format!("to {role};")).replace("'shop'", &format!("'{role}'"));
+    let rights =
+        blocks().1.replace("to shop;", &format!("to {role};")).replace("'shop'", &format!("'{role}'"));
     let orders = format!("create table orders (id bigint primary key); grant insert on orders to {role};");
     sqlx::raw_sql(AssertSqlSafe(rights + &orders)).execute(&stage.pool).await.unwrap();
     (stage, notifier, PgConnection::connect(&url).await.unwrap())

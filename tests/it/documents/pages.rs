@@ -27,7 +27,7 @@ const fn page(name: &'static str) -> Page {
     Page { name, placeholders: &[], left_out: &[] }
 }
 
-const PAGES: [Page; 9] = [
+const PAGES: [Page; 10] = [
     Page {
         placeholders: &[("wakeq_…", "$THE_KEY"), ("http://127.0.0.1:8080", "$SERVER")],
         ..page("http.md")
@@ -38,6 +38,7 @@ const PAGES: [Page; 9] = [
     page("cron.md"),
     page("operations.md"),
     page("running.md"),
+    page("statistics.md"),
     Page {
         placeholders: &[("wakeq_0123456789ab", "${KEY:0:18}")],
         left_out: &[

@@ -377,7 +377,7 @@ const WITHOUT_BODY: &str =
      delete_target delete_target_of_modifier unpause_handler depth total_depth list_dead_events list_halted_objects show_object
      list_tombstones list_targets read_log list_queues show_queue delete_queue queue_depth list_facets list_crons show_cron
      unpause_cron delete_cron redrive_dead_event unblock_handler list_audit list_keys list_quotas unset_quota
-     revoke_key listen";
+     revoke_key listen canvas_statistics handler_statistics";
 
 /// The body of a good request of an operation; `None` if it has no body.
 pub(crate) fn body(operation: &str) -> Option<Value> {
@@ -424,11 +424,11 @@ fn broken(operation: &Operation) -> String {
 }
 
 /// Every table of the queue, with a checksum of its contents. Records of requests are not a change:
-/// the audit log and the last use of keys are left out.
+/// the audit log, the last use of keys, and statistics are left out.
 pub(super) async fn contents(service: &Service) -> BTreeMap<String, (i64, String)> {
     let pool = &service.stage.pool;
     let tables = "select table_name::text from information_schema.tables where table_schema = 'wakeq'
-                  and table_type = 'BASE TABLE' and table_name <> 'audit_log'";
+                  and table_type = 'BASE TABLE' and table_name not in ('audit_log', 'minute_statistics')";
     let tables: Vec<String> = sqlx::query_scalar(tables).fetch_all(pool).await.unwrap();
     let mut contents = BTreeMap::new();
     for table in tables {

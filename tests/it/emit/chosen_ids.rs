@@ -29,7 +29,7 @@ fn debit(canvas: CanvasId, object: &str) -> Event {
 fn failing(stage: &Stage) -> RunningWorker {
     let never = RetryPolicy { retries: 0, ..RetryPolicy::default() };
     let route = Route::new("debit").retry(never).halt_on_death();
-    let fails = |_: Execution| async { Err(HandlerError::operational("no money")) };
+    let fails = |_: Execution| async { Err::<(), _>(HandlerError::operational("no money")) };
     stage.worker(Handlers::new().on(route, fails))
 }
 

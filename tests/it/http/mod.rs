@@ -10,5 +10,7 @@ mod every_route;
 mod handlers;
 mod idempotency;
 mod long_lists;
+mod mounted;
 mod objects;
 mod queues;
+mod statistics;

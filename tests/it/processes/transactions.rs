@@ -6,8 +6,8 @@ use std::time::Duration;
 use wakeq::Event;
 
 use crate::support::child_processes::{BOOK, Durations, Role, Work};
-use crate::support::crash_scene::{CrashScene, figure, size};
 use crate::support::cluster;
+use crate::support::crash_scene::{CrashScene, figure, size};
 
 const BOOKED: &str = "select count(*) from bookings";
 const BOOKED_EVENTS: &str = "select count(distinct event) from bookings";
@@ -52,10 +52,14 @@ async fn an_effect_is_there_exactly_once_whatever_is_killed() {
 async fn an_object_goes_on_though_the_worker_dies_after_the_commit() {
     let scene = CrashScene::new("commit-hand-over", Durations::quick()).await;
     let events = (0..3).map(|_| Event::new(BOOK, &Work::default()).unwrap().on("work:1").unwrap());
-    let worker = scene.start(&Role::Worker { capacity: 4, shutdown_grace_ms: 3_000 }, Some("transaction.ended"));
+    let worker =
+        scene.start(&Role::Worker { capacity: 4, shutdown_grace_ms: 3_000 }, Some("transaction.ended"));
     scene.queue.emit_all(events.collect()).await.unwrap();
     assert!(!worker.child.ended().await.success(), "it should have died");
-    assert_eq!((scene.count(BOOKED).await, scene.count("select count(*) from wakeq.events_v2").await), (1, 2));
+    assert_eq!(
+        (scene.count(BOOKED).await, scene.count("select count(*) from wakeq.events_v2").await),
+        (1, 2)
+    );
     let _heir = scene.worker(4).await;
     scene.until_empty().await;
     assert_eq!((scene.count(BOOKED).await, scene.count(BOOKED_EVENTS).await), (3, 3));

@@ -371,7 +371,7 @@ async fn a_copy_that_comes_late_brings_its_queue_back_to_be_drained() {
 async fn a_dead_copy_names_its_queue_and_its_origin() {
     let (stage, _) = Stage::memory().await;
     stage.admin.put_queue(&name(), &emails(), &ada()).await.unwrap();
-    let broken = |_: Execution| async { Err(HandlerError::operational("no room")) };
+    let broken = |_: Execution| async { Err::<(), _>(HandlerError::operational("no room")) };
     let mut worker = stage.worker(Handlers::new().on_queue(once(name().as_str()), broken));
     let event = Event::new("opened_email", &1).unwrap().module("email_event").unwrap().only_to_queues();
     let origin = stage.queue.emit(event).await.unwrap().id;

@@ -6,8 +6,8 @@ use wakeq::machine::Outcome;
 use wakeq::{CanvasId, Event, EventId, Handlers};
 
 use super::scene::{put, service, worker};
+use crate::support::Stage;
 use crate::support::receiver::{PendingRequest, Receiver};
-use crate::support::{Stage, Statements};
 
 /// Completes the event as the target would, in its own database transaction.
 async fn complete(stage: &Stage, arrived: &PendingRequest) {

@@ -449,8 +449,10 @@ async fn rejects_invalid_targets_with_a_reason() {
         assert!(detail.contains(words), "{body}: {detail}");
         assert!(!detail.contains("word@") && !detail.contains("MfKQ"), "{detail}");
     }
-    let reserved = service.put("/handlers/WORKER/greet/purge", json!({"url": url})).await;
-    assert_eq!(reserved.problem(), (405, "method-not-allowed".into()), "that path is another one");
+    for path in ["/handlers/WORKER/greet/purge", "/handlers/WORKER/greet/statistics"] {
+        let reserved = service.put(path, json!({"url": url})).await;
+        assert_eq!(reserved.problem(), (405, "method-not-allowed".into()), "that path is another one");
+    }
     assert_eq!(service.get("/handlers").await.json()["items"], json!([]), "nothing came of it");
     assert_eq!(service.stage.count("select count(*) from wakeq.http_targets").await, 0);
     service.stop().await;

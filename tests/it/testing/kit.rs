@@ -84,7 +84,7 @@ async fn three_retries_on_postgres() {
 
 /// One event, an hour away, fails until it is dead; another is paused, and a third is too far off.
 async fn runs_to_the_end(mut kit: TestKit) {
-    let failing = |_: Execution| async { Err(HandlerError::operational("never")) };
+    let failing = |_: Execution| async { Err::<(), _>(HandlerError::operational("never")) };
     let fails = Route::new("fails").retry(patient());
     kit.handlers(Handlers::new().on(fails, failing).on("fine", async |_| Ok(()))).unwrap();
     let soon = Duration::from_secs(3600);
@@ -122,7 +122,7 @@ async fn loses_its_workers(mut kit: TestKit) {
     let signal = Arc::clone(&started);
     let hangs = move |_: Execution| {
         signal.notify_one();
-        std::future::pending()
+        std::future::pending::<HandlerResult>()
     };
     kit.handlers(Handlers::new().on("hangs", hangs)).unwrap();
     let id = kit.emit(Event::new("hangs", &1).unwrap()).await.unwrap().id;
@@ -377,7 +377,7 @@ async fn panic_of(future: impl Future<Output = ()>) -> String {
 #[tokio::test]
 async fn failed_assertions_show_what_there_is() {
     let mut kit = TestKit::new();
-    let fails = |_: Execution| async { Err(HandlerError::operational("no paper")) };
+    let fails = |_: Execution| async { Err::<(), _>(HandlerError::operational("no paper")) };
     kit.handlers(Handlers::new().on(once("f"), fails)).unwrap();
     let none = panic_of(async { assert_emitted!(kit, "f") }).await;
     assert_eq!(none, "expected at least 1 event emitted for f, found 0; the emitted events are:\n  none");

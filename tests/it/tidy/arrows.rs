@@ -24,6 +24,7 @@ const CONFINED: &[(&str, &[&str])] = &[
     ("google_cloud_", &["notify", "config", "delivery"]),
     ("axum", &["http", "resources::routes", "routes", "server", "cli"]),
     ("hyper", &["http", "server", "delivery", "cli"]),
+    ("tower_", &["worker", "server", "delivery"]),
     ("utoipa", &["http", "resources::routes", "routes", "resources::wire"]),
     ("jsonwebtoken", &["access"]),
     ("aws_lc_rs", &["access", "resources::routes", "delivery", "event", "notify"]),

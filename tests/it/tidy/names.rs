@@ -18,8 +18,8 @@ const BUILT: &str = "target/";
 /// The schema of the functions in migrations, and how they begin there.
 const SCHEMA: &str = "wakeq";
 const CREATE: &str = "create function wakeq.";
-/// A function of Postgres that documents name.
-const OF_POSTGRES: &str = "clock_timestamp";
+/// Functions of Postgres that documents name.
+const OF_POSTGRES: [&str; 2] = ["clock_timestamp", "statement_timestamp"];
 
 /// What stands between the names of a list.
 const BETWEEN: [&str; 5] = [",", "and", ", and", "or", ", or"];
@@ -39,7 +39,7 @@ impl Tree {
         let mut functions = names_after(sources, &["fn"]);
         let lines = migrations.iter().flat_map(|(_, text)| text.lines());
         functions.extend(lines.filter_map(|line| line.strip_prefix(CREATE)).map(first_name));
-        functions.insert(OF_POSTGRES.to_owned());
+        functions.extend(OF_POSTGRES.map(str::to_owned));
         let owners = names_after(sources, &["struct", "enum", "trait", "type", "mod"]);
         Self { paths, functions, owners }
     }

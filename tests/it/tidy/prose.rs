@@ -6,7 +6,7 @@ const COLUMNS_MAX: usize = 100;
 
 /// What a native writer would not say, in lower case: a bare "who" that stands for a caller, a
 /// worker or a process, and its relatives.
-const FOREIGN: [&str; 8] = [
+const FOREIGN: [&str; 9] = [
     " for who ",
     " to who ",
     " by who ",
@@ -14,6 +14,7 @@ const FOREIGN: [&str; 8] = [
     "the how-manyth",
     "as many as may",
     " is no such thing",
+    " there is no such ",
     " that nobody is ",
 ];
 

@@ -1,13 +1,16 @@
 //! Workers: what they take, run and leave to others, and how they stop.
 
 mod basics;
+mod batches;
 mod cancelling;
 mod failures;
 mod fair_intake;
+mod layers;
 mod missing_handlers;
 mod parking_lot;
 mod reasons_to_wait;
 mod runs;
 mod shutdown;
 mod transactions;
+mod typed;
 mod under_load;

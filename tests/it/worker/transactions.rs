@@ -121,7 +121,8 @@ async fn a_commit_that_is_under_way_is_waited_for() {
         });
         let mut worker = stage.worker(handlers);
         let id = stage.emit("book").await;
-        until("the look waits for the row", async || (stage.waiting_for_locks().await > 0).then_some(())).await;
+        until("the look waits for the row", async || (stage.waiting_for_locks().await > 0).then_some(()))
+            .await;
         go.notify_one();
         let outcome = if commits { Outcome::Deleted } else { Outcome::RetryAllowed };
         worker.until(id, outcome).await;
@@ -140,7 +141,8 @@ async fn an_attempt_that_lost_its_claim_commits_nothing() {
         let (pool, lost) = (pool.clone(), Arc::clone(&seen));
         async move {
             // As if another worker had taken the event over, and then died.
-            let taken = sqlx::query("update wakeq.events_v2 set claims = claims + 1 where id = $1 and losses = 0");
+            let taken =
+                sqlx::query("update wakeq.events_v2 set claims = claims + 1 where id = $1 and losses = 0");
             taken.bind(event.id.0).execute(&pool).await?;
             let mut transaction = pool.begin().await?;
             insert(&mut transaction, &event).await?;

@@ -140,4 +140,15 @@ mod tests {
         assert!(SignedRequest::read(&secret, &signed_with(&other), "\"Ada\"").is_none());
         assert!(SignedRequest::read(&secret, &HeaderMap::new(), "\"Ada\"").is_none());
     }
+
+    #[test]
+    fn refuses_each_event_once_and_forgets_it_when_it_comes_again() {
+        let service = Service { secret: Secret::generate().unwrap(), refused: Mutex::default() };
+        let (one, other) = (EventId::new(), EventId::new());
+        assert!(service.is_busy_for(one));
+        assert!(service.is_busy_for(other), "the first refusal is only of its own event");
+        assert!(!service.is_busy_for(one));
+        assert!(!service.is_busy_for(other));
+        assert!(service.refused.lock().unwrap().is_empty());
+    }
 }

@@ -22,7 +22,7 @@ const STARTED: &str = "Server is ready";
 /// Another process may take a free port before the server binds it.
 const PORTS_TRIED: u32 = 5;
 
-/// Why there is no NATS server.
+/// Why the NATS server could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NatsError {
@@ -32,7 +32,7 @@ pub enum NatsError {
     /// Its process could not be started or ended.
     #[error("the NATS server")]
     Process(#[from] ProcessError),
-    /// There is no free port.
+    /// No port is free.
     #[error("no free port on 127.0.0.1 for the NATS server")]
     Port(#[source] io::Error),
     /// It ended, or was not ready in time; its last lines of output.

@@ -152,6 +152,27 @@ class Client:
         path = {"module": module, "name": name}
         return cast(schema.Lifted, self.request("DELETE", HANDLERS + "/{module}/{name}/pause", path=path))
 
+    def statistics(
+        self,
+        name: str | None = None,
+        *,
+        module: str = "WORKER",
+        from_: str | None = None,
+        to: str | None = None,
+        step_s: int | None = None,
+    ) -> schema.Statistics:
+        """What happened to the events of a handler, or without a name of the canvas, in columns.
+
+        By default that is the last day by the minute.
+        """
+        query = {"from": from_, "to": to, "step_s": step_s}
+        if name is None:
+            answer = self.request("GET", "/v1/canvases/{canvas}/statistics", query=query)
+        else:
+            path = {"module": module, "name": name}
+            answer = self.request("GET", HANDLERS + "/{module}/{name}/statistics", path=path, query=query)
+        return cast(schema.Statistics, answer)
+
     def dead_events(
         self,
         *,

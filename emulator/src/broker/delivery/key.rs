@@ -13,7 +13,7 @@ use super::{Holder, StreamId, Time};
 /// Which takers a key's next message is available to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Availability {
-    /// There is nothing left to hand out.
+    /// No message is left to hand out.
     Idle,
     /// Any taker.
     Ready,

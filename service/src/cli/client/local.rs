@@ -38,7 +38,10 @@ impl Local {
         let deliverer = self.delivery.clone().map(Deliverer::new).transpose()?;
         let api = LocalApi::new(self.store.clone(), notifier, patience, deliverer, &self.actor)?;
         let path = request.about(canvas).path_and_query(canvas.0)?;
-        api.call(request.method.clone(), &path, request.body.clone()).await.map_err(|error| match error {
+        let answered = api.call(request.method.clone(), &path, request.body.clone()).await;
+        // A command ends long before a minute has passed.
+        self.store.write_statistics().await;
+        answered.map_err(|error| match error {
             CallError::Error(error) => error.into(),
             CallError::Refused(status, words) => Failure::of_status(status, words).into(),
         })

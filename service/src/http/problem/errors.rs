@@ -31,6 +31,7 @@ impl Problem {
             | StoreError::PartlyMigrated(_)
             | StoreError::UnsafeDurability { .. }
             | StoreError::RoleSettings { .. }
+            | StoreError::PoolSettings { .. }
             | StoreError::ForeignEngine(_)
             | StoreError::Timing(_)
             | StoreError::OtherTiming { .. }

@@ -13,7 +13,7 @@ use wakeq::HandlerScope;
 use wakeq::control::{Bulk, HandlerStats};
 
 /// A handler with all its modifiers: its events by state, and the rules in force.
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Handler {
     /// The handler's module, its event space.
     #[schema(example = "WORKER")]
@@ -55,21 +55,7 @@ pub(crate) struct Handler {
 impl Handler {
     /// A handler without any events, rules or targets.
     pub(crate) fn empty(scope: &HandlerScope) -> Self {
-        Self {
-            module: scope.module.to_string(),
-            name: scope.name.to_string(),
-            waiting: 0,
-            delayed: 0,
-            paused: 0,
-            running: 0,
-            dead: 0,
-            halted: 0,
-            oldest_due: None,
-            rules: Vec::new(),
-            unknown_since: None,
-            targets: Vec::new(),
-            more_targets: false,
-        }
+        Self { module: scope.module.to_string(), name: scope.name.to_string(), ..Self::default() }
     }
 
     /// Whether it has no events, rules or targets.

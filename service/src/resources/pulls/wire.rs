@@ -177,7 +177,8 @@ pub(crate) struct ReleaseRequest {
 /// What happened to a copy that was returned.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Released {
-    /// Whether the copy died: it had no retries left, or none could help, and it is among the dead events of its canvas.
+    /// Whether the copy died: it had no retries left, or none could help, and it is among the dead
+    /// events of its canvas.
     pub(crate) died: bool,
     /// Delay before the copy can be leased again, in seconds; null if it died.
     #[schema(minimum = 0)]

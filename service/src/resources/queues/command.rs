@@ -74,16 +74,16 @@ struct PutQueueArgs {
     /// Let canvases see, cancel, redrive, delete and pause their copies
     #[arg(long)]
     tenant_visible: bool,
-    /// Services pull the copies over HTTP instead of workers; --retries and the other retry options
-    /// apply to copies that are released with an error
+    /// Services pull the copies over HTTP instead of workers
+    ///
+    /// --retries and the other retry options apply to copies that are released with an error.
     #[arg(long, conflicts_with_all = ["url", "timeout", "concurrency"])]
     pull: bool,
-    /// Send the events to this URL: https, or http if the deployment allows it. Without it,
-    /// functions of workers process the queue
+    /// Send the events to this URL, instead of to functions of workers
+    ///
+    /// It is https, or http if the deployment allows it.
     #[arg(long)]
     url: Option<String>,
-    #[command(flatten)]
-    policy: PolicyArgs,
     /// Send a Google OIDC token for this audience, the service at the URL
     #[arg(long, requires = "url")]
     audience: Option<String>,
@@ -94,9 +94,11 @@ struct PutQueueArgs {
     #[arg(long, requires = "url")]
     rotate_secret: bool,
     #[command(flatten)]
-    delivery: DeliveryArgs,
-    #[command(flatten)]
     json: JsonArg,
+    #[command(flatten)]
+    policy: PolicyArgs,
+    #[command(flatten)]
+    delivery: DeliveryArgs,
 }
 
 #[derive(Args)]

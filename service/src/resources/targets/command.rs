@@ -25,8 +25,6 @@ pub(crate) struct PutTargetArgs {
     handler: HandlerAddressArg,
     /// URL that receives the events: https, or http if the deployment allows it
     url: String,
-    #[command(flatten)]
-    policy: PolicyArgs,
     /// Send a Google OIDC token for this audience, the service at the URL
     #[arg(long)]
     audience: Option<String>,
@@ -37,33 +35,42 @@ pub(crate) struct PutTargetArgs {
     #[arg(long)]
     rotate_secret: bool,
     #[command(flatten)]
-    delivery: DeliveryArgs,
-    #[command(flatten)]
     json: JsonArg,
+    #[command(flatten)]
+    policy: PolicyArgs,
+    #[command(flatten)]
+    delivery: DeliveryArgs,
 }
 
 /// Options that are not given have their defaults, also where a target is replaced.
 #[derive(Args)]
+#[command(next_help_heading = "Retries and limits")]
 pub(crate) struct PolicyArgs {
-    /// Retries after the first failure [default: 2]
-    #[arg(long)]
+    /// Retries of a failed event [default: 2]
+    #[arg(long, value_name = "N")]
     retries: Option<u32>,
-    /// Delay after the first failure (30s, 5m) [default: 5m, or --delay-max if shorter]
+    /// Delay of the first retry [default: 5m]
+    ///
+    /// Given as 30s or 5m. The default is the maximum delay if that is shorter.
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     delay: Option<Duration>,
-    /// Multiplier of each further delay [default: 1]
-    #[arg(long)]
+    /// Multiplier of further delays [default: 1]
+    #[arg(long, value_name = "N")]
     factor: Option<u32>,
-    /// Maximum delay; a longer Retry-After is cut to it, or to a minute if more [default: 24h]
+    /// Maximum delay [default: 24h]
+    ///
+    /// A longer Retry-After is cut to it, or to a minute if that is more.
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     delay_max: Option<Duration>,
     /// Timeout of a request [default: 30s]
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     timeout: Option<Duration>,
     /// Maximum concurrent requests per worker
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     concurrency: Option<u32>,
-    /// When an event of an object dies, halt the object until the event is redriven or skipped
+    /// Halt the object of an event that dies
+    ///
+    /// The object stays halted until the event is redriven or skipped.
     #[arg(long)]
     halt_on_death: bool,
 }
@@ -237,9 +244,9 @@ fn at(verb: fn(&[&str]) -> Request, target: &HandlerAddressArg) -> Result<Reques
     let (module, name) = (target.handler.module.as_str(), target.handler.name.as_str());
     match target.modifier.as_ref().map(Name::as_str) {
         // Deleting the target of the modifier `pause` would lift the pause.
-        Some("pause" | "block" | "purge" | "handlers") => Err(Failure::Usage(
-            "`pause`, `block`, `purge` and `handlers` can't be modifiers of a target: the API's paths \
-             use them"
+        Some("pause" | "block" | "purge" | "statistics" | "handlers") => Err(Failure::Usage(
+            "`pause`, `block`, `purge`, `statistics` and `handlers` can't be modifiers of a target: the \
+             API's paths use them"
                 .to_owned(),
         )),
         Some(modifier) => Ok(verb(&["handlers", module, name, modifier])),

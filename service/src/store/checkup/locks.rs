@@ -27,7 +27,6 @@ impl ServiceStore {
     /// whatever holds it, and advisory locks with keys of the log's floors but without the gate of
     /// the log. The longest open first.
     pub(crate) async fn held_locks(&self) -> Result<Vec<HeldLock>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with held as materialized (
                    select l.pid, l.mode, l.relation, l.locktype, l.virtualtransaction
@@ -61,8 +60,7 @@ impl ServiceStore {
                 order by coalesce(s.xact_start, s.state_change), t.what limit $1"#,
             HOLDERS_MAX
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("look for held locks", rows).await?;
+        let rows = self.session().await?.all("look for held locks", query).await?;
         let open_for = |seconds: Option<f64>| {
             seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).ok())
         };

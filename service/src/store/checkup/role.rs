@@ -32,15 +32,12 @@ pub(crate) struct RolePowers {
 impl ServiceStore {
     /// The rights that processes of this kind need and this role lacks.
     pub(crate) async fn missing_rights(&self, kind: RoleKind) -> Result<Vec<Right>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"select has_schema_privilege(oid, 'usage') as "usage!" from pg_catalog.pg_namespace where nspname = 'wakeq'"#
         );
-        let usage = session.limit(|connection| query.fetch_optional(connection)).await;
-        if session.answered("look at the rights", usage).await? != Some(true) {
+        if self.session().await?.optional("look at the rights", query).await? != Some(true) {
             return Ok(vec![Right { kind: "schema".into(), object: "wakeq".into(), right: "usage".into() }]);
         }
-        let mut session = self.session().await?;
         let query = sqlx::query_as!(
             Right,
             r#"select object_kind as "kind!", object as "object!", needed as "right!"
@@ -57,13 +54,11 @@ impl ServiceStore {
                 order by 1, 2, 3 limit 1000"#,
             kind.as_str()
         );
-        let rights = session.limit(|connection| query.fetch_all(connection)).await;
-        session.answered("look at the rights", rights).await
+        self.session().await?.all("look at the rights", query).await
     }
 
     /// The powers of this role beyond its work.
     pub(crate) async fn role_powers(&self) -> Result<RolePowers, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_as!(
             RolePowers,
             r#"select bool_or(r.rolsuper) as "is_superuser!",
@@ -75,7 +70,6 @@ impl ServiceStore {
                                                                           where nspname = 'wakeq')) as "public_functions!"
                  from pg_catalog.pg_roles r where pg_has_role(r.oid, 'member')"#
         );
-        let powers = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("look at the role", powers).await
+        self.session().await?.one("look at the role", query).await
     }
 }

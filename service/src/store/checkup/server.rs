@@ -52,7 +52,6 @@ pub(crate) struct HeldSnapshot {
 impl ServiceStore {
     /// Errors say why the server can't be reached, as those of the doctor's first question do.
     pub(crate) async fn server(&self) -> Result<Server, StoreError> {
-        let mut session = self.reach().await?;
         let query = sqlx::query_as!(
             Server,
             r#"select current_setting('server_version_num')::integer as "version!",
@@ -76,8 +75,7 @@ impl ServiceStore {
                           and current_setting('lock_timeout') <> '0' as "settings_kept!",
                       pg_has_role('pg_read_all_stats', 'usage') as "sees_others!""#
         );
-        let server = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("look at the server", server).await
+        self.reach().await?.one("look at the server", query).await
     }
 
     /// The server processes of two connections of this process: a pooler that lends its connections
@@ -95,7 +93,6 @@ impl ServiceStore {
     }
 
     pub(crate) async fn settings(&self) -> Result<Settings, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_as!(
             Settings,
             r#"select current_setting('fsync')::boolean as "fsync!",
@@ -104,8 +101,7 @@ impl ServiceStore {
                       current_setting('autovacuum')::boolean as "autovacuum!",
                       current_setting('track_counts')::boolean as "track_counts!""#
         );
-        let settings = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("read the settings", settings).await
+        self.session().await?.one("read the settings", query).await
     }
 
     /// The holders of old snapshots: transactions, prepared transactions, standbys that report
@@ -113,7 +109,6 @@ impl ServiceStore {
     /// Transactions of other databases hold nothing back here. Those of standbys do; they have no
     /// start time here, only the oldest transaction that they could still see.
     pub(crate) async fn held_snapshots(&self) -> Result<Vec<HeldSnapshot>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with held (who, seconds, transactions, abandoned) as (
                    select format('process %s of %s (%s, %s)', pid, coalesce(usename, 'nobody'),
@@ -137,8 +132,7 @@ impl ServiceStore {
                       abandoned as "abandoned!"
                  from held order by abandoned desc, transactions desc, seconds desc limit 20"#
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("look for old transactions", rows).await?;
+        let rows = self.session().await?.all("look for old transactions", query).await?;
         let held_for = |seconds: Option<f64>| Duration::try_from_secs_f64(seconds?.max(0.0)).ok();
         Ok(rows
             .into_iter()

@@ -22,7 +22,6 @@ pub(crate) struct Strangers {
 impl ServiceStore {
     /// The rights of roles that are not for wakeq's processes.
     pub(crate) async fn strangers(&self) -> Result<Strangers, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_as!(
             Strangers,
             r#"with here as (
@@ -50,7 +49,6 @@ impl ServiceStore {
                       array(select rolname::text from stranger where not is_limited order by 1 limit 100) as "unlimited!"
                  from here"#
         );
-        let strangers = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("look at the other roles", strangers).await
+        self.session().await?.one("look at the other roles", query).await
     }
 }

@@ -43,20 +43,17 @@ pub(crate) struct UnknownHandler {
 
 impl ServiceStore {
     pub(crate) async fn table_sizes(&self) -> Result<Vec<TableSize>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_as!(
             TableSize,
             r#"select schemaname || '.' || relname as "table!", coalesce(n_live_tup, 0) as "live!",
                       coalesce(n_dead_tup, 0) as "dead!", pg_total_relation_size(relid) as "bytes!"
                  from pg_catalog.pg_stat_user_tables where schemaname = 'wakeq' order by 4 desc, 1 limit 100"#
         );
-        let sizes = session.limit(|connection| query.fetch_all(connection)).await;
-        session.answered("look at the tables", sizes).await
+        self.session().await?.all("look at the tables", query).await
     }
 
     /// The promises that are overdue by more than `after`, and the state of the minute's work.
     pub(crate) async fn chores(&self, after: Duration) -> Result<Chores, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_as!(
             Chores,
             r#"select extract(epoch from now() - next_at)::float8 as "late_s!", passes as "passes!",
@@ -69,13 +66,11 @@ impl ServiceStore {
                  from wakeq.chores where name = 'minute'"#,
             wakeq::internals::interval(after)
         );
-        let chores = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("look at the chores", chores).await
+        self.session().await?.one("look at the chores", query).await
     }
 
     /// Handlers that a worker did not know within this time, latest first.
     pub(crate) async fn unknown_handlers(&self, within: Duration) -> Result<Vec<UnknownHandler>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_as!(
             UnknownHandler,
             r#"select module || '/' || name || '/' || modifier as "handler!", max(last_seen) as "last_seen!"
@@ -83,7 +78,6 @@ impl ServiceStore {
                 group by 1 order by 2 desc limit 20"#,
             wakeq::internals::interval(within)
         );
-        let unknown = session.limit(|connection| query.fetch_all(connection)).await;
-        session.answered("look for unknown handlers", unknown).await
+        self.session().await?.all("look for unknown handlers", query).await
     }
 }

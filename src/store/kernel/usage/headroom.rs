@@ -66,7 +66,7 @@ pub(in crate::store) enum Verdict {
     Measure,
     /// Only another measurement can tell, and none may be made before this moment.
     Wait(Instant),
-    /// There is no room for it, for the first or the second of the pair.
+    /// The first or the second kind of data has no room for it.
     Full(usize),
 }
 

@@ -196,6 +196,7 @@ impl NotificationRunner for TestBench {
             trail: Vec::new(),
             attempt: None,
             error: None,
+            waited: None,
             took: None,
             verdict: end.verdict(),
         });

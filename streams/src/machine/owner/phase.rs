@@ -130,22 +130,10 @@ pub(crate) enum Attempted {
 impl OwnerPhase {
     /// Whether a lost answer leaves open whether the position was moved by a commit.
     pub(super) fn is_commit(&self) -> bool {
-        match self {
-            Self::Batch(_, batch) => matches!(batch, BatchPhase::Commit { .. }),
-            Self::Attempt(attempt, _) => matches!(attempt, AttemptPhase::Commit { .. }),
-            Self::Wait { .. }
-            | Self::Retry
-            | Self::LookAgain
-            | Self::Open
-            | Self::ReadIsolated { .. }
-            | Self::Load
-            | Self::Read
-            | Self::PassOver(_)
-            | Self::CatchUp(_)
-            | Self::Uncount(..)
-            | Self::CheckEpoch { .. }
-            | Self::End(_) => false,
-        }
+        matches!(
+            self,
+            Self::Batch(_, BatchPhase::Commit { .. }) | Self::Attempt(AttemptPhase::Commit { .. }, _)
+        )
     }
 
     /// The attempt that does not count if something fails now: whatever failed, it was not the

@@ -44,12 +44,8 @@ impl Store {
             entity.canvas.0,
             entity.id.as_str() as _
         );
-        Ok(self
-            .session()
-            .await?
-            .optional("read the decisions of an entity", query)
-            .await?
-            .unwrap_or_default())
+        let decisions = self.session().await?.optional("read the decisions of an entity", query).await?;
+        Ok(decisions.unwrap_or_default())
     }
 
     /// Erases at most `most` rows of an entity's data, after this `seq` of the log, if the position

@@ -82,11 +82,8 @@ impl Store {
             seq,
             epoch
         );
-        let losses = self
-            .session()
-            .await?
-            .optional("count an attempt on an event of an entity that is set aside", query)
-            .await?;
+        let what = "count an attempt on an event of an entity that is set aside";
+        let losses = self.session().await?.optional(what, query).await?;
         Ok(losses.map(i32::unsigned_abs))
     }
 

@@ -126,14 +126,8 @@ impl Store {
             group.map(Name::as_str),
             SUBSCRIPTIONS_MAX
         );
-        Ok(self
-            .session()
-            .await?
-            .all("list subscriptions", query)
-            .await?
-            .into_iter()
-            .filter_map(SubscriptionRow::read)
-            .collect())
+        let rows = self.session().await?.all("list subscriptions", query).await?;
+        Ok(rows.into_iter().filter_map(SubscriptionRow::read).collect())
     }
 
     /// The subscriptions of the subscribers on a node.
@@ -146,14 +140,8 @@ impl Store {
             node.0,
             SUBSCRIPTIONS_MAX
         );
-        Ok(self
-            .session()
-            .await?
-            .all("read the subscriptions of a node", query)
-            .await?
-            .into_iter()
-            .filter_map(SubscriptionRow::read)
-            .collect())
+        let rows = self.session().await?.all("read the subscriptions of a node", query).await?;
+        Ok(rows.into_iter().filter_map(SubscriptionRow::read).collect())
     }
 }
 

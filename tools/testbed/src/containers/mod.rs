@@ -43,7 +43,7 @@ pub enum ContainerError {
         "support for containers is not compiled in: add `--features wakeq-testbed/containers` to the cargo command"
     )]
     NotBuilt,
-    /// There is no `docker` client, without which a container could be left behind.
+    /// The `docker` client is not installed; without it a container could be left behind.
     #[error(
         "containers were requested, but `docker` is not on PATH: install Docker, or ask for another \
          TEST_POSTGRES and TEST_EMULATOR"
@@ -76,7 +76,7 @@ pub enum ContainerError {
         /// The end of its log.
         words: String,
     },
-    /// There is no free port.
+    /// No port is free.
     #[error("no free port on 127.0.0.1 for a container of {image}")]
     Port {
         /// The image.

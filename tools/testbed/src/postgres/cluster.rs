@@ -147,11 +147,6 @@ impl Cluster {
         &self.setup.data
     }
 
-    /// The server's log file.
-    pub fn log_file(&self) -> &Path {
-        &self.setup.log
-    }
-
     /// Kills all its processes at once and waits until they have ended.
     pub async fn kill_9(&self) -> Result<(), PostgresError> {
         Ok(self.process.kill_9().await?)

@@ -23,7 +23,7 @@ const DROPPED_WITHIN: Duration = Duration::from_secs(10);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DatabaseError {
-    /// There is no server.
+    /// No server could be found or started.
     #[error(transparent)]
     Postgres(#[from] PostgresError),
     /// The server could not create the database.

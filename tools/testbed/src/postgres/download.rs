@@ -63,7 +63,7 @@ const LINKS: &str = "package/native/pg-symlinks.json";
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DownloadError {
-    /// There is none for this machine.
+    /// No package is published for this machine.
     #[error("there is no Postgres to download for {} on {}", std::env::consts::OS, std::env::consts::ARCH)]
     NoPackage,
     /// The server did not answer, or with an error.

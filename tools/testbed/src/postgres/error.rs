@@ -28,7 +28,7 @@ pub enum PostgresError {
     /// None could be downloaded, and only that was requested.
     #[error(transparent)]
     Download(#[from] DownloadError),
-    /// There is no container.
+    /// Its container could not be started.
     #[error(transparent)]
     Container(#[from] ContainerError),
     /// There is neither a server nor an installed Postgres, and none could be downloaded.
@@ -54,7 +54,7 @@ pub enum PostgresError {
     /// `DATABASE_URL` is not an address of Postgres.
     #[error("DATABASE_URL must begin with postgres:// or postgresql:// and name a database at its end")]
     Url,
-    /// Postgres does not run as root, and there is no other user to run it as.
+    /// Postgres does not run as root, and no other user was found to run it as.
     #[error("Postgres refuses to run as root, and there is no user `postgres` or `nobody` to run it as")]
     NoUser,
     /// A folder or file could not be used.

@@ -29,7 +29,7 @@ const STARTED: &str = "process up";
 const CONFIG: &str = "pgbouncer.ini";
 const USERS: &str = "users.txt";
 
-/// Why there is no pgbouncer.
+/// Why pgbouncer could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PgBouncerError {
@@ -39,7 +39,7 @@ pub enum PgBouncerError {
     /// Its process could not be started or ended.
     #[error("pgbouncer")]
     Process(#[from] ProcessError),
-    /// There is no free port.
+    /// No port is free.
     #[error("no free port on 127.0.0.1 for pgbouncer")]
     Port(#[source] io::Error),
     /// Its folder could not be made.

@@ -39,7 +39,7 @@ pub enum EmulatorError {
     /// It was started elsewhere, or runs in a container, and cannot be killed here.
     #[error("this emulator may not be killed: request one that may, with `PubSub::to_be_killed`")]
     NotToBeKilled,
-    /// There is no container.
+    /// Its container could not be started.
     #[error(transparent)]
     Container(#[from] ContainerError),
     /// It did not answer `GET /`.
@@ -48,7 +48,7 @@ pub enum EmulatorError {
     /// Its process could not be started or ended.
     #[error("Google's Pub/Sub emulator")]
     Process(#[from] ProcessError),
-    /// There is no free port.
+    /// No port is free.
     #[error("no free port on 127.0.0.1 for Google's Pub/Sub emulator")]
     Port(#[source] io::Error),
     /// It ended, or found its port taken, before it answered; its last lines of output.

@@ -1,5 +1,5 @@
 //! `wakeq stats`, also known as `wakeq handlers list`: all handlers with events, rules or targets,
-//! once or repeatedly.
+//! once or repeatedly, or what happened to their events.
 
 use std::io::IsTerminal;
 use std::time::{Duration, SystemTime};
@@ -12,6 +12,7 @@ use crate::cli::client::{Client, Request};
 use crate::cli::show::{self, moment};
 use crate::cli::table::Table;
 use crate::resources::handlers::wire::Handler;
+use crate::resources::statistics::command::HistoryArgs;
 use crate::resources::targets::wire::TargetJson;
 use crate::resources::wire::List;
 use wakeq::Timestamp;
@@ -29,12 +30,17 @@ pub(crate) struct Stats {
           value_parser = clap::value_parser!(u64).range(1..=3600), conflicts_with = "json")]
     watch: Option<u64>,
     #[command(flatten)]
+    history: HistoryArgs,
+    #[command(flatten)]
     table: TableArgs,
 }
 
 impl Stats {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let client = context.client().await?;
+        if self.history.is_given() {
+            return self.history.run(&client, self.handler.as_ref(), self.table.json).await;
+        }
         match self.watch {
             Some(seconds) => self.watch(&client, Duration::from_secs(seconds)).await,
             None => self.table.json.print_list(&self.look(&client).await?, print),

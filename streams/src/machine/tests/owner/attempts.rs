@@ -31,6 +31,24 @@ fn ended(names: &[&str], end: AttemptEnd) -> OwnerState {
     state
 }
 
+/// An owner whose attempt is under way, after it has committed the first batch of a page.
+fn committed(events: OwnerInput) -> OwnerState {
+    let mut state = trying(&["ada"]);
+    check(
+        &mut state,
+        [
+            (WOKEN, OwnerEffect::Load),
+            (OwnerInput::Loaded, READ),
+            (FULL_PAGE, CHOOSE),
+            (events, TOGETHER),
+            (OwnerInput::Prepared, WORK),
+            (OwnerInput::Worked(WorkEnd::Done), COMMIT),
+            (OwnerInput::Committed(11), OwnerEffect::TakeOutcome),
+        ],
+    );
+    state
+}
+
 /// In a pause, or when the rest of the type has had its time.
 #[test]
 fn an_attempt_begins_when_it_is_its_turn() {
@@ -94,24 +112,10 @@ fn one_attempt_is_under_way_at_a_time() {
 /// Between two batches, too: the outcome is taken, and the next attempt waits for its turn.
 #[test]
 fn an_outcome_is_taken_between_batches() {
-    let mut state = trying(&["ada"]);
-    check(
-        &mut state,
-        [
-            (WOKEN, OwnerEffect::Load),
-            (OwnerInput::Loaded, READ),
-            (FULL_PAGE, CHOOSE),
-            (first(11), TOGETHER),
-            (OwnerInput::Prepared, WORK),
-            (OwnerInput::Worked(WorkEnd::Done), COMMIT),
-            (OwnerInput::Committed(11), OwnerEffect::TakeOutcome),
-            (
-                OwnerInput::Outcome(Some(AttemptEnd::Processed { through: 10 })),
-                OwnerEffect::CommitIsolated { through: 10 },
-            ),
-            (OwnerInput::Committed(11), CHOOSE),
-        ],
-    );
+    let mut state = committed(first(11));
+    let processed = OwnerInput::Outcome(Some(AttemptEnd::Processed { through: 10 }));
+    let commit = OwnerEffect::CommitIsolated { through: 10 };
+    check(&mut state, [(processed, commit), (OwnerInput::Committed(11), CHOOSE)]);
 }
 
 /// What has to be done about each outcome, and after that.
@@ -164,21 +168,9 @@ fn an_entity_with_nothing_left_is_taken_back() {
 fn a_page_is_read_again_after_an_entity_was_taken_back_within_it() {
     let rest = OwnerEffect::Read { after: 11, events: 500, bytes: 4096 };
     for (passes, effect) in [(false, CHOOSE), (true, rest)] {
-        let mut state = trying(&["ada"]);
-        check(
-            &mut state,
-            [
-                (WOKEN, OwnerEffect::Load),
-                (OwnerInput::Loaded, READ),
-                (FULL_PAGE, CHOOSE),
-                (chosen(passes, 11), TOGETHER),
-                (OwnerInput::Prepared, WORK),
-                (OwnerInput::Worked(WorkEnd::Done), COMMIT),
-                (OwnerInput::Committed(11), OwnerEffect::TakeOutcome),
-                (OwnerInput::Outcome(Some(AttemptEnd::Nothing)), OwnerEffect::TakeBack),
-                (OwnerInput::TakenBack(true), effect),
-            ],
-        );
+        let mut state = committed(chosen(passes, 11));
+        let nothing = OwnerInput::Outcome(Some(AttemptEnd::Nothing));
+        check(&mut state, [(nothing, OwnerEffect::TakeBack), (OwnerInput::TakenBack(true), effect)]);
     }
 }
 
@@ -215,21 +207,9 @@ fn an_entity_that_is_not_taken_back_leaves_the_position_in_doubt() {
 /// is not known.
 #[test]
 fn a_position_in_doubt_is_opened_before_the_next_batch() {
-    let mut state = trying(&["ada"]);
-    check(
-        &mut state,
-        [
-            (WOKEN, OwnerEffect::Load),
-            (OwnerInput::Loaded, READ),
-            (FULL_PAGE, CHOOSE),
-            (first(11), TOGETHER),
-            (OwnerInput::Prepared, WORK),
-            (OwnerInput::Worked(WorkEnd::Done), COMMIT),
-            (OwnerInput::Committed(11), OwnerEffect::TakeOutcome),
-            (OwnerInput::Outcome(Some(AttemptEnd::Nothing)), OwnerEffect::TakeBack),
-            (OwnerInput::TakenBack(false), OwnerEffect::Open),
-        ],
-    );
+    let mut state = committed(first(11));
+    let nothing = OwnerInput::Outcome(Some(AttemptEnd::Nothing));
+    check(&mut state, [(nothing, OwnerEffect::TakeBack), (OwnerInput::TakenBack(false), OwnerEffect::Open)]);
 }
 
 /// The others need not wait for it, the rest of the type comes first, and its events are processed

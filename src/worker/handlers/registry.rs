@@ -1,0 +1,149 @@
+//! The handlers of a worker by their keys, as runs look them up. Nothing is added once it runs.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use uuid::Uuid;
+
+use super::route::{InvalidRoute, Route};
+use crate::event::{CanvasId, HandlerAddress, Name};
+use crate::machine::RetryPolicy;
+use crate::worker::execution::BoxedHandler;
+use crate::worker::places::PlaceKind;
+
+/// A registered handler, or a target.
+pub(in crate::worker) struct Handler {
+    pub(in crate::worker) run: BoxedHandler,
+    pub(in crate::worker) retry: RetryPolicy,
+    pub(in crate::worker) timeout: Option<Duration>,
+    /// Limits how many of its events run at once.
+    pub(in crate::worker) concurrency: Option<Arc<Semaphore>>,
+    /// Whether the death of an event halts its lane.
+    pub(in crate::worker) halts: bool,
+    /// How long "not yet" is not counted as an attempt, from the first time.
+    pub(in crate::worker) patience: Duration,
+    /// The revision of the target's registration; `None` for a function.
+    pub(in crate::worker) revision: Option<Uuid>,
+}
+
+impl Handler {
+    /// The kind of handler under which it takes a place.
+    pub(in crate::worker) fn kind(&self) -> PlaceKind {
+        match (self.revision, &self.concurrency) {
+            (None, _) => PlaceKind::Function,
+            (Some(_), None) => PlaceKind::Target,
+            (Some(_), Some(_)) => PlaceKind::LimitedTarget,
+        }
+    }
+}
+
+/// The handlers by key.
+#[derive(Default)]
+pub(in crate::worker) struct Registry {
+    of_all: HashMap<String, Arc<Handler>>,
+    of_canvas: HashMap<CanvasId, HashMap<String, Arc<Handler>>>,
+    queues: HashMap<Name, Arc<Handler>>,
+}
+
+impl Registry {
+    /// Adds the handler of a route.
+    pub(super) fn add(&mut self, route: Route, run: BoxedHandler) -> Result<(), InvalidRoute> {
+        for part in [&route.module, &route.name, &route.modifier] {
+            part.parse::<Name>()?;
+        }
+        let (canvas, key) = (route.canvas, key(&route.module, &route.name, &route.modifier));
+        let called = canvas.map_or_else(|| key.clone(), |canvas| format!("{canvas}/{key}"));
+        let handler = handler(&called, route, run)?;
+        let routes = match canvas {
+            Some(canvas) => self.of_canvas.entry(canvas).or_default(),
+            None => &mut self.of_all,
+        };
+        match routes.insert(key, Arc::new(handler)) {
+            Some(_) => Err(InvalidRoute::Twice(called)),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds the handler of a registered queue.
+    pub(super) fn add_queue(&mut self, route: Route, run: BoxedHandler) -> Result<(), InvalidRoute> {
+        let queue: Name = route.name.parse()?;
+        let called = format!("queue {queue}");
+        let handler = handler(&called, route, run)?;
+        match self.queues.insert(queue, Arc::new(handler)) {
+            Some(_) => Err(InvalidRoute::Twice(called)),
+            None => Ok(()),
+        }
+    }
+
+    pub(in crate::worker) fn find(&self, address: &HandlerAddress) -> Option<&Arc<Handler>> {
+        let scope = &address.scope;
+        let key = key(scope.module.as_str(), scope.name.as_str(), address.modifier.as_str());
+        let of_canvas = self.of_canvas.get(&scope.canvas).and_then(|handlers| handlers.get(&key));
+        of_canvas.or_else(|| self.of_all.get(&key))
+    }
+
+    /// The handler for a registered queue.
+    pub(in crate::worker) fn of_queue(&self, queue: &Name) -> Option<&Arc<Handler>> {
+        self.queues.get(queue)
+    }
+
+    /// The longest timeout of all handlers that have one.
+    pub(in crate::worker) fn longest_timeout(&self) -> Option<Duration> {
+        let of_canvas = self.of_canvas.values().flat_map(HashMap::values);
+        let all = self.of_all.values().chain(of_canvas).chain(self.queues.values());
+        all.filter_map(|handler| handler.timeout).max()
+    }
+
+    /// Keys of the handlers for every canvas.
+    pub(in crate::worker) fn any_canvas(&self) -> Vec<String> {
+        self.of_all.keys().cloned().collect()
+    }
+
+    /// Keys of the handlers for one canvas.
+    pub(in crate::worker) fn one_canvas(&self) -> Vec<String> {
+        self.routes_of_canvases().map(|(canvas, key, _)| format!("{canvas}/{key}")).collect()
+    }
+
+    /// Keys of the handlers without a concurrency limit, for every canvas and for one: their events
+    /// may be claimed before they are loaded. A handler for every canvas is left out if a limited
+    /// one replaces it on some canvas.
+    pub(in crate::worker) fn unlimited(&self) -> (Vec<String>, Vec<String>) {
+        let limited = self.routes_of_canvases().filter(|(.., handler)| handler.concurrency.is_some());
+        let replaced: HashSet<&str> = limited.map(|(_, key, _)| key).collect();
+        let of_all = self.of_all.iter().filter(|(_, handler)| handler.concurrency.is_none());
+        let of_all = of_all.filter(|(key, _)| !replaced.contains(key.as_str()));
+        let of_canvas = self.routes_of_canvases().filter(|(.., handler)| handler.concurrency.is_none());
+        (
+            of_all.map(|(key, _)| key.clone()).collect(),
+            of_canvas.map(|(canvas, key, _)| format!("{canvas}/{key}")).collect(),
+        )
+    }
+
+    fn routes_of_canvases(&self) -> impl Iterator<Item = (CanvasId, &str, &Handler)> {
+        self.of_canvas.iter().flat_map(|(canvas, handlers)| {
+            handlers.iter().map(|(key, handler)| (*canvas, key.as_str(), handler.as_ref()))
+        })
+    }
+}
+
+fn handler(called: &str, route: Route, run: BoxedHandler) -> Result<Handler, InvalidRoute> {
+    if route.concurrency == Some(0) {
+        return Err(InvalidRoute::NoConcurrency(called.to_owned()));
+    }
+    let concurrency =
+        route.concurrency.map(|limit| Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS))));
+    let Route { retry, timeout, halts, patience, .. } = route;
+    Ok(Handler { run, retry, timeout, concurrency, halts, patience, revision: None })
+}
+
+/// A handler's key on one canvas, as the claim compares it.
+pub(in crate::worker) fn canvas_key(address: &HandlerAddress) -> String {
+    format!("{}/{address}", address.scope.canvas)
+}
+
+/// A handler's key on every canvas, as the claim compares it.
+fn key(module: &str, name: &str, modifier: &str) -> String {
+    [module, "/", name, "/", modifier].concat()
+}

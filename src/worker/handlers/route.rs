@@ -1,0 +1,131 @@
+//! Which events a handler gets, and how it runs; and why a list of routes is not valid.
+
+use std::time::Duration;
+
+use crate::event::{CanvasId, InvalidName};
+use crate::machine::RetryPolicy;
+
+/// Default of [`Route::patience`].
+pub(in crate::worker) const PATIENCE: Duration = Duration::from_secs(24 * 3600);
+
+/// Which events go to a handler, and how it runs.
+///
+/// ```
+/// use std::time::Duration;
+/// use wakeq::{Handlers, RetryPolicy, Route};
+///
+/// let retry = RetryPolicy { retries: 5, delay: Duration::from_secs(10), factor: 2, ..Default::default() };
+/// let weekly = Route::new("report").module("REPORTS").modifier("weekly").retry(retry).concurrency(2);
+/// let handlers = Handlers::new().on(weekly, |_event| async { Ok(()) });
+/// ```
+#[derive(Clone, Debug)]
+pub struct Route {
+    pub(super) canvas: Option<CanvasId>,
+    pub(super) module: String,
+    pub(super) name: String,
+    pub(super) modifier: String,
+    pub(super) retry: RetryPolicy,
+    pub(super) timeout: Option<Duration>,
+    pub(super) concurrency: Option<usize>,
+    pub(super) halts: bool,
+    pub(super) patience: Duration,
+}
+
+impl Route {
+    /// Events for the handler `name` of module `WORKER`, modifier `_`, on every canvas.
+    pub fn new(name: &str) -> Self {
+        Self {
+            canvas: None,
+            module: "WORKER".into(),
+            name: name.into(),
+            modifier: "_".into(),
+            retry: RetryPolicy::default(),
+            timeout: None,
+            concurrency: None,
+            halts: false,
+            patience: PATIENCE,
+        }
+    }
+
+    /// Restricts the route to this canvas. It takes precedence over a route for every canvas.
+    pub fn canvas(mut self, canvas: CanvasId) -> Self {
+        self.canvas = Some(canvas);
+        self
+    }
+
+    /// Sets the module. Default `WORKER`.
+    pub fn module(mut self, module: &str) -> Self {
+        self.module = module.into();
+        self
+    }
+
+    /// Sets the modifier. Default `_`.
+    pub fn modifier(mut self, modifier: &str) -> Self {
+        self.modifier = modifier.into();
+        self
+    }
+
+    /// Sets when and how often a failed event is retried.
+    pub fn retry(mut self, retry: RetryPolicy) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// Sets the time after which an attempt is cut off as an operational error. Default: none.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Sets for how long an event can be postponed with [`HandlerError::not_yet`] without counting
+    /// an attempt, from the first time. Default 24 h. Earlier waits of the event do not count, and
+    /// a redriven event starts anew.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// When an event of an object dies, halts the object's later events for this handler until the
+    /// dead event is redriven or skipped. Default: they run.
+    ///
+    /// ```
+    /// use wakeq::{Handlers, Route};
+    ///
+    /// let bookings = Route::new("book").halt_on_death();
+    /// let handlers = Handlers::new().on(bookings, |_event| async { Ok(()) });
+    /// ```
+    pub fn halt_on_death(mut self) -> Self {
+        self.halts = true;
+        self
+    }
+
+    /// Sets how many of these events run at once on one worker. Default: the worker's capacity.
+    pub fn concurrency(mut self, concurrency: usize) -> Self {
+        self.concurrency = Some(concurrency);
+        self
+    }
+}
+
+impl From<&str> for Route {
+    fn from(name: &str) -> Self {
+        Self::new(name)
+    }
+}
+
+/// Why a list of handlers is not valid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidRoute {
+    /// A part of a route's address is not a valid name.
+    #[error(transparent)]
+    Name(#[from] InvalidName),
+    /// Two handlers for the same events.
+    #[error("two handlers are registered for {0}: keep one")]
+    Twice(String),
+    /// A handler that could never run.
+    #[error("the handler for {0} has concurrency 0: use at least 1, or leave it out")]
+    NoConcurrency(String),
+    /// A batch handler whose events can't gather like that: its name, and what to change.
+    #[error("the batch handler for {0}: {1}")]
+    Batch(String, &'static str),
+}
