@@ -334,7 +334,9 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
         ('subscription_sources', 'select',                         'select'),
         ('subscriptions',        'select, insert, update, delete', 'select, insert, update, delete'),
         ('tombstones',           'select, insert, delete',         'select, insert, delete'),
-        ('unknown_handlers',     'select, insert, update, delete', 'select, insert, update, delete')
+        ('unknown_handlers',     'select, insert, update, delete', 'select, insert, update, delete'),
+        -- The minute's statement, which both send, names it.
+        ('workers',              'select, insert, update, delete', 'select, insert, update, delete')
 $$;
 
 -- The rights that processes of a kind need, 'api' or 'worker'. This is the only list of rights.

@@ -3,6 +3,7 @@
 //!
 //! The store moves a promise before anything is published: a process that dies there loses nothing.
 
+mod attending;
 mod backlog;
 mod error;
 mod expiry;
@@ -25,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::event::{CanvasId, Notification};
 use crate::notify::Notifier;
-use crate::store::{PulledSplit, Retention, Store, StoreError};
+use crate::store::{Attendance, PulledSplit, Retention, Store, StoreError};
 use crate::telemetry::WakeMetrics;
 use backlog::Backlog;
 pub use error::WakeError;
@@ -42,6 +43,9 @@ pub(crate) const CANVAS_EVENT_RATE: u32 = 1_000;
 /// process per hour.
 const EXPIRE_EVERY: u64 = 60;
 
+/// Says what a worker does now.
+type Roll = dyn Fn() -> Attendance + Send + Sync;
+
 /// Wakes events. Cheap to clone.
 #[derive(Clone)]
 pub struct Waker {
@@ -57,6 +61,8 @@ pub struct Waker {
     pub(crate) progress: Arc<Progress>,
     metrics: WakeMetrics,
     lets_sleep: bool,
+    /// Of the worker of this process, if it has one.
+    worker: Option<Arc<Roll>>,
 }
 
 /// The result of one minute's pass.
@@ -79,7 +85,8 @@ impl Waker {
         let pace = Arc::new(Pace::new(CANVAS_EVENT_RATE));
         let metrics = WakeMetrics::new();
         let (passes, first_part, progress) = (Arc::default(), Arc::default(), Arc::default());
-        Self { store, notifier, passes, first_part, until: None, pace, progress, metrics, lets_sleep: false }
+        let (until, lets_sleep, worker) = (None, false, None);
+        Self { store, notifier, passes, first_part, until, pace, progress, metrics, lets_sleep, worker }
     }
 
     /// With `true`, the periodic work pauses while this process is idle and nothing needs a pass.
@@ -172,11 +179,14 @@ impl Waker {
         let (mut again, mut open) = (false, false);
         loop {
             let started = Instant::now();
-            let minute = match self.store.minute(again).await {
+            let worker = self.seen(again);
+            let minute = match self.store.minute(again, worker.as_ref()).await {
                 Ok(minute) => minute,
                 Err(error) => {
                     // Contention: another process is running the pass at this moment.
-                    if !error.is_contention() {
+                    if error.is_contention() {
+                        self.attend_alone(worker.as_ref()).await;
+                    } else {
                         let may_tick =
                             !matches!(error, StoreError::Unavailable(_) | StoreError::OtherTiming { .. });
                         trouble.note("the minute", error);
@@ -187,6 +197,9 @@ impl Waker {
                     break;
                 }
             };
+            if !minute.seen {
+                self.enter_again(worker.as_ref()).await;
+            }
             // Without a horizon, the pass normally wakes delayed events, so nothing was lost.
             if !self.store.timing().horizon.is_zero() {
                 self.metrics.recovered(minute.recovered);

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::answers::{HandlerError, HandlerResult};
 use super::places::PlaceKind;
 use crate::event::{
-    CanvasId, CopyOf, EventId, HandlerAddress, InvalidName, Metadata, Name, Place, Timestamp,
+    CanvasId, CopyOf, EventId, HandlerAddress, InvalidName, Metadata, Name, Place, Timestamp, target_of_queue,
 };
 use crate::machine::RetryPolicy;
 use crate::store::ClaimedEvent;
@@ -385,6 +385,16 @@ impl Registry {
         self.routes_of_canvases().map(|(canvas, key, _)| format!("{canvas}/{key}")).collect()
     }
 
+    /// The addresses of all handlers, in order: `module/name/modifier`, after a canvas if it is the
+    /// only one. The module of queues is `QUEUE`.
+    pub(super) fn addresses(&self) -> Vec<String> {
+        let queues = self.queues.keys().map(|queue| target_of_queue(queue).to_string());
+        let mut all: Vec<String> =
+            self.any_canvas().into_iter().chain(self.one_canvas()).chain(queues).collect();
+        all.sort_unstable();
+        all
+    }
+
     /// Keys of the handlers without a concurrency limit, for every canvas and for one: their events
     /// may be claimed before they are loaded. A handler for every canvas is left out if a limited
     /// one replaces it on some canvas.
@@ -436,5 +446,14 @@ mod tests {
         assert!(refused(Handlers::new().on("a b", nothing)).unwrap().contains("not a valid name"));
         let never = Handlers::new().on(Route::new("a").concurrency(0), nothing);
         assert!(refused(never).unwrap().contains("concurrency 0"));
+    }
+
+    #[test]
+    fn the_addresses_of_all_handlers_are_listed() {
+        let one = Route::new("a").modifier("big").canvas(CanvasId::DEFAULT);
+        let handlers = Handlers::new().on_queue("mail", nothing).on(one, nothing).on("b", nothing);
+        let listed = handlers.registry().unwrap().addresses();
+        let expected = ["00000000-0000-0000-0000-000000000000/WORKER/a/big", "QUEUE/mail/_", "WORKER/b/_"];
+        assert_eq!(listed, expected);
     }
 }

@@ -4,7 +4,7 @@
 //! Deadlines are on this process's monotonic clock and count from the moment before the claim or
 //! renewal was sent, so they are never later than the database's.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::subject::Subject;
 use crate::event::{Claim, EventId};
 use crate::store::{Store, StoreError};
 
@@ -43,6 +44,7 @@ struct LeaseState {
 #[derive(Debug)]
 struct Entry {
     claim: Claim,
+    subject: Arc<Subject>,
     deadline: Instant,
     lost: CancellationToken,
     /// Its last write is in progress. If a renewal finds no claim now, that may be the effect of
@@ -69,7 +71,7 @@ impl Leases {
     }
 
     /// Keeps a claim, whose statement was sent at `sent`, renewed.
-    pub(super) fn hold(self: &Arc<Self>, claim: Claim, sent: Instant) -> HeldClaim {
+    pub(super) fn hold(self: &Arc<Self>, claim: Claim, sent: Instant, subject: Arc<Subject>) -> HeldClaim {
         let lost = CancellationToken::new();
         let deadline = sent + self.lease;
         if deadline <= Instant::now() {
@@ -77,9 +79,15 @@ impl Leases {
             lost.cancel();
         }
         let mut state = self.state();
-        let lost_too = lost.clone();
-        let entry =
-            Entry { claim, deadline, lost: lost_too, in_last_write: false, renewing: false, revived: false };
+        let entry = Entry {
+            claim,
+            subject,
+            deadline,
+            lost: lost.clone(),
+            in_last_write: false,
+            renewing: false,
+            revived: false,
+        };
         if let Some(earlier) = state.held.insert(claim.id, entry) {
             earlier.lost.cancel();
         }
@@ -87,6 +95,21 @@ impl Leases {
             self.sooner.notify_one();
         }
         HeldClaim { leases: Arc::clone(self), claim, lost }
+    }
+
+    /// How many events are claimed, and the first of them that were, at most `most`.
+    pub(super) fn longest(&self, most: usize) -> (usize, Vec<(EventId, Arc<Subject>)>) {
+        let state = self.state();
+        let mut longest = BinaryHeap::with_capacity(most + 1);
+        for (id, entry) in &state.held {
+            longest.push((entry.subject.claimed_at, *id));
+            if longest.len() > most {
+                longest.pop();
+            }
+        }
+        let ids = longest.into_sorted_vec().into_iter().map(|(_, id)| id);
+        let subject = |id| state.held.get(&id).map(|entry| (id, Arc::clone(&entry.subject)));
+        (state.held.len(), ids.filter_map(subject).collect())
     }
 
     fn claims(&self) -> Vec<Claim> {
@@ -287,14 +310,39 @@ pub(super) async fn until_retimed(store: Store, kill: CancellationToken) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::{CanvasId, HandlerAddress, HandlerScope, Name, Timestamp};
+
+    /// An event that was claimed this many seconds after the epoch.
+    fn subject(claimed_at_s: i64) -> Arc<Subject> {
+        let scope = HandlerScope::worker(CanvasId::DEFAULT, "known").unwrap();
+        let address = HandlerAddress { scope, modifier: Name::no_modifier() };
+        let claimed_at = Timestamp::from_timestamp(claimed_at_s, 0).unwrap();
+        Arc::new(Subject { address, place: None, copy: None, claimed_at })
+    }
+
+    /// What a worker's row shows of its claims.
+    #[tokio::test]
+    async fn the_claims_that_are_held_for_longest_are_known() {
+        let leases = Arc::new(Leases::new(Duration::from_secs(60)));
+        let hold =
+            |at| leases.hold(Claim { id: EventId::new(), claims: 1, nonce: 5 }, Instant::now(), subject(at));
+        let held: Vec<HeldClaim> = [40, 10, 30, 20].map(hold).into();
+        let (count, longest) = leases.longest(3);
+        assert_eq!(count, 4);
+        let ids: Vec<_> = longest.iter().map(|(id, _)| *id).collect();
+        assert_eq!(ids, [1, 3, 2].map(|at: usize| held[at].claim.id));
+        assert!(leases.longest(0).1.is_empty());
+        drop(held);
+        assert_eq!(leases.longest(3).0, 0);
+    }
 
     /// After a failover the database's clock may jump, and this process get an event a second time.
     #[tokio::test(start_paused = true)]
     async fn a_second_claim_of_an_event_ends_the_first() {
         let leases = Arc::new(Leases::new(Duration::from_secs(60)));
         let id = EventId::new();
-        let first = leases.hold(Claim { id, claims: 1, nonce: 5 }, Instant::now());
-        let second = leases.hold(Claim { id, claims: 2, nonce: 4 }, Instant::now());
+        let first = leases.hold(Claim { id, claims: 1, nonce: 5 }, Instant::now(), subject(0));
+        let second = leases.hold(Claim { id, claims: 2, nonce: 4 }, Instant::now(), subject(0));
         first.lost().await;
         drop(first);
         assert_eq!(leases.claims(), [second.claim]);
@@ -313,7 +361,8 @@ mod tests {
         let claims: Vec<Claim> = claimed.into_iter().map(|event| event.unwrap().claim).collect();
         let leases = Arc::new(Leases::new(Duration::from_secs(60)));
         let taken = Instant::now();
-        let _held: Vec<HeldClaim> = claims.iter().map(|claim| leases.hold(*claim, taken)).collect();
+        let _held: Vec<HeldClaim> =
+            claims.iter().map(|claim| leases.hold(*claim, taken, subject(0))).collect();
         let (held_by_others, gone): (Vec<_>, _) = (ids.iter().step_by(10).copied().collect(), claims[1]);
         table.store.complete(&[gone]).await.unwrap();
         let stranger = table.hold_rows(&held_by_others).await;
@@ -345,7 +394,8 @@ mod tests {
         let claims: Vec<Claim> = claimed.into_iter().map(|event| event.unwrap().claim).collect();
         let leases = Arc::new(Leases::new(Duration::from_secs(60)));
         let taken = Instant::now();
-        let _held: Vec<HeldClaim> = claims.iter().map(|claim| leases.hold(*claim, taken)).collect();
+        let _held: Vec<HeldClaim> =
+            claims.iter().map(|claim| leases.hold(*claim, taken, subject(0))).collect();
         let renewed = || {
             let state = leases.state();
             state.held.values().filter(|entry| entry.deadline > taken + leases.lease).count()
@@ -366,7 +416,7 @@ mod tests {
     async fn a_renewal_does_not_end_a_claim_whose_last_write_is_under_way() {
         let lease = Duration::from_secs(60);
         let leases = Arc::new(Leases::new(lease));
-        let held = leases.hold(Claim { id: EventId::new(), claims: 1, nonce: 5 }, Instant::now());
+        let held = leases.hold(Claim { id: EventId::new(), claims: 1, nonce: 5 }, Instant::now(), subject(0));
         held.begin_last_write();
         leases.lost(held.claim);
         assert!(
@@ -384,7 +434,8 @@ mod tests {
         let lease = Duration::from_secs(60);
         for is_carried_out in [true, false] {
             let leases = Arc::new(Leases::new(lease));
-            let held = leases.hold(Claim { id: EventId::new(), claims: 1, nonce: 5 }, Instant::now());
+            let held =
+                leases.hold(Claim { id: EventId::new(), claims: 1, nonce: 5 }, Instant::now(), subject(0));
             let (asked, sent) = (leases.begin_renewal(&[held.claim]), Instant::now());
             assert_eq!(asked, [held.claim]);
             tokio::time::advance(lease).await;

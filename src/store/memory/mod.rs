@@ -14,6 +14,7 @@ mod runs;
 mod shift;
 mod targets;
 mod waking;
+mod workers;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

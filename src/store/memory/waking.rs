@@ -25,7 +25,7 @@ impl Tables {
         let period = self.timing.probe_period;
         let open = again || self.next_pass_at <= self.now || self.next_pass_at > self.now + 2 * period;
         if !open {
-            return Ok(MinuteOutcome { open, ..MinuteOutcome::default() });
+            return Ok(MinuteOutcome { open, seen: true, ..MinuteOutcome::default() });
         }
         self.next_pass_at = self.now + period;
         let expired = self.rules.iter().find(|(_, rule)| rule.until.is_some_and(|until| until <= self.now));
@@ -62,6 +62,7 @@ impl Tables {
             log: false,
             more,
             open,
+            seen: true,
             failed: Vec::new(),
         })
     }

@@ -56,11 +56,12 @@ pub(crate) enum ExpiryPart {
     AuditLines,
     EntityEvents,
     IdempotencyKeys,
+    Workers,
 }
 
 impl ExpiryPart {
     /// In the order in which they are deleted.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::PreviousSecrets,
         Self::GroupDead,
         Self::Tombstones,
@@ -70,6 +71,7 @@ impl ExpiryPart {
         Self::AuditLines,
         Self::EntityEvents,
         Self::IdempotencyKeys,
+        Self::Workers,
     ];
 
     /// Its name in log lines.
@@ -84,6 +86,7 @@ impl ExpiryPart {
             Self::AuditLines => "the audit log",
             Self::EntityEvents => "outcomes of entities' events",
             Self::IdempotencyKeys => "idempotency keys",
+            Self::Workers => "rows of lost workers",
         }
     }
 }
@@ -128,6 +131,7 @@ impl Store {
             ExpiryPart::AuditLines => (self.expire_audit(audit).await?, PAGE),
             ExpiryPart::EntityEvents => (self.expire_entity_events(emitted_ids).await?, PAGE),
             ExpiryPart::IdempotencyKeys => (self.expire_idempotency_keys().await?, PAGE),
+            ExpiryPart::Workers => (self.expire_workers().await?, PAGE),
         };
         Ok(looked_at >= page)
     }

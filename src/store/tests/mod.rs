@@ -34,6 +34,7 @@ mod statistics;
 mod strangers;
 mod ticks;
 mod turns;
+mod workers;
 
 use std::time::Duration;
 

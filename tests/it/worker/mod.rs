@@ -5,6 +5,7 @@ mod failures;
 mod fair_intake;
 mod missing_handlers;
 mod parking_lot;
+mod presence;
 mod reasons_to_wait;
 mod runs;
 mod shutdown;

@@ -1,0 +1,44 @@
+//! The rows of worker processes.
+
+use super::Backing;
+use crate::event::Name;
+use crate::store::kernel::{Store, StoreError};
+use crate::store::minute::{Attendance, NewWorker, WorkerSummary};
+
+impl Store {
+    /// Adds a worker's row, or writes it if it is there.
+    pub(crate) async fn enter_worker(&self, seen: &Attendance) -> Result<(), StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.enter_worker(seen).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().enter_worker(seen),
+        }
+    }
+
+    /// Writes what a worker does; returns whether it has a row.
+    pub(crate) async fn see_worker(&self, seen: &Attendance) -> Result<bool, StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.see_worker(seen).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().see_worker(seen),
+        }
+    }
+
+    /// Deletes the row of a worker that has ended.
+    pub(crate) async fn leave_worker(&self, worker: &NewWorker) -> Result<(), StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.leave_worker(worker).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().leave_worker(worker),
+        }
+    }
+
+    /// The worker of this name that was seen last.
+    pub(crate) async fn seen_worker(&self, name: &Name) -> Result<Option<WorkerSummary>, StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.seen_worker(name).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().seen_worker(name),
+        }
+    }
+}
