@@ -5,7 +5,7 @@ use crate::event::{
     Timestamp, Turn,
 };
 use crate::machine::{CheckResult, Policy, check_schedule};
-use crate::store::{DeadEvent, LoadedEvent, Rule, Store, StoreError};
+use crate::store::{DeadEvent, LoadedEvent, Rule, Store, StoreError, WorkerSummary};
 
 /// What is known of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +49,9 @@ pub struct LiveEvent {
     pub delay_until: Timestamp,
     /// The worker that has claimed it, while the lease stands; `None` for a pulled copy.
     pub worker: Option<Name>,
+    /// What is known of that worker: its host, its release, and when it was last seen. `None` if it
+    /// has no row, because it ended, or was lost a day ago.
+    pub worker_process: Option<WorkerSummary>,
     /// Retries so far.
     pub retries: i32,
     /// Claims that were lost because their workers died or stalled.
@@ -169,6 +172,10 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<LiveEven
         | (CheckResult::Behind | CheckResult::Halted | CheckResult::FacetHeld, None)
         | (CheckResult::Delayed | CheckResult::Running | CheckResult::Held(_), None) => 0,
     };
+    let worker_process = match event.worker.as_ref().filter(|_| state == CheckResult::Running) {
+        Some(worker) => store.seen_worker(worker).await?,
+        None => None,
+    };
     let (target, target_gone_since) = store.target_url(&event.address).await?.unzip();
     let first = first(store, &event).await?.filter(|(first, _)| *first != id);
     let (since, until) = match state {
@@ -203,6 +210,7 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<LiveEven
         target,
         target_gone_since: target_gone_since.flatten(),
         worker: event.worker,
+        worker_process,
         last_error: event.last_error,
         metadata: event.metadata,
         place: event.place,

@@ -202,7 +202,7 @@ pub mod control {
     pub use crate::explain::{Explanation, LiveEvent};
     pub use crate::store::{
         AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, HandlerCounts, HandlerDepth, QuotaUse,
-        Refusal, Rule, Tombstone,
+        Refusal, Rule, Tombstone, Worker, WorkerRun, WorkerState, WorkerSummary,
     };
     pub use crate::wake::{Pass, WakeError};
 }

@@ -30,6 +30,7 @@ use crate::resources::pulls::routes::leases;
 use crate::resources::queues::routes as queues;
 use crate::resources::quotas::routes as quotas;
 use crate::resources::targets::routes as targets;
+use crate::resources::workers::routes as workers;
 use crate::telemetry::HttpMetrics;
 use wakeq::targets::OwnDeployment;
 
@@ -153,6 +154,10 @@ fn of_the_platform(guarded: GuardedRoutes) -> GuardedRoutes {
         .everywhere([Scope::Operate], routes!(pulls::release))
         .everywhere([Scope::Read], routes!(leases::list))
         .everywhere([Scope::Operate], routes!(leases::end))
+        // A worker runs the events of every canvas.
+        .everywhere([Scope::Read], routes!(workers::list))
+        .always_there()
+        .everywhere([Scope::Read], routes!(workers::one))
         // A group reads the log of every canvas.
         .everywhere([Scope::Read], routes!(groups::nodes))
         .always_there()

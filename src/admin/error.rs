@@ -40,6 +40,9 @@ pub enum AdminError {
     /// The handler has no target.
     #[error("there is no target for {0}: `wakeq handlers show` lists those of the handler")]
     NoTarget(Box<HandlerAddress>),
+    /// There is no such worker.
+    #[error("no worker {0} was seen within a day: `wakeq workers list` shows those that were")]
+    NoWorker(Name),
     /// There is no such queue.
     #[error("no queue {0} is registered: `wakeq queues list` shows those that are")]
     NoQueue(Name),

@@ -20,6 +20,7 @@ mod rules;
 mod settled;
 mod stats;
 mod targets;
+mod workers;
 
 pub use crons::{Cron, CronPause, CronTick, NewCron, PutCron, search};
 pub use cursor::Cursor;

@@ -13,6 +13,7 @@ use super::table::Table;
 use super::{text, value};
 use crate::resources::handlers::wire::{RuleJson, RuleKind};
 use crate::resources::wire::List;
+use crate::resources::workers::wire::WorkerStateJson;
 use wakeq::Timestamp;
 
 /// Whether an answer is for a machine.
@@ -133,5 +134,15 @@ pub(crate) fn rule_state(kind: RuleKind) -> &'static str {
     match kind {
         RuleKind::Pause => "paused",
         RuleKind::Block => "blocked",
+    }
+}
+
+/// The state of a worker, as a word.
+pub(crate) fn worker_state(state: WorkerStateJson) -> &'static str {
+    match state {
+        WorkerStateJson::Working => "working",
+        WorkerStateJson::Stopping => "stopping",
+        WorkerStateJson::Asleep => "asleep",
+        WorkerStateJson::Lost => "lost",
     }
 }

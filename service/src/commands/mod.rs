@@ -44,6 +44,7 @@ use crate::resources::log::command as log;
 use crate::resources::objects::command as objects;
 use crate::resources::queues::command as queues;
 use crate::resources::quotas::command as quotas;
+use crate::resources::workers::command as workers;
 use wakeq::Handlers;
 
 /// How long code that blocks its thread may delay the end of the process.
@@ -163,7 +164,7 @@ Where: commands use the database (DATABASE_URL), or a server (WAKEQ_SERVER or --
 `migrate`, `topics`, `settings`, `secrets rotate`, `accounts`, `wake`, `doctor`, `serve`, `work` and \
 `all` need the database or Pub/Sub.
 
-Exit codes: 0 done, 1 failed, 2 invalid arguments, 3 not found (event, target, cron, queue, group, account or key), \
+Exit codes: 0 done, 1 failed, 2 invalid arguments, 3 not found (event, target, cron, queue, group, worker, account or key), \
 4 not permitted, 5 conflict (the event is running, two keys are live, a quota is used up, a condition does not hold), \
 6 the database or the server is unavailable, or limits requests for now (429, 408).";
 
@@ -234,6 +235,8 @@ enum Command {
     Accounts(accounts::Accounts),
     /// Show the audit log of changes and refusals
     Audit(audit::Audit),
+    /// List and show the worker processes, and what they run
+    Workers(workers::Workers),
     /// Count the events that are due and free to run
     Depth(depth::DepthOf),
     /// Print events as they are emitted, until Ctrl-C
@@ -340,6 +343,7 @@ impl Cli {
             Command::Keys(command) => command.run(&context).await,
             Command::Accounts(command) => command.run(&context).await,
             Command::Audit(command) => command.run(&context).await,
+            Command::Workers(command) => command.run(&context).await,
             Command::Depth(command) => command.run(&context).await,
             Command::Tail(command) => command.run(&context).await,
             Command::Completions(command) => command.run(Cli::command()),

@@ -19,6 +19,9 @@ pub(crate) struct WorkerArgs {
     /// Name of this worker in claims [default: host name and eight random digits]
     #[arg(long = "worker", env = "WAKEQ_WORKER", value_name = "NAME")]
     name: Option<Name>,
+    /// Build of this program, such as a commit, for `wakeq workers`
+    #[arg(long, env = "WAKEQ_BUILD", hide_short_help = true, value_name = "NAME")]
+    build: Option<Name>,
     /// Maximum concurrent handlers
     #[arg(long, env = "WAKEQ_CAPACITY", default_value_t = WorkerConfig::default().capacity)]
     capacity: usize,
@@ -254,6 +257,7 @@ impl WorkerArgs {
         let usual = if cloud_run { CLOUD_RUN_GRACE } else { defaults.shutdown_grace };
         WorkerConfig {
             name: self.name.clone(),
+            build: self.build.clone(),
             capacity: self.capacity,
             target_share: self.target_share,
             value_bytes_max: self.value_bytes_max,

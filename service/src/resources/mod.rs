@@ -100,3 +100,9 @@ pub(crate) mod targets {
     pub(crate) mod routes;
     pub(crate) mod wire;
 }
+
+pub(crate) mod workers {
+    pub(crate) mod command;
+    pub(crate) mod routes;
+    pub(crate) mod wire;
+}

@@ -36,7 +36,7 @@ const QUEUES: Coverage = OfThePlatform("queues belong to the platform");
 const GROUPS: Coverage = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tested.
-const CALLS: [(&str, &str, Coverage); 104] = [
+const CALLS: [(&str, &str, Coverage); 106] = [
     ("Admin", "put_cron", By("put_cron")),
     ("Admin", "cron", By("show_cron")),
     ("Admin", "crons", By("list_crons")),
@@ -113,6 +113,8 @@ const CALLS: [(&str, &str, Coverage); 104] = [
     ("Admin", "quotas", By("list_quotas")),
     ("Admin", "set_quota", Here),
     ("Admin", "unset_quota", Here),
+    ("Admin", "workers", OfThePlatform("the workers of all canvases")),
+    ("Admin", "worker", OfThePlatform("what one runs, of every canvas")),
     ("Entities", "verify", There("a_forged_question_is_not_answered")),
     ("Queue", "emit", By("emit")),
     ("Queue", "emit_all", By("emit_batch")),

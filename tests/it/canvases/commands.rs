@@ -96,7 +96,7 @@ const LAST: [&str; 4] = [
 ];
 
 /// Verbs that concern no canvas and take nothing of one, or that do not end.
-const ABOUT_NO_CANVAS: [&str; 31] = [
+const ABOUT_NO_CANVAS: [&str; 33] = [
     "all",
     "completions",
     "doctor",
@@ -124,6 +124,8 @@ const ABOUT_NO_CANVAS: [&str; 31] = [
     "topics create",
     "wake",
     "work",
+    "workers list",
+    "workers show",
     "quotas set",
     "quotas unset",
     "secrets new-key",

@@ -12,3 +12,4 @@ mod idempotency;
 mod long_lists;
 mod objects;
 mod queues;
+mod workers;

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use crate::resources::handlers::wire::RuleJson;
 use crate::resources::objects::wire::{LinkJson, PlaceJson};
 use crate::resources::queues::wire::Copied;
+use crate::resources::workers::wire::WorkerProcessJson;
 use wakeq::EventId;
 use wakeq::control::{Explanation, LiveEvent, RuleKind};
 use wakeq::machine::CheckResult;
@@ -148,6 +149,9 @@ pub(crate) struct EventDetail {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "orders-6d4cf-x7k2p-1f0c5a9e")]
     pub(crate) worker: Option<String>,
+    /// The process of that worker; omitted if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) worker_process: Option<WorkerProcessJson>,
     /// The last error of its handler.
     pub(crate) last_error: Option<String>,
     /// Since when a worker has known no handler for the event.
@@ -262,6 +266,7 @@ impl EventDetail {
             retries: live.retries,
             losses: live.losses,
             worker: live.worker.as_ref().map(ToString::to_string),
+            worker_process: live.worker_process.map(WorkerProcessJson::from),
             last_error: live.last_error,
             unknown_since: live.unknown_since,
             target: live.target,
@@ -318,6 +323,7 @@ impl EventDetail {
             retries: 0,
             losses: 0,
             worker: None,
+            worker_process: None,
             last_error: None,
             unknown_since: None,
             target: None,

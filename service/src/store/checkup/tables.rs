@@ -41,6 +41,16 @@ pub(crate) struct UnknownHandler {
     pub(crate) last_seen: Timestamp,
 }
 
+/// The workers of a release.
+#[derive(Clone, Debug)]
+pub(crate) struct ReleaseWorkers {
+    pub(crate) release: String,
+    /// Workers that were seen lately, or sleep.
+    pub(crate) seen: i64,
+    /// Workers that were not, within a day.
+    pub(crate) lost: i64,
+}
+
 impl ServiceStore {
     pub(crate) async fn table_sizes(&self) -> Result<Vec<TableSize>, StoreError> {
         let mut session = self.session().await?;
@@ -85,5 +95,22 @@ impl ServiceStore {
         );
         let unknown = session.limit(|connection| query.fetch_all(connection)).await;
         session.answered("look for unknown handlers", unknown).await
+    }
+
+    /// The workers of each release; those that were not seen for this long are lost.
+    pub(crate) async fn release_workers(
+        &self,
+        lost_after: Duration,
+    ) -> Result<Vec<ReleaseWorkers>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_as!(
+            ReleaseWorkers,
+            r#"select release as "release!", count(*) filter (where may_sleep or seen_at >= now() - $1::interval) as "seen!",
+                      count(*) filter (where not may_sleep and seen_at < now() - $1::interval) as "lost!"
+                 from wakeq.workers group by release order by release limit 20"#,
+            wakeq::internals::interval(lost_after)
+        );
+        let workers = session.limit(|connection| query.fetch_all(connection)).await;
+        session.answered("look for workers", workers).await
     }
 }
