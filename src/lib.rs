@@ -198,7 +198,7 @@ pub mod control {
         BULK_MAX, Bulk, COUNT_MAX, Cursor, EventFilter, EventSummary, HandlerStats, LIST_MAX, Page,
         ResumeResult, StopResult,
     };
-    pub use crate::event::{InvalidQuota, Quota, QuotaExceeded, RuleKind};
+    pub use crate::event::{InvalidQuota, Quota, QuotaExceeded, RuleKind, RuleReach};
     pub use crate::explain::{Explanation, LiveEvent};
     pub use crate::store::{
         AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, HandlerCounts, HandlerDepth, QuotaUse,

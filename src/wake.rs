@@ -13,6 +13,7 @@ mod pace;
 mod pauses;
 mod progress;
 mod queues;
+mod resuming;
 mod ticks;
 mod trouble;
 mod turns;
@@ -30,7 +31,7 @@ use crate::store::{Attendance, PulledSplit, Retention, Store, StoreError};
 use crate::telemetry::WakeMetrics;
 use backlog::Backlog;
 pub use error::WakeError;
-use pace::{PAGE, PAGE_PERIOD, Pace};
+use pace::{PAGE_PERIOD, Pace};
 use pauses::Pauses;
 use progress::Progress;
 use trouble::Trouble;
@@ -261,42 +262,6 @@ impl Waker {
             trouble.look("promises to be published later", self.store.postpone(&split.later).await);
         }
         trouble.look("notifications", published).map(|()| split.now.len())
-    }
-
-    /// Continues a resume job of a canvas to its end, until another process has it, or until the
-    /// time limit; returns whether another process has it. Counts the events as they are published.
-    /// Between two pages no lock is held.
-    pub(crate) async fn resume(
-        &self,
-        canvas: CanvasId,
-        job: i64,
-        published: &AtomicUsize,
-    ) -> Result<bool, WakeError> {
-        while let Some(turn) = self.turn(canvas, PAGE).await {
-            let page = self.store.resume_page(job).await?;
-            crate::fault::point("resume.page");
-            self.publish(&page.notifications).await?;
-            turn.took(&page.notifications);
-            published.fetch_add(page.notifications.len(), Ordering::Relaxed);
-            if !page.more || self.is_over() {
-                return Ok(page.elsewhere);
-            }
-        }
-        Ok(false)
-    }
-
-    /// The same for several jobs of a canvas, one after the other.
-    pub(crate) async fn resume_all(
-        &self,
-        canvas: CanvasId,
-        jobs: &[i64],
-        published: &AtomicUsize,
-    ) -> Result<bool, WakeError> {
-        let mut is_elsewhere = false;
-        for job in jobs {
-            is_elsewhere |= self.resume(canvas, *job, published).await?;
-        }
-        Ok(is_elsewhere)
     }
 
     /// Publishes the events that a change made due, as far as the canvas may publish them at once.

@@ -21,6 +21,7 @@ mod promises;
 mod resume;
 mod rows;
 mod rules;
+mod spread;
 mod unknown_handlers;
 
 pub(crate) use claims::{ClaimLimits, Retry};

@@ -205,15 +205,6 @@ impl Tables {
         if due > self.now + horizon { due - horizon } else { due.max(self.now) + wait }
     }
 
-    /// The rule in force on a handler; a block outranks a pause.
-    fn rule_on(&self, scope: &HandlerScope) -> Option<RuleKind> {
-        let stands = |kind: &RuleKind| {
-            let rule = self.rules.get(&(scope.clone(), *kind));
-            rule.is_some_and(|rule| rule.until.is_none_or(|until| until > self.now))
-        };
-        [RuleKind::Block, RuleKind::Pause].into_iter().find(stands)
-    }
-
     /// Whether the event is not running.
     fn is_free(&self, row: &LiveRow) -> bool {
         row.locked_at.is_none_or(|locked_at| locked_at < self.now - self.timing.lease)

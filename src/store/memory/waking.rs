@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::{LiveRow, Tables};
-use crate::event::{CanvasId, EventId, Notification, RuleKind, Timestamp};
+use crate::event::{CanvasId, EventId, HandlerScope, Notification, RuleKind, RuleReach, Timestamp};
 use crate::store::events::ResumePage;
 use crate::store::kernel::StoreError;
 use crate::store::minute::{MakingDue, MinuteOutcome};
@@ -177,7 +177,8 @@ impl Tables {
         Ok(())
     }
 
-    /// Runs the whole job, since nothing can come between its pages here.
+    /// Runs the whole job, since nothing can come between its pages here. That of a lifted switch
+    /// wakes what no other rule holds.
     pub(in crate::store) fn resume_page(&mut self, job: i64) -> Result<ResumePage, StoreError> {
         let mut notifications = Vec::new();
         if let Some(job) = self.jobs.remove(&job) {
@@ -189,7 +190,12 @@ impl Tables {
                 later && row.delay_until <= self.now && self.is_free(row)
             };
             let waits = |row: &LiveRow| if job.lifted { row.notify_at.is_none() } else { deferred(row) };
-            let woken = self.events.iter().filter(|(_, row)| row.address().scope == job.scope && waits(row));
+            let concerns = |scope: &HandlerScope| match job.scope.reach() {
+                RuleReach::Handler => *scope == job.scope,
+                RuleReach::Canvas => scope.canvas == job.scope.canvas && self.rule_on(scope).is_none(),
+                RuleReach::Everything => self.rule_on(scope).is_none(),
+            };
+            let woken = self.events.iter().filter(|(_, row)| concerns(&row.address().scope) && waits(row));
             let woken: Vec<(EventId, Timestamp)> =
                 woken.map(|(id, row)| (*id, self.wake_at(row.delay_until, self.timing.grace))).collect();
             for (id, notify_at) in woken {
@@ -201,7 +207,7 @@ impl Tables {
                 }
             }
         }
-        Ok(ResumePage { notifications, more: false, elsewhere: false })
+        Ok(ResumePage { notifications, jobs: Vec::new(), more: false, elsewhere: false })
     }
 }
 

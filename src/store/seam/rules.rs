@@ -8,8 +8,8 @@ use crate::store::events::{AddedRule, CommandOutcome, LiftedRule, Rule, RulePosi
 use crate::store::kernel::{Store, StoreError};
 
 impl Store {
-    /// Puts a rule on a handler, or replaces its reason and end. When this returns, no claim that
-    /// did not see the rule can still commit.
+    /// Puts a rule on a handler, or on [all of a canvas](HandlerScope::of_canvas), or replaces its
+    /// reason and end. When this returns, no claim that did not see the rule can still commit.
     pub(crate) async fn add_rule(
         &self,
         kind: RuleKind,
@@ -54,6 +54,16 @@ impl Store {
             Backing::Postgres(sql) => sql.rules(canvas, handler, after, limit).await,
             #[cfg(feature = "testing")]
             Backing::Memory(memory) => memory.tables().rules(canvas, handler, after, limit),
+        }
+    }
+
+    /// The rules in force that hold a handler: its own, its canvas's, and those on everything. A
+    /// block before a pause, and of a kind the widest first.
+    pub(crate) async fn rules_over(&self, scope: &HandlerScope) -> Result<Vec<Rule>, StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.rules_over(scope).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().rules_over(scope),
         }
     }
 

@@ -32,6 +32,7 @@ mod sampled_quotas;
 mod secrets;
 mod statistics;
 mod strangers;
+mod switches;
 mod ticks;
 mod turns;
 mod workers;
