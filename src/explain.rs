@@ -1,7 +1,7 @@
 //! Why an event is not running, in the words of the state machine.
 
 use crate::event::{
-    CanvasId, CopyOf, EventId, HandlerAddress, HandlerScope, Lane, Link, Metadata, Name, Place, RuleKind,
+    CanvasId, CopyOf, EventId, HandlerAddress, Lane, Link, Metadata, Name, Place, RuleKind, RuleReach,
     Timestamp, Turn,
 };
 use crate::machine::{CheckResult, Policy, check_schedule};
@@ -39,7 +39,8 @@ pub struct LiveEvent {
     pub since: Timestamp,
     /// Until when, if known.
     pub until: Option<Timestamp>,
-    /// The rule that holds it, if any.
+    /// The rule that holds it, if any: on its handler, its canvas or everything. Of several of a
+    /// kind, the one that stops most.
     pub rule: Option<Rule>,
     /// When its notification is next published if nothing else happens; `None` while it is parked.
     pub notify_at: Option<Timestamp>,
@@ -97,7 +98,7 @@ impl LiveEvent {
                  runs when that changes"
             }
             CheckResult::Delayed if self.rule.is_some() => {
-                "is due then, but runs only when the rule on its handler has ended"
+                "is due then, but runs only when the rule that holds it has ended"
             }
             CheckResult::Delayed => "runs when it is due",
             CheckResult::Running if self.worker.is_none() && self.pulled => {
@@ -105,8 +106,7 @@ impl LiveEvent {
                  if its lease expires first"
             }
             CheckResult::Running => "ends when its handler returns, or is taken over when its lease expires",
-            CheckResult::Held(RuleKind::Pause) => "is woken when the handler is unpaused",
-            CheckResult::Held(RuleKind::Block) => "is woken when an admin unblocks the handler",
+            CheckResult::Held(kind) => self.next_of_held(kind),
             CheckResult::Ready if self.pulled => {
                 "waits until a service leases it: its queue is pulled over HTTP"
             }
@@ -136,6 +136,17 @@ impl LiveEvent {
             CheckResult::Ready => "runs when a worker with free capacity receives its notification",
         }
     }
+
+    fn next_of_held(&self, kind: RuleKind) -> &'static str {
+        let reach = self.rule.as_ref().map_or(RuleReach::Handler, Rule::reach);
+        match (reach, kind) {
+            (RuleReach::Handler, RuleKind::Pause) => "is woken when the handler is unpaused",
+            (RuleReach::Handler, RuleKind::Block) => "is woken when an admin unblocks the handler",
+            (RuleReach::Canvas, RuleKind::Pause) => "is woken when its whole canvas is unpaused",
+            (RuleReach::Canvas, RuleKind::Block) => "is woken when an admin unblocks its whole canvas",
+            (RuleReach::Everything, _) => "is woken when an operator lifts the block of everything",
+        }
+    }
 }
 
 pub(crate) async fn explain(store: &Store, canvas: CanvasId, id: EventId) -> Result<Explanation, StoreError> {
@@ -158,9 +169,8 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<LiveEven
     let schedule = event.schedule;
     let state = check_schedule(schedule, &policy);
     let rule = match schedule.rule {
-        Some(_) => {
-            let HandlerScope { canvas, module, name } = &event.address.scope;
-            store.rules(Some(*canvas), Some((module, name)), None, 1).await?.pop()
+        Some(kind) => {
+            store.rules_over(&event.address.scope).await?.into_iter().find(|rule| rule.kind == kind)
         }
         None => None,
     };

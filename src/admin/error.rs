@@ -9,7 +9,7 @@ use crate::wake::WakeError;
 #[non_exhaustive]
 pub enum AdminError {
     /// Only admins can block and unblock.
-    #[error("only an admin may {verb} a handler")]
+    #[error("only an admin may {verb}")]
     AdminOnly {
         /// `block` or `unblock`.
         verb: &'static str,

@@ -19,6 +19,7 @@ mod retries;
 mod rules;
 mod settled;
 mod stats;
+mod switches;
 mod targets;
 mod workers;
 

@@ -8,3 +8,4 @@ mod operations;
 mod rules;
 mod running_events;
 mod states;
+mod switches;
