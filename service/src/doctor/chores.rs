@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{Finding, list};
-use crate::store::checkup::{Chores, ReleaseWorkers, TableSize, UnknownHandler};
+use crate::store::checkup::{Chores, ReleaseWorkers, Switched, TableSize, UnknownHandler};
 use wakeq::Timing;
 
 /// The age from which a promise counts as not kept, if a pass is due every `period`.
@@ -149,6 +149,23 @@ pub(crate) fn workers(workers: &[ReleaseWorkers]) -> Finding {
     }
 }
 
+/// Whether everything is blocked, which may have been forgotten, and how many canvases are stopped.
+pub(crate) fn switches(switched: &Switched) -> Finding {
+    let canvases = match switched.canvases {
+        0 => "no canvas is stopped as a whole".to_owned(),
+        1 => "1 canvas is stopped as a whole".to_owned(),
+        more => format!("{more} canvases are stopped as a whole"),
+    };
+    match &switched.everything {
+        None => Finding::ok("switches", canvases),
+        Some(by) => Finding::warn(
+            "switches",
+            format!("everything is blocked by {by}; {canvases}"),
+            "when it may go on: `wakeq unblock --all-canvases`",
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,6 +216,18 @@ mod tests {
         assert_eq!(found(&one), (Level::Ok, "3 of release 0.2.0, and 2 lost within a day".to_owned()));
         let two = [of("0.1.0", 1, 0), of("0.2.0", 3, 0)];
         assert_eq!(found(&two), (Level::Warn, "1 of release 0.1.0, 3 of release 0.2.0".to_owned()));
+    }
+
+    #[test]
+    fn warns_while_everything_is_blocked() {
+        let found = |everything: Option<&str>, canvases| {
+            let finding = switches(&Switched { everything: everything.map(str::to_owned), canvases });
+            (finding.level, finding.found)
+        };
+        assert_eq!(found(None, 0), (Level::Ok, "no canvas is stopped as a whole".to_owned()));
+        assert_eq!(found(None, 1), (Level::Ok, "1 canvas is stopped as a whole".to_owned()));
+        let words = "everything is blocked by cli:ada: fire; 2 canvases are stopped as a whole";
+        assert_eq!(found(Some("cli:ada: fire"), 2), (Level::Warn, words.to_owned()));
     }
 
     #[test]

@@ -95,6 +95,11 @@ pub(crate) mod quotas {
     pub(crate) mod wire;
 }
 
+pub(crate) mod switches {
+    pub(crate) mod command;
+    pub(crate) mod routes;
+}
+
 pub(crate) mod targets {
     pub(crate) mod command;
     pub(crate) mod routes;

@@ -14,7 +14,7 @@ use crate::cli::Terminal;
 
 /// Command lines with placeholders for the victim's values. Verbs without one are here too, for
 /// their output.
-const LINES: [&str; 70] = [
+const LINES: [&str; 75] = [
     "events list",
     "events list --handler <handler>",
     "events list --cursor <cursor list_events>",
@@ -85,6 +85,11 @@ const LINES: [&str; 70] = [
     "handlers delete <handler>",
     "cron delete <cron>",
     "keys revoke <key>",
+    "pause --canvas-wide",
+    "block --canvas-wide",
+    "switches",
+    "unpause --canvas-wide",
+    "unblock --canvas-wide",
 ];
 
 /// Lines that end many things come last.

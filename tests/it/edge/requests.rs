@@ -65,6 +65,7 @@ pub(crate) async fn operations(service: &Service) -> Vec<Operation> {
                 method,
                 path: path.clone(),
                 everywhere: [
+                    "/v1/admin/block",
                     "/v1/admin/depth",
                     "/v1/admin/queues",
                     "/v1/admin/groups",
@@ -384,14 +385,16 @@ const WITHOUT_BODY: &str =
      delete_target delete_target_of_modifier unpause_handler depth total_depth list_dead_events list_halted_objects show_object
      list_tombstones list_targets read_log list_queues show_queue delete_queue queue_depth list_facets list_crons show_cron
      unpause_cron delete_cron redrive_dead_event unblock_handler list_audit list_keys list_quotas unset_quota
-     revoke_key listen list_workers show_worker";
+     revoke_key listen list_workers show_worker list_switches unpause_canvas unblock_canvas unblock_all";
 
 /// The body of a good request of an operation; `None` if it has no body.
 pub(crate) fn body(operation: &str) -> Option<Value> {
     match operation {
         "emit" => Some(json!({"name": "greet", "value": "Ada"})),
         "emit_batch" => Some(json!({"events": [{"name": "greet", "value": "Bo"}]})),
-        "pause_handler" | "block_handler" => Some(json!({"reason": "maintenance"})),
+        "pause_handler" | "block_handler" | "pause_canvas" | "block_canvas" | "block_all" => {
+            Some(json!({"reason": "maintenance"}))
+        }
         "purge_handler" => Some(json!({"dry_run": false})),
         "redrive_dead_events" | "delete_dead_events" => Some(json!({"all": true})),
         "put_target" | "put_target_of_modifier" => Some(json!({"url": "https://target.example/events"})),

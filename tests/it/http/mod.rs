@@ -12,4 +12,5 @@ mod idempotency;
 mod long_lists;
 mod objects;
 mod queues;
+mod switches;
 mod workers;

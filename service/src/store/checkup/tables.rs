@@ -51,6 +51,15 @@ pub(crate) struct ReleaseWorkers {
     pub(crate) lost: i64,
 }
 
+/// What is stopped as a whole.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Switched {
+    /// Who blocked everything, and why, if it is blocked.
+    pub(crate) everything: Option<String>,
+    /// Canvases that are paused or blocked as a whole.
+    pub(crate) canvases: i64,
+}
+
 impl ServiceStore {
     pub(crate) async fn table_sizes(&self) -> Result<Vec<TableSize>, StoreError> {
         let mut session = self.session().await?;
@@ -112,5 +121,21 @@ impl ServiceStore {
         );
         let workers = session.limit(|connection| query.fetch_all(connection)).await;
         session.answered("look for workers", workers).await
+    }
+
+    /// What is stopped as a whole now.
+    pub(crate) async fn switched(&self) -> Result<Switched, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_as!(
+            Switched,
+            r#"select min(created_by || coalesce(': ' || reason, '')) filter (
+                          where canvas_id = 'ffffffff-ffff-ffff-ffff-ffffffffffff') as everything,
+                      count(distinct canvas_id) filter (
+                          where canvas_id <> 'ffffffff-ffff-ffff-ffff-ffffffffffff') as "canvases!"
+                 from wakeq.scheduling_rules
+                where event_space = 'CANVAS' and handler_name = '_' and (until is null or until > now())"#
+        );
+        let switched = session.limit(|connection| query.fetch_one(connection)).await;
+        session.answered("look at what is stopped as a whole", switched).await
     }
 }
