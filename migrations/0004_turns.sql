@@ -30,8 +30,7 @@ create type wakeq.turn_call as (
     losses_below  integer,
     value_max     integer,
     grace         interval,
-    -- Of the queue: whether rules hold its copies; the weight and the limit of a facet without
-    -- settings of its own.
+    -- Of the queue: whether rules hold its copies; the usual weight and limit of a facet.
     is_ruled      boolean,
     weight        integer,
     in_flight_max integer,
@@ -89,8 +88,7 @@ create type wakeq.turn_copy as (
 -- A row that another session has locked is left out, and delays nothing but itself. With
 -- `bytes_max`, the values together have at most that many bytes, or there is only one value.
 --
--- Its statements are planned once for each session, except those of `facets_in_turn` and
--- `recalled_in_turn`.
+-- Its statements are planned once a session, except in `facets_in_turn` and `recalled_in_turn`.
 create function wakeq.take_turns(
     of_queue     text,
     asked        uuid[],
@@ -216,6 +214,8 @@ begin
                                     select from wakeq.scheduling_rules r
                                      where r.canvas_id = c.canvas_id and r.event_space = c.module
                                        and r.handler_name = c.name and (r.until is null or r.until > call.moment))
+                             or (select exists (select from wakeq.scheduling_rules where event_space = 'CANVAS'))
+                                and wakeq.switch_on(c.canvas_id, call.queue, call.moment) is not null
                         then 'apart' else 'free' end, null, null, null)::wakeq.turn_copy
           from (select u.*, row_number() over (partition by u.canvas_id, u.object order by u.seq) as nth_of_lane
                   from (select f.position, f.slots, f.in_flight_max is not null as is_limited, r.*, true as is_recalled

@@ -198,11 +198,13 @@ pub mod control {
         BULK_MAX, Bulk, COUNT_MAX, CancelResult, Cursor, EventFilter, EventSummary, HandlerStats, LIST_MAX,
         Page, ResumeResult, Statistics, StatisticsPoint, StatisticsRange, StopResult,
     };
-    pub use crate::event::{DurationHistogram, EventCounts, InvalidQuota, Quota, QuotaExceeded, RuleKind};
+    pub use crate::event::{
+        DurationHistogram, EventCounts, InvalidQuota, Quota, QuotaExceeded, RuleKind, RuleReach,
+    };
     pub use crate::explain::{Explanation, LiveEvent};
     pub use crate::store::{
         AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, HandlerCounts, HandlerDepth, QuotaUse,
-        Refusal, Rule, Tombstone,
+        Refusal, Rule, Tombstone, Worker, WorkerRun, WorkerState, WorkerSummary,
     };
     pub use crate::wake::{Pass, WakeError};
 }

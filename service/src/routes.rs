@@ -30,7 +30,9 @@ use crate::resources::pulls::routes::leases;
 use crate::resources::queues::routes as queues;
 use crate::resources::quotas::routes as quotas;
 use crate::resources::statistics::routes as statistics;
+use crate::resources::switches::routes as switches;
 use crate::resources::targets::routes as targets;
+use crate::resources::workers::routes as workers;
 use crate::telemetry::HttpMetrics;
 use wakeq::targets::OwnDeployment;
 
@@ -91,6 +93,9 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Read, routes!(handlers::depth))
         .on(Scope::Read, routes!(statistics::of_canvas))
         .on(Scope::Read, routes!(statistics::of_handler))
+        .on(Scope::Read, routes!(switches::list))
+        .on(Scope::Operate, routes!(switches::pause, switches::unpause))
+        .optional_body()
         .on(Scope::Read, routes!(crons::list))
         .records_reads()
         .on(Scope::Read, routes!(crons::one))
@@ -124,6 +129,8 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Read, routes!(quotas::list))
         .on(Scope::Admin, routes!(handlers::block, handlers::unblock))
         .optional_body()
+        .on(Scope::Admin, routes!(switches::block, switches::unblock))
+        .optional_body()
         .on(Scope::Admin, routes!(audit::list))
         .on(Scope::Admin, routes!(keys::list, keys::create))
         .on(Scope::Admin, routes!(keys::revoke))
@@ -133,6 +140,9 @@ fn of_the_platform(guarded: GuardedRoutes) -> GuardedRoutes {
     guarded
         // Tenants may not set their own quotas.
         .everywhere([Scope::Admin], routes!(quotas::set, quotas::unset))
+        .always_there()
+        .everywhere([Scope::Admin], routes!(switches::block_all, switches::unblock_all))
+        .optional_body()
         .always_there()
         // A queue receives the events of every canvas.
         .everywhere([Scope::Operate, Scope::Read], routes!(queues::put))
@@ -156,6 +166,10 @@ fn of_the_platform(guarded: GuardedRoutes) -> GuardedRoutes {
         .everywhere([Scope::Operate], routes!(pulls::release))
         .everywhere([Scope::Read], routes!(leases::list))
         .everywhere([Scope::Operate], routes!(leases::end))
+        // A worker runs the events of every canvas.
+        .everywhere([Scope::Read], routes!(workers::list))
+        .always_there()
+        .everywhere([Scope::Read], routes!(workers::one))
         // A group reads the log of every canvas.
         .everywhere([Scope::Read], routes!(groups::nodes))
         .always_there()

@@ -9,7 +9,7 @@ use crate::wake::WakeError;
 #[non_exhaustive]
 pub enum AdminError {
     /// Only admins can block and unblock.
-    #[error("only an admin may {verb} a handler")]
+    #[error("only an admin may {verb}")]
     AdminOnly {
         /// `block` or `unblock`.
         verb: &'static str,
@@ -54,6 +54,9 @@ pub enum AdminError {
     /// The handler has no target.
     #[error("there is no target for {0}: `wakeq handlers show` lists those of the handler")]
     NoTarget(Box<HandlerAddress>),
+    /// No worker of this name was seen within a day.
+    #[error("no worker {0} was seen within a day: `wakeq workers list` shows those that were")]
+    NoWorker(Name),
     /// No queue of this name is registered.
     #[error("no queue {0} is registered: `wakeq queues list` shows those that are")]
     NoQueue(Name),

@@ -20,7 +20,9 @@ mod rules;
 mod settled;
 mod statistics;
 mod stats;
+mod switches;
 mod targets;
+mod workers;
 
 pub use crons::{Cron, CronPause, CronTick, NewCron, PutCron, search};
 pub use cursor::Cursor;

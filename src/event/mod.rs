@@ -40,7 +40,7 @@ pub use broadcast::{Broadcast, MalformedBroadcast};
 pub(crate) use counts::CountedRun;
 pub use counts::EventCounts;
 pub use draft::{Due, Event, EventError, EventFields, NewEvent, answer_event};
-pub use handler::{HandlerAddress, HandlerScope, InvalidName, Name};
+pub use handler::{HandlerAddress, HandlerScope, InvalidName, Name, RuleReach};
 pub use histogram::DurationHistogram;
 pub use json::JsonError;
 pub use json::check as check_json;
@@ -96,6 +96,8 @@ impl CanvasId {
     /// The reserved canvas on which the HTTP targets of queues are registered: no tenant has it,
     /// and no request may name it.
     pub const OF_QUEUES: Self = Self(Uuid::max());
+    /// The canvas of the rules that stop everything.
+    pub(crate) const OF_ALL: Self = Self::OF_QUEUES;
     /// The canvas on which signals between processes are broadcast.
     pub(crate) const OF_SIGNALS: Self = Self::OF_QUEUES;
 

@@ -45,8 +45,10 @@ pub use kernel::{
 pub(crate) use kernel::{BATCH_MAX, IN_FLIGHT, Listening, PAYLOAD_BYTES_MAX};
 pub(crate) use log::AppendRefusal;
 pub use log::{LogAppender, LogBatch, LogEnd, LogHolder, LogHorizon, append_batch, lacks_partition};
-pub use minute::Retention;
-pub(crate) use minute::{ExpiryPart, IdleRetention, MakingDue};
+pub(crate) use minute::{
+    Activity, Attendance, ExpiryPart, IdleRetention, MakingDue, NewWorker, WorkerPosition,
+};
+pub use minute::{Retention, Worker, WorkerRun, WorkerState, WorkerSummary};
 pub(crate) use order::HaltedPosition;
 pub use order::{HaltedLane, InHand, Object, Tombstone};
 pub use queues::{Facet, FacetSettings, Lease, QueueDepth, RegisteredQueue};

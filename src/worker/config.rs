@@ -19,6 +19,9 @@ pub struct WorkerConfig {
     /// The worker's name, shown with the events that it has claimed. Default `None`: the host's
     /// name and eight random hexadecimal digits, which the workers of a process share.
     pub name: Option<Name>,
+    /// The build of the program, such as a commit or an image's tag, for lists of workers. Default
+    /// `None`: they show the release of wakeq alone.
+    pub build: Option<Name>,
     /// Maximum number of handlers that run at once. Default 64.
     pub capacity: usize,
     /// Maximum number of concurrent requests to the HTTP targets of one canvas, or of one queue.
@@ -69,6 +72,7 @@ impl Default for WorkerConfig {
     fn default() -> Self {
         Self {
             name: None,
+            build: None,
             capacity: 64,
             prefetch: None,
             target_share: None,

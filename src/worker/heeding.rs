@@ -69,6 +69,7 @@ mod tests {
     use crate::broadcast::Broadcasts;
     use crate::event::{Claim, EventId};
     use crate::store::tests::{Table, limits, told};
+    use crate::worker::leases::tests::subject;
 
     const LEASE: Duration = Duration::from_secs(60);
     const PATIENCE: Duration = Duration::from_secs(20);
@@ -106,8 +107,9 @@ mod tests {
     #[tokio::test]
     async fn a_signal_of_this_process_is_heeded_at_once() {
         let scene = Scene::new().await;
-        let held = scene.leases.hold(scene.claim, Instant::now());
-        let other = scene.leases.hold(Claim { id: EventId::new(), ..scene.claim }, Instant::now());
+        let held = scene.leases.hold(scene.claim, Instant::now(), subject(0));
+        let other =
+            scene.leases.hold(Claim { id: EventId::new(), ..scene.claim }, Instant::now(), subject(0));
         let _heeding = scene.heed();
         scene.cancel().await;
         scene.here.send_within(Signal::Cancellations, PATIENCE).await;
@@ -120,7 +122,7 @@ mod tests {
     async fn a_process_with_a_long_run_learns_of_others_cancelling() {
         let scene = Scene::new().await;
         let claimed = Instant::now();
-        let held = scene.leases.hold(scene.claim, claimed);
+        let held = scene.leases.hold(scene.claim, claimed, subject(0));
         let _heeding = scene.heed();
         tokio::task::yield_now().await;
         scene.cancel().await;

@@ -5,9 +5,9 @@
 //! renewal was sent, so they are never later than the database's.
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::cancellation::{CancelReason, ClaimFate};
+use super::subject::Subject;
 use crate::event::{Claim, EventId};
 use crate::store::{Renewal, Store, StoreError};
 
@@ -55,6 +56,7 @@ struct LeaseState {
 #[derive(Debug)]
 struct Entry {
     claim: Claim,
+    subject: Arc<Subject>,
     deadline: Instant,
     fate: Arc<ClaimFate>,
     /// Its last write is in progress. If a renewal finds no claim now, that may be the effect of
@@ -99,7 +101,7 @@ impl Leases {
     }
 
     /// Keeps a claim, whose statement was sent at `sent`, renewed.
-    pub(super) fn hold(self: &Arc<Self>, claim: Claim, sent: Instant) -> HeldClaim {
+    pub(super) fn hold(self: &Arc<Self>, claim: Claim, sent: Instant, subject: Arc<Subject>) -> HeldClaim {
         let fate = Arc::new(ClaimFate::default());
         let deadline = sent + self.lease;
         if deadline <= Instant::now() {
@@ -109,6 +111,7 @@ impl Leases {
         let mut state = self.state();
         let entry = Entry {
             claim,
+            subject,
             deadline,
             fate: Arc::clone(&fate),
             in_last_write: false,
@@ -144,6 +147,21 @@ impl Leases {
     /// which a quick handler does not see.
     pub(super) async fn a_long_run(&self) {
         self.long_run.notified().await;
+    }
+
+    /// How many events are claimed, and the first of them that were, at most `most`.
+    pub(super) fn longest(&self, most: usize) -> (usize, Vec<(EventId, Arc<Subject>)>) {
+        let state = self.state();
+        let mut longest = BinaryHeap::with_capacity(most + 1);
+        for (id, entry) in &state.held {
+            longest.push((entry.subject.claimed_at, *id));
+            if longest.len() > most {
+                longest.pop();
+            }
+        }
+        let ids = longest.into_sorted_vec().into_iter().map(|(_, id)| id);
+        let subject = |id| state.held.get(&id).map(|entry| (id, Arc::clone(&entry.subject)));
+        (state.held.len(), ids.filter_map(subject).collect())
     }
 
     fn claims(&self) -> Vec<Claim> {

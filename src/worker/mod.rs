@@ -23,6 +23,7 @@ mod others;
 mod pace;
 mod permits;
 mod places;
+mod presence;
 mod process;
 mod push;
 mod remote;
@@ -32,6 +33,7 @@ mod run;
 mod shared_permits;
 mod signal;
 mod statements;
+mod subject;
 mod unknown;
 mod values;
 
@@ -57,7 +59,7 @@ pub use remote::{RemoteHandler, RemoteHandlers};
 pub use shared_permits::{SharedPermit, SharedPermits};
 pub use signal::shutdown_signal;
 
-use crate::event::Notification;
+use crate::event::{Name, Notification};
 use crate::machine::Policy;
 use crate::notify::{Notifier, NotifyError, Subscription};
 use crate::store::{Store, StoreError};
@@ -69,6 +71,7 @@ use handlers::{Registry, Room};
 use leases::Leases;
 use permits::Permits;
 use places::Places;
+use presence::Presence;
 use run::Runner;
 use statements::Statements;
 use unknown::UnknownHandlers;
@@ -125,6 +128,7 @@ pub enum WorkerError {
 /// # }
 /// ```
 pub struct QueueWorker {
+    name: Name,
     store: Store,
     notifier: Arc<dyn Notifier>,
     registry: Arc<Registry>,
@@ -173,7 +177,8 @@ impl QueueWorker {
         let registry = Arc::new(handlers.registry(&room)?);
         let name = config.name.clone().unwrap_or_else(name::of_this_process);
         Ok(Self {
-            store: store.claiming_as(name),
+            store: store.claiming_as(name.clone()),
+            name,
             notifier,
             registry,
             room,
@@ -235,14 +240,25 @@ impl QueueWorker {
     /// worker. If the lease became shorter, handlers are cut off without a grace, since other
     /// workers no longer wait for their claims.
     pub async fn run(self) -> Result<(), WorkerError> {
+        let leases = self.leases();
+        let presence = self.presence(&leases, self.config.lets_database_sleep);
+        let ended = self.work(leases, &presence).await;
+        presence.leave().await;
+        ended
+    }
+
+    async fn work(self, leases: Arc<Leases>, presence: &Arc<Presence>) -> Result<(), WorkerError> {
         let registered = self.register().await?;
         if registered > 0 {
             tracing::info!(handlers = registered, "woke events that were waiting for this worker's handlers");
         }
-        let leases = self.leases();
+        presence.enter().await;
+        let _telling = AbortOnDropHandle::new(tokio::spawn(Arc::clone(presence).tell_stop()));
+        let seen = Arc::clone(presence);
         let waker = Waker::new(self.store.clone(), Arc::clone(&self.notifier))
             .paced(self.config.canvas_event_rate)
-            .letting_sleep(self.config.lets_database_sleep);
+            .letting_sleep(self.config.lets_database_sleep)
+            .attending(move || seen.attendance());
         let period = self.store.timing().probe_period;
         let missing = AbortOnDropHandle::new(tokio::spawn(waker.clone().find_missed()));
         let chores = AbortOnDropHandle::new(tokio::spawn(waker.run(period, Some(self.config.retention))));
@@ -324,6 +340,13 @@ impl QueueWorker {
     /// The claims that this worker is going to hold.
     fn leases(&self) -> Arc<Leases> {
         Arc::new(Leases::new(self.store.timing().lease, self.stop.clone()))
+    }
+
+    /// The worker as its row shows it from now on. With `may_sleep` its silence means nothing.
+    fn presence(&self, leases: &Arc<Leases>, may_sleep: bool) -> Arc<Presence> {
+        let how = (self.remote.is_some(), may_sleep);
+        let worker = presence::new_worker(&self.name, &self.config, &self.registry, how);
+        Presence::new(self.store.clone(), worker, Arc::clone(leases), self.stop.clone())
     }
 
     /// Renews claims, and looks for events that were cancelled, until the handles are dropped. The

@@ -15,6 +15,7 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use super::counters::{Counters, RunReport};
 use super::finished::RunEnd;
 use super::permits::{PermitQueues, Permits};
+use super::presence::Presence;
 use super::republisher;
 use super::run::Runner;
 use super::shared_permits::SharedPermits;
@@ -83,8 +84,9 @@ struct PushState {
     tasks: TaskTracker,
     /// When cancelled, nothing more is accepted, and nothing waits any longer.
     stop: CancellationToken,
-    /// The tasks that renew claims, until the last run has ended.
-    kept: Mutex<Option<[AbortOnDropHandle<()>; 4]>>,
+    /// The tasks that renew claims and write the worker's row, until the last run has ended.
+    kept: Mutex<Option<[AbortOnDropHandle<()>; 6]>>,
+    presence: Arc<Presence>,
 }
 
 impl QueueWorker {
@@ -122,7 +124,13 @@ impl QueueWorker {
                 stop.cancel();
             }
         });
-        let kept = [renewing, watching, heeding, AbortOnDropHandle::new(stopping)];
+        // Between two pushes the process may have no processor time.
+        let presence = self.presence(&leases, true);
+        presence.enter().await;
+        let attending = tokio::spawn(Arc::clone(&presence).attend());
+        let telling = tokio::spawn(Arc::clone(&presence).tell_stop());
+        let [stopping, attending, telling] = [stopping, attending, telling].map(AbortOnDropHandle::new);
+        let kept = [renewing, watching, heeding, stopping, attending, telling];
         let mut runner = self.runner(leases, self.config.capacity);
         // Not the deployment's horizon, which is 0 and stored in rows, but the longest wait here.
         runner.policy.horizon = WAIT_MAX;
@@ -146,6 +154,7 @@ impl QueueWorker {
             tasks: TaskTracker::new(),
             stop: self.stop,
             kept: Mutex::new(Some(kept)),
+            presence,
         };
         Ok(PushRunner { inner: Arc::new(inner) })
     }
@@ -201,6 +210,7 @@ impl PushRunner {
         }
         inner.kept.lock().unwrap_or_else(PoisonError::into_inner).take();
         inner.store.write_statistics_within(STATISTICS_WAIT).await;
+        inner.presence.leave().await;
     }
 }
 

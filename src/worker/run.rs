@@ -27,6 +27,7 @@ use super::places::{PlaceRequest, Places};
 use super::process::{CutOff, process};
 use super::remote::RemoteHandlers;
 use super::statements::{SoloClaim, Statements};
+use super::subject::Subject;
 use super::unknown::UnknownHandlers;
 use super::values::Values;
 use crate::event::{
@@ -36,7 +37,7 @@ use crate::machine::{Answer, Effect, HandlerEnd, Input, Outcome, Policy, State, 
 use crate::store::{ClaimedEvent, LoadedEvent, StoreError};
 use crate::telemetry;
 use stage::{
-    Attempt, AttemptReport, Candidate, HandOver, HeldEvent, LoadedRow, ReadyEvent, Stage, Subject, Summary,
+    Attempt, AttemptReport, Candidate, HandOver, HeldEvent, LoadedRow, ReadyEvent, Stage, Summary,
     UnexpectedEffect,
 };
 
@@ -361,8 +362,9 @@ impl Run<'_> {
     }
 
     fn hold(&self, event: ClaimedEvent, sent: Instant) -> HeldEvent {
-        let held_claim = self.runner.leases.hold(event.claim, sent);
-        HeldEvent { subject: Box::new(Subject::of(&event)), held_claim, event: Box::new(event) }
+        let subject = Arc::new(Subject::of(&event));
+        let held_claim = self.runner.leases.hold(event.claim, sent, Arc::clone(&subject));
+        HeldEvent { subject, held_claim, event: Box::new(event) }
     }
 
     async fn process(&self, ready: ReadyEvent) -> (Attempt, HandlerEnd) {

@@ -69,6 +69,19 @@ class Calls(unittest.TestCase):
         wakeq.cancel(id)
         self.assertEqual([wakeq.unpause(name)["lifted"] for _ in range(2)], [True, False])
 
+    def test_a_whole_canvas_is_paused_and_no_other(self) -> None:
+        wakeq, name = self.wakeq, fresh_name()
+        paused = other().pause_canvas(reason="wrong prices", for_s=600)
+        self.assertEqual((paused["rule"]["kind"], paused["rule"]["stops"]), ("pause", "canvas"))
+        held, free = other().emit({"name": name})["id"], wakeq.emit({"name": name})["id"]
+        rule = other().explain(held)["rule"]
+        self.assertEqual(rule and rule["stops"], "canvas")
+        self.assertIsNone(wakeq.explain(free)["rule"])
+        other().cancel(held)
+        wakeq.cancel(free)
+        self.assertFalse(wakeq.unpause_canvas()["lifted"])
+        self.assertTrue(other().unpause_canvas()["lifted"])
+
     def test_statistics_are_of_a_handler_or_of_the_canvas(self) -> None:
         wakeq, name = self.wakeq, fresh_name()
         for chart in (wakeq.statistics(name, step_s=3600), wakeq.statistics(step_s=3600)):

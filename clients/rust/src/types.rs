@@ -197,6 +197,8 @@ pub struct Cancelled {
 pub struct Rule {
     /// `pause` or `block`.
     pub kind: String,
+    /// What it stops: `handler`, `canvas` or `everything`.
+    pub stops: String,
     /// The reason.
     pub reason: Option<String>,
     /// When it ends by itself.
@@ -335,6 +337,9 @@ pub struct Stopped {
 pub struct Lifted {
     /// Whether one was in force.
     pub lifted: bool,
+    /// A rule that stops more and holds the events all the same.
+    #[serde(default)]
+    pub under: Option<Rule>,
 }
 
 /// A page of a list.

@@ -138,6 +138,24 @@ export class Client {
   }
 
   /**
+   * Pauses the whole canvas: afterwards no worker claims an event of it. Emits are accepted, and
+   * their events wait.
+   * @param {Schemas["StopRequest"] & CallOptions} [options]
+   */
+  pauseCanvas({ signal, ...body } = {}) {
+    return this.request("PUT", "/v1/canvases/{canvas}/pause", { signal, repeatable: true, body });
+  }
+
+  /**
+   * Lifts the pause of the whole canvas, and wakes what waited; handlers that are paused themselves
+   * stay so.
+   * @param {CallOptions} [options]
+   */
+  unpauseCanvas(options = {}) {
+    return this.request("DELETE", "/v1/canvases/{canvas}/pause", options);
+  }
+
+  /**
    * What happened to the events of a handler, or without a `name` of the canvas, in columns for a
    * chart. Default: the last day by the minute.
    * @param {StatisticsRange & OfHandler & CallOptions} [options]

@@ -67,6 +67,19 @@ test("a handler is paused on its canvas only, and unpaused", { skip }, async () 
   assert.deepEqual([(await wakeq.unpause(name)).lifted, (await wakeq.unpause(name)).lifted], [true, false]);
 });
 
+test("a whole canvas is paused, and no other", { skip }, async () => {
+  const [wakeq, other, name] = [client(), client({ key: otherKey, canvas: otherCanvas }), freshName()];
+  const paused = await other.pauseCanvas({ reason: "wrong prices", for_s: 600 });
+  assert.deepEqual([paused.rule.kind, paused.rule.stops], ["pause", "canvas"]);
+  const [held, free] = [await other.emit({ name }), await wakeq.emit({ name })];
+  assert.equal((await other.explain(held.id)).rule?.stops, "canvas");
+  assert.equal((await wakeq.explain(free.id)).rule ?? null, null);
+  await other.cancel(held.id);
+  await wakeq.cancel(free.id);
+  assert.equal((await wakeq.unpauseCanvas()).lifted, false);
+  assert.equal((await other.unpauseCanvas()).lifted, true);
+});
+
 test("statistics are of a handler, or of the canvas", { skip }, async () => {
   const [wakeq, name] = [client(), freshName()];
   for (const range of [{ name, step_s: 3600 }, { step_s: 3600 }]) {

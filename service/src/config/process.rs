@@ -19,6 +19,9 @@ pub(crate) struct WorkerArgs {
     /// Name of this worker in claims [default: host name and eight random digits]
     #[arg(long = "worker", env = "WAKEQ_WORKER", value_name = "NAME")]
     name: Option<Name>,
+    /// Build of this program, such as a commit, for `wakeq workers`
+    #[arg(long, env = "WAKEQ_BUILD", hide_short_help = true, value_name = "NAME")]
+    build: Option<Name>,
     /// Maximum concurrent handlers
     #[arg(long, env = "WAKEQ_CAPACITY", default_value_t = WorkerConfig::default().capacity)]
     capacity: usize,
@@ -264,6 +267,7 @@ impl WorkerArgs {
         let usual = if cloud_run { CLOUD_RUN_GRACE } else { defaults.shutdown_grace };
         WorkerConfig {
             name: self.name.clone(),
+            build: self.build.clone(),
             capacity: self.capacity,
             target_share: self.target_share,
             value_bytes_max: self.value_bytes_max,
@@ -334,6 +338,7 @@ mod tests {
     fn the_grace_fits_where_the_process_runs() {
         let arguments = |shutdown_grace| WorkerArgs {
             name: Some("orders-1".parse().unwrap()),
+            build: Some("7c9e6679".parse().unwrap()),
             capacity: 3,
             target_share: Some(2),
             value_bytes_max: 1024 * 1024,
@@ -355,6 +360,7 @@ mod tests {
         assert_eq!((fetching.capacity, fetching.prefetch, fetching.lot_max), (3, Some(5), 9));
         assert_eq!((config.target_share, config.cancel_grace), (Some(2), Duration::from_secs(4)));
         assert_eq!(config.name.unwrap().as_str(), "orders-1");
+        assert_eq!(config.build.unwrap().as_str(), "7c9e6679");
         let retention = Retention { dead_events: Duration::from_secs(7200), ..Retention::default() };
         assert_eq!(config.retention, retention);
     }

@@ -90,10 +90,10 @@ impl Sql<'_> {
     ///
     /// It names the gate, which Postgres therefore locks before it takes the statement's snapshot:
     /// a claim sees every rule whose maker has passed the gate. If there are no rules at all, none
-    /// is looked up. An event on an object runs when no earlier event of its lane is left and the
-    /// lane is not halted; the first event of each lane is looked up once, and only if some event
-    /// is on an object. Earlier events of a lane were committed earlier, so a claim that sees an
-    /// event sees all events before it.
+    /// is looked up, and if there are no switches, none of a canvas. An event on an object runs
+    /// when no earlier event of its lane is left and the lane is not halted; the first event of
+    /// each lane is looked up once, and only if some event is on an object. Earlier events of a
+    /// lane were committed earlier, so a claim that sees an event sees all events before it.
     async fn claim_rows(
         &self,
         (keys, canvases): (&[Uuid], &[Uuid]),
@@ -121,7 +121,12 @@ impl Sql<'_> {
                   and ((select not exists (select from wakeq.scheduling_rules)) or not exists (
                       select from wakeq.scheduling_rules r
                        where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
-                         and (r.until is null or r.until > clock_timestamp())))
+                         and (r.until is null or r.until > clock_timestamp()))
+                      and ((select not exists (select from wakeq.scheduling_rules where event_space = 'CANVAS')) or not exists (
+                          select from wakeq.scheduling_rules r
+                           where r.canvas_id = any (array[e.canvas_id, 'ffffffff-ffff-ffff-ffff-ffffffffffff'])
+                             and r.event_space = 'CANVAS' and r.handler_name = '_'
+                             and (r.until is null or r.until > clock_timestamp()))))
                   and (e.object is null or e.id = any (coalesce((select wakeq.firsts_of_lanes($1, true)), '{}')))
             returning e.id, e.canvas_id, e.module::text as "module!", e.name::text as "name!",
                       e.modifier::text as "modifier!",

@@ -22,6 +22,7 @@ mod promises;
 mod resume;
 mod rows;
 mod rules;
+mod spread;
 mod transactional;
 mod unknown_handlers;
 

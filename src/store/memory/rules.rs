@@ -77,6 +77,27 @@ impl Tables {
         Ok(rules)
     }
 
+    pub(in crate::store) fn rules_over(&self, scope: &HandlerScope) -> Result<Vec<Rule>, StoreError> {
+        Ok(self.standing(scope).into_iter().cloned().collect())
+    }
+
+    /// The rule in force on a handler, its canvas or everything; a block outranks a pause.
+    pub(super) fn rule_on(&self, scope: &HandlerScope) -> Option<RuleKind> {
+        self.standing(scope).first().map(|rule| rule.kind)
+    }
+
+    fn standing(&self, scope: &HandlerScope) -> Vec<&Rule> {
+        let mut keys = Vec::new();
+        for kind in [RuleKind::Block, RuleKind::Pause] {
+            let wider = [HandlerScope::of_everything(), HandlerScope::of_canvas(scope.canvas)];
+            keys.extend(wider.map(|scope| (scope, kind)));
+            keys.push((scope.clone(), kind));
+        }
+        keys.dedup();
+        let rules = keys.iter().filter_map(|key| self.rules.get(key));
+        rules.filter(|rule| rule.until.is_none_or(|until| until > self.now)).collect()
+    }
+
     /// The outcome of a command, by whether the canvas has the event, and whether it is running.
     fn command_outcome(&self, canvas: CanvasId, id: EventId) -> CommandOutcome {
         match self.events.get(&id).filter(|row| row.address().scope.canvas == canvas) {

@@ -58,11 +58,12 @@ pub(crate) enum ExpiryPart {
     Minutes,
     Hours,
     IdempotencyKeys,
+    Workers,
 }
 
 impl ExpiryPart {
     /// In the order in which they are deleted.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::PreviousSecrets,
         Self::GroupDead,
         Self::Tombstones,
@@ -74,6 +75,7 @@ impl ExpiryPart {
         Self::Minutes,
         Self::Hours,
         Self::IdempotencyKeys,
+        Self::Workers,
     ];
 
     /// Its name in log lines.
@@ -90,6 +92,7 @@ impl ExpiryPart {
             Self::Minutes => "statistics by minute",
             Self::Hours => "statistics by hour",
             Self::IdempotencyKeys => "idempotency keys",
+            Self::Workers => "rows of lost workers",
         }
     }
 }
@@ -136,6 +139,7 @@ impl Store {
             ExpiryPart::Minutes => (self.roll_up_statistics().await?, PAGE),
             ExpiryPart::Hours => (self.expire_statistics().await?, PAGE),
             ExpiryPart::IdempotencyKeys => (self.expire_idempotency_keys().await?, PAGE),
+            ExpiryPart::Workers => (self.expire_workers().await?, PAGE),
         };
         Ok(looked_at >= page)
     }

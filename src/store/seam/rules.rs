@@ -8,8 +8,8 @@ use crate::store::events::{AddedRule, CommandOutcome, LiftedRule, Rule, RulePosi
 use crate::store::kernel::{Store, StoreError};
 
 impl Store {
-    /// Puts a rule on a handler, or replaces its reason and end. When this returns, no claim that
-    /// did not see the rule can still commit.
+    /// Puts a rule on a handler, or on [all of a canvas](HandlerScope::of_canvas), or replaces its
+    /// reason and end. When this returns, no claim that did not see the rule can still commit.
     pub(crate) async fn add_rule(
         &self,
         kind: RuleKind,
@@ -43,6 +43,12 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<Rule>, StoreError> {
         on_backing!(self.rules(canvas, handler, after, limit))
+    }
+
+    /// The rules in force that hold a handler: its own, its canvas's, and those on everything. A
+    /// block before a pause, and of a kind the widest first.
+    pub(crate) async fn rules_over(&self, scope: &HandlerScope) -> Result<Vec<Rule>, StoreError> {
+        on_backing!(self.rules_over(scope))
     }
 
     /// Deletes an event of the canvas, unless it is running. Returns its lane, if it was on an

@@ -161,7 +161,7 @@ async fn the_minutes_statement_reports_it() {
     let table = Table::new().await;
     let minute = async || {
         table.run("update wakeq.chores set next_at = now()").await;
-        table.store.minute(false).await.unwrap().cancelled
+        table.store.minute(false, None).await.unwrap().cancelled
     };
     assert!(!minute().await);
     table.cancelled().await;

@@ -146,7 +146,7 @@ async fn one_connection_is_enough() {
             let other = super::HandlerScope { name: "other".parse().unwrap(), ..scope() };
             store.add_rule(RuleKind::Pause, &other, None, None, &tester()).await.unwrap();
             store.lift_rule(RuleKind::Pause, &other, &tester()).await.unwrap();
-            store.minute(false).await.unwrap();
+            store.minute(false, None).await.unwrap();
         });
     }
     workers.join_all().await;

@@ -22,7 +22,7 @@ pub(super) const CLAIM: &str = "insert into wakeq.claim_gate";
 
 /// The arguments of the minute's statement.
 pub(super) const MINUTE_ARGUMENTS: &str = "false, '1 min', '1 min', '10 min', '30 s', '10 min', '1 h', null, now() - interval '2 min', '75 s', \
-     '{lease}', '{60000000}'";
+     '{lease}', '{60000000}', null";
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -348,7 +348,7 @@ async fn the_minutes_statement_does_not_read_the_queue() {
     table.run("update wakeq.events_v2 set notify_at = null").await;
     table.run("insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, notify_at)
                select gen_random_uuid(), gen_random_uuid(), 'WORKER', 'known', '_', '1', null from generate_series(1, 80000)").await;
-    table.store.minute(false).await.unwrap();
+    table.store.minute(false, None).await.unwrap();
     table.run("update wakeq.chores set next_at = now()").await;
     let plan = async || plan(&table.store, "), overdue as (", MINUTE_ARGUMENTS).await;
     let (plan, closed) = (plan().await, plan().await);

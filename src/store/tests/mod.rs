@@ -34,8 +34,10 @@ mod sampled_quotas;
 mod secrets;
 mod statistics;
 mod strangers;
+mod switches;
 mod ticks;
 mod turns;
+mod workers;
 
 use std::time::Duration;
 

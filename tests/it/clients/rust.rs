@@ -136,6 +136,27 @@ async fn a_handler_is_paused_on_its_canvas_only() {
 }
 
 #[tokio::test]
+async fn a_whole_canvas_is_paused_and_no_other() {
+    let service = service().await;
+    let Tenants { mine, other, intruder } = Tenants::of(&service).await;
+    mine.pause("WORKER", "greet", &Pause::default()).await.unwrap();
+    let paused = mine.pause_canvas(&Pause::default().reason("wrong prices")).await.unwrap();
+    assert_eq!((paused.new, paused.rule.stops.as_str()), (true, "canvas"));
+    let id = mine.emit(&NewEvent::new("index", &1).unwrap()).await.unwrap().id;
+    let rule = mine.explain(id).await.unwrap().rule.unwrap();
+    assert_eq!((rule.stops.as_str(), rule.reason.as_deref()), ("canvas", Some("wrong prices")));
+    let theirs = other.emit(&NewEvent::new("index", &1).unwrap()).await.unwrap().id;
+    assert!(other.explain(theirs).await.unwrap().rule.is_none());
+    assert!(!other.unpause_canvas().await.unwrap().lifted);
+    refused(intruder.unpause_canvas().await, 404, "not-found");
+    refused(intruder.pause_canvas(&Pause::default()).await, 404, "not-found");
+    let lifted = mine.unpause("WORKER", "greet").await.unwrap();
+    assert_eq!(lifted.under.map(|rule| rule.stops).as_deref(), Some("canvas"));
+    assert!(mine.unpause_canvas().await.unwrap().lifted);
+    service.stop().await;
+}
+
+#[tokio::test]
 async fn statistics_are_of_a_handler_or_of_the_canvas() {
     let service = service().await;
     let Tenants { mine, other, intruder } = Tenants::of(&service).await;

@@ -27,7 +27,7 @@ const fn page(name: &'static str) -> Page {
     Page { name, placeholders: &[], left_out: &[] }
 }
 
-const PAGES: [Page; 10] = [
+const PAGES: [Page; 11] = [
     Page {
         placeholders: &[("wakeq_…", "$THE_KEY"), ("http://127.0.0.1:8080", "$SERVER")],
         ..page("http.md")
@@ -55,6 +55,10 @@ const PAGES: [Page; 10] = [
         ],
         left_out: &[("api -X POST $Q/copies/$COPY/", "needs a lease: `pulls` makes these calls")],
         ..page("queues.md")
+    },
+    Page {
+        left_out: &[("wakeq workers show", "needs a worker: `cli` shows one")],
+        ..page("workers-and-switches.md")
     },
 ];
 

@@ -14,3 +14,5 @@ mod mounted;
 mod objects;
 mod queues;
 mod statistics;
+mod switches;
+mod workers;

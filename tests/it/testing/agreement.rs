@@ -93,6 +93,11 @@ enum Step {
         name: &'static str,
         block: bool,
     },
+    /// Stops the canvas or everything for this long, or lifts that.
+    Switch {
+        everything: bool,
+        lasting: Option<u32>,
+    },
     Advance(u32),
     Drain,
     DrainFor(u32),
@@ -112,7 +117,7 @@ fn program(seed: u64) -> Vec<Step> {
             let name = NAMES[dice.below(4)];
             let old = dice.below(last as usize + 1) as u128;
             let object = OBJECTS[dice.below(2)];
-            match dice.below(33) {
+            match dice.below(35) {
                 0..=6 => {
                     // Occasionally reuses an id that was emitted before.
                     last += 1;
@@ -146,6 +151,10 @@ fn program(seed: u64) -> Vec<Step> {
                 27 | 28 => Step::Object(object),
                 29 => Step::Skip { name: HALTING, object },
                 30 | 31 => Step::EmitElsewhere { id: old, name, delay: [0, 1, 900][dice.below(3)] },
+                32 | 33 => {
+                    let lasting = (dice.below(2) == 0).then(|| 1 + dice.below(4) as u32);
+                    Step::Switch { everything: dice.below(2) == 0, lasting }
+                }
                 _ => Step::Learn,
             }
         })
@@ -227,7 +236,7 @@ async fn explained(kit: &TestKit, event: EventId) -> String {
                 live.retries,
                 live.losses,
                 live.last_error,
-                live.rule.map(|rule| (rule.kind, rule.until.map(seconds))),
+                live.rule.map(|rule| (rule.kind, rule.reach(), rule.until.map(seconds))),
                 live.unknown_since.is_some(),
                 live.place,
                 live.first
@@ -295,10 +304,40 @@ async fn redrive(kit: &mut TestKit) -> String {
     format!("{alone:?} {rest:?}")
 }
 
+async fn lift(kit: &TestKit, name: &str, block: bool) -> String {
+    let (ada, admin) = (Actor::admin("ada"), kit.admin());
+    let lifted = match block {
+        true => admin.unblock(&scope(name), &ada).await,
+        false => admin.unpause(&scope(name), &ada).await,
+    };
+    let lifted = lifted.unwrap();
+    format!("{} {:?} {}", lifted.lifted, lifted.still, lifted.woken)
+}
+
+async fn switch_off(kit: &TestKit, everything: bool, lasting: Duration) -> String {
+    let (ada, admin) = (Actor::admin("ada"), kit.admin());
+    let stop = Stop { reason: None, until: Some(kit.now().await.unwrap() + lasting - KILO / 2) };
+    let stopped = match everything {
+        true => admin.block_all(&ada, &stop).await,
+        false => admin.pause_canvas(CanvasId::DEFAULT, &ada, &stop).await,
+    };
+    format!("{}", stopped.unwrap().new)
+}
+
+async fn switch_on(kit: &TestKit, everything: bool) -> String {
+    let (ada, admin) = (Actor::admin("ada"), kit.admin());
+    let lifted = match everything {
+        true => admin.unblock_all(&ada).await,
+        false => admin.unpause_canvas(CanvasId::DEFAULT, &ada).await,
+    };
+    let lifted = lifted.unwrap();
+    let under = lifted.under.map(|rule| (rule.kind, rule.reach()));
+    format!("{} {:?} {under:?} {}", lifted.lifted, lifted.still, lifted.woken)
+}
+
 /// Takes a step and returns what can be observed.
 async fn take(kit: &mut TestKit, step: &Step) -> String {
-    let ada = Actor::admin("ada");
-    let admin = kit.admin();
+    let (ada, admin) = (Actor::admin("ada"), kit.admin());
     let kilo = |count: u32| KILO * count;
     match step.clone() {
         Step::Emit { id: number, name, object, delay, plan } => {
@@ -336,14 +375,9 @@ async fn take(kit: &mut TestKit, step: &Step) -> String {
             let stopped = stopped.unwrap();
             format!("{} {:?}", stopped.new, stopped.also)
         }
-        Step::Lift { name, block } => {
-            let lifted = match block {
-                true => admin.unblock(&scope(name), &ada).await,
-                false => admin.unpause(&scope(name), &ada).await,
-            };
-            let lifted = lifted.unwrap();
-            format!("{} {:?} {}", lifted.lifted, lifted.still, lifted.woken)
-        }
+        Step::Lift { name, block } => lift(kit, name, block).await,
+        Step::Switch { everything, lasting: Some(count) } => switch_off(kit, everything, kilo(count)).await,
+        Step::Switch { everything, lasting: None } => switch_on(kit, everything).await,
         Step::Advance(count) => {
             kit.advance(kilo(count)).await.unwrap();
             String::new()

@@ -8,6 +8,7 @@ mod fair_intake;
 mod layers;
 mod missing_handlers;
 mod parking_lot;
+mod presence;
 mod reasons_to_wait;
 mod runs;
 mod shutdown;

@@ -29,6 +29,7 @@ FIRST_PAUSE_S = 0.2
 
 EVENTS = "/v1/canvases/{canvas}/events"
 HANDLERS = "/v1/canvases/{canvas}/handlers"
+CANVAS_PAUSE = "/v1/canvases/{canvas}/pause"
 DEAD = "/v1/canvases/{canvas}/dead-events"
 
 
@@ -151,6 +152,27 @@ class Client:
         """Lifts the pause, and wakes what waited."""
         path = {"module": module, "name": name}
         return cast(schema.Lifted, self.request("DELETE", HANDLERS + "/{module}/{name}/pause", path=path))
+
+    def pause_canvas(
+        self,
+        *,
+        reason: str | None = None,
+        for_s: float | None = None,
+        until: str | None = None,
+    ) -> schema.Stopped:
+        """Pauses the whole canvas: afterwards no worker claims an event of it.
+
+        Emits are accepted, and their events wait.
+        """
+        body = _given({"reason": reason, "for_s": for_s, "until": until})
+        return cast(schema.Stopped, self.request("PUT", CANVAS_PAUSE, body=body, repeatable=True))
+
+    def unpause_canvas(self) -> schema.Lifted:
+        """Lifts the pause of the whole canvas, and wakes what waited.
+
+        Handlers that are paused themselves stay so.
+        """
+        return cast(schema.Lifted, self.request("DELETE", CANVAS_PAUSE))
 
     def statistics(
         self,

@@ -101,7 +101,9 @@ impl From<AdminError> for Problem {
             | AdminError::NoCron(_)
             | AdminError::NoTarget(_)
             | AdminError::NoQueue(_) => Self::not_found(),
-            AdminError::NoCopy(_) | AdminError::NoLease(_) => Self::new(Kind::NotFound, error.to_string()),
+            AdminError::NoCopy(_) | AdminError::NoLease(_) | AdminError::NoWorker(_) => {
+                Self::new(Kind::NotFound, error.to_string())
+            }
             AdminError::LeaseOver(_) => Self::new(Kind::LeaseOver, error.to_string()),
             AdminError::LeasedCopy { .. }
             | AdminError::NotPulled(_)

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use crate::resources::handlers::wire::RuleJson;
 use crate::resources::objects::wire::{LinkJson, PlaceJson};
 use crate::resources::queues::wire::Copied;
+use crate::resources::workers::wire::WorkerProcessJson;
 use wakeq::EventId;
 use wakeq::control::{CancelResult, Explanation, LiveEvent, RuleKind};
 use wakeq::machine::CheckResult;
@@ -149,6 +150,9 @@ pub(crate) struct EventDetail {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "orders-6d4cf-x7k2p-1f0c5a9e")]
     pub(crate) worker: Option<String>,
+    /// The process of that worker; omitted if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) worker_process: Option<WorkerProcessJson>,
     /// Who has cancelled the event while it ran; omitted if nobody has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "key:ada")]
@@ -285,6 +289,7 @@ impl EventDetail {
             retries: live.retries,
             losses: live.losses,
             worker: live.worker.as_ref().map(ToString::to_string),
+            worker_process: live.worker_process.map(WorkerProcessJson::from),
             cancelled_by: live.cancelled_by,
             last_error: live.last_error,
             unknown_since: live.unknown_since,
@@ -342,6 +347,7 @@ impl EventDetail {
             retries: 0,
             losses: 0,
             worker: None,
+            worker_process: None,
             cancelled_by: None,
             last_error: None,
             unknown_since: None,
