@@ -57,6 +57,8 @@ create table wakeq.events_v2 (
     -- is checked for nothing. Their writer, wakeq.insert_unique, checks the key.
     unique_key  text collate "C",
     unique_for  interval,
+    -- Who has cancelled it while it ran: its handler has to stop, and it is then deleted.
+    cancelled_by text,
     constraint events_v2_counts check (retries >= 0 and probes >= 0 and losses between 0 and claims),
     -- No infinity, and nothing that clients cannot represent: such an event would never run, and
     -- could break a program that reads it.
@@ -101,6 +103,8 @@ comment on column wakeq.events_v2.postponed_since is
     'When its handler first said that it is too early, since the emit, the redrive or the latest wait under a rule';
 comment on column wakeq.events_v2.seq is 'The event''s id among those on objects, from one sequence';
 comment on column wakeq.events_v2.prev is 'The seq of the event before it on the same object; 0 for the first';
+comment on column wakeq.events_v2.cancelled_by is
+    'The actor who cancelled it while it ran. It starts no more, and goes unless its handler completes it';
 comment on column wakeq.events_v2.queue is 'The queue that this copy waits in; null for the event itself';
 comment on column wakeq.events_v2.unique_key is
     'The unique key that the event has among those of its handler; null for most';
@@ -155,7 +159,9 @@ create table wakeq.idempotency_keys (
     primary key (canvas_id, holder, key)
 );
 
--- Pauses (by users) and blocks (by admins). A rule covers every modifier of its handler.
+-- Pauses (by users) and blocks (by admins). A rule covers every modifier of its handler. One on '_'
+-- of the module CANVAS, which no event has, is a switch: it covers the whole canvas or, on the
+-- canvas ffffffff-ffff-ffff-ffff-ffffffffffff, which is no tenant's, everything.
 create type wakeq.scheduling_rule_type as enum ('pause', 'block');
 
 create table wakeq.scheduling_rules (
@@ -172,20 +178,24 @@ create table wakeq.scheduling_rules (
 );
 
 -- The work of waking a handler's events, which survives the process that does it: a job is made for
--- each lifted rule and for each newly known handler, and replaces the older ones of its kind.
+-- each lifted rule and for each newly known handler, and replaces the older ones of its kind. That
+-- of a lifted switch makes one for each handler or, if the switch was on everything, each canvas.
 create table wakeq.resume_jobs (
-    id         bigint generated always as identity primary key,
-    kind       text not null check (kind in ('lifted', 'registered')),
-    canvas_id  uuid not null,
-    module     wakeq.name not null,
-    name       wakeq.name not null,
-    after_id   uuid not null default '00000000-0000-0000-0000-000000000000',
-    after_due  timestamptz not null default '-infinity',
+    id           bigint generated always as identity primary key,
+    kind         text not null check (kind in ('lifted', 'registered')),
+    canvas_id    uuid not null,
+    module       wakeq.name not null,
+    name         wakeq.name not null,
+    -- Where the last page ended: at an event; of a lifted switch, at a canvas or at a handler.
+    after_id     uuid not null default '00000000-0000-0000-0000-000000000000',
+    after_due    timestamptz not null default '-infinity',
+    after_module text not null default '',
+    after_name   text not null default '',
     -- The first place at which rows that other sessions held were passed over: the job returns to
     -- it when it has reached its end.
-    back_id    uuid,
-    back_due   timestamptz,
-    created_at timestamptz not null default now(),
+    back_id      uuid,
+    back_due     timestamptz,
+    created_at   timestamptz not null default now(),
     constraint resume_jobs_back check ((back_id is null) = (back_due is null))
 );
 
@@ -304,6 +314,8 @@ create index events_v2_origin on wakeq.events_v2 (canvas_id, origin)
 -- The lanes of handlers: what is left of an object for one handler, the earliest first.
 create unique index events_v2_lane on wakeq.events_v2 (canvas_id, object, module, name, seq)
     where object is not null and queue is null;
+-- Those that were cancelled while they ran, which is hardly any at a time.
+create index events_v2_cancelled on wakeq.events_v2 (cancelled_by) where cancelled_by is not null;
 -- No forks: an event has one successor.
 create unique index events_v2_successor on wakeq.events_v2 (canvas_id, object, prev)
     where object is not null and queue is null;
@@ -323,6 +335,7 @@ create index dead_events_object on wakeq.dead_events (canvas_id, object, seq) wh
 create index emitted_ids_age on wakeq.emitted_ids (due_at);
 create index idempotency_keys_age on wakeq.idempotency_keys (created_at);
 create index scheduling_rules_until on wakeq.scheduling_rules (until) where until is not null;
+create index scheduling_rules_switches on wakeq.scheduling_rules (canvas_id) where event_space = 'CANVAS';
 
 -- The time at which an event has to be woken: the one definition, for every writer. Statements
 -- inline it, as long as its arguments are not volatile: the clock is statement_timestamp().

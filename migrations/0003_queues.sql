@@ -132,6 +132,19 @@ begin
 end
 $$;
 
+-- The switch in force on an event's canvas or on everything, a block before a pause. That on a
+-- canvas does not hold what the canvas does not see. Callers ask first whether there is any switch.
+create function wakeq.switch_on(canvas uuid, queue text, moment timestamptz)
+returns wakeq.scheduling_rule_type language plpgsql stable as $$
+begin
+    return (
+        select max(r.rule_type) from wakeq.scheduling_rules r
+         where r.canvas_id = any (array[canvas, 'ffffffff-ffff-ffff-ffff-ffffffffffff'])
+           and r.event_space = 'CANVAS' and r.handler_name = '_' and (r.until is null or r.until > moment)
+           and (r.canvas_id = 'ffffffff-ffff-ffff-ffff-ffffffffffff' or wakeq.is_shown(switch_on.queue)));
+end
+$$;
+
 -- Whether services pull a queue over HTTP.
 create function wakeq.is_pulled(queue text) returns boolean language plpgsql stable as $$
 begin
@@ -210,6 +223,8 @@ declare
     room  bigint;
     depth integer;
     shown boolean := wakeq.is_shown(of_queue);
+    is_off boolean := exists (select from wakeq.scheduling_rules where event_space = 'CANVAS')
+                      and wakeq.switch_on(of_canvas, of_queue, clock_timestamp()) is not null;
 begin
     select * into facet from wakeq.facets f where f.queue = of_queue and f.canvas_id = of_canvas;
     select coalesce(s.in_flight_max, q.in_flight_max) - (
@@ -219,7 +234,7 @@ begin
       from wakeq.queues q
       left join wakeq.facet_settings s on s.queue = q.name and s.canvas_id = of_canvas
      where q.name = of_queue;
-    if facet.queue is null or room is null or room <= 0 then
+    if facet.queue is null or room is null or room <= 0 or is_off then
         return;
     end if;
     foreach depth in array case when thorough then '{100, 2000}'::integer[] else '{100}' end loop

@@ -18,7 +18,7 @@ create type wakeq.turn as (
     id uuid, canvas_id uuid, module text, name text, modifier text, value text, retries integer,
     delay_until timestamptz, enqueued_at timestamptz, locked_at timestamptz, claims integer, nonce integer,
     losses integer, postponed_since timestamptz, took_over boolean, traceparent text, object text, seq bigint,
-    prev bigint, origin uuid, is_limited boolean
+    prev bigint, origin uuid, is_limited boolean, is_cancelled boolean
 );
 
 -- What a call of `take_turns` asks for, and how far it has come.
@@ -30,8 +30,7 @@ create type wakeq.turn_call as (
     losses_below  integer,
     value_max     integer,
     grace         interval,
-    -- Of the queue: whether rules hold its copies; the weight and the limit of a facet without
-    -- settings of its own.
+    -- Of the queue: whether rules hold its copies; the usual weight and limit of a facet.
     is_ruled      boolean,
     weight        integer,
     in_flight_max integer,
@@ -89,8 +88,7 @@ create type wakeq.turn_copy as (
 -- A row that another session has locked is left out, and delays nothing but itself. With
 -- `bytes_max`, the values together have at most that many bytes, or there is only one value.
 --
--- Its statements are planned once for each session, except those of `facets_in_turn` and
--- `recalled_in_turn`.
+-- Its statements are planned once a session, except in `facets_in_turn` and `recalled_in_turn`.
 create function wakeq.take_turns(
     of_queue     text,
     asked        uuid[],
@@ -216,6 +214,8 @@ begin
                                     select from wakeq.scheduling_rules r
                                      where r.canvas_id = c.canvas_id and r.event_space = c.module
                                        and r.handler_name = c.name and (r.until is null or r.until > call.moment))
+                             or (select exists (select from wakeq.scheduling_rules where event_space = 'CANVAS'))
+                                and wakeq.switch_on(c.canvas_id, call.queue, call.moment) is not null
                         then 'apart' else 'free' end, null, null, null)::wakeq.turn_copy
           from (select u.*, row_number() over (partition by u.canvas_id, u.object order by u.seq) as nth_of_lane
                   from (select f.position, f.slots, f.in_flight_max is not null as is_limited, r.*, true as is_recalled
@@ -397,7 +397,7 @@ begin
     select c.id, c.canvas_id, c.module::text, c.name::text, c.modifier::text, c.value::text, c.retries,
            c.delay_until, c.enqueued_at, c.locked_at, c.claims, c.nonce, c.losses, c.postponed_since,
            c.took_over, c.traceparent::text, c.object::text, c.seq, c.prev, c.origin,
-           coalesce(s.in_flight_max, call.in_flight_max) is not null
+           coalesce(s.in_flight_max, call.in_flight_max) is not null, c.cancelled_by is not null
       from claimed c
       join unnest(call.taken) with ordinality as o (id, number) on o.id = c.id
       left join wakeq.facet_settings s on s.queue = call.queue and s.canvas_id = c.canvas_id

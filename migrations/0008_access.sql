@@ -198,10 +198,10 @@ begin
                     caller, check_emit.canvas);
     end if;
     if check_emit.canvas is null or check_emit.canvas = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
-        or check_emit.module in ('ANSWER', 'CRON', 'QUEUE')
+        or check_emit.module in ('ANSWER', 'CANVAS', 'CRON', 'QUEUE')
     then
         raise exception
-            'the canvas ffffffff-ffff-ffff-ffff-ffffffffffff and the modules ANSWER, CRON and QUEUE are reserved'
+            'reserved: the canvas ffffffff-ffff-ffff-ffff-ffffffffffff, and the modules ANSWER, CANVAS, CRON and QUEUE'
             using errcode = 'invalid_parameter_value', hint = 'Take the canvas of a tenant, and the module WORKER.';
     end if;
     if check_emit.value is null or octet_length(check_emit.value) > 262144 then
@@ -289,7 +289,7 @@ $$;
 -- one commit.
 --
 -- `claim` is the fencing token of the attempt, which the handler got with the event: 16 hex digits,
--- with which the token of a lease begins. If another attempt has begun in the meantime, or if the
+-- with which the token of a lease begins. If another attempt has begun in the meantime, or the
 -- event has ended, this raises, and the transaction has to be rolled back. An event of a canvas on
 -- which the caller may not emit is treated as one that has ended.
 create function wakeq.complete(event uuid, claim text) returns void
@@ -402,7 +402,9 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
         ('subscriptions',        'select, insert, update, delete', 'select, insert, update, delete'),
         ('tombstones',           'select, insert, delete',         'select, insert, delete'),
         ('unique_keys',          'select, insert, update, delete', 'select, insert, update, delete'),
-        ('unknown_handlers',     'select, insert, update, delete', 'select, insert, update, delete')
+        ('unknown_handlers',     'select, insert, update, delete', 'select, insert, update, delete'),
+        -- The minute's statement, which both send, names it.
+        ('workers',              'select, insert, update, delete', 'select, insert, update, delete')
 $$;
 
 -- The rights that processes of a kind need, 'api' or 'worker'. This is the only list of rights.

@@ -31,7 +31,7 @@ create table wakeq.hooks (
     updated_by      text not null check (length(updated_by) between 1 and 200),
     constraint hooks_pkey primary key (canvas_id, name),
     constraint hooks_canvas check (canvas_id <> 'ffffffff-ffff-ffff-ffff-ffffffffffff'),
-    constraint hooks_module check (module not in ('ANSWER', 'CRON', 'QUEUE')),
+    constraint hooks_module check (module not in ('ANSWER', 'CANVAS', 'CRON', 'QUEUE')),
     constraint hooks_secret check (
         octet_length(secret) between 16 and 256 and secret_key is null or octet_length(secret) between 44 and 284),
     constraint hooks_previous_secret check (

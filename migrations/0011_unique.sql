@@ -7,7 +7,8 @@
 --
 -- A claim does not touch the key, because every claim is a HOT update. An event that has its key
 -- only while it waits loses it to the first emit that finds it claimed. If such an event is retried
--- afterwards, it waits without a key.
+-- afterwards, it waits without a key. One that was cancelled while it ran, and runs no more, is as
+-- good as gone: it loses any key.
 --
 -- Everything here counts in READ COMMITTED: each statement of a function sees what was committed
 -- before it. Where something changes between two of them, the function begins anew. A key beside an
@@ -116,8 +117,9 @@ $$;
 
 -- Replaces or postpones an event that waits with a key. It begins anew, since its value is another
 -- one: without the retries and losses of the value before. `due` is null if it has been claimed or
--- has ended meanwhile. A notification of it is on its way already, unless it is due earlier than
--- before or was too far off for one; `is_due_soon` says so.
+-- has ended meanwhile, or waits only to be deleted because it was cancelled while it ran. A
+-- notification of it is on its way already, unless it is due earlier than before or was too far off
+-- for one; `is_due_soon` says so.
 create function wakeq.change_unique(
     event wakeq.unique_event, holder uuid, horizon interval, grace interval,
     out due timestamptz, out is_due_soon boolean)
@@ -129,6 +131,7 @@ begin
     select e.delay_until, e.enqueued_at, e.notify_at is null as is_parked, e.unique_for into waits
       from wakeq.events_v2 e
      where e.id = change_unique.holder and e.unique_key is not distinct from event.key and e.locked_at is null
+       and e.cancelled_by is null
        for no key update;
     if not found then
         return;
@@ -168,7 +171,9 @@ declare
 begin
     is_due_soon := false;
     for round in 1..20 loop
-        select e.id, e.locked_at is null as waits, e.unique_for is null as only_waiting into holder
+        select e.id, e.locked_at is null as waits, e.unique_for is null as only_waiting,
+               case when e.locked_at is null then e.cancelled_by is not null else e.unique_for is null end as loses_it
+          into holder
           from wakeq.events_v2 e
          where e.canvas_id = event.canvas_id and e.module = event.module and e.name = event.name
            and e.unique_key = event.key;
@@ -185,9 +190,10 @@ begin
                 is_due_soon := due <= clock_timestamp() + horizon;
                 return;
             end if;
-        elsif not holder.waits and holder.only_waiting then
+        elsif holder.loses_it then
             update wakeq.events_v2 e set unique_key = null
-             where e.id = holder.id and e.unique_key is not distinct from event.key and e.locked_at is not null;
+             where e.id = holder.id and e.unique_key is not distinct from event.key
+               and case when e.locked_at is null then e.cancelled_by is not null else e.unique_for is null end;
         elsif holder.waits and event.on_conflict <> 'keep' then
             select c.due, c.is_due_soon into due, is_due_soon
               from wakeq.change_unique(event, holder.id, horizon, grace) as c;
@@ -199,6 +205,7 @@ begin
             if goes_on and holder.only_waiting then
                 perform from wakeq.events_v2 e
                   where e.id = holder.id and e.unique_key is not distinct from event.key and e.locked_at is null
+                    and e.cancelled_by is null
                     for no key update;
                 continue when not found;
             end if;

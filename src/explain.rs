@@ -1,11 +1,13 @@
 //! Why an event is not running, in the words of the state machine.
 
+use std::time::Duration;
+
 use crate::event::{
-    CanvasId, CopyOf, EventId, HandlerAddress, HandlerScope, Lane, Link, Metadata, Name, Place, RuleKind,
+    CanvasId, CopyOf, EventId, HandlerAddress, Lane, Link, Metadata, Name, Place, RuleKind, RuleReach,
     Timestamp, Turn,
 };
 use crate::machine::{CheckResult, Policy, check_schedule};
-use crate::store::{DeadEvent, LoadedEvent, Rule, Store, StoreError};
+use crate::store::{DeadEvent, LoadedEvent, Rule, Store, StoreError, WorkerSummary};
 
 /// What is known of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +41,8 @@ pub struct LiveEvent {
     pub since: Timestamp,
     /// Until when, if known.
     pub until: Option<Timestamp>,
-    /// The rule that holds it, if any.
+    /// The rule that holds it, if any: on its handler, its canvas or everything. Of several of a
+    /// kind, the one that stops most.
     pub rule: Option<Rule>,
     /// When its notification is next published if nothing else happens; `None` while it is parked.
     pub notify_at: Option<Timestamp>,
@@ -49,6 +52,11 @@ pub struct LiveEvent {
     pub delay_until: Timestamp,
     /// The worker that has claimed it, while the lease stands; `None` for a pulled copy.
     pub worker: Option<Name>,
+    /// What is known of that worker: its host, its release, and when it was last seen. `None` if it
+    /// has no row, because it ended, or was lost a day ago.
+    pub worker_process: Option<WorkerSummary>,
+    /// Who has cancelled it while it ran. It is not started again.
+    pub cancelled_by: Option<String>,
     /// Retries so far.
     pub retries: i32,
     /// Claims that were lost because their workers died or stalled.
@@ -85,6 +93,14 @@ pub struct LiveEvent {
 impl LiveEvent {
     /// What happens next, in one sentence.
     pub fn next(&self) -> &'static str {
+        if self.cancelled_by.is_some() {
+            return if self.state == CheckResult::Running {
+                "is deleted when its handler, which is told to stop, has ended or is cut off, unless \
+                 that completes it before"
+            } else {
+                "was cancelled while it ran, and is deleted within a minute"
+            };
+        }
         match self.state {
             CheckResult::Behind => {
                 "runs when every earlier event of its object has ended; explain the first of them"
@@ -97,7 +113,7 @@ impl LiveEvent {
                  runs when that changes"
             }
             CheckResult::Delayed if self.rule.is_some() => {
-                "is due then, but runs only when the rule on its handler has ended"
+                "is due then, but runs only when the rule that holds it has ended"
             }
             CheckResult::Delayed => "runs when it is due",
             CheckResult::Running if self.worker.is_none() && self.pulled => {
@@ -105,8 +121,7 @@ impl LiveEvent {
                  if its lease expires first"
             }
             CheckResult::Running => "ends when its handler returns, or is taken over when its lease expires",
-            CheckResult::Held(RuleKind::Pause) => "is woken when the handler is unpaused",
-            CheckResult::Held(RuleKind::Block) => "is woken when an admin unblocks the handler",
+            CheckResult::Held(kind) => self.next_of_held(kind),
             CheckResult::Ready if self.pulled => {
                 "waits until a service leases it: its queue is pulled over HTTP"
             }
@@ -136,6 +151,17 @@ impl LiveEvent {
             CheckResult::Ready => "runs when a worker with free capacity receives its notification",
         }
     }
+
+    fn next_of_held(&self, kind: RuleKind) -> &'static str {
+        let reach = self.rule.as_ref().map_or(RuleReach::Handler, Rule::reach);
+        match (reach, kind) {
+            (RuleReach::Handler, RuleKind::Pause) => "is woken when the handler is unpaused",
+            (RuleReach::Handler, RuleKind::Block) => "is woken when an admin unblocks the handler",
+            (RuleReach::Canvas, RuleKind::Pause) => "is woken when its whole canvas is unpaused",
+            (RuleReach::Canvas, RuleKind::Block) => "is woken when an admin unblocks its whole canvas",
+            (RuleReach::Everything, _) => "is woken when an operator lifts the block of everything",
+        }
+    }
 }
 
 pub(crate) async fn explain(store: &Store, canvas: CanvasId, id: EventId) -> Result<Explanation, StoreError> {
@@ -158,9 +184,8 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<LiveEven
     let schedule = event.schedule;
     let state = check_schedule(schedule, &policy);
     let rule = match schedule.rule {
-        Some(_) => {
-            let HandlerScope { canvas, module, name } = &event.address.scope;
-            store.rules(Some(*canvas), Some((module, name)), None, 1).await?.pop()
+        Some(kind) => {
+            store.rules_over(&event.address.scope).await?.into_iter().find(|rule| rule.kind == kind)
         }
         None => None,
     };
@@ -172,24 +197,19 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<LiveEven
         | (CheckResult::Behind | CheckResult::Halted | CheckResult::FacetHeld, None)
         | (CheckResult::Delayed | CheckResult::Running | CheckResult::Held(_), None) => 0,
     };
+    let worker_process = match event.worker.as_ref().filter(|_| state == CheckResult::Running) {
+        Some(worker) => store.seen_worker(worker).await?,
+        None => None,
+    };
+    // Only a claimed event can have been cancelled and be left.
+    let cancelled_by = match event.claims {
+        0 => None,
+        _ => store.cancelled_by(event.address.scope.canvas, id).await?,
+    };
     let (target, target_gone_since) = store.target_url(&event.address).await?.unzip();
     let first = first(store, &event).await?.filter(|(first, _)| *first != id);
     let unique_key = store.unique_key(scope.canvas, id).await?;
-    let (since, until) = match state {
-        CheckResult::Behind | CheckResult::Halted | CheckResult::FacetHeld => (event.enqueued_at, None),
-        CheckResult::Delayed => (event.enqueued_at, Some(schedule.delay_until)),
-        CheckResult::Running => {
-            let locked_at = schedule.locked_at.unwrap_or(schedule.now);
-            // A pulled copy's stored time is derived from its lease's end, and may be in the
-            // future.
-            (locked_at.min(schedule.now), Some(locked_at + timing.lease))
-        }
-        CheckResult::Held(_) => {
-            let started = rule.as_ref().map_or(schedule.now, |rule| rule.created_at);
-            (started.max(event.enqueued_at), rule.as_ref().and_then(|rule| rule.until))
-        }
-        CheckResult::Ready => (schedule.delay_until, None),
-    };
+    let (since, until) = times(state, &event, rule.as_ref(), timing.lease);
     Ok(LiveEvent {
         id,
         state,
@@ -207,6 +227,8 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<LiveEven
         target,
         target_gone_since: target_gone_since.flatten(),
         worker: event.worker,
+        worker_process,
+        cancelled_by,
         last_error: event.last_error,
         metadata: event.metadata,
         place: event.place,
@@ -216,6 +238,31 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<LiveEven
         first,
         now: schedule.now,
     })
+}
+
+/// Since when an event is in this state, and until when, if that is known.
+fn times(
+    state: CheckResult,
+    event: &LoadedEvent,
+    rule: Option<&Rule>,
+    lease: Duration,
+) -> (Timestamp, Option<Timestamp>) {
+    let schedule = event.schedule;
+    match state {
+        CheckResult::Behind | CheckResult::Halted | CheckResult::FacetHeld => (event.enqueued_at, None),
+        CheckResult::Delayed => (event.enqueued_at, Some(schedule.delay_until)),
+        CheckResult::Running => {
+            let locked_at = schedule.locked_at.unwrap_or(schedule.now);
+            // A pulled copy's stored time is derived from its lease's end, and may be in the
+            // future.
+            (locked_at.min(schedule.now), Some(locked_at + lease))
+        }
+        CheckResult::Held(_) => {
+            let started = rule.map_or(schedule.now, |rule| rule.created_at);
+            (started.max(event.enqueued_at), rule.and_then(|rule| rule.until))
+        }
+        CheckResult::Ready => (schedule.delay_until, None),
+    }
 }
 
 /// The first event of an event's lane, if the event waits for its turn.

@@ -195,14 +195,16 @@ pub use worker::{
 /// dead events, quotas and the record of changes.
 pub mod control {
     pub use crate::admin::{
-        BULK_MAX, Bulk, COUNT_MAX, Cursor, EventFilter, EventSummary, HandlerStats, LIST_MAX, Page,
-        ResumeResult, Statistics, StatisticsPoint, StatisticsRange, StopResult,
+        BULK_MAX, Bulk, COUNT_MAX, CancelResult, Cursor, EventFilter, EventSummary, HandlerStats, LIST_MAX,
+        Page, ResumeResult, Statistics, StatisticsPoint, StatisticsRange, StopResult,
     };
-    pub use crate::event::{DurationHistogram, EventCounts, InvalidQuota, Quota, QuotaExceeded, RuleKind};
+    pub use crate::event::{
+        DurationHistogram, EventCounts, InvalidQuota, Quota, QuotaExceeded, RuleKind, RuleReach,
+    };
     pub use crate::explain::{Explanation, LiveEvent};
     pub use crate::store::{
         AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, HandlerCounts, HandlerDepth, QuotaUse,
-        Refusal, Rule, Tombstone,
+        Refusal, Rule, Tombstone, Worker, WorkerRun, WorkerState, WorkerSummary,
     };
     pub use crate::wake::{Pass, WakeError};
 }
@@ -273,15 +275,17 @@ pub mod targets {
 /// handlers that are not functions of the program, and runs of notifications that are pushed.
 pub mod workers {
     pub use crate::worker::{
-        Batch, BoxedHandler, CompleteError, Completion, Counters, HandlerFailure, HandlerOutput,
-        HandlerService, IntoResults, InvalidRoute, Next, Origin, PushError, PushRunner, RemoteHandler,
-        RemoteHandlers, RunReport, Verdict, WithState,
+        Batch, BoxedHandler, CancelReason, CompleteError, Completion, Counters, HandlerFailure,
+        HandlerOutput, HandlerService, IntoResults, InvalidRoute, Next, Origin, PushError, PushRunner,
+        RemoteHandler, RemoteHandlers, RunReport, Verdict, WithState,
     };
 }
 
 /// Compiles the code in the pages about the queue.
 #[cfg(doctest)]
 mod pages {
+    #[doc = include_str!("../docs/cancel.md")]
+    struct CancelDocument;
     #[doc = include_str!("../docs/cron.md")]
     struct CronsDocument;
     #[doc = include_str!("../docs/finish.md")]

@@ -3,7 +3,9 @@
 //!
 //! The store moves a promise before anything is published: a process that dies there loses nothing.
 
+mod attending;
 mod backlog;
+mod cancelled;
 mod error;
 mod expiry;
 mod idle;
@@ -12,6 +14,7 @@ mod pace;
 mod pauses;
 mod progress;
 mod queues;
+mod resuming;
 mod ticks;
 mod trouble;
 mod turns;
@@ -25,11 +28,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::event::{CanvasId, Notification};
 use crate::notify::Notifier;
-use crate::store::{PulledSplit, Retention, Store, StoreError};
+use crate::store::{Attendance, PulledSplit, Retention, Store, StoreError};
 use crate::telemetry::WakeMetrics;
 use backlog::Backlog;
 pub use error::WakeError;
-use pace::{PAGE, PAGE_PERIOD, Pace};
+use pace::{PAGE_PERIOD, Pace};
 use pauses::Pauses;
 use progress::Progress;
 use trouble::Trouble;
@@ -41,6 +44,9 @@ pub(crate) const CANVAS_EVENT_RATE: u32 = 1_000;
 /// A process looks for expired data in one of this many of its passes; a row of `chores` admits one
 /// process per hour.
 const EXPIRE_EVERY: u64 = 60;
+
+/// Says what a worker does now.
+type Roll = dyn Fn() -> Attendance + Send + Sync;
 
 /// Wakes events. Cheap to clone.
 #[derive(Clone)]
@@ -57,6 +63,8 @@ pub struct Waker {
     pub(crate) progress: Arc<Progress>,
     metrics: WakeMetrics,
     lets_sleep: bool,
+    /// Of the worker of this process, if it has one.
+    worker: Option<Arc<Roll>>,
 }
 
 /// The result of one minute's pass.
@@ -79,7 +87,8 @@ impl Waker {
         let pace = Arc::new(Pace::new(CANVAS_EVENT_RATE));
         let metrics = WakeMetrics::new();
         let (passes, first_part, progress) = (Arc::default(), Arc::default(), Arc::default());
-        Self { store, notifier, passes, first_part, until: None, pace, progress, metrics, lets_sleep: false }
+        let (until, lets_sleep, worker) = (None, false, None);
+        Self { store, notifier, passes, first_part, until, pace, progress, metrics, lets_sleep, worker }
     }
 
     /// With `true`, the periodic work pauses while this process is idle and nothing needs a pass.
@@ -174,11 +183,14 @@ impl Waker {
         let (mut again, mut open) = (false, false);
         loop {
             let started = Instant::now();
-            let minute = match self.store.minute(again).await {
+            let worker = self.seen(again);
+            let minute = match self.store.minute(again, worker.as_ref()).await {
                 Ok(minute) => minute,
                 Err(error) => {
                     // Contention: another process is running the pass at this moment.
-                    if !error.is_contention() {
+                    if error.is_contention() {
+                        self.attend_alone(worker.as_ref()).await;
+                    } else {
                         let may_tick =
                             !matches!(error, StoreError::Unavailable(_) | StoreError::OtherTiming { .. });
                         trouble.note("the minute", error);
@@ -189,6 +201,9 @@ impl Waker {
                     break;
                 }
             };
+            if !minute.seen {
+                self.enter_again(worker.as_ref()).await;
+            }
             // Without a horizon, the pass normally wakes delayed events, so nothing was lost.
             if !self.store.timing().horizon.is_zero() {
                 self.metrics.recovered(minute.recovered);
@@ -203,6 +218,9 @@ impl Waker {
             }
             if minute.queues {
                 self.tidy_queues(&mut trouble).await;
+            }
+            if minute.cancelled {
+                self.remove_cancelled(&mut trouble).await;
             }
             if minute.log {
                 self.provide_for_log().await;
@@ -250,42 +268,6 @@ impl Waker {
             trouble.look("promises to be published later", self.store.postpone(&split.later).await);
         }
         trouble.look("notifications", published).map(|()| split.now.len())
-    }
-
-    /// Continues a resume job of a canvas to its end, until another process has it, or until the
-    /// time limit; returns whether another process has it. Counts the events as they are published.
-    /// Between two pages no lock is held.
-    pub(crate) async fn resume(
-        &self,
-        canvas: CanvasId,
-        job: i64,
-        published: &AtomicUsize,
-    ) -> Result<bool, WakeError> {
-        while let Some(turn) = self.turn(canvas, PAGE).await {
-            let page = self.store.resume_page(job).await?;
-            crate::fault::point("resume.page");
-            self.publish(&page.notifications).await?;
-            turn.took(&page.notifications);
-            published.fetch_add(page.notifications.len(), Ordering::Relaxed);
-            if !page.more || self.is_over() {
-                return Ok(page.elsewhere);
-            }
-        }
-        Ok(false)
-    }
-
-    /// The same for several jobs of a canvas, one after the other.
-    pub(crate) async fn resume_all(
-        &self,
-        canvas: CanvasId,
-        jobs: &[i64],
-        published: &AtomicUsize,
-    ) -> Result<bool, WakeError> {
-        let mut is_elsewhere = false;
-        for job in jobs {
-            is_elsewhere |= self.resume(canvas, *job, published).await?;
-        }
-        Ok(is_elsewhere)
     }
 
     /// Publishes the events that a change made due, as far as the canvas may publish them at once.

@@ -31,7 +31,9 @@ use crate::resources::pulls::routes::leases;
 use crate::resources::queues::routes as queues;
 use crate::resources::quotas::routes as quotas;
 use crate::resources::statistics::routes as statistics;
+use crate::resources::switches::routes as switches;
 use crate::resources::targets::routes as targets;
+use crate::resources::workers::routes as workers;
 use crate::telemetry::HttpMetrics;
 use wakeq::targets::OwnDeployment;
 
@@ -66,7 +68,7 @@ pub(crate) fn routes(api: &Api) -> OpenApiRouter<Api> {
 
 /// The routes that need a credential, each next to its scopes and before its marks.
 fn guarded() -> GuardedRoutes {
-    of_the_platform(of_a_canvas(GuardedRoutes::default()))
+    of_the_platform(of_admins(of_a_canvas(GuardedRoutes::default())))
 }
 
 fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
@@ -94,6 +96,9 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Read, routes!(handlers::depth))
         .on(Scope::Read, routes!(statistics::of_canvas))
         .on(Scope::Read, routes!(statistics::of_handler))
+        .on(Scope::Read, routes!(switches::list))
+        .on(Scope::Operate, routes!(switches::pause, switches::unpause))
+        .optional_body()
         .on(Scope::Read, routes!(crons::list))
         .records_reads()
         .on(Scope::Read, routes!(crons::one))
@@ -120,7 +125,6 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Read, routes!(entities::one))
         .records_reads()
         .on(Scope::Emit, routes!(entities::send))
-        .on(Scope::Admin, routes!(entities::erase))
         .on(Scope::Emit, routes!(log::append))
         .on(Scope::Read, routes!(log::read))
         .records_reads()
@@ -130,8 +134,16 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Operate, routes!(dead_events::redrive))
         .on(Scope::Operate, routes!(dead_events::delete))
         .on(Scope::Read, routes!(quotas::list))
+}
+
+/// What takes an admin of the canvas.
+fn of_admins(guarded: GuardedRoutes) -> GuardedRoutes {
+    guarded
         .on(Scope::Admin, routes!(handlers::block, handlers::unblock))
         .optional_body()
+        .on(Scope::Admin, routes!(switches::block, switches::unblock))
+        .optional_body()
+        .on(Scope::Admin, routes!(entities::erase))
         .on(Scope::Admin, routes!(audit::list))
         .on(Scope::Admin, routes!(keys::list, keys::create))
         .on(Scope::Admin, routes!(keys::revoke))
@@ -141,6 +153,9 @@ fn of_the_platform(guarded: GuardedRoutes) -> GuardedRoutes {
     guarded
         // Tenants may not set their own quotas.
         .everywhere([Scope::Admin], routes!(quotas::set, quotas::unset))
+        .always_there()
+        .everywhere([Scope::Admin], routes!(switches::block_all, switches::unblock_all))
+        .optional_body()
         .always_there()
         // A queue receives the events of every canvas.
         .everywhere([Scope::Operate, Scope::Read], routes!(queues::put))
@@ -164,6 +179,10 @@ fn of_the_platform(guarded: GuardedRoutes) -> GuardedRoutes {
         .everywhere([Scope::Operate], routes!(pulls::release))
         .everywhere([Scope::Read], routes!(leases::list))
         .everywhere([Scope::Operate], routes!(leases::end))
+        // A worker runs the events of every canvas.
+        .everywhere([Scope::Read], routes!(workers::list))
+        .always_there()
+        .everywhere([Scope::Read], routes!(workers::one))
         // A group reads the log of every canvas.
         .everywhere([Scope::Read], routes!(groups::nodes))
         .always_there()

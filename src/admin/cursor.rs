@@ -6,9 +6,13 @@
 use std::fmt;
 use std::str::FromStr;
 
+use uuid::Uuid;
+
 use super::AdminError;
 use crate::event::{CanvasId, EventId, HandlerScope, Name, Timestamp, is_storable};
-use crate::store::{HaltedPosition, HandlerPosition, LeasePosition, Position, RulePosition, TargetPosition};
+use crate::store::{
+    HaltedPosition, HandlerPosition, LeasePosition, Position, RulePosition, TargetPosition, WorkerPosition,
+};
 
 /// Longest text of a cursor: three names and the rest of a key.
 const LENGTH_MAX: usize = 400;
@@ -31,6 +35,7 @@ enum CursorPosition {
     Halted(HaltedPosition),
     Target(TargetPosition),
     Rule(RulePosition),
+    Worker(WorkerPosition),
 }
 
 /// When an event died, and its id.
@@ -68,6 +73,10 @@ impl Cursor {
 
     pub(super) fn of_rule(position: RulePosition) -> Self {
         Self(CursorPosition::Rule(position))
+    }
+
+    pub(super) fn of_worker(position: WorkerPosition) -> Self {
+        Self(CursorPosition::Worker(position))
     }
 
     pub(super) fn lease(&self) -> Result<LeasePosition, AdminError> {
@@ -109,6 +118,11 @@ impl Cursor {
         let CursorPosition::Rule(position) = &self.0 else { return Err(AdminError::Cursor) };
         Ok(position.clone())
     }
+
+    pub(super) fn worker(&self) -> Result<WorkerPosition, AdminError> {
+        let CursorPosition::Worker(position) = &self.0 else { return Err(AdminError::Cursor) };
+        Ok(position.clone())
+    }
 }
 
 impl fmt::Display for Cursor {
@@ -134,6 +148,7 @@ impl fmt::Display for Cursor {
             CursorPosition::Rule((HandlerScope { canvas, module, name }, kind)) => {
                 write!(formatter, "r~{}~{module}~{name}~{kind}", canvas.0.simple())
             }
+            CursorPosition::Worker((name, instance)) => write!(formatter, "w~{name}~{}", instance.simple()),
         }
     }
 }
@@ -165,6 +180,7 @@ impl FromStr for Cursor {
                 let scope = HandlerScope { canvas: part(canvas)?, module: part(module)?, name: part(name)? };
                 CursorPosition::Rule((scope, part(kind)?))
             }
+            ["w", name, instance] => CursorPosition::Worker((part(name)?, part::<Uuid>(instance)?)),
             _ => return Err(AdminError::Cursor),
         };
         Ok(Self(key))
@@ -208,6 +224,7 @@ mod tests {
                 },
                 RuleKind::Block,
             )),
+            Cursor::of_worker((name.clone(), Uuid::max())),
         ] {
             let text = cursor.to_string();
             assert!(
@@ -239,6 +256,9 @@ mod tests {
             "g~m~n",
             "g~m~n~m n",
             "r~m~n~pause",
+            "w~n",
+            "w~n~1",
+            "w~n n~00000000000000000000000000000000",
             &format!("r~{id}~m~n~stop"),
             "e~m~n~1",
             "b~1",

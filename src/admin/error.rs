@@ -9,7 +9,7 @@ use crate::wake::WakeError;
 #[non_exhaustive]
 pub enum AdminError {
     /// Only admins can block and unblock.
-    #[error("only an admin may {verb} a handler")]
+    #[error("only an admin may {verb}")]
     AdminOnly {
         /// `block` or `unblock`.
         verb: &'static str,
@@ -21,8 +21,22 @@ pub enum AdminError {
     #[error("event {0} does not exist: it has ended, or never existed")]
     NotFound(EventId),
     /// The event is running.
-    #[error("event {0} is not waiting: it is running; try again when it has ended or failed")]
+    #[error(
+        "event {0} is not waiting: it is running; cancel it while it runs (`wakeq cancel --running`), or \
+         try again when it has ended or failed"
+    )]
     NotWaiting(EventId),
+    /// The event is a copy that a service has leased.
+    #[error(
+        "event {id} is a copy that a service has leased from the queue {queue}: end its lease (`wakeq \
+         queues end-lease {queue} {id}`), and cancel it then"
+    )]
+    LeasedCopy {
+        /// The copy.
+        id: EventId,
+        /// Its queue.
+        queue: Name,
+    },
     /// The canvas has no such cron.
     #[error("there is no cron {0}: `wakeq cron list` shows those of the canvas")]
     NoCron(Name),
@@ -53,6 +67,9 @@ pub enum AdminError {
         /// Its kind.
         kind: HookKind,
     },
+    /// No worker of this name was seen within a day.
+    #[error("no worker {0} was seen within a day: `wakeq workers list` shows those that were")]
+    NoWorker(Name),
     /// No queue of this name is registered.
     #[error("no queue {0} is registered: `wakeq queues list` shows those that are")]
     NoQueue(Name),

@@ -1,9 +1,28 @@
 //! Single events, and all events of a handler: explain, cancel, run now, purge.
 
+use std::time::Duration;
+
 use super::{Admin, AdminError, BULK_MAX, Bulk, COUNT_MAX, checked};
+use crate::broadcast::Signal;
 use crate::event::{Actor, CanvasId, EventId, HandlerScope, Notification, Timestamp};
 use crate::explain::{Explanation, explain};
-use crate::store::{BULK_PAGE, CommandOutcome, LoadedEvent};
+use crate::store::{BULK_PAGE, CommandOutcome, LoadedEvent, RunningCancel};
+
+/// How often an event is cancelled that is claimed and released at the same time.
+const CANCEL_TRIES: usize = 5;
+/// How long a caller waits for workers to be signalled, which only saves them time.
+const SIGNALLED_WITHIN: Duration = Duration::from_secs(1);
+
+/// The event that was cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CancelResult {
+    /// Its id.
+    pub id: EventId,
+    /// Whether it runs: its handler is told to stop, and it is deleted when that has ended.
+    /// Otherwise it is deleted.
+    pub running: bool,
+}
 
 impl Admin {
     /// Why an event is not running, since when, until when, and what happens next. As in every call
@@ -25,7 +44,7 @@ impl Admin {
         }
     }
 
-    /// Deletes a waiting event; returns its id.
+    /// Deletes a waiting event; returns its id. [`Admin::cancel_running`] also takes one that runs.
     pub async fn cancel(&self, canvas: CanvasId, id: EventId, actor: &Actor) -> Result<EventId, AdminError> {
         checked(actor)?;
         let id = self.own_id(canvas, id).await?;
@@ -37,6 +56,70 @@ impl Admin {
         check_outcome(done, id)?;
         self.resume_lanes(lane.as_slice()).await;
         Ok(id)
+    }
+
+    /// Cancels an event also if it is running. The worker that runs it learns of it in seconds
+    /// where signals reach it, and else when it next renews its claim. Its handler is then told to
+    /// stop ([`Execution::cancelled`](crate::Execution::cancelled)), and dropped after
+    /// [`WorkerConfig::cancel_grace`](crate::WorkerConfig::cancel_grace). The event is deleted,
+    /// unless its handler completes it before.
+    ///
+    /// Once this has returned, no handler starts on the event again: if its worker dies, or its
+    /// handler fails before it is told, the event is deleted all the same, within about a minute
+    /// after that. A copy that a service has leased can't be cancelled: end its lease first.
+    ///
+    /// ```
+    /// use wakeq::testing::TestKit;
+    /// use wakeq::{Actor, CanvasId, Event, Execution, HandlerError, Handlers};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut kit = TestKit::new();
+    /// let (admin, ada) = (kit.admin().clone(), Actor::user("ada"));
+    /// let render = move |event: Execution| {
+    ///     let (admin, ada) = (admin.clone(), ada.clone());
+    ///     async move {
+    ///         // Somebody cancels the event while it runs.
+    ///         admin.cancel_running(CanvasId::DEFAULT, event.id, &ada).await?;
+    ///         let reason = event.cancelled().await;
+    ///         Err::<(), _>(HandlerError::operational(format!("stopped: {reason:?}")))
+    ///     }
+    /// };
+    /// kit.handlers(Handlers::new().on("render", render))?;
+    /// kit.emit(Event::new("render", "a film")?).await?;
+    /// let drained = kit.drain().await?;
+    /// assert_eq!((drained.cancelled, drained.retried, drained.waiting), (1, 0, 0));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn cancel_running(
+        &self,
+        canvas: CanvasId,
+        id: EventId,
+        actor: &Actor,
+    ) -> Result<CancelResult, AdminError> {
+        checked(actor)?;
+        let id = self.own_id(canvas, id).await?;
+        for _ in 0..CANCEL_TRIES {
+            let ask = || self.store.cancel_running(canvas, id, actor);
+            let is_asked = |outcome: &RunningCancel| *outcome == RunningCancel::Asked;
+            match self.settled(id, ask, is_asked, |_| None).await? {
+                RunningCancel::Asked | RunningCancel::AskedBefore => {
+                    self.notifier.signals().send_within(Signal::Cancellations, SIGNALLED_WITHIN).await;
+                    return Ok(CancelResult { id, running: true });
+                }
+                RunningCancel::Leased(queue) => return Err(AdminError::LeasedCopy { id, queue }),
+                RunningCancel::Missing => return Err(AdminError::NotFound(id)),
+                RunningCancel::Free => {}
+            }
+            match self.cancel(canvas, id, actor).await {
+                Ok(id) => return Ok(CancelResult { id, running: false }),
+                // It was claimed in the meantime.
+                Err(AdminError::NotWaiting(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(AdminError::NotWaiting(id))
     }
 
     /// Makes a waiting event due immediately; returns its id. A rule on its handler still holds it.

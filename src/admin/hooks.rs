@@ -85,7 +85,7 @@ impl Admin {
         }
         if new.address.scope.module.is_reserved_module() {
             return Err(AdminError::Invalid(
-                "only wakeq itself emits events of the modules ANSWER, CRON and QUEUE: choose another module",
+                "only wakeq itself emits events of the modules ANSWER, CANVAS, CRON and QUEUE: choose another module",
             ));
         }
         let secret = new.secret.chosen(new.kind)?;

@@ -21,12 +21,15 @@ mod rules;
 mod settled;
 mod statistics;
 mod stats;
+mod switches;
 mod targets;
+mod workers;
 
 pub use crons::{Cron, CronPause, CronTick, NewCron, PutCron, search};
 pub use cursor::Cursor;
 use due_checks::DueChecks;
 pub use error::AdminError;
+pub use events::CancelResult;
 pub use hooks::{NewHook, NewHookSecret, PutHookResult};
 pub use lists::{EventFilter, EventSummary, Page};
 pub use pulls::{LeaseBatch, LeasedCopy, Release, ReleaseResult, check_wait};

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Admin, AdminError, Cursor, LIST_MAX, Page, checked};
-use crate::event::{Actor, CanvasId, HandlerScope, RuleKind, Timestamp, is_storable};
+use crate::event::{Actor, CanvasId, HandlerScope, RuleKind, RuleReach, Timestamp, is_storable};
 use crate::store::Rule;
 
 /// A handler has at most one rule of each kind.
 const KINDS: i64 = 2;
 
-/// Why and for how long a handler is stopped.
+/// Why and for how long a handler, a canvas or everything is stopped.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
     /// Shown wherever the rule is shown; up to 1,000 characters.
@@ -22,7 +22,7 @@ pub struct Stop {
 /// The result of pausing or blocking.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StopResult {
-    /// Whether the handler had no rule of this kind before.
+    /// Whether there was no rule of this kind before.
     pub new: bool,
     /// The rule as it is now.
     pub rule: Rule,
@@ -31,12 +31,15 @@ pub struct StopResult {
 }
 
 /// The result of lifting a rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResumeResult {
     /// Whether there was a rule to lift.
     pub lifted: bool,
-    /// The other kind, if a rule of it still stops the handler.
+    /// The other kind, if a rule of it still stops the same.
     pub still: Option<RuleKind>,
+    /// A rule that stops more and holds the events all the same: one on the handler's canvas, or on
+    /// everything.
+    pub under: Option<Rule>,
     /// Events whose notifications this call published before it returned.
     pub woken: usize,
     /// Whether waking continues after the call, here (see [`Admin::patience`]) or in another
@@ -65,13 +68,14 @@ impl Admin {
         actor: &Actor,
         stop: &Stop,
     ) -> Result<StopResult, AdminError> {
-        self.stop(RuleKind::Pause, scope, actor, stop).await
+        self.stop(RuleKind::Pause, of_handler(scope)?, actor, stop).await
     }
 
-    /// Lifts a pause and wakes the events that it held. A block stays, which the result says. If
-    /// there was no pause, nothing is done or recorded.
+    /// Lifts a pause and wakes the events that it held. A block stays, and so does what stops the
+    /// whole canvas or everything, which the result says. If there was no pause, nothing is done or
+    /// recorded.
     pub async fn unpause(&self, scope: &HandlerScope, actor: &Actor) -> Result<ResumeResult, AdminError> {
-        self.lift(RuleKind::Pause, scope, actor).await
+        self.lift(RuleKind::Pause, of_handler(scope)?, actor).await
     }
 
     /// Blocks a handler, whatever its users do. Only for admins.
@@ -81,28 +85,26 @@ impl Admin {
         actor: &Actor,
         stop: &Stop,
     ) -> Result<StopResult, AdminError> {
-        if !actor.is_admin() {
-            return Err(AdminError::AdminOnly { verb: "block" });
-        }
-        self.stop(RuleKind::Block, scope, actor, stop).await
+        self.stop(RuleKind::Block, of_handler(scope)?, actor, stop).await
     }
 
     /// Lifts a block and wakes the events that it held. Only for admins. A pause stays: see the
     /// result.
     pub async fn unblock(&self, scope: &HandlerScope, actor: &Actor) -> Result<ResumeResult, AdminError> {
-        if !actor.is_admin() {
-            return Err(AdminError::AdminOnly { verb: "unblock" });
-        }
-        self.lift(RuleKind::Block, scope, actor).await
+        self.lift(RuleKind::Block, of_handler(scope)?, actor).await
     }
 
-    async fn stop(
+    /// Adds a rule, or replaces its reason and end.
+    pub(super) async fn stop(
         &self,
         kind: RuleKind,
         scope: &HandlerScope,
         actor: &Actor,
         stop: &Stop,
     ) -> Result<StopResult, AdminError> {
+        if kind == RuleKind::Block && !actor.is_admin() {
+            return Err(AdminError::AdminOnly { verb: "block" });
+        }
         checked(actor)?;
         if stop.reason.as_ref().is_some_and(|reason| reason.chars().count() > 1000 || reason.contains('\0')) {
             return Err(AdminError::Invalid(
@@ -124,19 +126,25 @@ impl Admin {
         Ok(StopResult { new: added.new, rule: added.rule, also })
     }
 
-    async fn lift(
+    /// Lifts a rule and wakes what no other rule holds.
+    pub(super) async fn lift(
         &self,
         kind: RuleKind,
         scope: &HandlerScope,
         actor: &Actor,
     ) -> Result<ResumeResult, AdminError> {
+        if kind == RuleKind::Block && !actor.is_admin() {
+            return Err(AdminError::AdminOnly { verb: "unblock" });
+        }
         checked(actor)?;
         let lifted = self.store.lift_rule(kind, scope, actor).await?;
         crate::fault::point("rule.lifted");
         let is_lifted = !lifted.jobs.is_empty();
         let (woken, waking) = self.resume(scope.canvas, lifted.jobs).await?;
         let still = lifted.other_stands.then_some(other(kind));
-        Ok(ResumeResult { lifted: is_lifted, still, woken, waking })
+        let over = self.store.rules_over(scope).await?;
+        let under = over.into_iter().find(|rule| rule.reach() > scope.reach());
+        Ok(ResumeResult { lifted: is_lifted, still, under, woken, waking })
     }
 
     /// Processes resume jobs, if there are any. Returns how many events were woken before the
@@ -152,8 +160,8 @@ impl Admin {
         Ok((woken.load(Ordering::Relaxed), waking))
     }
 
-    /// The rules in force on all handlers of all canvases, by canvas, module and name, a block
-    /// before a pause; up to `limit`, 1 to [`LIST_MAX`].
+    /// The rules in force on all handlers of all canvases, and on whole canvases and everything, by
+    /// canvas, module and name, a block before a pause; up to `limit`, 1 to [`LIST_MAX`].
     pub async fn rules(&self, cursor: Option<&Cursor>, limit: u32) -> Result<Page<Rule>, AdminError> {
         let after = cursor.map(Cursor::rule).transpose()?;
         let limit = limit.clamp(1, LIST_MAX) as usize;
@@ -161,10 +169,21 @@ impl Admin {
         Ok(Page::of(found, limit, |last| Cursor::of_rule((last.scope.clone(), last.kind))))
     }
 
-    /// The rules in force on a handler: at most one of each kind, the block first.
+    /// The rules in force on a handler itself: at most one of each kind, the block first. It may be
+    /// stopped by one on [its canvas](Admin::switches) as well.
     pub async fn rules_of(&self, scope: &HandlerScope) -> Result<Vec<Rule>, AdminError> {
         let handler = Some((&scope.module, &scope.name));
         Ok(self.store.rules(Some(scope.canvas), handler, None, KINDS).await?)
+    }
+}
+
+/// The handler, unless its name stands for a whole canvas.
+pub(super) fn of_handler(scope: &HandlerScope) -> Result<&HandlerScope, AdminError> {
+    match scope.reach() {
+        RuleReach::Handler => Ok(scope),
+        RuleReach::Canvas | RuleReach::Everything => Err(AdminError::Invalid(
+            "no event is of module CANVAS: to stop a whole canvas, pause or block the canvas itself",
+        )),
     }
 }
 

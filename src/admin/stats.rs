@@ -1,5 +1,6 @@
 //! How many events each handler has, how many could run now, and the rules in force.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::{Admin, AdminError, Cursor, LIST_MAX, Page};
@@ -29,7 +30,7 @@ pub struct HandlerStats {
     pub halted: i64,
     /// When the oldest due event became due.
     pub oldest_due: Option<Timestamp>,
-    /// The rules in force, a block first.
+    /// The rules in force on the handler, its canvas and everything: a block first.
     pub rules: Vec<Rule>,
     /// Since when workers have received events of it without having the handler.
     pub unknown_since: Option<Timestamp>,
@@ -113,14 +114,17 @@ impl Admin {
         for rule in self.store.rules_of(canvas, handlers).await? {
             rules.entry(rule.scope.clone()).or_default().push(rule);
         }
+        let switches = self.store.rules_over(&HandlerScope::of_canvas(canvas)).await?;
         let mut targets = BTreeMap::<_, Vec<_>>::new();
         for target in self.store.targets_of(canvas, handlers, targets_shown as i64 + 1).await? {
             targets.entry(target.address.scope.clone()).or_default().push(target);
         }
         let stats = counts.into_iter().zip(doing).filter_map(|(counted, doing)| {
-            let rules = rules.remove(&counted.scope).unwrap_or_default();
+            let mut rules = rules.remove(&counted.scope).unwrap_or_default();
             let targets = targets.remove(&counted.scope).unwrap_or_default();
             let has_something = !counted.is_nothing() || !rules.is_empty() || !targets.is_empty();
+            rules.extend_from_slice(&switches);
+            rules.sort_by_key(|rule| Reverse(rule.kind));
             let mut stats = HandlerStats::of(counted, doing, rules);
             targets.into_iter().for_each(|target| stats.add(target, targets_shown));
             has_something.then_some(stats)

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use super::retries::check_retries;
+use super::rules::of_handler;
 use super::{Admin, AdminError, Cursor, LIST_MAX, Page, checked};
 use crate::event::{
     Actor, CanvasId, HandlerAddress, HandlerScope, Name, RuleKind, SealError, Secret, TargetHeaders,
@@ -108,6 +109,7 @@ impl Admin {
                 "no canvas has this id: the target of a queue is registered with the queue",
             ));
         }
+        of_handler(&address.scope)?;
         self.check_target(address, new)?;
         let (row, is_made) = self.target_row(address, new, actor).await?;
         let put = self.store.put_target(&row).await?.ok_or(AdminError::Invalid(HEADERS_LEAVE))?;

@@ -68,6 +68,11 @@ impl Broadcasts {
         self.outbox.put(broadcast);
     }
 
+    /// Publishes a broadcast at once, before those that are queued; returns whether that succeeded.
+    async fn publish(&self, broadcast: &Broadcast) -> bool {
+        self.channel.publish(std::slice::from_ref(broadcast)).await.lost == 0
+    }
+
     /// Listens to the events of every canvas whose topic `canvas:module:name` matches a
     /// [`TopicPattern`]. It hears the events that are emitted after this has returned.
     ///

@@ -29,6 +29,8 @@ const WAITING_MAX: usize = 10_000;
 const RETRY: Duration = Duration::from_secs(1);
 /// The longest of these pauses.
 const RETRY_MAX: Duration = Duration::from_secs(60);
+/// The name of the signal that events were cancelled.
+const CANCELLATIONS: &str = "cancellations";
 
 /// Something that may have changed.
 ///
@@ -51,6 +53,8 @@ pub enum Signal {
     AnyLog,
     /// The sources that subscribers are given.
     Allocations,
+    /// The events that were cancelled while they ran.
+    Cancellations,
 }
 
 /// Signals from the code that changes something to the code that waits for it. Cheap to clone. Each
@@ -116,14 +120,39 @@ impl Signals {
         }
     }
 
+    /// As [`Signals::send`], for a rare signal whose sender may end soon: also waits until it is
+    /// published or lost, for at most this long.
+    pub(crate) async fn send_within(&self, signal: Signal, limit: Duration) {
+        self.shared.state().raise(&signal);
+        if let Some(broadcasts) = &self.shared.broadcasts
+            && let Some(broadcast) = broadcast(self.shared.sender, &signal)
+            && tokio::time::timeout(limit, broadcasts.publish(&broadcast)).await != Ok(true)
+        {
+            tracing::info!(?signal, "other processes may not have received a signal: they find out later");
+        }
+    }
+
     /// The receiver changes whenever this may have changed, from now on, as long as these signals
     /// exist. Must be called inside a tokio runtime.
     pub fn watch(&self, signal: Signal) -> watch::Receiver<u64> {
+        let receiver = self.watch_here(signal);
+        self.receive();
+        receiver
+    }
+
+    /// As [`Signals::watch`], without making this process receive the signals of others.
+    pub(crate) fn watch_here(&self, signal: Signal) -> watch::Receiver<u64> {
         let mut state = self.shared.state();
         if !state.watched.contains_key(&signal) {
             state.watched.retain(|_, sender| sender.receiver_count() > 0);
         }
-        let receiver = state.watched.entry(signal).or_default().subscribe();
+        state.watched.entry(signal).or_default().subscribe()
+    }
+
+    /// Makes this process receive the signals of others from now on. Must be called inside a tokio
+    /// runtime.
+    pub(crate) fn receive(&self) {
+        let mut state = self.shared.state();
         if let Some(broadcasts) = &self.shared.broadcasts
             && !std::mem::replace(&mut state.receiving, true)
         {
@@ -131,7 +160,6 @@ impl Signals {
             let closing = self.shared.closing.clone();
             tokio::spawn(async move { closing.run_until_cancelled(receiving).await });
         }
-        receiver
     }
 }
 
@@ -153,10 +181,12 @@ impl SharedSignals {
                 let wire: Option<SignalJson> =
                     broadcast.value.as_deref().and_then(|value| serde_json::from_str(value).ok());
                 let Some(wire) = wire.filter(|wire| wire.sender != self.sender) else { return };
+                let name = broadcast.address.scope.name.as_str();
                 let signal = match wire.log.map(|category| category.parse()) {
                     Some(Ok(category)) => Signal::Log(category),
                     // From a release that names categories differently.
                     Some(Err(_)) => Signal::AnyLog,
+                    None if name == CANCELLATIONS => Signal::Cancellations,
                     None => Signal::Allocations,
                 };
                 self.state().raise(&signal);
@@ -176,7 +206,7 @@ impl SignalsState {
         raise(signal);
         match signal {
             Signal::Log(_) => raise(&Signal::AnyLog),
-            Signal::AnyLog | Signal::Allocations => {}
+            Signal::AnyLog | Signal::Allocations | Signal::Cancellations => {}
         }
     }
 
@@ -220,6 +250,7 @@ fn broadcast(sender: Uuid, signal: &Signal) -> Option<Broadcast> {
         Signal::Log(category) => ("log", Some(category.to_string())),
         Signal::AnyLog => return None,
         Signal::Allocations => ("allocations", None),
+        Signal::Cancellations => (CANCELLATIONS, None),
     };
     let scope = HandlerScope {
         canvas: CanvasId::OF_SIGNALS,
@@ -236,9 +267,10 @@ fn broadcast(sender: Uuid, signal: &Signal) -> Option<Broadcast> {
     })
 }
 
-/// Receives the signals of other processes, as long as these signals exist.
+/// Receives the signals of other processes, as long as these signals exist. Says once that it
+/// can't: an account may have no right to listen, and much works without.
 async fn receive_signals(shared: Weak<SharedSignals>, broadcasts: Broadcasts) {
-    let mut wait = RETRY;
+    let (mut wait, mut is_told) = (RETRY, false);
     loop {
         let Ok(pattern) = "*:SIGNAL:*".parse() else { return };
         match broadcasts.listen(Selection::new(pattern, Some(vec![CanvasId::OF_SIGNALS]))).await {
@@ -254,11 +286,18 @@ async fn receive_signals(shared: Weak<SharedSignals>, broadcasts: Broadcasts) {
                 return;
             }
             Err(ListenError::Ending) => return,
-            Err(error) => tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                retry = ?wait,
-                "the signals of other processes are not received: their changes are found later, by polling"
-            ),
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                if std::mem::replace(&mut is_told, true) {
+                    tracing::debug!(error, retry = ?wait, "still without the signals of other processes");
+                } else {
+                    tracing::warn!(
+                        error,
+                        "the signals of other processes are not received, which is tried again: their changes \
+                         are found later, by polling"
+                    );
+                }
+            }
         }
         tokio::time::sleep(spread(wait)).await;
         wait = (wait * 2).min(RETRY_MAX);
@@ -310,6 +349,24 @@ mod tests {
         changes(&mut own).await;
         changes(&mut own).await;
         assert_eq!(*own.borrow(), 3, "the beginning, its own, the other's");
+    }
+
+    /// A process that does not watch for more than its own signals has no subscription.
+    #[tokio::test]
+    async fn what_is_watched_here_comes_from_elsewhere_only_once_it_is_received() {
+        let broadcasts = Broadcasts::local();
+        let (here, there) =
+            (Signals::over(Some(broadcasts.clone())), Signals::over(Some(broadcasts.clone())));
+        let mut watcher = here.watch_here(Signal::Cancellations);
+        there.send_within(Signal::Cancellations, PATIENCE).await;
+        assert!(!watcher.has_changed().unwrap());
+        here.send_within(Signal::Cancellations, PATIENCE).await;
+        changes(&mut watcher).await;
+        here.receive();
+        changes(&mut watcher).await;
+        there.send_within(Signal::Cancellations, PATIENCE).await;
+        changes(&mut watcher).await;
+        assert_eq!(*watcher.borrow(), 3, "its own, the beginning, the other's");
     }
 
     #[tokio::test]

@@ -180,8 +180,8 @@ impl Event {
         })
     }
 
-    /// Sets the handler's module. Default `WORKER`. `CRON`, `ANSWER` and `QUEUE` are refused: only
-    /// wakeq itself emits events of these modules.
+    /// Sets the handler's module. Default `WORKER`. `CRON`, `ANSWER`, `QUEUE` and `CANVAS` are
+    /// refused: only wakeq itself uses these modules.
     pub fn module(mut self, module: &str) -> Result<Self, EventError> {
         self.module = module.parse()?;
         if self.module.is_reserved_module() {

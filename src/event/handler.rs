@@ -6,9 +6,9 @@ use std::str::FromStr;
 use super::CanvasId;
 
 /// Modules whose events only wakeq itself emits, so that their handlers can trust the content:
-/// ticks of crons, answers of entities, and copies in registered queues. Every way to emit refuses
-/// them, plain SQL included.
-pub(crate) const RESERVED_MODULES: [&str; 3] = ["ANSWER", "CRON", "QUEUE"];
+/// ticks of crons, answers of entities, and copies in registered queues; and that of switches,
+/// which has no events. Every way to emit refuses them, plain SQL included.
+pub(crate) const RESERVED_MODULES: [&str; 4] = ["ANSWER", "CANVAS", "CRON", "QUEUE"];
 
 /// One part of a handler's address: `[A-Za-z0-9_.-]{1,128}`, but neither `.` nor `..`, which no
 /// path can contain.
@@ -62,6 +62,11 @@ impl Name {
     /// The module under which the HTTP targets of queues are registered.
     pub(crate) fn queue() -> Self {
         Self("QUEUE".into())
+    }
+
+    /// The module of the rules that stop whole canvases, in which there are no events.
+    pub(crate) fn canvas() -> Self {
+        Self("CANVAS".into())
     }
 
     /// The lock of the coordinator of consumer groups.
@@ -125,12 +130,42 @@ impl HandlerScope {
     pub fn worker(canvas: CanvasId, name: &str) -> Result<Self, InvalidName> {
         Ok(Self { canvas, module: Name::worker(), name: name.parse()? })
     }
+
+    /// What the rules of a whole canvas are stored under.
+    pub(crate) fn of_canvas(canvas: CanvasId) -> Self {
+        Self { canvas, module: Name::canvas(), name: Name::no_modifier() }
+    }
+
+    /// What the rules on everything are stored under.
+    pub(crate) fn of_everything() -> Self {
+        Self::of_canvas(CanvasId::OF_ALL)
+    }
+
+    /// What a rule that is stored under this stops.
+    pub(crate) fn reach(&self) -> RuleReach {
+        match (self.module == Name::canvas(), self.canvas.is_reserved()) {
+            (false, _) => RuleReach::Handler,
+            (true, false) => RuleReach::Canvas,
+            (true, true) => RuleReach::Everything,
+        }
+    }
 }
 
 impl fmt::Display for HandlerScope {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(&format!("{}/{}", self.module, self.name))
     }
+}
+
+/// What a rule stops. The wider is the greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RuleReach {
+    /// A handler, with all its modifiers.
+    Handler,
+    /// A whole canvas.
+    Canvas,
+    /// Every canvas, and every queue.
+    Everything,
 }
 
 /// The exact handler that runs an event.

@@ -43,7 +43,7 @@ pub use broadcast::{Broadcast, MalformedBroadcast};
 pub(crate) use counts::CountedRun;
 pub use counts::EventCounts;
 pub use draft::{Due, Event, EventError, EventFields, NewEvent, answer_event};
-pub use handler::{HandlerAddress, HandlerScope, InvalidName, Name};
+pub use handler::{HandlerAddress, HandlerScope, InvalidName, Name, RuleReach};
 pub use headers::{InvalidHeaders, TargetHeaders};
 pub use histogram::DurationHistogram;
 pub use hook::{HookKind, HookSecret, InvalidHookKind, InvalidHookSecret};
@@ -102,6 +102,8 @@ impl CanvasId {
     /// The reserved canvas on which the HTTP targets of queues are registered: no tenant has it,
     /// and no request may name it.
     pub const OF_QUEUES: Self = Self(Uuid::max());
+    /// The canvas of the rules that stop everything.
+    pub(crate) const OF_ALL: Self = Self::OF_QUEUES;
     /// The canvas on which signals between processes are broadcast.
     pub(crate) const OF_SIGNALS: Self = Self::OF_QUEUES;
 

@@ -70,7 +70,7 @@ pub struct Schedule {
     pub delay_until: Timestamp,
     /// When the current claim was made or last renewed.
     pub locked_at: Option<Timestamp>,
-    /// The rule in force on the handler; the block if there are both kinds.
+    /// The rule in force on the handler, its canvas or everything; a block if there are both kinds.
     pub rule: Option<RuleKind>,
     /// Whether it is the event's turn in its lane.
     pub turn: Turn,

@@ -67,6 +67,9 @@ pub enum Outcome {
     LeaseLost,
     /// This worker shuts down and the grace is over.
     ShutDown,
+    /// Somebody cancelled the event while it ran, and its handler did not complete it: the event is
+    /// deleted.
+    Cancelled,
     /// The claim was released, and the row's counts are unchanged.
     Released,
     /// The event will be retried later.
@@ -89,7 +92,7 @@ impl Outcome {
     ///
     /// assert!(Outcome::ALL.iter().any(|outcome| outcome.as_str() == "LockClaimed"));
     /// ```
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 37] = [
         Self::EventMissing,
         Self::EventPresent,
         Self::DelayNone,
@@ -120,6 +123,7 @@ impl Outcome {
         Self::HandlerPaused,
         Self::LeaseLost,
         Self::ShutDown,
+        Self::Cancelled,
         Self::Released,
         Self::RetryAllowed,
         Self::RetryTooMany,
@@ -161,6 +165,7 @@ impl Outcome {
             Self::HandlerPaused => "HandlerPaused",
             Self::LeaseLost => "LeaseLost",
             Self::ShutDown => "ShutDown",
+            Self::Cancelled => "Cancelled",
             Self::Released => "Released",
             Self::RetryAllowed => "RetryAllowed",
             Self::RetryTooMany => "RetryTooMany",

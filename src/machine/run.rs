@@ -28,6 +28,8 @@ pub struct Claimed {
     pub losses: u32,
     /// For how long the event has been postponed already, since it was for the first time.
     pub postponed: Duration,
+    /// Somebody cancelled it while it ran before: its handler is not started again.
+    pub is_cancelled: bool,
 }
 
 /// A claimed event with its handler.
@@ -99,6 +101,8 @@ pub enum Removal {
     Completed,
     /// Its handler has removed it already, in a transaction of its own.
     Committed,
+    /// Somebody cancelled it while it ran.
+    Cancelled,
     /// It moves to the dead events.
     Dead(Cause),
 }
@@ -219,6 +223,8 @@ pub enum HandlerEnd {
     LeaseLost,
     /// The worker shut down while it ran.
     ShutDown,
+    /// Somebody cancelled the event while it ran, and it has not completed the event.
+    Cancelled,
 }
 
 /// One step of a run: the edge taken and the state reached.
@@ -436,8 +442,10 @@ fn parked(kind: RuleKind, stood: bool) -> (Outcome, State) {
 }
 
 fn lock_claim(claimed: Claimed, policy: RetryPolicy, limits: &Policy) -> (Outcome, State) {
-    let Claimed { claim, retries, losses, postponed } = claimed;
-    if losses >= limits.losses_max {
+    let Claimed { claim, retries, losses, postponed, is_cancelled } = claimed;
+    if is_cancelled {
+        (Outcome::Cancelled, State::Delete(claim, Removal::Cancelled))
+    } else if losses >= limits.losses_max {
         (Outcome::Poison, State::Delete(claim, Removal::Dead(Cause::Poison)))
     } else {
         let longest = limits.retry_delay_max;
@@ -461,6 +469,7 @@ fn processed(running: Running, ran: HandlerEnd) -> (Outcome, State) {
         HandlerEnd::Gone => (Outcome::HandlerGone, State::Pause(running)),
         HandlerEnd::LeaseLost => (Outcome::LeaseLost, State::End(Answer::PutBack)),
         HandlerEnd::ShutDown => (Outcome::ShutDown, State::Release(running.claim)),
+        HandlerEnd::Cancelled => (Outcome::Cancelled, State::Delete(running.claim, Removal::Cancelled)),
     }
 }
 

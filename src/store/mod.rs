@@ -30,9 +30,9 @@ pub(crate) mod tests;
 
 pub(crate) use crons::{CronDue, CronPut, CronRow, CronStep, CronUnpaused, NewCronRow};
 pub(crate) use events::{
-    BULK_PAGE, ClaimLimits, ClaimedEvent, CommandOutcome, HandlerActivity, HandlerPosition,
-    IdempotencyOutcome, ListedEvent, LoadedEvent, NewKey, NewState, Position, Retry, RulePosition, Standing,
-    add_one, complete_in,
+    BULK_PAGE, CANCELLED_PAGE, ClaimLimits, ClaimedEvent, CommandOutcome, HandlerActivity, HandlerPosition,
+    IdempotencyOutcome, ListedEvent, LoadedEvent, NewKey, NewState, Position, Renewal, Retry, RulePosition,
+    RunningCancel, Standing, add_one, complete_in,
 };
 pub use events::{
     DeadEvent, DeadFilter, Depth, HandlerCounts, HandlerDepth, InsertOutcome, Rule, add_with_state,
@@ -48,8 +48,10 @@ pub use kernel::{
 pub(crate) use kernel::{BATCH_MAX, IN_FLIGHT, Listening, PAYLOAD_BYTES_MAX};
 pub(crate) use log::AppendRefusal;
 pub use log::{LogAppender, LogBatch, LogEnd, LogHolder, LogHorizon, append_batch, lacks_partition};
-pub use minute::Retention;
-pub(crate) use minute::{ExpiryPart, IdleRetention, MakingDue};
+pub(crate) use minute::{
+    Activity, Attendance, ExpiryPart, IdleRetention, MakingDue, NewWorker, WorkerPosition,
+};
+pub use minute::{Retention, Worker, WorkerRun, WorkerState, WorkerSummary};
 pub(crate) use order::HaltedPosition;
 pub use order::{HaltedLane, InHand, Object, Tombstone};
 pub use queues::{Facet, FacetSettings, Lease, QueueDepth, RegisteredQueue};

@@ -99,6 +99,8 @@ pub mod faults {
     pub(crate) const LEASE_LOST: &str = "lease_lost";
     /// The attempt was cut off at the end of a shutdown's grace.
     pub(crate) const SHUTDOWN: &str = "shutdown";
+    /// Somebody cancelled the event while it ran.
+    pub(crate) const CANCELLED: &str = "cancelled";
 }
 
 tokio::task_local! {

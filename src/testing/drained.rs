@@ -25,6 +25,8 @@ pub struct DrainReport {
     pub retried: usize,
     /// Events that became dead.
     pub died: usize,
+    /// Events that were cancelled while they ran.
+    pub cancelled: usize,
     /// Events that were looked at and wait under a pause or a block.
     pub parked: usize,
     /// Events that were looked at and have no handler in the kit.
@@ -101,6 +103,7 @@ impl DrainReport {
             Some(Outcome::Deleted) if trail.contains(&Outcome::ExecutesToCompletion) => {
                 Some(&mut self.completed)
             }
+            Some(Outcome::Deleted) if trail.contains(&Outcome::Cancelled) => Some(&mut self.cancelled),
             Some(Outcome::Deleted) => Some(&mut self.died),
             Some(Outcome::RetryAllowed) => Some(&mut self.retried),
             Some(Outcome::RulePaused | Outcome::RuleBlocked) => Some(&mut self.parked),
@@ -167,6 +170,7 @@ fn ending(run: &RunReport) -> String {
         }
     };
     match run.ending() {
+        Some(Outcome::Deleted) if run.trail.contains(&Outcome::Cancelled) => "was cancelled".into(),
         Some(Outcome::Deleted) if !run.trail.contains(&Outcome::ExecutesToCompletion) => "died".into(),
         Some(Outcome::Deleted) if run.error.is_some() => "completed with an error value".into(),
         Some(Outcome::Deleted) => "completed".into(),

@@ -124,7 +124,7 @@ impl BusyTargets {
                 self.note(target, id, None, now);
                 end
             }
-            HandlerEnd::LeaseLost | HandlerEnd::ShutDown => end,
+            HandlerEnd::LeaseLost | HandlerEnd::ShutDown | HandlerEnd::Cancelled => end,
         }
     }
 

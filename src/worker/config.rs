@@ -19,6 +19,9 @@ pub struct WorkerConfig {
     /// The worker's name, shown with the events that it has claimed. Default `None`: the host's
     /// name and eight random hexadecimal digits, which the workers of a process share.
     pub name: Option<Name>,
+    /// The build of the program, such as a commit or an image's tag, for lists of workers. Default
+    /// `None`: they show the release of wakeq alone.
+    pub build: Option<Name>,
     /// Maximum number of handlers that run at once. Default 64.
     pub capacity: usize,
     /// Maximum number of concurrent requests to the HTTP targets of one canvas, or of one queue.
@@ -48,6 +51,9 @@ pub struct WorkerConfig {
     /// How long handlers may continue after a shutdown request. Default 28 s; at most 8 s on Cloud
     /// Run.
     pub shutdown_grace: Duration,
+    /// How long a handler may continue after somebody has cancelled its running event. Then it is
+    /// dropped, which closes the request to an HTTP target, and the event is deleted. Default 10 s.
+    pub cancel_grace: Duration,
     /// The number of lost claims at which an event dies as poison, without being started. Default
     /// 5.
     pub losses_max: u32,
@@ -66,6 +72,7 @@ impl Default for WorkerConfig {
     fn default() -> Self {
         Self {
             name: None,
+            build: None,
             capacity: 64,
             prefetch: None,
             target_share: None,
@@ -73,6 +80,7 @@ impl Default for WorkerConfig {
             value_bytes_max: 64 * 1024 * 1024,
             canvas_event_rate: CANVAS_EVENT_RATE,
             shutdown_grace: Duration::from_secs(28),
+            cancel_grace: Duration::from_secs(10),
             losses_max: 5,
             suspect_losses: 2,
             lets_database_sleep: false,

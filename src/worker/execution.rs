@@ -5,8 +5,10 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 use sqlx::postgres::PgConnection;
+use tokio::time::Instant;
 
 use super::answers::{Completion, HandlerError, HandlerResult};
+use super::cancellation::CancelReason;
 use super::leases::RunningClaim;
 use crate::event::{Claim, CopyOf, EventId, HandlerAddress, Metadata, Place, Timestamp};
 use crate::store::{ClaimedEvent, StoreError, complete_in};
@@ -52,6 +54,7 @@ struct ExecutionClaim {
     running: RunningClaim,
     /// The queue is in memory, where there are no transactions.
     in_memory: bool,
+    deadline: Option<Instant>,
 }
 
 /// The kind of source that emitted an event.
@@ -121,7 +124,14 @@ impl Execution {
             metadata: event.metadata,
             place: event.place,
             copy_of: event.copy_of,
-            claim: Some(ExecutionClaim { running, in_memory }),
+            claim: Some(ExecutionClaim { running, in_memory, deadline: None }),
+        }
+    }
+
+    /// Sets when the handler times out.
+    pub(super) fn end_at(&mut self, deadline: Option<Instant>) {
+        if let Some(claim) = &mut self.claim {
+            claim.deadline = deadline;
         }
     }
 
@@ -185,11 +195,98 @@ impl Execution {
     /// }
     /// ```
     pub async fn complete_in(&self, transaction: &mut PgConnection) -> Result<(), CompleteError> {
-        let Some(ExecutionClaim { running, in_memory: false }) = &self.claim else { return Ok(()) };
+        let Some(ExecutionClaim { running, in_memory: false, .. }) = &self.claim else { return Ok(()) };
         running.begin_transaction();
         crate::fault::point("transaction.completes");
         let stood = complete_in(transaction, running.claim()).await?;
         if stood { Ok(()) } else { Err(CompleteError::ClaimLost) }
+    }
+
+    /// Completes when the handler should stop, and says why. A handler that works for long waits
+    /// for it beside its work, cleans up, and returns an error, so that it does not lose what a
+    /// cut-off would. It has the grace of the reason for that, and may as well complete: an `Ok`
+    /// completes the event.
+    ///
+    /// For an execution made by hand it never completes.
+    ///
+    /// ```
+    /// use wakeq::workers::CancelReason;
+    /// use wakeq::{Execution, HandlerError, HandlerResult};
+    ///
+    /// async fn render(event: Execution) -> HandlerResult {
+    ///     let frames: u32 = event.value()?;
+    ///     for frame in 0..frames {
+    ///         tokio::select! {
+    ///             () = draw(frame) => {}
+    ///             reason = event.cancelled() => {
+    ///                 if reason == CancelReason::Cancelled {
+    ///                     println!("nobody needs the {frame} frames that are there");
+    ///                 }
+    ///                 return Err(HandlerError::operational(format!("stopped: {reason:?}")));
+    ///             }
+    ///         }
+    ///     }
+    ///     Ok(())
+    /// }
+    /// # async fn draw(_frame: u32) {}
+    /// ```
+    pub async fn cancelled(&self) -> CancelReason {
+        match &self.claim {
+            Some(claim) => claim.running.cancelled().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Why the handler should stop; `None` while it may go on. For work between two steps of which
+    /// [`Execution::cancelled`] can't be awaited. It costs no more than reading a number.
+    ///
+    /// ```
+    /// use wakeq::{Execution, HandlerError, HandlerResult};
+    ///
+    /// async fn import(event: Execution) -> HandlerResult {
+    ///     for line in event.value::<Vec<String>>()? {
+    ///         if let Some(reason) = event.cancel_reason() {
+    ///             return Err(HandlerError::operational(format!("stopped before {line}: {reason:?}")));
+    ///         }
+    ///         println!("{line}");
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn cancel_reason(&self) -> Option<CancelReason> {
+        self.claim.as_ref()?.running.cancel_reason()
+    }
+
+    /// Whether the handler should stop.
+    ///
+    /// ```
+    /// # let scope = wakeq::HandlerScope::worker(wakeq::CanvasId::DEFAULT, "greet").unwrap();
+    /// # let address = wakeq::HandlerAddress { scope, modifier: "_".parse().unwrap() };
+    /// # let at = "2026-01-31T08:00:00Z".parse().unwrap();
+    /// let execution = wakeq::Execution::new(address, "1", at);
+    /// assert!(!execution.is_cancelled(), "nobody stops what was made by hand");
+    /// ```
+    pub fn is_cancelled(&self) -> bool {
+        self.cancel_reason().is_some()
+    }
+
+    /// When this attempt times out by its [`Route`](crate::Route), so that the handler can give
+    /// what it calls the time that is left. `None` without a time-out, and for an execution made by
+    /// hand.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tokio::time::Instant;
+    /// use wakeq::{Execution, HandlerResult};
+    ///
+    /// async fn fetch(event: Execution) -> HandlerResult {
+    ///     let left = event.deadline().map(|deadline| deadline.saturating_duration_since(Instant::now()));
+    ///     ask(left.unwrap_or(Duration::from_secs(30))).await
+    /// }
+    /// # async fn ask(_within: Duration) -> HandlerResult { Ok(()) }
+    /// ```
+    pub fn deadline(&self) -> Option<Instant> {
+        self.claim.as_ref()?.deadline
     }
 
     /// The token of this attempt's claim, which programs in other languages pass to the SQL

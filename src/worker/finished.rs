@@ -47,16 +47,18 @@ impl RunEnd {
 
 impl FinishedRun {
     /// What the run adds to the statistics of a handler; `None` if that is nothing. Those of a copy
-    /// are its queue's, which has none. An attempt that a shutdown cut off did not fail.
+    /// are its queue's, which has none. An attempt that a shutdown cut off did not fail, nor did
+    /// one whose event was cancelled.
     pub(super) fn counted(&self) -> Option<(&HandlerScope, CountedRun)> {
         let report = &self.report;
         let address = report.address.as_ref().filter(|_| report.queue.is_none())?;
         let took = |edge| report.trail.contains(&edge);
+        let dies = [Outcome::Poison, Outcome::RetryTooMany, Outcome::Rejected].into_iter().any(took);
         let run = CountedRun {
             completed: took(Outcome::ExecutesToCompletion) && took(Outcome::Deleted),
-            failed: self.fault.is_some_and(|fault| fault != faults::SHUTDOWN),
+            failed: self.fault.is_some_and(|fault| ![faults::SHUTDOWN, faults::CANCELLED].contains(&fault)),
             retried: took(Outcome::RetryAllowed),
-            dead: took(Outcome::Deleted) && (took(Outcome::Poison) || took(Outcome::RetryTooMany)),
+            dead: took(Outcome::Deleted) && dies,
             wait: report.waited,
             run: report.took,
         };
@@ -130,9 +132,12 @@ mod tests {
             (&[LockClaimed, ExecutesToCompletion, FencedOut], None, [no, no, no, no, yes]),
             (&[LockClaimed, Exception, RetryAllowed], failed, [no, yes, yes, no, yes]),
             (&[LockClaimed, Exception, RetryTooMany, Deleted], failed, [no, yes, no, yes, yes]),
+            (&[LockClaimed, Rejected, Deleted], failed, [no, yes, no, yes, yes]),
             (&[LockClaimed, NotYet, Postponed], None, [no, no, no, no, yes]),
             (&[LockClaimed, LeaseLost], Some(faults::LEASE_LOST), [no, yes, no, no, yes]),
             (&[LockClaimed, ShutDown, Released], Some(faults::SHUTDOWN), [no, no, no, no, yes]),
+            (&[LockClaimed, Cancelled, Deleted], Some(faults::CANCELLED), [no, no, no, no, yes]),
+            (&[Cancelled, Deleted], None, [no; 5]),
             (&[Poison, Deleted], None, [no, no, no, yes, no]),
             (&[EventPresent, DelayNotYet], None, [no; 5]),
             (&[EventMissing], None, [no; 5]),

@@ -264,6 +264,7 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
+    use crate::event::CanvasId;
 
     async fn nothing(_event: Execution) -> HandlerResult {
         Ok(())
@@ -284,5 +285,15 @@ mod tests {
         let batch = Batch { max: 0, ..Batch::default() };
         let empty = Handlers::new().on_batch("a", batch, async |_| Ok(()));
         assert_eq!(refused(empty).unwrap(), "the batch handler for a: `max` must be 1 to 10,000");
+    }
+
+    #[test]
+    fn the_addresses_of_all_handlers_are_listed() {
+        let one = Route::new("a").modifier("big").canvas(CanvasId::DEFAULT);
+        let handlers = Handlers::new().on_queue("mail", nothing).on(one, nothing).on("b", nothing);
+        let room = Room::new(64, 2, CancellationToken::new());
+        let listed = handlers.registry(&room).unwrap().addresses();
+        let expected = ["00000000-0000-0000-0000-000000000000/WORKER/a/big", "QUEUE/mail/_", "WORKER/b/_"];
+        assert_eq!(listed, expected);
     }
 }

@@ -4,7 +4,10 @@
 //! Deadlines are on this process's monotonic clock and count from the moment before the claim or
 //! renewal was sent, so they are never later than the database's.
 
-use std::collections::{HashMap, VecDeque};
+#[cfg(test)]
+pub(super) mod tests;
+
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -13,8 +16,10 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::cancellation::{CancelReason, ClaimFate};
+use super::subject::Subject;
 use crate::event::{Claim, EventId};
-use crate::store::{Store, StoreError};
+use crate::store::{Renewal, Store, StoreError};
 
 /// Maximum number of claims renewed by one statement.
 const PAGE: usize = 1000;
@@ -27,6 +32,8 @@ const RETRY_WAIT_MAX: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Leases {
     lease: Duration,
+    /// Cancelled when the worker begins to shut down.
+    stop: CancellationToken,
     state: Mutex<LeaseState>,
     /// Whether some handler has completed an event in a transaction of its own: otherwise there is
     /// nothing to look up.
@@ -35,6 +42,8 @@ pub(super) struct Leases {
     sooner: Notify,
     /// Notified when a page of renewals was answered or failed.
     answered: Notify,
+    /// Notified when a claim is renewed that is as old as most that are ever renewed.
+    long_run: Notify,
 }
 
 #[derive(Debug)]
@@ -47,8 +56,9 @@ struct LeaseState {
 #[derive(Debug)]
 struct Entry {
     claim: Claim,
+    subject: Arc<Subject>,
     deadline: Instant,
-    lost: CancellationToken,
+    fate: Arc<ClaimFate>,
     /// Its last write is in progress. If a renewal finds no claim now, that may be the effect of
     /// this write, whose own answer decides; until then only the deadline ends the claim.
     in_last_write: bool,
@@ -65,6 +75,7 @@ struct Entry {
 pub(super) struct RunningClaim {
     leases: Arc<Leases>,
     claim: Claim,
+    fate: Arc<ClaimFate>,
 }
 
 /// A claim that is renewed until this is dropped.
@@ -72,47 +83,85 @@ pub(super) struct RunningClaim {
 pub(super) struct HeldClaim {
     leases: Arc<Leases>,
     claim: Claim,
-    lost: CancellationToken,
+    fate: Arc<ClaimFate>,
 }
 
 impl Leases {
-    pub(super) fn new(lease: Duration) -> Self {
+    pub(super) fn new(lease: Duration, stop: CancellationToken) -> Self {
         let state = LeaseState { held: HashMap::new(), watched: Instant::now() + lease };
         Self {
             lease,
+            stop,
             state: Mutex::new(state),
             transactions: AtomicBool::new(false),
             sooner: Notify::new(),
             answered: Notify::new(),
+            long_run: Notify::new(),
         }
     }
 
     /// Keeps a claim, whose statement was sent at `sent`, renewed.
-    pub(super) fn hold(self: &Arc<Self>, claim: Claim, sent: Instant) -> HeldClaim {
-        let lost = CancellationToken::new();
+    pub(super) fn hold(self: &Arc<Self>, claim: Claim, sent: Instant, subject: Arc<Subject>) -> HeldClaim {
+        let fate = Arc::new(ClaimFate::default());
         let deadline = sent + self.lease;
         if deadline <= Instant::now() {
             // The answer took longer than the lease, or the process was suspended in the meantime.
-            lost.cancel();
+            fate.lose();
         }
         let mut state = self.state();
-        let lost_too = lost.clone();
         let entry = Entry {
             claim,
+            subject,
             deadline,
-            lost: lost_too,
+            fate: Arc::clone(&fate),
             in_last_write: false,
             in_transaction: false,
             renewing: false,
             revived: false,
         };
         if let Some(earlier) = state.held.insert(claim.id, entry) {
-            earlier.lost.cancel();
+            earlier.fate.lose();
         }
         if deadline < state.watched {
             self.sooner.notify_one();
         }
-        HeldClaim { leases: Arc::clone(self), claim, lost }
+        HeldClaim { leases: Arc::clone(self), claim, fate }
+    }
+
+    /// Tells the handlers to stop that run under these claims here.
+    pub(super) fn cancel(&self, claims: &[Claim]) {
+        let mut state = self.state();
+        for claim in claims {
+            if let Some(entry) = state.entry(*claim) {
+                entry.fate.cancel();
+            }
+        }
+    }
+
+    /// Whether no claim is held here.
+    pub(super) fn are_none(&self) -> bool {
+        self.state().held.is_empty()
+    }
+
+    /// Completes when a handler has run for some time: for most of the time between two renewals,
+    /// which a quick handler does not see.
+    pub(super) async fn a_long_run(&self) {
+        self.long_run.notified().await;
+    }
+
+    /// How many events are claimed, and the first of them that were, at most `most`.
+    pub(super) fn longest(&self, most: usize) -> (usize, Vec<(EventId, Arc<Subject>)>) {
+        let state = self.state();
+        let mut longest = BinaryHeap::with_capacity(most + 1);
+        for (id, entry) in &state.held {
+            longest.push((entry.subject.claimed_at, *id));
+            if longest.len() > most {
+                longest.pop();
+            }
+        }
+        let ids = longest.into_sorted_vec().into_iter().map(|(_, id)| id);
+        let subject = |id| state.held.get(&id).map(|entry| (id, Arc::clone(&entry.subject)));
+        (state.held.len(), ids.filter_map(subject).collect())
     }
 
     fn claims(&self) -> Vec<Claim> {
@@ -124,22 +173,28 @@ impl Leases {
     fn begin_renewal(&self, claims: &[Claim]) -> Vec<Claim> {
         let mut state = self.state();
         let mut stands = |claim: &Claim| {
-            let entry = state.entry(*claim).filter(|entry| !entry.lost.is_cancelled());
+            let entry = state.entry(*claim).filter(|entry| !entry.fate.is_lost());
             entry.map(|entry| entry.renewing = true).is_some()
         };
         claims.iter().copied().filter(|claim| stands(claim)).collect()
     }
 
-    fn renewed(&self, claim: Claim, sent: Instant) {
+    pub(super) fn renewed(&self, claim: Claim, sent: Instant, is_cancelled: bool) {
         if let Some(entry) = self.state().entry(claim) {
-            entry.deadline = sent + self.lease;
-            entry.revived = entry.lost.is_cancelled();
+            let earlier = std::mem::replace(&mut entry.deadline, sent + self.lease);
+            entry.revived = entry.fate.is_lost();
+            if is_cancelled {
+                entry.fate.cancel();
+            }
+            if entry.deadline > earlier + self.lease / 4 {
+                self.long_run.notify_one();
+            }
         }
     }
 
     fn lost(&self, claim: Claim) {
         if let Some(entry) = self.state().entry(claim).filter(|entry| !entry.in_last_write) {
-            entry.lost.cancel();
+            entry.fate.lose();
         }
     }
 
@@ -159,7 +214,7 @@ impl Leases {
         let mut state = self.state();
         let (expired, alive): (Vec<&Entry>, Vec<&Entry>) =
             state.held.values().partition(|entry| entry.deadline <= now);
-        expired.iter().for_each(|entry| entry.lost.cancel());
+        expired.iter().for_each(|entry| entry.fate.lose());
         state.watched = alive.iter().map(|entry| entry.deadline).min().unwrap_or(now + self.lease);
         state.watched
     }
@@ -182,7 +237,8 @@ impl HeldClaim {
 
     /// What its handler gets of it.
     pub(super) fn running(&self) -> RunningClaim {
-        RunningClaim { leases: Arc::clone(&self.leases), claim: self.claim }
+        let Self { leases, claim, fate } = self;
+        RunningClaim { leases: Arc::clone(leases), claim: *claim, fate: Arc::clone(fate) }
     }
 
     /// Whether its handler has begun to complete the event in a transaction of its own.
@@ -215,7 +271,17 @@ impl HeldClaim {
 
     /// Completes when the claim is lost: another worker may have the event.
     pub(super) async fn lost(&self) {
-        self.lost.cancelled().await;
+        self.fate.lost().await;
+    }
+
+    /// Whether somebody has cancelled the event, as far as is known here.
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.fate.is_cancelled()
+    }
+
+    /// Completes when the claim is lost, or somebody has cancelled the event.
+    pub(super) async fn lost_or_cancelled(&self) {
+        self.fate.lost_or_cancelled().await;
     }
 }
 
@@ -230,6 +296,25 @@ impl RunningClaim {
         if let Some(entry) = self.leases.state().entry(self.claim) {
             (entry.in_last_write, entry.in_transaction) = (true, true);
         }
+    }
+
+    /// Why the handler should stop, if it should.
+    pub(super) fn cancel_reason(&self) -> Option<CancelReason> {
+        let shutdown = || self.leases.stop.is_cancelled().then_some(CancelReason::Shutdown);
+        match (self.fate.is_lost(), self.fate.is_cancelled()) {
+            (true, _) => Some(CancelReason::LeaseLost),
+            (false, true) => Some(CancelReason::Cancelled),
+            (false, false) => shutdown(),
+        }
+    }
+
+    /// Completes when the handler should stop.
+    pub(super) async fn cancelled(&self) -> CancelReason {
+        tokio::select! {
+            () = self.fate.lost_or_cancelled() => {}
+            () = self.leases.stop.cancelled() => {}
+        }
+        self.cancel_reason().unwrap_or(CancelReason::Shutdown)
     }
 }
 
@@ -304,8 +389,9 @@ async fn renew_part(leases: &Leases, store: &Store, page: &[Claim]) -> Result<bo
     let renewed = renewed?;
     for (claim, renewed) in page.iter().zip(&renewed) {
         match renewed {
-            Some(true) => leases.renewed(*claim, sent),
-            Some(false) => leases.lost(*claim),
+            Some(Renewal::Renewed) => leases.renewed(*claim, sent, false),
+            Some(Renewal::Cancelled) => leases.renewed(*claim, sent, true),
+            Some(Renewal::Lost) => leases.lost(*claim),
             None => {}
         }
     }
@@ -316,7 +402,7 @@ async fn renew_part(leases: &Leases, store: &Store, page: &[Claim]) -> Result<bo
     Ok(held == 0)
 }
 
-fn known(renewed: Vec<bool>) -> Vec<Option<bool>> {
+fn known(renewed: Vec<Renewal>) -> Vec<Option<Renewal>> {
     renewed.into_iter().map(Some).collect()
 }
 
@@ -338,124 +424,5 @@ pub(super) async fn until_retimed(store: Store, kill: CancellationToken) {
         && deployment < ours
     {
         kill.cancel();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// After a failover the database's clock may jump, and this process get an event a second time.
-    #[tokio::test(start_paused = true)]
-    async fn a_second_claim_of_an_event_ends_the_first() {
-        let leases = Arc::new(Leases::new(Duration::from_secs(60)));
-        let id = EventId::new();
-        let first = leases.hold(Claim { id, claims: 1, nonce: 5 }, Instant::now());
-        let second = leases.hold(Claim { id, claims: 2, nonce: 4 }, Instant::now());
-        first.lost().await;
-        drop(first);
-        assert_eq!(leases.claims(), [second.claim]);
-    }
-
-    /// However many rows are locked by others, the claims on the rest are renewed without delay,
-    /// and lost claims are recognized as lost.
-    #[tokio::test]
-    async fn rows_that_others_hold_cost_the_other_claims_one_wait() {
-        use crate::store::StoreConfig;
-        use crate::store::tests::{Table, limits, told};
-
-        let table = Table::with(StoreConfig::default()).await;
-        let ids = table.add(PAGE as i32).await;
-        let claimed = table.store.claim(&told(&ids), &limits()).await.unwrap();
-        let claims: Vec<Claim> = claimed.into_iter().map(|event| event.unwrap().claim).collect();
-        let leases = Arc::new(Leases::new(Duration::from_secs(60)));
-        let taken = Instant::now();
-        let _held: Vec<HeldClaim> = claims.iter().map(|claim| leases.hold(*claim, taken)).collect();
-        let (held_by_others, gone): (Vec<_>, _) = (ids.iter().step_by(10).copied().collect(), claims[1]);
-        table.store.complete(&[gone]).await.unwrap();
-        let stranger = table.hold_rows(&held_by_others).await;
-        let renewing = renew_page(&leases, &table.store, &claims);
-        let all = tokio::time::timeout(Duration::from_secs(10), renewing).await.expect("a wait for each");
-        assert!(!all, "they are tried again soon");
-        let renewed = |leases: &Leases| {
-            let state = leases.state();
-            let later = state.held.values().filter(|entry| entry.deadline > taken + leases.lease).count();
-            let lost: Vec<EventId> =
-                state.held.iter().filter(|(_, entry)| entry.lost.is_cancelled()).map(|(id, _)| *id).collect();
-            (later, lost)
-        };
-        assert_eq!(renewed(&leases), (PAGE - held_by_others.len() - 1, vec![gone.id]));
-        stranger.rollback().await.unwrap();
-        assert!(renew_page(&leases, &table.store, &claims).await);
-        assert_eq!(renewed(&leases), (PAGE - 1, vec![gone.id]));
-    }
-
-    /// A page of which the server can't renew all in time is renewed in halves, so one row that
-    /// takes long does not end the leases of all others.
-    #[tokio::test]
-    async fn a_page_that_takes_too_long_is_renewed_in_halves() {
-        use crate::store::tests::{Table, limits, told};
-
-        let table = Table::new().await;
-        let ids = table.add(PAGE as i32).await;
-        let claimed = table.store.claim(&told(&ids), &limits()).await.unwrap();
-        let claims: Vec<Claim> = claimed.into_iter().map(|event| event.unwrap().claim).collect();
-        let leases = Arc::new(Leases::new(Duration::from_secs(60)));
-        let taken = Instant::now();
-        let _held: Vec<HeldClaim> = claims.iter().map(|claim| leases.hold(*claim, taken)).collect();
-        let renewed = || {
-            let state = leases.state();
-            state.held.values().filter(|entry| entry.deadline > taken + leases.lease).count()
-        };
-        table.limit_updates().await;
-        assert!(renew_page(&leases, &table.store, &claims).await);
-        assert_eq!(renewed(), PAGE);
-        table.slow_one().await;
-        let later = Instant::now();
-        assert!(!renew_page(&leases, &table.store, &claims).await, "the slow one is tried again soon");
-        let stand =
-            leases.state().held.values().filter(|entry| entry.deadline >= later + leases.lease).count();
-        assert!(stand >= PAGE / 2, "{stand}");
-    }
-
-    /// The deletion was committed, and a renewal that came after it is answered first.
-    #[tokio::test(start_paused = true)]
-    async fn a_renewal_does_not_end_a_claim_whose_last_write_is_under_way() {
-        let lease = Duration::from_secs(60);
-        let leases = Arc::new(Leases::new(lease));
-        let held = leases.hold(Claim { id: EventId::new(), claims: 1, nonce: 5 }, Instant::now());
-        held.begin_last_write();
-        leases.lost(held.claim);
-        assert!(
-            tokio::time::timeout(lease / 2, held.lost()).await.is_err(),
-            "its own write may have done it"
-        );
-        tokio::time::advance(lease).await;
-        leases.expire(Instant::now());
-        held.lost().await;
-    }
-
-    /// A renewal that waits for another session's lock outlasts the claims that it is for.
-    #[tokio::test(start_paused = true)]
-    async fn reports_what_a_late_renewal_did_to_a_released_claim() {
-        let lease = Duration::from_secs(60);
-        for is_carried_out in [true, false] {
-            let leases = Arc::new(Leases::new(lease));
-            let held = leases.hold(Claim { id: EventId::new(), claims: 1, nonce: 5 }, Instant::now());
-            let (asked, sent) = (leases.begin_renewal(&[held.claim]), Instant::now());
-            assert_eq!(asked, [held.claim]);
-            tokio::time::advance(lease).await;
-            leases.expire(Instant::now());
-            held.lost().await;
-            assert_eq!(leases.begin_renewal(&[held.claim]), [], "what is given up is not renewed again");
-            let revived = held.was_revived();
-            tokio::pin!(revived);
-            if is_carried_out {
-                leases.renewed(held.claim, sent);
-            }
-            assert!(tokio::time::timeout(lease, &mut revived).await.is_err(), "there is no answer yet");
-            leases.end_renewal(&asked);
-            assert_eq!(revived.await, is_carried_out);
-        }
     }
 }

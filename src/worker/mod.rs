@@ -7,11 +7,13 @@ mod agreement;
 mod ahead;
 mod answers;
 mod busy;
+mod cancellation;
 mod config;
 mod counters;
 mod execution;
 mod finished;
 mod handlers;
+mod heeding;
 mod intake;
 mod leases;
 mod lot;
@@ -21,6 +23,7 @@ mod others;
 mod pace;
 mod permits;
 mod places;
+mod presence;
 mod process;
 mod push;
 mod remote;
@@ -30,6 +33,7 @@ mod run;
 mod shared_permits;
 mod signal;
 mod statements;
+mod subject;
 mod unknown;
 mod values;
 
@@ -43,6 +47,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 pub use answers::{Completion, HandlerError, HandlerOutput, HandlerResult};
+pub use cancellation::CancelReason;
 pub use config::WorkerConfig;
 pub use counters::{Counters, RunReport, Verdict};
 pub use execution::{BoxedHandler, CompleteError, Execution, Origin};
@@ -54,7 +59,7 @@ pub use remote::{RemoteHandler, RemoteHandlers};
 pub use shared_permits::{SharedPermit, SharedPermits};
 pub use signal::shutdown_signal;
 
-use crate::event::Notification;
+use crate::event::{Name, Notification};
 use crate::machine::Policy;
 use crate::notify::{Notifier, NotifyError, Subscription};
 use crate::store::{Store, StoreError};
@@ -66,6 +71,7 @@ use handlers::{Registry, Room};
 use leases::Leases;
 use permits::Permits;
 use places::Places;
+use presence::Presence;
 use run::Runner;
 use statements::Statements;
 use unknown::UnknownHandlers;
@@ -122,6 +128,7 @@ pub enum WorkerError {
 /// # }
 /// ```
 pub struct QueueWorker {
+    name: Name,
     store: Store,
     notifier: Arc<dyn Notifier>,
     registry: Arc<Registry>,
@@ -170,7 +177,8 @@ impl QueueWorker {
         let registry = Arc::new(handlers.registry(&room)?);
         let name = config.name.clone().unwrap_or_else(name::of_this_process);
         Ok(Self {
-            store: store.claiming_as(name),
+            store: store.claiming_as(name.clone()),
+            name,
             notifier,
             registry,
             room,
@@ -232,24 +240,35 @@ impl QueueWorker {
     /// worker. If the lease became shorter, handlers are cut off without a grace, since other
     /// workers no longer wait for their claims.
     pub async fn run(self) -> Result<(), WorkerError> {
+        let leases = self.leases();
+        let presence = self.presence(&leases, self.config.lets_database_sleep);
+        let ended = self.work(leases, &presence).await;
+        presence.leave().await;
+        ended
+    }
+
+    async fn work(self, leases: Arc<Leases>, presence: &Arc<Presence>) -> Result<(), WorkerError> {
         let registered = self.register().await?;
         if registered > 0 {
             tracing::info!(handlers = registered, "woke events that were waiting for this worker's handlers");
         }
-        let leases = Arc::new(Leases::new(self.store.timing().lease));
+        presence.enter().await;
+        let _telling = AbortOnDropHandle::new(tokio::spawn(Arc::clone(presence).tell_stop()));
+        let seen = Arc::clone(presence);
         let waker = Waker::new(self.store.clone(), Arc::clone(&self.notifier))
             .paced(self.config.canvas_event_rate)
-            .letting_sleep(self.config.lets_database_sleep);
+            .letting_sleep(self.config.lets_database_sleep)
+            .attending(move || seen.attendance());
         let period = self.store.timing().probe_period;
         let missing = AbortOnDropHandle::new(tokio::spawn(waker.clone().find_missed()));
         let chores = AbortOnDropHandle::new(tokio::spawn(waker.run(period, Some(self.config.retention))));
-        let [renewing, watching, comparing] = self.keep(&leases);
+        let [renewing, watching, heeding, comparing] = self.keep(&leases);
         let subscription = self.notifier.subscribe(self.config.held_max()).await?;
         let runner = Arc::new(self.runner(leases, self.config.capacity));
         let (notifier, config) = (Arc::clone(&self.notifier), &self.config);
         let intake = intake::Intake::new(runner, notifier, config, self.counters, self.reports, self.trouble);
         let working = pin!(intake.run(subscription, self.stop.clone(), self.kill));
-        let tasks = select_all([chores, missing, renewing, watching, comparing]);
+        let tasks = select_all([chores, missing, renewing, watching, heeding, comparing]);
         let ended = match select(working, tasks).await {
             Either::Left((true, _)) => Ok(()),
             Either::Left((false, _)) => Err(WorkerError::Defect("its subscription")),
@@ -306,7 +325,7 @@ impl QueueWorker {
     /// Runs notifications one after the other, without an intake.
     pub(crate) fn driver(&self) -> Driver {
         self.room.one_by_one();
-        let leases = Arc::new(Leases::new(self.store.timing().lease));
+        let leases = self.leases();
         let kept = self.keep(&leases);
         let (notifier, counters) = (Arc::clone(&self.notifier), Arc::clone(&self.counters));
         Driver { runner: self.runner(leases, 1), notifier, counters, _kept: kept }
@@ -318,13 +337,27 @@ impl QueueWorker {
         self.store.register(&self.registry.any_canvas(), &self.registry.one_canvas()).await
     }
 
-    /// Renews claims until the handles are dropped. The last task ends once the deployment's
-    /// durations are no longer this process's.
-    fn keep(&self, leases: &Arc<Leases>) -> [AbortOnDropHandle<()>; 3] {
+    /// The claims that this worker is going to hold.
+    fn leases(&self) -> Arc<Leases> {
+        Arc::new(Leases::new(self.store.timing().lease, self.stop.clone()))
+    }
+
+    /// The worker as its row shows it from now on. With `may_sleep` its silence means nothing.
+    fn presence(&self, leases: &Arc<Leases>, may_sleep: bool) -> Arc<Presence> {
+        let how = (self.remote.is_some(), may_sleep);
+        let worker = presence::new_worker(&self.name, &self.config, &self.registry, how);
+        Presence::new(self.store.clone(), worker, Arc::clone(leases), self.stop.clone())
+    }
+
+    /// Renews claims, and looks for events that were cancelled, until the handles are dropped. The
+    /// last task ends once the deployment's durations are no longer this process's.
+    fn keep(&self, leases: &Arc<Leases>) -> [AbortOnDropHandle<()>; 4] {
         let renewing = tokio::spawn(leases::renew(Arc::clone(leases), self.store.clone()));
         let watching = tokio::spawn(leases::watch(Arc::clone(leases)));
+        let signals = self.notifier.signals();
+        let heeding = tokio::spawn(heeding::heed(Arc::clone(leases), self.store.clone(), signals));
         let comparing = tokio::spawn(leases::until_retimed(self.store.clone(), self.kill.clone()));
-        [renewing, watching, comparing].map(AbortOnDropHandle::new)
+        [renewing, watching, heeding, comparing].map(AbortOnDropHandle::new)
     }
 
     /// With room for this many concurrent runs.
@@ -344,6 +377,7 @@ impl QueueWorker {
             suspects: Arc::new(tokio::sync::Semaphore::new(1)),
             values,
             kill: self.kill.clone(),
+            cancel_grace: self.config.cancel_grace,
         }
     }
 }
@@ -353,7 +387,7 @@ pub(crate) struct Driver {
     runner: Runner,
     notifier: Arc<dyn Notifier>,
     counters: Arc<Counters>,
-    _kept: [AbortOnDropHandle<()>; 3],
+    _kept: [AbortOnDropHandle<()>; 4],
 }
 
 impl Driver {

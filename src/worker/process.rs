@@ -1,9 +1,11 @@
-//! Running one handler: its panic, its timeout, a lost lease and a shutdown all end here.
+//! Running one handler: its panic, its timeout, a lost lease, a shutdown and its event's cancelling
+//! all end here.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::answers::{Completion, HandlerResult, panic_message};
@@ -44,6 +46,31 @@ impl HandlerReport {
         }
     }
 
+    /// The report of a handler whose event was cancelled before it ended: whatever it did, unless
+    /// it has completed the event.
+    pub(super) fn after_cancel(self, is_cancelled: bool) -> Self {
+        match self.end {
+            HandlerEnd::Failed(_)
+            | HandlerEnd::Rejected
+            | HandlerEnd::NotYet(_)
+            | HandlerEnd::Gone
+            | HandlerEnd::ShutDown
+                if is_cancelled =>
+            {
+                Self { error: self.error, ..ended(HandlerEnd::Cancelled) }
+            }
+            HandlerEnd::Completed
+            | HandlerEnd::Committed
+            | HandlerEnd::LeaseLost
+            | HandlerEnd::Cancelled
+            | HandlerEnd::Failed(_)
+            | HandlerEnd::Rejected
+            | HandlerEnd::NotYet(_)
+            | HandlerEnd::Gone
+            | HandlerEnd::ShutDown => self,
+        }
+    }
+
     /// "Not yet" and "busy" are operational errors for an event that has been postponed for as long
     /// as its handler's patience lasts. The delay and the pauses before the first of them are not
     /// part of that time.
@@ -59,37 +86,58 @@ impl HandlerReport {
     }
 }
 
-/// Runs the handler until it ends, its lease is lost, or `kill` cuts it off.
+/// When a handler is cut off.
+#[derive(Clone, Copy)]
+pub(super) struct CutOff<'a> {
+    /// The grace of a shutdown is over.
+    pub(super) kill: &'a CancellationToken,
+    /// How long it may go on after its event was cancelled.
+    pub(super) cancel_grace: Duration,
+}
+
+/// Runs the handler until it ends, its lease is lost, or it is cut off.
 pub(super) async fn process(
     handler: &Handler,
     mut execution: Box<Execution>,
     held: &HeldClaim,
-    kill: &CancellationToken,
+    cut_off: CutOff<'_>,
 ) -> HandlerReport {
+    let deadline = handler.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    execution.end_at(deadline);
     let trace = execution.metadata.traceparent.get_or_insert_with(Traceparent::root).clone();
     // Created inside, so that a panic before the first await is caught as well.
     let run = async { (handler.run)(*execution).await };
     let run = telemetry::in_trace(trace, AssertUnwindSafe(run).catch_unwind());
     tokio::select! {
         biased;
-        () = held.lost() => {
-            ended(HandlerEnd::LeaseLost)
+        end = stopped(held, cut_off.cancel_grace) => {
+            ended(end)
         }
-        report = within(handler.timeout, run) => report,
-        () = kill.cancelled() => {
+        report = until(deadline, handler.timeout, run) => report,
+        () = cut_off.kill.cancelled() => {
             ended(HandlerEnd::ShutDown)
         }
     }
 }
 
-async fn within<F>(timeout: Option<Duration>, run: F) -> HandlerReport
+/// Completes when the claim is lost, or when the event was cancelled and the grace is over.
+async fn stopped(held: &HeldClaim, grace: Duration) -> HandlerEnd {
+    held.lost_or_cancelled().await;
+    // Boxed, since it is rare, and each run would have room for it.
+    match Box::pin(tokio::time::timeout(grace, held.lost())).await {
+        Ok(()) => HandlerEnd::LeaseLost,
+        Err(_) => HandlerEnd::Cancelled,
+    }
+}
+
+async fn until<F>(deadline: Option<Instant>, timeout: Option<Duration>, run: F) -> HandlerReport
 where
     F: Future<Output = std::thread::Result<HandlerResult<Completion>>>,
 {
-    let Some(timeout) = timeout else {
+    let (Some(deadline), Some(timeout)) = (deadline, timeout) else {
         return report(run.await);
     };
-    match tokio::time::timeout(timeout, run).await {
+    match tokio::time::timeout_at(deadline, run).await {
         Ok(result) => report(result),
         Err(_) => failed(format!("timed out after {timeout:?}"), faults::TIMEOUT),
     }
@@ -118,6 +166,7 @@ fn fault(end: HandlerEnd) -> Option<&'static str> {
         HandlerEnd::Gone => Some(faults::GONE),
         HandlerEnd::LeaseLost => Some(faults::LEASE_LOST),
         HandlerEnd::ShutDown => Some(faults::SHUTDOWN),
+        HandlerEnd::Cancelled => Some(faults::CANCELLED),
     }
 }
 

@@ -14,8 +14,8 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::counters::{Counters, RunReport};
 use super::finished::RunEnd;
-use super::leases::Leases;
 use super::permits::{PermitQueues, Permits};
+use super::presence::Presence;
 use super::republisher;
 use super::run::Runner;
 use super::shared_permits::SharedPermits;
@@ -84,8 +84,9 @@ struct PushState {
     tasks: TaskTracker,
     /// When cancelled, nothing more is accepted, and nothing waits any longer.
     stop: CancellationToken,
-    /// The tasks that renew claims, until the last run has ended.
-    kept: Mutex<Option<[AbortOnDropHandle<()>; 3]>>,
+    /// The tasks that renew claims and write the worker's row, until the last run has ended.
+    kept: Mutex<Option<[AbortOnDropHandle<()>; 6]>>,
+    presence: Arc<Presence>,
 }
 
 impl QueueWorker {
@@ -115,15 +116,21 @@ impl QueueWorker {
                 "woke events that were waiting for this process's handlers"
             );
         }
-        let leases = Arc::new(Leases::new(self.store.timing().lease));
-        let [renewing, watching, comparing] = self.keep(&leases);
+        let leases = self.leases();
+        let [renewing, watching, heeding, comparing] = self.keep(&leases);
         let stop = self.stop.clone();
         let stopping = tokio::spawn(async move {
             if comparing.await.is_ok() {
                 stop.cancel();
             }
         });
-        let kept = [renewing, watching, AbortOnDropHandle::new(stopping)];
+        // Between two pushes the process may have no processor time.
+        let presence = self.presence(&leases, true);
+        presence.enter().await;
+        let attending = tokio::spawn(Arc::clone(&presence).attend());
+        let telling = tokio::spawn(Arc::clone(&presence).tell_stop());
+        let [stopping, attending, telling] = [stopping, attending, telling].map(AbortOnDropHandle::new);
+        let kept = [renewing, watching, heeding, stopping, attending, telling];
         let mut runner = self.runner(leases, self.config.capacity);
         // Not the deployment's horizon, which is 0 and stored in rows, but the longest wait here.
         runner.policy.horizon = WAIT_MAX;
@@ -147,6 +154,7 @@ impl QueueWorker {
             tasks: TaskTracker::new(),
             stop: self.stop,
             kept: Mutex::new(Some(kept)),
+            presence,
         };
         Ok(PushRunner { inner: Arc::new(inner) })
     }
@@ -202,6 +210,7 @@ impl PushRunner {
         }
         inner.kept.lock().unwrap_or_else(PoisonError::into_inner).take();
         inner.store.write_statistics_within(STATISTICS_WAIT).await;
+        inner.presence.leave().await;
     }
 }
 

@@ -24,25 +24,23 @@ use super::handlers::{Handler, Registry};
 use super::leases::Leases;
 use super::permits::{PermitKind, Permits, Shortage};
 use super::places::{PlaceRequest, Places};
-use super::process::process;
+use super::process::{CutOff, process};
 use super::remote::RemoteHandlers;
 use super::statements::{SoloClaim, Statements};
+use super::subject::Subject;
 use super::unknown::UnknownHandlers;
 use super::values::Values;
 use crate::event::{
-    CanvasId, Cause, CopyOf, EventId, HandlerAddress, Name, Notification, Place, Schedule, Turn,
-    target_of_queue,
+    CanvasId, CopyOf, EventId, HandlerAddress, Name, Notification, Place, Schedule, Turn, target_of_queue,
 };
-use crate::machine::{Answer, Effect, HandlerEnd, Input, Outcome, Policy, Removal, State, When};
+use crate::machine::{Answer, Effect, HandlerEnd, Input, Outcome, Policy, State, When};
 use crate::store::{ClaimedEvent, LoadedEvent, StoreError};
 use crate::telemetry;
 use stage::{
-    Attempt, AttemptReport, Candidate, HandOver, HeldEvent, LoadedRow, ReadyEvent, Stage, Subject, Summary,
+    Attempt, AttemptReport, Candidate, HandOver, HeldEvent, LoadedRow, ReadyEvent, Stage, Summary,
     UnexpectedEffect,
 };
 
-/// The error of a poison event.
-const POISON: &str = "its workers died or stalled too often while it ran";
 /// How often a run starts over if something changed between two of its statements.
 const ROUNDS_MAX: usize = 3;
 
@@ -64,6 +62,8 @@ pub(super) struct Runner {
     pub(super) values: Values,
     /// Cuts handlers off when the grace of a shutdown is over.
     pub(super) kill: CancellationToken,
+    /// How long a handler may go on after its event was cancelled.
+    pub(super) cancel_grace: Duration,
 }
 
 impl Runner {
@@ -234,25 +234,7 @@ impl Run<'_> {
                 self.release(claim).await;
                 (Stage::Attempt(attempt), Ok(Input::Released))
             }
-            (Stage::Attempt(attempt), Effect::Remove(claim, Removal::Completed)) => {
-                let removed = self.complete(claim, &attempt.owner).await;
-                self.after_removal(attempt.into_ending(), removed).await
-            }
-            (Stage::Attempt(attempt), Effect::Remove(_, Removal::Committed)) => {
-                self.after_removal(attempt.into_ending(), true).await
-            }
-            (
-                Stage::Attempt(attempt),
-                Effect::Remove(claim, Removal::Dead(cause @ (Cause::Retries | Cause::Rejected))),
-            ) => {
-                let error = attempt.report.error.as_deref();
-                let removed = self.die(claim, cause, error, &attempt.owner).await;
-                self.after_removal(attempt.into_ending(), removed).await
-            }
-            (Stage::ReadyEvent(ready), Effect::Remove(claim, Removal::Dead(Cause::Poison))) => {
-                let removed = self.die(claim, Cause::Poison, Some(POISON), &ready.owner).await;
-                self.after_removal(ready.into_ending(), removed).await
-            }
+            (stage, Effect::Remove(claim, removal)) => self.remove(stage, claim, removal).await,
             (Stage::HandOver(hand_over), Effect::HandOver) => {
                 let HandOver { lane, ending } = *hand_over;
                 (Stage::Ending(ending.after(self.next(lane).await)), Ok(Input::HandedOver))
@@ -380,8 +362,9 @@ impl Run<'_> {
     }
 
     fn hold(&self, event: ClaimedEvent, sent: Instant) -> HeldEvent {
-        let held_claim = self.runner.leases.hold(event.claim, sent);
-        HeldEvent { subject: Box::new(Subject::of(&event)), held_claim, event: Box::new(event) }
+        let subject = Arc::new(Subject::of(&event));
+        let held_claim = self.runner.leases.hold(event.claim, sent, Arc::clone(&subject));
+        HeldEvent { subject, held_claim, event: Box::new(event) }
     }
 
     async fn process(&self, ready: ReadyEvent) -> (Attempt, HandlerEnd) {
@@ -419,7 +402,8 @@ impl Run<'_> {
             let address = place_of(&owner.subject.address, owner.subject.queue());
             self.runner.places.take(PlaceRequest { address, kind: owner.handler.kind() })
         });
-        let running = process(&owner.handler, execution, &owner.held_claim, &self.runner.kill);
+        let cut_off = CutOff { kill: &self.runner.kill, cancel_grace: self.runner.cancel_grace };
+        let running = process(&owner.handler, execution, &owner.held_claim, cut_off);
         let mut report = running.instrument(processing.clone()).await;
         drop(place);
         let took = started.elapsed();
@@ -429,6 +413,7 @@ impl Run<'_> {
         if report.end == HandlerEnd::LeaseLost {
             self.give_up(&owner.held_claim).await;
         }
+        let report = report.after_cancel(owner.held_claim.is_cancelled());
         let mut report = report.after_patience(postponed, owner.handler.patience);
         if (report.end != HandlerEnd::Completed || self.runner.busy.is_any())
             && let Some(target) = target_of(&owner.handler, &owner.subject.address, owner.subject.queue())

@@ -235,6 +235,11 @@ impl Statements {
         Box::pin(self.store.die(claim, cause, error, halts)).await
     }
 
+    /// Deletes a claimed event that was cancelled while it ran. Rare, so not batched.
+    pub(super) async fn remove_cancelled(&self, claim: Claim) -> Result<bool, StoreError> {
+        Box::pin(self.store.remove_cancelled(claim)).await
+    }
+
     /// What became of a claim whose handler has tried to complete the event itself.
     pub(super) async fn standing(&self, claim: Claim) -> Result<Standing, StoreError> {
         Box::pin(self.store.standing(claim)).await

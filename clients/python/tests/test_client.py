@@ -43,6 +43,8 @@ class Calls(unittest.TestCase):
         self.assertEqual(wakeq.cancel(id), {"id": id})
         for call in (wakeq.event, wakeq.explain, wakeq.cancel):
             self.fails(404, "not-found", call, id)
+        waiting = wakeq.emit({"name": name, "delay_s": 3600})["id"]
+        self.assertEqual(wakeq.cancel(waiting, running=True), {"id": waiting})
 
     def test_an_answer_says_what_became_of_a_unique_key(self) -> None:
         wakeq, name = self.wakeq, fresh_name()
@@ -87,6 +89,19 @@ class Calls(unittest.TestCase):
         self.assertFalse(other().unpause(name)["lifted"])
         wakeq.cancel(id)
         self.assertEqual([wakeq.unpause(name)["lifted"] for _ in range(2)], [True, False])
+
+    def test_a_whole_canvas_is_paused_and_no_other(self) -> None:
+        wakeq, name = self.wakeq, fresh_name()
+        paused = other().pause_canvas(reason="wrong prices", for_s=600)
+        self.assertEqual((paused["rule"]["kind"], paused["rule"]["stops"]), ("pause", "canvas"))
+        held, free = other().emit({"name": name})["id"], wakeq.emit({"name": name})["id"]
+        rule = other().explain(held)["rule"]
+        self.assertEqual(rule and rule["stops"], "canvas")
+        self.assertIsNone(wakeq.explain(free)["rule"])
+        other().cancel(held)
+        wakeq.cancel(free)
+        self.assertFalse(wakeq.unpause_canvas()["lifted"])
+        self.assertTrue(other().unpause_canvas()["lifted"])
 
     def test_statistics_are_of_a_handler_or_of_the_canvas(self) -> None:
         wakeq, name = self.wakeq, fresh_name()

@@ -78,6 +78,20 @@ class Transport(unittest.TestCase):
             wakeq.cancel("1")
         self.assertEqual(len(keys), 5, "it may have been cancelled: not repeated")
 
+    def test_a_running_event_is_cancelled_on_request_only(self) -> None:
+        asked: list[str] = []
+
+        def answer(request: Request) -> None:
+            asked.append(request.path)
+            body = b'{"id":"1","next":"its handler is told to stop"}'
+            request.answer(202, body, content_type="application/json")
+
+        wakeq = Client(serving(self, answer), KEY)
+        wakeq.cancel("1")
+        self.assertEqual(wakeq.cancel("1", running=True).get("next"), "its handler is told to stop")
+        path = "/v1/canvases/00000000-0000-0000-0000-000000000000/events/1/cancel"
+        self.assertEqual(asked, [path, path + "?running=true"])
+
     def test_an_answer_that_does_not_come_or_is_not_wakeq_s_is_told_apart(self) -> None:
         def late(request: Request) -> None:
             request.rfile.read()

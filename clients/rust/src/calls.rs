@@ -4,12 +4,13 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{
-    Client, DeadEvent, DeadFilter, Emitted, Error, EventDetail, Handler, Lifted, Method, NewEvent, Page,
-    Pause, Redriven, Request, Statistics, StatisticsRange, Stopped,
+    Cancelled, Client, DeadEvent, DeadFilter, Emitted, Error, EventDetail, Handler, Lifted, Method, NewEvent,
+    Page, Pause, Redriven, Request, Statistics, StatisticsRange, Stopped,
 };
 
 const EVENTS: &str = "/v1/canvases/{canvas}/events";
 const HANDLER: &str = "/v1/canvases/{canvas}/handlers/{module}/{name}";
+const CANVAS_PAUSE: &str = "/v1/canvases/{canvas}/pause";
 const DEAD: &str = "/v1/canvases/{canvas}/dead-events";
 
 #[derive(Serialize)]
@@ -93,6 +94,22 @@ impl Client {
         Ok(self.request::<TheEvent>(&of_event(Method::POST, "/cancel", id)).await?.id)
     }
 
+    /// Cancels an event also if it is running: its handler is told to stop, and cut off after a
+    /// grace.
+    ///
+    /// ```no_run
+    /// # async fn example(wakeq: wakeq_client::Client, id: uuid::Uuid) -> Result<(), wakeq_client::Error> {
+    /// match wakeq.cancel_running(id).await?.next {
+    ///     Some(next) => println!("{next}"),
+    ///     None => println!("it was deleted"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn cancel_running(&self, id: Uuid) -> Result<Cancelled, Error> {
+        self.request(&of_event(Method::POST, "/cancel", id).query("running", "true")).await
+    }
+
     /// All handlers of the canvas that have events, rules or targets: one request for each
     /// thousand.
     pub async fn handlers(&self) -> Result<Vec<Handler>, Error> {
@@ -125,6 +142,29 @@ impl Client {
     /// Lifts the pause, and wakes what waited.
     pub async fn unpause(&self, module: &str, name: &str) -> Result<Lifted, Error> {
         self.request(&of_handler(Method::DELETE, module, name)).await
+    }
+
+    /// Pauses the whole canvas: when it returns, no worker claims an event of it anymore. Emits are
+    /// accepted, and their events wait.
+    ///
+    /// ```no_run
+    /// # async fn example(wakeq: wakeq_client::Client) -> Result<(), wakeq_client::Error> {
+    /// use wakeq_client::Pause;
+    ///
+    /// wakeq.pause_canvas(&Pause::default().reason("wrong prices")).await?;
+    /// wakeq.unpause_canvas().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn pause_canvas(&self, pause: &Pause) -> Result<Stopped, Error> {
+        let request = Request::new(Method::PUT, CANVAS_PAUSE).json(pause)?;
+        self.request(&request.repeatable()).await
+    }
+
+    /// Lifts the pause of the whole canvas, and wakes what waited; handlers that are paused
+    /// themselves stay so.
+    pub async fn unpause_canvas(&self) -> Result<Lifted, Error> {
+        self.request(&Request::new(Method::DELETE, CANVAS_PAUSE)).await
     }
 
     /// What happened to the events of a handler, in columns for a chart.

@@ -186,6 +186,8 @@ pub struct EventDetail {
     pub retries: i32,
     /// Claims that were lost because a worker died or stalled.
     pub losses: i32,
+    /// Who has cancelled it while it ran, such as `key:billing`.
+    pub cancelled_by: Option<String>,
     /// The last error of its handler.
     pub last_error: Option<String>,
     /// Its unique key, if it has one.
@@ -194,12 +196,24 @@ pub struct EventDetail {
     pub value: Option<Box<RawValue>>,
 }
 
+/// The event that was cancelled.
+#[derive(Clone, Debug, Deserialize)]
+#[non_exhaustive]
+pub struct Cancelled {
+    /// The event's id.
+    pub id: Uuid,
+    /// What happens next, as a sentence, if its handler is running; `None` if it was deleted.
+    pub next: Option<String>,
+}
+
 /// A pause by a user, or a block by an admin.
 #[derive(Clone, Debug, Deserialize)]
 #[non_exhaustive]
 pub struct Rule {
     /// `pause` or `block`.
     pub kind: String,
+    /// What it stops: `handler`, `canvas` or `everything`.
+    pub stops: String,
     /// The reason.
     pub reason: Option<String>,
     /// When it ends by itself.
@@ -338,6 +352,9 @@ pub struct Stopped {
 pub struct Lifted {
     /// Whether one was in force.
     pub lifted: bool,
+    /// A rule that stops more and holds the events all the same.
+    #[serde(default)]
+    pub under: Option<Rule>,
 }
 
 /// A page of a list.

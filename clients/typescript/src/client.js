@@ -88,12 +88,15 @@ export class Client {
   }
 
   /**
-   * Deletes an event that is not running; for a running one the error's code is `not-waiting`.
+   * Deletes an event that is not running; for a running one the error's code is `not-waiting`. With
+   * `running`, the handler of a running event is told to stop, and `next` of the answer says what
+   * happens then.
    * @param {string} id
-   * @param {CallOptions} [options]
+   * @param {{ running?: boolean } & CallOptions} [options]
    */
-  cancel(id, options) {
-    return this.request("POST", "/v1/canvases/{canvas}/events/{id}/cancel", { ...options, path: { id } });
+  cancel(id, { running, ...options } = {}) {
+    const sent = { ...options, path: { id }, query: { running } };
+    return this.request("POST", "/v1/canvases/{canvas}/events/{id}/cancel", sent);
   }
 
   /**
@@ -132,6 +135,24 @@ export class Client {
   unpause(name, { module = "WORKER", ...options } = {}) {
     const sent = { ...options, path: { module, name } };
     return this.request("DELETE", "/v1/canvases/{canvas}/handlers/{module}/{name}/pause", sent);
+  }
+
+  /**
+   * Pauses the whole canvas: afterwards no worker claims an event of it. Emits are accepted, and
+   * their events wait.
+   * @param {Schemas["StopRequest"] & CallOptions} [options]
+   */
+  pauseCanvas({ signal, ...body } = {}) {
+    return this.request("PUT", "/v1/canvases/{canvas}/pause", { signal, repeatable: true, body });
+  }
+
+  /**
+   * Lifts the pause of the whole canvas, and wakes what waited; handlers that are paused themselves
+   * stay so.
+   * @param {CallOptions} [options]
+   */
+  unpauseCanvas(options = {}) {
+    return this.request("DELETE", "/v1/canvases/{canvas}/pause", options);
   }
 
   /**

@@ -1131,8 +1131,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Cancel a waiting event
-         * @description The event is deleted.
+         * Cancel an event
+         * @description A waiting event is deleted. With `running=true`, the handler of a running event is told to stop,
+         *     and cut off after a grace, which closes the request to an HTTP target. The event is deleted
+         *     then, unless its handler completes it before. It is not started again.
          *
          *     Requires the scope `operate` on the canvas.
          */
@@ -1925,6 +1927,16 @@ export interface components {
              */
             since?: string | null;
         };
+        /** @description The event that was cancelled. */
+        CancelledEvent: {
+            /** Format: uuid */
+            id: string;
+            /**
+             * @description If the event is running: what happens next, as a sentence. Omitted if it was deleted.
+             * @example its handler is told to stop, and the event is deleted when that has ended
+             */
+            next?: string | null;
+        };
         Checks: {
             /** @description Whether Postgres responds. */
             database: boolean;
@@ -2284,9 +2296,13 @@ export interface components {
         /** @description An event, and why it is not running. */
         EventDetail: {
             /**
-             * @description Why the event died: `retries` (its handler failed too often), `rejected` (its handler said
-             *     that no retry can help) or `poison` (its workers died or stalled too often while they ran it
-             *     or, for a pulled copy, its leases expired too often).
+             * @description Who has cancelled the event while it ran; omitted if nobody has.
+             * @example key:ada
+             */
+            cancelled_by?: string | null;
+            /**
+             * @description Why the event died: `retries` (its handler failed too often) or `poison` (its workers died
+             *     or stalled too often while they ran it or, for a pulled copy, its leases expired too often).
              */
             cause?: string | null;
             copy_of?: components["schemas"]["Copied"] | null;
@@ -7839,7 +7855,10 @@ export interface operations {
     };
     cancel_event: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Whether to cancel the event also if it is running. Default false. */
+                running?: boolean;
+            };
             header?: never;
             path: {
                 /** @description The canvas, which is a tenant */
@@ -7857,7 +7876,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TheEvent"];
+                    "application/json": components["schemas"]["CancelledEvent"];
+                };
+            };
+            /** @description The event is running, and its handler is told to stop */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CancelledEvent"];
                 };
             };
             /** @description The request is not valid */
@@ -7896,7 +7924,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The event is running (`not-waiting`) */
+            /** @description The event is running (`not-waiting`), or is a copy that a service has leased: end its lease first (`conflict`) */
             409: {
                 headers: {
                     [name: string]: unknown;

@@ -36,6 +36,8 @@ test("an event is emitted, explained, read and cancelled", { skip }, async () =>
   for (const call of [() => wakeq.event(id), () => wakeq.explain(id), () => wakeq.cancel(id)]) {
     await fails(call, 404, "not-found");
   }
+  const waiting = await wakeq.emit({ name, delay_s: 3600 });
+  assert.deepEqual(await wakeq.cancel(waiting.id, { running: true }), { id: waiting.id });
 });
 
 test("an answer says what became of a unique key", { skip }, async () => {
@@ -78,6 +80,19 @@ test("a handler is paused on its canvas only, and unpaused", { skip }, async () 
   assert.equal((await other.unpause(name)).lifted, false);
   await wakeq.cancel(id);
   assert.deepEqual([(await wakeq.unpause(name)).lifted, (await wakeq.unpause(name)).lifted], [true, false]);
+});
+
+test("a whole canvas is paused, and no other", { skip }, async () => {
+  const [wakeq, other, name] = [client(), client({ key: otherKey, canvas: otherCanvas }), freshName()];
+  const paused = await other.pauseCanvas({ reason: "wrong prices", for_s: 600 });
+  assert.deepEqual([paused.rule.kind, paused.rule.stops], ["pause", "canvas"]);
+  const [held, free] = [await other.emit({ name }), await wakeq.emit({ name })];
+  assert.equal((await other.explain(held.id)).rule?.stops, "canvas");
+  assert.equal((await wakeq.explain(free.id)).rule ?? null, null);
+  await other.cancel(held.id);
+  await wakeq.cancel(free.id);
+  assert.equal((await wakeq.unpauseCanvas()).lifted, false);
+  assert.equal((await other.unpauseCanvas()).lifted, true);
 });
 
 test("statistics are of a handler, or of the canvas", { skip }, async () => {

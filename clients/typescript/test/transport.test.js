@@ -60,6 +60,20 @@ test("a refusal for now is repeated after its time, or told to the caller", asyn
   assert.equal(keys.length, 5, "it may have been cancelled: not repeated");
 });
 
+test("a running event is cancelled on request only", async (context) => {
+  /** @type {string[]} */
+  const asked = [];
+  const url = await serving(context, (request, response) => {
+    asked.push(new URL(request.url ?? "", "http://localhost").search);
+    response.writeHead(202, { "content-type": "application/json" });
+    response.end('{"id":"1","next":"its handler is told to stop"}');
+  });
+  const wakeq = new Client({ url, key: KEY });
+  await wakeq.cancel("1");
+  assert.equal((await wakeq.cancel("1", { running: true })).next, "its handler is told to stop");
+  assert.deepEqual(asked, ["", "?running=true"]);
+});
+
 test("an answer that does not come, or is not wakeq's, is told apart", async (context) => {
   const silent = await serving(context, () => {});
   const slow = new Client({ url: silent, key: KEY, timeoutMs: 50, retries: 0 });

@@ -135,6 +135,7 @@ fn of_admin(error: &AdminError) -> Exit {
         | AdminError::NoHook(_)
         | AdminError::NoTarget(_)
         | AdminError::NoQueue(_)
+        | AdminError::NoWorker(_)
         | AdminError::NoCopy(_)
         | AdminError::NoLease(_) => Exit::NotFound,
         AdminError::NotWaiting(_)

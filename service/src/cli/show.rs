@@ -11,8 +11,9 @@ use serde_json::value::RawValue;
 pub(crate) use super::output::{StdoutClosed, line, raw};
 use super::table::Table;
 use super::{text, value};
-use crate::resources::handlers::wire::{RuleJson, RuleKind};
+use crate::resources::handlers::wire::{RuleJson, RuleKind, RuleReachJson};
 use crate::resources::wire::List;
+use crate::resources::workers::wire::WorkerStateJson;
 use wakeq::Timestamp;
 
 /// Whether an answer is for a machine.
@@ -117,7 +118,20 @@ pub(crate) fn or_dash(value: Option<impl Display>) -> String {
 pub(crate) fn rule(rule: &RuleJson) -> String {
     let until = rule.until.map(|until| format!(" until {}", moment(until))).unwrap_or_default();
     let reason = rule.reason.as_deref().unwrap_or("no reason given");
-    format!("{} by {}{until}: {reason}", rule_word(rule.kind), rule.created_by)
+    let of = match rule.stops {
+        RuleReachJson::Handler => String::new(),
+        wider @ (RuleReachJson::Canvas | RuleReachJson::Everything) => format!(" of {}", rule_reach(wider)),
+    };
+    format!("{}{of} by {}{until}: {reason}", rule_word(rule.kind), rule.created_by)
+}
+
+/// What a rule stops, in words.
+pub(crate) fn rule_reach(reach: RuleReachJson) -> &'static str {
+    match reach {
+        RuleReachJson::Handler => "the handler",
+        RuleReachJson::Canvas => "the whole canvas",
+        RuleReachJson::Everything => "everything",
+    }
 }
 
 /// A kind of rule, as a word.
@@ -133,5 +147,15 @@ pub(crate) fn rule_state(kind: RuleKind) -> &'static str {
     match kind {
         RuleKind::Pause => "paused",
         RuleKind::Block => "blocked",
+    }
+}
+
+/// The state of a worker, as a word.
+pub(crate) fn worker_state(state: WorkerStateJson) -> &'static str {
+    match state {
+        WorkerStateJson::Working => "working",
+        WorkerStateJson::Stopping => "stopping",
+        WorkerStateJson::Asleep => "asleep",
+        WorkerStateJson::Lost => "lost",
     }
 }

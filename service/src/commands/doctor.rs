@@ -121,6 +121,9 @@ impl Doctor {
         }
         let unknown = store.unknown_handlers(doctor::UNKNOWN_WITHIN).await;
         findings.push(judged("handlers", unknown, |unknown| doctor::unknown_handlers(&unknown)));
+        let workers = store.release_workers(doctor::lost_after(period)).await;
+        findings.push(judged("workers", workers, |workers| doctor::workers(&workers)));
+        findings.push(judged("switches", store.switched().await, |switched| doctor::switches(&switched)));
         let sizes = store.table_sizes().await;
         findings.push(judged("tables", sizes, |sizes| doctor::sizes(&sizes)));
         let held = store.held_snapshots().await;

@@ -38,13 +38,14 @@ use crate::resources::groups::command as groups;
 use crate::resources::handlers::command as handlers;
 use crate::resources::handlers::command::depth;
 use crate::resources::handlers::command::stats;
-use crate::resources::handlers::wire::RuleKind;
 use crate::resources::hooks::command as hooks;
 use crate::resources::keys::command as keys;
 use crate::resources::log::command as log;
 use crate::resources::objects::command as objects;
 use crate::resources::queues::command as queues;
 use crate::resources::quotas::command as quotas;
+use crate::resources::switches::command as switches;
+use crate::resources::workers::command as workers;
 use wakeq::Handlers;
 
 /// How long code that blocks its thread may delay the end of the process.
@@ -169,7 +170,7 @@ Where: commands use the database (DATABASE_URL), or a server (WAKEQ_SERVER or --
 
 Options of every command, and rarer ones: --help-all.
 
-Exit codes: 0 done, 1 failed, 2 invalid arguments, 3 not found (event, target, cron, hook, queue, group, account or key), \
+Exit codes: 0 done, 1 failed, 2 invalid arguments, 3 not found (event, target, cron, hook, queue, group, worker, account or key), \
 4 not permitted, 5 conflict (the event is running, two keys are live, a quota is used up, a condition does not hold), \
 6 the database or the server is unavailable, or limits requests for now (429, 408).";
 
@@ -242,6 +243,10 @@ enum Command {
     Accounts(accounts::Accounts),
     /// Show the audit log of changes and refusals
     Audit(audit::Audit),
+    /// List and show the worker processes, and what they run
+    Workers(workers::Workers),
+    /// Show what stops the whole canvas, or everything
+    Switches(switches::Switches),
     /// Count the events that are due and free to run
     Depth(depth::DepthOf),
     /// Print events as they are emitted, until Ctrl-C
@@ -261,13 +266,13 @@ enum Command {
     /// Short for `events run-now`
     RunNow(events::RunNow),
     /// Short for `handlers pause`
-    Pause(handlers::Stop),
+    Pause(handlers::Pause),
     /// Short for `handlers unpause`
-    Unpause(handlers::Lift),
+    Unpause(handlers::Unpause),
     /// Short for `handlers block`
-    Block(handlers::Stop),
+    Block(handlers::Block),
     /// Short for `handlers unblock`
-    Unblock(handlers::Lift),
+    Unblock(handlers::Unblock),
     /// Short for `handlers purge`
     Purge(handlers::Purge),
 }
@@ -349,6 +354,8 @@ impl Cli {
             Command::Keys(command) => command.run(&context).await,
             Command::Accounts(command) => command.run(&context).await,
             Command::Audit(command) => command.run(&context).await,
+            Command::Workers(command) => command.run(&context).await,
+            Command::Switches(command) => command.run(&context).await,
             Command::Depth(command) => command.run(&context).await,
             Command::Tail(command) => command.run(&context).await,
             Command::Completions(command) => command.run(Cli::command()),
@@ -358,10 +365,10 @@ impl Cli {
             Command::Explain(command) => command.run(&context).await,
             Command::Cancel(command) => command.run(&context).await,
             Command::RunNow(command) => command.run(&context).await,
-            Command::Pause(command) => command.run(&context, RuleKind::Pause).await,
-            Command::Unpause(command) => command.run(&context, RuleKind::Pause).await,
-            Command::Block(command) => command.run(&context, RuleKind::Block).await,
-            Command::Unblock(command) => command.run(&context, RuleKind::Block).await,
+            Command::Pause(command) => command.run(&context).await,
+            Command::Unpause(command) => command.run(&context).await,
+            Command::Block(command) => command.run(&context).await,
+            Command::Unblock(command) => command.run(&context).await,
             Command::Purge(command) => command.run(&context).await,
         }
     }

@@ -19,6 +19,9 @@ pub(crate) struct WorkerArgs {
     /// Name of this worker in claims [default: host name and eight random digits]
     #[arg(long = "worker", env = "WAKEQ_WORKER", value_name = "NAME")]
     name: Option<Name>,
+    /// Build of this program, such as a commit, for `wakeq workers`
+    #[arg(long, env = "WAKEQ_BUILD", hide_short_help = true, value_name = "NAME")]
+    build: Option<Name>,
     /// Maximum concurrent handlers
     #[arg(long, env = "WAKEQ_CAPACITY", default_value_t = WorkerConfig::default().capacity)]
     capacity: usize,
@@ -32,6 +35,10 @@ pub(crate) struct WorkerArgs {
     /// How long handlers may keep running after SIGTERM [default: 28s, on Cloud Run 8s]
     #[arg(long, env = "WAKEQ_SHUTDOWN_GRACE", value_parser = humantime::parse_duration)]
     shutdown_grace: Option<Duration>,
+    /// How long a handler may keep running after its event was cancelled
+    #[arg(long, env = "WAKEQ_CANCEL_GRACE", value_parser = humantime::parse_duration, hide_short_help = true,
+          default_value = "10s")]
+    cancel_grace: Duration,
     /// Do not call HTTP targets; a program without handlers then receives no notifications
     #[arg(long, env = "WAKEQ_NO_TARGETS", num_args = 0..=1, default_missing_value = "1", default_value = "0",
           value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true, hide_possible_values = true)]
@@ -260,10 +267,12 @@ impl WorkerArgs {
         let usual = if cloud_run { CLOUD_RUN_GRACE } else { defaults.shutdown_grace };
         WorkerConfig {
             name: self.name.clone(),
+            build: self.build.clone(),
             capacity: self.capacity,
             target_share: self.target_share,
             value_bytes_max: self.value_bytes_max,
             shutdown_grace: self.shutdown_grace.unwrap_or(usual),
+            cancel_grace: self.cancel_grace,
             lets_database_sleep: self.let_database_sleep,
             retention: Retention {
                 emitted_ids: self.keep_ids.unwrap_or(defaults.retention.emitted_ids),
@@ -329,10 +338,12 @@ mod tests {
     fn the_grace_fits_where_the_process_runs() {
         let arguments = |shutdown_grace| WorkerArgs {
             name: Some("orders-1".parse().unwrap()),
+            build: Some("7c9e6679".parse().unwrap()),
             capacity: 3,
             target_share: Some(2),
             value_bytes_max: 1024 * 1024,
             shutdown_grace,
+            cancel_grace: Duration::from_secs(4),
             no_targets: false,
             let_database_sleep: false,
             keep_dead_events: Some(Duration::from_secs(7200)),
@@ -347,8 +358,9 @@ mod tests {
         let config = arguments(None).config_on(false);
         let fetching = LotArgs { prefetch: Some(5), lot: 9 }.with(config.clone());
         assert_eq!((fetching.capacity, fetching.prefetch, fetching.lot_max), (3, Some(5), 9));
-        assert_eq!(config.target_share, Some(2));
+        assert_eq!((config.target_share, config.cancel_grace), (Some(2), Duration::from_secs(4)));
         assert_eq!(config.name.unwrap().as_str(), "orders-1");
+        assert_eq!(config.build.unwrap().as_str(), "7c9e6679");
         let retention = Retention { dead_events: Duration::from_secs(7200), ..Retention::default() };
         assert_eq!(config.retention, retention);
     }

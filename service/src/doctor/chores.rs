@@ -4,12 +4,17 @@
 use std::time::Duration;
 
 use super::{Finding, list};
-use crate::store::checkup::{Chores, TableSize, UnknownHandler};
+use crate::store::checkup::{Chores, ReleaseWorkers, Switched, TableSize, UnknownHandler};
 use wakeq::Timing;
 
 /// The age from which a promise counts as not kept, if a pass is due every `period`.
 pub(crate) fn overdue_after(period: Duration) -> Duration {
     Duration::from_secs(300).max(3 * period)
+}
+
+/// How long a worker may be silent until it is lost, as lists of workers have it.
+pub(crate) fn lost_after(period: Duration) -> Duration {
+    5 * period
 }
 
 /// How long ago a worker may have lacked a handler for it to be reported.
@@ -124,6 +129,43 @@ pub(crate) fn unknown_handlers(unknown: &[UnknownHandler]) -> Finding {
     )
 }
 
+/// Which workers there are, and whether they are of one release.
+pub(crate) fn workers(workers: &[ReleaseWorkers]) -> Finding {
+    let seen: Vec<String> = workers
+        .iter()
+        .filter(|of| of.seen > 0)
+        .map(|of| format!("{} of release {}", of.seen, of.release))
+        .collect();
+    let lost: i64 = workers.iter().map(|of| of.lost).sum();
+    let lost = if lost > 0 { format!(", and {lost} lost within a day") } else { String::new() };
+    match seen.as_slice() {
+        [] => Finding::ok("workers", format!("none was seen lately{lost}")),
+        [one] => Finding::ok("workers", format!("{one}{lost}")),
+        several => Finding::warn(
+            "workers",
+            format!("{}{lost}", list(several)),
+            "finish the upgrade: `wakeq workers list` shows which are of an older release",
+        ),
+    }
+}
+
+/// Whether everything is blocked, which may have been forgotten, and how many canvases are stopped.
+pub(crate) fn switches(switched: &Switched) -> Finding {
+    let canvases = match switched.canvases {
+        0 => "no canvas is stopped as a whole".to_owned(),
+        1 => "1 canvas is stopped as a whole".to_owned(),
+        more => format!("{more} canvases are stopped as a whole"),
+    };
+    match &switched.everything {
+        None => Finding::ok("switches", canvases),
+        Some(by) => Finding::warn(
+            "switches",
+            format!("everything is blocked by {by}; {canvases}"),
+            "when it may go on: `wakeq unblock --all-canvases`",
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,6 +202,32 @@ mod tests {
         let finding = durations(Some(&standing), Some(&other));
         assert_eq!(finding.level, Level::Fail);
         assert!(finding.found.starts_with("lease is 30s here and 60s in the deployment"), "{finding}");
+    }
+
+    #[test]
+    fn warns_when_workers_of_several_releases_work() {
+        let of = |release: &str, seen, lost| ReleaseWorkers { release: release.to_owned(), seen, lost };
+        let found = |all: &[ReleaseWorkers]| {
+            let finding = workers(all);
+            (finding.level, finding.found)
+        };
+        assert_eq!(found(&[]), (Level::Ok, "none was seen lately".to_owned()));
+        let one = [of("0.1.0", 0, 2), of("0.2.0", 3, 0)];
+        assert_eq!(found(&one), (Level::Ok, "3 of release 0.2.0, and 2 lost within a day".to_owned()));
+        let two = [of("0.1.0", 1, 0), of("0.2.0", 3, 0)];
+        assert_eq!(found(&two), (Level::Warn, "1 of release 0.1.0, 3 of release 0.2.0".to_owned()));
+    }
+
+    #[test]
+    fn warns_while_everything_is_blocked() {
+        let found = |everything: Option<&str>, canvases| {
+            let finding = switches(&Switched { everything: everything.map(str::to_owned), canvases });
+            (finding.level, finding.found)
+        };
+        assert_eq!(found(None, 0), (Level::Ok, "no canvas is stopped as a whole".to_owned()));
+        assert_eq!(found(None, 1), (Level::Ok, "1 canvas is stopped as a whole".to_owned()));
+        let words = "everything is blocked by cli:ada: fire; 2 canvases are stopped as a whole";
+        assert_eq!(found(Some("cli:ada: fire"), 2), (Level::Warn, words.to_owned()));
     }
 
     #[test]

@@ -54,6 +54,7 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(60);
         (name = "groups", description = "Consumer groups, and their positions in the log"),
         (name = "queues",
             description = "Queues that services register: copies of the events of all canvases"),
+        (name = "workers", description = "The worker processes, and what they run"),
         (name = "quotas", description = "The limits of a canvas, and its usage"),
         (name = "admin", description = "Keys, blocks, and the audit log"),
         (name = "push",

@@ -107,6 +107,8 @@ path_parts! {
     QueuePath(Name) = "queue";
     /// The consumer group in the path: `{group}`.
     GroupPath(Name) = "group";
+    /// The worker in the path: `{worker}`.
+    WorkerPath(Name) = "worker";
 }
 
 /// The entity in the path: `{type}` and `{entity}`, without its canvas.

@@ -107,7 +107,18 @@ pub(crate) mod statistics {
     pub(crate) mod wire;
 }
 
+pub(crate) mod switches {
+    pub(crate) mod command;
+    pub(crate) mod routes;
+}
+
 pub(crate) mod targets {
+    pub(crate) mod command;
+    pub(crate) mod routes;
+    pub(crate) mod wire;
+}
+
+pub(crate) mod workers {
     pub(crate) mod command;
     pub(crate) mod routes;
     pub(crate) mod wire;

@@ -192,6 +192,7 @@ fn every_outcome() -> BTreeSet<Outcome> {
         HandlerPaused,
         LeaseLost,
         ShutDown,
+        Cancelled,
         Released,
         RetryAllowed,
         RetryTooMany,

@@ -33,6 +33,10 @@ fn running(retries: u32, delay: Duration) -> Running {
     Running { claim: claim(), retries, postponed, policy, longest: Duration::MAX }
 }
 
+fn claimed(losses: u32, is_cancelled: bool) -> Claimed {
+    Claimed { claim: claim(), retries: 0, losses, postponed: Duration::ZERO, is_cancelled }
+}
+
 // Shows: EV2-53
 #[test]
 fn a_missing_event_is_acknowledged() {
@@ -132,7 +136,7 @@ fn the_claim_decides_who_runs() {
     let claiming = State::LockClaim(retry);
     check(claiming.clone(), Input::Claimed(None), Outcome::LockClaimFailed, SOON);
     let (claim, postponed, longest) = (claim(), Duration::from_secs(7), Duration::MAX);
-    let won = Claimed { claim, retries: 1, losses: 0, postponed };
+    let won = Claimed { claim, retries: 1, losses: 0, postponed, is_cancelled: false };
     let running = Running { claim, retries: 1, postponed, policy: retry, longest };
     check(claiming, Input::Claimed(Some(won)), Outcome::LockClaimed, State::Process(running));
 }
@@ -140,9 +144,19 @@ fn the_claim_decides_who_runs() {
 #[test]
 fn the_fifth_lost_claim_is_poison() {
     for losses in [5, 6] {
-        let won = Claimed { claim: claim(), retries: 0, losses, postponed: Duration::ZERO };
+        let won = claimed(losses, false);
         let dead = State::Delete(claim(), Removal::Dead(Cause::Poison));
         check(State::LockClaim(retry_policy(2, DAY)), Input::Claimed(Some(won)), Outcome::Poison, dead);
+    }
+}
+
+/// Its worker died, failed or shut down before it knew.
+#[test]
+fn an_event_that_was_cancelled_while_it_ran_is_not_started_again() {
+    for losses in [0, 5] {
+        let claiming = State::LockClaim(retry_policy(2, DAY));
+        let gone = State::Delete(claim(), Removal::Cancelled);
+        check(claiming, Input::Claimed(Some(claimed(losses, true))), Outcome::Cancelled, gone);
     }
 }
 
@@ -174,6 +188,16 @@ fn an_event_that_its_handler_rejects_dies_whatever_retries_are_left() {
         let dead = State::Delete(claim(), Removal::Dead(Cause::Rejected));
         check(process, Input::Ran(HandlerEnd::Rejected), Outcome::Rejected, dead);
     }
+}
+
+/// Without a trace among the dead events, and without a retry.
+#[test]
+fn an_event_that_is_cancelled_while_it_runs_is_deleted() {
+    let process = State::Process(running(0, DAY));
+    let delete = State::Delete(claim(), Removal::Cancelled);
+    check(process, Input::Ran(HandlerEnd::Cancelled), Outcome::Cancelled, delete.clone());
+    check(delete.clone(), Input::Removed(true), Outcome::Deleted, ACKNOWLEDGED);
+    check(delete, Input::Removed(false), Outcome::FencedOut, PUT_BACK);
 }
 
 // Whatever else holds for an event, it is woken by others when its turn comes.
@@ -210,7 +234,8 @@ fn an_event_that_its_facet_has_passed_is_recalled_first() {
 #[test]
 fn every_removal_of_an_event_of_an_object_hands_over_before_it_acknowledges() {
     let deaths = [Cause::Retries, Cause::Poison, Cause::Rejected].map(Removal::Dead);
-    for removal in [Removal::Completed, Removal::Committed].into_iter().chain(deaths) {
+    let others = [Removal::Completed, Removal::Committed, Removal::Cancelled];
+    for removal in others.into_iter().chain(deaths) {
         let delete = State::Delete(claim(), removal);
         check(delete, Input::LinkRemoved, Outcome::Deleted, State::HandOver);
     }

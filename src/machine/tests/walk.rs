@@ -56,9 +56,9 @@ pub(super) fn answers(effect: &Effect) -> Vec<Input> {
         .map(Input::Handler)
         .into(),
         Effect::Defer => vec![Input::Deferred],
-        Effect::ClaimLock => {
-            [None, claimed(0, 0), claimed(1, 4), claimed(2, 0), claimed(0, 5)].map(Input::Claimed).into()
-        }
+        Effect::ClaimLock => [None, claimed(0, 0), claimed(1, 4), claimed(2, 0), claimed(0, 5), cancelled()]
+            .map(Input::Claimed)
+            .into(),
         Effect::RunHandler => [
             HandlerEnd::Completed,
             HandlerEnd::Committed,
@@ -70,6 +70,7 @@ pub(super) fn answers(effect: &Effect) -> Vec<Input> {
             HandlerEnd::Gone,
             HandlerEnd::LeaseLost,
             HandlerEnd::ShutDown,
+            HandlerEnd::Cancelled,
         ]
         .map(Input::Ran)
         .into(),
@@ -83,7 +84,11 @@ pub(super) fn answers(effect: &Effect) -> Vec<Input> {
 }
 
 fn claimed(retries: u32, losses: u32) -> Option<Claimed> {
-    Some(Claimed { claim: claim(), retries, losses, postponed: Duration::ZERO })
+    Some(Claimed { claim: claim(), retries, losses, postponed: Duration::ZERO, is_cancelled: false })
+}
+
+fn cancelled() -> Option<Claimed> {
+    claimed(1, 5).map(|claimed| Claimed { is_cancelled: true, ..claimed })
 }
 
 /// A missing row, and rows due and not, locked and not, under each rule, at each turn.

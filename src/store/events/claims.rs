@@ -30,6 +30,17 @@ pub(crate) struct ClaimLimits {
     pub(crate) value_max: i32,
 }
 
+/// What a renewal found of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Renewal {
+    /// It does not stand.
+    Lost,
+    /// It stands, for another lease.
+    Renewed,
+    /// The same, and somebody has cancelled its event.
+    Cancelled,
+}
+
 /// An event that will be retried.
 #[derive(Clone, Debug)]
 pub(crate) struct Retry {
@@ -79,10 +90,10 @@ impl Sql<'_> {
     ///
     /// It names the gate, which Postgres therefore locks before it takes the statement's snapshot:
     /// a claim sees every rule whose maker has passed the gate. If there are no rules at all, none
-    /// is looked up. An event on an object runs when no earlier event of its lane is left and the
-    /// lane is not halted; the first event of each lane is looked up once, and only if some event
-    /// is on an object. Earlier events of a lane were committed earlier, so a claim that sees an
-    /// event sees all events before it.
+    /// is looked up, and if there are no switches, none of a canvas. An event on an object runs
+    /// when no earlier event of its lane is left and the lane is not halted; the first event of
+    /// each lane is looked up once, and only if some event is on an object. Earlier events of a
+    /// lane were committed earlier, so a claim that sees an event sees all events before it.
     async fn claim_rows(
         &self,
         (keys, canvases): (&[Uuid], &[Uuid]),
@@ -110,7 +121,12 @@ impl Sql<'_> {
                   and ((select not exists (select from wakeq.scheduling_rules)) or not exists (
                       select from wakeq.scheduling_rules r
                        where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
-                         and (r.until is null or r.until > clock_timestamp())))
+                         and (r.until is null or r.until > clock_timestamp()))
+                      and ((select not exists (select from wakeq.scheduling_rules where event_space = 'CANVAS')) or not exists (
+                          select from wakeq.scheduling_rules r
+                           where r.canvas_id = any (array[e.canvas_id, 'ffffffff-ffff-ffff-ffff-ffffffffffff'])
+                             and r.event_space = 'CANVAS' and r.handler_name = '_'
+                             and (r.until is null or r.until > clock_timestamp()))))
                   and (e.object is null or e.id = any (coalesce((select wakeq.firsts_of_lanes($1, true)), '{}')))
             returning e.id, e.canvas_id, e.module::text as "module!", e.name::text as "name!",
                       e.modifier::text as "modifier!",
@@ -121,7 +137,8 @@ impl Sql<'_> {
                           select from wakeq.events_v2 before
                            where before.id = e.id and before.locked_at is not null)) as "took_over!",
                       e.traceparent::text as traceparent, e.object::text as object, e.seq, e.prev,
-                      null::uuid as origin, false as "is_limited!", null::text as token"#,
+                      null::uuid as origin, false as "is_limited!", e.cancelled_by is not null as "is_cancelled!",
+                      null::text as token"#,
             keys,
             canvases,
             shared(canvases) as Option<Uuid>,
@@ -135,18 +152,22 @@ impl Sql<'_> {
         self.session().await?.all("claim events", query).await
     }
 
-    pub(in crate::store) async fn renew(&self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
+    pub(in crate::store) async fn renew(&self, claims: &[Claim]) -> Result<Vec<Renewal>, StoreError> {
         let (ids, fences) = fences(claims);
-        let query = sqlx::query_scalar!(
-            "update wakeq.events_v2 set locked_at = clock_timestamp()
-              where id = any ((select $1::uuid[])::uuid[])
-                and claims::bigint << 32 | nonce = ($2::bigint[])[width_bucket(id, $1::uuid[])]
-                and locked_at is not null
-          returning id",
+        let query = sqlx::query!(
+            r#"update wakeq.events_v2 set locked_at = clock_timestamp()
+                where id = any ((select $1::uuid[])::uuid[])
+                  and claims::bigint << 32 | nonce = ($2::bigint[])[width_bucket(id, $1::uuid[])]
+                  and locked_at is not null
+            returning id, cancelled_by is not null as "is_cancelled!""#,
             &ids,
             &fences
         );
-        Ok(happened(claims, self.renewal_session().await?.all("renew leases", query).await?))
+        let rows = self.renewal_session().await?.all("renew leases", query).await?;
+        let cancelled: HashSet<Uuid> = rows.iter().filter(|row| row.is_cancelled).map(|row| row.id).collect();
+        let renewed = happened(claims, rows.into_iter().map(|row| row.id).collect());
+        let renewals = claims.iter().zip(renewed);
+        Ok(renewals.map(|(claim, renewed)| Renewal::of(renewed, cancelled.contains(&claim.id.0))).collect())
     }
 
     pub(in crate::store) async fn complete(&self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
@@ -215,7 +236,7 @@ impl Sql<'_> {
 impl Store {
     /// Renews those claims whose rows are not locked, without waiting; `None` for the others, about
     /// which nothing is known. For use after [`Store::renew`] met a locked row.
-    pub(crate) async fn renew_free(&self, claims: &[Claim]) -> Result<Vec<Option<bool>>, StoreError> {
+    pub(crate) async fn renew_free(&self, claims: &[Claim]) -> Result<Vec<Option<Renewal>>, StoreError> {
         let (ids, fences) = fences(claims);
         let query = sqlx::query!(
             r#"with free as (
@@ -227,7 +248,8 @@ impl Store {
                    update wakeq.events_v2 e set locked_at = clock_timestamp() where e.id = any (array(select id from free))
                 returning e.id
                )
-               select e.id, e.id = any (array(select id from renewed)) as "renewed!"
+               select e.id, e.id = any (array(select id from renewed)) as "renewed!",
+                      e.cancelled_by is not null as "is_cancelled!"
                  from wakeq.events_v2 e
                 where e.id = any ($1) and claims::bigint << 32 | nonce = ($2::bigint[])[width_bucket(e.id, $1::uuid[])]
                   and locked_at is not null"#,
@@ -237,8 +259,22 @@ impl Store {
         let rows = self.renewal_session().await?.all("renew leases, past what others hold", query).await?;
         let stand = happened(claims, rows.iter().map(|row| row.id).collect());
         let renewed = happened(claims, rows.iter().filter(|row| row.renewed).map(|row| row.id).collect());
-        let answers = stand.into_iter().zip(renewed);
-        Ok(answers.map(|(stands, renewed)| (renewed || !stands).then_some(renewed)).collect())
+        let cancelled: HashSet<Uuid> = rows.iter().filter(|row| row.is_cancelled).map(|row| row.id).collect();
+        let answers = claims.iter().zip(stand.into_iter().zip(renewed));
+        let renewal = |(claim, (stands, renewed)): (&Claim, (bool, bool))| {
+            (renewed || !stands).then(|| Renewal::of(renewed, cancelled.contains(&claim.id.0)))
+        };
+        Ok(answers.map(renewal).collect())
+    }
+}
+
+impl Renewal {
+    pub(in crate::store) fn of(renewed: bool, is_cancelled: bool) -> Self {
+        match (renewed, is_cancelled) {
+            (false, _) => Self::Lost,
+            (true, false) => Self::Renewed,
+            (true, true) => Self::Cancelled,
+        }
     }
 }
 

@@ -76,6 +76,7 @@ impl Store {
                         select from wakeq.scheduling_rules r
                          where r.canvas_id = $1 and r.event_space = h.module and r.handler_name = h.name
                            and (r.until is null or r.until > now()))
+                      and (select wakeq.switch_on($1, null, now()) is null)
                ), found as (
                    select due.delay_until, due.free, due.number from unruled h, lateral (
                        select e.delay_until,
@@ -129,7 +130,9 @@ impl Store {
                    select canvas_id, module, name, exists (
                        select from wakeq.scheduling_rules r
                         where r.canvas_id = h.canvas_id and r.event_space = h.module and r.handler_name = h.name
-                          and (r.until is null or r.until > now())) as ruled
+                          and (r.until is null or r.until > now()))
+                       or (select exists (select from wakeq.scheduling_rules where event_space = 'CANVAS'))
+                          and wakeq.switch_on(h.canvas_id, null, now()) is not null as ruled
                      from handlers h
                ), share as materialized (
                    select least(greatest($3 / greatest(count(*), 1), $4), $5) as rows from unruled where not ruled

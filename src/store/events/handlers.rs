@@ -37,7 +37,7 @@ impl Store {
                             union all
                            (select r.event_space::text, r.handler_name::text from wakeq.scheduling_rules r
                              where r.canvas_id = $1 and (r.event_space, r.handler_name) > (f.module, f.name)
-                               and (r.until is null or r.until > now())
+                               and r.event_space <> 'CANVAS' and (r.until is null or r.until > now())
                              order by r.canvas_id, r.event_space, r.handler_name limit 1)
                             union all
                            (select t.module::text, t.name::text from wakeq.http_targets t

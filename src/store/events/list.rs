@@ -57,13 +57,11 @@ impl Store {
         let query = sqlx::query_as!(
             ListedRow,
             r#"with module as (
-                   select coalesce($2::text, (select module::text from wakeq.events_v2
-                                               where canvas_id = $1 and delay_until > '-infinity'
+                   select coalesce($2::text, (select module::text from wakeq.events_v2 where canvas_id = $1 and delay_until > '-infinity'
                                                order by canvas_id desc, module desc limit 1)) as last
                ), name as (
-                   select coalesce($3::text, (select name::text from wakeq.events_v2
-                                               where canvas_id = $1 and module = (select last from module) and delay_until > '-infinity'
-                                               order by canvas_id desc, module desc, name desc limit 1)) as last
+                   select coalesce($3::text, (select name::text from wakeq.events_v2 where canvas_id = $1 and module = (select last from module)
+                                                 and delay_until > '-infinity' order by canvas_id desc, module desc, name desc limit 1)) as last
                ), looked as (
                    select e.*, row_number() over () as number from (
                        select e.id, e.canvas_id, e.module, e.name, e.modifier, e.delay_until, e.enqueued_at, e.locked_at,
@@ -80,7 +78,9 @@ impl Store {
                       e.object::text as object, e.seq, e.prev, e.queue::text as queue, e.origin, turn.word as turn,
                       e.worker::text as worker, e.number as "number!", e.is_shown as "is_shown!", rule.kind as rule,
                       stands.state as "state!", now() as "now!"
-                 from looked e, lateral (select max(r.rule_type)::text as kind from wakeq.scheduling_rules r
+                 from looked e, lateral (select greatest(max(r.rule_type), case when (
+                                    select exists (select from wakeq.scheduling_rules where event_space = 'CANVAS'))
+                                    then wakeq.switch_on(e.canvas_id, e.queue, now()) end)::text as kind from wakeq.scheduling_rules r
                                 where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
                                   and (r.until is null or r.until > now()) and (e.queue is null or wakeq.is_shown(e.queue))) as rule,
                       lateral (select case

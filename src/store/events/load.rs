@@ -58,6 +58,8 @@ pub(crate) struct ClaimedEvent {
     pub(crate) copy_of: Option<CopyOf>,
     /// It counts towards what its canvas may have in flight in its queue.
     pub(crate) is_limited: bool,
+    /// Somebody cancelled it while it ran before.
+    pub(crate) is_cancelled: bool,
 }
 
 impl Sql<'_> {
@@ -75,10 +77,12 @@ impl Sql<'_> {
                       e.claims, e.losses, e.last_error, e.traceparent::text as traceparent,
                       e.object::text as object, e.seq, e.prev, e.queue::text as queue, e.origin,
                       e.queue is not null and wakeq.is_pulled(e.queue) as "pulled!", octet_length(e.value) as "value_bytes!",
-                      (select max(r.rule_type)::text from wakeq.scheduling_rules r
-                        where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
-                          and (r.until is null or r.until > now())
-                          and (e.queue is null or wakeq.is_shown(e.queue))) as rule,
+                      greatest((select max(r.rule_type) from wakeq.scheduling_rules r
+                                 where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
+                                   and (r.until is null or r.until > now())
+                                   and (e.queue is null or wakeq.is_shown(e.queue))),
+                               case when (select exists (select from wakeq.scheduling_rules where event_space = 'CANVAS'))
+                                    then wakeq.switch_on(e.canvas_id, e.queue, now()) end)::text as rule,
                       case when e.object is not null
                             and wakeq.lane_halts(e.canvas_id, e.object, e.queue, e.module, e.name) then 'halted'
                            when e.object is not null
@@ -202,6 +206,7 @@ pub(in crate::store) struct ClaimedRow {
     /// Of copies only.
     pub(in crate::store) origin: Option<Uuid>,
     pub(in crate::store) is_limited: bool,
+    pub(in crate::store) is_cancelled: bool,
     /// Of leased copies only.
     pub(in crate::store) token: Option<String>,
 }
@@ -257,6 +262,7 @@ impl ClaimedRow {
             place: Place::of(self.object.as_deref(), self.seq, self.prev),
             copy_of,
             is_limited: self.is_limited,
+            is_cancelled: self.is_cancelled,
         })
     }
 }

@@ -1,6 +1,7 @@
 //! Events from their emit to their end: inserts, loads, claims, rules and the jobs that lift them,
 //! dead events, and what operators list and count.
 
+mod cancelling;
 mod chains;
 mod claims;
 mod control;
@@ -21,11 +22,13 @@ mod promises;
 mod resume;
 mod rows;
 mod rules;
+mod spread;
 mod transactional;
 mod unique;
 mod unknown_handlers;
 
-pub(crate) use claims::{ClaimLimits, Retry};
+pub(crate) use cancelling::{CANCELLED_PAGE, RunningCancel};
+pub(crate) use claims::{ClaimLimits, Renewal, Retry};
 pub(in crate::store) use claims::{fences, happened};
 pub(crate) use control::{BULK_PAGE, CommandOutcome};
 pub(crate) use counts::HandlerActivity;

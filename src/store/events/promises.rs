@@ -13,21 +13,32 @@ use crate::store::kernel::{Sql, StoreError, interval};
 const UNKNOWN_MAX: i64 = 10_000;
 
 impl Sql<'_> {
-    /// The rule's row is locked, so that lifting it waits and then finds these events parked. For
+    /// The rule's row is locked, so that lifting it waits and then finds these events parked. One
+    /// of several rules is enough: lifting another leaves events parked that this one holds. For
     /// copies the row of their queue is locked as well, since rules may stop applying to its
-    /// copies.
+    /// copies, except one on everything.
     pub(in crate::store) async fn park(&self, ids: &[EventId]) -> Result<Vec<bool>, StoreError> {
         let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
         let query = sqlx::query_scalar!(
             "update wakeq.events_v2 e set notify_at = null, postponed_since = null
               where e.id = any ((select $1::uuid[])::uuid[])
-                and exists (
-                    select from wakeq.scheduling_rules r
-                     where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
-                       and (r.until is null or r.until > clock_timestamp())
-                       for share of r)
-                and (e.queue is null or exists (
-                    select from wakeq.queues q where q.name = e.queue and q.tenant_visible for share of q))
+                and (    (   exists (
+                                 select from wakeq.scheduling_rules r
+                                  where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
+                                    and (r.until is null or r.until > clock_timestamp())
+                                    for share of r)
+                          or (select exists (select from wakeq.scheduling_rules where event_space = 'CANVAS')) and exists (
+                                 select from wakeq.scheduling_rules r
+                                  where r.canvas_id = e.canvas_id and r.event_space = 'CANVAS' and r.handler_name = '_'
+                                    and (r.until is null or r.until > clock_timestamp())
+                                    for share of r))
+                     and (e.queue is null or exists (
+                         select from wakeq.queues q where q.name = e.queue and q.tenant_visible for share of q))
+                     or (select exists (select from wakeq.scheduling_rules where event_space = 'CANVAS')) and exists (
+                         select from wakeq.scheduling_rules r
+                          where r.canvas_id = 'ffffffff-ffff-ffff-ffff-ffffffffffff' and r.event_space = 'CANVAS'
+                            and r.handler_name = '_' and (r.until is null or r.until > clock_timestamp())
+                            for share of r))
           returning e.id",
             &keys
         );

@@ -10,6 +10,8 @@ use crate::store::kernel::{Bounded, Session, Sql, StoreError, interval};
 pub(crate) struct ResumePage {
     /// To be published now.
     pub(crate) notifications: Vec<Notification>,
+    /// Jobs that it made, if it is of a lifted switch.
+    pub(crate) jobs: Vec<(CanvasId, i64)>,
     /// Whether there may be more: `false` if the job is done, if another process has it, or if all
     /// that is left of it is locked.
     pub(crate) more: bool,
@@ -25,15 +27,18 @@ impl ResumePage {
 impl Sql<'_> {
     pub(in crate::store) async fn resume_page(&self, job: i64) -> Result<ResumePage, StoreError> {
         let mut session = self.session().await?;
-        let rows = self.resume_waiting(&mut session, job).await;
-        if !matches!(&rows, Some(Err(error)) if StoreError::is_refused_lock(error)) {
-            return session.answered("resume a page of events", rows).await.map(page);
+        let (mut statement, mut rows) =
+            ("resume a page of events", self.resume_waiting(&mut session, job).await);
+        if matches!(&rows, Some(Err(error)) if StoreError::is_refused_lock(error)) {
+            // On the same connection: the server reports the lock that it could not get before it
+            // releases those that it has, so on another connection the job would look as if another
+            // process had it.
+            statement = "resume a page of events, past what others hold";
+            rows = self.resume_passing(&mut session, job).await;
         }
-        // On the same connection: the server reports the lock that it could not get before it
-        // releases those that it has, so on another connection the job would look as if another
-        // process had it.
-        let rows = self.resume_passing(&mut session, job).await;
-        session.answered("resume a page of events, past what others hold", rows).await.map(page)
+        let page = page(session.answered(statement, rows).await?);
+        // That of a lifted switch looks as if another process had it.
+        if page.elsewhere { self.spread_page(job).await } else { Ok(page) }
     }
 
     /// The page, with all of its rows, locked in the order of their ids, as everywhere.
@@ -45,7 +50,7 @@ impl Sql<'_> {
             WokenRow,
             r#"with job as (
                    select id, kind, canvas_id, module, name, after_id, after_due, back_id, created_at
-                     from wakeq.resume_jobs where id = $1 for update skip locked
+                     from wakeq.resume_jobs where id = $1 and module <> 'CANVAS' for update skip locked
                ), parked as (
                    select e.id, e.delay_until from wakeq.events_v2 e
                     where e.canvas_id = (select canvas_id from job where kind = 'lifted')
@@ -111,7 +116,7 @@ impl Sql<'_> {
             WokenRow,
             r#"with job as (
                    select id, kind, canvas_id, module, name, after_id, after_due, back_id, back_due, created_at
-                     from wakeq.resume_jobs where id = $1 for update skip locked
+                     from wakeq.resume_jobs where id = $1 and module <> 'CANVAS' for update skip locked
                ), parked as (
                    select e.id, e.delay_until from wakeq.events_v2 e
                     where e.canvas_id = (select canvas_id from job where kind = 'lifted')
@@ -180,5 +185,5 @@ fn page(rows: Vec<WokenRow>) -> ResumePage {
         .filter(|row| row.due_soon.unwrap_or(false))
         .filter_map(|row| Some(Notification { id: EventId(row.id?), canvas: CanvasId(row.canvas_id?) }))
         .collect();
-    ResumePage { notifications, more, elsewhere }
+    ResumePage { notifications, jobs: Vec::new(), more, elsewhere }
 }

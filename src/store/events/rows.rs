@@ -315,7 +315,7 @@ impl Sql<'_> {
         let query = sqlx::query!(
             "with gone as (
                  delete from wakeq.events_v2
-                  where id = $1 and claims::bigint << 32 | nonce = $2 and locked_at is not null
+                  where id = $1 and claims::bigint << 32 | nonce = $2 and locked_at is not null and cancelled_by is null
               returning *
              ), halted as (
                  insert into wakeq.halted_lanes (canvas_id, object, module, name, queue, event_id, seq, prev)

@@ -1,18 +1,22 @@
 //! Pauses and blocks. Lifting one is always a delete, one rule per transaction, together with its
-//! resume job.
+//! resume job. A switch is a rule on a whole canvas or on everything, which is stored as one on a
+//! handler that no event has ([`HandlerScope::of_canvas`]).
 
 use uuid::Uuid;
 
-use crate::event::{Actor, CanvasId, HandlerScope, Name, Quota, QuotaExceeded, RuleKind, Timestamp};
+use crate::event::{
+    Actor, CanvasId, HandlerScope, Name, Quota, QuotaExceeded, RuleKind, RuleReach, Timestamp,
+};
 use crate::store::kernel::{Sql, Store, StoreError, address, handler_columns};
 use crate::store::quotas::default_quota;
 
-/// A pause or a block on a handler.
+/// A pause or a block on a handler, on a whole canvas, or on everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// A pause (by a user) or a block (by an admin).
     pub kind: RuleKind,
-    /// The handler, with all its modifiers.
+    /// The handler, with all its modifiers. Unless the rule [reaches](Rule::reach) further: then
+    /// its name says nothing.
     pub scope: HandlerScope,
     /// Why.
     pub reason: Option<String>,
@@ -22,6 +26,13 @@ pub struct Rule {
     pub created_by: String,
     /// Since when it is in force.
     pub created_at: Timestamp,
+}
+
+impl Rule {
+    /// What it stops.
+    pub fn reach(&self) -> RuleReach {
+        self.scope.reach()
+    }
 }
 
 /// Where a list of rules continues: after this kind of rule on this handler.
@@ -65,7 +76,7 @@ impl Sql<'_> {
             r#"with patience as (
                    select set_config('lock_timeout', '4s', true) as set
                ), kept as (
-                   select count(*) as rules, wakeq.quota_of($2, 'rules', $10) as most,
+                   select count(*) filter (where r.event_space <> 'CANVAS') as rules, wakeq.quota_of($2, 'rules', $10) as most,
                           coalesce(bool_or((r.rule_type, r.event_space, r.handler_name)
                                            = ($1::text::wakeq.scheduling_rule_type, $3, $4)), false) as has_it
                      from wakeq.scheduling_rules r where r.canvas_id = $2
@@ -73,13 +84,15 @@ impl Sql<'_> {
                    insert into wakeq.scheduling_rules
                        (rule_type, canvas_id, event_space, handler_name, reason, until, created_by)
                    select $1::text::wakeq.scheduling_rule_type, $2, $3, $4, $5, $6, $7 from patience, kept
-                    where kept.rules < kept.most or kept.has_it
+                    where kept.rules < kept.most or kept.has_it or $3 = 'CANVAS'
                        on conflict on constraint scheduling_rules_one_of_a_kind
                        do update set reason = excluded.reason, until = excluded.until, created_by = excluded.created_by
                 returning xmax = 0 as new, created_at
                ), logged as (
                    insert into wakeq.audit_log (canvas_id, actor, action, module, name, outcome, detail, request_id)
-                   select $2, $7, case when $1::text = 'pause' then 'pause' else 'block' end, $3::text, $4::text, 'done',
+                   select nullif($2, 'ffffffff-ffff-ffff-ffff-ffffffffffff'), $7,
+                          $1::text || case when $3 <> 'CANVAS' then '' when $2 = 'ffffffff-ffff-ffff-ffff-ffffffffffff' then '-all' else '-canvas' end,
+                          nullif($3::text, 'CANVAS'), case when $3 <> 'CANVAS' then $4::text end, 'done',
                           left(concat_ws('; ', $9::text, case when not new then 'it stood already' end,
                                          'until ' || to_char($6::timestamptz, 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), $5::text),
                                1000), $8
@@ -165,8 +178,9 @@ impl Sql<'_> {
                 returning id
                ), logged as (
                    insert into wakeq.audit_log (canvas_id, actor, action, module, name, outcome, request_id, detail)
-                   select canvas_id, $5, case when $1::text = 'pause' then 'unpause' else 'unblock' end, event_space,
-                          handler_name, 'done', $6, $7 from lifted
+                   select nullif(canvas_id, 'ffffffff-ffff-ffff-ffff-ffffffffffff'), $5,
+                          'un' || $1::text || case when $3 <> 'CANVAS' then '' when $2 = 'ffffffff-ffff-ffff-ffff-ffffffffffff' then '-all' else '-canvas' end,
+                          nullif(event_space::text, 'CANVAS'), case when $3 <> 'CANVAS' then handler_name end, 'done', $6, $7 from lifted
                     union all select distinct canvas_id, $5, 'unpause', module, name, 'done', $6,
                           concat_ws('; ', $7::text, 'its targets that answered 410 Gone') from regained
                )
@@ -193,7 +207,8 @@ impl Sql<'_> {
         after: Option<&RulePosition>,
         limit: i64,
     ) -> Result<Vec<Rule>, StoreError> {
-        let query = sqlx::query!(
+        let query = sqlx::query_as!(
+            RuleRow,
             r#"select rule_type::text as "rule_type!", canvas_id, event_space::text as "module!",
                       handler_name::text as "name!", reason, until, created_by,
                       created_at at time zone 'UTC' as "created_at!"
@@ -214,19 +229,51 @@ impl Sql<'_> {
             after.is_some_and(|(_, kind)| *kind == RuleKind::Block)
         );
         let rows = self.session().await?.all("list rules", query).await?;
-        Ok(rows
-            .into_iter()
-            .filter_map(|row| {
-                Some(Rule {
-                    kind: row.rule_type.parse().ok()?,
-                    scope: address(row.canvas_id, &row.module, &row.name, "_").ok()?.scope,
-                    reason: row.reason,
-                    until: row.until,
-                    created_by: row.created_by,
-                    created_at: row.created_at,
-                })
-            })
-            .collect())
+        Ok(rows.into_iter().filter_map(RuleRow::into_rule).collect())
+    }
+
+    pub(in crate::store) async fn rules_over(&self, scope: &HandlerScope) -> Result<Vec<Rule>, StoreError> {
+        let query = sqlx::query_as!(
+            RuleRow,
+            r#"select rule_type::text as "rule_type!", canvas_id, event_space::text as "module!",
+                      handler_name::text as "name!", reason, until, created_by,
+                      created_at at time zone 'UTC' as "created_at!"
+                 from wakeq.scheduling_rules
+                where canvas_id = any (array[$1::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'])
+                  and (event_space = 'CANVAS' and handler_name = '_'
+                       or canvas_id = $1 and event_space = $2::text and handler_name = $3::text)
+                  and (until is null or until > now())
+                order by rule_type desc, canvas_id = $1, event_space <> 'CANVAS'"#,
+            scope.canvas.0,
+            scope.module.as_str(),
+            scope.name.as_str()
+        );
+        let rows = self.session().await?.all("list the rules over a handler", query).await?;
+        Ok(rows.into_iter().filter_map(RuleRow::into_rule).collect())
+    }
+}
+
+struct RuleRow {
+    rule_type: String,
+    canvas_id: Uuid,
+    module: String,
+    name: String,
+    reason: Option<String>,
+    until: Option<Timestamp>,
+    created_by: String,
+    created_at: Timestamp,
+}
+
+impl RuleRow {
+    fn into_rule(self) -> Option<Rule> {
+        Some(Rule {
+            kind: self.rule_type.parse().ok()?,
+            scope: address(self.canvas_id, &self.module, &self.name, "_").ok()?.scope,
+            reason: self.reason,
+            until: self.until,
+            created_by: self.created_by,
+            created_at: self.created_at,
+        })
     }
 }
 

@@ -83,6 +83,7 @@ impl Tables {
                 losses: 0,
                 retries: 0,
                 postponed_since: None,
+                cancelled_by: None,
                 place,
                 ..row
             };

@@ -51,6 +51,7 @@ impl Tables {
             retries: 0,
             last_error: None,
             postponed_since: None,
+            cancelled_by: None,
         };
         let due_soon = self.is_due_soon(&row);
         self.events.insert(event.id, row);

@@ -17,6 +17,7 @@ mod shift;
 mod targets;
 mod unique;
 mod waking;
+mod workers;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -208,15 +209,6 @@ impl Tables {
     fn wake_at(&self, due: Timestamp, wait: Duration) -> Timestamp {
         let horizon = self.timing.horizon;
         if due > self.now + horizon { due - horizon } else { due.max(self.now) + wait }
-    }
-
-    /// The rule in force on a handler; a block outranks a pause.
-    fn rule_on(&self, scope: &HandlerScope) -> Option<RuleKind> {
-        let stands = |kind: &RuleKind| {
-            let rule = self.rules.get(&(scope.clone(), *kind));
-            rule.is_some_and(|rule| rule.until.is_none_or(|until| until > self.now))
-        };
-        [RuleKind::Block, RuleKind::Pause].into_iter().find(stands)
     }
 
     /// Whether the event is not running.

@@ -21,6 +21,7 @@ pub(super) struct LiveRow {
     pub(super) retries: i32,
     pub(super) last_error: Option<String>,
     pub(super) postponed_since: Option<Timestamp>,
+    pub(super) cancelled_by: Option<String>,
 }
 
 impl LiveRow {
@@ -88,6 +89,7 @@ impl LiveRow {
             place: self.place.clone(),
             copy_of: None,
             is_limited: false,
+            is_cancelled: self.cancelled_by.is_some(),
         }
     }
 }

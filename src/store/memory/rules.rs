@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use super::Tables;
 use super::lanes::lane_of;
 use crate::event::{Actor, CanvasId, EventId, HandlerScope, Lane, Name, RuleKind, Timestamp};
-use crate::store::events::{AddedRule, BULK_PAGE, CommandOutcome, LiftedRule, Rule, RulePosition};
+use crate::store::events::{
+    AddedRule, BULK_PAGE, CommandOutcome, LiftedRule, Rule, RulePosition, RunningCancel,
+};
 use crate::store::kernel::StoreError;
 
 impl Tables {
@@ -75,6 +77,27 @@ impl Tables {
         Ok(rules)
     }
 
+    pub(in crate::store) fn rules_over(&self, scope: &HandlerScope) -> Result<Vec<Rule>, StoreError> {
+        Ok(self.standing(scope).into_iter().cloned().collect())
+    }
+
+    /// The rule in force on a handler, its canvas or everything; a block outranks a pause.
+    pub(super) fn rule_on(&self, scope: &HandlerScope) -> Option<RuleKind> {
+        self.standing(scope).first().map(|rule| rule.kind)
+    }
+
+    fn standing(&self, scope: &HandlerScope) -> Vec<&Rule> {
+        let mut keys = Vec::new();
+        for kind in [RuleKind::Block, RuleKind::Pause] {
+            let wider = [HandlerScope::of_everything(), HandlerScope::of_canvas(scope.canvas)];
+            keys.extend(wider.map(|scope| (scope, kind)));
+            keys.push((scope.clone(), kind));
+        }
+        keys.dedup();
+        let rules = keys.iter().filter_map(|key| self.rules.get(key));
+        rules.filter(|rule| rule.until.is_none_or(|until| until > self.now)).collect()
+    }
+
     /// The outcome of a command, by whether the canvas has the event, and whether it is running.
     fn command_outcome(&self, canvas: CanvasId, id: EventId) -> CommandOutcome {
         match self.events.get(&id).filter(|row| row.address().scope.canvas == canvas) {
@@ -95,6 +118,34 @@ impl Tables {
             self.add_tombstone(row, "cancelled");
         }
         Ok((outcome, gone.as_ref().and_then(lane_of)))
+    }
+
+    /// There are no queues in memory.
+    pub(in crate::store) fn cancel_running(
+        &mut self,
+        canvas: CanvasId,
+        id: EventId,
+        actor: &Actor,
+    ) -> Result<RunningCancel, StoreError> {
+        let outcome = self.command_outcome(canvas, id);
+        Ok(match (outcome, self.events.get_mut(&id)) {
+            (CommandOutcome::Missing, _) | (_, None) => RunningCancel::Missing,
+            (CommandOutcome::Done, _) => RunningCancel::Free,
+            (CommandOutcome::Runs, Some(row)) if row.cancelled_by.is_some() => RunningCancel::AskedBefore,
+            (CommandOutcome::Runs, Some(row)) => {
+                row.cancelled_by = Some(actor.name().to_owned());
+                RunningCancel::Asked
+            }
+        })
+    }
+
+    pub(in crate::store) fn cancelled_by(
+        &self,
+        canvas: CanvasId,
+        id: EventId,
+    ) -> Result<Option<String>, StoreError> {
+        let row = self.events.get(&id).filter(|row| row.address().scope.canvas == canvas);
+        Ok(row.and_then(|row| row.cancelled_by.clone()))
     }
 
     pub(in crate::store) fn run_now(

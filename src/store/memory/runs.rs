@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Dead, LiveRow, Tables, UnknownHandler};
 use crate::event::{Cause, Claim, EventId, HandlerAddress, Name, Notification, Schedule, Turn};
-use crate::store::events::{ClaimLimits, ClaimedEvent, LoadedEvent, Retry};
+use crate::store::events::{CANCELLED_PAGE, ClaimLimits, ClaimedEvent, LoadedEvent, Renewal, Retry};
 use crate::store::kernel::StoreError;
 
 impl Tables {
@@ -69,10 +69,34 @@ impl Tables {
             .filter(|row| (row.claims, row.nonce) == (claim.claims, claim.nonce) && row.locked_at.is_some())
     }
 
-    pub(in crate::store) fn renew(&mut self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
+    pub(in crate::store) fn renew(&mut self, claims: &[Claim]) -> Result<Vec<Renewal>, StoreError> {
         let now = self.now;
-        let renewed = |claim| self.owned(claim).map(|row| row.locked_at = Some(now)).is_some();
+        let renewed = |claim| match self.owned(claim) {
+            Some(row) => {
+                row.locked_at = Some(now);
+                Renewal::of(true, row.cancelled_by.is_some())
+            }
+            None => Renewal::Lost,
+        };
         Ok(claims.iter().map(renewed).collect())
+    }
+
+    pub(in crate::store) fn cancelled_claims(&self) -> Result<Vec<Claim>, StoreError> {
+        let cancelled =
+            self.events.values().filter(|row| row.cancelled_by.is_some() && row.locked_at.is_some());
+        let claim = |row: &LiveRow| Claim { id: row.event.id, claims: row.claims, nonce: row.nonce };
+        Ok(cancelled.map(claim).take(CANCELLED_PAGE).collect())
+    }
+
+    pub(in crate::store) fn remove_cancelled(&mut self, claim: Claim) -> Result<bool, StoreError> {
+        if !self.owned(&claim).is_some_and(|row| row.cancelled_by.is_some()) {
+            return Ok(false);
+        }
+        let removed = self.remove_owned(&claim);
+        if let Some(row) = &removed {
+            self.add_tombstone(row, "cancelled");
+        }
+        Ok(removed.is_some())
     }
 
     pub(in crate::store) fn complete(&mut self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
@@ -124,6 +148,9 @@ impl Tables {
         error: Option<&str>,
         halts: bool,
     ) -> Result<bool, StoreError> {
+        if self.owned(&claim).is_some_and(|row| row.cancelled_by.is_some()) {
+            return Ok(false);
+        }
         let Some(mut row) = self.remove_owned(&claim) else { return Ok(false) };
         if let Some(error) = error {
             row.last_error = Some(error.to_owned());

@@ -16,8 +16,10 @@ impl Tables {
         let Some(row) = holder.and_then(|id| self.events.get(&id)).filter(|row| row.has_key(&place.1)) else {
             return self.insert_free(event, unique, place);
         };
-        let (id, waits, only_waiting) = (row.event.id, row.locked_at.is_none(), row.held_for().is_none());
-        if !waits && only_waiting {
+        let (id, waits) = (row.event.id, row.locked_at.is_none());
+        // One that was cancelled while it ran, and runs no more, is as good as gone.
+        let loses_it = if waits { row.cancelled_by.is_some() } else { row.held_for().is_none() };
+        if loses_it {
             if let Some(row) = self.events.get_mut(&id) {
                 row.event.unique = None;
             }

@@ -1,11 +1,12 @@
 //! The minute's statement, resume jobs, and renewed promises.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
+use super::lanes::lane_of;
 use super::{LiveRow, Tables};
-use crate::event::{CanvasId, EventId, Notification, RuleKind, Timestamp};
-use crate::store::events::ResumePage;
+use crate::event::{CanvasId, EventId, HandlerScope, Lane, Notification, RuleKind, RuleReach, Timestamp};
+use crate::store::events::{CANCELLED_PAGE, ResumePage};
 use crate::store::kernel::StoreError;
 use crate::store::minute::{MakingDue, MinuteOutcome};
 use crate::store::queues::PulledSplit;
@@ -25,7 +26,7 @@ impl Tables {
         let period = self.timing.probe_period;
         let open = again || self.next_pass_at <= self.now || self.next_pass_at > self.now + 2 * period;
         if !open {
-            return Ok(MinuteOutcome { open, ..MinuteOutcome::default() });
+            return Ok(MinuteOutcome { open, seen: true, ..MinuteOutcome::default() });
         }
         self.next_pass_at = self.now + period;
         let expired = self.rules.iter().find(|(_, rule)| rule.until.is_some_and(|until| until <= self.now));
@@ -59,11 +60,24 @@ impl Tables {
             jobs,
             crons: false,
             queues: false,
+            cancelled: self.events.values().any(|row| row.cancelled_by.is_some()),
             log: false,
             more,
             open,
+            seen: true,
             failed: Vec::new(),
         })
+    }
+
+    pub(in crate::store) fn remove_unclaimed_cancelled(&mut self) -> Result<(usize, Vec<Lane>), StoreError> {
+        let free = |row: &LiveRow| row.cancelled_by.is_some() && self.is_free(row);
+        let page = self.events.iter().filter(|(_, row)| free(row)).map(|(id, _)| *id);
+        let page: Vec<EventId> = page.take(CANCELLED_PAGE).collect();
+        let gone: Vec<LiveRow> = page.iter().filter_map(|id| self.events.remove(id)).collect();
+        gone.iter().for_each(|row| self.add_tombstone(row, "cancelled"));
+        gone.iter().for_each(|row| self.arm_first_of(row));
+        let lanes: BTreeSet<Lane> = gone.iter().filter_map(lane_of).collect();
+        Ok((gone.len(), lanes.into_iter().collect()))
     }
 
     fn moved(&self, row: &LiveRow) -> PromiseMove {
@@ -176,7 +190,8 @@ impl Tables {
         Ok(())
     }
 
-    /// Runs the whole job, since nothing can come between its pages here.
+    /// Runs the whole job, since nothing can come between its pages here. That of a lifted switch
+    /// wakes what no other rule holds.
     pub(in crate::store) fn resume_page(&mut self, job: i64) -> Result<ResumePage, StoreError> {
         let mut notifications = Vec::new();
         if let Some(job) = self.jobs.remove(&job) {
@@ -188,7 +203,12 @@ impl Tables {
                 later && row.delay_until <= self.now && self.is_free(row)
             };
             let waits = |row: &LiveRow| if job.lifted { row.notify_at.is_none() } else { deferred(row) };
-            let woken = self.events.iter().filter(|(_, row)| row.address().scope == job.scope && waits(row));
+            let concerns = |scope: &HandlerScope| match job.scope.reach() {
+                RuleReach::Handler => *scope == job.scope,
+                RuleReach::Canvas => scope.canvas == job.scope.canvas && self.rule_on(scope).is_none(),
+                RuleReach::Everything => self.rule_on(scope).is_none(),
+            };
+            let woken = self.events.iter().filter(|(_, row)| concerns(&row.address().scope) && waits(row));
             let woken: Vec<(EventId, Timestamp)> =
                 woken.map(|(id, row)| (*id, self.wake_at(row.delay_until, self.timing.grace))).collect();
             for (id, notify_at) in woken {
@@ -200,7 +220,7 @@ impl Tables {
                 }
             }
         }
-        Ok(ResumePage { notifications, more: false, elsewhere: false })
+        Ok(ResumePage { notifications, jobs: Vec::new(), more: false, elsewhere: false })
     }
 }
 

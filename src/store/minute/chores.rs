@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use sqlx::postgres::types::PgInterval;
 use uuid::Uuid;
 
+use super::workers::Attendance;
 use crate::event::{CanvasId, Notification, Timestamp};
 use crate::store::kernel::pass::Portion;
 use crate::store::kernel::{Sql, Store, StoreError, interval, notifications};
@@ -31,12 +32,16 @@ pub(crate) struct MinuteOutcome {
     /// flight or was full, copies have to be woken, or, in every tenth pass, a queue was ever
     /// registered.
     pub(crate) queues: bool,
+    /// Whether events were cancelled while they ran and are left.
+    pub(crate) cancelled: bool,
     /// Whether the log needs partitions for what is appended next; checked in every tenth pass.
     pub(crate) log: bool,
     /// Whether the statement should run again at once.
     pub(crate) more: bool,
     /// Whether it was due, and no other process was first.
     pub(crate) open: bool,
+    /// Whether the worker that was to be seen has a row, which was written.
+    pub(crate) seen: bool,
     /// Why parts of it were not done.
     pub(crate) failed: Vec<StoreError>,
 }
@@ -48,6 +53,7 @@ struct MinuteRow {
     job_canvases: Vec<Uuid>,
     crons: bool,
     queues: bool,
+    cancelled: bool,
     log: bool,
     recovered: i64,
     open: bool,
@@ -55,6 +61,7 @@ struct MinuteRow {
     passed_over: bool,
     lifted: bool,
     retimed: bool,
+    seen: bool,
     reached: Option<Timestamp>,
     now: Timestamp,
 }
@@ -67,9 +74,11 @@ impl MinuteRow {
             jobs: self.job_canvases.into_iter().map(CanvasId).zip(self.jobs).collect(),
             crons: self.crons,
             queues: self.queues,
+            cancelled: self.cancelled,
             log: self.log,
             more: self.full || self.lifted,
             open: self.open,
+            seen: self.seen,
             failed: Vec::new(),
         }
     }
@@ -79,9 +88,13 @@ impl Sql<'_> {
     /// With [one statement](Self::minute_at_once) where that is possible. Where it takes too long,
     /// which under an old snapshot it may, this and the next passes do [its
     /// parts](Store::minute_in_parts) one by one.
-    pub(in crate::store) async fn minute(&self, again: bool) -> Result<MinuteOutcome, StoreError> {
+    pub(in crate::store) async fn minute(
+        &self,
+        again: bool,
+        worker: Option<&Attendance>,
+    ) -> Result<MinuteOutcome, StoreError> {
         if !self.probe.is_in_parts(again) {
-            match self.minute_at_once(again).await {
+            match self.minute_at_once(again, worker).await {
                 Err(error) if error.is_too_long() => {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
@@ -91,7 +104,7 @@ impl Sql<'_> {
                 outcome => return outcome,
             }
         }
-        self.minute_in_parts(again).await
+        self.minute_in_parts(again, worker).await
     }
 
     /// The minute's statement: lifts one rule that reached its end, moves the promises of a page of
@@ -120,11 +133,17 @@ impl Sql<'_> {
     /// A process whose durations are no longer the deployment's is not let through, and learns of
     /// it.
     ///
-    /// An idle queue asks nothing else, so this reads ten pages at most; when it is not due,
-    /// only `chores`, without its index (which has as many pages as the table), the one page of
-    /// `settings`, and a page or two of the index of crons.
-    async fn minute_at_once(&self, again: bool) -> Result<MinuteOutcome, StoreError> {
-        let row = self.minute_row(again).await?;
+    /// A worker's process also writes the worker's row, whichever process is let through.
+    ///
+    /// An idle queue asks nothing else, so this reads twelve pages at most, and five more for a
+    /// worker's row; when it is not due, only `chores`, without its index (which has as many pages
+    /// as the table), the one page of `settings`, a page or two of the index of crons, and the row.
+    async fn minute_at_once(
+        &self,
+        again: bool,
+        worker: Option<&Attendance>,
+    ) -> Result<MinuteOutcome, StoreError> {
+        let row = self.minute_row(again, worker.and_then(Attendance::report).as_deref()).await?;
         if row.retimed {
             self.compare_timing().await?;
         }
@@ -136,7 +155,7 @@ impl Sql<'_> {
     }
 
     /// Its statement.
-    async fn minute_row(&self, again: bool) -> Result<MinuteRow, StoreError> {
+    async fn minute_row(&self, again: bool, worker: Option<&str>) -> Result<MinuteRow, StoreError> {
         let (timing, known) = (self.timing(), self.probe.known());
         let (names, values) = self.compared_timing();
         let query = sqlx::query_as!(
@@ -150,12 +169,10 @@ impl Sql<'_> {
                           behind = case when not $1 and (passes + 1) % 10 = 0 then null else behind end
                     where name || '' = 'minute' and ($1 or next_at <= now() or next_at > now() + 2 * $2::interval)
                       and not (select retimed from others)
-                returning passes,
-                          case when $1 then coalesce($8::timestamptz, low_water) when passes % 10 = 0 then '-infinity' else low_water end as start
+                returning passes, case when $1 then coalesce($8::timestamptz, low_water) when passes % 10 = 0 then '-infinity' else low_water end as start
                ), expired as (
                    delete from wakeq.scheduling_rules where id = (
-                       select id from wakeq.scheduling_rules where until <= now() and exists (select from gate)
-                        order by until limit 1 for update skip locked)
+                       select id from wakeq.scheduling_rules where until <= now() and exists (select from gate) order by until limit 1 for update skip locked)
                 returning canvas_id, event_space, handler_name
                ), job as (
                    insert into wakeq.resume_jobs (kind, canvas_id, module, name) select 'lifted', canvas_id, event_space, handler_name from expired returning id, canvas_id
@@ -163,11 +180,9 @@ impl Sql<'_> {
                    select id, canvas_id, rank from wakeq.open_jobs() where exists (select from gate)
                     union all select id, canvas_id, 0 from job
                ), found as materialized (
-                   select e.id, e.notify_at from wakeq.events_v2 e
-                    where e.notify_at >= (select start from gate) and e.notify_at <= now() order by e.notify_at limit 1000
+                   select e.id, e.notify_at from wakeq.events_v2 e where e.notify_at >= (select start from gate) and e.notify_at <= now() order by e.notify_at limit 1000
                ), overdue as (
-                   select e.id from wakeq.events_v2 e
-                    where e.id = any (array(select id from found)) and coalesce(e.notify_at <= now(), false) for update skip locked
+                   select e.id from wakeq.events_v2 e where e.id = any (array(select id from found)) and coalesce(e.notify_at <= now(), false) for update skip locked
                ), moved as (
                    update wakeq.events_v2 e
                       set notify_at = case
@@ -178,17 +193,20 @@ impl Sql<'_> {
                           probes = e.probes + (not coalesce(e.locked_at > now() - $3::interval, false) and e.delay_until <= now())::integer
                     where e.id = any (array(select id from overdue))
                 returning e.id, e.canvas_id, not coalesce(e.locked_at > now() - $3::interval, false) and e.delay_until <= now() + $4 as publish, e.delay_until <= now() as due
+               ), seen as (
+                   update wakeq.workers w set seen_at = now(), is_stopping = r.is_stopping, running = r.running, runs = r.runs
+                     from jsonb_to_record($13::text::jsonb) as r (name text, instance uuid, is_stopping boolean, running integer, runs jsonb)
+                    where w.name = r.name and w.instance = r.instance returning w.instance
                )
                select array(select id from moved where publish order by id) as "ids!", array(select canvas_id from moved where publish order by id) as "canvases!",
                       array(select id from jobs order by rank, id) as "jobs!", array(select canvas_id from jobs order by rank, id) as "job_canvases!",
                       not $1 and exists (select from wakeq.cron_records where next_at <= now() + $10::interval) as "crons!",
-                      not $1 and exists (select from gate)
-                          and (exists (select from wakeq.queues where draining) or exists (select from wakeq.facets where running <> '{}' or was_full) or exists (select from wakeq.queue_wakes)
+                      not $1 and exists (select from gate) and (exists (select from wakeq.queues where draining) or exists (select from wakeq.facets where running <> '{}' or was_full) or exists (select from wakeq.queue_wakes)
                                or (select passes % 10 = 0 from gate) and exists (select from wakeq.queue_registry where version > 0)) as "queues!",
                       case when not $1 and (select passes % 10 = 0 from gate) then (select last_value + 5000000 >= made_to from wakeq.log_seq, wakeq.log_partitioning) else false end as "log!",
                       (select count(*) from moved where publish and due) as "recovered!", exists (select from gate) as "open!",
-                      (select count(*) from found) >= 1000 as "full!", exists (select from expired) as "lifted!",
-                      (select retimed from others) as "retimed!",
+                      (select count(*) from found) >= 1000 as "full!", exists (select from expired) as "lifted!", (select retimed from others) as "retimed!", exists (select from seen) as "seen!",
+                      not $1 and exists (select from gate) and exists (select from wakeq.events_v2 where cancelled_by > '') as "cancelled!",
                       (select count(*) from overdue) < (select count(*) from found) and (select passes % 10 <> 0 from gate) as "passed_over!",
                       (select max(notify_at) from found) + case when exists (select from overdue) then interval '0' else interval '1 microsecond' end as reached, now() as "now!""#,
             again,
@@ -202,7 +220,8 @@ impl Sql<'_> {
             known.kept_until,
             interval(self.cron_ahead()),
             &names,
-            &values
+            &values,
+            worker
         );
         self.session().await?.one("the minute's statement", query).await
     }

@@ -60,11 +60,12 @@ pub(crate) enum ExpiryPart {
     Hours,
     UniqueKeys,
     IdempotencyKeys,
+    Workers,
 }
 
 impl ExpiryPart {
     /// In the order in which they are deleted.
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::PreviousSecrets,
         Self::GroupDead,
         Self::Tombstones,
@@ -78,6 +79,7 @@ impl ExpiryPart {
         Self::Hours,
         Self::UniqueKeys,
         Self::IdempotencyKeys,
+        Self::Workers,
     ];
 
     /// Its name in log lines.
@@ -96,6 +98,7 @@ impl ExpiryPart {
             Self::Hours => "statistics by hour",
             Self::UniqueKeys => "unique keys",
             Self::IdempotencyKeys => "idempotency keys",
+            Self::Workers => "rows of lost workers",
         }
     }
 }
@@ -144,6 +147,7 @@ impl Store {
             ExpiryPart::Hours => (self.expire_statistics().await?, PAGE),
             ExpiryPart::UniqueKeys => (self.expire_unique_keys().await?, PAGE),
             ExpiryPart::IdempotencyKeys => (self.expire_idempotency_keys().await?, PAGE),
+            ExpiryPart::Workers => (self.expire_workers().await?, PAGE),
         };
         Ok(looked_at >= page)
     }

@@ -1,11 +1,13 @@
 //! What runs by the minute's pass: overdue promises, and what is deleted because it is too old or
-//! no longer used. A row of `chores` lets one process through.
+//! no longer used. A row of `chores` lets one process through. And the rows of workers, each of
+//! which its process writes in every pass.
 
 mod chores;
 mod expiry;
 mod idle;
 mod missed;
 mod parts;
+mod workers;
 
 pub(crate) use chores::{MakingDue, MinuteOutcome};
 pub(crate) use expiry::ExpiryPart;
@@ -14,3 +16,5 @@ pub use expiry::Retention;
 pub(crate) use idle::IdleRetention;
 #[cfg(test)]
 pub(crate) use missed::MISSED_PAGE;
+pub(crate) use workers::{Activity, Attendance, NewWorker, WorkerPosition};
+pub use workers::{Worker, WorkerRun, WorkerState, WorkerSummary};

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 use super::chores::MinuteOutcome;
+use super::workers::Attendance;
 use crate::event::{CanvasId, Timestamp};
 use crate::store::kernel::pass::{Parts, Slice, TooLong};
 use crate::store::kernel::{Sql, Store, StoreError, interval, notifications};
@@ -35,13 +36,24 @@ impl Store {
     /// As [`Store::minute`]. The process that is let through reads the promises from the low-water
     /// mark on, the latest first. What is before the mark is read from each tenth pass on, over as
     /// many passes as it takes: how far is noted in `chores`, for whichever process has the next.
-    pub(in crate::store) async fn minute_in_parts(&self, again: bool) -> Result<MinuteOutcome, StoreError> {
+    pub(in crate::store) async fn minute_in_parts(
+        &self,
+        again: bool,
+        worker: Option<&Attendance>,
+    ) -> Result<MinuteOutcome, StoreError> {
         if !again {
             Sql(self).compare_timing().await?;
         }
         let mut outcome = MinuteOutcome { crons: !again, ..MinuteOutcome::default() };
+        if let Some(worker) = worker {
+            match Sql(self).see_worker(worker).await {
+                Ok(seen) => outcome.seen = seen,
+                Err(error) => outcome.failed.push(error),
+            }
+        }
         let Some(opened) = self.open_pass(again).await? else { return Ok(outcome) };
         (outcome.open, outcome.queues, outcome.log) = (true, !again, opened.log);
+        outcome.cancelled = !again;
         self.probe.begin(again, (opened.low_water, opened.now), opened.behind);
         match self.end_rule().await {
             Ok(ended) => outcome.more = ended,

@@ -63,7 +63,7 @@ impl Store {
     ) -> Result<Vec<LeasedRow>, StoreError> {
         let lease = self.timing().lease;
         let query = claimed_rows!(
-            r#"origin, is_limited as "is_limited!", token"#,
+            r#"origin, is_limited as "is_limited!", false as "is_cancelled!", token"#,
             "wakeq.pull_turns($1, $2, $3, $4, $5, $6)",
             queue.as_str(),
             i32::try_from(most).unwrap_or(i32::MAX),

@@ -88,7 +88,7 @@ impl Store {
                       (select count(*) from wakeq.access_keys where canvas_id = $1) as "keys!",
                       (select count(*) from wakeq.http_targets where canvas_id = $1) as "targets!",
                       (select count(*) from wakeq.hooks where canvas_id = $1) as "hooks!",
-                      (select count(*) from wakeq.scheduling_rules where canvas_id = $1) as "rules!""#,
+                      (select count(*) from wakeq.scheduling_rules where canvas_id = $1 and event_space <> 'CANVAS') as "rules!""#,
             canvas.0
         );
         let row = self.session().await?.one("count what a canvas has registered", query).await?;

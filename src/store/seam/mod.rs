@@ -15,6 +15,7 @@ mod runs;
 mod shift;
 mod targets;
 mod waking;
+mod workers;
 
 use crate::store::kernel::{Sql, Store};
 #[cfg(feature = "testing")]

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use super::on_backing;
 use crate::event::{Actor, CanvasId, EventId, HandlerScope, Lane, Name, RuleKind, Timestamp};
-use crate::store::events::{AddedRule, CommandOutcome, LiftedRule, Rule, RulePosition};
+use crate::store::events::{AddedRule, CommandOutcome, LiftedRule, Rule, RulePosition, RunningCancel};
 use crate::store::kernel::{Store, StoreError};
 
 impl Store {
-    /// Puts a rule on a handler, or replaces its reason and end. When this returns, no claim that
-    /// did not see the rule can still commit.
+    /// Puts a rule on a handler, or on [all of a canvas](HandlerScope::of_canvas), or replaces its
+    /// reason and end. When this returns, no claim that did not see the rule can still commit.
     pub(crate) async fn add_rule(
         &self,
         kind: RuleKind,
@@ -45,6 +45,12 @@ impl Store {
         on_backing!(self.rules(canvas, handler, after, limit))
     }
 
+    /// The rules in force that hold a handler: its own, its canvas's, and those on everything. A
+    /// block before a pause, and of a kind the widest first.
+    pub(crate) async fn rules_over(&self, scope: &HandlerScope) -> Result<Vec<Rule>, StoreError> {
+        on_backing!(self.rules_over(scope))
+    }
+
     /// Deletes an event of the canvas, unless it is running. Returns its lane, if it was on an
     /// object, whose next event has to be woken; the promise of that event is renewed here, in case
     /// this process dies before.
@@ -55,6 +61,26 @@ impl Store {
         actor: &Actor,
     ) -> Result<(CommandOutcome, Option<Lane>), StoreError> {
         on_backing!(self.cancel(canvas, id, actor))
+    }
+
+    /// Writes down that an event of the canvas is cancelled, if it is running: its handler has to
+    /// stop, and is not started again. A copy that a service has leased is left alone.
+    pub(crate) async fn cancel_running(
+        &self,
+        canvas: CanvasId,
+        id: EventId,
+        actor: &Actor,
+    ) -> Result<RunningCancel, StoreError> {
+        on_backing!(self.cancel_running(canvas, id, actor))
+    }
+
+    /// Who has cancelled an event of the canvas while it ran.
+    pub(crate) async fn cancelled_by(
+        &self,
+        canvas: CanvasId,
+        id: EventId,
+    ) -> Result<Option<String>, StoreError> {
+        on_backing!(self.cancelled_by(canvas, id))
     }
 
     /// Makes an event of the canvas due at once, unless it is running.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Backing, on_backing};
 use crate::event::{Cause, Claim, EventId, Notification};
-use crate::store::events::{ClaimLimits, ClaimedEvent, LoadedEvent, Retry};
+use crate::store::events::{ClaimLimits, ClaimedEvent, LoadedEvent, Renewal, Retry};
 use crate::store::kernel::{Store, StoreError};
 
 impl Store {
@@ -28,9 +28,8 @@ impl Store {
         }
     }
 
-    /// Renews the leases of running claims, on a dedicated connection; `false` for each that was
-    /// lost.
-    pub(crate) async fn renew(&self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
+    /// Renews the leases of running claims, on a dedicated connection.
+    pub(crate) async fn renew(&self, claims: &[Claim]) -> Result<Vec<Renewal>, StoreError> {
         on_backing!(self.renew(claims))
     }
 
@@ -61,10 +60,25 @@ impl Store {
         on_backing!(self.release(claims))
     }
 
-    /// Moves an event to the dead events. If its canvas already has a dead event of the same id,
-    /// written by hand, the later death is kept. If it was on an object: with `halts` its lane is
-    /// halted from then on, otherwise a tombstone takes its place there; the promise of its
-    /// successor is renewed.
+    /// Claims whose events were cancelled while they ran, up to [`CANCELLED_PAGE`]: those of every
+    /// process.
+    ///
+    /// [`CANCELLED_PAGE`]: crate::store::CANCELLED_PAGE
+    pub(crate) async fn cancelled_claims(&self) -> Result<Vec<Claim>, StoreError> {
+        on_backing!(self.cancelled_claims())
+    }
+
+    /// Deletes a claimed event that was cancelled while it ran; `false` if it was not, or the claim
+    /// does not stand. If it was on an object, a tombstone takes its place there, and the promise
+    /// of its successor is renewed.
+    pub(crate) async fn remove_cancelled(&self, claim: Claim) -> Result<bool, StoreError> {
+        on_backing!(self.remove_cancelled(claim))
+    }
+
+    /// Moves an event to the dead events, unless it was cancelled while it ran. If its canvas
+    /// already has a dead event of the same id, written by hand, the later death is kept. If it was
+    /// on an object: with `halts` its lane is halted from then on, otherwise a tombstone takes its
+    /// place there; the promise of its successor is renewed.
     pub(crate) async fn die(
         &self,
         claim: Claim,

@@ -3,19 +3,35 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::on_backing;
-use crate::event::{CanvasId, EventId, Notification};
+use super::{Backing, on_backing};
+use crate::event::{CanvasId, EventId, Lane, Notification};
 use crate::store::events::ResumePage;
 use crate::store::kernel::{Store, StoreError};
-use crate::store::minute::{MakingDue, MinuteOutcome};
+use crate::store::minute::{Attendance, MakingDue, MinuteOutcome};
 use crate::store::queues::PulledSplit;
 
 impl Store {
     /// A page of the minute's pass: lifts one rule that reached its end, moves the promises of a
     /// page of overdue events, lists open resume jobs. Does none of that unless it is due, or
-    /// `again`: the next page of the same pass.
-    pub(crate) async fn minute(&self, again: bool) -> Result<MinuteOutcome, StoreError> {
-        on_backing!(self.minute(again))
+    /// `again`: the next page of the same pass. Whether it is or not, writes what the worker of
+    /// this process does, if there is one.
+    pub(crate) async fn minute(
+        &self,
+        again: bool,
+        worker: Option<&Attendance>,
+    ) -> Result<MinuteOutcome, StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.minute(again, worker).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().minute(again),
+        }
+    }
+
+    /// Deletes a page of events that were cancelled while they ran and run no longer: they failed,
+    /// were released, or lost their worker. Returns how many, and their lanes, whose next events
+    /// have to be woken; the promises of those are renewed here.
+    pub(crate) async fn remove_unclaimed_cancelled(&self) -> Result<(usize, Vec<Lane>), StoreError> {
+        on_backing!(self.remove_unclaimed_cancelled())
     }
 
     /// Makes the next pass of the minute's statement due now, if it would be due within this time

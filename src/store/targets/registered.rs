@@ -347,8 +347,8 @@ async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, facts: Tar
            select new as "new!", taken as "taken!", created_at as "created_at!", created_by as "created_by!",
                   updated_at as "updated_at!", header_names as "header_names!", (select id from job) as job,
                   case when previous_until > now() then previous_until end as previous_until,
-                  (select max(r.rule_type)::text from wakeq.scheduling_rules r where r.canvas_id = $1
-                      and r.event_space = $2 and r.handler_name = $3 and (r.until is null or r.until > now())) as rule
+                  greatest(wakeq.switch_on($1, null, now()), (select max(r.rule_type) from wakeq.scheduling_rules r where r.canvas_id = $1
+                      and r.event_space = $2 and r.handler_name = $3 and (r.until is null or r.until > now())))::text as rule
              from put"#,
         scope.canvas.0,
         scope.module.as_str() as _,

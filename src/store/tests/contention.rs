@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Table, limits, scope, tester, told};
 use crate::event::{CanvasId, Claim, RuleKind};
-use crate::store::{CommandOutcome, StoreConfig, StoreError};
+use crate::store::{CommandOutcome, Renewal, StoreConfig, StoreError};
 
 /// A new rule waits for the claims that may not have seen it, for longer than a claim can take: it
 /// is in force, and its caller gets no error.
@@ -138,7 +138,7 @@ async fn one_connection_is_enough() {
         workers.spawn(async move {
             let claimed = store.claim(&told(&batch), &limits()).await.unwrap();
             let claims: Vec<Claim> = claimed.into_iter().flatten().map(|event| event.claim).collect();
-            assert_eq!(store.renew(&claims).await.unwrap(), [true; 20]);
+            assert_eq!(store.renew(&claims).await.unwrap(), [Renewal::Renewed; 20]);
             assert_eq!(store.complete(&claims).await.unwrap(), [true; 20]);
         });
         let store = table.store.clone();
@@ -146,7 +146,7 @@ async fn one_connection_is_enough() {
             let other = super::HandlerScope { name: "other".parse().unwrap(), ..scope() };
             store.add_rule(RuleKind::Pause, &other, None, None, &tester()).await.unwrap();
             store.lift_rule(RuleKind::Pause, &other, &tester()).await.unwrap();
-            store.minute(false).await.unwrap();
+            store.minute(false, None).await.unwrap();
         });
     }
     workers.join_all().await;

@@ -8,7 +8,7 @@ use sqlx::AssertSqlSafe;
 
 use super::{Table, scope, tester};
 use crate::event::{CanvasId, EventId, HandlerScope};
-use crate::store::{Depth, HandlerDepth, Store, StoreConfig};
+use crate::store::{Depth, HandlerDepth, Renewal, Store, StoreConfig};
 
 impl Table {
     /// With one connection, so that the statements it has prepared can be examined.
@@ -22,7 +22,7 @@ pub(super) const CLAIM: &str = "insert into wakeq.claim_gate";
 
 /// The arguments of the minute's statement.
 pub(super) const MINUTE_ARGUMENTS: &str = "false, '1 min', '1 min', '10 min', '30 s', '10 min', '1 h', null, now() - interval '2 min', '75 s', \
-     '{lease}', '{60000000}'";
+     '{lease}', '{60000000}', null";
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -90,7 +90,7 @@ async fn every_claim_and_renewal_is_a_hot_update() {
     table.run("alter table wakeq.events_v2 set (fillfactor = 20)").await;
     for batch in table.add(2000).await.chunks(200) {
         let claims = table.claim(batch).await;
-        assert_eq!(table.store.renew(&claims).await.unwrap(), [true; 200]);
+        assert_eq!(table.store.renew(&claims).await.unwrap(), [Renewal::Renewed; 200]);
         table.store.release(&claims).await.unwrap();
     }
     // A connection reports its statistics when it ends.
@@ -348,7 +348,7 @@ async fn the_minutes_statement_does_not_read_the_queue() {
     table.run("update wakeq.events_v2 set notify_at = null").await;
     table.run("insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, notify_at)
                select gen_random_uuid(), gen_random_uuid(), 'WORKER', 'known', '_', '1', null from generate_series(1, 80000)").await;
-    table.store.minute(false).await.unwrap();
+    table.store.minute(false, None).await.unwrap();
     table.run("update wakeq.chores set next_at = now()").await;
     let plan = async || plan(&table.store, "), overdue as (", MINUTE_ARGUMENTS).await;
     let (plan, closed) = (plan().await, plan().await);
@@ -357,7 +357,7 @@ async fn the_minutes_statement_does_not_read_the_queue() {
         "the minute's statement among 100,000 parked events: {overdue} pages of the promises, {all} in all"
     );
     assert!(overdue < 10, "{plan}");
-    assert!(all <= 10, "{plan}");
+    assert!(all <= 12, "{plan}");
     println!("where another process was first: {} pages", buffers(&closed, ""));
     assert!(buffers(&closed, "") <= 4, "{closed}");
     snapshot.rollback().await.unwrap();

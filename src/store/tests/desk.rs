@@ -268,7 +268,7 @@ impl Desk {
     /// The minute's pass.
     pub(super) async fn minute(&mut self) {
         self.table.run("update wakeq.chores set next_at = now() where name = 'minute'").await;
-        let minute = self.table.store.minute(false).await.unwrap();
+        let minute = self.table.store.minute(false, None).await.unwrap();
         assert!(minute.open && !minute.more);
         self.bag.extend(minute.notifications);
         for (_, job) in minute.jobs {

@@ -55,6 +55,9 @@ impl Table {
             "insert into wakeq.hour_statistics (at, canvas_id, module, name, emitted, completed, failed, retried, dead, wait_us, run_us,
                                                 wait_bins, run_bins)
              values (now() - interval '1 year', $1, 'm', 'n', 1, 0, 0, 0, 0, 0, 0, '{}', '{}')",
+            // Of no canvas: here its id is that of the worker's start.
+            "insert into wakeq.workers (name, instance, release, seen_at, capacity, handler_count, handlers, has_targets)
+             values ('w', $1, '1', now() - interval '1 year', 1, 0, '{}', false)",
         ] {
             sqlx::query(add).bind(canvas.0).execute(&self.pool).await.unwrap();
         }
@@ -69,7 +72,7 @@ impl Table {
                   + (select count(*) from wakeq.entity_events) + (select count(*) from wakeq.tombstones)
                   + (select count(*) from wakeq.consumer_dead) + (select count(previous_secret) from wakeq.http_targets)
                   + (select count(previous_secret) from wakeq.hooks)
-                  + (select count(*) from wakeq.hour_statistics)",
+                  + (select count(*) from wakeq.hour_statistics) + (select count(*) from wakeq.workers)",
         )
         .await
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::crowds::MANY;
 use super::{Table, limits, shuffled, tester, told};
 use crate::event::{Cause, Claim, EventId, Notification};
-use crate::store::{ClaimLimits, DeadFilter, Fence, Retry, Store};
+use crate::store::{ClaimLimits, DeadFilter, Fence, Renewal, Retry, Store};
 
 fn retry(claim: Claim, retries: i32) -> Arc<Retry> {
     Arc::new(Retry { claim, retries, delay: Duration::ZERO, error: "no".into() })
@@ -22,12 +22,13 @@ impl Table {
     /// No write under this claim changes the row.
     async fn writes_nothing(&self, claim: Claim) {
         let before = self.row(claim.id).await;
-        assert_eq!(self.store.renew(&[claim]).await.unwrap(), [false]);
-        assert_eq!(self.store.renew_free(&[claim]).await.unwrap(), [Some(false)]);
+        assert_eq!(self.store.renew(&[claim]).await.unwrap(), [Renewal::Lost]);
+        assert_eq!(self.store.renew_free(&[claim]).await.unwrap(), [Some(Renewal::Lost)]);
         assert_eq!(self.store.complete(&[claim]).await.unwrap(), [false]);
         assert_eq!(self.store.complete_links(&[claim]).await.unwrap(), [false]);
         assert_eq!(self.store.retry(&[retry(claim, 1)]).await.unwrap(), [false]);
         assert!(!self.store.die(claim, Cause::Retries, Some("no"), false).await.unwrap());
+        assert!(!self.store.remove_cancelled(claim).await.unwrap());
         assert_eq!(self.store.extend_lease((MANY, claim), Duration::from_secs(60)).await.unwrap(), None);
         self.store.release(&[claim]).await.unwrap();
         assert_eq!(self.row(claim.id).await, before);
@@ -51,7 +52,7 @@ async fn a_lost_claim_writes_nothing() {
     let new = table.claim(&ids).await[0];
     assert_eq!((old.claims, new.claims), (1, 2));
     table.writes_nothing(old).await;
-    assert_eq!(table.store.renew(&[new]).await.unwrap(), [true]);
+    assert_eq!(table.store.renew(&[new]).await.unwrap(), [Renewal::Renewed]);
     assert_eq!(table.store.complete(&[new]).await.unwrap(), [true]);
     assert_eq!(table.store.complete(&[new]).await.unwrap(), [false], "it is gone");
     assert_eq!(table.row(old.id).await, None);
@@ -125,7 +126,7 @@ async fn a_claim_is_its_worker_s_until_it_ends() {
     assert_eq!(loaded[0].as_ref().unwrap().worker, None, "its lease is over");
     let taken = claim(&two).await;
     one.release(&[lost]).await.unwrap();
-    assert_eq!(two.renew(&[taken]).await.unwrap(), [true]);
+    assert_eq!(two.renew(&[taken]).await.unwrap(), [Renewal::Renewed]);
     assert_eq!(worker().await.as_deref(), Some("two"));
     table.end_leases().await;
     claim(&table.store).await;
@@ -139,7 +140,7 @@ async fn a_renewal_after_a_release_locks_nothing() {
     let ids = table.add(1).await;
     let claim = table.claim(&ids).await[0];
     table.store.release(&[claim]).await.unwrap();
-    assert_eq!(table.store.renew(&[claim]).await.unwrap(), [false]);
+    assert_eq!(table.store.renew(&[claim]).await.unwrap(), [Renewal::Lost]);
     assert!(table.holds("select bool_and(locked_at is null and losses = 0) from wakeq.events_v2").await);
 }
 
@@ -204,8 +205,9 @@ async fn two_claims_on_one_event_in_a_batch_are_told_apart() {
     let old = table.claim(&ids).await;
     table.end_leases().await;
     let new = table.claim(&ids).await;
-    assert_eq!(table.store.renew(&[old[0], new[0]]).await.unwrap(), [false, true]);
-    assert_eq!(table.store.renew(&[new[0], old[0]]).await.unwrap(), [true, false]);
+    let (lost, renewed) = (Renewal::Lost, Renewal::Renewed);
+    assert_eq!(table.store.renew(&[old[0], new[0]]).await.unwrap(), [lost, renewed]);
+    assert_eq!(table.store.renew(&[new[0], old[0]]).await.unwrap(), [renewed, lost]);
     assert_eq!(table.store.retry(&[retry(old[0], 1), retry(new[0], 2)]).await.unwrap(), [false, true]);
     assert_eq!(
         table.number("select retries::bigint from wakeq.events_v2 order by retries desc limit 1").await,

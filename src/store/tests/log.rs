@@ -282,7 +282,7 @@ async fn partitions_are_made_ahead_and_an_append_makes_one_that_is_missing() {
     assert_eq!(table.store.add_log_partitions().await.unwrap(), 0);
     let tenth_pass = async || {
         table.run("update wakeq.chores set next_at = now(), passes = 9 where name = 'minute'").await;
-        table.store.minute(false).await.unwrap().log
+        table.store.minute(false, None).await.unwrap().log
     };
     assert!(!tenth_pass().await);
     table.run("select setval('wakeq.log_seq', 10500000)").await;

@@ -60,7 +60,7 @@ async fn one_process_a_minute_is_let_through() {
         let mut processes = tokio::task::JoinSet::new();
         for _ in 0..8 {
             let store = table.store.clone();
-            processes.spawn(async move { store.minute(false).await.unwrap().notifications.len() });
+            processes.spawn(async move { store.minute(false, None).await.unwrap().notifications.len() });
         }
         let mut found = processes.join_all().await;
         found.sort_unstable();
@@ -84,14 +84,14 @@ async fn crons_tick_where_another_process_was_first() {
         )
         .await;
     table.run("update wakeq.chores set next_at = now() + interval '1 min'").await;
-    let minute = table.store.minute(false).await.unwrap();
+    let minute = table.store.minute(false, None).await.unwrap();
     assert_eq!((minute.open, minute.crons, minute.notifications.len()), (false, true, 0));
     table.due_again().await;
-    let minute = table.store.minute(false).await.unwrap();
+    let minute = table.store.minute(false, None).await.unwrap();
     assert_eq!((minute.open, minute.crons, minute.notifications.len()), (true, true, 1));
-    assert!(!table.store.minute(true).await.unwrap().crons, "once a pass");
+    assert!(!table.store.minute(true, None).await.unwrap().crons, "once a pass");
     table.run("update wakeq.cron_records set next_at = now() + interval '80 s'").await;
-    assert!(!table.store.minute(false).await.unwrap().crons, "not yet");
+    assert!(!table.store.minute(false, None).await.unwrap().crons, "not yet");
 }
 
 /// If the clock was set back, the next pass is far ahead; more than two periods ahead is not
@@ -101,9 +101,9 @@ async fn the_pass_recovers_from_a_clock_set_back() {
     let table = Table::new().await;
     table.add(1).await;
     table.run("update wakeq.chores set next_at = now() + interval '110 s'").await;
-    assert!(table.store.minute(false).await.unwrap().notifications.is_empty());
+    assert!(table.store.minute(false, None).await.unwrap().notifications.is_empty());
     table.run("update wakeq.chores set next_at = now() + interval '1 day'").await;
-    assert_eq!(table.store.minute(false).await.unwrap().notifications.len(), 1);
+    assert_eq!(table.store.minute(false, None).await.unwrap().notifications.len(), 1);
     assert!(
         table
             .holds(
@@ -121,7 +121,7 @@ async fn overdue_events_are_published_page_after_page() {
     table.run("update wakeq.events_v2 set notify_at = now() - interval '1 min' * random()").await;
     let mut published = HashSet::new();
     for (expected, more) in [(1000, true), (2000, true), (2300, false)] {
-        let minute = table.store.minute(expected > 1000).await.unwrap();
+        let minute = table.store.minute(expected > 1000, None).await.unwrap();
         assert_eq!(minute.more, more);
         published.extend(minute.notifications);
         assert_eq!(published.len(), expected);
@@ -131,7 +131,7 @@ async fn overdue_events_are_published_page_after_page() {
         1,
         "pages of one pass"
     );
-    assert!(!table.store.minute(true).await.unwrap().more);
+    assert!(!table.store.minute(true, None).await.unwrap().more);
 }
 
 /// The wait doubles from 10 min to 1 h each time an event had to be woken.
@@ -142,7 +142,7 @@ async fn the_probe_backs_off() {
     table.run("update wakeq.events_v2 e set probes = n.probes from (
                    select id, (array[0, 1, 2, 3, 10, 31, 1000])[row_number() over ()] as probes from wakeq.events_v2) n
                 where n.id = e.id").await;
-    assert_eq!(table.store.minute(false).await.unwrap().notifications.len(), 7);
+    assert_eq!(table.store.minute(false, None).await.unwrap().notifications.len(), 7);
     let waits: Vec<(i32, i64)> = sqlx::query_as(
         "select probes, round(extract(epoch from notify_at - now()) / 60)::bigint from wakeq.events_v2 order by probes")
         .fetch_all(&table.pool).await.unwrap();
@@ -161,7 +161,7 @@ async fn running_events_are_moved_and_not_published() {
         .execute(&table.pool)
         .await
         .unwrap();
-    let minute = table.store.minute(false).await.unwrap();
+    let minute = table.store.minute(false, None).await.unwrap();
     assert_eq!(minute.notifications.iter().map(|notification| notification.id).collect::<Vec<_>>(), ids[1..]);
     assert!(
         table
@@ -187,7 +187,7 @@ async fn far_future_events_are_armed_for_their_time() {
                    select id from wakeq.events_v2 where delay_until <= now() limit 1)",
         )
         .await;
-    let minute = table.store.minute(false).await.unwrap();
+    let minute = table.store.minute(false, None).await.unwrap();
     assert_eq!(minute.notifications.len(), 2, "due, and due within the horizon");
     assert!(table.holds("select count(*) = 1 from wakeq.events_v2
                           where delay_until > now() + interval '1 day' and notify_at = delay_until - interval '10 min'").await);
@@ -207,14 +207,14 @@ async fn a_promise_behind_the_low_water_mark_is_found_on_the_tenth_pass() {
     let table = Table::new().await;
     for _ in 1..=2 {
         table.due_again().await;
-        table.store.minute(false).await.unwrap();
+        table.store.minute(false, None).await.unwrap();
     }
     table.add(2).await;
     table.run("update wakeq.events_v2 set notify_at = now() - interval '1 h' where id in (select id from wakeq.events_v2 limit 1)").await;
     let mut found = Vec::new();
     for _ in 3..=11 {
         table.due_again().await;
-        found.push(table.store.minute(false).await.unwrap().notifications.len());
+        found.push(table.store.minute(false, None).await.unwrap().notifications.len());
     }
     assert_eq!(found, [1, 0, 0, 0, 0, 0, 0, 1, 0]);
 }
@@ -236,7 +236,7 @@ async fn a_promise_that_was_skipped_is_kept_by_the_next_pass() {
             stranger.take().unwrap().rollback().await.unwrap();
         }
         table.due_again().await;
-        published.push(table.store.minute(false).await.unwrap().notifications.len());
+        published.push(table.store.minute(false, None).await.unwrap().notifications.len());
     }
     assert_eq!(published, [2, 0, 1, 0]);
     assert!(table.holds("select low_water between now() - interval '3 min' and now() from wakeq.chores where name = 'minute'").await);
@@ -246,11 +246,11 @@ async fn a_promise_that_was_skipped_is_kept_by_the_next_pass() {
 #[tokio::test]
 async fn the_low_water_mark_follows_a_clock_set_back() {
     let table = Table::new().await;
-    table.store.minute(false).await.unwrap();
+    table.store.minute(false, None).await.unwrap();
     table.run("update wakeq.chores set low_water = now() + interval '1 day'").await;
     table.add(1).await;
     table.due_again().await;
-    assert_eq!(table.store.minute(false).await.unwrap().notifications.len(), 1);
+    assert_eq!(table.store.minute(false, None).await.unwrap().notifications.len(), 1);
 }
 
 /// `until` is reached: the minute's statement lifts one rule at a time, each with its job.
@@ -262,12 +262,12 @@ async fn rules_that_reached_their_end_are_lifted_one_by_one() {
     table.store.add_rule(RuleKind::Block, &scope(), None, None, &tester()).await.unwrap();
     assert_eq!(table.store.park(&ids).await.unwrap(), [true]);
     table.run("update wakeq.scheduling_rules set until = now() - interval '1 s'").await;
-    let minute = table.store.minute(false).await.unwrap();
+    let minute = table.store.minute(false, None).await.unwrap();
     assert_eq!((minute.jobs.len(), minute.more), (1, true));
     assert_eq!(table.number("select count(*) from wakeq.scheduling_rules").await, 1);
-    let minute = table.store.minute(true).await.unwrap();
+    let minute = table.store.minute(true, None).await.unwrap();
     assert_eq!((minute.jobs.len(), minute.more), (2, true));
-    let last = table.store.minute(true).await.unwrap();
+    let last = table.store.minute(true, None).await.unwrap();
     assert_eq!((last.jobs.len(), last.more), (1, false), "the second job wakes what the first one would");
     assert_eq!(resume(&table.store, last.jobs[0].1).await, ids);
 }
@@ -325,7 +325,7 @@ async fn a_thousand_jobs_of_one_canvas_hide_none_of_another() {
                 select 'lifted', canvas_id, module, 'h' || n from generate_series(1, 200000) n,
                        (select canvas_id, module from wakeq.events_v2 order by 1 limit 1) one";
     table.run(many).await;
-    let jobs = table.store.minute(false).await.unwrap().jobs;
+    let jobs = table.store.minute(false, None).await.unwrap().jobs;
     assert_eq!(jobs.len(), 501 + 1, "no canvas has more than half of a thousand, and one");
     assert_eq!(HashSet::from([jobs[0].0, jobs[1].0]), HashSet::from([MANY, FEW]));
     assert!(jobs[2..].iter().all(|(canvas, _)| *canvas == MANY));
@@ -357,7 +357,7 @@ async fn old_rows_are_deleted_once_an_hour() {
                  from generate_series(0, 1) n").await;
     table.run("insert into wakeq.unknown_handlers (canvas_id, module, name, modifier, last_seen)
                select gen_random_uuid(), 'm', 'n', '_', now() - n * interval '2 min' from generate_series(0, 1) n").await;
-    assert!(table.store.minute(false).await.unwrap().open);
+    assert!(table.store.minute(false, None).await.unwrap().open);
     assert!(table.store.begin_expiry().await.unwrap());
     assert!(table.expire(retention).await, "1,000 of 1,200");
     assert!(!table.expire(retention).await);
@@ -371,14 +371,14 @@ async fn old_rows_are_deleted_once_an_hour() {
     assert!(!table.store.begin_expiry().await.unwrap(), "not due");
     table.store.hasten_expiry().await.unwrap();
     assert!(table.store.begin_expiry().await.unwrap(), "it was not finished");
-    assert!(!table.store.minute(false).await.unwrap().open, "the minute is not over");
+    assert!(!table.store.minute(false, None).await.unwrap().open, "the minute is not over");
 }
 
 /// X6: with nothing to do, nothing is done.
 #[tokio::test]
 async fn an_empty_queue_has_nothing_to_publish() {
     let table = Table::new().await;
-    let minute = table.store.minute(false).await.unwrap();
+    let minute = table.store.minute(false, None).await.unwrap();
     assert!(minute.notifications.is_empty() && minute.jobs.is_empty() && !minute.more);
 }
 
@@ -400,7 +400,7 @@ async fn everything_that_waits_can_be_made_due() {
         let mut due = MakingDue::default();
         assert_eq!((table.store.make_due(&mut due).await.unwrap(), due.is_over), (moved, true));
     }
-    let minute = table.store.minute(false).await.unwrap();
+    let minute = table.store.minute(false, None).await.unwrap();
     assert_eq!(minute.notifications.iter().map(|notification| notification.id).collect::<Vec<_>>(), ids[3..]);
 }
 

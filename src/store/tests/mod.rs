@@ -1,5 +1,6 @@
 //! Tests of the statements on a real Postgres, each with a database of its own.
 
+mod cancelling;
 mod coalescer;
 mod contention;
 mod copies;
@@ -33,10 +34,12 @@ mod sampled_quotas;
 mod secrets;
 mod statistics;
 mod strangers;
+mod switches;
 mod ticks;
 mod turns;
 mod unique;
 mod unique_races;
+mod workers;
 
 use std::time::Duration;
 

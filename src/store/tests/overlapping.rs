@@ -152,7 +152,7 @@ impl Crowd {
             }
             _ => {
                 // Also the jobs of what was deferred and then registered, and of what was unpaused.
-                for (_, job) in store.minute(true).await?.jobs {
+                for (_, job) in store.minute(true, None).await?.jobs {
                     store.resume_page(job).await?;
                 }
             }

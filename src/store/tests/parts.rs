@@ -27,7 +27,7 @@ impl Table {
     /// The pages of one pass in parts, of which nothing fails: what they publish.
     async fn pass_in_parts(&self) -> Vec<Notification> {
         let page = async |again| {
-            let minute = self.store.minute_in_parts(again).await.unwrap();
+            let minute = self.store.minute_in_parts(again, None).await.unwrap();
             assert_eq!(minute.failed.len(), 0, "{:?}", minute.failed);
             minute
         };
@@ -69,8 +69,8 @@ async fn a_pass_in_parts_does_what_one_statement_does() {
         let published = match in_parts {
             true => table.pass_in_parts().await,
             false => {
-                let mut published = table.store.minute(false).await.unwrap().notifications;
-                published.extend(table.store.minute(true).await.unwrap().notifications);
+                let mut published = table.store.minute(false, None).await.unwrap().notifications;
+                published.extend(table.store.minute(true, None).await.unwrap().notifications);
                 published
             }
         };
@@ -130,7 +130,7 @@ async fn a_tenth_pass_at_once_ends_what_was_left_behind() {
     let (new, old) = (table.promised(MANY, "1 s").await, table.promised(FEW, "3 days").await);
     for (passes, found, is_behind) in [(4, new, true), (9, old, false)] {
         table.due_as_pass(passes).await;
-        let minute = table.store.minute(false).await.unwrap();
+        let minute = table.store.minute(false, None).await.unwrap();
         assert_eq!(minute.notifications.iter().map(|told| told.id).collect::<Vec<_>>(), [found]);
         let behind = table.holds("select behind is not null from wakeq.chores where name = 'minute'").await;
         assert_eq!(behind, is_behind, "after pass {passes}");
@@ -150,12 +150,12 @@ async fn a_tenth_pass_that_is_cut_off_is_carried_on() {
     table.run("update wakeq.chores set low_water = now() - interval '2 min' where name = 'minute'").await;
     table.due_as_pass(9).await;
     let mut woken: HashSet<Notification> =
-        table.store.minute(false).await.unwrap().notifications.into_iter().collect();
+        table.store.minute(false, None).await.unwrap().notifications.into_iter().collect();
     assert_eq!(woken.len(), 1_000);
     table.limit_updates().await;
     let mut again = true;
     for passes in 10..18 {
-        woken.extend(pages(again, async |again| table.store.minute(again).await.unwrap()).await);
+        woken.extend(pages(again, async |again| table.store.minute(again, None).await.unwrap()).await);
         table.due_as_pass(passes).await;
         again = false;
     }
@@ -177,7 +177,9 @@ async fn a_promise_that_takes_too_long_stops_no_older_one() {
         passes += 1;
         assert!(passes < 40, "what is older than the slow one is never reached");
         table.due_as_pass(0).await;
-        woken.extend(pages(false, async |again| table.store.minute_in_parts(again).await.unwrap()).await);
+        woken.extend(
+            pages(false, async |again| table.store.minute_in_parts(again, None).await.unwrap()).await,
+        );
     }
     assert_eq!(woken, [Notification { id: old, canvas: FEW }]);
     let mark = "select low_water > now() - interval '4 min' from wakeq.chores where name = 'minute'";
@@ -204,7 +206,7 @@ async fn what_was_moved_is_published_whatever_fails_after_it() {
         .await;
     let (mut woken, mut again) = (Vec::new(), false);
     loop {
-        let minute = table.store.minute_in_parts(again).await.unwrap();
+        let minute = table.store.minute_in_parts(again, None).await.unwrap();
         woken.extend(minute.notifications.iter().map(|told| told.id));
         if !minute.failed.is_empty() {
             break;
@@ -224,7 +226,7 @@ async fn a_part_that_fails_stops_no_other() {
     table.run("update wakeq.scheduling_rules set until = now() - interval '1 s'").await;
     table.due_as_pass(0).await;
     table.run("alter function wakeq.open_jobs() rename to open_jobs_elsewhere").await;
-    let minute = table.store.minute_in_parts(false).await.unwrap();
+    let minute = table.store.minute_in_parts(false, None).await.unwrap();
     assert_eq!(minute.notifications, [Notification { id, canvas: FEW }]);
     assert!(minute.crons && minute.queues && minute.open);
     assert_eq!(minute.failed.len(), 1);
@@ -263,7 +265,7 @@ async fn an_old_snapshot_stops_no_pass() {
     let (mut woken, mut crons) = (HashSet::new(), false);
     while woken.len() < 2 {
         let mut again = false;
-        while let Ok(minute) = hurried.minute(again).await {
+        while let Ok(minute) = hurried.minute(again, None).await {
             woken.extend(minute.notifications.iter().map(|told| told.id));
             crons |= minute.crons;
             if !minute.more {

@@ -129,7 +129,7 @@ async fn an_unpaused_canvas_makes_the_pass_visit_its_queue() {
     let table = emails(FacetSettings::default()).await;
     let minute = async || {
         table.run("update wakeq.chores set next_at = now() where name = 'minute'").await;
-        table.store.minute(false).await.unwrap().queues
+        table.store.minute(false, None).await.unwrap().queues
     };
     emit_emails(&table.store, canvas(1), 1).await;
     assert!(!minute().await);

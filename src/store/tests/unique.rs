@@ -239,6 +239,33 @@ async fn a_postponed_event_has_a_longest_wait() {
     assert!((-5..=1).contains(&table.number(later).await), "of two bounds that of the last emit counts");
 }
 
+/// One that was cancelled while it ran has its key as any that runs. Once it runs no more it is as
+/// good as gone, and nothing that is emitted gets its mark.
+#[tokio::test]
+async fn a_cancelled_event_is_neither_replaced_nor_postponed() {
+    for unique in [key(), key().until_ended()] {
+        for conflict in [OnConflict::Keep, OnConflict::Replace, QUIET] {
+            let table = Table::new().await;
+            let again = || unique.clone().on_conflict(conflict);
+            let (first, _) = table.emit_key(unique.clone()).await;
+            let claim = table.claim(&[first]).await[0];
+            table.store.cancel_running(CanvasId::DEFAULT, first, &tester()).await.unwrap();
+            if unique.held_for().is_some() {
+                assert_eq!(table.emit_key(again()).await, (first, UniqueOutcome::Kept));
+            }
+            let retry = Retry { claim, retries: 1, delay: HOUR, error: "no".into() };
+            table.store.retry(&[Arc::new(retry)]).await.unwrap();
+            let (second, outcome) = table.emit_key(again()).await;
+            assert!(second != first && outcome == UniqueOutcome::Inserted, "{conflict:?}: {outcome:?}");
+            let marked =
+                "select count(*) from wakeq.events_v2 where cancelled_by is not null and unique_key is null";
+            assert_eq!((table.holders().await, table.number(marked).await, table.left().await), (1, 1, 2));
+            assert_eq!(table.store.remove_unclaimed_cancelled().await.unwrap().0, 1);
+            assert_eq!(table.emit_key(key()).await, (second, UniqueOutcome::Kept));
+        }
+    }
+}
+
 /// An event under a rule stays parked, whatever its new due time is.
 #[tokio::test]
 async fn a_parked_event_stays_parked() {

@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use super::route::{InvalidRoute, Route};
-use crate::event::{CanvasId, HandlerAddress, Name};
+use crate::event::{CanvasId, HandlerAddress, Name, target_of_queue};
 use crate::machine::RetryPolicy;
 use crate::worker::execution::BoxedHandler;
 use crate::worker::places::PlaceKind;
@@ -104,6 +104,16 @@ impl Registry {
     /// Keys of the handlers for one canvas.
     pub(in crate::worker) fn one_canvas(&self) -> Vec<String> {
         self.routes_of_canvases().map(|(canvas, key, _)| format!("{canvas}/{key}")).collect()
+    }
+
+    /// The addresses of all handlers, in order: `module/name/modifier`, after a canvas if it is the
+    /// only one. The module of queues is `QUEUE`.
+    pub(in crate::worker) fn addresses(&self) -> Vec<String> {
+        let queues = self.queues.keys().map(|queue| target_of_queue(queue).to_string());
+        let mut all: Vec<String> =
+            self.any_canvas().into_iter().chain(self.one_canvas()).chain(queues).collect();
+        all.sort_unstable();
+        all
     }
 
     /// Keys of the handlers without a concurrency limit, for every canvas and for one: their events

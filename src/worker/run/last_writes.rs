@@ -9,14 +9,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::stage::{Attempt, Ending, HandOver, LaneLook, Owner, Stage};
-use super::{NextStage, Run};
+use super::stage::{Attempt, Ending, HandOver, LaneLook, Owner, Stage, UnexpectedEffect};
+use super::{NextStage, Run, defect};
 use crate::event::{Cause, Claim, Lane, Notification, Place};
-use crate::machine::Input;
+use crate::machine::{Effect, Input, Removal};
 use crate::store::{LoadedEvent, Retry, Standing, StoreError};
 use crate::worker::leases::HeldClaim;
 use crate::worker::statements::Statements;
 
+/// The error of a poison event.
+const POISON: &str = "its workers died or stalled too often while it ran";
 /// Longest reason for holding a target, in characters.
 const REASON_MAX: usize = 1000;
 
@@ -77,6 +79,41 @@ impl Run<'_> {
         }
     }
 
+    /// Performs the removal that a stage can perform.
+    pub(super) async fn remove(&self, stage: Stage, claim: Claim, removal: Removal) -> NextStage {
+        match (stage, removal) {
+            (Stage::Attempt(attempt), Removal::Completed) => {
+                let removed = self.complete(claim, &attempt.owner).await;
+                self.after_removal(attempt.into_ending(), removed).await
+            }
+            (Stage::Attempt(attempt), Removal::Committed) => {
+                self.after_removal(attempt.into_ending(), true).await
+            }
+            (Stage::Attempt(attempt), Removal::Cancelled) => {
+                let removed = self.cancel(claim, &attempt.owner).await;
+                self.after_removal(attempt.into_ending(), removed).await
+            }
+            (Stage::Attempt(attempt), Removal::Dead(cause @ (Cause::Retries | Cause::Rejected))) => {
+                let error = attempt.report.error.as_deref();
+                let removed = self.die(claim, cause, error, &attempt.owner).await;
+                self.after_removal(attempt.into_ending(), removed).await
+            }
+            (Stage::ReadyEvent(ready), Removal::Cancelled) => {
+                let removed = self.cancel(claim, &ready.owner).await;
+                self.after_removal(ready.into_ending(), removed).await
+            }
+            (Stage::ReadyEvent(ready), Removal::Dead(Cause::Poison)) => {
+                let removed = self.die(claim, Cause::Poison, Some(POISON), &ready.owner).await;
+                self.after_removal(ready.into_ending(), removed).await
+            }
+            (stage, removal) => {
+                let effect = Effect::Remove(claim, removal);
+                let end = defect(&UnexpectedEffect { stage: stage.name(), effect });
+                (stage, Err(end))
+            }
+        }
+    }
+
     /// Deletes an event that completed; returns whether the claim still stood.
     pub(super) async fn complete(&self, claim: Claim, owner: &Owner) -> bool {
         let Owner { subject, held_claim, handler } = owner;
@@ -105,13 +142,29 @@ impl Run<'_> {
         self.until_answered("whether its handler has completed the event", look, self.looks_end()).await
     }
 
-    /// Moves an event to the dead events; returns whether the claim still stood.
+    /// Deletes an event that was cancelled while it ran; returns whether the claim still stood.
+    pub(super) async fn cancel(&self, claim: Claim, owner: &Owner) -> bool {
+        let remove = || self.runner.statements.remove_cancelled(claim);
+        self.until_settled(&owner.held_claim, claim, false, remove, is_gone).await
+    }
+
+    /// Moves an event to the dead events, or deletes it if it was cancelled, which this process may
+    /// not have known; returns whether the claim still stood.
     pub(super) async fn die(&self, claim: Claim, cause: Cause, error: Option<&str>, owner: &Owner) -> bool {
         let Owner { subject, held_claim, handler } = owner;
-        let halts = handler.halts;
-        let die = || self.runner.statements.die(claim, cause, error, halts);
-        let died = self.until_settled(held_claim, claim, false, die, is_gone).await;
-        if died
+        let (halts, was_cancelled) = (handler.halts, AtomicBool::new(false));
+        let die = async || -> Result<bool, StoreError> {
+            let died = self.runner.statements.die(claim, cause, error, halts).await?;
+            if died {
+                return Ok(true);
+            }
+            let removed = self.runner.statements.remove_cancelled(claim).await?;
+            was_cancelled.store(removed, Ordering::Relaxed);
+            Ok(removed)
+        };
+        let ended = self.until_settled(held_claim, claim, false, die, is_gone).await;
+        if ended
+            && !was_cancelled.load(Ordering::Relaxed)
             && halts
             && let Some(Place { object, link }) = &subject.place
         {
@@ -120,7 +173,7 @@ impl Run<'_> {
                 "an object is halted: redrive its dead event, or skip it"
             );
         }
-        died
+        ended
     }
 
     /// The step after a removal.

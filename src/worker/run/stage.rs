@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::event::{HandlerAddress, Lane, Name, Notification, Place};
+use crate::event::{HandlerAddress, Lane, Name, Notification};
 use crate::machine::{Claimed, Effect};
 use crate::store::{ClaimedEvent, LoadedEvent};
 use crate::worker::handlers::{Handler, canvas_key};
 use crate::worker::leases::HeldClaim;
+use crate::worker::subject::{CopyTurn, Subject};
 
 /// How far a round has come. A claim is renewed for as long as a stage has it.
 ///
@@ -68,7 +69,7 @@ pub(super) struct Candidate {
 
 /// A claimed event.
 pub(super) struct HeldEvent {
-    pub(super) subject: Box<Subject>,
+    pub(super) subject: Arc<Subject>,
     pub(super) held_claim: HeldClaim,
     pub(super) event: Box<ClaimedEvent>,
 }
@@ -93,7 +94,7 @@ pub(super) struct HandOver {
 
 /// The rest of an event that this run no longer has.
 pub(super) struct Ending {
-    subject: Box<Subject>,
+    subject: Arc<Subject>,
     /// `None` if no handler was started.
     attempt: Option<AttemptReport>,
     /// `None` unless this run removed the event from a lane, or tried to.
@@ -102,25 +103,9 @@ pub(super) struct Ending {
 
 /// The data that the last writes of a claimed event need.
 pub(super) struct Owner {
-    pub(super) subject: Box<Subject>,
+    pub(super) subject: Arc<Subject>,
     pub(super) held_claim: HeldClaim,
     pub(super) handler: Arc<Handler>,
-}
-
-/// A claimed event, as far as that outlasts its handler.
-pub(super) struct Subject {
-    pub(super) address: HandlerAddress,
-    pub(super) place: Option<Place>,
-    pub(super) copy: Option<CopyTurn>,
-}
-
-/// A turn that was taken in a registered queue.
-pub(super) struct CopyTurn {
-    pub(super) queue: Name,
-    /// The copy that has it: not always the one that the notification named.
-    pub(super) turn: Notification,
-    /// It counts towards what its canvas may have in flight in the queue.
-    pub(super) is_limited: bool,
 }
 
 /// How an attempt ended.
@@ -253,6 +238,7 @@ impl ReadyEvent {
             retries: u32::try_from(self.event.retries).unwrap_or(0),
             losses: u32::try_from(self.event.losses).unwrap_or(0),
             postponed: self.postponed(),
+            is_cancelled: self.event.is_cancelled,
         }
     }
 
@@ -281,13 +267,13 @@ impl Attempt {
 }
 
 impl Ending {
-    fn of(subject: Box<Subject>, attempt: Option<AttemptReport>) -> Self {
+    fn of(subject: Arc<Subject>, attempt: Option<AttemptReport>) -> Self {
         Self { subject, attempt, look: None }
     }
 
     /// The lane that the event was in, if it was on an object.
     pub(super) fn lane(&self) -> Option<Lane> {
-        let Subject { address, place, copy: _ } = self.subject.as_ref();
+        let Subject { address, place, .. } = self.subject.as_ref();
         let queue = self.subject.queue().cloned();
         place.as_ref().map(|place| Lane { scope: address.scope.clone(), object: place.object.clone(), queue })
     }
@@ -297,24 +283,9 @@ impl Ending {
     }
 
     fn summary(self) -> Summary {
-        let Subject { address, place: _, copy } = *self.subject;
+        let Subject { address, copy, .. } = Arc::unwrap_or_clone(self.subject);
         let (queue, turn) = copy.map(|copy| (copy.queue, copy.turn)).unzip();
         let next = self.look.and_then(|look| look.next);
         Summary { address: Some(address), queue, turn, attempt: self.attempt, next }
-    }
-}
-
-impl Subject {
-    pub(super) fn of(event: &ClaimedEvent) -> Self {
-        let turn = Notification { id: event.claim.id, canvas: event.address.scope.canvas };
-        let is_limited = event.is_limited;
-        let copy = event.copy_of.as_ref();
-        let copy = copy.map(|copy| CopyTurn { queue: copy.queue.clone(), turn, is_limited });
-        Self { address: event.address.clone(), place: event.place.clone(), copy }
-    }
-
-    /// The registered queue, if the event is a copy.
-    pub(super) fn queue(&self) -> Option<&Name> {
-        self.copy.as_ref().map(|copy| &copy.queue)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::event::{CanvasId, Claim, EventId, HandlerScope, Timing};
+use crate::machine::Removal;
 use crate::notify::LocalNotifier;
 use crate::store::Store;
 use crate::worker::{Handlers, QueueWorker, Route, WorkerConfig};
@@ -13,7 +14,7 @@ fn worker() -> QueueWorker {
 }
 
 fn runner(worker: &QueueWorker) -> Runner {
-    worker.runner(Arc::new(Leases::new(Duration::from_secs(60))), 1)
+    worker.runner(worker.leases(), 1)
 }
 
 fn row() -> Box<LoadedRow> {
@@ -49,6 +50,7 @@ async fn an_impossible_effect_puts_the_notification_back() {
         Effect::SaveRetry { claim, retries: 1, delay: Duration::ZERO },
         Effect::Release(claim),
         Effect::Remove(claim, Removal::Completed),
+        Effect::Remove(claim, Removal::Cancelled),
         Effect::HandOver,
     ] {
         let (stage, answer) = run.perform(Stage::Row(row()), effect).await;

@@ -313,6 +313,11 @@ async fn reports_a_neglected_database() {
         insert into wakeq.resume_jobs (kind, canvas_id, module, name, created_at)
             values ('lifted', gen_random_uuid(), 'WORKER', 'h', now() - interval '1 h');
         insert into wakeq.unknown_handlers values (gen_random_uuid(), 'WORKER', 'mistyped', '_');
+        insert into wakeq.workers (name, instance, release, capacity, handler_count, handlers, has_targets)
+            select 'one', gen_random_uuid(), release, 1, 0, '{}', false from unnest(array['0.1.0', '0.2.0']) release;
+        insert into wakeq.scheduling_rules (rule_type, canvas_id, event_space, handler_name, reason, created_by)
+            select 'block', canvas::uuid, 'CANVAS', '_', 'fire', 'ops'
+              from unnest(array['00000000-0000-0000-0000-000000000007', 'ffffffff-ffff-ffff-ffff-ffffffffffff']) canvas;
         insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, notify_at)
             values (gen_random_uuid(), gen_random_uuid(), 'WORKER', 'h', '_', '1', now() - interval '1 h')";
     let pool = sql(&database, neglect).await;
@@ -320,9 +325,21 @@ async fn reports_a_neglected_database() {
     let sql = "select pg_backend_pid() + 0 * pg_current_xact_id()::text::bigint::integer";
     let pid: i32 = sqlx::query_scalar(sql).fetch_one(&mut *old).await.unwrap();
     let found = doctor(database.url(), None, &["--open-for", "0s"]).await;
-    let warned =
-        ["role", "other roles", "minute's pass", "promises", "resume jobs", "handlers", "old transactions"];
+    let warned = [
+        "role",
+        "other roles",
+        "minute's pass",
+        "promises",
+        "resume jobs",
+        "handlers",
+        "workers",
+        "switches",
+        "old transactions",
+    ];
     assert_eq!(found.bad("warn"), warned, "{:#}", found.report);
+    assert_eq!(found.one("workers").1, "1 of release 0.1.0, 1 of release 0.2.0");
+    let words = "everything is blocked by ops: fire; 1 canvas is stopped as a whole";
+    assert_eq!(found.one("switches").1, words);
     assert!(found.one("handlers").1.contains("WORKER/mistyped/_"), "{:#}", found.report);
     let words = found.one("old transactions").1;
     assert!(words.contains(&format!("process {pid} ")), "{words}");

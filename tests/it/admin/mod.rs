@@ -9,3 +9,4 @@ mod rules;
 mod running_events;
 mod states;
 mod statistics;
+mod switches;

@@ -74,11 +74,11 @@ async fn check_holds(kind: RuleKind) {
     notifier.drained().await;
 
     let resumed = lift(&stage, kind, &scope("greet")).await;
-    assert_eq!(resumed, ResumeResult { lifted: true, still: None, woken: 6, waking: false });
+    assert_eq!(resumed, ResumeResult { lifted: true, still: None, under: None, woken: 6, waking: false });
     assert_each_ran_once(&emitted, &seen.take(6).await);
     worker.until_count(6, Outcome::Deleted).await;
     let again = lift(&stage, kind, &scope("greet")).await;
-    assert_eq!(again, ResumeResult { lifted: false, still: None, woken: 0, waking: false });
+    assert_eq!(again, ResumeResult { lifted: false, still: None, under: None, woken: 0, waking: false });
     worker.stop().await;
 }
 
@@ -119,11 +119,11 @@ async fn only_admins_block_and_unblock() {
     let refused = |error: AdminError| error.to_string();
     put(&stage, RuleKind::Pause, &greet).await;
     let blocked = stage.admin.block(&greet, &ada(), &Stop::default()).await.unwrap_err();
-    assert_eq!(refused(blocked), "only an admin may block a handler");
+    assert_eq!(refused(blocked), "only an admin may block");
     let blocked = stage.admin.block(&greet, &operations(), &Stop::default()).await.unwrap();
     assert_eq!((blocked.new, blocked.also), (true, Some(RuleKind::Pause)));
     let unblocked = stage.admin.unblock(&greet, &ada()).await.unwrap_err();
-    assert_eq!(refused(unblocked), "only an admin may unblock a handler");
+    assert_eq!(refused(unblocked), "only an admin may unblock");
     let rules = stage.admin.rules_of(&greet).await.unwrap();
     assert_eq!(rules.len(), 2, "it stands");
     let first = stage.admin.rules(None, 1).await.unwrap();
@@ -149,7 +149,8 @@ async fn a_block_outranks_a_pause_and_each_is_lifted_by_itself() {
     let id = stage.emit("greet").await;
     worker.until(id, Outcome::RuleBlocked).await;
     let unpaused = lift(&stage, RuleKind::Pause, &greet).await;
-    let lifted = |still| ResumeResult { lifted: true, still: Some(still), woken: 1, waking: false };
+    let lifted =
+        |still| ResumeResult { lifted: true, still: Some(still), under: None, woken: 1, waking: false };
     assert_eq!(unpaused, lifted(RuleKind::Block));
     worker.until(id, Outcome::RuleBlocked).await;
     put(&stage, RuleKind::Pause, &greet).await;
@@ -222,7 +223,7 @@ async fn check_pages(kind: RuleKind, count: usize) {
     let emitted = stage.emit_many("greet", count).await;
     worker.until_count(count, parked(kind)).await;
     let before = notifier.published().len();
-    let lifted = ResumeResult { lifted: true, still: None, woken: count, waking: false };
+    let lifted = ResumeResult { lifted: true, still: None, under: None, woken: count, waking: false };
     assert_eq!(lift(&stage, kind, &scope("greet")).await, lifted);
     let mut published: Vec<_> = notifier.published()[before..].iter().map(|message| message.id).collect();
     published.sort();

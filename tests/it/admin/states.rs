@@ -44,6 +44,8 @@ fn ready(name: &str, row: &Row, now: Timestamp) -> LiveEvent {
         retries: 0,
         losses: 0,
         worker: None,
+        worker_process: None,
+        cancelled_by: None,
         unknown_since: None,
         target: None,
         target_gone_since: None,

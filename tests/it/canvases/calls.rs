@@ -36,7 +36,7 @@ const QUEUES: Coverage = OfThePlatform("queues belong to the platform");
 const GROUPS: Coverage = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tested.
-const CALLS: [(&str, &str, Coverage); 110] = [
+const CALLS: [(&str, &str, Coverage); 120] = [
     ("Admin", "put_cron", By("put_cron")),
     ("Admin", "cron", By("show_cron")),
     ("Admin", "crons", By("list_crons")),
@@ -51,6 +51,7 @@ const CALLS: [(&str, &str, Coverage); 110] = [
     ("Admin", "explain", By("show_event")),
     ("Admin", "value", Here),
     ("Admin", "cancel", By("cancel_event")),
+    ("Admin", "cancel_running", By("cancel_event")),
     ("Admin", "run_now", By("run_event_now")),
     ("Admin", "purge", By("purge_handler")),
     ("Admin", "purge_before", By("purge_handler")),
@@ -101,6 +102,13 @@ const CALLS: [(&str, &str, Coverage); 110] = [
     ("Admin", "unpause", By("unpause_handler")),
     ("Admin", "block", By("block_handler")),
     ("Admin", "unblock", By("unblock_handler")),
+    ("Admin", "pause_canvas", By("pause_canvas")),
+    ("Admin", "unpause_canvas", By("unpause_canvas")),
+    ("Admin", "block_canvas", By("block_canvas")),
+    ("Admin", "unblock_canvas", By("unblock_canvas")),
+    ("Admin", "block_all", OfThePlatform("stops every canvas")),
+    ("Admin", "unblock_all", OfThePlatform("stops every canvas")),
+    ("Admin", "switches", By("list_switches")),
     ("Admin", "rules", OfThePlatform("the rules of all canvases, each with its own")),
     ("Admin", "rules_of", Here),
     ("Admin", "statistics", By("handler_statistics")),
@@ -119,6 +127,8 @@ const CALLS: [(&str, &str, Coverage); 110] = [
     ("Admin", "quotas", By("list_quotas")),
     ("Admin", "set_quota", Here),
     ("Admin", "unset_quota", Here),
+    ("Admin", "workers", OfThePlatform("the workers of all canvases")),
+    ("Admin", "worker", OfThePlatform("what one runs, of every canvas")),
     ("Entities", "verify", There("a_forged_question_is_not_answered")),
     ("Queue", "emit", By("emit")),
     ("Queue", "emit_all", By("emit_batch")),

@@ -14,7 +14,7 @@ use crate::cli::Terminal;
 
 /// Command lines with placeholders for the victim's values. Verbs without one are here too, for
 /// their output.
-const LINES: [&str; 74] = [
+const LINES: [&str; 80] = [
     "events list",
     "events list --handler <handler>",
     "events list --cursor <cursor list_events>",
@@ -85,10 +85,16 @@ const LINES: [&str; 74] = [
     "cron unpause <cron>",
     "events cancel <id>",
     "cancel <id>",
+    "cancel <id> --running",
     "handlers delete <handler>",
     "cron delete <cron>",
     "hooks delete <hook>",
     "keys revoke <key>",
+    "pause --canvas-wide",
+    "block --canvas-wide",
+    "switches",
+    "unpause --canvas-wide",
+    "unblock --canvas-wide",
 ];
 
 /// Lines that end many things come last.
@@ -100,7 +106,7 @@ const LAST: [&str; 4] = [
 ];
 
 /// Verbs that concern no canvas and take nothing of one, or that do not end.
-const ABOUT_NO_CANVAS: [&str; 30] = [
+const ABOUT_NO_CANVAS: [&str; 32] = [
     "all",
     "completions",
     "doctor",
@@ -127,6 +133,8 @@ const ABOUT_NO_CANVAS: [&str; 30] = [
     "topics create",
     "wake",
     "work",
+    "workers list",
+    "workers show",
     "quotas set",
     "quotas unset",
     "secrets new-key",

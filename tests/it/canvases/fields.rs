@@ -7,7 +7,7 @@ use super::seed::Values;
 use super::world::QUEUE;
 
 /// Query parameters and fields of bodies that name nothing of a tenant.
-const NAMES_NOTHING: [&str; 61] = [
+const NAMES_NOTHING: [&str; 63] = [
     // Content that is stored as the caller sends it.
     "value",
     "payload",
@@ -52,6 +52,7 @@ const NAMES_NOTHING: [&str; 61] = [
     "count_up_to",
     "dry_run",
     "only_queues",
+    "running",
     "waiting",
     "scopes",
     "rotate_secret",
@@ -75,6 +76,8 @@ const NAMES_NOTHING: [&str; 61] = [
     "error",
     "retry_s",
     "dead",
+    // Of a worker, which works for every canvas.
+    "instance",
 ];
 
 /// The values for a part of a path.
@@ -101,6 +104,7 @@ pub(super) fn of_path(part: &str, values: &Values) -> Vec<Vec<(&'static str, Str
         "queue" => vec![vec![("queue", QUEUE.to_owned())]],
         "quota" => vec![vec![("quota", "events".to_owned())]],
         "group" => vec![vec![("group", "projection".to_owned())]],
+        "worker" => vec![vec![("worker", format!("worker-{}", &values.canvas[..8]))]],
         other => panic!(
             "no victim value known for the parameter `{other}` of a path: say in this file what it names"
         ),

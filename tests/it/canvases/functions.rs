@@ -65,6 +65,10 @@ const PAUSED: &str = "
     insert into wakeq.scheduling_rules (rule_type, canvas_id, handler_name, event_space)
     values ('pause', 'ATTACKER', 'note', 'audit');";
 
+const SWITCHED_OFF: &str = "
+    insert into wakeq.scheduling_rules (rule_type, canvas_id, handler_name, event_space)
+    values ('pause', 'ATTACKER', '_', 'CANVAS');";
+
 const WEIGHS_ONE: &str =
     "insert into wakeq.facet_settings (queue, canvas_id, weight) values ('audit', 'VICTIM', 1)";
 
@@ -104,7 +108,7 @@ const ENTITIES: &str = "
       from wakeq.log where category = 'entities:note' and stream = 'one';";
 
 /// Setup, action, and the condition that must hold.
-const QUESTIONS: [(&[&str], &str, &str); 20] = [
+const QUESTIONS: [(&[&str], &str, &str); 23] = [
     (
         &[ENTITIES],
         "select wakeq.erase_entity('ATTACKER', 'note', 'one', 9000005, 0, 1000)",
@@ -130,6 +134,9 @@ const QUESTIONS: [(&[&str], &str, &str); 20] = [
         "(select recalled = '{}' from wakeq.facets where queue = 'audit' and canvas_id = 'VICTIM')",
     ),
     (&[FACETS, PAUSED], "", "array(select id from <turns>) = '{<b3>}'"),
+    (&[SWITCHED_OFF], "", "wakeq.switch_on('VICTIM', null, now()) is null"),
+    (&[FACETS, SWITCHED_OFF], "", "array(select wakeq.room_in_facet('audit', 'VICTIM', '1 minute')) = '{<b3>}'"),
+    (&[FACETS, SWITCHED_OFF], "", "array(select id from <turns>) = '{<b3>}'"),
     (
         &[FACETS, "update wakeq.facet_settings set weight = 0 where queue = 'audit'"],
         "",

@@ -67,7 +67,9 @@ const IN_TURN: SurvivalReason =
 const SQL_ROLES: SurvivalReason = NotReached("it is asked for roles that are not the owner: `roles`");
 
 /// By file and a part of the line.
-const UNSEEN: [Unseen; 68] = [
+const UNSEEN: [Unseen; 70] = [
+    ("src/store/events/cancelling.rs", "e.id = $1 and e.canvas_id = $2", KNOWN),
+    ("src/store/events/cancelling.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/events/control.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/events/dead_events.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/events/load.rs", "id = $1 and canvas_id = $2", KNOWN),

@@ -12,7 +12,7 @@ use super::answers::LATE;
 use super::seed::{Values, secret};
 
 /// Tables without a canvas, and the reason. Nothing that a tenant emits or reads changes them.
-const OF_NOBODY: [(&str, &str); 22] = [
+const OF_NOBODY: [(&str, &str); 23] = [
     ("chores", "one row for each periodic task of the deployment"),
     ("consumer_groups", "groups read the log of every canvas"),
     ("consumer_positions", "groups read the log of every canvas"),
@@ -34,6 +34,7 @@ const OF_NOBODY: [(&str, &str); 22] = [
     ("settings", "the durations of the deployment"),
     ("subscribers", "consumers of a group, on a node"),
     ("subscriptions", "what each of these is given"),
+    ("workers", "which processes work, for every canvas"),
     ("_migrations", "which migrations were applied"),
 ];
 

@@ -78,3 +78,34 @@ async fn commands_show_which_worker_runs_an_object() {
     }
     service.stop().await;
 }
+
+/// A running event is cancelled on request only, and whoever looks at it sees by whom. Those of
+/// another canvas are not found.
+#[tokio::test]
+async fn commands_cancel_what_runs() {
+    let service = Service::start().await;
+    let (theirs, _) = emit(&service, OTHER, "index", Some("one")).await;
+    let theirs = theirs.to_string();
+    for (terminal, actor) in terminals(&service).await.iter().zip(["cli:ada", "key:ada"]) {
+        let (id, _) = emit(&service, CanvasId::DEFAULT, "index", Some("one")).await;
+        let (waits, _) = emit(&service, CanvasId::DEFAULT, "free", None).await;
+        let (name, waits) = (id.to_string(), waits.to_string());
+        assert!(terminal.complains(5, &["cancel", &name]).await.contains("running"));
+        terminal.complains(3, &["cancel", &theirs, "--running"]).await;
+        let dry = terminal.prints(&["cancel", &name, "--running", "--dry-run"]).await;
+        assert_eq!(dry, "<id> is running: it would be deleted once its handler has stopped\n");
+        assert!(!terminal.raw(&["explain", &name]).await.contains("cancelled"));
+        let expected = "<id> is running: its handler is told to stop, and cut off after a grace of seconds; \
+                        the event is deleted then, unless its handler completes it before\n";
+        assert_eq!(terminal.prints(&["cancel", &name, "--running"]).await, expected);
+        let explained = terminal.raw(&["explain", &name]).await;
+        assert!(explained.contains(&format!("\ncancelled while it ran, by {actor}\n")), "{explained}");
+        let again = terminal.raw(&["cancel", &name, "--running", "--json"]).await;
+        let again: Value = serde_json::from_str(&again).unwrap();
+        assert_eq!(again["id"], json!(id));
+        assert!(again["next"].as_str().unwrap().starts_with("its handler is told to stop"), "{again}");
+        assert_eq!(terminal.prints(&["cancel", &waits, "--running"]).await, "<id> cancelled\n");
+    }
+    assert_eq!(service.stage.live(OTHER, theirs.parse().unwrap()).await.cancelled_by, None);
+    service.stop().await;
+}

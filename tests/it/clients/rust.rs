@@ -106,6 +106,26 @@ async fn an_answer_says_what_became_of_a_unique_key() {
 }
 
 #[tokio::test]
+async fn a_running_event_is_cancelled_on_request_only() {
+    let service = service().await;
+    let Tenants { mine, other, intruder } = Tenants::of(&service).await;
+    let now = NewEvent::new("greet", &json!({"to": "Ada"})).unwrap();
+    let (id, theirs) = (mine.emit(&now).await.unwrap().id, other.emit(&now).await.unwrap().id);
+    service.stage.execute("update wakeq.events_v2 set locked_at = now(), claims = 1").await;
+    refused(mine.cancel(id).await, 409, "not-waiting");
+    for (stranger, of) in [(&other, id), (&intruder, id), (&mine, theirs)] {
+        refused(stranger.cancel_running(of).await, 404, "not-found");
+    }
+    let cancelled = mine.cancel_running(id).await.unwrap();
+    assert_eq!((cancelled.id, cancelled.next.is_some()), (id, true));
+    assert_eq!(mine.explain(id).await.unwrap().cancelled_by.as_deref(), Some("key:client"));
+    assert_eq!(other.explain(theirs).await.unwrap().cancelled_by, None);
+    let waits = mine.emit(&later("greet")).await.unwrap().id;
+    assert_eq!(mine.cancel_running(waits).await.unwrap().next, None);
+    service.stop().await;
+}
+
+#[tokio::test]
 async fn a_batch_is_emitted_all_or_none() {
     let service = service().await;
     let Tenants { mine, .. } = Tenants::of(&service).await;
@@ -139,6 +159,27 @@ async fn a_handler_is_paused_on_its_canvas_only() {
     refused(intruder.handlers().await, 404, "not-found");
     assert!(mine.unpause("WORKER", "greet").await.unwrap().lifted);
     assert!(!mine.unpause("WORKER", "greet").await.unwrap().lifted);
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_whole_canvas_is_paused_and_no_other() {
+    let service = service().await;
+    let Tenants { mine, other, intruder } = Tenants::of(&service).await;
+    mine.pause("WORKER", "greet", &Pause::default()).await.unwrap();
+    let paused = mine.pause_canvas(&Pause::default().reason("wrong prices")).await.unwrap();
+    assert_eq!((paused.new, paused.rule.stops.as_str()), (true, "canvas"));
+    let id = mine.emit(&NewEvent::new("index", &1).unwrap()).await.unwrap().id;
+    let rule = mine.explain(id).await.unwrap().rule.unwrap();
+    assert_eq!((rule.stops.as_str(), rule.reason.as_deref()), ("canvas", Some("wrong prices")));
+    let theirs = other.emit(&NewEvent::new("index", &1).unwrap()).await.unwrap().id;
+    assert!(other.explain(theirs).await.unwrap().rule.is_none());
+    assert!(!other.unpause_canvas().await.unwrap().lifted);
+    refused(intruder.unpause_canvas().await, 404, "not-found");
+    refused(intruder.pause_canvas(&Pause::default()).await, 404, "not-found");
+    let lifted = mine.unpause("WORKER", "greet").await.unwrap();
+    assert_eq!(lifted.under.map(|rule| rule.stops).as_deref(), Some("canvas"));
+    assert!(mine.unpause_canvas().await.unwrap().lifted);
     service.stop().await;
 }
 

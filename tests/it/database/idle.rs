@@ -136,7 +136,8 @@ impl Window {
         for (query, calls, buffers) in &statements {
             let each = *buffers as f64 / *calls as f64;
             figure("  statement", format!("{calls} x {query:?}, {each:.1} buffers each"));
-            assert!(each <= 10.0, "{query} reads {each} buffers");
+            // Ten are for the queue, the rest for the row of the worker.
+            assert!(each <= 15.0, "{query} reads {each} buffers");
         }
         let allowed = i64::from(processes) * self.length.div_duration_f64(self.period).ceil() as i64;
         assert!(passed > 0, "nobody runs the pass");

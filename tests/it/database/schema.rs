@@ -44,6 +44,7 @@ async fn events_have_the_agreed_columns() {
         "origin uuid",
         "unique_key text",
         "unique_for interval",
+        "cancelled_by text",
     ];
     assert_eq!(columns(&stage, "events_v2").await, agreed);
 }

@@ -27,7 +27,7 @@ const fn page(name: &'static str) -> Page {
     Page { name, placeholders: &[], left_out: &[] }
 }
 
-const PAGES: [Page; 13] = [
+const PAGES: [Page; 14] = [
     Page {
         placeholders: &[("wakeq_…", "$THE_KEY"), ("http://127.0.0.1:8080", "$SERVER")],
         ..page("http.md")
@@ -59,6 +59,10 @@ const PAGES: [Page; 13] = [
     },
     page("webhooks.md"),
     Page { placeholders: &[("$API_KEY", "key-of-the-shop")], ..page("delivery.md") },
+    Page {
+        left_out: &[("wakeq workers show", "needs a worker: `cli` shows one")],
+        ..page("workers-and-switches.md")
+    },
 ];
 
 /// Pages with shell lines none of which are run, and the reason.

@@ -192,6 +192,7 @@ async fn the_rights_in_the_document_are_all_that_a_role_has() {
         ("select wakeq.emit('billing', '1', module => 'QUEUE')", "reserved"),
         ("select wakeq.emit('nightly', '1', module => 'CRON')", "reserved"),
         ("select wakeq.emit('paid', '1', module => 'ANSWER')", "reserved"),
+        ("select wakeq.emit('_', '1', module => 'CANVAS')", "reserved"),
         ("select wakeq.emit('greet', '{')", "json"),
         ("select wakeq.emit('greet', null)", "262,144"),
         ("select wakeq.emit('greet', to_json(repeat('x', 262143))::text)", "262,144"),

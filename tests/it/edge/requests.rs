@@ -27,6 +27,7 @@ const RECEIVES: &str = "receive_webhook";
 /// Their queue.
 const QUEUE: &str = "email_events";
 const GROUP: &str = "projection";
+const WORKER: &str = "orders-1";
 /// Their object.
 const OBJECT: &str = "work:1";
 /// Operations on entities; the one that sends has a body.
@@ -69,11 +70,13 @@ pub(crate) async fn operations(service: &Service) -> Vec<Operation> {
                 method,
                 path: path.clone(),
                 everywhere: [
+                    "/v1/admin/block",
                     "/v1/admin/depth",
                     "/v1/admin/queues",
                     "/v1/admin/groups",
                     "/v1/admin/nodes",
                     "/v1/admin/quotas",
+                    "/v1/admin/workers",
                 ]
                 .iter()
                 .any(|prefix| path.starts_with(prefix)),
@@ -101,6 +104,7 @@ pub(super) struct Targets {
     taken: Uuid,
     queue: &'static str,
     group: &'static str,
+    worker: &'static str,
     /// A copy in the pulled queue, and its lease.
     leased: (EventId, String),
     /// A key with every scope on every canvas.
@@ -147,10 +151,13 @@ impl Targets {
         let leased = lease(service).await;
         let group = "insert into wakeq.consumer_positions (consumer_group, source) values ($1, 'log') on conflict do nothing";
         sqlx::query(group).bind(GROUP).execute(pool).await.unwrap();
+        let worker = "insert into wakeq.workers (name, instance, release, capacity, handler_count, handlers, has_targets)
+                      values ($1, gen_random_uuid(), '0.1.0', 64, 1, '{WORKER/greet/_}', false)";
+        sqlx::query(worker).bind(WORKER).execute(pool).await.unwrap();
         let holder = Uuid::new_v4().to_string();
         let everywhere = service.wide_key(&holder, &Scope::ALL).await;
-        let (canvas, queue, group) = (CanvasId::DEFAULT, QUEUE, GROUP);
-        Self { canvas, waiting, running, dead, key, taken, queue, group, leased, everywhere }
+        let (canvas, queue, group, worker) = (CanvasId::DEFAULT, QUEUE, GROUP, WORKER);
+        Self { canvas, waiting, running, dead, key, taken, queue, group, worker, leased, everywhere }
     }
 
     fn path(&self, template: &str, event: EventId) -> String {
@@ -165,6 +172,7 @@ impl Targets {
             .replace("{hook}", HOOK)
             .replace("{queue}", self.queue)
             .replace("{group}", self.group)
+            .replace("{worker}", self.worker)
             .replace("{quota}", "targets")
             .replace("{object}", OBJECT)
             .replace("{type}", ENTITY[0])
@@ -217,6 +225,7 @@ impl Targets {
             ("put_target" | "put_target_of_modifier", 201) => {
                 to(&path.replace("/greet", "/another")).json(&body("put_target"))
             }
+            ("cancel_event", 202) => to(&path).query(&[("running", "true")]),
             // Nothing is broadcast here: `listening` tests services that do.
             (_, 200..300) | ("listen", 404) => good().bearer_auth(key),
             (_, 400) if body(&operation.id).is_some() => to(&path).json(&json!({"nonsense": 1})),
@@ -231,10 +240,7 @@ impl Targets {
                 let others: Vec<_> = others.collect();
                 good().bearer_auth(service.key(&operation.id, CanvasId::DEFAULT, &others).await)
             }
-            (_, 404) => {
-                let foreign = Self { canvas: FOREIGN, queue: "unknown", group: "unknown", ..self.clone() };
-                foreign.good(service, operation).bearer_auth(key)
-            }
+            (_, 404) => self.of_others().good(service, operation).bearer_auth(key),
             (id, 409 | 413 | 415 | 422) if EMITS.contains(&id) => {
                 self.emitting_for(service, operation, status).await
             }
@@ -269,6 +275,12 @@ impl Targets {
             }
             _ => panic!("say in this file how `{}` is made to answer {status}", operation.id),
         }
+    }
+
+    /// The same values on a canvas that has nothing of them, with names that nothing has.
+    fn of_others(&self) -> Self {
+        let (queue, group, worker) = ("unknown", "unknown", "unknown");
+        Self { canvas: FOREIGN, queue, group, worker, ..self.clone() }
     }
 
     /// The same for an operation on leased copies.
@@ -402,14 +414,17 @@ const WITHOUT_BODY: &str =
      delete_target delete_target_of_modifier unpause_handler depth total_depth list_dead_events list_halted_objects show_object
      list_tombstones list_targets read_log list_queues show_queue delete_queue queue_depth list_facets list_crons show_cron
      unpause_cron delete_cron list_hooks show_hook delete_hook redrive_dead_event unblock_handler list_audit list_keys list_quotas unset_quota
-     revoke_key listen canvas_statistics handler_statistics";
+     revoke_key listen canvas_statistics handler_statistics list_workers show_worker list_switches unpause_canvas
+     unblock_canvas unblock_all";
 
 /// The body of a good request of an operation; `None` if it has no body.
 pub(crate) fn body(operation: &str) -> Option<Value> {
     match operation {
         "emit" => Some(json!({"name": "greet", "value": "Ada"})),
         "emit_batch" => Some(json!({"events": [{"name": "greet", "value": "Bo"}]})),
-        "pause_handler" | "block_handler" => Some(json!({"reason": "maintenance"})),
+        "pause_handler" | "block_handler" | "pause_canvas" | "block_canvas" | "block_all" => {
+            Some(json!({"reason": "maintenance"}))
+        }
         "purge_handler" => Some(json!({"dry_run": false})),
         "redrive_dead_events" | "delete_dead_events" => Some(json!({"all": true})),
         "put_target" | "put_target_of_modifier" => {
@@ -448,12 +463,10 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
 
 /// The path with a space for each name.
 fn broken(operation: &Operation) -> String {
-    [
-        "{name}", "{id}", "{key}", "{cron}", "{hook}", "{object}", "{queue}", "{group}", "{type}",
-        "{entity}", "{quota}",
-    ]
-    .iter()
-    .fold(operation.path.clone(), |path, part| path.replace(part, "%20"))
+    let parts = [
+        "name", "id", "key", "cron", "hook", "object", "queue", "group", "type", "entity", "quota", "worker",
+    ];
+    parts.iter().fold(operation.path.clone(), |path, part| path.replace(&format!("{{{part}}}"), "%20"))
 }
 
 /// Every table of the queue, with a checksum of its contents. Records of requests are not a change:

@@ -1,5 +1,5 @@
 //! Modules whose events only wakeq emits: refused in every way to emit, on every canvas; anyone may
-//! register their handlers.
+//! register their handlers. In `CANVAS` there are none: its rules are those of whole canvases.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use wakeq_service::access::Scope;
 use crate::cli::Terminal;
 use crate::support::service::{Answer, Service};
 
-const MODULES: [&str; 3] = ["ANSWER", "CRON", "QUEUE"];
+const MODULES: [&str; 4] = ["ANSWER", "CANVAS", "CRON", "QUEUE"];
 const THEIRS: CanvasId = CanvasId(Uuid::from_u128(7));
 
 #[tokio::test]
@@ -41,7 +41,10 @@ async fn rejects_emits_into_reserved_modules_and_canvases() {
             assert_eq!(service.ask(key, Method::POST, &path, reply_to).await.problem().0, 400);
             let target = format!("/canvases/{canvas}/handlers/{module}/report/pause");
             let paused = service.ask(key, Method::PUT, &target, json!({})).await;
-            assert!(paused.status.is_success(), "its handler is theirs: {}", paused.text);
+            match module {
+                "CANVAS" => assert_eq!(paused.problem().0, 400, "it has no handlers: {}", paused.text),
+                _ => assert!(paused.status.is_success(), "its handler is theirs: {}", paused.text),
+            }
         }
         let library = Event::new("report", &1).unwrap().module(module);
         assert!(matches!(library, Err(EventError::ReservedModule(_))), "{module}");

@@ -14,4 +14,6 @@ mod mounted;
 mod objects;
 mod queues;
 mod statistics;
+mod switches;
 mod unique;
+mod workers;

@@ -169,6 +169,24 @@ async fn an_admin_dies_between_lifting_a_pause_and_waking_anything() {
     assert_eq!((scene.count(STARTED).await, scene.completed().await), (50, 50));
 }
 
+/// The same with the pause of a whole canvas: before its job has made one for the handler, and
+/// right after that.
+#[tokio::test]
+async fn an_admin_dies_while_it_lifts_the_pause_of_a_canvas() {
+    for (name, point) in [("canvas-lifted", "rule.lifted"), ("canvas-spread", "resume.page")] {
+        let scene = CrashScene::new(name, Durations::quick()).await;
+        let _worker = scene.worker(8).await;
+        let test = Actor::user("test");
+        scene.admin.pause_canvas(CanvasId::DEFAULT, &test, &Stop::default()).await.unwrap();
+        scene.emit_many(WORK, 50, Work::default()).await;
+        scene.until_at_least(PARKED, 50).await;
+        let admin = scene.start(&Role::UnpauseCanvas, Some(point));
+        assert!(!admin.child.ended().await.success(), "it should have died");
+        scene.until_empty().await;
+        assert_eq!((scene.count(STARTED).await, scene.completed().await), (50, 50));
+    }
+}
+
 /// Emits events one after another, each repeated until Postgres has confirmed it.
 struct Flow {
     emitted: Arc<AtomicUsize>,

@@ -4,11 +4,11 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use wakeq::EventId;
+use wakeq::{Actor, CanvasId, Event, EventId};
 
-use crate::support::TIMEOUT;
 use crate::support::child_processes::{Durations, PILL, Role, WORK, WORK_ONCE, Work};
 use crate::support::crash_scene::{CrashScene, figure};
+use crate::support::{OTHER, TIMEOUT};
 
 const STARTED: &str = "select count(*) from runs";
 const TAKEN_OVER: &str = "select count(*) from runs l where exists (
@@ -105,6 +105,30 @@ async fn an_event_that_kills_its_process_ends_among_the_dead() {
     assert_eq!(scene.completed().await, i64::try_from(innocents).unwrap());
     figure("deaths of the worker", deaths);
     figure("extra runs of innocents", scene.extra_runs().await.len() - (deaths - 1));
+}
+
+/// The worker is killed before its handler is cut off. No other one starts the event: it is
+/// deleted. That of another canvas, which ran at the same worker, runs again.
+#[tokio::test]
+async fn a_cancelled_event_whose_worker_was_killed_is_deleted() {
+    let scene = CrashScene::new("cancelled", Durations::quick()).await;
+    let victim = scene.worker(4).await;
+    let work = Work { first_ms: 60_000, later_ms: 50, first_fails: false };
+    let id = scene.emit(WORK, work).await;
+    let theirs = scene.queue.emit(Event::new(WORK, &work).unwrap().canvas(OTHER)).await.unwrap().id;
+    scene.until_at_least(STARTED, 2).await;
+    let cancelled = scene.admin.cancel_running(CanvasId::DEFAULT, id, &Actor::user("ada")).await.unwrap();
+    assert!(cancelled.running);
+    scene.kill_9(&victim).await;
+    scene.forget_dead_streams().await;
+    let _heir = scene.worker(4).await;
+    scene.until_empty().await;
+    let runs = "select count(*), count(ended_at) from runs where event = $1";
+    let runs = async |event: EventId| -> (i64, i64) {
+        sqlx::query_as(runs).bind(event.0).fetch_one(&scene.pool).await.unwrap()
+    };
+    assert_eq!((runs(id).await, runs(theirs).await), ((1, 0), (2, 1)));
+    assert_eq!(scene.count("select count(*) from wakeq.dead_events").await, 0);
 }
 
 // Shows: EV2-14, EV2-35, CARD-08

@@ -6,12 +6,14 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 use wakeq::control::RuleKind;
 use wakeq::machine::{CheckResult, Outcome};
-use wakeq::queues::NewQueue;
-use wakeq::{Actor, CanvasId, Event, EventId, Execution, HandlerScope, Handlers, Name, Stop};
+use wakeq::queues::{FacetSettings, NewQueue};
+use wakeq::{
+    Actor, AdminError, CanvasId, Event, EventId, Execution, HandlerError, HandlerScope, Handlers, Name, Stop,
+};
 use wakeq_service::access::{Reach, Scope};
 
-use crate::support::Stage;
 use crate::support::service::{Service, make_key};
+use crate::support::{Stage, wait_while};
 
 const NONE: Value = Value::Null;
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(7));
@@ -94,6 +96,7 @@ async fn a_tenant_neither_sees_nor_moves_a_copy() {
         (Method::GET, format!("{one}?view=full")),
         (Method::POST, format!("{one}/run-now")),
         (Method::POST, format!("{one}/cancel")),
+        (Method::POST, format!("{one}/cancel?running=true")),
         (Method::POST, format!("/dead-events/{copy}/redrive")),
     ] {
         let refused = callers.of_tenant(method.clone(), &path, NONE).await;
@@ -167,6 +170,34 @@ async fn a_queue_may_show_its_copies() {
     callers.show(true).await;
     assert_eq!(callers.of_tenant(Method::POST, &cancel, NONE).await.json()["id"], json!(copy));
     assert_eq!(callers.service.stop().await.rows().await, 1, "that of the other canvas");
+}
+
+/// A copy that a worker runs is cancelled like any event, and its canvas's next one follows.
+#[tokio::test]
+async fn a_running_copy_is_cancelled() {
+    let (stage, _) = Stage::memory().await;
+    let facets = FacetSettings { in_flight_max: Some(1), ..FacetSettings::default() };
+    let limited = NewQueue { facets, ..queue(true) };
+    stage.admin.put_queue(&billing(), &limited, &ada()).await.unwrap();
+    let origin = stage.queue.emit(usage(CanvasId::DEFAULT, 1)).await.unwrap().id;
+    stage.queue.emit(usage(CanvasId::DEFAULT, 2)).await.unwrap();
+    let heeding = |event: Execution| async move {
+        if event.value::<u32>()? == 1 {
+            event.cancelled().await;
+            return Err(HandlerError::operational("stopped"));
+        }
+        Ok(())
+    };
+    let mut worker = stage.worker(Handlers::new().on_queue("billing", heeding));
+    let copy = copy_of(&stage, origin).await;
+    wait_while!(stage.live(CanvasId::DEFAULT, copy).await.state != CheckResult::Running, "it starts");
+    let theirs = stage.admin.cancel_running(OTHER, copy, &ada()).await;
+    assert!(matches!(theirs, Err(AdminError::NotFound(_))), "{theirs:?}");
+    assert!(stage.admin.cancel_running(CanvasId::DEFAULT, copy, &ada()).await.unwrap().running);
+    let ended = worker.until_count(2, Outcome::Deleted).await;
+    let cancelled = ended.iter().filter(|report| report.trail.contains(&Outcome::Cancelled)).count();
+    assert_eq!((cancelled, stage.rows().await), (1, 0), "{ended:?}");
+    worker.stop().await;
 }
 
 fn rules_about() -> HandlerScope {

@@ -2,12 +2,14 @@
 //!
 //! Every world is made from a seed and can be replayed; a failing one is replayed with its trace.
 
+mod invariants;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use wakeq::EventId;
 use wakeq::control::RuleKind;
-use wakeq::machine::{Cause, HandlerEnd, Outcome, Removal, State, Turn};
+use wakeq::machine::{HandlerEnd, Outcome, State};
 
 use super::world::dice::Dice;
 use super::world::emulated::EmulatedBroker;
@@ -86,7 +88,8 @@ impl Simulation {
             0..7 => self.emit(),
             7 => self.skip(),
             8..26 => self.deliver(),
-            26..52 => self.advance(),
+            26..51 => self.advance(),
+            51 => self.cancel(),
             52..58 => self.end_handler(),
             58..62 => self.double_or_lose(),
             62..67 => self.change_rule(),
@@ -173,8 +176,20 @@ impl Simulation {
             HandlerEnd::Failed(after),
             HandlerEnd::NotYet(Duration::from_secs(20)),
             HandlerEnd::Gone,
+            HandlerEnd::Rejected,
         ]);
         self.workers[worker].end_handler(&mut self.world, at, ran);
+    }
+
+    /// Somebody cancels a running event; often its worker is told at once. A worker that was told
+    /// stops the handler, unless this completes first.
+    fn cancel(&mut self) {
+        let runs = |state: &State| matches!(state, State::Process(_));
+        let Some((worker, at)) = self.some_run(runs) else { return };
+        let event = self.workers[worker].runs[at].event;
+        if self.world.cancel_running(event) && self.dice.below(2) == 0 {
+            self.workers[worker].runs[at].is_told = true;
+        }
     }
 
     fn double_or_lose(&mut self) {
@@ -224,6 +239,7 @@ impl Simulation {
     }
 
     fn probe(&mut self) {
+        self.world.remove_cancelled();
         if self.dice.below(20) == 0 {
             self.world.wake_all();
         }
@@ -312,6 +328,7 @@ impl Simulation {
                 let page = self.world.resume_page(0);
                 page.into_iter().for_each(|id| self.world.publish_if_due(id));
             }
+            self.world.remove_cancelled();
             let overdue = self.world.probe();
             self.world.publish(&overdue);
             let now = self.world.now;
@@ -342,75 +359,6 @@ impl Simulation {
         }
         self.check();
     }
-
-    /// Whether every remaining event is parked under a standing rule or waits for its turn.
-    fn settled(&self) -> bool {
-        self.world.rows.iter().all(|(id, row)| {
-            let is_parked =
-                row.notify_at.is_none() && self.world.rule_on(self.world.handler_of(*id)).is_some();
-            is_parked || self.world.turn(*id) != Turn::First
-        })
-    }
-
-    /// The invariants that must hold between any two steps.
-    fn check(&mut self) {
-        self.world.check_rows();
-        let live = self.workers.iter().filter(|worker| worker.alive).flat_map(|worker| &worker.runs);
-        let handing_over = live.filter(|run| run.state == State::HandOver).map(|run| run.event);
-        let handing_over: Vec<EventId> = handing_over.collect();
-        self.world.check_turned_away(&handing_over, self.faults == Faults::OfProcesses);
-        let mut found = Vec::new();
-        for run in self.workers.iter().filter(|worker| worker.alive).flat_map(|worker| &worker.runs) {
-            let State::Process(running) = run.state else { continue };
-            let lease_stands = self.world.now <= run.lease_until;
-            let row = self.world.rows.get(&run.event);
-            let owned = row.is_some_and(|row| row.claims == running.claim.claims && row.locked_at.is_some());
-            if lease_stands && !owned {
-                found.push(format!("the row of a live owner was taken: {:?}", running.claim));
-            }
-        }
-        found.into_iter().for_each(|what| self.world.violated(what));
-    }
-
-    fn check_end(&mut self) {
-        let mut found = Vec::new();
-        if !self.settled() {
-            found.push("an event is neither over nor parked under a rule".to_owned());
-        }
-        for (id, record) in &self.world.records {
-            let label = &record.label;
-            let undisturbed = record.last.losses == 0;
-            if undisturbed && record.completions > 1 {
-                found.push(format!("{label} ran to completion {} times, no claim lost", record.completions));
-            }
-            // Each start ends in a retry, in a release, in the removal, or with its worker.
-            let held = self.world.rows.get(id).is_some_and(|row| row.locked_at.is_some());
-            let over = u32::from(record.removed.is_some()) + u32::from(held);
-            let ended = record.last.retries + record.releases + over;
-            if undisturbed && record.starts > ended {
-                found.push(format!(
-                    "{label} was started {} times instead of {ended}, no claim lost",
-                    record.starts
-                ));
-            }
-            if self.faults == Faults::OfMessages && !undisturbed {
-                found.push(format!("{label} lost a claim without any fault of a process"));
-            }
-            match record.removed {
-                Some(Removal::Completed) if record.completions == 0 => {
-                    found.push(format!("{label} was removed and never completed"));
-                }
-                Some(Removal::Dead(Cause::Retries)) if record.last.retries < self.world.retry.retries => {
-                    found.push(format!("{label} died after {} retries", record.last.retries));
-                }
-                Some(Removal::Dead(Cause::Poison)) if record.last.losses < self.world.losses_max => {
-                    found.push(format!("{label} died of {} losses", record.last.losses));
-                }
-                Some(_) | None => (),
-            }
-        }
-        found.into_iter().for_each(|what| self.world.violated(what));
-    }
 }
 
 /// Plays the seed again with a trace, and shows what went wrong.
@@ -428,8 +376,9 @@ fn check_worlds(faults: Faults, worlds: u64) -> Tally {
         assert!(violations.is_empty(), "{}", report(seed, faults));
         tally.count(&world);
     }
-    let quiet =
-        [tally.completed / 10, tally.dead, tally.parked, tally.halted].iter().any(|count| *count < 100);
+    let quiet = [tally.completed / 10, tally.dead, tally.parked, tally.halted, tally.cancelled]
+        .iter()
+        .any(|count| *count < 100);
     assert!(!quiet, "too quiet: {tally:?}");
     tally
 }
@@ -489,6 +438,8 @@ fn each_broken_statement_is_caught() {
         (Defect::RetryWithoutPromise, "no rule stands and no job will wake it"),
         (Defect::RemoveNothing, "no claim lost"),
         (Defect::RemoveWithoutArming, "nobody wakes it"),
+        (Defect::ClaimWithoutCancelling, "a cancelled event was started"),
+        (Defect::CancelledStay, "was cancelled, and is still there"),
     ] {
         let caught = (0..3_000).any(|seed| {
             let (violations, _) = Simulation::new(seed, Faults::OfProcesses, Some(defect), false).play();

@@ -87,12 +87,13 @@ impl Stage {
             [kind @ ("pause" | "block"), handler] => self.world.add_rule(handler, rule(kind)?),
             ["lift", kind, handler] => self.world.lift(handler, rule(kind)?),
             ["resume"] => self.resume(),
-            ["probe"] => {
-                let overdue = self.world.probe();
-                self.world.publish(&overdue);
-            }
+            ["probe"] => self.probe(),
             ["wake", "all"] => self.world.wake_all(),
             ["wait", duration] => self.wait(duration)?,
+            ["cancel", label] => {
+                let id = self.event(label)?;
+                same(self.world.cancel_running(id), true)?;
+            }
             [name, "takes", label] => self.take(name, label, None)?,
             [name, "takes", label, "until", state] => self.take(name, label, Some(state))?,
             [name, "continues", label] => self.go_on(name, label, None)?,
@@ -100,6 +101,7 @@ impl Stage {
             [name, "completes", label, "until", state] => {
                 self.end(name, label, HandlerEnd::Completed, Some(state))?;
             }
+            [name, "stops", label] => self.stop(name, label)?,
             [name, "hears", "gone", "for", label] => self.end(name, label, HandlerEnd::Gone, None)?,
             [name, "fails", label] => self.end(name, label, HandlerEnd::Failed(None), None)?,
             [name, "fails", label, "for", delay] => {
@@ -120,6 +122,7 @@ impl Stage {
     fn expect(&mut self, words: &[&str]) -> Step {
         match words {
             [label, "completed"] => same(self.removal(label)?, Some(Removal::Completed)),
+            [label, "cancelled"] => same(self.removal(label)?, Some(Removal::Cancelled)),
             [label, "dead", "of", "retries"] => {
                 same(self.removal(label)?, Some(Removal::Dead(Cause::Retries)))
             }
@@ -189,6 +192,12 @@ impl Stage {
         }
     }
 
+    fn probe(&mut self) {
+        self.world.remove_cancelled();
+        let overdue = self.world.probe();
+        self.world.publish(&overdue);
+    }
+
     /// Lets time pass; runs that return from the parking lot continue as far as they can.
     fn wait(&mut self, text: &str) -> Step {
         pass(&mut self.world, &mut self.workers, duration(text)?, |world, workers| {
@@ -238,6 +247,13 @@ impl Stage {
         let at = worker.runs.iter().position(runs).ok_or_else(|| format!("{name} does not run {label}"))?;
         worker.end_handler(&mut self.world, at, ran);
         self.go_on_at(name, at, until)
+    }
+
+    /// The handler was told that its event is cancelled, and stops.
+    fn stop(&mut self, name: &str, label: &str) -> Step {
+        let (worker, at) = self.run(name, label)?;
+        same(worker.runs[at].is_told, true)?;
+        self.end(name, label, HandlerEnd::Cancelled, None)
     }
 
     fn with(&mut self, name: &str, act: fn(&mut Worker, &mut World)) -> Step {

@@ -67,6 +67,8 @@ pub(crate) enum Role {
     GroupNode(crate::streams::groups::node::GroupWork),
     /// Lifts the pause of [`WORK`].
     Unpause,
+    /// Lifts the pause of the default canvas.
+    UnpauseCanvas,
 }
 
 /// The handler that records its runs and is retried soon.
@@ -247,6 +249,11 @@ async fn perform(services: Services, role: Role) {
         Role::Unpause => {
             let resumed =
                 Admin::new(store, notifier).unpause(&scope(WORK), &wakeq::Actor::user("test")).await.unwrap();
+            say(&format!("woken {}", resumed.woken));
+        }
+        Role::UnpauseCanvas => {
+            let (admin, test) = (Admin::new(store, notifier), wakeq::Actor::user("test"));
+            let resumed = admin.unpause_canvas(wakeq::CanvasId::DEFAULT, &test).await.unwrap();
             say(&format!("woken {}", resumed.woken));
         }
     }

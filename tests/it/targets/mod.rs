@@ -1,5 +1,6 @@
 //! HTTP targets: registered through the API, called by workers, answered by small servers.
 
+mod cancelling;
 mod delivery;
 mod ending;
 mod guarded;

@@ -13,8 +13,8 @@ use wakeq::order::Lane;
 use wakeq::testing::{DrainReport, TestKit};
 use wakeq::workers::RunReport;
 use wakeq::{
-    Actor, CanvasId, Event, EventId, Execution, HandlerError, HandlerResult, Handlers, Queue, RetryPolicy,
-    Route, Stop, Timing,
+    Actor, Admin, CanvasId, Event, EventId, Execution, HandlerError, HandlerResult, Handlers, Queue,
+    RetryPolicy, Route, Stop, Timing,
 };
 
 use crate::support::{Stage, connect, scope};
@@ -93,6 +93,11 @@ enum Step {
         name: &'static str,
         block: bool,
     },
+    /// Stops the canvas or everything for this long, or lifts that.
+    Switch {
+        everything: bool,
+        lasting: Option<u32>,
+    },
     Advance(u32),
     Drain,
     DrainFor(u32),
@@ -112,13 +117,13 @@ fn program(seed: u64) -> Vec<Step> {
             let name = NAMES[dice.below(4)];
             let old = dice.below(last as usize + 1) as u128;
             let object = OBJECTS[dice.below(2)];
-            match dice.below(33) {
+            match dice.below(35) {
                 0..=6 => {
                     // Occasionally reuses an id that was emitted before.
                     last += 1;
                     let id = if dice.below(8) == 0 { old } else { last };
-                    let plan =
-                        (0..=dice.below(3)).map(|_| ['o', 'f', 'v', 'p', 'r', 'e'][dice.below(6)]).collect();
+                    let attempts = 0..=dice.below(3);
+                    let plan = attempts.map(|_| ['o', 'f', 'v', 'p', 'r', 'e', 'c'][dice.below(7)]).collect();
                     let object = (dice.below(2) == 0).then_some(object);
                     Step::Emit { id, name, object, delay: [0, 0, 0, 1, 3, 4, 20][dice.below(7)], plan }
                 }
@@ -146,6 +151,10 @@ fn program(seed: u64) -> Vec<Step> {
                 27 | 28 => Step::Object(object),
                 29 => Step::Skip { name: HALTING, object },
                 30 | 31 => Step::EmitElsewhere { id: old, name, delay: [0, 1, 900][dice.below(3)] },
+                32 | 33 => {
+                    let lasting = (dice.below(2) == 0).then(|| 1 + dice.below(4) as u32);
+                    Step::Switch { everything: dice.below(2) == 0, lasting }
+                }
                 _ => Step::Learn,
             }
         })
@@ -153,8 +162,8 @@ fn program(seed: u64) -> Vec<Step> {
 }
 
 /// What the plan says for this attempt: o(k), f(ails), v(alue), p(anics), r(etries later), e(mits
-/// another).
-async fn act(event: Execution, queue: Queue) -> HandlerResult {
+/// another), is c(ancelled).
+async fn act(event: Execution, queue: Queue, admin: Admin) -> HandlerResult {
     let plan: String = event.value()?;
     match plan.chars().nth(event.attempt as usize - 1).unwrap_or('o') {
         'f' => Err(HandlerError::operational(format!("failure {}", event.attempt))),
@@ -166,19 +175,23 @@ async fn act(event: Execution, queue: Queue) -> HandlerResult {
             queue.emit(Event::new("b", "fo")?.id(child)).await?;
             Ok(())
         }
+        'c' => {
+            admin.cancel_running(event.address.scope.canvas, event.id, &Actor::user("ada")).await?;
+            Err(HandlerError::operational(format!("{:?}", event.cancelled().await)))
+        }
         _ => Ok(()),
     }
 }
 
-fn handlers(queue: &Queue, all: bool) -> Handlers {
+fn handlers(kit: &TestKit, all: bool) -> Handlers {
     let names = NAMES.into_iter().filter(|name| all || *name != "late");
     names.fold(Handlers::new(), |handlers, name| {
         let retries = if name == "a" { 1 } else { 2 };
         let retry = RetryPolicy { retries, delay: 2 * KILO, factor: 2, ..RetryPolicy::default() };
-        let queue = queue.clone();
+        let (queue, admin) = (kit.queue(), kit.admin().clone());
         let route = Route::new(name).retry(retry);
         let route = if name == HALTING { route.halt_on_death() } else { route };
-        handlers.on(route, move |event| act(event, queue.clone()))
+        handlers.on(route, move |event| act(event, queue.clone(), admin.clone()))
     })
 }
 
@@ -223,7 +236,7 @@ async fn explained(kit: &TestKit, event: EventId) -> String {
                 live.retries,
                 live.losses,
                 live.last_error,
-                live.rule.map(|rule| (rule.kind, rule.until.map(seconds))),
+                live.rule.map(|rule| (rule.kind, rule.reach(), rule.until.map(seconds))),
                 live.unknown_since.is_some(),
                 live.place,
                 live.first
@@ -291,10 +304,40 @@ async fn redrive(kit: &mut TestKit) -> String {
     format!("{alone:?} {rest:?}")
 }
 
+async fn lift(kit: &TestKit, name: &str, block: bool) -> String {
+    let (ada, admin) = (Actor::admin("ada"), kit.admin());
+    let lifted = match block {
+        true => admin.unblock(&scope(name), &ada).await,
+        false => admin.unpause(&scope(name), &ada).await,
+    };
+    let lifted = lifted.unwrap();
+    format!("{} {:?} {}", lifted.lifted, lifted.still, lifted.woken)
+}
+
+async fn switch_off(kit: &TestKit, everything: bool, lasting: Duration) -> String {
+    let (ada, admin) = (Actor::admin("ada"), kit.admin());
+    let stop = Stop { reason: None, until: Some(kit.now().await.unwrap() + lasting - KILO / 2) };
+    let stopped = match everything {
+        true => admin.block_all(&ada, &stop).await,
+        false => admin.pause_canvas(CanvasId::DEFAULT, &ada, &stop).await,
+    };
+    format!("{}", stopped.unwrap().new)
+}
+
+async fn switch_on(kit: &TestKit, everything: bool) -> String {
+    let (ada, admin) = (Actor::admin("ada"), kit.admin());
+    let lifted = match everything {
+        true => admin.unblock_all(&ada).await,
+        false => admin.unpause_canvas(CanvasId::DEFAULT, &ada).await,
+    };
+    let lifted = lifted.unwrap();
+    let under = lifted.under.map(|rule| (rule.kind, rule.reach()));
+    format!("{} {:?} {under:?} {}", lifted.lifted, lifted.still, lifted.woken)
+}
+
 /// Takes a step and returns what can be observed.
 async fn take(kit: &mut TestKit, step: &Step) -> String {
-    let ada = Actor::admin("ada");
-    let admin = kit.admin();
+    let (ada, admin) = (Actor::admin("ada"), kit.admin());
     let kilo = |count: u32| KILO * count;
     match step.clone() {
         Step::Emit { id: number, name, object, delay, plan } => {
@@ -332,14 +375,9 @@ async fn take(kit: &mut TestKit, step: &Step) -> String {
             let stopped = stopped.unwrap();
             format!("{} {:?}", stopped.new, stopped.also)
         }
-        Step::Lift { name, block } => {
-            let lifted = match block {
-                true => admin.unblock(&scope(name), &ada).await,
-                false => admin.unpause(&scope(name), &ada).await,
-            };
-            let lifted = lifted.unwrap();
-            format!("{} {:?} {}", lifted.lifted, lifted.still, lifted.woken)
-        }
+        Step::Lift { name, block } => lift(kit, name, block).await,
+        Step::Switch { everything, lasting: Some(count) } => switch_off(kit, everything, kilo(count)).await,
+        Step::Switch { everything, lasting: None } => switch_on(kit, everything).await,
         Step::Advance(count) => {
             kit.advance(kilo(count)).await.unwrap();
             String::new()
@@ -356,7 +394,8 @@ async fn take(kit: &mut TestKit, step: &Step) -> String {
         Step::Purge(name) => format!("{:?}", admin.purge(&scope(name), &ada, false).await.unwrap()),
         Step::Redrive => redrive(kit).await,
         Step::Learn => {
-            kit.handlers(handlers(&kit.queue(), true)).unwrap();
+            let all = handlers(kit, true);
+            kit.handlers(all).unwrap();
             String::new()
         }
     }
@@ -366,19 +405,21 @@ async fn take(kit: &mut TestKit, step: &Step) -> String {
 // Shows: KIT-03
 #[tokio::test]
 async fn memory_and_postgres_agree_on_every_step() {
-    let (mut halted, mut skipped, mut gone) = (0, 0, 0);
+    let (mut halted, mut skipped, mut gone, mut cancelled) = (0, 0, 0, 0);
     for seed in 1..=12 {
         let (stage, _) = Stage::memory_with(timing()).await;
         let mut real = TestKit::on(connect(stage.database.url(), timing()).await);
         let mut memory = TestKit::with_timing(timing()).unwrap();
         for kit in [&mut real, &mut memory] {
-            kit.handlers(handlers(&kit.queue(), false)).unwrap();
+            let some = handlers(kit, false);
+            kit.handlers(some).unwrap();
         }
         let steps = program(seed);
         for (at, step) in steps.iter().enumerate() {
             let (expected, found) = (take(&mut real, step).await, take(&mut memory, step).await);
             assert_eq!(found, expected, "seed {seed}, step {at}: {step:#?} after {:#?}", &steps[..at]);
             halted += usize::from(matches!(step, Step::Object(_)) && found.contains("HaltedLane"));
+            cancelled += found.matches("Cancelled Deleted").count();
             skipped += usize::from(matches!(step, Step::Skip { .. }) && found == "true");
         }
         for number in 0..100 {
@@ -395,5 +436,5 @@ async fn memory_and_postgres_agree_on_every_step() {
         }
     }
     assert!(halted > 0 && skipped > 0, "objects stood still {halted} times, and went on {skipped} times");
-    assert!(gone > 0, "no chain has a gap");
+    assert!(gone > 0 && cancelled > 0, "{gone} chains have a gap, {cancelled} running events were cancelled");
 }

@@ -2,6 +2,7 @@
 //! say.
 
 mod agreement;
+mod cancelling;
 mod kit;
 mod unique;
 mod worker;

@@ -2,11 +2,13 @@
 
 mod basics;
 mod batches;
+mod cancelling;
 mod failures;
 mod fair_intake;
 mod layers;
 mod missing_handlers;
 mod parking_lot;
+mod presence;
 mod reasons_to_wait;
 mod runs;
 mod shutdown;

@@ -12,17 +12,8 @@ pub(super) fn sentence(report: &RunReport) -> Option<String> {
     let attempt = report.attempt.unwrap_or(0);
     let error = report.error.as_deref().unwrap_or("no message");
     let name = report.address.as_ref().map_or("", |address| address.scope.name.as_str());
-    let dead = report.trail.contains(&Outcome::RetryTooMany);
     match report.ending()? {
-        Outcome::Deleted if dead => {
-            Some(format!("attempt {attempt} failed ({error}), the last one: dead, see `dead list`"))
-        }
-        Outcome::Deleted if report.trail.contains(&Outcome::Poison) => {
-            Some("its workers died too often: dead, see `dead list`".to_owned())
-        }
-        Outcome::Deleted => {
-            Some(format!("done in {:.0?} at attempt {attempt}", report.took.unwrap_or_default()))
-        }
+        Outcome::Deleted => Some(end(report, attempt, error)),
         Outcome::RetryAllowed => {
             let wait = match &report.verdict {
                 Verdict::Waits(wait) => format!("in {wait:.0?}"),
@@ -66,13 +57,30 @@ pub(super) fn sentence(report: &RunReport) -> Option<String> {
         | Outcome::Poison
         | Outcome::ExecutesToCompletion
         | Outcome::Exception
-        | Outcome::ShutDown
-        | Outcome::NotYet
         | Outcome::Rejected
+        | Outcome::ShutDown
+        | Outcome::Cancelled
+        | Outcome::NotYet
         | Outcome::HandlerGone
         | Outcome::HandlerPaused
         | Outcome::RetryTooMany
         | Outcome::HandedOver
         | Outcome::FencedOut => None,
+    }
+}
+
+/// How an event ended that this run removed.
+fn end(report: &RunReport, attempt: u32, error: &str) -> String {
+    let took = |outcome| report.trail.contains(&outcome);
+    if took(Outcome::RetryTooMany) {
+        format!("attempt {attempt} failed ({error}), the last one: dead, see `dead list`")
+    } else if took(Outcome::Rejected) {
+        format!("attempt {attempt} failed ({error}), and no retry can help: dead, see `dead list`")
+    } else if took(Outcome::Poison) {
+        "its workers died too often: dead, see `dead list`".to_owned()
+    } else if took(Outcome::Cancelled) {
+        "cancelled while it ran, and deleted".to_owned()
+    } else {
+        format!("done in {:.0?} at attempt {attempt}", report.took.unwrap_or_default())
     }
 }

@@ -29,6 +29,7 @@ FIRST_PAUSE_S = 0.2
 
 EVENTS = "/v1/canvases/{canvas}/events"
 HANDLERS = "/v1/canvases/{canvas}/handlers"
+CANVAS_PAUSE = "/v1/canvases/{canvas}/pause"
 DEAD = "/v1/canvases/{canvas}/dead-events"
 
 
@@ -111,9 +112,15 @@ class Client:
         """Why an event is not running, and what happens next; without its value."""
         return cast(schema.EventDetail, self.request("GET", EVENTS + "/{id}", path={"id": id}))
 
-    def cancel(self, id: str) -> schema.TheEvent:
-        """Deletes an event that is not running; for a running one the code is `not-waiting`."""
-        return cast(schema.TheEvent, self.request("POST", EVENTS + "/{id}/cancel", path={"id": id}))
+    def cancel(self, id: str, *, running: bool = False) -> schema.CancelledEvent:
+        """Deletes an event that is not running; for a running one the code is `not-waiting`.
+
+        With `running`, the handler of a running event is told to stop, and `next` of the answer says
+        what happens then.
+        """
+        query = {"running": "true"} if running else {}
+        answer = self.request("POST", EVENTS + "/{id}/cancel", path={"id": id}, query=query)
+        return cast(schema.CancelledEvent, answer)
 
     def handlers(self) -> list[schema.Handler]:
         """All handlers of the canvas, their counts, rules and targets: a request for each thousand."""
@@ -145,6 +152,27 @@ class Client:
         """Lifts the pause, and wakes what waited."""
         path = {"module": module, "name": name}
         return cast(schema.Lifted, self.request("DELETE", HANDLERS + "/{module}/{name}/pause", path=path))
+
+    def pause_canvas(
+        self,
+        *,
+        reason: str | None = None,
+        for_s: float | None = None,
+        until: str | None = None,
+    ) -> schema.Stopped:
+        """Pauses the whole canvas: afterwards no worker claims an event of it.
+
+        Emits are accepted, and their events wait.
+        """
+        body = _given({"reason": reason, "for_s": for_s, "until": until})
+        return cast(schema.Stopped, self.request("PUT", CANVAS_PAUSE, body=body, repeatable=True))
+
+    def unpause_canvas(self) -> schema.Lifted:
+        """Lifts the pause of the whole canvas, and wakes what waited.
+
+        Handlers that are paused themselves stay so.
+        """
+        return cast(schema.Lifted, self.request("DELETE", CANVAS_PAUSE))
 
     def statistics(
         self,

@@ -111,6 +111,18 @@ class BulkRequest(TypedDict):
     """
 
 
+class CancelledEvent(TypedDict):
+    """
+    The event that was cancelled.
+    """
+
+    id: str
+    next: NotRequired[str | None]
+    """
+    If the event is running: what happens next, as a sentence. Omitted if it was deleted.
+    """
+
+
 class Checks(TypedDict):
     database: bool
     """
@@ -2428,6 +2440,10 @@ class EventDetail(TypedDict):
     An event, and why it is not running.
     """
 
+    cancelled_by: NotRequired[str | None]
+    """
+    Who has cancelled the event while it ran; omitted if nobody has.
+    """
     cause: NotRequired[str | None]
     """
     Why the event died: `retries` (its handler failed too often), `rejected` (its handler said

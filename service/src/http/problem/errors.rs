@@ -103,9 +103,12 @@ impl From<AdminError> for Problem {
             | AdminError::NoHook(_)
             | AdminError::NoTarget(_)
             | AdminError::NoQueue(_) => Self::not_found(),
-            AdminError::NoCopy(_) | AdminError::NoLease(_) => Self::new(Kind::NotFound, error.to_string()),
+            AdminError::NoCopy(_) | AdminError::NoLease(_) | AdminError::NoWorker(_) => {
+                Self::new(Kind::NotFound, error.to_string())
+            }
             AdminError::LeaseOver(_) => Self::new(Kind::LeaseOver, error.to_string()),
-            AdminError::NotPulled(_)
+            AdminError::LeasedCopy { .. }
+            | AdminError::NotPulled(_)
             | AdminError::NotLeased(_)
             | AdminError::UnreadableCron(_)
             | AdminError::HookKind { .. }
@@ -114,7 +117,9 @@ impl From<AdminError> for Problem {
             | AdminError::QueuesChange => Self::new(Kind::Conflict, error.to_string()),
             AdminError::OwnTarget(_) | AdminError::Cursor => Self::invalid(&error),
             AdminError::NotWaiting(_) => {
-                Self::new(Kind::NotWaiting, "the event is running: try again when it has ended")
+                let words =
+                    "the event is running: cancel it with `running=true`, or try again when it has ended";
+                Self::new(Kind::NotWaiting, words)
             }
             AdminError::NoSecretKey => Self::new(Kind::Unavailable, error.to_string()),
             AdminError::Store(error) => Self::of_store(error),

@@ -11,7 +11,7 @@ use crate::cli::show::{self, JsonArg, moment};
 use crate::cli::table::Table;
 use crate::resources::emit::command::Emit;
 use crate::resources::events::command::event::{Explain, ShowEvent, state_word};
-use crate::resources::events::wire::{EventDetail, EventSummaryJson, TheEvent};
+use crate::resources::events::wire::{CancelledEvent, EventDetail, EventState, EventSummaryJson, TheEvent};
 use crate::resources::queues::wire::Copied;
 use crate::resources::wire::List;
 use wakeq::machine::CheckResult;
@@ -33,7 +33,7 @@ enum EventVerb {
     Show(ShowEvent),
     /// Explain why an event is not running, and what happens next
     Explain(Explain),
-    /// Delete a waiting event
+    /// Delete a waiting event, or with --running also one that runs
     Cancel(Cancel),
     /// Make a waiting event due at once; a rule on its handler still holds it
     RunNow(RunNow),
@@ -62,6 +62,9 @@ pub(crate) struct Cancel {
     /// The event's id, or the id chosen for it when it was emitted
     #[arg(value_parser = arguments::event_id)]
     id: EventId,
+    /// Also if it is running: its handler is told to stop, and cut off after a grace
+    #[arg(long)]
+    running: bool,
     /// Show what would be deleted, without deleting it
     #[arg(long)]
     dry_run: bool,
@@ -133,15 +136,21 @@ impl Cancel {
             let event = client.event(id, false).await?;
             return self.json.print(&event, |event| {
                 let state = state_word(event.state);
-                let deleted = match event.is_waiting() {
-                    true => "would be deleted",
-                    false => "would stay as it is",
+                let deleted = if event.is_waiting() {
+                    "would be deleted"
+                } else if self.running && event.state == EventState::Running {
+                    "would be deleted once its handler has stopped"
+                } else {
+                    "would stay as it is"
                 };
                 show::line(format_args!("{id} is {state}: it {deleted}"))
             });
         }
-        client.cancel(id).await?;
-        self.json.print(&TheEvent { id: id.0 }, |_| show::line(format_args!("{id} cancelled")))
+        let next = client.cancel(id, self.running).await?;
+        self.json.print(&CancelledEvent { id: id.0, next }, |cancelled| match &cancelled.next {
+            None => show::line(format_args!("{id} cancelled")),
+            Some(next) => show::line(format_args!("{id} is running: {next}")),
+        })
     }
 }
 
@@ -182,10 +191,14 @@ impl Client {
         self.call(Request::get(&["events", &id.to_string()]).query("view", view)).await
     }
 
-    pub(crate) async fn cancel(&self, id: EventId) -> anyhow::Result<()> {
-        let done: TheEvent =
-            self.call(Request::post(&["events", &id.to_string(), "cancel"]).silent()).await?;
-        self.same(done, id)
+    /// With `running` also an event that runs; then what happens next.
+    pub(crate) async fn cancel(&self, id: EventId, running: bool) -> anyhow::Result<Option<String>> {
+        let request = Request::post(&["events", &id.to_string(), "cancel"]);
+        // Workers are signalled, and otherwise nothing is published.
+        let request = if running { request.query("running", Some(true)) } else { request.silent() };
+        let CancelledEvent { id: done, next } = self.call(request).await?;
+        self.same(TheEvent { id: done }, id)?;
+        Ok(next)
     }
 
     pub(crate) async fn run_now(&self, id: EventId) -> anyhow::Result<()> {

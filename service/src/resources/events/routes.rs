@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
@@ -11,7 +12,7 @@ use crate::http::caller::Caller;
 use crate::http::path::{EventPath, Parameters};
 use crate::http::problem::Problem;
 use crate::http::{Api, paging};
-use crate::resources::events::wire::{EventDetail, EventSummaryJson, TheEvent, WaitingState};
+use crate::resources::events::wire::{CancelledEvent, EventDetail, EventSummaryJson, TheEvent, WaitingState};
 use crate::resources::wire::List;
 use wakeq::Name;
 use wakeq::control::EventFilter;
@@ -111,22 +112,43 @@ pub(crate) async fn one(
     Ok(Json(detail))
 }
 
-/// Cancel a waiting event
+/// Which event to cancel: one that waits, or also one that runs.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CancelQuery {
+    /// Whether to cancel the event also if it is running. Default false.
+    running: Option<bool>,
+}
+
+/// Cancel an event
 ///
-/// The event is deleted.
+/// A waiting event is deleted. With `running=true`, the handler of a running event is told to stop,
+/// and cut off after a grace, which closes the request to an HTTP target. The event is deleted
+/// then, unless its handler completes it before. It is not started again.
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/events/{id}/cancel", operation_id = "cancel_event",
-    tag = "events", responses(
-    (status = 200, description = "The event was deleted", body = TheEvent),
-    (status = 409, description = "The event is running (`not-waiting`)",
+    tag = "events", params(CancelQuery), responses(
+    (status = 200, description = "The event was deleted", body = CancelledEvent),
+    (status = 202, description = "The event is running, and its handler is told to stop",
+        body = CancelledEvent),
+    (status = 409, description = "The event is running (`not-waiting`), or is a copy that a service has \
+                                  leased: end its lease first (`conflict`)",
         body = crate::http::problem::Details,
         content_type = "application/problem+json")))]
 pub(crate) async fn cancel(
     State(api): State<Api>,
     caller: Caller,
     EventPath(id): EventPath,
-) -> Result<Json<TheEvent>, Problem> {
-    let id = caller.admin(&api, Scope::Operate).cancel(caller.canvas, id, &caller.actor()).await?;
-    Ok(Json(TheEvent { id: id.0 }))
+    Parameters(query): Parameters<CancelQuery>,
+) -> Result<(StatusCode, Json<CancelledEvent>), Problem> {
+    let admin = caller.admin(&api, Scope::Operate);
+    if query.running == Some(true) {
+        let cancelled = admin.cancel_running(caller.canvas, id, &caller.actor()).await?;
+        let status = if cancelled.running { StatusCode::ACCEPTED } else { StatusCode::OK };
+        return Ok((status, Json(cancelled.into())));
+    }
+    let id = admin.cancel(caller.canvas, id, &caller.actor()).await?;
+    Ok((StatusCode::OK, Json(CancelledEvent { id: id.0, next: None })))
 }
 
 /// Expedite a waiting event

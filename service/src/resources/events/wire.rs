@@ -9,8 +9,9 @@ use uuid::Uuid;
 use crate::resources::handlers::wire::RuleJson;
 use crate::resources::objects::wire::{LinkJson, PlaceJson};
 use crate::resources::queues::wire::Copied;
+use crate::resources::workers::wire::WorkerProcessJson;
 use wakeq::EventId;
-use wakeq::control::{Explanation, LiveEvent, RuleKind};
+use wakeq::control::{CancelResult, Explanation, LiveEvent, RuleKind};
 use wakeq::machine::CheckResult;
 
 /// An event in a list.
@@ -149,6 +150,13 @@ pub(crate) struct EventDetail {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "orders-6d4cf-x7k2p-1f0c5a9e")]
     pub(crate) worker: Option<String>,
+    /// The process of that worker; omitted if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) worker_process: Option<WorkerProcessJson>,
+    /// Who has cancelled the event while it ran; omitted if nobody has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "key:ada")]
+    pub(crate) cancelled_by: Option<String>,
     /// The last error of its handler.
     pub(crate) last_error: Option<String>,
     /// Since when a worker has known no handler for the event.
@@ -189,6 +197,24 @@ fn even_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<Ra
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct TheEvent {
     pub(crate) id: Uuid,
+}
+
+/// The event that was cancelled.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct CancelledEvent {
+    pub(crate) id: Uuid,
+    /// If the event is running: what happens next, as a sentence. Omitted if it was deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "its handler is told to stop, and the event is deleted when that has ended")]
+    pub(crate) next: Option<String>,
+}
+
+impl From<CancelResult> for CancelledEvent {
+    fn from(cancelled: CancelResult) -> Self {
+        let next = "its handler is told to stop, and cut off after a grace of seconds; the event is deleted \
+                    then, unless its handler completes it before";
+        Self { id: cancelled.id.0, next: cancelled.running.then(|| next.to_owned()) }
+    }
 }
 
 impl From<CheckResult> for EventState {
@@ -267,6 +293,8 @@ impl EventDetail {
             retries: live.retries,
             losses: live.losses,
             worker: live.worker.as_ref().map(ToString::to_string),
+            worker_process: live.worker_process.map(WorkerProcessJson::from),
+            cancelled_by: live.cancelled_by,
             last_error: live.last_error,
             unknown_since: live.unknown_since,
             target: live.target,
@@ -324,6 +352,8 @@ impl EventDetail {
             retries: 0,
             losses: 0,
             worker: None,
+            worker_process: None,
+            cancelled_by: None,
             last_error: None,
             unknown_since: None,
             target: None,

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::resources::targets::wire::TargetJson;
 use crate::resources::wire::wire_from;
-pub(crate) use rules::{Lifted, RuleJson, RuleKind, StopRequest, Stopped};
+pub(crate) use rules::{Lifted, RuleJson, RuleKind, RuleReachJson, StopRequest, Stopped};
 use wakeq::HandlerScope;
 use wakeq::control::{Bulk, HandlerStats};
 
@@ -41,7 +41,7 @@ pub(crate) struct Handler {
     pub(crate) halted: i64,
     /// Since when the oldest due event has been due.
     pub(crate) oldest_due: Option<DateTime<Utc>>,
-    /// The rules in force, a block first.
+    /// The rules in force on the handler, its canvas and everything: a block first.
     pub(crate) rules: Vec<RuleJson>,
     /// Since when a worker has had events for the handler without knowing it.
     pub(crate) unknown_since: Option<DateTime<Utc>>,

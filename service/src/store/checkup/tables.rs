@@ -41,6 +41,25 @@ pub(crate) struct UnknownHandler {
     pub(crate) last_seen: Timestamp,
 }
 
+/// The workers of a release.
+#[derive(Clone, Debug)]
+pub(crate) struct ReleaseWorkers {
+    pub(crate) release: String,
+    /// Workers that were seen lately, or sleep.
+    pub(crate) seen: i64,
+    /// Workers that were not, within a day.
+    pub(crate) lost: i64,
+}
+
+/// What is stopped as a whole.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Switched {
+    /// Who blocked everything, and why, if it is blocked.
+    pub(crate) everything: Option<String>,
+    /// Canvases that are paused or blocked as a whole.
+    pub(crate) canvases: i64,
+}
+
 impl ServiceStore {
     pub(crate) async fn table_sizes(&self) -> Result<Vec<TableSize>, StoreError> {
         let query = sqlx::query_as!(
@@ -79,5 +98,34 @@ impl ServiceStore {
             wakeq::internals::interval(within)
         );
         self.session().await?.all("look for unknown handlers", query).await
+    }
+
+    /// The workers of each release; those that were not seen for this long are lost.
+    pub(crate) async fn release_workers(
+        &self,
+        lost_after: Duration,
+    ) -> Result<Vec<ReleaseWorkers>, StoreError> {
+        let query = sqlx::query_as!(
+            ReleaseWorkers,
+            r#"select release as "release!", count(*) filter (where may_sleep or seen_at >= now() - $1::interval) as "seen!",
+                      count(*) filter (where not may_sleep and seen_at < now() - $1::interval) as "lost!"
+                 from wakeq.workers group by release order by release limit 20"#,
+            wakeq::internals::interval(lost_after)
+        );
+        self.session().await?.all("look for workers", query).await
+    }
+
+    /// What is stopped as a whole now.
+    pub(crate) async fn switched(&self) -> Result<Switched, StoreError> {
+        let query = sqlx::query_as!(
+            Switched,
+            r#"select min(created_by || coalesce(': ' || reason, '')) filter (
+                          where canvas_id = 'ffffffff-ffff-ffff-ffff-ffffffffffff') as everything,
+                      count(distinct canvas_id) filter (
+                          where canvas_id <> 'ffffffff-ffff-ffff-ffff-ffffffffffff') as "canvases!"
+                 from wakeq.scheduling_rules
+                where event_space = 'CANVAS' and handler_name = '_' and (until is null or until > now())"#
+        );
+        self.session().await?.one("look at what is stopped as a whole", query).await
     }
 }

@@ -77,6 +77,7 @@ const TABLES: &[(&str, Bound)] = &[
     ("tombstones", Stated("100,000 per canvas; the hourly pass removes the oldest beyond that")),
     ("unique_keys", Quotas(&[Quota::IdempotencyKeys])),
     ("unknown_handlers", Stated("10,000 per canvas; the next ones are not noted")),
+    ("workers", Platform),
 ];
 
 #[tokio::test]

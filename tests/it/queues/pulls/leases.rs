@@ -142,6 +142,29 @@ async fn rows(puller: &Puller) -> Vec<String> {
     puller.stage().pool.values(rows).await
 }
 
+/// Only the service that holds it can stop its work: its lease has to be ended first.
+#[tokio::test]
+async fn a_leased_copy_is_not_cancelled() {
+    let puller = Puller::start().await;
+    puller.emit_two().await;
+    let copies = puller.lease(json!({"max": 2})).await;
+    let copy = copies.iter().find(|copy| copy.canvas == 1).unwrap();
+    let cancel = async |of: u128| {
+        let path = format!("/canvases/{}/events/{}/cancel?running=true", canvas(of), copy.id);
+        puller.service.ask(&puller.key, Method::POST, &path, Value::Null).await
+    };
+    cancel(1).await.says((409, "conflict"), &format!("`wakeq queues end-lease {QUEUE} {}`", copy.id));
+    assert_eq!(cancel(2).await.problem(), (404, "not-found".to_owned()));
+    const CANCELLED: &str = "select count(*) from wakeq.events_v2 where cancelled_by is not null";
+    assert_eq!(puller.stage().count(CANCELLED).await, 0);
+    let end = format!("/admin/queues/{QUEUE}/leases/{}", copy.id);
+    let ended = puller.service.ask(&puller.key, Method::DELETE, &end, Value::Null).await;
+    assert_eq!(ended.status.as_u16(), 204, "{}", ended.text);
+    assert_eq!(cancel(1).await.json(), json!({"id": copy.id}));
+    assert_eq!(puller.stage().rows().await, 1, "that of the other canvas");
+    puller.stop().await;
+}
+
 /// Copies may belong to any canvas, so a key of single canvases can neither take nor end one.
 #[tokio::test]
 async fn a_key_of_single_canvases_gets_nothing() {

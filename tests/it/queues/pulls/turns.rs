@@ -105,6 +105,40 @@ async fn copies_under_a_rule_are_not_leased() {
     puller.stop().await;
 }
 
+/// The switch of a canvas holds its copies where the queue shows them to it; that of everything
+/// holds all copies.
+#[tokio::test]
+async fn copies_under_a_switch_are_not_leased() {
+    for tenant_visible in [true, false] {
+        let puller = Puller::of(NewQueue { tenant_visible, ..pulled() }).await;
+        let admin = &puller.stage().admin;
+        let (user, root, none) = (Actor::user("ada"), Actor::admin("root"), Stop::default());
+        let takes = async || {
+            let mut taken = puller.takes(10).await;
+            taken.sort_unstable();
+            taken
+        };
+        admin.pause_canvas(canvas(1), &user, &none).await.unwrap();
+        for number in 1..=2 {
+            puller.emit(number, [1]).await;
+        }
+        let expected = if tenant_visible { vec![(2, 1)] } else { vec![(1, 1), (2, 1)] };
+        assert_eq!(takes().await, expected);
+        admin.block_all(&root, &none).await.unwrap();
+        for number in 1..=2 {
+            puller.emit(number, [2]).await;
+        }
+        assert_eq!(takes().await, []);
+        admin.unblock_all(&root).await.unwrap();
+        admin.unpause_canvas(canvas(1), &user).await.unwrap();
+        // Stands in for the minute's pass, which takes care of copies that no worker parks.
+        admin.wake(true).await.unwrap();
+        let rest = if tenant_visible { vec![(1, 1), (1, 2), (2, 2)] } else { vec![(1, 2), (2, 2)] };
+        assert_eq!(takes().await, rest);
+        puller.stop().await;
+    }
+}
+
 fn on_work(of: CanvasId, value: u64) -> Event {
     email(of, value).on("work:1").unwrap()
 }

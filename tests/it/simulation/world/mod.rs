@@ -5,6 +5,7 @@
 //! moment.
 
 pub(crate) mod broker;
+pub(crate) mod cancelling;
 pub(crate) mod dice;
 pub(crate) mod emulated;
 pub(crate) mod lanes;
@@ -50,6 +51,10 @@ pub(crate) enum Defect {
     RemoveWithoutArming,
     /// A halted object resumes without a wake-up.
     SkipWithoutWaking,
+    /// Claiming does not return that the event was cancelled.
+    ClaimWithoutCancelling,
+    /// The minute's pass leaves cancelled events where they are.
+    CancelledStay,
 }
 
 /// A row of `events_v2`, as far as it matters for scheduling.
@@ -63,6 +68,7 @@ pub(crate) struct Row {
     pub(crate) losses: u32,
     pub(crate) retries: u32,
     pub(crate) postponed_since: Option<Timestamp>,
+    pub(crate) is_cancelled: bool,
 }
 
 /// What the test remembers of an event, even after its row is gone.
@@ -84,6 +90,8 @@ pub(crate) struct Record {
     /// How often its claim was released because a worker shut down or its handler returned "not
     /// yet".
     pub(crate) releases: u32,
+    /// Somebody cancelled it while it ran.
+    pub(crate) is_cancelled: bool,
     /// How the row was removed.
     pub(crate) removed: Option<Removal>,
     /// The row as it last was.

@@ -28,6 +28,7 @@ impl World {
             losses: 0,
             retries: 0,
             postponed_since: None,
+            is_cancelled: false,
         };
         let record = Record {
             label: label.to_owned(),
@@ -38,6 +39,7 @@ impl World {
             starts: 0,
             completions: 0,
             releases: 0,
+            is_cancelled: false,
             removed: None,
             last: row.clone(),
         };
@@ -100,6 +102,7 @@ impl World {
     pub(crate) fn claim(&mut self, id: EventId) -> Option<Claimed> {
         let ruled =
             self.rule_on(self.handler_of(id)).is_some() && self.defect != Some(Defect::ClaimWithoutRule);
+        let forgets = self.defect == Some(Defect::ClaimWithoutCancelling);
         let (now, lease) = (self.now, self.timing.lease);
         self.rows.get(&id)?;
         let in_turn = self.turn(id) == Turn::First;
@@ -117,6 +120,7 @@ impl World {
             retries: row.retries,
             losses: row.losses,
             postponed: row.postponed_since.and_then(|since| (now - since).to_std().ok()).unwrap_or_default(),
+            is_cancelled: row.is_cancelled && !forgets,
         };
         let row = row.clone();
         let record = self.record(id);
@@ -138,15 +142,15 @@ impl World {
         (unfenced || (row.claims == claim.claims && row.locked_at.is_some())).then_some(row)
     }
 
-    pub(crate) fn renew(&mut self, claim: Claim) -> bool {
+    /// Whether the event was cancelled; `None` if the claim was lost.
+    pub(crate) fn renew(&mut self, claim: Claim) -> Option<bool> {
         let now = self.now;
-        match self.rows.get_mut(&claim.id) {
-            Some(row) if row.claims == claim.claims && row.locked_at.is_some() => {
-                row.locked_at = Some(now);
-                true
-            }
-            Some(_) | None => false,
+        let row = self.rows.get_mut(&claim.id)?;
+        if row.claims != claim.claims || row.locked_at.is_none() {
+            return None;
         }
+        row.locked_at = Some(now);
+        Some(row.is_cancelled)
     }
 
     pub(crate) fn save_retry(&mut self, claim: Claim, retries: u32, delay: Duration) -> bool {
@@ -178,9 +182,12 @@ impl World {
     }
 
     pub(crate) fn remove(&mut self, claim: Claim, removal: Removal) -> bool {
-        if self.owned(claim, Defect::RemoveWithoutFence).is_none() {
-            return false;
-        }
+        let Some(row) = self.owned(claim, Defect::RemoveWithoutFence) else { return false };
+        // A cancelled event does not die, even if its worker was never told.
+        let removal = match removal {
+            Removal::Dead(_) if row.is_cancelled => Removal::Cancelled,
+            Removal::Completed | Removal::Committed | Removal::Cancelled | Removal::Dead(_) => removal,
+        };
         if self.defect == Some(Defect::RemoveNothing) {
             self.rows.get_mut(&claim.id).unwrap().locked_at = None;
             return true;

@@ -12,6 +12,7 @@ pub(crate) struct Tally {
     pub(crate) completed: u32,
     pub(crate) dead: u32,
     pub(crate) poison: u32,
+    pub(crate) cancelled: u32,
     pub(crate) parked: u32,
     pub(crate) halted: u32,
     pub(crate) lost_claims: u32,
@@ -28,6 +29,7 @@ impl Tally {
                 Some(Removal::Completed | Removal::Committed) => self.completed += 1,
                 Some(Removal::Dead(Cause::Retries | Cause::Rejected)) => self.dead += 1,
                 Some(Removal::Dead(Cause::Poison)) => self.poison += 1,
+                Some(Removal::Cancelled) => self.cancelled += 1,
                 None => self.parked += 1,
             }
         }

@@ -53,6 +53,8 @@ pub(crate) struct Run {
     pub(crate) wakes_at: Option<Timestamp>,
     /// By the worker's own clock, counted from before it sent the claim or the renewal.
     pub(crate) lease_until: Timestamp,
+    /// Its handler was told that the event is cancelled.
+    pub(crate) is_told: bool,
 }
 
 /// The result of a run's step.
@@ -85,7 +87,8 @@ impl Worker {
         let lease_until = world.now;
         let state = State::EventLoad;
         let taken = Some(taken);
-        self.runs.push(Run { event, taken, state, published: 0, wakes_at: None, lease_until });
+        let (wakes_at, is_told) = (None, false);
+        self.runs.push(Run { event, taken, state, published: 0, wakes_at, lease_until, is_told });
         true
     }
 
@@ -118,9 +121,25 @@ impl Worker {
         }
     }
 
-    /// The handler of a run ends.
+    /// The handler of a run ends. One that was told that its event is cancelled has stopped, unless
+    /// it completed the event.
     pub(crate) fn end_handler(&mut self, world: &mut World, at: usize, ran: HandlerEnd) -> Progress {
-        let event = self.runs[at].event;
+        let Run { event, is_told, .. } = self.runs[at];
+        let ran = match ran {
+            HandlerEnd::Completed | HandlerEnd::Committed | HandlerEnd::LeaseLost => ran,
+            HandlerEnd::Rejected
+            | HandlerEnd::Failed(_)
+            | HandlerEnd::NotYet(_)
+            | HandlerEnd::Gone
+            | HandlerEnd::ShutDown
+            | HandlerEnd::Cancelled => {
+                if is_told {
+                    HandlerEnd::Cancelled
+                } else {
+                    ran
+                }
+            }
+        };
         world.record(event).completions += u32::from(ran == HandlerEnd::Completed);
         self.step(world, at, Input::Ran(ran))
     }
@@ -137,6 +156,9 @@ impl Worker {
         world.log(|world| format!("{name} {}: {from} -{outcome}-> {state:?}", world.records[&event].label));
         if let State::Process(_) = run.state {
             world.record(event).starts += 1;
+            if world.rows.get(&event).is_some_and(|row| row.is_cancelled) {
+                world.violated("a cancelled event was started".to_owned());
+            }
         }
         if matches!(outcome, Outcome::DelayNone | Outcome::DelayNotYet) {
             world.record(event).turned_away = false;
@@ -315,10 +337,15 @@ impl Worker {
                 if world.now < renewal_at {
                     continue;
                 }
-                if world.now <= run.lease_until && world.renew(running.claim) {
-                    run.lease_until = world.now + world.timing.lease;
-                } else {
-                    self.end_handler(world, at, HandlerEnd::LeaseLost);
+                let in_time = world.now <= run.lease_until;
+                match in_time.then(|| world.renew(running.claim)).flatten() {
+                    Some(is_cancelled) => {
+                        run.lease_until = world.now + world.timing.lease;
+                        run.is_told |= is_cancelled;
+                    }
+                    None => {
+                        self.end_handler(world, at, HandlerEnd::LeaseLost);
+                    }
                 }
             } else if run.wakes_at.is_some_and(|wakes_at| wakes_at <= world.now) {
                 run.wakes_at = None;

@@ -5,8 +5,8 @@ use std::sync::{Arc, Barrier, LazyLock};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use wakeq::CanvasId;
 use wakeq::log::{AppendCondition, NewLogEvent, StreamId};
+use wakeq::{Actor, CanvasId, Stop};
 use wakeq_streams::{
     Applied, Entity, EntityConfig, EntityEvent, EntityProcessor, EntityStatus, EventSubscriber, Rejection,
 };
@@ -33,6 +33,16 @@ async fn the_state_is_in_memory() {
     assert_eq!(processor.state(CanvasId::DEFAULT, "bob").await, None);
     let (entities, bytes) = processor.size().await;
     assert!(entities == 1 && (256..1024).contains(&bytes), "{bytes}");
+}
+
+/// What stops every event does not stop entities, which read the log.
+#[tokio::test]
+async fn entities_go_on_while_everything_is_blocked() {
+    let (bank, _processor) = Bank::owned().await;
+    let (ops, none) = (Actor::admin("ops"), Stop::default());
+    bank.stage.admin.block_all(&ops, &none).await.unwrap();
+    bank.stage.admin.pause_canvas(CanvasId::DEFAULT, &ops, &none).await.unwrap();
+    assert_eq!(bank.deposited("ada", 2).await.result.as_deref(), Some("2"));
 }
 
 /// Entities of different actors are applied in parallel; an entity has the same actor in every

@@ -94,8 +94,8 @@ const QUEUE: &[Row] = &[
     ("wake", &["event", "fault", "telemetry", "cron", "store", "notify"], &[]),
     ("explain", &["event", "machine", "store"], &[]),
     ("emit", &["event", "fault", "telemetry", "store", "broadcast", "notify"], &[]),
-    ("admin", &["event", "fault", "cron", "machine", "store", "notify", "wake", "explain"], &[]),
-    ("worker", &["event", "fault", "telemetry", "machine", "store", "notify", "wake"], &[]),
+    ("admin", &["event", "fault", "cron", "machine", "store", "broadcast", "notify", "wake", "explain"], &[]),
+    ("worker", &["event", "fault", "telemetry", "machine", "store", "broadcast", "notify", "wake"], &[]),
     ("log", &["event", "store", "broadcast", "notify"], &[]),
     (
         "testing",

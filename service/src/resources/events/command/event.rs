@@ -4,11 +4,12 @@ use clap::Args;
 
 use crate::cli::Context;
 use crate::cli::arguments;
-use crate::cli::show::{JsonArg, field, moment, rule};
+use crate::cli::show::{JsonArg, field, moment, or_dash, rule, worker_state};
 use crate::cli::value;
 use crate::resources::events::wire::{EventDetail, EventState};
 use crate::resources::objects::wire::PlaceJson;
 use crate::resources::queues::wire::Copied;
+use crate::resources::workers::wire::WorkerProcessJson;
 use wakeq::EventId;
 
 #[derive(Args)]
@@ -72,6 +73,12 @@ fn print(event: &EventDetail) -> anyhow::Result<()> {
     if let Some(worker) = &event.worker {
         field("worker", worker)?;
     }
+    if let Some(process) = &event.worker_process {
+        field("process", worker_process(process))?;
+    }
+    if let Some(by) = &event.cancelled_by {
+        field("cancelled", format_args!("while it ran, by {by}"))?;
+    }
     if let Some(until) = event.until {
         field("until", moment(until))?;
     }
@@ -98,6 +105,14 @@ fn print(event: &EventDetail) -> anyhow::Result<()> {
         field("first", format_args!("{first}, link {}", link.id))?;
     }
     field("next", next(event))
+}
+
+/// Where the worker of a running event is, and whether it is still there.
+fn worker_process(process: &WorkerProcessJson) -> String {
+    let WorkerProcessJson { state, host, release, build, seen_at } = process;
+    let build = build.as_ref().map(|build| format!(" ({build})")).unwrap_or_default();
+    let (host, state) = (or_dash(host.as_ref()), worker_state(*state));
+    format!("on {host}, release {release}{build}, {state}, last seen {}", moment(*seen_at))
 }
 
 /// The state as a word, since when, and the state machine's outcome.

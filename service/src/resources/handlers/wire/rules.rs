@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 #[schema(as = Rule)]
 pub(crate) struct RuleJson {
     pub(crate) kind: RuleKind,
+    pub(crate) stops: RuleReachJson,
     /// The reason.
     pub(crate) reason: Option<String>,
     /// When the rule ends by itself.
@@ -22,6 +23,19 @@ pub(crate) struct RuleJson {
     pub(crate) created_at: DateTime<Utc>,
 }
 
+/// What a rule stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = RuleReach)]
+pub(crate) enum RuleReachJson {
+    /// A handler, with all its modifiers.
+    Handler,
+    /// A whole canvas.
+    Canvas,
+    /// Every canvas, and every queue.
+    Everything,
+}
+
 /// Who stopped a handler: its user (`pause`) or an admin (`block`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -30,7 +44,7 @@ pub(crate) enum RuleKind {
     Block,
 }
 
-/// Why a handler is stopped, and for how long. All fields are optional.
+/// Why a handler, a canvas or everything is stopped, and for how long. All fields are optional.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StopRequest {
@@ -46,7 +60,8 @@ pub(crate) struct StopRequest {
     pub(crate) for_s: Option<f64>,
 }
 
-/// The result of stopping a handler. From now on, no worker can claim an event of it.
+/// The result of stopping a handler, a canvas or everything. From now on, no worker can claim an
+/// event of it.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Stopped {
     /// Whether the rule is new; otherwise its reason and end were replaced.
@@ -62,8 +77,12 @@ pub(crate) struct Stopped {
 pub(crate) struct Lifted {
     /// Whether there was such a rule.
     pub(crate) lifted: bool,
-    /// The kind of the other rule, if one still stops the handler.
+    /// The kind of the other rule, if one still stops the same.
     pub(crate) still: Option<RuleKind>,
+    /// A rule that stops more and holds the events all the same: one on the handler's canvas, or on
+    /// everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) under: Option<RuleJson>,
     /// Number of events woken so far.
     #[schema(minimum = 0)]
     pub(crate) woken: usize,
@@ -80,10 +99,21 @@ impl From<wakeq::control::RuleKind> for RuleKind {
     }
 }
 
+impl From<wakeq::control::RuleReach> for RuleReachJson {
+    fn from(reach: wakeq::control::RuleReach) -> Self {
+        match reach {
+            wakeq::control::RuleReach::Handler => Self::Handler,
+            wakeq::control::RuleReach::Canvas => Self::Canvas,
+            wakeq::control::RuleReach::Everything => Self::Everything,
+        }
+    }
+}
+
 impl From<wakeq::control::Rule> for RuleJson {
     fn from(rule: wakeq::control::Rule) -> Self {
+        let stops = rule.reach().into();
         let wakeq::control::Rule { kind, scope: _, reason, until, created_by, created_at } = rule;
-        Self { kind: kind.into(), reason, until, created_by, created_at }
+        Self { kind: kind.into(), stops, reason, until, created_by, created_at }
     }
 }
 
@@ -120,7 +150,8 @@ impl From<wakeq::control::StopResult> for Stopped {
 
 impl From<wakeq::control::ResumeResult> for Lifted {
     fn from(resumed: wakeq::control::ResumeResult) -> Self {
-        let wakeq::control::ResumeResult { lifted, still, woken, waking } = resumed;
-        Self { lifted, still: still.map(RuleKind::from), woken, waking }
+        let wakeq::control::ResumeResult { lifted, still, under, woken, waking } = resumed;
+        let (still, under) = (still.map(RuleKind::from), under.map(RuleJson::from));
+        Self { lifted, still, under, woken, waking }
     }
 }
