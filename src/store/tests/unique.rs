@@ -11,7 +11,7 @@ use super::{Table, scope, tester};
 use crate::event::{
     CanvasId, Cause, Due, EventId, HandlerAddress, HandlerScope, NewEvent, OnConflict, Unique, UniqueOutcome,
 };
-use crate::store::{DeadFilter, ExpiryPart, InsertOutcome, Retention, Retry, Store};
+use crate::store::{DeadFilter, ExpiryPart, InsertOutcome, Renewal, Retention, Retry, Store};
 
 const SECOND: Duration = Duration::from_secs(1);
 pub(super) const HOUR: Duration = Duration::from_secs(3600);
@@ -58,7 +58,7 @@ async fn a_key_is_taken_while_its_event_waits() {
     let (second, outcome) = table.emit_key(key()).await;
     assert!(second != first && outcome == UniqueOutcome::Inserted);
     assert_eq!(table.emit_key(key()).await, (second, UniqueOutcome::Kept));
-    assert_eq!((table.store.renew(&claims).await.unwrap(), table.left().await), (vec![true], 2));
+    assert_eq!((table.store.renew(&claims).await.unwrap(), table.left().await), (vec![Renewal::Renewed], 2));
     assert_eq!(table.store.complete(&claims).await.unwrap(), [true]);
     assert_eq!(table.emit_key(key()).await, (second, UniqueOutcome::Kept));
     assert_eq!((table.left().await, table.holders().await), (1, 1));
