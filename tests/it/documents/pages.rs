@@ -27,7 +27,7 @@ const fn page(name: &'static str) -> Page {
     Page { name, placeholders: &[], left_out: &[] }
 }
 
-const PAGES: [Page; 14] = [
+const PAGES: [Page; 15] = [
     Page {
         placeholders: &[("wakeq_…", "$THE_KEY"), ("http://127.0.0.1:8080", "$SERVER")],
         ..page("http.md")
@@ -59,6 +59,7 @@ const PAGES: [Page; 14] = [
     },
     page("webhooks.md"),
     Page { placeholders: &[("$API_KEY", "key-of-the-shop")], ..page("delivery.md") },
+    Page { placeholders: &[("01890a5d-ac96-774b-bcce-b302099a8057", "$EVENT")], ..page("cancel.md") },
     Page {
         left_out: &[("wakeq workers show", "needs a worker: `cli` shows one")],
         ..page("workers-and-switches.md")
