@@ -86,8 +86,9 @@ async fn events_with_keys_are_emitted_by_plain_sql() {
     let handlers = Handlers::new().on("recompute", |_| async { Ok(()) });
     let mut worker = shop.stage.worker(handlers);
     shop.stage.admin.wake(true).await.unwrap();
-    worker.until(standing, Outcome::Deleted).await;
-    worker.until(theirs, Outcome::Deleted).await;
+    let reports = worker.until_count(2, Outcome::Deleted).await;
+    let ended = |id: EventId| reports.iter().any(|report| report.notification.id == id);
+    assert!(ended(standing) && ended(theirs), "{reports:?}");
     worker.stop().await;
     let (next, outcome) = shop.emit("'recompute', '44', 'invoice:42', remember => '1 hour'").await;
     assert_eq!(outcome, "inserted");

@@ -166,7 +166,7 @@ async fn a_key_is_replaced_while_deliveries_run() {
     let rotated = terminal.run(&["secrets", "--json", "rotate"]).await;
     assert_eq!(rotated.code, Some(0), "{}", rotated.err);
     let rotated: Value = serde_json::from_str(&rotated.out).unwrap();
-    assert_eq!(rotated, json!({"changed": 2, "unopened": []}));
+    assert_eq!(rotated, json!({"changed": 2, "hooks": 0, "unopened": []}));
     for _ in 0..5 {
         take(receiver.next().await);
     }

@@ -55,7 +55,7 @@ async fn a_target_sends_its_headers_until_they_are_replaced() {
     let mut running = worker(&service.stage, Handlers::new());
     let given = json!({"headers": {"X-Api-Key": "k3y-one", "Authorization": "Basic YTpi"}});
     let made = put(&service, &receiver.url, given).await;
-    assert_eq!(names(&made["target"]), ["x-api-key", "authorization"]);
+    assert_eq!(names(&made["target"]), ["authorization", "x-api-key"]);
     let headers = delivered(&service, &mut running, &mut receiver, CanvasId::DEFAULT).await;
     assert_eq!((&*headers["x-api-key"], &*headers["authorization"]), ("k3y-one", "Basic YTpi"));
     assert_eq!(headers["content-type"], "application/json", "beside ours");
