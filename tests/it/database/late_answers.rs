@@ -32,7 +32,7 @@ enum Answer {
 
 /// The answers that end a statement.
 const ENDS: [&[u8]; 4] = [b"SELECT ", b"DELETE ", b"UPDATE ", b"INSERT 0 "];
-const RENEWAL: &[u8] = b"set locked_at = clock_timestamp()\n              where id = any";
+const RENEWAL: &[u8] = b"set locked_at = clock_timestamp()\n                where id = any";
 
 /// A proxy between a worker and Postgres that interferes once: with the answer to the first
 /// statement that contains a text.
