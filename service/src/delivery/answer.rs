@@ -94,7 +94,10 @@ mod tests {
         match verdict {
             DeliveryOutcome::Busy { delay, .. } => Some(delay.as_secs()),
             DeliveryOutcome::Failed { .. } => None,
-            _ => panic!("{status}: {verdict:?}"),
+            DeliveryOutcome::Completed
+            | DeliveryOutcome::NotYet { .. }
+            | DeliveryOutcome::Gone { .. }
+            | DeliveryOutcome::Dead { .. } => panic!("{status}: {verdict:?}"),
         }
     }
 
@@ -115,7 +118,10 @@ mod tests {
                     let (message, delay) = match verdict.clone() {
                         DeliveryOutcome::Failed { message } => (message, None),
                         DeliveryOutcome::Busy { message, delay } => (message, Some(delay)),
-                        _ => panic!("{status}: {verdict:?}"),
+                        DeliveryOutcome::Completed
+                        | DeliveryOutcome::NotYet { .. }
+                        | DeliveryOutcome::Gone { .. }
+                        | DeliveryOutcome::Dead { .. } => panic!("{status}: {verdict:?}"),
                     };
                     assert!(message.starts_with(&format!("the target answered {status}")), "{message}");
                     assert!(message.contains(" with 3 bytes: "), "{message}");

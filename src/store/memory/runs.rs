@@ -89,7 +89,7 @@ impl Tables {
     }
 
     pub(in crate::store) fn remove_cancelled(&mut self, claim: Claim) -> Result<bool, StoreError> {
-        if !self.owned(&claim).is_some_and(|row| row.cancelled_by.is_some()) {
+        if self.owned(&claim).is_none_or(|row| row.cancelled_by.is_none()) {
             return Ok(false);
         }
         let removed = self.remove_owned(&claim);

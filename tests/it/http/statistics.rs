@@ -95,7 +95,7 @@ async fn another_canvas_has_its_own_chart() {
 #[tokio::test]
 async fn rejects_times_and_steps_with_advice() {
     let service = Service::start().await;
-    let now = Utc::now();
+    let now = service.stage.admin.clock().await.unwrap();
     let later = format!("from={}", text(now + TimeDelta::hours(1)));
     let long = format!("from={}&to={}&step_s=60", text(now), text(now + TimeDelta::days(2)));
     for (query, words) in [

@@ -77,6 +77,10 @@ async fn an_error_is_tried_again_twice_and_then_the_event_is_dead() {
     worker.stop().await;
 }
 
+fn nothing_there() -> wakeq::HandlerResult {
+    panic!("nothing there")
+}
+
 /// Before the first await, too.
 // Shows: EV2-59
 #[tokio::test]
@@ -91,8 +95,7 @@ async fn a_panic_counts_as_an_error() {
             let running = handler(event);
             async move {
                 running.await?;
-                let nothing: Option<wakeq::HandlerResult> = None;
-                nothing.expect("nothing there")
+                nothing_there()
             }
         });
     let mut worker = stage.worker(handlers);

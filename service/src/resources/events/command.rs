@@ -26,7 +26,7 @@ pub(crate) struct Events {
 #[derive(Subcommand)]
 enum EventVerb {
     /// Emit an event, and print its id
-    Emit(Emit),
+    Emit(Box<Emit>),
     /// List events that have not ended, by handler and by when they are due
     List(ListEvents),
     /// Show an event: why it is not running, and its value
