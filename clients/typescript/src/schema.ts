@@ -10939,7 +10939,12 @@ export interface operations {
     };
     list_switches: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Maximum number of items. Default 100. */
+                limit?: number;
+                /** @description The `next_cursor` of the previous page. */
+                cursor?: string;
+            };
             header?: never;
             path: {
                 /** @description The canvas, which is a tenant */
@@ -10949,7 +10954,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The rules */
+            /** @description A page of rules */
             200: {
                 headers: {
                     [name: string]: unknown;

@@ -118,7 +118,7 @@ async fn delayed() {
     assert_eq!(stats(&stage, "greet").await, HandlerStats { delayed: 1, ..idle("greet") });
     stage.admin.pause(&scope("greet"), &Actor::user("ada"), &Stop::default()).await.unwrap();
     let answer = stage.live(CanvasId::DEFAULT, id).await;
-    assert_eq!(answer.next(), "is due then, but runs only when the rule on its handler has ended");
+    assert_eq!(answer.next(), "is due then, but runs only when the rule that holds it has ended");
     let rules = stage.admin.rules(None, 100).await.unwrap().items;
     assert_eq!(answer.rule.as_ref(), Some(&rules[0]));
     assert_eq!(stats(&stage, "greet").await, HandlerStats { delayed: 1, rules, ..idle("greet") });
@@ -203,11 +203,17 @@ async fn running() {
     let row = row(&stage, id).await;
     assert_eq!(row.locked_at, Some(claimed_at));
     let answer = stage.live(CanvasId::DEFAULT, id).await;
+    let mut process = stage.admin.worker(&name, None).await.unwrap().summary;
+    // The process may have been seen once more between the two answers.
+    let shown = answer.worker_process.as_ref().expect("its worker has a row");
+    assert!(shown.running <= 1, "{shown:?}");
+    (process.seen_at, process.running) = (shown.seen_at, shown.running);
     let expected = LiveEvent {
         state: CheckResult::Running,
         since: claimed_at,
         until: Some(claimed_at + stage.store.timing().lease),
         worker: Some(name),
+        worker_process: Some(process),
         ..ready("greet", &row, answer.now)
     };
     assert_eq!(answer, expected);

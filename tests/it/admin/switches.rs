@@ -1,7 +1,7 @@
 //! Whole canvases are paused and blocked, and everything: what waits, what goes on, who may do it,
 //! and that lifting wakes all of it and nothing else.
 
-use wakeq::control::{EventFilter, Quota, ResumeResult, RuleKind, RuleReach};
+use wakeq::control::{AuditEntry, EventFilter, Quota, ResumeResult, RuleKind, RuleReach};
 use wakeq::crons::{CronSchedule, NewCron};
 use wakeq::machine::{CheckResult, Outcome};
 use wakeq::{Actor, AdminError, CanvasId, Event, EventId, HandlerScope, Handlers, Stop};
@@ -20,6 +20,11 @@ fn ops() -> Actor {
 
 fn both() -> Handlers {
     Handlers::new().on("greet", async |_| Ok(())).on("index", async |_| Ok(()))
+}
+
+/// The actions of a record, the oldest first.
+fn actions(record: &[AuditEntry]) -> Vec<&str> {
+    record.iter().rev().map(|line| line.action.as_str()).collect()
 }
 
 async fn emit(stage: &Stage, canvas: CanvasId, name: &str) -> EventId {
@@ -109,8 +114,8 @@ async fn everything_is_blocked_and_crons_go_on_ticking() {
         held.push(id);
     }
     let cron = NewCron::new("often", CronSchedule::new("* * * * * *", "UTC").unwrap(), &1).unwrap();
-    stage.admin.put_cron(CANVAS, &cron, &ada()).await.unwrap();
-    assert!(stage.admin.wake(false).await.unwrap().ticks > 0, "crons tick");
+    let put = stage.admin.put_cron(CANVAS, &cron, &ada()).await.unwrap();
+    assert!(put.cron.ticks > 0, "crons tick");
     let lifted = stage.admin.unblock_canvas(third, &ops()).await.unwrap();
     assert_eq!(lifted.under.map(|rule| rule.reach()), Some(RuleReach::Everything));
     stage.admin.block_canvas(third, &ops(), &Stop::default()).await.unwrap();
@@ -167,12 +172,23 @@ async fn switches_are_recorded_and_count_towards_no_quota() {
     stage.admin.unblock_all(&ops()).await.unwrap();
     stage.admin.unblock_canvas(CANVAS, &ops()).await.unwrap();
     stage.admin.unpause_canvas(CANVAS, &ada()).await.unwrap();
+    // What reaches every canvas is among the lines of the default canvas, and no tenant sees it.
     let record = stage.admin.audit(CANVAS, None, 10).await.unwrap().items;
-    let actions: Vec<_> = record.iter().rev().map(|line| line.action.as_str()).collect();
-    assert_eq!(
-        actions,
-        ["set-quota", "pause", "pause-canvas", "block-canvas", "unblock-canvas", "unpause-canvas"]
-    );
+    let expected = [
+        "set-quota",
+        "pause",
+        "pause-canvas",
+        "block-canvas",
+        "block-all",
+        "unblock-all",
+        "unblock-canvas",
+        "unpause-canvas",
+    ];
+    assert_eq!(actions(&record), expected);
+    let of_tenant = stage.admin.for_tenants().audit(CANVAS, None, 10).await.unwrap().items;
+    let own = expected.into_iter().filter(|action| !action.ends_with("-all"));
+    assert_eq!(actions(&of_tenant), own.collect::<Vec<_>>());
+    assert_eq!(stage.admin.audit(OTHER, None, 10).await.unwrap().items, []);
     assert!(record[0].module.is_none() && record[0].name.is_none());
     let everywhere = "select count(*) from wakeq.audit_log where canvas_id is null and action in ('block-all', 'unblock-all')";
     assert_eq!(stage.count(everywhere).await, 2);

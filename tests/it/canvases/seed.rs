@@ -302,6 +302,7 @@ impl Planting<'_> {
             let given = match operation.id.as_str() {
                 _ if operation.everywhere => Some(self.tenant.canvas.to_string()),
                 "list_tombstones" => Some("0".to_owned()),
+                "list_switches" => Some("block-canvas".to_owned()),
                 "list_targets" => Some("g~WORKER~a~_".to_owned()),
                 "list_halted_objects" => Some(format!("o~0~{}", self.tenant.canvas.0.simple())),
                 _ => None,

@@ -128,7 +128,7 @@ impl Targets {
         entities(pool, waiting).await;
         let make_room =
             "delete from wakeq.cron_records; delete from wakeq.http_targets; delete from wakeq.queues;
-             delete from wakeq.hooks";
+             delete from wakeq.hooks; delete from wakeq.scheduling_rules";
         sqlx::raw_sql(make_room).execute(pool).await.unwrap();
         put(service, HOOK, "github", json!({})).await;
         let target = "insert into wakeq.http_targets (canvas_id, module, name, modifier, url, retries, delay_ms, factor,

@@ -63,6 +63,13 @@ async fn each_stops_what_it_may() {
     );
     let expected = [("block", "everything"), ("block", "canvas"), ("pause", "canvas")];
     assert_eq!(switches(&service).await, expected.map(|(kind, stops)| (kind.to_owned(), stops.to_owned())));
+    let paged = service.items("/switches?limit=1").await;
+    let kinds: Vec<_> = paged.iter().map(|rule| (&rule["kind"], &rule["stops"])).collect();
+    let expected = expected.map(|(kind, stops)| (json!(kind), json!(stops)));
+    assert_eq!(kinds, expected.iter().map(|(kind, stops)| (kind, stops)).collect::<Vec<_>>());
+    for query in ["limit=0", "limit=1001", "cursor=%20", "kind=block"] {
+        assert_eq!(service.get(&format!("/switches?{query}")).await.problem().0, 400, "{query}");
+    }
     let explained = service.get(&format!("/events/{id}")).await.json();
     assert_eq!((&explained["state"], &explained["rule"]["stops"]), (&json!("blocked"), &json!("everything")));
     let shown = service.get("/handlers/WORKER/greet").await.json();
@@ -104,6 +111,7 @@ async fn a_tenant_stops_only_its_own_canvas() {
     ask(&service, &wide, Method::PUT, all, NONE).await.says((404, "not-found"), "");
     ask(&service, &theirs, Method::PUT, &path(OTHER, "pause"), NONE).await.json();
     assert_eq!(switches(&service).await, []);
+    assert!(service.items("/switches?cursor=block-canvas").await.is_empty());
     assert_eq!(service.stage.count("select count(*) from wakeq.scheduling_rules").await, 1);
     service.stop().await;
 }

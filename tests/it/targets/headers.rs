@@ -61,7 +61,7 @@ async fn a_target_sends_its_headers_until_they_are_replaced() {
     assert_eq!(headers["content-type"], "application/json", "beside ours");
 
     let kept = put(&service, &receiver.url, json!({"policy": {"retries": 5}, "rotate_secret": true})).await;
-    assert_eq!(names(&kept["target"]), ["x-api-key", "authorization"]);
+    assert_eq!(names(&kept["target"]), ["authorization", "x-api-key"]);
     let headers = delivered(&service, &mut running, &mut receiver, CanvasId::DEFAULT).await;
     assert_eq!(headers["x-api-key"], "k3y-one");
 
@@ -82,7 +82,7 @@ async fn a_target_sends_its_headers_until_they_are_replaced() {
     assert_eq!(headers.get("x-other"), None);
     shown.push_str(&service.admin(Method::GET, "/audit?limit=100", Value::Null).await.text);
     assert!(!shown.contains("k3y-") && !shown.contains("YTpi"), "{shown}");
-    for words in ["with the headers x-api-key, authorization", "without headers of its own"] {
+    for words in ["with the headers authorization, x-api-key", "without headers of its own"] {
         assert!(shown.contains(words), "{words}: {shown}");
     }
     let stored = "select count(*) from wakeq.http_targets where header_names <> '{}' or headers is not null";

@@ -3,21 +3,22 @@
 use clap::Args;
 
 use crate::cli::Context;
+use crate::cli::arguments::TableArgs;
 use crate::cli::client::Request;
-use crate::cli::show::{self, JsonArg, moment};
+use crate::cli::show::{self, moment};
 use crate::resources::handlers::wire::RuleJson;
 
 #[derive(Args)]
 pub(crate) struct Switches {
     #[command(flatten)]
-    json: JsonArg,
+    table: TableArgs,
 }
 
 impl Switches {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let list = context.call(Request::get(&["switches"])).await?;
         let head = ["RULE", "STOPS", "BY", "SINCE", "UNTIL", "REASON"];
-        self.json.print_table(&list, head, "nothing stops the whole canvas", row)
+        let request = Request::get(&["switches"]);
+        self.table.print(context, request, head, "nothing stops the whole canvas", row).await
     }
 }
 

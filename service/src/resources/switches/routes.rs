@@ -4,18 +4,36 @@ use axum::Json;
 
 use crate::http::body;
 use crate::http::caller::Call;
+use crate::http::paging::page_query;
+use crate::http::path::Parameters;
 use crate::http::problem::{Answer, Problem};
 use crate::resources::handlers::wire::{Lifted, RuleJson, StopRequest, Stopped};
 use crate::resources::wire::List;
+use wakeq::Name;
+use wakeq::control::{Rule, RuleReach};
+
+page_query!(SwitchesQuery, 128);
 
 /// List what stops a whole canvas
 ///
 /// Lists the rules in force on the whole canvas and on everything, a block before a pause. There
 /// are at most four.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/switches", operation_id = "list_switches", tag = "handlers",
-    responses((status = 200, description = "The rules", body = List<RuleJson>)))]
-pub(crate) async fn list(Call { api, caller }: Call) -> Answer<List<RuleJson>> {
-    Ok(Json(List::whole(api.admin.switches(caller.canvas).await?)))
+    params(SwitchesQuery),
+    responses((status = 200, description = "A page of rules", body = List<RuleJson>)))]
+pub(crate) async fn list(
+    Call { api, caller }: Call,
+    Parameters(query): Parameters<SwitchesQuery>,
+) -> Answer<List<RuleJson>> {
+    let (limit, after) = query.read::<Name>()?;
+    let switches = api.admin.switches(caller.canvas).await?;
+    Ok(Json(List::part(switches, limit, after.as_ref().map(Name::as_str), key)))
+}
+
+/// The switch among those over a canvas: the list is in the order of these.
+fn key(rule: &Rule) -> String {
+    let reach = if rule.reach() == RuleReach::Everything { "all" } else { "canvas" };
+    format!("{}-{reach}", rule.kind)
 }
 
 /// Pause a whole canvas
