@@ -100,7 +100,7 @@ mod tests {
         }
 
         async fn cancel(&self) {
-            self.table.run("update wakeq.events_v2 set cancelled_by = 'ada'").await;
+            self.table.mark_cancelled().await;
         }
     }
 

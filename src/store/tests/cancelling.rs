@@ -15,6 +15,46 @@ const CANCELLED: &str = "select count(*) from wakeq.events_v2 where cancelled_by
 const LINES: &str = "select count(*) from wakeq.audit_log where action = 'cancel-running'";
 
 impl Table {
+    /// Says of every event that it was cancelled while it ran, and takes its promise, so that
+    /// nothing else wakes it.
+    pub(crate) async fn mark_cancelled(&self) {
+        self.run("update wakeq.events_v2 set cancelled_by = 'ada', notify_at = null").await;
+    }
+
+    /// Adds cancelled events, one on each object, and behind each an event that is not.
+    pub(crate) async fn add_behind_cancelled(&self, objects: i32) {
+        self.add(2 * objects).await;
+        let chains = "update wakeq.events_v2 e
+                         set object = 'o' || n.seq % $1, seq = n.seq, prev = greatest(n.seq - $1, 0),
+                             notify_at = now() + interval '1 h',
+                             cancelled_by = case when n.seq <= $1 then 'ada' end
+                        from (select id, row_number() over (order by id) as seq from wakeq.events_v2) n
+                       where n.id = e.id";
+        sqlx::query(chains).bind(i64::from(objects)).execute(&self.pool).await.unwrap();
+    }
+
+    /// From now on deletions fail as statements do that the server cancelled after their time.
+    pub(crate) async fn limit_deletions(&self) {
+        self.run(
+            "create function public.take_long() returns trigger language plpgsql as $$
+             begin
+                 raise query_canceled using message = 'canceling statement due to statement timeout';
+             end $$",
+        )
+        .await;
+        self.run(
+            "create trigger take_long before delete on wakeq.events_v2
+             for each row execute function public.take_long()",
+        )
+        .await;
+    }
+
+    /// Ends what [`Table::limit_deletions`] began, and makes the minute's pass due.
+    pub(crate) async fn allow_deletions(&self) {
+        self.run("drop trigger take_long on wakeq.events_v2").await;
+        self.run("update wakeq.chores set next_at = now()").await;
+    }
+
     async fn cancel_running(&self, canvas: CanvasId, id: EventId) -> RunningCancel {
         self.store.cancel_running(canvas, id, &tester()).await.unwrap()
     }

@@ -108,7 +108,10 @@ impl Window {
         scene.until_at_least(PASSES, tenth).await;
         let buffers: i64 = sqlx::query_scalar(READ).fetch_one(observer).await.unwrap();
         figure("a tenth pass", format!("{buffers} buffers"));
-        assert!(buffers < 40, "{buffers} buffers in a tenth pass");
+        // 19 are of the queue and of the worker's row. The others are of the catalogs: a connection
+        // looks up the functions in the checks of a worker's row when it first writes one, and
+        // those that other parts of the statement call.
+        assert!(buffers < 50, "{buffers} buffers in a tenth pass");
         // Each connection is in use again.
         scene.until_at_least(PASSES, tenth + 3).await;
     }
@@ -136,8 +139,9 @@ impl Window {
         for (query, calls, buffers) in &statements {
             let each = *buffers as f64 / *calls as f64;
             figure("  statement", format!("{calls} x {query:?}, {each:.1} buffers each"));
-            // Ten are for the queue, the rest for the row of the worker.
-            assert!(each <= 15.0, "{query} reads {each} buffers");
+            // Twelve are for the queue, two of them for cancelled events: the one page of an empty
+            // index is looked at twice. The rest are for the row of the worker.
+            assert!(each <= 17.0, "{query} reads {each} buffers");
         }
         let allowed = i64::from(processes) * self.length.div_duration_f64(self.period).ceil() as i64;
         assert!(passed > 0, "nobody runs the pass");

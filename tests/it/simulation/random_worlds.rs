@@ -286,9 +286,23 @@ impl Simulation {
     }
 
     fn kill(&mut self) {
-        let at = self.dice.below(self.workers.len());
+        let at = self.amid_an_end().unwrap_or_else(|| self.dice.below(self.workers.len()));
         self.workers[at].die(&mut self.world);
         self.replace(at);
+    }
+
+    /// A worker that has removed an event and not yet woken the next, and often dies there: only
+    /// the promise that the removal has renewed is left then. By chance alone it hardly happens.
+    fn amid_an_end(&mut self) -> Option<usize> {
+        let ends = |state: &State| matches!(state, State::Delete(..) | State::HandOver);
+        let (worker, at) = self.some_run(ends)?;
+        if self.dice.below(4) == 0 {
+            return None;
+        }
+        if let State::Delete(..) = self.workers[worker].runs[at].state {
+            self.workers[worker].advance(&mut self.world, at);
+        }
+        Some(worker)
     }
 
     fn replace(&mut self, at: usize) {

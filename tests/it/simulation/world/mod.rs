@@ -78,11 +78,12 @@ pub(crate) struct Record {
     pub(crate) handler: String,
     /// The object, if any; ids are in the order of its chain.
     pub(crate) object: Option<String>,
-    /// Its last notification was acknowledged because it was not its turn, and none has been
-    /// published since.
+    /// Its last notification was acknowledged because it was not its turn, and nothing has taken it
+    /// on since.
     pub(crate) turned_away: bool,
-    /// How often its notification was published.
-    pub(crate) published: u32,
+    /// How often something took it on: its notification was published, a run found that it is its
+    /// turn, or the probe found its promise overdue then.
+    pub(crate) taken_on: u32,
     /// How often the handler was started.
     pub(crate) starts: u32,
     /// How often the handler completed, fenced out or not.

@@ -35,7 +35,7 @@ impl World {
             handler: handler.to_owned(),
             object: object.map(str::to_owned),
             turned_away: false,
-            published: 0,
+            taken_on: 0,
             starts: 0,
             completions: 0,
             releases: 0,
@@ -53,14 +53,14 @@ impl World {
         let within = self.now + self.timing.horizon;
         if self.rows.get(&id).is_some_and(|row| row.delay_until <= within) {
             self.broker.publish(id, self.now);
-            self.is_published(id);
+            self.is_taken_on(id);
             self.log(|world| format!("notification for {} published", world.records[&id].label));
         }
     }
 
-    fn is_published(&mut self, id: EventId) {
+    pub(super) fn is_taken_on(&mut self, id: EventId) {
         let record = self.record(id);
-        record.published += 1;
+        record.taken_on += 1;
         record.turned_away = false;
     }
 
@@ -257,7 +257,14 @@ impl World {
         let now = self.now;
         let overdue = |row: &&EventId| self.rows[row].notify_at.is_some_and(|at| at <= now);
         let overdue: Vec<EventId> = self.rows.keys().filter(overdue).copied().collect();
-        overdue.into_iter().filter(|id| self.move_promise(*id)).collect()
+        let woken: Vec<EventId> = overdue.into_iter().filter(|id| self.move_promise(*id)).collect();
+        // A process that dies before it publishes them leaves them to the back-off.
+        for id in &woken {
+            if self.turn(*id) == Turn::First {
+                self.is_taken_on(*id);
+            }
+        }
+        woken
     }
 
     /// Moves an overdue promise; returns whether the event has to be woken now.
@@ -291,7 +298,7 @@ impl World {
     pub(crate) fn publish(&mut self, ids: &[EventId]) {
         for id in ids {
             self.broker.publish(*id, self.now);
-            self.is_published(*id);
+            self.is_taken_on(*id);
             self.log(|world| format!("notification for {} published again", world.records[id].label));
         }
     }

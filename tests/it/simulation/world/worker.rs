@@ -47,8 +47,8 @@ pub(crate) struct Run {
     /// memory.
     taken: Option<HeldNotification>,
     pub(crate) state: State,
-    /// How often the event's notification had been published when this run loaded the event.
-    published: u32,
+    /// How often the event had been taken on when this run loaded it.
+    taken_on: u32,
     /// It is in the parking lot until then.
     pub(crate) wakes_at: Option<Timestamp>,
     /// By the worker's own clock, counted from before it sent the claim or the renewal.
@@ -88,7 +88,7 @@ impl Worker {
         let state = State::EventLoad;
         let taken = Some(taken);
         let (wakes_at, is_told) = (None, false);
-        self.runs.push(Run { event, taken, state, published: 0, wakes_at, lease_until, is_told });
+        self.runs.push(Run { event, taken, state, taken_on: 0, wakes_at, lease_until, is_told });
         true
     }
 
@@ -161,13 +161,13 @@ impl Worker {
             }
         }
         if matches!(outcome, Outcome::DelayNone | Outcome::DelayNotYet) {
-            world.record(event).turned_away = false;
+            world.is_taken_on(event);
         }
         if matches!(outcome, Outcome::EarlierLeft | Outcome::ObjectHalted) {
-            // A notification that was published after this run's look gets a run of its own.
-            let published = run.published;
+            // What took the event on after this run's look carries it on.
+            let taken_on = run.taken_on;
             let record = world.record(event);
-            record.turned_away |= record.published == published;
+            record.turned_away |= record.taken_on == taken_on;
         }
         Progress::Continues
     }
@@ -187,7 +187,7 @@ impl Worker {
                 Input::Handler(self.handlers.contains(world.handler_of(id)).then_some(world.retry))
             }
             Effect::LoadEvent => {
-                run.published = world.records[&id].published;
+                run.taken_on = world.records[&id].taken_on;
                 Input::Loaded(world.load(id))
             }
             Effect::Park => Input::Parked(arrives && world.park(id)),
