@@ -128,7 +128,7 @@ declare
     waits record;
     near  timestamptz;
 begin
-    select e.delay_until, e.enqueued_at, e.notify_at is null as is_parked, e.unique_for into waits
+    select e.delay_until, e.enqueued_at, e.notify_at, e.unique_for into waits
       from wakeq.events_v2 e
      where e.id = change_unique.holder and e.unique_key is not distinct from event.key and e.locked_at is null
        and e.cancelled_by is null
@@ -141,17 +141,33 @@ begin
            when 'replace' then event.due
            else greatest(waits.delay_until,
                          least(clock_timestamp() + event.postponed_by, waits.enqueued_at + event.at_most)) end;
-    is_due_soon := not waits.is_parked and due <= near and (waits.delay_until > near or due < waits.delay_until);
+    is_due_soon := waits.notify_at is not null and due <= near and (waits.delay_until > near or due < waits.delay_until);
     update wakeq.events_v2 e
        set modifier = event.modifier, value = event.value, traceparent = event.traceparent,
            delay_until = change_unique.due,
-           notify_at = case when not waits.is_parked
-                            then wakeq.wake_at(change_unique.due, statement_timestamp(), horizon, grace) end,
+           -- Never later than it was promised, unless it is due later: a steady stream of emits would
+           -- put off for ever what a lost notification leaves to the promise.
+           notify_at = case when waits.notify_at is not null
+                            then least(greatest(waits.notify_at, change_unique.due),
+                                       wakeq.wake_at(change_unique.due, statement_timestamp(), horizon, grace)) end,
            probes = 0, retries = 0, losses = 0, last_error = null, postponed_since = null
      where e.id = change_unique.holder;
     if waits.unique_for > interval '0' then
         perform wakeq.remember_key(event, change_unique.holder, change_unique.due, waits.unique_for);
     end if;
+end
+$$;
+
+-- Whether the event that has a key gives it to the next: it was cancelled while it ran and runs no
+-- more, or it has its key only until it starts, and has been claimed.
+create function wakeq.loses_key(locked_at timestamptz, is_cancelled boolean, unique_for interval)
+returns boolean language plpgsql stable as $$
+begin
+    if locked_at is null then
+        return is_cancelled;
+    end if;
+    return unique_for is null
+        or is_cancelled and locked_at < clock_timestamp() - wakeq.duration_of('lease', interval '1 minute');
 end
 $$;
 
@@ -172,7 +188,7 @@ begin
     is_due_soon := false;
     for round in 1..20 loop
         select e.id, e.locked_at is null as waits, e.unique_for is null as only_waiting,
-               case when e.locked_at is null then e.cancelled_by is not null else e.unique_for is null end as loses_it
+               wakeq.loses_key(e.locked_at, e.cancelled_by is not null, e.unique_for) as loses_it
           into holder
           from wakeq.events_v2 e
          where e.canvas_id = event.canvas_id and e.module = event.module and e.name = event.name
@@ -193,7 +209,7 @@ begin
         elsif holder.loses_it then
             update wakeq.events_v2 e set unique_key = null
              where e.id = holder.id and e.unique_key is not distinct from event.key
-               and case when e.locked_at is null then e.cancelled_by is not null else e.unique_for is null end;
+               and wakeq.loses_key(e.locked_at, e.cancelled_by is not null, e.unique_for);
         elsif holder.waits and event.on_conflict <> 'keep' then
             select c.due, c.is_due_soon into due, is_due_soon
               from wakeq.change_unique(event, holder.id, horizon, grace) as c;

@@ -25,6 +25,10 @@ pub enum CancelReason {
 pub(super) struct ClaimFate {
     lost: AtomicBool,
     cancelled: AtomicBool,
+    /// The handler has begun to complete the event in a transaction of its own.
+    in_transaction: AtomicBool,
+    /// It was told that the claim did not stand.
+    refused: AtomicBool,
     changed: Notify,
 }
 
@@ -39,6 +43,23 @@ impl ClaimFate {
     pub(super) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
         self.changed.notify_waiters();
+    }
+
+    pub(super) fn begin_transaction(&self) {
+        self.in_transaction.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_in_transaction(&self) -> bool {
+        self.in_transaction.load(Ordering::Acquire)
+    }
+
+    /// The claim did not stand in the handler's transaction: it can only be rolled back.
+    pub(super) fn refuse(&self) {
+        self.refused.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_refused(&self) -> bool {
+        self.refused.load(Ordering::Acquire)
     }
 
     pub(super) fn is_lost(&self) -> bool {

@@ -177,7 +177,9 @@ impl Execution {
     /// both commit. Events emitted in the same transaction by
     /// [`Queue::emit_in`](crate::Queue::emit_in) are part of the commit.
     ///
-    /// The event's row is locked until the transaction ends, so make this its last statement. The
+    /// The event's row is locked until the transaction ends, so make this its last statement. In an
+    /// isolation level above `read committed`, a renewal since the transaction's first statement is
+    /// a serialization failure: keep such a transaction shorter than a third of the lease. The
     /// connection must lead to the queue's database, in a role that may call `wakeq.complete`. In
     /// the test kit in memory, and for an execution made by hand, this does nothing, and the
     /// handler's `Ok` completes the event.
@@ -199,7 +201,11 @@ impl Execution {
         running.begin_transaction();
         crate::fault::point("transaction.completes");
         let stood = complete_in(transaction, running.claim()).await?;
-        if stood { Ok(()) } else { Err(CompleteError::ClaimLost) }
+        if !stood {
+            running.refuse();
+            return Err(CompleteError::ClaimLost);
+        }
+        Ok(())
     }
 
     /// Completes when the handler should stop, and says why. A handler that works for long waits
@@ -290,7 +296,8 @@ impl Execution {
     }
 
     /// The token of this attempt's claim, which programs in other languages pass to the SQL
-    /// function `wakeq.complete`. `None` for an execution made by hand.
+    /// function `wakeq.complete`. `None` for an execution made by hand. A function calls
+    /// [`Execution::complete_in`] instead, since its worker would not know of the other call.
     pub fn claim(&self) -> Option<String> {
         self.claim.as_ref().map(|claim| Claim::token(claim.running.claim()))
     }

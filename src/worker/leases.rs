@@ -8,7 +8,6 @@
 pub(super) mod tests;
 
 use std::collections::{BinaryHeap, HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -35,9 +34,6 @@ pub(super) struct Leases {
     /// Cancelled when the worker begins to shut down.
     stop: CancellationToken,
     state: Mutex<LeaseState>,
-    /// Whether some handler has completed an event in a transaction of its own: otherwise there is
-    /// nothing to look up.
-    transactions: AtomicBool,
     /// Notified when a new claim expires before the watcher's next wake-up.
     sooner: Notify,
     /// Notified when a page of renewals was answered or failed.
@@ -62,8 +58,6 @@ struct Entry {
     /// Its last write is in progress. If a renewal finds no claim now, that may be the effect of
     /// this write, whose own answer decides; until then only the deadline ends the claim.
     in_last_write: bool,
-    /// Its handler has made that write, in a transaction of its own.
-    in_transaction: bool,
     /// A renewal that includes it is in progress.
     renewing: bool,
     /// That renewal took effect although the claim had been given up in the meantime.
@@ -93,7 +87,6 @@ impl Leases {
             lease,
             stop,
             state: Mutex::new(state),
-            transactions: AtomicBool::new(false),
             sooner: Notify::new(),
             answered: Notify::new(),
             long_run: Notify::new(),
@@ -115,7 +108,6 @@ impl Leases {
             deadline,
             fate: Arc::clone(&fate),
             in_last_write: false,
-            in_transaction: false,
             renewing: false,
             revived: false,
         };
@@ -243,8 +235,12 @@ impl HeldClaim {
 
     /// Whether its handler has begun to complete the event in a transaction of its own.
     pub(super) fn is_in_transaction(&self) -> bool {
-        self.leases.transactions.load(Ordering::Relaxed)
-            && self.leases.state().entry(self.claim).is_some_and(|entry| entry.in_transaction)
+        self.fate.is_in_transaction()
+    }
+
+    /// Whether the handler was told in its transaction that the claim did not stand.
+    pub(super) fn is_refused(&self) -> bool {
+        self.fate.is_refused()
     }
 
     /// Marks that its last write is about to be sent.
@@ -292,10 +288,15 @@ impl RunningClaim {
 
     /// Marks that the handler is about to complete the event in a transaction of its own.
     pub(super) fn begin_transaction(&self) {
-        self.leases.transactions.store(true, Ordering::Relaxed);
+        self.fate.begin_transaction();
         if let Some(entry) = self.leases.state().entry(self.claim) {
-            (entry.in_last_write, entry.in_transaction) = (true, true);
+            entry.in_last_write = true;
         }
+    }
+
+    /// Marks that the claim did not stand in that transaction.
+    pub(super) fn refuse(&self) {
+        self.fate.refuse();
     }
 
     /// Why the handler should stop, if it should.

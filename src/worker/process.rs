@@ -102,6 +102,9 @@ pub(super) async fn process(
     held: &HeldClaim,
     cut_off: CutOff<'_>,
 ) -> HandlerReport {
+    if held.is_cancelled() {
+        return ended(HandlerEnd::Cancelled);
+    }
     let deadline = handler.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     execution.end_at(deadline);
     let trace = execution.metadata.traceparent.get_or_insert_with(Traceparent::root).clone();

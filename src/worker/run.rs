@@ -34,7 +34,7 @@ use crate::event::{
     CanvasId, CopyOf, EventId, HandlerAddress, Name, Notification, Place, Schedule, Turn, target_of_queue,
 };
 use crate::machine::{Answer, Effect, HandlerEnd, Input, Outcome, Policy, State, When};
-use crate::store::{ClaimedEvent, LoadedEvent, StoreError};
+use crate::store::{ClaimedEvent, LoadedEvent, Standing, StoreError};
 use crate::telemetry;
 use stage::{
     Attempt, AttemptReport, Candidate, HandOver, HeldEvent, LoadedRow, ReadyEvent, Stage, Summary,
@@ -408,7 +408,9 @@ impl Run<'_> {
         drop(place);
         let took = started.elapsed();
         if owner.held_claim.is_in_transaction() {
-            report = report.after_transaction(self.standing(&owner.held_claim).await);
+            let held = &owner.held_claim;
+            let standing = if held.is_refused() { Some(Standing::Lost) } else { self.standing(held).await };
+            report = report.after_transaction(standing);
         }
         if report.end == HandlerEnd::LeaseLost {
             self.give_up(&owner.held_claim).await;

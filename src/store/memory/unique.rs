@@ -18,7 +18,8 @@ impl Tables {
         };
         let (id, waits) = (row.event.id, row.locked_at.is_none());
         // One that was cancelled while it ran, and runs no more, is as good as gone.
-        let loses_it = if waits { row.cancelled_by.is_some() } else { row.held_for().is_none() };
+        let runs = row.locked_at.is_some_and(|at| at >= self.now - self.timing.lease);
+        let loses_it = row.cancelled_by.is_some() && !runs || !waits && row.held_for().is_none();
         if loses_it {
             if let Some(row) = self.events.get_mut(&id) {
                 row.event.unique = None;
@@ -64,7 +65,7 @@ impl Tables {
             Some((by, at_most)) => before.max((now + by).min(row.enqueued_at + at_most)),
             None => event.due.at(now),
         };
-        let notify_at = row.notify_at.map(|_| self.wake_at(due, self.timing.grace));
+        let notify_at = row.notify_at.map(|at| at.max(due).min(self.wake_at(due, self.timing.grace)));
         let held_for = row.held_for();
         self.remember_key(place, id, due, held_for);
         if let Some(row) = self.events.get_mut(&id) {

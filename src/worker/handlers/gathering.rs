@@ -20,6 +20,7 @@ use super::route::{InvalidRoute, Route};
 use crate::event::{CanvasId, Traceparent};
 use crate::telemetry;
 use crate::worker::answers::{Completion, HandlerError, HandlerResult, panic_message};
+use crate::worker::cancellation::CancelReason;
 use crate::worker::execution::{BoxedHandler, Execution};
 
 /// The batches of one handler.
@@ -156,8 +157,12 @@ impl Gatherer {
 
     /// Calls the handler, as long as any member waits for its result.
     async fn call(self: Arc<Self>, members: Vec<Member>) {
-        // Those that have ended meanwhile, by their time-out or their lease, run nothing.
-        let staying = members.into_iter().filter(|member| !member.answer.is_closed());
+        // Those that have ended meanwhile, by their time-out or their lease, run nothing, nor do
+        // those that were cancelled.
+        let stays = |member: &Member| {
+            !member.answer.is_closed() && member.execution.cancel_reason() != Some(CancelReason::Cancelled)
+        };
+        let staying = members.into_iter().filter(stays);
         let (executions, mut answers): (Vec<Execution>, Vec<oneshot::Sender<Ended>>) =
             staying.map(|member| (member.execution, member.answer)).unzip();
         let Some(first) = executions.first() else { return };
