@@ -88,7 +88,7 @@ pub(crate) async fn receive(
 ) -> Result<(StatusCode, axum::Json<EmittedJson>), Problem> {
     let canvas = sender.canvas;
     let proofs = Proof::read(&headers, now_s).unwrap_or_default();
-    let found = sender.look(&api, api.admin.hook_to_receive(canvas, &name)).await?;
+    let found = Sender::look(api.admin.hook_to_receive(canvas, &name)).await?;
     let (hook, proof) = accepted(found, &name, &proofs, &body)
         .map_err(|reason| sender.refused(&api, ACTION, reason, REFUSED))?;
     let received = match hook.enveloped {
