@@ -76,8 +76,8 @@ fn text_of<'a>(proof: &Proof<'_>, headers: &HeaderMap, body: &'a [u8]) -> Result
     if proof.kind() != HookKind::GitHub || !is_form(headers) {
         return json::text(body).map(Cow::Borrowed);
     }
-    // GitHub sends no other field. The content type is not signed, so that a body which was signed as
-    // JSON must not be read as a form: none that is JSON begins with this field.
+    // GitHub sends no other field. The content type is not signed, and a body that was signed as
+    // JSON must not be read as a form: no JSON begins with this field.
     let first = form_urlencoded::parse(body).next();
     let payload = first.and_then(|(name, value)| (name == PAYLOAD).then_some(value));
     payload.ok_or(Fault::Missing("the field `payload` of the form"))
@@ -152,7 +152,7 @@ mod tests {
     }
 
     fn received(headers: &HeaderMap, body: &str) -> Result<(String, String), String> {
-        let proof = &Proof::read(headers, NOW_S).unwrap()[0];
+        let proof = &Proof::read(headers, NOW_S).unwrap();
         let read = read(proof, headers, body.as_bytes()).map_err(|refusal| refusal.to_string())?;
         Ok((read.id, read.value))
     }
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn an_envelope_is_a_cloud_event_around_the_body() {
         let enveloped = |headers: &HeaderMap, body: &str| {
-            let proof = &Proof::read(headers, NOW_S).unwrap()[0];
+            let proof = &Proof::read(headers, NOW_S).unwrap();
             let hook = (CanvasId::DEFAULT, &"incoming".parse::<Name>().unwrap());
             let read = read_enveloped(proof, headers, body.as_bytes(), hook).unwrap();
             let value: serde_json::Value = serde_json::from_str(&read.value).unwrap();
