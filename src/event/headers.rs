@@ -5,7 +5,8 @@ use std::fmt;
 
 /// Names that are refused: what wakeq sends itself, what concerns the connection or the message,
 /// and what proxies, metadata services and frameworks obey instead of the application.
-const RESERVED: [&str; 20] = [
+const RESERVED: [&str; 25] = [
+    "cf-connecting-ip",
     "connection",
     "expect",
     "forwarded",
@@ -19,11 +20,15 @@ const RESERVED: [&str; 20] = [
     "tracestate",
     "trailer",
     "transfer-encoding",
+    "true-client-ip",
     "upgrade",
     "user-agent",
     "via",
+    "x-client-ip",
+    "x-host",
     "x-http-method",
     "x-method-override",
+    "x-original-host",
     "x-original-url",
     "x-rewrite-url",
 ];
@@ -171,8 +176,10 @@ fn checked_name(text: &str) -> Result<String, InvalidHeaders> {
         return Err(InvalidHeaders::Name);
     }
     let name = text.to_ascii_lowercase();
-    let is_reserved =
-        RESERVED.contains(&name.as_str()) || RESERVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    // Servers that pass headers on in variables take these characters for the same.
+    let alike = name.replace(['_', '.'], "-");
+    let is_reserved = RESERVED.contains(&alike.as_str())
+        || RESERVED_PREFIXES.iter().any(|prefix| alike.starts_with(prefix));
     if is_reserved { Err(InvalidHeaders::Reserved(name)) } else { Ok(name) }
 }
 
@@ -211,7 +218,9 @@ mod tests {
     fn names_that_are_not_the_applications_are_reserved() {
         let names = "Host content-length Content-Type TRANSFER-ENCODING connection Keep-Alive Upgrade TE \
                      Proxy-Authorization webhook-signature ce-type wakeq-attempt traceparent X-Forwarded-For \
-                     Forwarded Metadata-Flavor X-aws-ec2-metadata-token X-HTTP-Method-Override User-Agent";
+                     Forwarded Metadata-Flavor X-aws-ec2-metadata-token X-HTTP-Method-Override User-Agent \
+                     X_Forwarded_For x.forwarded.host Content_Length wakeq_attempt x-real_ip True-Client-IP \
+                     X-Client-IP CF-Connecting-IP X-Original-Host X-Host";
         for name in names.split_whitespace() {
             let expected = InvalidHeaders::Reserved(name.to_ascii_lowercase());
             assert_eq!(refused(&[(name, "1")]), expected, "{name}");

@@ -45,8 +45,14 @@ impl FromRequest<Api> for CompleteBody {
         let sender = || request.extensions().get().map(|Unverified(limit_keys)| Arc::clone(limit_keys));
         let limit_keys = caller.or_else(sender).unwrap_or_else(|| [LimitKey::Pushes].into());
         let mut reservation = api.limits.bodies.begin(&limit_keys);
-        let reading =
-            collect(Limited::new(request.into_body(), limit), announced.unwrap_or(limit), &mut reservation);
+        // An announced length was counted before. Others are as they arrive, even if they fail.
+        let charge = |bytes: usize| {
+            if announced.is_none() {
+                api.shares.charge_bytes(&limit_keys, bytes as u64);
+            }
+        };
+        let body = Limited::new(request.into_body(), limit);
+        let reading = collect(body, announced.unwrap_or(limit), &mut reservation, charge);
         let bytes = match within(api.limits.body_time, reading).await? {
             Ok(bytes) => bytes,
             Err(BodyError::OverBudget(key)) => {
@@ -62,10 +68,6 @@ impl FromRequest<Api> for CompleteBody {
                 return Err(Problem::bad_request(words));
             }
         };
-        // The announced length was counted by the guard.
-        if announced.is_none() {
-            api.shares.charge_bytes(&limit_keys, bytes.len() as u64);
-        }
         slot.iter().try_for_each(|slot| slot.acquire())?;
         if let Some(slot) = slot {
             slot.hold_body(reservation);
@@ -90,11 +92,13 @@ async fn collect(
     body: Limited<Body>,
     most: usize,
     reservation: &mut ByteReservation,
+    charge: impl Fn(usize),
 ) -> Result<Bytes, BodyError> {
     let mut body = std::pin::pin!(body);
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(BodyError::Read)?.into_data() else { continue };
+        charge(data.len());
         reservation.add(data.len()).map_err(BodyError::OverBudget)?;
         // Doubles the capacity, but never beyond the expected length.
         if bytes.capacity() - bytes.len() < data.len() {

@@ -20,6 +20,9 @@ use super::shares::LimitKey;
 
 /// Answers up to this size in bytes are not counted: the connection's own buffers hold them.
 const SMALL: u64 = 32 * 1024;
+/// How many times the bytes of a network count against what is left. So a network has a quarter of
+/// all bytes at most, and half of what webhooks have: one address can't stop those of all tenants.
+const NETWORK_WEIGHT: usize = 3;
 /// How many bytes of an answer are passed to its connection at a time; the connection copies them.
 const SLICE: usize = 16 * 1024;
 
@@ -63,14 +66,15 @@ pub(super) struct ByteReservation {
 impl ByteReservation {
     /// Reserves more bytes, provided that each key then has at most as much as is left; otherwise
     /// returns the first key that would exceed this. So one key gets up to a half, two get a third
-    /// each, and something is always left for another one.
+    /// each, and something is always left for another one. A network gets less.
     pub(super) fn add(&mut self, bytes: usize) -> Result<(), LimitKey> {
         let budget = Arc::clone(&self.budget);
         let mut counts = budget.counts();
         let left = budget.most.saturating_sub(counts.all);
         let has_more = |key: &&LimitKey| {
             let own = counts.of.get(key).copied().unwrap_or(0);
-            own.saturating_add(bytes) > left.saturating_sub(bytes)
+            let weight = if matches!(key, LimitKey::Network(_)) { NETWORK_WEIGHT } else { 1 };
+            own.saturating_add(bytes).saturating_mul(weight) > left.saturating_sub(bytes)
         };
         if let Some(key) = self.limit_keys.iter().find(has_more) {
             return Err(key.clone());
@@ -274,6 +278,24 @@ mod tests {
         assert!(take(&budget, &limit_keys(1, "two"), 10).is_some(), "another one on the same canvas");
         drop((of_one, refused));
         assert_eq!(budget.counts().of.len(), 0);
+    }
+
+    #[test]
+    fn a_network_leaves_webhooks_of_others_room() {
+        let budget = Budget::new(120);
+        let take_all = |host: u8| {
+            let network = LimitKey::Network(std::net::IpAddr::from([10, 0, 0, host]));
+            let keys: Arc<[LimitKey]> = [LimitKey::Webhooks, network].into();
+            std::iter::from_fn(|| take(&budget, &keys, 10)).collect::<Vec<ByteReservation>>()
+        };
+        let (one, other) = (take_all(1), take_all(2));
+        assert_eq!((one.len(), other.len()), (3, 2), "a quarter, and a quarter of what is left");
+        assert!(take(&budget, &limit_keys(1, "one"), 30).is_some(), "a canvas has its share");
+        drop((one, other));
+        assert_eq!(budget.counts().of.len(), 0);
+        let network = LimitKey::Network(std::net::IpAddr::from([10, 0, 0, 1]));
+        let network: Arc<[LimitKey]> = [network].into();
+        assert!(take(&Budget::new(4), &network, 1).is_some(), "the largest body has room");
     }
 
     #[tokio::test(start_paused = true)]

@@ -20,6 +20,8 @@ use wakeq::CanvasId;
 
 /// Maximum number of parties with a rate of their own. Beyond it, newcomers share one.
 const KNOWN_MAX: usize = 10_000;
+/// How many networks it takes at least to use up the concurrent requests of all webhooks.
+const NETWORKS_MIN: usize = 4;
 /// Minimum time between two sweeps for parties that can be forgotten.
 const SWEEP: Duration = Duration::from_secs(1);
 
@@ -148,7 +150,12 @@ impl Shares {
 
     /// Reserves a concurrent request for these keys.
     pub(super) fn reserve_request(&self, limit_keys: &[LimitKey]) -> Result<Reservation, Problem> {
-        self.requests.reserve(limit_keys, 1).map_err(|key| {
+        let most = self.requests.most;
+        let most_of = |key: &LimitKey| match matches!(key, LimitKey::Network(_)) {
+            true => most.div_ceil(NETWORKS_MIN),
+            false => most,
+        };
+        self.requests.reserve_within(limit_keys, 1, most_of).map_err(|key| {
             let words =
                 format!("{key} has reached its share of this process's concurrent requests: try again");
             Problem::new(Kind::TooManyRequests, words).delayed()
@@ -182,8 +189,18 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Tally<K> {
     /// Reserves `count` for each of the keys, or returns the first key whose limit would be
     /// exceeded.
     pub(crate) fn reserve<'k>(&self, keys: &'k [K], count: usize) -> Result<Reservation, &'k K> {
+        self.reserve_within(keys, count, |_| self.most)
+    }
+
+    /// The same, with a limit of its own for each key.
+    fn reserve_within<'k>(
+        &self,
+        keys: &'k [K],
+        count: usize,
+        most_of: impl Fn(&K) -> usize,
+    ) -> Result<Reservation, &'k K> {
         let mut taken = self.taken();
-        let full = |key: &&K| taken.get(key).copied().unwrap_or(0).saturating_add(count) > self.most;
+        let full = |key: &&K| taken.get(key).copied().unwrap_or(0).saturating_add(count) > most_of(key);
         if let Some(key) = keys.iter().find(full) {
             return Err(key);
         }
@@ -343,6 +360,29 @@ mod tests {
         drop(tally.reserve(&[A], 1).unwrap());
         drop((held, other));
         assert_eq!(tally.len(), 0, "nobody is remembered");
+    }
+
+    #[test]
+    fn a_network_leaves_webhooks_of_others_room() {
+        let shares = Shares::new(ShareLimits {
+            requests: 8,
+            per_credential: 1,
+            per_canvas: 1,
+            events_per_canvas: 1,
+            events_alone: 1,
+            bytes: 1,
+            of_strangers: 1,
+        });
+        let reserve = |host: u8| {
+            let network = LimitKey::Network(IpAddr::from([10, 0, 0, host]));
+            shares.reserve_request(&[LimitKey::Webhooks, network]).ok()
+        };
+        let one: Vec<_> = (0..8).filter_map(|_| reserve(0)).collect();
+        assert_eq!(one.len(), 2, "a quarter of what all have together");
+        let others: Vec<_> = (1..9).filter_map(reserve).collect();
+        assert_eq!(others.len(), 6, "which others use up");
+        drop((one, others));
+        assert!(reserve(0).is_some());
     }
 
     #[test]

@@ -70,8 +70,10 @@ impl Store {
     /// Beside the pool the store opens up to four connections of its own with the pool's connect
     /// options, and one for each `LISTEN`, so that leases are renewed and credentials looked up
     /// while the program holds all connections of the pool. If the password changes, set it in the
-    /// pool and in the store ([`Store::set_connect_options`]). [`Store::close`] leaves the pool
-    /// open.
+    /// pool and in the store ([`Store::set_connect_options`]). Those connections do not pass the
+    /// pool's `after_connect`: a role that all are to have belongs in the connect options
+    /// (`options([("role", "app")])`), not into a `set role` there. [`Store::close`] leaves the
+    /// pool open.
     ///
     /// A statement waits for a connection of the pool as long as for its answer
     /// ([`StoreConfig::statement_timeout`]). A pool that pings before each use

@@ -42,6 +42,10 @@ impl Sql<'_> {
                  update wakeq.http_targets
                     set previous_until = previous_until - $1::interval, created_at = created_at - $1::interval,
                         updated_at = updated_at - $1::interval
+             ), hooks as (
+                 update wakeq.hooks
+                    set previous_until = previous_until - $1::interval, created_at = created_at - $1::interval,
+                        updated_at = updated_at - $1::interval
              ), record as (
                  update wakeq.audit_log set at = at - $1::interval
              )

@@ -31,7 +31,7 @@ async fn the_value_is_the_body_or_a_cloud_event_around_it() {
     let sent = webhook("github", "1").body(body);
     assert_eq!(value_of(&service, "plain", &sent).await, body);
     let form = Webhook { content_type: "application/x-www-form-urlencoded", ..webhook("github", "2") };
-    let form = form.body("x=1&payload=%7B%22ref%22%3A+%22main%22%7D");
+    let form = form.body("payload=%7B%22ref%22%3A+%22main%22%7D&x=1");
     assert_eq!(value_of(&service, "plain", &form).await, r#"{"ref": "main"}"#);
 
     let enveloped = value_of(&service, "whole", &sent).await;
@@ -75,6 +75,11 @@ async fn bodies_that_are_no_values_are_refused_with_advice() {
         ),
         ("stripe", webhook("stripe", "1").body(r#"{"id": 7}"#), "`id` must be a string"),
         ("github", form.clone().body("s3cr3t=1"), "the field `payload` of the form is missing"),
+        (
+            "github",
+            form.clone().body(r#"{"a": "&payload=7&"}"#),
+            "the field `payload` of the form is missing",
+        ),
         ("github", form.body("payload=s3cr3t"), "not JSON"),
     ] {
         let refused = sent.sent(&service, hook).await;

@@ -74,6 +74,8 @@ async fn what_no_hook_accepts_is_refused_alike() {
     for kind in KINDS {
         let other =
             if kind == "standard" { "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD" } else { "whsec_another_one" };
+        // The bytes of the key that stands for a secret where there is none.
+        let none = if kind == "standard" { format!("whsec_{}=", "A".repeat(43)) } else { "\0".repeat(32) };
         let sent = webhook(kind, "1");
         let changed = sent.to(&service, CanvasId::DEFAULT, kind).body(sent.body.replace("500", "501"));
         for (what, answer) in [
@@ -82,6 +84,8 @@ async fn what_no_hook_accepts_is_refused_alike() {
             ("another hook", sent.sent(&service, if kind == "github" { "stripe" } else { "github" }).await),
             ("a deleted hook", sent.sent(&service, "deleted").await),
             ("an unknown hook", sent.sent(&service, "unknown").await),
+            ("no secret, and no hook", sent.clone().signed_with(&none).sent(&service, "unknown").await),
+            ("no second secret", sent.clone().signed_with(&none).sent(&service, kind).await),
         ] {
             assert_eq!(answer.problem(), (401, "unauthenticated".into()), "{kind}: {what}");
             assert_eq!(said(&answer), said(&unknown), "{kind}: {what}");
@@ -123,6 +127,13 @@ async fn a_request_without_a_fresh_signature_is_told_what_it_lacks() {
         for hook in [kind, "unknown"] {
             Answer::of(without(kind, header, hook)).await.says((401, "unauthenticated"), words);
         }
+    }
+    for hook in ["github", "stripe", "unknown"] {
+        let sent = webhook("github", "1");
+        let request = sent.to(&service, CanvasId::DEFAULT, hook);
+        let more = webhook("stripe", "1").body(sent.body.clone()).headers().into_iter();
+        let both = more.fold(request, |request, (name, value)| request.header(name, value));
+        Answer::of(both).await.says((401, "unauthenticated"), "signatures of more than one kind");
     }
     for kind in ["standard", "stripe"] {
         for hook in [kind, "unknown"] {

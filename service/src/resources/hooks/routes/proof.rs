@@ -1,5 +1,5 @@
-//! What a request says to prove who sent it: the signatures in its headers, of each kind of which
-//! it has any header. Pure: no I/O and no clock.
+//! What a request says to prove who sent it: the signatures in its headers, of one kind. Pure: no
+//! I/O and no clock.
 
 use axum::http::HeaderMap;
 
@@ -18,22 +18,18 @@ pub(super) enum Proof<'a> {
 }
 
 impl<'a> Proof<'a> {
-    /// The signatures of a request that arrives at this time, in seconds since 1970: at least one.
-    /// A fault of one kind does not matter if the request is signed by another kind.
-    pub(super) fn read(headers: &'a HeaderMap, now_s: u64) -> Result<Vec<Self>, Unsigned> {
+    /// The signature of a request that arrives at this time, in seconds since 1970. A request with
+    /// headers of several kinds has none, whatever they say: else the time that it takes would tell
+    /// of which kind the hook is.
+    pub(super) fn read(headers: &'a HeaderMap, now_s: u64) -> Result<Self, Unsigned> {
         let read = [
             Standard::read(headers, now_s).map(|read| read.map(Self::Standard)),
             Stripe::read(headers, now_s).map(|read| read.map(Self::Stripe)),
             GitHub::read(headers).map(|read| read.map(Self::GitHub)),
         ];
-        let (mut proofs, mut fault) = (Vec::new(), None);
-        for read in read.into_iter().flatten() {
-            match read {
-                Ok(proof) => proofs.push(proof),
-                Err(unsigned) => fault = fault.or(Some(unsigned)),
-            }
-        }
-        if proofs.is_empty() { Err(fault.unwrap_or(Unsigned::Nothing)) } else { Ok(proofs) }
+        let mut read = read.into_iter().flatten();
+        let first = read.next().unwrap_or(Err(Unsigned::Nothing));
+        if read.next().is_some() { Err(Unsigned::Several) } else { first }
     }
 
     /// The kind of sender that signs like this.
@@ -115,9 +111,11 @@ mod tests {
         ] {
             assert_eq!(refused(&lines), expected, "{lines:?}");
         }
-        let both = headers(&[id, ("stripe-signature", stripe.as_str())]);
-        let proofs = Proof::read(&both, NOW_S + 300).unwrap();
-        assert_eq!(proofs.iter().map(Proof::kind).collect::<Vec<_>>(), [HookKind::Stripe]);
-        assert_eq!(Proof::read(&both, NOW_S + 301).unwrap_err(), Unsigned::Missing("webhook-timestamp"));
+        let signed = ("stripe-signature", stripe.as_str());
+        let alone = headers(&[signed]);
+        assert_eq!(Proof::read(&alone, NOW_S + 300).unwrap().kind(), HookKind::Stripe);
+        assert_eq!(Proof::read(&alone, NOW_S + 301).unwrap_err(), Unsigned::Stale("stripe-signature"));
+        assert_eq!(refused(&[id, signed]), Unsigned::Several, "whether it would be one or not");
+        assert_eq!(refused(&[signed, ("x-hub-signature-256", github.as_str())]), Unsigned::Several);
     }
 }

@@ -11,12 +11,14 @@ use axum::http::{HeaderMap, StatusCode};
 
 use super::body::{self, Received};
 use super::proof::Proof;
+use super::signature::Unsigned;
 use crate::http::Api;
 use crate::http::body::CompleteBody;
 use crate::http::path::HookPath;
 use crate::http::problem::Problem;
 use crate::http::senders::Sender;
 use crate::resources::emit::wire::EmittedJson;
+use wakeq::hooks::HookSecret;
 use wakeq::internals::FoundHook;
 use wakeq::{CanvasId, Event, EventError, EventId, Name};
 
@@ -25,6 +27,9 @@ const ACTION: &str = "receive_webhook";
 /// What the sender is told if nothing accepts the signature.
 const REFUSED: &str = "no hook of this name on this canvas accepts the signature: check the hook's name and kind, and \
                        that the sender signs the body, as it sends it, with the hook's secret";
+
+/// Takes the place of a secret that there is not. What is made with it is not accepted.
+const NO_SECRET: [u8; 32] = [0; 32];
 
 /// A request that has a signature, before its body is read.
 pub(crate) struct Signed {
@@ -43,12 +48,15 @@ impl FromRequestParts<Api> for Signed {
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         match Proof::read(&parts.headers, now_s) {
             Ok(_) => Ok(Self { sender, headers: parts.headers.clone(), now_s }),
-            Err(unsigned) => {
-                let words = unsigned.to_string();
-                Err(sender.refused(api, ACTION, words.clone(), words))
-            }
+            Err(unsigned) => Err(refused(&sender, api, unsigned)),
         }
     }
+}
+
+/// The answer to a request that has no signature to be verified.
+fn refused(sender: &Sender, api: &Api, unsigned: Unsigned) -> Problem {
+    let words = unsigned.to_string();
+    sender.refused(api, ACTION, words.clone(), words)
 }
 
 /// Receive a webhook
@@ -87,42 +95,42 @@ pub(crate) async fn receive(
     CompleteBody(body): CompleteBody,
 ) -> Result<(StatusCode, axum::Json<EmittedJson>), Problem> {
     let canvas = sender.canvas;
-    let proofs = Proof::read(&headers, now_s).unwrap_or_default();
-    let found = sender.look(&api, api.admin.hook_to_receive(canvas, &name)).await?;
-    let (hook, proof) = accepted(found, &name, &proofs, &body)
+    let proof = Proof::read(&headers, now_s).map_err(|unsigned| refused(&sender, &api, unsigned))?;
+    let found = Sender::look(api.admin.hook_to_receive(canvas, &name)).await?;
+    let hook = accepted(found, &name, &proof, &body)
         .map_err(|reason| sender.refused(&api, ACTION, reason, REFUSED))?;
     let received = match hook.enveloped {
-        true => body::read_enveloped(proof, &headers, &body, (canvas, &name))?,
-        false => body::read(proof, &headers, &body)?,
+        true => body::read_enveloped(&proof, &headers, &body, (canvas, &name))?,
+        false => body::read(&proof, &headers, &body)?,
     };
     let event = event(canvas, &name, &hook, received)?;
     let emitted = sender.admitted(&api, body.len(), api.queue.emit(event)).await??;
     Ok((StatusCode::ACCEPTED, axum::Json(emitted.into())))
 }
 
-/// The hook and the signature that it accepts; or, for the canvas's admins, why it accepts none. A
-/// hook that does not exist takes as long as one with another secret.
-fn accepted<'a, 'h>(
+/// The hook, if it accepts the signature; or, for the canvas's admins, why not. Two signatures are
+/// computed in any case, as many as a hook may have secrets, so that the time does not tell whether
+/// there is such a hook, of which kind it is, and which of its secrets it was.
+fn accepted(
     found: Option<FoundHook>,
     name: &Name,
-    proofs: &'a [Proof<'h>],
+    proof: &Proof<'_>,
     body: &[u8],
-) -> Result<(FoundHook, &'a Proof<'h>), String> {
-    let Some(hook) = found else {
-        for proof in proofs {
-            proof.is_made_with(&[0; 32], body);
+) -> Result<FoundHook, String> {
+    let hook = found.as_ref().filter(|hook| hook.kind == proof.kind());
+    let secrets = hook.map(|hook| hook.secrets.as_slice()).unwrap_or_default();
+    let is_made_with = |secret: Option<&HookSecret>| {
+        let is_right = proof.is_made_with(secret.map_or(&NO_SECRET[..], HookSecret::key), body);
+        is_right & secret.is_some()
+    };
+    let is_right = is_made_with(secrets.first()) | is_made_with(secrets.get(1));
+    match found {
+        None => Err(format!("there is no hook {name}")),
+        Some(hook) if hook.kind != proof.kind() => {
+            Err(format!("hook {name} is of the kind {}, and the request is not signed so", hook.kind))
         }
-        return Err(format!("there is no hook {name}"));
-    };
-    let Some(proof) = proofs.iter().find(|proof| proof.kind() == hook.kind) else {
-        return Err(format!("hook {name} is of the kind {}, and the request is not signed so", hook.kind));
-    };
-    let is_made_with = |secret: &wakeq::hooks::HookSecret| proof.is_made_with(secret.key(), body);
-    // Each secret is tried, so that the time does not tell which one it was.
-    if hook.secrets.iter().fold(false, |found, secret| found | is_made_with(secret)) {
-        Ok((hook, proof))
-    } else {
-        Err(format!("the signature for hook {name} was not made with its secret, of this body"))
+        Some(hook) if is_right => Ok(hook),
+        Some(_) => Err(format!("the signature for hook {name} was not made with its secret, of this body")),
     }
 }
 

@@ -24,6 +24,8 @@ pub(super) enum Unsigned {
          secret)"
     )]
     Nothing,
+    #[error("the request has signatures of more than one kind: send the headers of one")]
+    Several,
     #[error("the header {0} is missing")]
     Missing(&'static str),
     #[error("the header {0} is given twice")]
