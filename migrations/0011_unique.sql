@@ -141,15 +141,17 @@ begin
            when 'replace' then event.due
            else greatest(waits.delay_until,
                          least(clock_timestamp() + event.postponed_by, waits.enqueued_at + event.at_most)) end;
-    is_due_soon := waits.notify_at is not null and due <= near and (waits.delay_until > near or due < waits.delay_until);
+    is_due_soon := waits.notify_at is not null and due <= near
+        and (waits.delay_until > near or due < waits.delay_until);
     update wakeq.events_v2 e
        set modifier = event.modifier, value = event.value, traceparent = event.traceparent,
            delay_until = change_unique.due,
-           -- Never later than it was promised, unless it is due later: a steady stream of emits would
-           -- put off for ever what a lost notification leaves to the promise.
+           -- Never later than it was promised, unless it is due later: a steady stream of emits
+           -- would put off for ever what a lost notification leaves to the promise.
            notify_at = case when waits.notify_at is not null
-                            then least(greatest(waits.notify_at, change_unique.due),
-                                       wakeq.wake_at(change_unique.due, statement_timestamp(), horizon, grace)) end,
+                            then least(
+                                greatest(waits.notify_at, change_unique.due),
+                                wakeq.wake_at(change_unique.due, statement_timestamp(), horizon, grace)) end,
            probes = 0, retries = 0, losses = 0, last_error = null, postponed_since = null
      where e.id = change_unique.holder;
     if waits.unique_for > interval '0' then
