@@ -141,7 +141,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut kit = TestKit::new();
-//! kit.handlers(Handlers::new().on("flaky", |_event| async { Err(HandlerError::operational("no")) }))?;
+//! kit.handlers(Handlers::new().on("flaky", |_event| async { Err::<(), _>(HandlerError::operational("no")) }))?;
 //! kit.emit(Event::new("flaky", &1)?).await?;
 //! let drained = kit.drain_for(Duration::from_secs(3600)).await?;
 //! assert_eq!((drained.retried, drained.died, drained.waiting), (2, 1, 0));

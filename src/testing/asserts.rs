@@ -84,7 +84,7 @@ macro_rules! assert_emitted {
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let mut kit = TestKit::new();
-/// kit.handlers(Handlers::new().on("ship", |_| async { Err(HandlerError::operational("no such address")) }))?;
+/// kit.handlers(Handlers::new().on("ship", |_| async { Err::<(), _>(HandlerError::operational("no such address")) }))?;
 /// kit.emit(Event::new("ship", &17)?).await?;
 /// kit.drain_for(Duration::from_secs(3600)).await?;
 ///

@@ -190,7 +190,7 @@ impl TestKit {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let mut kit = TestKit::new();
-    /// kit.handlers(Handlers::new().on("flaky", |_| async { Err(HandlerError::operational("no")) }))?;
+    /// kit.handlers(Handlers::new().on("flaky", |_| async { Err::<(), _>(HandlerError::operational("no")) }))?;
     /// kit.emit(Event::new("flaky", &1)?.after(Duration::from_secs(86_400))?).await?;
     /// let drained = kit.drain_for(Duration::from_secs(7 * 86_400)).await?;
     /// assert_eq!((drained.retried, drained.died, drained.waiting), (2, 1, 0));
