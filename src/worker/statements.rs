@@ -246,7 +246,7 @@ impl Statements {
     }
 
     pub(super) fn are_in_memory(&self) -> bool {
-        self.store.is_in_memory()
+        !self.store.has_server()
     }
 
     /// Wait before a write that got no answer is repeated.

@@ -250,7 +250,7 @@ impl Store {
     }
 
     /// Whether it is on a server, and not on the test kit's tables.
-    pub(in crate::store) fn has_server(&self) -> bool {
+    pub(crate) fn has_server(&self) -> bool {
         #[cfg(feature = "testing")]
         if self.is_in_memory() {
             return false;
@@ -358,7 +358,7 @@ impl Store {
     }
 
     /// Whether the test kit's tables are used instead of Postgres.
-    pub(crate) fn is_in_memory(&self) -> bool {
+    pub(in crate::store) fn is_in_memory(&self) -> bool {
         self.double.as_deref().is_some_and(|double| double.has_tables())
     }
 }

@@ -77,9 +77,10 @@ impl Route {
         self
     }
 
-    /// Sets for how long an event can be postponed with [`HandlerError::not_yet`] without counting
-    /// an attempt, from the first time. Default 24 h. Earlier waits of the event do not count, and
-    /// a redriven event starts anew.
+    /// Sets for how long an event can be postponed with
+    /// [`HandlerError::not_yet`](crate::HandlerError::not_yet) without counting an attempt, from
+    /// the first time. Default 24 h. Earlier waits of the event do not count, and a redriven event
+    /// starts anew.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
