@@ -55,7 +55,7 @@ pub enum AdminError {
     #[error("there is no target for {0}: `wakeq handlers show` lists those of the handler")]
     NoTarget(Box<HandlerAddress>),
     /// The canvas has no such hook.
-    #[error("there is no hook {0}: `wakeq hooks list` shows those of the canvas")]
+    #[error("the canvas has no hook {0}: `wakeq hooks list` shows those that it has")]
     NoHook(Name),
     /// The hook is of another kind.
     #[error(

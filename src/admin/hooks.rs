@@ -23,8 +23,7 @@ pub struct NewHook {
     pub enveloped: bool,
     /// The secret that its sender signs with.
     pub secret: NewHookSecret,
-    /// Whether a previous secret is no longer accepted from now on, not even the one that this
-    /// replaces.
+    /// Whether earlier secrets stop being accepted now, including the one that this replaces.
     pub drops_previous: bool,
 }
 

@@ -24,11 +24,13 @@ pub(crate) fn secrets(keys: &SecretKeys, counts: &SecretCounts) -> Finding {
     let Some(first) = ids.first() else {
         let advice = "set WAKEQ_SECRET_KEY for every process (`wakeq secrets new-key` makes one), then `wakeq secrets rotate`";
         return match (in_clear, keys.allows_clear()) {
-            (0, false) => {
-                Finding::warn(WHAT, "there is no key here: no target or hook can be registered", advice)
-            }
+            (0, false) => Finding::warn(
+                WHAT,
+                "no key is set here, so neither targets nor hooks can be registered",
+                advice,
+            ),
             (0, true) => {
-                Finding::warn(WHAT, "there is no key here: secrets will be stored in plain text", advice)
+                Finding::warn(WHAT, "no key is set here, so secrets will be stored in plain text", advice)
             }
             (count, true) => Finding::warn(WHAT, format!("{count} in plain text in the database"), advice),
             (count, false) => {

@@ -97,7 +97,7 @@ async fn what_no_hook_accepts_is_refused_alike() {
     let stage = service.stop().await;
     let recorded = "select count(*) from wakeq.audit_log
                      where action = 'receive_webhook' and outcome = 'refused' and actor = 'unauthenticated'
-                       and detail like '%there is no hook unknown'";
+                       and detail like '%the canvas has no hook unknown'";
     assert!(stage.count(recorded).await >= 1, "the canvas's admins see why");
 }
 

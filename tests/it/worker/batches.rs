@@ -85,10 +85,7 @@ async fn a_call_begins_once_its_first_event_has_waited() {
     let calls = Calls::default();
     let mut worker = stage.worker(calls.handlers("row", batch(100, SHORT)));
     stage.emit_many("row", 3).await;
-    for report in worker.until_count(3, Outcome::Deleted).await {
-        let took = report.took.unwrap();
-        assert!(took < LONG, "{took:?}");
-    }
+    worker.until_count(3, Outcome::Deleted).await;
     let first = calls.all().remove(0).remove(0);
     assert_eq!((first.attempt, first.losses), (1, 0));
     assert_eq!(calls.sizes().iter().sum::<usize>(), 3);
@@ -355,6 +352,7 @@ async fn in_the_test_kit_a_batch_begins_at_once() {
     let calls = Calls::default();
     let mut kit = TestKit::new();
     kit.handlers(calls.handlers("row", batch(100, LONG))).unwrap();
+    // On the paused clock.
     let begun = Instant::now();
     for event in events(2) {
         kit.emit(event).await.unwrap();

@@ -28,8 +28,7 @@ pub(crate) struct PutHook {
     /// Whether to generate a new secret, in place of the current one. Excludes `secret`.
     #[serde(default)]
     pub(crate) rotate_secret: bool,
-    /// Whether a previous secret is no longer accepted from now on, not even the one that this
-    /// replaces.
+    /// Whether earlier secrets stop being accepted now, including the one that this replaces.
     #[serde(default)]
     pub(crate) drop_previous_secret: bool,
 }

@@ -1,5 +1,5 @@
 //! Signatures of GitHub: `X-Hub-Signature-256` has the HMAC-SHA256 of the body in hexadecimal
-//! digits. Neither the id of a delivery nor the kind of event is signed, and there is no time.
+//! digits. GitHub signs neither the id of a delivery, nor the kind of event, nor a time.
 
 use axum::http::HeaderMap;
 

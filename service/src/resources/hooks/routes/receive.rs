@@ -35,8 +35,7 @@ const NO_SECRET: [u8; 32] = [0; 32];
 pub(crate) struct Signed {
     sender: Sender,
     headers: HeaderMap,
-    /// When it arrived, on this machine's clock, since that of the database is no nearer to the
-    /// sender's.
+    /// When it arrived, by this machine's clock. The database's is not closer to the sender's.
     now_s: u64,
 }
 
@@ -125,7 +124,7 @@ fn accepted(
     };
     let is_right = is_made_with(secrets.first()) | is_made_with(secrets.get(1));
     match found {
-        None => Err(format!("there is no hook {name}")),
+        None => Err(format!("the canvas has no hook {name}")),
         Some(hook) if hook.kind != proof.kind() => {
             Err(format!("hook {name} is of the kind {}, and the request is not signed so", hook.kind))
         }
