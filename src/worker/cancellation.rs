@@ -25,6 +25,8 @@ pub enum CancelReason {
 pub(super) struct ClaimFate {
     lost: AtomicBool,
     cancelled: AtomicBool,
+    /// A rule held the handler before it was called.
+    held_back: AtomicBool,
     /// The handler has begun to complete the event in a transaction of its own.
     in_transaction: AtomicBool,
     /// It was told that the claim did not stand.
@@ -43,6 +45,16 @@ impl ClaimFate {
     pub(super) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
         self.changed.notify_waiters();
+    }
+
+    /// A rule holds the handler, which has not been called.
+    pub(super) fn hold_back(&self) {
+        self.held_back.store(true, Ordering::Release);
+        self.changed.notify_waiters();
+    }
+
+    pub(super) fn is_held_back(&self) -> bool {
+        self.held_back.load(Ordering::Acquire)
     }
 
     pub(super) fn begin_transaction(&self) {
@@ -80,6 +92,11 @@ impl ClaimFate {
         self.until(|fate| fate.is_lost() || fate.is_cancelled()).await;
     }
 
+    /// The same, or when a rule holds the handler back.
+    pub(super) async fn stopped(&self) {
+        self.until(|fate| fate.is_lost() || fate.is_cancelled() || fate.is_held_back()).await;
+    }
+
     async fn until(&self, is_so: impl Fn(&Self) -> bool) {
         loop {
             // Made before the look: what changes after it is noticed.
@@ -113,5 +130,14 @@ mod tests {
         assert!(futures_util::poll!(&mut losing).is_pending());
         fate.lose();
         losing.await;
+    }
+
+    #[tokio::test]
+    async fn a_claim_that_is_held_back_stops_its_run_and_tells_no_handler() {
+        let fate = ClaimFate::default();
+        fate.hold_back();
+        fate.stopped().await;
+        let mut told = std::pin::pin!(fate.lost_or_cancelled());
+        assert!(futures_util::poll!(&mut told).is_pending());
     }
 }

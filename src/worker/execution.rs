@@ -128,6 +128,13 @@ impl Execution {
         }
     }
 
+    /// Ends its run without a result: a rule holds its handler, which has not been called.
+    pub(super) fn hold_back(&self) {
+        if let Some(claim) = &self.claim {
+            claim.running.hold_back();
+        }
+    }
+
     /// Sets when the handler times out.
     pub(super) fn end_at(&mut self, deadline: Option<Instant>) {
         if let Some(claim) = &mut self.claim {

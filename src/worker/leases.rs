@@ -275,9 +275,21 @@ impl HeldClaim {
         self.fate.is_cancelled()
     }
 
+    /// Whether a rule held the handler before it was called.
+    pub(super) fn is_held_back(&self) -> bool {
+        self.fate.is_held_back()
+    }
+
     /// Completes when the claim is lost, or somebody has cancelled the event.
+    #[cfg(test)]
     pub(super) async fn lost_or_cancelled(&self) {
         self.fate.lost_or_cancelled().await;
+    }
+
+    /// Completes when the claim is lost, when somebody has cancelled the event, or when a rule
+    /// holds it back.
+    pub(super) async fn stopped(&self) {
+        self.fate.stopped().await;
     }
 }
 
@@ -297,6 +309,11 @@ impl RunningClaim {
     /// Marks that the claim did not stand in that transaction.
     pub(super) fn refuse(&self) {
         self.fate.refuse();
+    }
+
+    /// Ends the run before its handler is called, since a rule holds it.
+    pub(super) fn hold_back(&self) {
+        self.fate.hold_back();
     }
 
     /// Why the handler should stop, if it should.

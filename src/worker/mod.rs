@@ -132,6 +132,7 @@ pub struct QueueWorker {
     store: Store,
     notifier: Arc<dyn Notifier>,
     registry: Arc<Registry>,
+    places: Places,
     /// Where the events of its batch handlers gather.
     room: Arc<Room>,
     config: WorkerConfig,
@@ -173,7 +174,8 @@ impl QueueWorker {
         }
         name_handlers(handlers.names());
         let stop = CancellationToken::new();
-        let room = Room::new(config.capacity, config.suspect_losses, stop.clone());
+        let places = Places::new(config.capacity, config.target_share);
+        let room = Room::new(places.clone(), Some(store.clone()), config.suspect_losses, stop.clone());
         let registry = Arc::new(handlers.registry(&room)?);
         let name = config.name.clone().unwrap_or_else(name::of_this_process);
         Ok(Self {
@@ -181,6 +183,7 @@ impl QueueWorker {
             name,
             notifier,
             registry,
+            places,
             room,
             config,
             counters: Arc::default(),
@@ -369,7 +372,7 @@ impl QueueWorker {
             registry: Arc::clone(&self.registry),
             unknown: UnknownHandlers::default(),
             remote: self.remote.clone(),
-            places: Places::new(self.config.capacity, self.config.target_share),
+            places: self.places.clone(),
             leases,
             policy: Policy::of(self.store.timing(), self.config.losses_max),
             busy: BusyTargets::default(),

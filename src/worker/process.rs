@@ -114,7 +114,8 @@ pub(super) async fn process(
     tokio::select! {
         biased;
         end = stopped(held, cut_off.cancel_grace) => {
-            ended(end)
+            // A run that a rule has held back did not fail.
+            HandlerReport { fault: fault(end).filter(|_| !held.is_held_back()), ..ended(end) }
         }
         report = until(deadline, handler.timeout, run) => report,
         () = cut_off.kill.cancelled() => {
@@ -123,9 +124,13 @@ pub(super) async fn process(
     }
 }
 
-/// Completes when the claim is lost, or when the event was cancelled and the grace is over.
+/// Completes when the claim is lost, when the event was cancelled and the grace is over, or when a
+/// rule holds the handler back.
 async fn stopped(held: &HeldClaim, grace: Duration) -> HandlerEnd {
-    held.lost_or_cancelled().await;
+    held.stopped().await;
+    if held.is_held_back() {
+        return HandlerEnd::ShutDown;
+    }
     // Boxed, since it is rare, and each run would have room for it.
     match Box::pin(tokio::time::timeout(grace, held.lost())).await {
         Ok(()) => HandlerEnd::LeaseLost,

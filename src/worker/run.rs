@@ -218,6 +218,10 @@ impl Run<'_> {
             (Stage::ReadyEvent(ready), Effect::ClaimLock) => claimed(ready),
             (Stage::ReadyEvent(ready), Effect::RunHandler) => {
                 let (attempt, end) = self.process(ready).await;
+                if end == HandlerEnd::ShutDown && attempt.owner.held_claim.is_held_back() {
+                    // Boxed, since it is rare, and each run would have room for it.
+                    return Box::pin(self.hold_back(attempt)).await;
+                }
                 (Stage::Attempt(attempt), Ok(Input::Ran(end)))
             }
             (Stage::Attempt(attempt), Effect::PauseHandler) => {
@@ -365,6 +369,12 @@ impl Run<'_> {
         let subject = Arc::new(Subject::of(&event));
         let held_claim = self.runner.leases.hold(event.claim, sent, Arc::clone(&subject));
         HeldEvent { subject, held_claim, event: Box::new(event) }
+    }
+
+    /// Releases an event that a rule held before its handler was called. The next run parks it.
+    async fn hold_back(&self, attempt: Attempt) -> NextStage {
+        self.release(attempt.owner.held_claim.claim()).await;
+        (Stage::Ending(attempt.into_unstarted()), Err(RunEnd::Wait(When::Soon)))
     }
 
     async fn process(&self, ready: ReadyEvent) -> (Attempt, HandlerEnd) {
