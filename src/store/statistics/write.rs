@@ -63,10 +63,14 @@ impl Store {
         }
     }
 
-    /// The same, after this time at the latest: for the end of a process.
+    /// The same, and returns after this time at the latest: for the end of a worker or a process.
+    /// The write then goes on as long as the process does, so that what it has taken is written or
+    /// comes with the next.
     #[doc(hidden)]
     pub async fn write_statistics_within(&self, limit: Duration) {
-        if tokio::time::timeout(limit, self.write_statistics()).await.is_err() {
+        let store = self.clone();
+        let writing = tokio::spawn(async move { store.write_statistics().await });
+        if tokio::time::timeout(limit, writing).await.is_err() {
             tracing::warn!("the last statistics of this process may not have been written");
         }
     }

@@ -159,6 +159,27 @@ async fn what_can_not_be_written_is_written_later() {
     assert_eq!(table.counted(FEW, None).await.emitted, 2);
 }
 
+/// A write that takes longer than the end of a worker waits for it loses nothing. It may be written
+/// after all, and then it is not written again.
+#[tokio::test]
+async fn what_is_not_written_in_time_is_written_later() {
+    let table = Table::with(StoreConfig::default()).await;
+    let mut stranger = table.pool.begin().await.unwrap();
+    sqlx::query("lock table wakeq.minute_statistics").execute(&mut *stranger).await.unwrap();
+    table.store.count_emitted(&scope(FEW, "greet"));
+    table.store.write_statistics_within(Duration::ZERO).await;
+    stranger.rollback().await.unwrap();
+    let emitted = async || {
+        table.store.write_statistics().await;
+        table.counted(FEW, None).await.emitted
+    };
+    wakeq_testbed::wait_while!(emitted().await == 0, "nothing is written");
+    assert_eq!(emitted().await, 1);
+    table.store.count_emitted(&scope(MANY, "greet"));
+    table.store.write_statistics_within(Duration::from_secs(60)).await;
+    assert_eq!(table.counted(MANY, None).await.emitted, 1);
+}
+
 /// However many processes count handlers that a canvas has made up: those without rows count for
 /// the canvas, those with rows go on, and another canvas has its own.
 #[tokio::test]
