@@ -24,6 +24,8 @@ pub enum CancelReason {
 #[derive(Debug, Default)]
 pub(super) struct ClaimFate {
     lost: AtomicBool,
+    /// It was lost while its lease stood: the event has ended.
+    ended: AtomicBool,
     cancelled: AtomicBool,
     /// A rule held the handler before it was called.
     held_back: AtomicBool,
@@ -39,6 +41,16 @@ impl ClaimFate {
     pub(super) fn lose(&self) {
         self.lost.store(true, Ordering::Release);
         self.changed.notify_waiters();
+    }
+
+    /// The event has ended under this claim, whose lease stood.
+    pub(super) fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+        self.lose();
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
     }
 
     /// Somebody has cancelled the event.

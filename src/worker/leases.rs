@@ -186,7 +186,8 @@ impl Leases {
 
     fn lost(&self, claim: Claim) {
         if let Some(entry) = self.state().entry(claim).filter(|entry| !entry.in_last_write) {
-            entry.fate.lose();
+            // Nobody else can have claimed it before.
+            if entry.deadline > Instant::now() { entry.fate.end() } else { entry.fate.lose() }
         }
     }
 
@@ -268,6 +269,11 @@ impl HeldClaim {
     /// Completes when the claim is lost: another worker may have the event.
     pub(super) async fn lost(&self) {
         self.fate.lost().await;
+    }
+
+    /// Whether a renewal found no such claim although its lease stood.
+    pub(super) fn has_ended(&self) -> bool {
+        self.fate.has_ended()
     }
 
     /// Whether somebody has cancelled the event, as far as is known here.

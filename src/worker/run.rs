@@ -11,6 +11,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -37,7 +38,7 @@ use crate::machine::{Answer, Effect, HandlerEnd, Input, Outcome, Policy, State, 
 use crate::store::{ClaimedEvent, LoadedEvent, Standing, StoreError};
 use crate::telemetry;
 use stage::{
-    Attempt, AttemptReport, Candidate, HandOver, HeldEvent, LoadedRow, ReadyEvent, Stage, Summary,
+    Attempt, AttemptReport, Candidate, HandOver, HeldEvent, LoadedRow, Owner, ReadyEvent, Stage, Summary,
     UnexpectedEffect,
 };
 
@@ -371,6 +372,13 @@ impl Run<'_> {
         HeldEvent { subject, held_claim, event: Box::new(event) }
     }
 
+    /// Whether a target has completed its event itself, by `wakeq.complete`.
+    async fn has_completed(&self, owner: &Owner) -> bool {
+        let is_target = owner.handler.revision.is_some() && !self.runner.statements.are_in_memory();
+        let held = &owner.held_claim;
+        is_target && held.has_ended() && self.standing(held).await == Some(Standing::Gone)
+    }
+
     /// Releases an event that a rule held before its handler was called. The next run parks it.
     async fn hold_back(&self, attempt: Attempt) -> NextStage {
         self.release(attempt.owner.held_claim.claim()).await;
@@ -413,7 +421,8 @@ impl Run<'_> {
             self.runner.places.take(PlaceRequest { address, kind: owner.handler.kind() })
         });
         let cut_off = CutOff { kill: &self.runner.kill, cancel_grace: self.runner.cancel_grace };
-        let running = process(&owner.handler, execution, &owner.held_claim, cut_off);
+        let has_completed = || -> BoxFuture<'_, bool> { Box::pin(self.has_completed(&owner)) };
+        let running = process(&owner.handler, execution, &owner.held_claim, cut_off, has_completed);
         let mut report = running.instrument(processing.clone()).await;
         drop(place);
         let took = started.elapsed();
@@ -421,6 +430,8 @@ impl Run<'_> {
             let held = &owner.held_claim;
             let standing = if held.is_refused() { Some(Standing::Lost) } else { self.standing(held).await };
             report = report.after_transaction(standing);
+        } else if owner.held_claim.has_ended() && Box::pin(self.has_completed(&owner)).await {
+            report = report.after_transaction(Some(Standing::Gone));
         }
         if report.end == HandlerEnd::LeaseLost {
             self.give_up(&owner.held_claim).await;
