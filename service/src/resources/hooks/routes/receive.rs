@@ -15,7 +15,7 @@ use super::signature::Unsigned;
 use crate::http::Api;
 use crate::http::body::CompleteBody;
 use crate::http::path::HookPath;
-use crate::http::problem::Problem;
+use crate::http::problem::{Kind, Problem};
 use crate::http::senders::Sender;
 use crate::resources::emit::wire::EmittedJson;
 use wakeq::hooks::HookSecret;
@@ -102,6 +102,9 @@ pub(crate) async fn receive(
         true => body::read_enveloped(&proof, &headers, &body, (canvas, &name))?,
         false => body::read(&proof, &headers, &body)?,
     };
+    if let Some(words) = received.excess(api.queue.payload_limit_bytes()) {
+        return Err(Problem::new(Kind::TooLarge, words));
+    }
     let event = event(canvas, &name, &hook, received)?;
     let emitted = sender.admitted(&api, body.len(), api.queue.emit(event)).await??;
     Ok((StatusCode::ACCEPTED, axum::Json(emitted.into())))
