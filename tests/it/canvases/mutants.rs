@@ -67,7 +67,7 @@ const IN_TURN: SurvivalReason =
 const SQL_ROLES: SurvivalReason = NotReached("it is asked for roles that are not the owner: `roles`");
 
 /// By file and a part of the line.
-const UNSEEN: [Unseen; 70] = [
+const UNSEEN: [Unseen; 71] = [
     ("src/store/events/cancelling.rs", "e.id = $1 and e.canvas_id = $2", KNOWN),
     ("src/store/events/cancelling.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/events/control.rs", "id = $1 and canvas_id = $2", KNOWN),
@@ -208,6 +208,7 @@ const UNSEEN: [Unseen; 70] = [
         WithoutEffect("what is found is kept under its own address"),
     ),
     ("src/store/events/resume.rs", "from job where kind", HELD),
+    ("src/store/events/resume.rs", "from over where held", HELD),
     (
         "migrations/0001_events.sql",
         "new.canvas_id",
