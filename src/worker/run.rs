@@ -11,7 +11,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::FutureExt;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -421,7 +421,7 @@ impl Run<'_> {
             self.runner.places.take(PlaceRequest { address, kind: owner.handler.kind() })
         });
         let cut_off = CutOff { kill: &self.runner.kill, cancel_grace: self.runner.cancel_grace };
-        let has_completed = || -> BoxFuture<'_, bool> { Box::pin(self.has_completed(&owner)) };
+        let has_completed = || self.has_completed(&owner).boxed();
         let running = process(&owner.handler, execution, &owner.held_claim, cut_off, has_completed);
         let mut report = running.instrument(processing.clone()).await;
         drop(place);

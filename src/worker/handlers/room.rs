@@ -162,7 +162,7 @@ mod tests {
         assert!(!refusals.has_changed().unwrap() && places.try_take(&function("slow")).is_none());
         refusals.changed().await.unwrap();
         assert!(!room.is_share(&address("slow"), 6) && room.is_share(&address("slow"), 7));
-        taken.remove(0);
+        drop(taken.remove(0));
         assert!(room.is_share(&address("slow"), 7), "the other may want it again");
         tokio::time::advance(Duration::from_secs(600)).await;
         assert!(!room.is_share(&address("slow"), 7) && room.is_share(&address("slow"), 8), "it is alone");

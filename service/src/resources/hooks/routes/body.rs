@@ -37,9 +37,8 @@ pub(super) struct Received {
 impl Received {
     /// Why this is too large for an event of at most this many bytes, if it is.
     pub(super) fn excess(&self, most: usize) -> Option<String> {
-        let Self { value, envelope_bytes, .. } = self;
-        let bytes = value.len();
-        (bytes > most).then(|| match (envelope_bytes, most.saturating_sub(*envelope_bytes)) {
+        let (bytes, envelope_bytes) = (self.value.len(), self.envelope_bytes);
+        (bytes > most).then(|| match (envelope_bytes, most.saturating_sub(envelope_bytes)) {
             (0, _) => format!("the JSON has {bytes} bytes, and an event has {most} at most: send less"),
             (_, left) => format!(
                 "with its envelope of {envelope_bytes} bytes the JSON has {bytes} bytes, and an event has {most} at \
