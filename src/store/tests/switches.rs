@@ -199,8 +199,8 @@ async fn a_switch_under_another_wakes_nothing_and_one_that_ends_wakes_its_canvas
     assert_eq!(resume_all(&table.store, minute.jobs[0].1).await.len(), 4);
 }
 
-/// What a switch holds still is not woken when the pause of its handler is lifted, and is woken with
-/// the switch. Another canvas, whose handler is lifted at the same time, is woken.
+/// What a switch holds still is not woken when the pause of its handler is lifted, but with the
+/// switch. Another canvas, whose handler is lifted meanwhile, is woken.
 #[tokio::test]
 async fn a_handler_lifted_beneath_a_switch_stays_parked() {
     let table = Table::new().await;
