@@ -16,6 +16,7 @@ pub(crate) use displayed_as_text;
 
 mod actor;
 mod broadcast;
+mod checkpoint;
 mod chosen;
 mod counts;
 mod draft;
@@ -40,6 +41,7 @@ mod unique;
 
 pub use actor::Actor;
 pub use broadcast::{Broadcast, MalformedBroadcast};
+pub use checkpoint::{Checkpoint, InvalidCheckpoint};
 pub(crate) use counts::CountedRun;
 pub use counts::EventCounts;
 pub use draft::{Due, Event, EventError, EventFields, NewEvent, answer_event};

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::answers::{Completion, HandlerError, HandlerResult};
 use super::cancellation::CancelReason;
+use super::checkpoints::Checkpoints;
 use super::leases::RunningClaim;
 use crate::event::{Claim, CopyOf, EventId, HandlerAddress, Metadata, Place, Timestamp};
 use crate::store::{ClaimedEvent, StoreError, complete_in};
@@ -52,8 +53,7 @@ pub struct Execution {
 #[derive(Clone, Debug)]
 struct ExecutionClaim {
     running: RunningClaim,
-    /// The queue is in memory, where there are no transactions.
-    in_memory: bool,
+    checkpoints: Checkpoints,
     deadline: Option<Instant>,
 }
 
@@ -111,7 +111,12 @@ impl Execution {
         }
     }
 
-    pub(super) fn of(event: ClaimedEvent, attempt: u32, running: RunningClaim, in_memory: bool) -> Self {
+    pub(super) fn of(
+        event: ClaimedEvent,
+        attempt: u32,
+        running: RunningClaim,
+        checkpoints: Checkpoints,
+    ) -> Self {
         Self {
             id: event.claim.id,
             address: event.address,
@@ -124,8 +129,13 @@ impl Execution {
             metadata: event.metadata,
             place: event.place,
             copy_of: event.copy_of,
-            claim: Some(ExecutionClaim { running, in_memory, deadline: None }),
+            claim: Some(ExecutionClaim { running, checkpoints, deadline: None }),
         }
+    }
+
+    /// Where its checkpoint is, and the claim that may store it; `None` if it was made by hand.
+    pub(super) fn checkpoints(&self) -> Option<(&Checkpoints, &RunningClaim)> {
+        self.claim.as_ref().map(|claim| (&claim.checkpoints, &claim.running))
     }
 
     /// Sets when the handler times out.
@@ -197,7 +207,10 @@ impl Execution {
     /// }
     /// ```
     pub async fn complete_in(&self, transaction: &mut PgConnection) -> Result<(), CompleteError> {
-        let Some(ExecutionClaim { running, in_memory: false, .. }) = &self.claim else { return Ok(()) };
+        let Some(ExecutionClaim { running, checkpoints, .. }) = &self.claim else { return Ok(()) };
+        if checkpoints.are_in_memory() {
+            return Ok(());
+        }
         running.begin_transaction();
         crate::fault::point("transaction.completes");
         let stood = complete_in(transaction, running.claim()).await?;
