@@ -1,11 +1,14 @@
 //! Events, singly and in lists.
 
+pub(crate) mod checkpoint;
+
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::resources::events::wire::checkpoint::CheckpointJson;
 use crate::resources::handlers::wire::RuleJson;
 use crate::resources::objects::wire::{LinkJson, PlaceJson};
 use crate::resources::queues::wire::Copied;
@@ -182,6 +185,9 @@ pub(crate) struct EventDetail {
     /// The link of that event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) first_link: Option<LinkJson>,
+    /// What its attempts have left to the next one, if they have; the value only with `view=full`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) checkpoint: Option<CheckpointJson>,
     /// The value that was emitted, verbatim; only with `view=full`.
     #[serde(default, deserialize_with = "even_null", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Value)]
@@ -363,6 +369,7 @@ impl EventDetail {
             copy_of: None,
             first: None,
             first_link: None,
+            checkpoint: None,
             value: None,
         }
     }
