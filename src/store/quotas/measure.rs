@@ -31,8 +31,8 @@ pub fn default_quota(quota: Quota) -> i64 {
 
 impl Store {
     /// Waiting and dead events and the bytes of their values and checkpoints. All are counted in
-    /// their indexes, up to one beyond the limit. The sizes are those of every n-th event, from a random
-    /// start, so that large ones can't be hidden.
+    /// their indexes, up to one beyond the limit. The sizes are those of every n-th one, from a
+    /// random start, so that large ones can't be hidden.
     pub(super) async fn measure_waiting(&self, canvas: CanvasId) -> Result<(Pair, Pair), StoreError> {
         let query = sqlx::query!(
             r#"with limits as materialized (

@@ -4,6 +4,7 @@
 mod access;
 mod both;
 mod bulk;
+mod checkpoints;
 mod ends;
 mod groups;
 mod life;

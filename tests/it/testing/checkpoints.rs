@@ -20,8 +20,8 @@ async fn import(event: Execution) -> HandlerResult {
     Err(HandlerError::operational(format!("{noted} noted")))
 }
 
-/// Two attempts until it is dead, then a redrive and two more. A checkpoint stays with a dead event,
-/// and ends with the completion.
+/// Two attempts until it is dead, then a redrive and two more. A checkpoint stays with a dead
+/// event, and ends with the completion.
 async fn goes_on(mut kit: TestKit) {
     let retry = RetryPolicy { retries: 1, delay: Duration::from_secs(600), ..RetryPolicy::default() };
     kit.handlers(Handlers::new().on(Route::new("import").retry(retry), import)).unwrap();

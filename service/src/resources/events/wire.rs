@@ -3,7 +3,7 @@
 pub(crate) mod checkpoint;
 
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -189,14 +189,9 @@ pub(crate) struct EventDetail {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) checkpoint: Option<CheckpointJson>,
     /// The value that was emitted, verbatim; only with `view=full`.
-    #[serde(default, deserialize_with = "even_null", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "checkpoint::even_null", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Value)]
     pub(crate) value: Option<Box<RawValue>>,
-}
-
-/// Keeps a value of `null` apart from a missing value.
-fn even_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
-    Box::deserialize(deserializer).map(Some)
 }
 
 /// The event that a request acted on.

@@ -1,7 +1,7 @@
 //! Checkpoints of events.
 
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
@@ -17,7 +17,7 @@ pub(crate) struct CheckpointJson {
     /// When it was stored.
     pub(crate) stored_at: DateTime<Utc>,
     /// The value, verbatim. An event is shown with it only with `view=full`.
-    #[serde(default, deserialize_with = "super::even_null", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "even_null", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Value)]
     pub(crate) value: Option<Box<RawValue>>,
 }
@@ -32,6 +32,13 @@ pub(crate) struct StoreCheckpoint {
     /// At most 64 KiB of JSON.
     #[schema(value_type = Value, example = json!({"page": 7}))]
     pub(crate) value: Box<RawValue>,
+}
+
+/// Keeps a value of `null` apart from a missing value.
+pub(super) fn even_null<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::deserialize(deserializer).map(Some)
 }
 
 impl CheckpointJson {
