@@ -18,12 +18,11 @@ use crate::support::service::{Answer, Service};
 
 pub(super) const FOREIGN: CanvasId = CanvasId(Uuid::from_u128(0xf0e1));
 
-/// The cron and the hook of the requests.
+/// What the requests are about.
 const CRON: &str = "nightly";
 const HOOK: &str = "incoming";
 /// The operation that a signature authorizes.
 const RECEIVES: &str = "receive_webhook";
-/// Their queue.
 const QUEUE: &str = "email_events";
 const GROUP: &str = "projection";
 const WORKER: &str = "orders-1";
@@ -247,10 +246,7 @@ impl Targets {
             }
             ("cancel_event" | "run_event_now", 409) => to(&path),
             ("store_checkpoint", 410) => to(&path).json(&json!({"claim": "0000000900000000", "value": 1})),
-            ("append_to_log", 409) => {
-                let in_vain = json!({"category": "accounts", "stream": "a", "expect": 1_000_000});
-                to(&path).json(&json!({"appends": [in_vain]}))
-            }
+            ("append_to_log", 409) => to(&path).json(&expecting_in_vain()),
             ("put_target" | "put_target_of_modifier", 409) => {
                 fill_with_targets(service).await;
                 to(&path.replace("/greet", "/one-more")).json(&json!({"url": "https://target.example/"}))
@@ -385,6 +381,10 @@ async fn fill_with_crons(service: &Service) {
                 select $1, 'full-' || number, '0 0 1 1 *', 'UTC', '_', '1', 'skip', 'tests', now(), now()
                   from generate_series(1, 1000) as number";
     sqlx::query(fill).bind(CanvasId::DEFAULT.0).execute(&service.stage.pool).await.unwrap();
+}
+
+fn expecting_in_vain() -> Value {
+    json!({"appends": [{"category": "accounts", "stream": "a", "expect": 1_000_000}]})
 }
 
 /// The body with which an operation that emits sends one event.
