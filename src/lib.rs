@@ -225,8 +225,8 @@ pub mod database {
 pub mod events {
     pub use crate::emit::{IdempotencyKey, Idempotent};
     pub use crate::event::{
-        Checkpoint, Due, InvalidCheckpoint, InvalidMetadata, InvalidName, InvalidUnique, JsonError, Metadata,
-        OnConflict, Traceparent, Unique, UniqueOutcome,
+        Checkpoint, Due, EventOptions, InvalidCheckpoint, InvalidMetadata, InvalidName, InvalidOptions,
+        InvalidUnique, JsonError, Metadata, OnConflict, Traceparent, Unique, UniqueOutcome,
     };
 }
 

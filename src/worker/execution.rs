@@ -11,7 +11,7 @@ use super::answers::{Completion, HandlerError, HandlerResult};
 use super::cancellation::CancelReason;
 use super::checkpoints::Checkpoints;
 use super::leases::RunningClaim;
-use crate::event::{Claim, CopyOf, EventId, HandlerAddress, Metadata, Place, Timestamp};
+use crate::event::{Claim, CopyOf, EventId, EventOptions, HandlerAddress, Metadata, Place, Timestamp};
 use crate::store::{ClaimedEvent, StoreError, complete_in};
 
 /// A handler, called once per attempt.
@@ -45,6 +45,8 @@ pub struct Execution {
     pub place: Option<Place>,
     /// If the event is a copy: its registered queue, and the event that was copied.
     pub copy_of: Option<CopyOf>,
+    /// What its emit asked for beside it.
+    pub options: Option<Box<EventOptions>>,
     /// `None` if it was made by hand.
     claim: Option<ExecutionClaim>,
 }
@@ -107,6 +109,7 @@ impl Execution {
             metadata: Metadata::default(),
             place: None,
             copy_of: None,
+            options: None,
             claim: None,
         }
     }
@@ -129,6 +132,7 @@ impl Execution {
             metadata: event.metadata,
             place: event.place,
             copy_of: event.copy_of,
+            options: event.options,
             claim: Some(ExecutionClaim { running, checkpoints, deadline: None }),
         }
     }
@@ -138,7 +142,7 @@ impl Execution {
         self.claim.as_ref().map(|claim| (&claim.checkpoints, &claim.running))
     }
 
-    /// Sets when the handler times out.
+    /// Sets by when the handler should end.
     pub(super) fn end_at(&mut self, deadline: Option<Instant>) {
         if let Some(claim) = &mut self.claim {
             claim.deadline = deadline;
@@ -289,9 +293,10 @@ impl Execution {
         self.cancel_reason().is_some()
     }
 
-    /// When this attempt times out by its [`Route`](crate::Route), so that the handler can give
-    /// what it calls the time that is left. `None` without a time-out, and for an execution made by
-    /// hand.
+    /// When this attempt times out, by its [`Route`](crate::Route) or by what its emit asked for,
+    /// so that the handler can give what it calls the time that is left. It is earlier if the
+    /// emit's [`Event::not_after`](crate::Event::not_after) comes before that, and the attempt then
+    /// goes on. `None` without either, and for an execution made by hand.
     ///
     /// ```
     /// use std::time::Duration;

@@ -5,6 +5,7 @@ mod cancelling;
 mod chains;
 mod checkpoints;
 mod claims;
+mod columns;
 mod control;
 mod counts;
 mod dead_events;

@@ -5,6 +5,7 @@ mod agreement;
 mod cancelling;
 mod checkpoints;
 mod kit;
+mod options;
 mod unique;
 mod worker;
 

@@ -5,6 +5,7 @@ use clap::Args;
 use crate::cli::Context;
 use crate::cli::arguments;
 use crate::cli::show::{JsonArg, field, json_field, moment, or_dash, rule, worker_state};
+use crate::resources::emit::wire::OptionsJson;
 use crate::resources::events::wire::checkpoint::CheckpointJson;
 use crate::resources::events::wire::{EventDetail, EventState};
 use crate::resources::objects::wire::PlaceJson;
@@ -64,6 +65,9 @@ fn print(event: &EventDetail) -> anyhow::Result<()> {
     if let Some(key) = &event.unique_key {
         field("key", key)?;
     }
+    if let Some(options) = &event.options {
+        field("asks", asked(options))?;
+    }
     if let Some(Copied { queue, origin }) = &event.copy_of {
         field("copy", format_args!("in queue {queue}, of {origin}"))?;
     }
@@ -107,6 +111,22 @@ fn print(event: &EventDetail) -> anyhow::Result<()> {
         field("progress", format_args!("a checkpoint of {bytes} bytes, stored at {}", moment(*stored_at)))?;
     }
     field("next", next(event))
+}
+
+/// What its emit asked for, as the options of `wakeq emit` have it.
+fn asked(options: &OptionsJson) -> String {
+    let OptionsJson { retries, delays_s, timeout_s, not_after } = options;
+    let delays = delays_s.as_ref().map(|delays| {
+        let delays: Vec<String> = delays.iter().map(|delay| format!("{delay}s")).collect();
+        format!("delays {}", delays.join(","))
+    });
+    let parts = [
+        retries.map(|retries| format!("retries {retries}")),
+        delays,
+        timeout_s.map(|timeout| format!("timeout {timeout}s")),
+        not_after.map(|at| format!("not after {}", moment(at))),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// Where the worker of a running event is, and whether it is still there.
