@@ -32,7 +32,7 @@ pub(crate) use crons::{CronDue, CronPut, CronRow, CronStep, CronUnpaused, NewCro
 pub(crate) use events::{
     BULK_PAGE, CANCELLED_PAGE, ClaimLimits, ClaimedEvent, CommandOutcome, HandlerActivity, HandlerPosition,
     IdempotencyOutcome, ListedEvent, LoadedEvent, NewKey, NewState, Position, Renewal, Retry, RulePosition,
-    RunningCancel, Standing, add_one, complete_in,
+    RunningCancel, Standing, add_one, checkpoint_in, complete_in,
 };
 pub use events::{
     DeadEvent, DeadFilter, Depth, HandlerCounts, HandlerDepth, InsertOutcome, Rule, add_with_state,

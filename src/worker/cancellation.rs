@@ -33,6 +33,8 @@ pub(super) struct ClaimFate {
     in_transaction: AtomicBool,
     /// It was told that the claim did not stand.
     refused: AtomicBool,
+    /// The event has a checkpoint, or may have one.
+    has_checkpoint: AtomicBool,
     changed: Notify,
 }
 
@@ -84,6 +86,14 @@ impl ClaimFate {
 
     pub(super) fn is_refused(&self) -> bool {
         self.refused.load(Ordering::Acquire)
+    }
+
+    pub(super) fn leave_checkpoint(&self) {
+        self.has_checkpoint.store(true, Ordering::Release);
+    }
+
+    pub(super) fn has_checkpoint(&self) -> bool {
+        self.has_checkpoint.load(Ordering::Acquire)
     }
 
     pub(super) fn is_lost(&self) -> bool {

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::answers::{Completion, HandlerError, HandlerResult};
 use super::cancellation::CancelReason;
+use super::checkpoints::Checkpoints;
 use super::leases::RunningClaim;
 use crate::event::{Claim, CopyOf, EventId, EventOptions, HandlerAddress, Metadata, Place, Timestamp};
 use crate::store::{ClaimedEvent, StoreError, complete_in};
@@ -54,8 +55,7 @@ pub struct Execution {
 #[derive(Clone, Debug)]
 struct ExecutionClaim {
     running: RunningClaim,
-    /// The queue is in memory, where there are no transactions.
-    in_memory: bool,
+    checkpoints: Checkpoints,
     deadline: Option<Instant>,
 }
 
@@ -114,7 +114,12 @@ impl Execution {
         }
     }
 
-    pub(super) fn of(event: ClaimedEvent, attempt: u32, running: RunningClaim, in_memory: bool) -> Self {
+    pub(super) fn of(
+        event: ClaimedEvent,
+        attempt: u32,
+        running: RunningClaim,
+        checkpoints: Checkpoints,
+    ) -> Self {
         Self {
             id: event.claim.id,
             address: event.address,
@@ -128,7 +133,7 @@ impl Execution {
             place: event.place,
             copy_of: event.copy_of,
             options: event.options,
-            claim: Some(ExecutionClaim { running, in_memory, deadline: None }),
+            claim: Some(ExecutionClaim { running, checkpoints, deadline: None }),
         }
     }
 
@@ -137,6 +142,11 @@ impl Execution {
         if let Some(claim) = &self.claim {
             claim.running.hold_back();
         }
+    }
+
+    /// Where its checkpoint is, and the claim that may store it; `None` if it was made by hand.
+    pub(super) fn checkpoints(&self) -> Option<(&Checkpoints, &RunningClaim)> {
+        self.claim.as_ref().map(|claim| (&claim.checkpoints, &claim.running))
     }
 
     /// Sets by when the handler should end.
@@ -208,7 +218,10 @@ impl Execution {
     /// }
     /// ```
     pub async fn complete_in(&self, transaction: &mut PgConnection) -> Result<(), CompleteError> {
-        let Some(ExecutionClaim { running, in_memory: false, .. }) = &self.claim else { return Ok(()) };
+        let Some(ExecutionClaim { running, checkpoints, .. }) = &self.claim else { return Ok(()) };
+        if checkpoints.are_in_memory() {
+            return Ok(());
+        }
         running.begin_transaction();
         crate::fault::point("transaction.completes");
         let stood = complete_in(transaction, running.claim()).await?;

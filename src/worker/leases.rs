@@ -244,6 +244,11 @@ impl HeldClaim {
         self.fate.is_refused()
     }
 
+    /// Whether the event has a checkpoint, as far as is known here.
+    pub(super) fn has_checkpoint(&self) -> bool {
+        self.fate.has_checkpoint()
+    }
+
     /// Marks that its last write is about to be sent.
     pub(super) fn begin_last_write(&self) {
         if let Some(entry) = self.leases.state().entry(self.claim) {
@@ -310,6 +315,16 @@ impl RunningClaim {
         if let Some(entry) = self.leases.state().entry(self.claim) {
             entry.in_last_write = true;
         }
+    }
+
+    /// Marks that the event has a checkpoint, or may have one.
+    pub(super) fn leave_checkpoint(&self) {
+        self.fate.leave_checkpoint();
+    }
+
+    /// Whether the event has a checkpoint, as far as is known here.
+    pub(super) fn has_checkpoint(&self) -> bool {
+        self.fate.has_checkpoint()
     }
 
     /// Marks that the claim did not stand in that transaction.

@@ -8,6 +8,8 @@ mod ahead;
 mod answers;
 mod busy;
 mod cancellation;
+mod checkpointing;
+mod checkpoints;
 mod config;
 mod counters;
 mod execution;
@@ -48,6 +50,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 pub use answers::{Completion, HandlerError, HandlerOutput, HandlerResult};
 pub use cancellation::CancelReason;
+pub use checkpoints::CheckpointError;
 pub use config::WorkerConfig;
 pub use counters::{Counters, RunReport, Verdict};
 pub use execution::{BoxedHandler, CompleteError, Execution, Origin};
@@ -66,6 +69,7 @@ use crate::store::{Store, StoreError};
 use crate::telemetry::name_handlers;
 use crate::wake::Waker;
 use busy::BusyTargets;
+use checkpoints::Checkpoints;
 use config::LOT_MAX;
 use handlers::{Registry, Room};
 use leases::Leases;
@@ -381,6 +385,7 @@ impl QueueWorker {
             values,
             kill: self.kill.clone(),
             cancel_grace: self.config.cancel_grace,
+            checkpoints: Checkpoints::new(&self.store),
         }
     }
 }

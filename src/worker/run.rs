@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::busy::{BusyTargets, EndedRun, TargetKey};
+use super::checkpoints::Checkpoints;
 use super::counters::RunReport;
 use super::execution::Execution;
 use super::finished::{FinishedRun, RunEnd};
@@ -65,6 +66,7 @@ pub(super) struct Runner {
     pub(super) kill: CancellationToken,
     /// How long a handler may go on after its event was cancelled.
     pub(super) cancel_grace: Duration,
+    pub(super) checkpoints: Checkpoints,
 }
 
 impl Runner {
@@ -411,7 +413,7 @@ impl Run<'_> {
         });
         let running = owner.held_claim.running();
         let mut execution =
-            Box::new(Execution::of(*event, attempt, running, self.runner.statements.are_in_memory()));
+            Box::new(Execution::of(*event, attempt, running, self.runner.checkpoints.clone()));
         if let Some(trace) = telemetry::span_trace(&processing) {
             execution.metadata.traceparent = Some(trace);
         }

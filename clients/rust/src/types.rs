@@ -202,7 +202,22 @@ pub struct EventDetail {
     pub unique_key: Option<String>,
     /// What its emit asked for in place of its handler's policy.
     pub options: Option<EventOptions>,
+    /// What its attempts have left to the next one, if they have; its value only of
+    /// [`Client::event`](crate::Client::event).
+    pub checkpoint: Option<Checkpoint>,
     /// The value that was emitted, as JSON; only of [`Client::event`](crate::Client::event).
+    pub value: Option<Box<RawValue>>,
+}
+
+/// What the attempts of an event have left to the next one.
+#[derive(Clone, Debug, Deserialize)]
+#[non_exhaustive]
+pub struct Checkpoint {
+    /// Size of the value, in bytes of JSON.
+    pub bytes: u32,
+    /// When it was stored.
+    pub stored_at: DateTime<Utc>,
+    /// The value, as JSON.
     pub value: Option<Box<RawValue>>,
 }
 

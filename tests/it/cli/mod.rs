@@ -4,6 +4,7 @@
 mod access;
 mod both;
 mod bulk;
+mod checkpoints;
 mod ends;
 mod groups;
 mod life;
@@ -177,6 +178,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (10, "hooks"),
     (11, "unique"),
     (12, "workers"),
+    (14, "checkpoints"),
 ];
 
 fn migrations(status: &str) -> String {

@@ -3,6 +3,7 @@
 
 mod agreement;
 mod cancelling;
+mod checkpoints;
 mod kit;
 mod options;
 mod unique;
