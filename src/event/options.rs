@@ -63,7 +63,8 @@ impl TryFrom<f64> for Seconds {
 
 impl From<Seconds> for f64 {
     fn from(seconds: Seconds) -> Self {
-        seconds.0.as_secs_f64()
+        // In one division, so that what was written as a decimal fraction is written as the same one.
+        seconds.0.as_nanos() as f64 / 1e9
     }
 }
 
