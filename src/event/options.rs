@@ -63,7 +63,7 @@ impl TryFrom<f64> for Seconds {
 
 impl From<Seconds> for f64 {
     fn from(seconds: Seconds) -> Self {
-        // In one division, so that what was written as a decimal fraction is written as the same one.
+        // In one division, so that a decimal fraction is written as it was read.
         seconds.0.as_nanos() as f64 / 1e9
     }
 }
