@@ -3,6 +3,7 @@
 mod checkpoints;
 mod examples;
 mod finish;
+mod options;
 mod pages;
 mod sql;
 mod unique;

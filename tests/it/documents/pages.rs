@@ -27,7 +27,7 @@ const fn page(name: &'static str) -> Page {
     Page { name, placeholders: &[], left_out: &[] }
 }
 
-const PAGES: [Page; 15] = [
+const PAGES: [Page; 16] = [
     Page {
         placeholders: &[("wakeq_…", "$THE_KEY"), ("http://127.0.0.1:8080", "$SERVER")],
         ..page("http.md")
@@ -37,6 +37,7 @@ const PAGES: [Page; 15] = [
     page("coming-from.md"),
     page("cron.md"),
     page("operations.md"),
+    page("options.md"),
     page("running.md"),
     page("statistics.md"),
     page("unique.md"),
