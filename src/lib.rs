@@ -191,6 +191,13 @@ pub use worker::{
     shutdown_signal,
 };
 
+/// Batches: a name that many events share, and an event that is emitted when the last has ended.
+pub mod batches {
+    pub use crate::emit::{Batch, BatchError};
+    pub use crate::event::{BatchCounts, BatchName, InvalidBatchName};
+    pub use crate::store::{BatchProgress, BatchState, RegisteredBatch};
+}
+
 /// What operators see and do through [`Admin`]: rules, explanations, lists, counts, statistics,
 /// dead events, quotas and the record of changes.
 pub mod control {
@@ -284,6 +291,8 @@ pub mod workers {
 /// Compiles the code in the pages about the queue.
 #[cfg(doctest)]
 mod pages {
+    #[doc = include_str!("../docs/batches.md")]
+    struct BatchesDocument;
     #[doc = include_str!("../docs/cancel.md")]
     struct CancelDocument;
     #[doc = include_str!("../docs/cron.md")]

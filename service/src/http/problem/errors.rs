@@ -24,6 +24,7 @@ impl Problem {
                 let kind = if exceeded.quota.drains() { Kind::QuotaExceeded } else { Kind::QuotaReached };
                 Self::new(kind, error.to_string())
             }
+            StoreError::NoBatch(_) => Self::new(Kind::Conflict, error.to_string()),
             StoreError::NotMigrated(_) => Self::unavailable("an up-to-date schema"),
             error if error.is_contention() => Self::unavailable("a lock in the database"),
             StoreError::Refused { .. }
@@ -101,6 +102,7 @@ impl From<AdminError> for Problem {
             AdminError::NotFound(_)
             | AdminError::NoCron(_)
             | AdminError::NoHook(_)
+            | AdminError::NoBatch(_)
             | AdminError::NoTarget(_)
             | AdminError::NoQueue(_) => Self::not_found(),
             AdminError::NoCopy(_) | AdminError::NoLease(_) | AdminError::NoWorker(_) => {
