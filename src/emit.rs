@@ -26,7 +26,7 @@ use crate::store::{Coalescer, InsertOutcome, Store, StoreError, add_one};
 use crate::telemetry::{EmitCall, SendMetrics};
 use crate::{fault, telemetry};
 
-pub use batches::{Batch, BatchError};
+pub use batches::{BatchError, EventBatch};
 use byte_budget::{ByteBudget, CheckedEvents};
 use error::EVENTS_MAX;
 pub use error::EmitError;

@@ -191,13 +191,6 @@ pub use worker::{
     shutdown_signal,
 };
 
-/// Batches: a name that many events share, and an event that is emitted when the last has ended.
-pub mod batches {
-    pub use crate::emit::{Batch, BatchError};
-    pub use crate::event::{BatchCounts, BatchName, InvalidBatchName};
-    pub use crate::store::{BatchProgress, BatchState, RegisteredBatch};
-}
-
 /// What operators see and do through [`Admin`]: rules, explanations, lists, counts, statistics,
 /// dead events, quotas and the record of changes.
 pub mod control {
@@ -228,13 +221,14 @@ pub mod database {
     pub use crate::store::{DatabaseUse, MigrationState, MigrationStatus, Retention, RoleKind, TimingMode};
 }
 
-/// What an event can carry, emits that can be repeated, and unique keys.
+/// What an event can carry, emits that can be repeated, unique keys, and batches.
 pub mod events {
-    pub use crate::emit::{IdempotencyKey, Idempotent};
+    pub use crate::emit::{BatchError, EventBatch, IdempotencyKey, Idempotent};
     pub use crate::event::{
-        Due, EventOptions, InvalidMetadata, InvalidName, InvalidOptions, InvalidUnique, JsonError, Metadata,
-        OnConflict, Traceparent, Unique, UniqueOutcome,
+        BatchCounts, BatchName, Due, EventOptions, InvalidBatchName, InvalidMetadata, InvalidName,
+        InvalidOptions, InvalidUnique, JsonError, Metadata, OnConflict, Traceparent, Unique, UniqueOutcome,
     };
+    pub use crate::store::{BatchProgress, BatchState, RegisteredBatch};
 }
 
 /// Hooks: what other systems emit by webhooks, which a signature authorizes.

@@ -37,7 +37,7 @@ pub enum BatchError {
 /// A batch of a canvas, by its name: many events that share it, and one that is emitted when the
 /// last of them has ended. [`Queue::batch`] makes it.
 #[derive(Clone)]
-pub struct Batch {
+pub struct EventBatch {
     queue: Queue,
     canvas: CanvasId,
     name: BatchName,
@@ -73,8 +73,8 @@ impl Queue {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn batch(&self, name: &str) -> Result<Batch, InvalidBatchName> {
-        Ok(Batch { queue: self.clone(), canvas: self.config.canvas, name: name.parse()? })
+    pub fn batch(&self, name: &str) -> Result<EventBatch, InvalidBatchName> {
+        Ok(EventBatch { queue: self.clone(), canvas: self.config.canvas, name: name.parse()? })
     }
 
     /// Ends a batch if it is over. Where that fails, the minute's pass ends it.
@@ -99,7 +99,7 @@ impl Queue {
     }
 }
 
-impl Batch {
+impl EventBatch {
     /// The same on another canvas.
     pub fn canvas(self, canvas: CanvasId) -> Self {
         Self { canvas, ..self }

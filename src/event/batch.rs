@@ -15,7 +15,7 @@ const NAME_MAX: usize = 255;
 /// neither `.` nor `..`, which no path can contain. It names one batch of its canvas.
 ///
 /// ```
-/// use wakeq::batches::BatchName;
+/// use wakeq::events::BatchName;
 ///
 /// let name: BatchName = "import:42".parse().unwrap();
 /// assert_eq!(name.as_str(), "import:42");

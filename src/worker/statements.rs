@@ -12,8 +12,8 @@ use crate::event::{
     Notification,
 };
 use crate::store::{
-    BATCH_MAX, BatchKey, ClaimLimits, ClaimedEvent, Coalescer, IN_FLIGHT, LoadedEvent, Retry, Standing, Store,
-    StoreError, TurnOutcome, TurnRequest,
+    BATCH_MAX, BatchKey, ClaimLimits, ClaimedEvent, Coalescer, IN_FLIGHT, LoadedEvent, Retry, Standing,
+    Store, StoreError, TurnOutcome, TurnRequest,
 };
 
 /// The actor in the audit log when a target is held because it was removed.

@@ -118,18 +118,17 @@ impl Sql<'_> {
         Ok(looked)
     }
 
-    /// A row that another session holds is left.
+    /// Rows are only added and deleted here, so that a page is everything up to an id.
     pub(in crate::store) async fn sum_batch_ends(
         &self,
         (canvas, name): &BatchKey,
     ) -> Result<bool, StoreError> {
         let query = sqlx::query_scalar!(
-            r#"with page as materialized (
-                   select id from wakeq.batch_ends where canvas_id = $1 and batch = $2::text
-                    order by id limit $3 for update skip locked
-               ), gone as (
+            r#"with gone as (
                    delete from wakeq.batch_ends
-                    where canvas_id = $1 and batch = $2 and id = any (array(select id from page))
+                    where canvas_id = $1 and batch = $2::text
+                      and id <= coalesce((select e.id from wakeq.batch_ends e where e.canvas_id = $1 and e.batch = $2
+                                           order by e.canvas_id, e.batch, e.id offset $3 - 1 limit 1), 9223372036854775807)
                 returning completed, dead, cancelled
                ), summed as (
                    insert into wakeq.batch_ends (canvas_id, batch, completed, dead, cancelled)
@@ -149,10 +148,11 @@ impl Sql<'_> {
     ) -> Result<bool, StoreError> {
         let query = sqlx::query!(
             "delete from wakeq.batch_ends
-              where canvas_id = $1 and batch = $2::text and id = any (array(
-                    select e.id from wakeq.batch_ends e join wakeq.batches b on b.canvas_id = $1 and b.name = $2
-                     where e.canvas_id = $1 and e.batch = $2 and b.over_at is not null and not b.is_cancelled
-                     limit $3))",
+              where canvas_id = $1 and batch = $2::text
+                and id <= coalesce((select e.id from wakeq.batch_ends e where e.canvas_id = $1 and e.batch = $2
+                                     order by e.canvas_id, e.batch, e.id offset $3 - 1 limit 1), 9223372036854775807)
+                and exists (select from wakeq.batches b
+                             where b.canvas_id = $1 and b.name = $2 and b.over_at is not null and not b.is_cancelled)",
             canvas.0,
             name.as_str(),
             ENDS_PAGE

@@ -4,8 +4,8 @@
 use uuid::Uuid;
 
 use crate::event::{
-    BatchName, CanvasId, Claim, CopyOf, EventId, EventOptions, HandlerAddress, HandlerScope, Lane, Metadata, Name,
-    Place, RuleKind, Schedule, Timestamp, Turn,
+    BatchName, CanvasId, Claim, CopyOf, EventId, EventOptions, HandlerAddress, HandlerScope, Lane, Metadata,
+    Name, Place, RuleKind, Schedule, Timestamp, Turn,
 };
 use crate::store::kernel::{Sql, StoreError, address, interval};
 
