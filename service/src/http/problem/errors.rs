@@ -52,6 +52,7 @@ impl Problem {
             | EventError::Value(_)
             | EventError::Metadata(_)
             | EventError::Unique(_)
+            | EventError::Options(_)
             | EventError::TooLate
             | EventError::LogName(_)
             | EventError::ReservedCategory(_)
