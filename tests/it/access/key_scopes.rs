@@ -66,6 +66,9 @@ async fn a_key_for_a_module_writes_nothing_but_its_events() {
     let own = CanvasId::DEFAULT;
     let state = json!({"main": {"module": "image", "name": "resize"}, "state": {"balance": 500}});
     assert_eq!(emit(&service, &wide, own, "/objects/acct:1/events", state).await.0, 202);
+    let open = json!({"on_end": {"name": "imported"}});
+    assert_eq!(emit(&service, &wide, own, "/batches/import:1", open.clone()).await.0, 201);
+    assert_eq!(emit(&service, &narrow, own, "/batches/import:2", open).await, (403, "forbidden".into()));
     let fields = [
         ("value", json!({"x": 1}), true),
         ("modifier", json!("small"), true),
@@ -77,6 +80,7 @@ async fn a_key_for_a_module_writes_nothing_but_its_events() {
         ("options", json!({"retries": 0}), true),
         ("logged", json!(false), true),
         ("object", json!("acct:1"), false),
+        ("batch", json!("import:1"), false),
         ("logged", json!(true), false),
         ("logged", json!({"category": "ledger", "stream": "acct-1"}), false),
     ];
@@ -128,7 +132,7 @@ async fn a_key_for_a_module_writes_nothing_but_its_events() {
     assert_eq!(stage.count(by_narrow).await, 1, "only what the unlimited key logged there");
     let reasons = "select count(distinct detail) from wakeq.audit_log
                     where outcome = 'refused' and action = 'emit' and detail like '%needs the scope for all handlers'";
-    assert_eq!(stage.count(reasons).await, 3, "`object`, `logged` and a change of an object");
+    assert_eq!(stage.count(reasons).await, 4, "`object`, `batch`, `logged` and a change of an object");
 }
 
 /// A chosen id counts among those of its handler, so that a limited key can't use up the ids that

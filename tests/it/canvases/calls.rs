@@ -36,7 +36,7 @@ const QUEUES: Coverage = OfThePlatform("queues belong to the platform");
 const GROUPS: Coverage = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tested.
-const CALLS: [(&str, &str, Coverage); 120] = [
+const CALLS: [(&str, &str, Coverage); 123] = [
     ("Admin", "put_cron", By("put_cron")),
     ("Admin", "cron", By("show_cron")),
     ("Admin", "crons", By("list_crons")),
@@ -124,6 +124,9 @@ const CALLS: [(&str, &str, Coverage); 120] = [
     ("Admin", "hooks", By("list_hooks")),
     ("Admin", "delete_hook", By("delete_hook")),
     ("Admin", "hook_to_receive", There("hooks::callers")),
+    ("Admin", "batch", By("show_batch")),
+    ("Admin", "batches", By("list_batches")),
+    ("Admin", "cancel_batch", By("cancel_batch")),
     ("Admin", "quotas", By("list_quotas")),
     ("Admin", "set_quota", Here),
     ("Admin", "unset_quota", Here),

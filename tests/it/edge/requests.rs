@@ -22,6 +22,8 @@ pub(super) const FOREIGN: CanvasId = CanvasId(Uuid::from_u128(0xf0e1));
 const CRON: &str = "nightly";
 /// Their hook.
 const HOOK: &str = "incoming";
+/// Their batch.
+const BATCH: &str = "import:1";
 /// The operation that a signature authorizes.
 const RECEIVES: &str = "receive_webhook";
 /// Their queue.
@@ -128,8 +130,11 @@ impl Targets {
         entities(pool, waiting).await;
         let make_room =
             "delete from wakeq.cron_records; delete from wakeq.http_targets; delete from wakeq.queues;
-             delete from wakeq.hooks; delete from wakeq.scheduling_rules";
+             delete from wakeq.hooks; delete from wakeq.scheduling_rules; delete from wakeq.batches";
         sqlx::raw_sql(make_room).execute(pool).await.unwrap();
+        let batch = "insert into wakeq.batches (canvas_id, name, event_id, module, handler, modifier, value)
+                     values ($1, $2, gen_random_uuid(), 'WORKER', 'greet', '_', 'null')";
+        sqlx::query(batch).bind(CanvasId::DEFAULT.0).bind(BATCH).execute(pool).await.unwrap();
         put(service, HOOK, "github", json!({})).await;
         let target = "insert into wakeq.http_targets (canvas_id, module, name, modifier, url, retries, delay_ms, factor,
                           delay_max_ms, timeout_ms, secret, created_by, updated_by)
@@ -170,6 +175,7 @@ impl Targets {
             .replace("{key}", &self.key)
             .replace("{cron}", CRON)
             .replace("{hook}", HOOK)
+            .replace("{batch}", BATCH)
             .replace("{queue}", self.queue)
             .replace("{group}", self.group)
             .replace("{worker}", self.worker)
@@ -220,7 +226,9 @@ impl Targets {
         let good = || self.good(service, operation);
         match (operation.id.as_str(), status) {
             (_, 200..300) if operation.scopes.is_empty() => good(),
-            (id @ ("put_queue" | "put_cron" | "put_hook"), 201) => to(&another(&path)).json(&body(id)),
+            (id @ ("put_queue" | "put_cron" | "put_hook" | "open_batch"), 201) => {
+                to(&another(&path)).json(&body(id))
+            }
             (RECEIVES, _) => receiving(good(), status),
             ("put_target" | "put_target_of_modifier", 201) => {
                 to(&path.replace("/greet", "/another")).json(&body("put_target"))
@@ -251,6 +259,10 @@ impl Targets {
                 to(&path.replace("/greet", "/one-more")).json(&json!({"url": "https://target.example/"}))
             }
             ("put_hook", 409) => to(&path).json(&json!({"kind": "standard", "handler": {"name": "greet"}})),
+            ("open_batch", 409) => to(&path).json(&json!({"on_end": {"name": "another"}})),
+            ("open_batch", 413) => {
+                to(&path).json(&json!({"on_end": {"name": "greet", "value": "x".repeat(300_000)}}))
+            }
             ("create_key", 409) => to(&path).json(&json!({"holder": "twice", "scopes": ["read"]})),
             ("unpause_cron", 409) => {
                 service.stage.execute(UNREADABLE_CRON).await;
@@ -329,7 +341,7 @@ fn is_about_copies(operation: &Operation) -> bool {
 
 /// The path of something of the same kind that is not there yet.
 fn another(path: &str) -> String {
-    [QUEUE, CRON, HOOK].iter().fold(path.to_owned(), |path, name| path.replace(name, "another"))
+    [QUEUE, CRON, HOOK, BATCH].iter().fold(path.to_owned(), |path, name| path.replace(name, "another"))
 }
 
 /// A webhook that is answered with this status.
@@ -413,7 +425,8 @@ const WITHOUT_BODY: &str =
     "livez wake readyz list_events show_event cancel_event run_event_now list_handlers show_handler show_target
      delete_target delete_target_of_modifier unpause_handler depth total_depth list_dead_events list_halted_objects show_object
      list_tombstones list_targets read_log list_queues show_queue delete_queue queue_depth list_facets list_crons show_cron
-     unpause_cron delete_cron list_hooks show_hook delete_hook redrive_dead_event unblock_handler list_audit list_keys list_quotas unset_quota
+     unpause_cron delete_cron list_hooks show_hook delete_hook list_batches show_batch close_batch cancel_batch
+     redrive_dead_event unblock_handler list_audit list_keys list_quotas unset_quota
      revoke_key listen canvas_statistics handler_statistics list_workers show_worker list_switches unpause_canvas
      unblock_canvas unblock_all";
 
@@ -431,6 +444,7 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
             Some(json!({"url": "https://target.example/events", "headers": {"x-api-key": "of the target"}}))
         }
         "put_hook" => Some(json!({"kind": "github", "handler": {"name": "greet"}})),
+        "open_batch" => Some(json!({"on_end": {"name": "greet"}})),
         // It is sent with its signature: `good` makes both.
         RECEIVES => Some(json!({})),
         "put_cron" => Some(json!({"expression": "0 0 1 1 *", "value": 2})),
@@ -465,6 +479,7 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
 fn broken(operation: &Operation) -> String {
     let parts = [
         "name", "id", "key", "cron", "hook", "object", "queue", "group", "type", "entity", "quota", "worker",
+        "batch",
     ];
     parts.iter().fold(operation.path.clone(), |path, part| path.replace(&format!("{{{part}}}"), "%20"))
 }
