@@ -2,6 +2,7 @@
 //! where they are stable.
 
 mod access;
+mod batches;
 mod both;
 mod bulk;
 mod ends;
