@@ -27,7 +27,7 @@ const fn page(name: &'static str) -> Page {
     Page { name, placeholders: &[], left_out: &[] }
 }
 
-const PAGES: [Page; 15] = [
+const PAGES: [Page; 16] = [
     Page {
         placeholders: &[("wakeq_…", "$THE_KEY"), ("http://127.0.0.1:8080", "$SERVER")],
         ..page("http.md")
@@ -40,6 +40,7 @@ const PAGES: [Page; 15] = [
     page("running.md"),
     page("statistics.md"),
     page("unique.md"),
+    page("batches.md"),
     Page {
         placeholders: &[("wakeq_0123456789ab", "${KEY:0:18}")],
         left_out: &[
