@@ -90,7 +90,8 @@ begin
             using
                 errcode = 'foreign_key_violation', schema = 'wakeq', table = 'events_v2',
                 constraint = 'events_v2_batch_is_open', detail = new.options ->> 'batch',
-                hint = 'Open the batch before you emit into it. Once it is closed and its members have ended, it is over.';
+                hint = 'Open the batch before you emit into it. It is over once it is closed and its members have '
+                    || 'ended, and they may emit into it until then.';
     end if;
     return null;
 end

@@ -5,6 +5,8 @@ use super::{Trouble, WakeError, Waker};
 use crate::event::{Broadcast, Notification};
 use crate::store::{BatchKey, EndedBatch, LookedBatches};
 
+/// Maximum number of pages of batches that one pass looks at; the next continues.
+const LOOK_PAGES: usize = 20;
 /// Maximum number of pages of ends that one pass sums; the next continues.
 const SUM_PAGES: usize = 20;
 /// Maximum number of pages of ends that are deleted after a batch. Its expiry deletes the rest.
@@ -13,22 +15,32 @@ const FORGET_PAGES: usize = 100;
 impl Waker {
     /// A batch that can't be ended is left to a later pass, and stops nothing else.
     pub(super) async fn look_at_batches(&self, trouble: &mut Trouble) {
-        let looked = self.store.look_at_batches().await;
-        let Some(LookedBatches { over, long }) = trouble.look("batches", looked) else { return };
-        for batch in &over {
-            trouble.look("the end of a batch", self.end_batch(batch).await);
-            if self.is_over() {
+        let mut summed = 0;
+        for _ in 0..LOOK_PAGES {
+            let looked = self.store.look_at_batches().await;
+            let Some(LookedBatches { over, long, more }) = trouble.look("batches", looked) else { return };
+            for batch in &over {
+                trouble.look("the end of a batch", self.end_batch(batch).await);
+                if self.is_over() {
+                    return;
+                }
+            }
+            for batch in &long {
+                self.sum_ends(batch, &mut summed, trouble).await;
+            }
+            if !more || self.is_over() {
                 return;
             }
         }
-        let mut pages = 0;
-        for batch in &long {
-            while pages < SUM_PAGES && !self.is_over() {
-                pages += 1;
-                let summed = self.store.sum_batch_ends(batch).await;
-                if trouble.look("the ends of a batch", summed) != Some(true) {
-                    break;
-                }
+    }
+
+    /// Sums the ends of a batch, as long as the pass may sum more pages.
+    async fn sum_ends(&self, batch: &BatchKey, pages: &mut usize, trouble: &mut Trouble) {
+        while *pages < SUM_PAGES && !self.is_over() {
+            *pages += 1;
+            let summed = self.store.sum_batch_ends(batch).await;
+            if trouble.look("the ends of a batch", summed) != Some(true) {
+                return;
             }
         }
     }

@@ -42,6 +42,8 @@ pub(crate) struct LookedBatches {
     pub(crate) over: Vec<BatchKey>,
     /// They have many rows with ends.
     pub(crate) long: Vec<BatchKey>,
+    /// Whether there may be more batches to look at.
+    pub(crate) more: bool,
 }
 
 struct LockedRow {
@@ -105,8 +107,9 @@ impl Sql<'_> {
             LOOKED_AT,
             ENDS_MANY
         );
-        let mut looked = LookedBatches::default();
-        for row in self.session().await?.all("look at batches", query).await? {
+        let rows = self.session().await?.all("look at batches", query).await?;
+        let mut looked = LookedBatches { more: rows.len() as i64 >= LOOKED_AT, ..LookedBatches::default() };
+        for row in rows {
             let Ok(name) = row.name.parse::<BatchName>() else { continue };
             let batch = (CanvasId(row.canvas_id), name);
             if row.is_over {

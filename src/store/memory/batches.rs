@@ -107,7 +107,7 @@ impl Tables {
 
     pub(in crate::store) fn look_at_batches(&self) -> Result<LookedBatches, StoreError> {
         let over = self.batches.keys().filter(|key| self.is_over(key)).cloned().collect();
-        Ok(LookedBatches { over, long: Vec::new() })
+        Ok(LookedBatches { over, ..LookedBatches::default() })
     }
 
     /// Each batch has one sum in memory.
