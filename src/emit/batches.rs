@@ -118,11 +118,12 @@ impl EventBatch {
         }
     }
 
-    /// Closes the batch: it is over once its last member has ended, which may be now. Until then its
-    /// members can still emit further members. Closing it again changes nothing.
+    /// Closes the batch: it is over once its last member has ended, which may be now. Until then
+    /// its members can still emit further members. Closing it again changes nothing.
     ///
-    /// Emit its members before: once it is over, emits into it are refused. A member that is emitted
-    /// in a transaction counts from its commit on, so commit that first, too; until then this waits.
+    /// Emit its members before: once it is over, emits into it are refused. A member that is
+    /// emitted in a transaction counts from its commit on, so commit that first, too; until then
+    /// this waits.
     pub async fn close(&self) -> Result<BatchProgress, BatchError> {
         match self.queue.store.close_batch(self.canvas, &self.name).await? {
             BatchClosing::Closed | BatchClosing::Repeated => {}

@@ -1,32 +1,14 @@
 //! Batches: what the trigger of the migrations and the statements of `batches` do.
 
+use super::batch_row::{Batch, MemberEnd};
 use super::{LiveRow, Tables};
-use crate::event::{BatchCounts, BatchName, CanvasId, NewEvent, Timestamp, ended_value};
+use crate::event::{BatchCounts, BatchName, CanvasId, NewEvent, ended_value};
 use crate::store::batches::{
     BatchClosing, BatchKey, BatchOpening, BatchProgress, BatchState, EndedBatch, LookedBatches,
     RegisteredBatch,
 };
 use crate::store::events::InsertOutcome;
 use crate::store::kernel::StoreError;
-
-/// A batch.
-#[derive(Clone, Debug)]
-pub(super) struct Batch {
-    /// As it was opened with it.
-    event: NewEvent,
-    opened_at: Timestamp,
-    closed_at: Option<Timestamp>,
-    over_at: Option<Timestamp>,
-    counts: BatchCounts,
-}
-
-/// How a member ends.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum MemberEnd {
-    Completed,
-    Dead,
-    Cancelled,
-}
 
 impl Tables {
     pub(in crate::store) fn open_batch(

@@ -6,6 +6,7 @@
 //! statement fails. Both completions are one function. `tests/it/testing/agreement.rs` runs the
 //! same steps on both.
 
+mod batch_row;
 mod batches;
 mod dead;
 mod inserts;
@@ -31,7 +32,7 @@ use crate::store::batches::BatchKey;
 use crate::store::events::Rule;
 use crate::store::kernel::{Double, Store, StoreError};
 use crate::store::order::{HaltedLane, Object, Tombstone};
-use batches::Batch;
+use batch_row::Batch;
 use keys::Keys;
 use row::{Dead, LiveRow};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Tables;
-use super::batches::MemberEnd;
+use super::batch_row::MemberEnd;
 use super::lanes::lane_of;
 use crate::event::{Actor, CanvasId, EventId, HandlerScope, Lane, Name, RuleKind, Timestamp};
 use crate::store::events::{

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::batches::MemberEnd;
+use super::batch_row::MemberEnd;
 use super::{Dead, LiveRow, Tables, UnknownHandler};
 use crate::event::{Cause, Claim, EventId, HandlerAddress, Name, Notification, Schedule, Turn};
 use crate::store::events::{CANCELLED_PAGE, ClaimLimits, ClaimedEvent, LoadedEvent, Renewal, Retry};

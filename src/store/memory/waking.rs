@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
-use super::batches::MemberEnd;
+use super::batch_row::MemberEnd;
 use super::lanes::lane_of;
 use super::{LiveRow, Tables};
 use crate::event::{CanvasId, EventId, HandlerScope, Lane, Notification, RuleKind, RuleReach, Timestamp};

@@ -332,9 +332,9 @@ impl Store {
         Ok(self.session().await?.execute("forget old unique keys", query).await?.rows_affected())
     }
 
-    /// Forgets batches that are over. One that was given up while members of it are left is looked at
-    /// again when it is as old once more: its name is not free before. One with rows of ends loses
-    /// up to 10,000 of them, and goes the next time. Returns how many were looked at.
+    /// Forgets batches that are over. One that was given up while members of it are left is looked
+    /// at again when it is as old once more: its name is not free before. One with rows of ends
+    /// loses up to 10,000 of them, and goes the next time. Returns how many were looked at.
     async fn expire_batches(&self) -> Result<u64, StoreError> {
         let query = sqlx::query_scalar!(
             r#"with page as materialized (

@@ -1,11 +1,10 @@
 //! A request for every operation and every status that the OpenAPI document lists. A new operation
 //! needs lines here.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
-use sqlx::Row;
 use uuid::Uuid;
 use wakeq::crons::{CronSchedule, NewCron};
 use wakeq::queues::NewQueue;
@@ -226,9 +225,7 @@ impl Targets {
         let good = || self.good(service, operation);
         match (operation.id.as_str(), status) {
             (_, 200..300) if operation.scopes.is_empty() => good(),
-            (id @ ("put_queue" | "put_cron" | "put_hook" | "open_batch"), 201) => {
-                to(&another(&path)).json(&body(id))
-            }
+            (id, 201) if MAKES.contains(&id) => to(&another(&path)).json(&body(id)),
             (RECEIVES, _) => receiving(good(), status),
             ("put_target" | "put_target_of_modifier", 201) => {
                 to(&path.replace("/greet", "/another")).json(&body("put_target"))
@@ -259,10 +256,7 @@ impl Targets {
                 to(&path.replace("/greet", "/one-more")).json(&json!({"url": "https://target.example/"}))
             }
             ("put_hook", 409) => to(&path).json(&json!({"kind": "standard", "handler": {"name": "greet"}})),
-            ("open_batch", 409) => to(&path).json(&json!({"on_end": {"name": "another"}})),
-            ("open_batch", 413) => {
-                to(&path).json(&json!({"on_end": {"name": "greet", "value": "x".repeat(300_000)}}))
-            }
+            ("open_batch", 409 | 413) => to(&path).json(&refused_batch(status)),
             ("create_key", 409) => to(&path).json(&json!({"holder": "twice", "scopes": ["read"]})),
             ("unpause_cron", 409) => {
                 service.stage.execute(UNREADABLE_CRON).await;
@@ -411,6 +405,9 @@ fn emitting(operation: &str, event: Value) -> Value {
 /// Operations that emit.
 const EMITS: [&str; 5] = ["emit", "emit_batch", "change_object", "send_to_entity", "erase_entity"];
 
+/// Operations that make something with the name in their path.
+const MAKES: [&str; 4] = ["put_queue", "put_cron", "put_hook", "open_batch"];
+
 /// Operations on a leased copy.
 const OF_COPIES: [&str; 3] = ["extend_copy", "complete_copy", "release_copy"];
 
@@ -475,6 +472,12 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
     }
 }
 
+/// A batch that is not opened: for another event, or with a value that is too large.
+fn refused_batch(status: u16) -> Value {
+    let value = "x".repeat(if status == 413 { 300_000 } else { 1 });
+    json!({"on_end": {"name": "greet", "value": value}})
+}
+
 /// The path with a space for each name.
 fn broken(operation: &Operation) -> String {
     let parts = [
@@ -482,26 +485,6 @@ fn broken(operation: &Operation) -> String {
         "batch",
     ];
     parts.iter().fold(operation.path.clone(), |path, part| path.replace(&format!("{{{part}}}"), "%20"))
-}
-
-/// Every table of the queue, with a checksum of its contents. Records of requests are not a change:
-/// the audit log, the last use of keys, and statistics are left out.
-pub(super) async fn contents(service: &Service) -> BTreeMap<String, (i64, String)> {
-    let pool = &service.stage.pool;
-    let tables = "select table_name::text from information_schema.tables where table_schema = 'wakeq'
-                  and table_type = 'BASE TABLE' and table_name not in ('audit_log', 'minute_statistics')";
-    let tables: Vec<String> = sqlx::query_scalar(tables).fetch_all(pool).await.unwrap();
-    let mut contents = BTreeMap::new();
-    for table in tables {
-        let sum = format!(
-            "select count(*), coalesce(md5(string_agg(row, '' order by row)), '')
-             from (select (to_jsonb(t) - 'last_used_at')::text as row from wakeq.\"{table}\" t) rows"
-        );
-        let row = sqlx::query(sqlx::AssertSqlSafe(sum)).fetch_one(pool).await.unwrap();
-        contents.insert(table, (row.get(0), row.get(1)));
-    }
-    assert!(contents.len() >= 6, "{contents:?}");
-    contents
 }
 
 /// Creates a subscriber of another group, on a live node.
