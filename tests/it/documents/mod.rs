@@ -3,6 +3,7 @@
 mod batches;
 mod examples;
 mod finish;
+mod options;
 mod pages;
 mod sql;
 mod unique;

@@ -95,7 +95,8 @@ async fn lives(kit: TestKit) {
 #[tokio::test]
 async fn a_batch_lives_the_same_life_in_memory_and_on_postgres() {
     lives(TestKit::new()).await;
-    lives(on_postgres().await.1).await;
+    let (_stage, kit) = on_postgres().await;
+    lives(kit).await;
 }
 
 async fn refuses(kit: TestKit) {
@@ -123,7 +124,8 @@ async fn refuses(kit: TestKit) {
 #[tokio::test]
 async fn what_a_batch_refuses_is_refused_in_memory_and_on_postgres() {
     refuses(TestKit::new()).await;
-    refuses(on_postgres().await.1).await;
+    let (_stage, kit) = on_postgres().await;
+    refuses(kit).await;
 }
 
 /// What nobody looked at, the minute's pass ends, which is a part of each drain.
@@ -141,5 +143,6 @@ async fn purges(kit: TestKit) {
 #[tokio::test]
 async fn the_pass_ends_a_batch_whose_members_were_purged() {
     purges(TestKit::new()).await;
-    purges(on_postgres().await.1).await;
+    let (_stage, kit) = on_postgres().await;
+    purges(kit).await;
 }
