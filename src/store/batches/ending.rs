@@ -131,7 +131,7 @@ impl Sql<'_> {
                    delete from wakeq.batch_ends
                     where canvas_id = $1 and batch = $2::text
                       and id <= coalesce((select e.id from wakeq.batch_ends e where e.canvas_id = $1 and e.batch = $2
-                                           order by e.canvas_id, e.batch, e.id offset $3 - 1 limit 1), 9223372036854775807)
+                                           order by e.canvas_id, e.batch, e.id offset $3::bigint - 1 limit 1), 9223372036854775807)
                 returning completed, dead, cancelled
                ), summed as (
                    insert into wakeq.batch_ends (canvas_id, batch, completed, dead, cancelled)
@@ -153,7 +153,7 @@ impl Sql<'_> {
             "delete from wakeq.batch_ends
               where canvas_id = $1 and batch = $2::text
                 and id <= coalesce((select e.id from wakeq.batch_ends e where e.canvas_id = $1 and e.batch = $2
-                                     order by e.canvas_id, e.batch, e.id offset $3 - 1 limit 1), 9223372036854775807)
+                                     order by e.canvas_id, e.batch, e.id offset $3::bigint - 1 limit 1), 9223372036854775807)
                 and exists (select from wakeq.batches b
                              where b.canvas_id = $1 and b.name = $2 and b.over_at is not null and not b.is_cancelled)",
             canvas.0,

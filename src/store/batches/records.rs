@@ -180,8 +180,9 @@ impl Sql<'_> {
     ) -> Result<Option<BatchProgress>, StoreError> {
         let query = sqlx::query_as!(
             BatchRow,
-            r#"select b.name::text as "name!", b.event_id, b.module::text as "module!", b.handler::text as "handler!",
-                      b.modifier::text as "modifier!", b.opened_at, b.closed_at, b.over_at, b.is_cancelled,
+            r#"select b.name::text as "name!", b.event_id as "event_id!", b.module::text as "module!",
+                      b.handler::text as "handler!", b.modifier::text as "modifier!", b.opened_at as "opened_at!",
+                      b.closed_at, b.over_at, b.is_cancelled as "is_cancelled!",
                       coalesce(ends.completed, b.completed) as "completed!", coalesce(ends.dead, b.dead) as "dead!",
                       coalesce(ends.cancelled, b.cancelled) as "cancelled!", members.count as left
                  from wakeq.batches b
