@@ -432,6 +432,9 @@ begin
            when 'delays_s' then not wakeq.are_seconds(f.value, 0)
            when 'timeout_s' then not wakeq.are_seconds(jsonb_build_array(f.value), 0.001)
            when 'not_after' then (moment >= '0001-01-01Z' and moment < '10000-01-01Z') is not true
+           when 'batch' then (
+               jsonb_typeof(f.value) = 'string' and octet_length(f.value #>> '{}') between 1 and 255
+               and f.value #>> '{}' !~ '[^\x21-\x7e]' and f.value #>> '{}' not in ('.', '..')) is not true
            else true end
      limit 1;
     if wrong is not null then
@@ -439,7 +442,7 @@ begin
             using
                 errcode = 'invalid_parameter_value',
                 hint = 'An event may have retries (0 to 1000), delays_s (1 to 100 numbers of seconds, up to 2592000), '
-                    || 'timeout_s (0.001 to 2592000) and not_after (a moment).';
+                    || 'timeout_s (0.001 to 2592000), not_after (a moment) and batch (the name of an open batch).';
     end if;
     return kept;
 end

@@ -98,7 +98,7 @@ create table wakeq.canvas_quotas (
     quota     text not null check (quota in (
                   'events', 'event-bytes', 'objects', 'object-bytes', 'chosen-ids', 'idempotency-keys', 'log-streams',
                   'log-bytes', 'entities', 'entity-events', 'crons', 'cron-ticks', 'keys', 'targets', 'hooks',
-                  'rules', 'audit-lines')),
+                  'batches', 'rules', 'audit-lines')),
     most      bigint not null check (most between 0 and 1000000000000000),
     set_at    timestamptz not null default now(),
     set_by    text not null check (length(set_by) between 1 and 200),
@@ -346,12 +346,15 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
         ('access_keys',          'select, insert, update',         null),
         -- Rows are added, but not with any id and time: wakeq.needed_rights lists the columns.
         ('audit_log',            'select',                         null),
+        ('batch_ends',           'select, insert, update, delete', 'select, insert, update, delete'),
+        -- An emit locks the batch of its event, which requires the right to update.
+        ('batches',              'select, insert, update, delete', 'select, insert, update, delete'),
         ('canvas_quotas',        'select, insert, update, delete', 'select'),
         -- The expiry, which may run in both, locks and deletes what no event has.
         ('checkpoints',          'select, insert, update, delete', 'select, insert, update, delete'),
         ('chores',               'select, update',                 'select, update'),
         ('claim_gate',           null,                             'insert'),
-        ('canvas_turns',         'select, insert, update',         null),
+        ('canvas_turns',         'select, insert, update',         'select, insert, update'),
         ('consumer_dead',        'select, insert, update, delete', 'select, insert, update, delete'),
         ('consumer_groups',      'select, insert, update, delete', 'select, insert, update, delete'),
         ('consumer_positions',   'select, insert, update, delete', 'select, insert, update, delete'),

@@ -324,6 +324,10 @@ begin
     perform wakeq.check_emit(emit_unique.canvas, emit_unique.module, emit_unique.value);
     until := coalesce(until, case when remember is null then 'started' else 'ended' end);
     perform wakeq.check_unique(unique_key, until, remember, on_conflict, postpone_by, at_most);
+    if emit_unique.options ->> 'batch' is not null then
+        raise exception 'an event of a batch can''t have a unique key'
+            using errcode = 'invalid_parameter_value', hint = 'Leave one of them out.';
+    end if;
     event := row(gen_random_uuid(), emit_unique.canvas, emit_unique.module, handler, emit_unique.modifier,
                  emit_unique.value, coalesce(emit_unique.due, clock_timestamp() + coalesce(postpone_by, interval '0')),
                  emit_unique.traceparent, unique_key,

@@ -2,6 +2,7 @@
 //!
 //! The row is the event. A failed notification is not an error: the probe publishes it later.
 
+mod batches;
 mod byte_budget;
 mod error;
 mod idempotent;
@@ -25,6 +26,7 @@ use crate::store::{Coalescer, InsertOutcome, Store, StoreError, add_one};
 use crate::telemetry::{EmitCall, SendMetrics};
 use crate::{fault, telemetry};
 
+pub use batches::{BatchError, EventBatch};
 use byte_budget::{ByteBudget, CheckedEvents};
 use error::EVENTS_MAX;
 pub use error::EmitError;

@@ -221,13 +221,15 @@ pub mod database {
     pub use crate::store::{DatabaseUse, MigrationState, MigrationStatus, Retention, RoleKind, TimingMode};
 }
 
-/// What an event can carry, emits that can be repeated, unique keys, and checkpoints.
+/// What an event can carry, emits that can be repeated, unique keys, checkpoints, and batches.
 pub mod events {
-    pub use crate::emit::{IdempotencyKey, Idempotent};
+    pub use crate::emit::{BatchError, EventBatch, IdempotencyKey, Idempotent};
     pub use crate::event::{
-        Checkpoint, Due, EventOptions, InvalidCheckpoint, InvalidMetadata, InvalidName, InvalidOptions,
-        InvalidUnique, JsonError, Metadata, OnConflict, Traceparent, Unique, UniqueOutcome,
+        BatchCounts, BatchName, Checkpoint, Due, EventOptions, InvalidBatchName, InvalidCheckpoint,
+        InvalidMetadata, InvalidName, InvalidOptions, InvalidUnique, JsonError, Metadata, OnConflict,
+        Traceparent, Unique, UniqueOutcome,
     };
+    pub use crate::store::{BatchProgress, BatchState, RegisteredBatch};
 }
 
 /// Hooks: what other systems emit by webhooks, which a signature authorizes.
@@ -284,6 +286,8 @@ pub mod workers {
 /// Compiles the code in the pages about the queue.
 #[cfg(doctest)]
 mod pages {
+    #[doc = include_str!("../docs/batches.md")]
+    struct BatchesDocument;
     #[doc = include_str!("../docs/cancel.md")]
     struct CancelDocument;
     #[doc = include_str!("../docs/checkpoints.md")]

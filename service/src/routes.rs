@@ -15,6 +15,7 @@ use crate::http::guard::GuardedRoutes;
 use crate::http::operations::strict;
 use crate::http::{Api, answer, health, listen, openapi, own, push, slots, strangers};
 use crate::resources::audit::routes as audit;
+use crate::resources::batches::routes as batches;
 use crate::resources::crons::routes as crons;
 use crate::resources::dead_events::routes as dead_events;
 use crate::resources::emit::routes as emit;
@@ -118,6 +119,12 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         // A hook emits events.
         .on_both([Scope::Operate, Scope::Emit], routes!(hooks::put))
         .on(Scope::Operate, routes!(hooks::delete))
+        .on(Scope::Read, routes!(batches::list))
+        .on(Scope::Read, routes!(batches::one))
+        // A batch emits an event.
+        .on(Scope::Emit, routes!(batches::open))
+        .on(Scope::Emit, routes!(batches::close))
+        .on(Scope::Operate, routes!(batches::cancel))
         .on(Scope::Read, routes!(objects::halted))
         .on(Scope::Read, routes!(objects::one))
         .records_reads()

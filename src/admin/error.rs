@@ -1,6 +1,6 @@
 //! Why a call of the admin failed.
 
-use crate::event::{EventId, HandlerAddress, HookKind, InvalidCheckpoint, Name};
+use crate::event::{BatchName, EventId, HandlerAddress, HookKind, InvalidCheckpoint, Name};
 use crate::store::StoreError;
 use crate::wake::WakeError;
 
@@ -67,6 +67,9 @@ pub enum AdminError {
         /// Its kind.
         kind: HookKind,
     },
+    /// The canvas has no such batch.
+    #[error("the canvas has no batch {0}: `wakeq batches list` shows those that it has")]
+    NoBatch(BatchName),
     /// No worker of this name was seen within a day.
     #[error("no worker {0} was seen within a day: `wakeq workers list` shows those that were")]
     NoWorker(Name),

@@ -48,13 +48,18 @@ impl Admin {
     pub async fn cancel(&self, canvas: CanvasId, id: EventId, actor: &Actor) -> Result<EventId, AdminError> {
         checked(actor)?;
         let id = self.own_id(canvas, id).await?;
-        let lane = self.found(id).await?.and_then(LoadedEvent::lane);
+        let found = self.found(id).await?;
+        let batch = found.as_ref().and_then(LoadedEvent::batch);
+        let lane = found.and_then(LoadedEvent::lane);
         let cancel = || self.store.cancel(canvas, id, actor);
         let done = |answer: &(CommandOutcome, _)| answer.0 == CommandOutcome::Done;
         let done_before = |found: Option<_>| found.is_none().then(|| (CommandOutcome::Done, lane.clone()));
         let (done, lane) = self.settled(id, cancel, done, done_before).await?;
         check_outcome(done, id)?;
         self.resume_lanes(lane.as_slice()).await;
+        if let Some(batch) = batch {
+            self.waker.end_batch_if_over(&batch).await;
+        }
         Ok(id)
     }
 

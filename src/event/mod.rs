@@ -16,6 +16,7 @@ pub(crate) use displayed_as_text;
 
 mod actor;
 mod asked;
+mod batch;
 mod broadcast;
 mod checkpoint;
 mod chosen;
@@ -42,6 +43,8 @@ mod target;
 mod unique;
 
 pub use actor::Actor;
+pub(crate) use batch::ended_value;
+pub use batch::{BatchCounts, BatchName, InvalidBatchName};
 pub use broadcast::{Broadcast, MalformedBroadcast};
 pub use checkpoint::{Checkpoint, InvalidCheckpoint};
 pub(crate) use counts::CountedRun;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Timestamp, is_storable};
+use super::{BatchName, InvalidBatchName, Timestamp, is_storable};
 
 /// Longest JSON of an event's options, in bytes.
 const BYTES_MAX: usize = 4096;
@@ -46,6 +46,8 @@ pub struct EventOptions {
     pub(super) timeout_s: Option<Seconds>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) not_after: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) batch: Option<BatchName>,
 }
 
 /// A duration, as JSON a number of seconds.
@@ -84,6 +86,12 @@ pub enum InvalidOptions {
     /// The moment can't be stored.
     #[error("an event expires in the years 1 to 9999: choose a moment in them, or none")]
     NotAfter,
+    /// The name of its batch is not valid.
+    #[error(transparent)]
+    Batch(#[from] InvalidBatchName),
+    /// The event has something else that no member of a batch can have.
+    #[error("an event of a batch can't {0}: leave one of them out")]
+    BatchWith(&'static str),
     /// All options together are too long.
     #[error("the options of an event have {0} bytes as JSON, the limit is 4096: ask for less")]
     TooLong(usize),
@@ -108,6 +116,19 @@ impl EventOptions {
     /// The moment after which no attempt starts: the event dies instead.
     pub fn not_after(&self) -> Option<Timestamp> {
         self.not_after
+    }
+
+    /// The batch that the event is a member of.
+    pub fn batch(&self) -> Option<&BatchName> {
+        self.batch.as_ref()
+    }
+
+    /// What is left of the options of a dead event that is redriven: it is no member of its batch
+    /// any longer.
+    #[cfg(feature = "testing")]
+    pub(crate) fn without_batch(self) -> Option<Self> {
+        let left = Self { batch: None, ..self };
+        (left != Self::default()).then_some(left)
     }
 
     /// The delay after a failure that was preceded by `retries` retries, if the event has delays.
@@ -174,11 +195,12 @@ mod tests {
             delays_s: Some(vec![Seconds(Duration::from_micros(1_500_001)), Seconds(30 * DAY)]),
             timeout_s: Some(Seconds(Duration::from_millis(250))),
             not_after: Some(moment("2026-01-31T08:00:00.000001Z")),
+            batch: Some("import:42".parse().unwrap()),
         };
         let json = options.json();
         assert_eq!(
             json,
-            r#"{"retries":3,"delays_s":[1.500001,2592000.0],"timeout_s":0.25,"not_after":"2026-01-31T08:00:00.000001Z"}"#
+            r#"{"retries":3,"delays_s":[1.500001,2592000.0],"timeout_s":0.25,"not_after":"2026-01-31T08:00:00.000001Z","batch":"import:42"}"#
         );
         assert_eq!(EventOptions::of(Some(&json)).as_deref(), Some(&options));
         assert_eq!(options.check(), Ok(()));
@@ -188,7 +210,14 @@ mod tests {
     #[test]
     fn a_column_without_options_has_none_and_unknown_ones_are_passed_over() {
         assert_eq!(EventOptions::of(None), None);
-        for text in ["", "1", r#"{"retries":-1}"#, r#"{"timeout_s":-1}"#, r#"{"delays_s":[1e400]}"#] {
+        for text in [
+            "",
+            "1",
+            r#"{"retries":-1}"#,
+            r#"{"timeout_s":-1}"#,
+            r#"{"delays_s":[1e400]}"#,
+            r#"{"batch":"a b"}"#,
+        ] {
             assert_eq!(EventOptions::of(Some(text)), None, "{text}");
         }
         let later = EventOptions::of(Some(r#"{"retries": 1, "of a later release": true}"#)).unwrap();

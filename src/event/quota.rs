@@ -40,6 +40,8 @@ pub enum Quota {
     Targets,
     /// Hooks, which receive webhooks.
     Hooks,
+    /// Batches that are not over.
+    Batches,
     /// Pauses and blocks.
     Rules,
     /// Lines of the audit log.
@@ -48,7 +50,7 @@ pub enum Quota {
 
 impl Quota {
     /// All quotas.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Events,
         Self::EventBytes,
         Self::Objects,
@@ -64,6 +66,7 @@ impl Quota {
         Self::Keys,
         Self::Targets,
         Self::Hooks,
+        Self::Batches,
         Self::Rules,
         Self::AuditLines,
     ];
@@ -86,6 +89,7 @@ impl Quota {
             Self::Keys => "keys",
             Self::Targets => "targets",
             Self::Hooks => "hooks",
+            Self::Batches => "batches",
             Self::Rules => "rules",
             Self::AuditLines => "audit-lines",
         }
@@ -103,7 +107,7 @@ impl Quota {
             Self::Crons | Self::Keys | Self::Targets => 1_000,
             Self::CronTicks => 6_000,
             Self::Hooks => 100,
-            Self::Rules => 10_000,
+            Self::Batches | Self::Rules => 10_000,
             Self::AuditLines => 10_000_000,
         }
     }
@@ -115,7 +119,8 @@ impl Quota {
             | Self::EventBytes
             | Self::EntityEvents
             | Self::ChosenIds
-            | Self::IdempotencyKeys => true,
+            | Self::IdempotencyKeys
+            | Self::Batches => true,
             Self::Objects
             | Self::ObjectBytes
             | Self::LogStreams
@@ -149,6 +154,7 @@ impl Quota {
             Self::Keys => "keys",
             Self::Targets => "targets",
             Self::Hooks => "hooks",
+            Self::Batches => "batches that are not over",
             Self::Rules => "pauses and blocks",
             Self::AuditLines => "lines of the audit log",
         }
@@ -181,6 +187,7 @@ impl Quota {
                            their audit records"
             }
             Self::Targets | Self::Hooks => "delete one first",
+            Self::Batches => "close those that get no more members, or give some up",
             Self::Rules => "unpause or unblock some first",
             Self::AuditLines => "change less until older lines expire",
         }
@@ -194,7 +201,7 @@ displayed_as_text!(Quota);
 #[error(
     "there is no such quota: use one of events, event-bytes, objects, object-bytes, chosen-ids, \
      idempotency-keys, log-streams, log-bytes, entities, entity-events, crons, cron-ticks, keys, targets, \
-     hooks, rules and audit-lines"
+     hooks, batches, rules and audit-lines"
 )]
 pub struct InvalidQuota;
 

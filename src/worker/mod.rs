@@ -372,6 +372,7 @@ impl QueueWorker {
         let values = Values::new(self.config.value_bytes_max, self.config.capacity);
         let alone = (self.config.suspect_losses, values.small_max());
         Runner {
+            waker: Waker::new(self.store.clone(), Arc::clone(&self.notifier)),
             statements: Statements::new(&self.store, &self.registry, alone, self.remote.is_some(), at_once),
             registry: Arc::clone(&self.registry),
             unknown: UnknownHandlers::default(),

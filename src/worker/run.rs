@@ -38,6 +38,7 @@ use crate::event::{
 use crate::machine::{Answer, Effect, HandlerEnd, Input, Outcome, Policy, State, When};
 use crate::store::{ClaimedEvent, LoadedEvent, Standing, StoreError};
 use crate::telemetry;
+use crate::wake::Waker;
 use stage::{
     Attempt, AttemptReport, Candidate, HandOver, HeldEvent, LoadedRow, Owner, ReadyEvent, Stage, Summary,
     UnexpectedEffect,
@@ -48,6 +49,8 @@ const ROUNDS_MAX: usize = 3;
 
 pub(super) struct Runner {
     pub(super) statements: Statements,
+    /// Publishes what the end of an event leads to.
+    pub(super) waker: Waker,
     pub(super) registry: Arc<Registry>,
     pub(super) unknown: UnknownHandlers,
     pub(super) remote: Option<Arc<dyn RemoteHandlers>>,

@@ -12,8 +12,8 @@ use crate::event::{
     Notification,
 };
 use crate::store::{
-    BATCH_MAX, ClaimLimits, ClaimedEvent, Coalescer, IN_FLIGHT, LoadedEvent, Retry, Standing, Store,
-    StoreError, TurnOutcome, TurnRequest,
+    BATCH_MAX, BatchKey, ClaimLimits, ClaimedEvent, Coalescer, IN_FLIGHT, LoadedEvent, Retry, Standing,
+    Store, StoreError, TurnOutcome, TurnRequest,
 };
 
 /// The actor in the audit log when a target is held because it was removed.
@@ -42,6 +42,8 @@ pub(super) struct Statements {
     pub(super) link_completions: Coalescer<Claim, bool>,
     /// The next events of lanes whose first event was removed.
     pub(super) firsts: Coalescer<Lane, Option<Notification>>,
+    /// Whether the batches of events that have ended are over.
+    pub(super) batch_looks: Coalescer<BatchKey, bool>,
     /// The copies that may run now because another one of their canvas has ended.
     pub(super) next_copies: Coalescer<(Name, CanvasId), Vec<Notification>>,
     /// Recalls copies that turns have passed over, so that they are found when there is room.
@@ -126,6 +128,7 @@ impl Statements {
             link_completions: store
                 .batched(|store, claims| async move { store.complete_links(&claims).await }),
             firsts: store.batched(|store, lanes| async move { store.firsts(&lanes).await }),
+            batch_looks: store.batched(|store, batches| async move { store.are_over(&batches).await }),
             next_copies: store.batched(|store, ended| async move { store.room_in_facets_of(&ended).await }),
             recalls: store.batched(|store, ids| async move {
                 store.recall_held(&ids).await.map(|()| vec![(); ids.len()])

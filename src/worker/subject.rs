@@ -1,6 +1,6 @@
 //! What a claim is about, as far as that outlasts its handler.
 
-use crate::event::{HandlerAddress, Name, Notification, Place, Timestamp};
+use crate::event::{BatchName, EventOptions, HandlerAddress, Name, Notification, Place, Timestamp};
 use crate::store::ClaimedEvent;
 
 /// A claimed event.
@@ -9,6 +9,8 @@ pub(super) struct Subject {
     pub(super) address: HandlerAddress,
     pub(super) place: Option<Place>,
     pub(super) copy: Option<CopyTurn>,
+    /// The batch that it is a member of.
+    pub(super) batch: Option<BatchName>,
     /// On the database's clock.
     pub(super) claimed_at: Timestamp,
 }
@@ -30,7 +32,8 @@ impl Subject {
         let copy = event.copy_of.as_ref();
         let copy = copy.map(|copy| CopyTurn { queue: copy.queue.clone(), turn, is_limited });
         let (address, place) = (event.address.clone(), event.place.clone());
-        Self { address, place, copy, claimed_at: event.locked_at }
+        let batch = event.options.as_deref().and_then(EventOptions::batch).cloned();
+        Self { address, place, copy, batch, claimed_at: event.locked_at }
     }
 
     /// The registered queue, if the event is a copy.

@@ -22,6 +22,7 @@
 //!
 //! A service that receives deliveries checks each of them with a [`Verifier`].
 
+mod batches;
 mod calls;
 mod client;
 mod error;
@@ -32,6 +33,7 @@ mod types;
 mod unique;
 mod verify;
 
+pub use batches::{Batch, BatchCounts, BatchEnd, OnEnd};
 pub use client::Client;
 pub use error::{Error, Problem};
 pub use listen::{Heard, Listening};

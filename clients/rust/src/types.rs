@@ -44,6 +44,8 @@ pub struct NewEvent {
     unique: Option<Unique>,
     #[serde(skip_serializing_if = "Option::is_none")]
     options: Option<EventOptions>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    batch: Option<String>,
 }
 
 impl NewEvent {
@@ -66,6 +68,7 @@ impl NewEvent {
             only_queues: false,
             unique: None,
             options: None,
+            batch: None,
         })
     }
 
@@ -109,6 +112,12 @@ impl NewEvent {
     /// time. [`Emitted::outcome`] says what became of an event that has it already.
     pub fn unique(self, unique: Unique) -> Self {
         Self { unique: Some(unique), ..self }
+    }
+
+    /// Makes the event a member of a batch, which has to be open:
+    /// [`Client::open_batch`](crate::Client::open_batch).
+    pub fn batch(self, batch: &str) -> Self {
+        Self { batch: Some(batch.to_owned()), ..self }
     }
 
     /// Sets what the event asks for in place of its handler's policy.
@@ -200,6 +209,8 @@ pub struct EventDetail {
     pub last_error: Option<String>,
     /// Its unique key, if it has one.
     pub unique_key: Option<String>,
+    /// The batch that it is a member of.
+    pub batch: Option<String>,
     /// What its emit asked for in place of its handler's policy.
     pub options: Option<EventOptions>,
     /// What its attempts have left to the next one, if they have; its value only of

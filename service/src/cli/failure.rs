@@ -136,6 +136,7 @@ fn of_admin(error: &AdminError) -> Exit {
         AdminError::NotFound(_)
         | AdminError::NoCron(_)
         | AdminError::NoHook(_)
+        | AdminError::NoBatch(_)
         | AdminError::NoTarget(_)
         | AdminError::NoQueue(_)
         | AdminError::NoWorker(_)
@@ -221,7 +222,7 @@ fn of_store(error: &StoreError) -> Exit {
             Exit::Unavailable
         }
         error if error.is_contention() => Exit::Unavailable,
-        StoreError::Quota(_) => Exit::Conflict,
+        StoreError::Quota(_) | StoreError::NoBatch(_) => Exit::Conflict,
         StoreError::Timing(_) => Exit::Usage,
         StoreError::Refused { .. }
         | StoreError::NotMigrated(_)

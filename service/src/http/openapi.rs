@@ -44,6 +44,7 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(60);
             description = "Counts, pauses and blocks of handlers, and their HTTP targets"),
         (name = "cron", description = "Schedules that emit events"),
         (name = "hooks", description = "Webhooks of other systems, which become events"),
+        (name = "batches", description = "Many events, and one that is emitted when all have ended"),
         (name = "objects",
             description = "The objects that events are ordered by, and where they are halted"),
         (name = "entities",

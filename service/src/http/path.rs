@@ -8,6 +8,7 @@ use super::Api;
 use super::problem::{Kind, Problem};
 use crate::access::KeyId;
 use wakeq::control::Quota;
+use wakeq::events::BatchName;
 use wakeq::order::ObjectKey;
 use wakeq::{CanvasId, EventId, Name};
 use wakeq_streams::{EntityId, EntityType};
@@ -93,6 +94,8 @@ macro_rules! path_parts {
 path_parts! {
     /// The cron in the path: `{cron}`.
     CronPath(Name) = "cron";
+    /// The batch in the path: `{batch}`.
+    BatchPath(BatchName) = "batch";
     /// The hook in the path: `{hook}`.
     HookPath(Name) = "hook";
     /// The object in the path: `{object}`.

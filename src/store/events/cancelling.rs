@@ -96,7 +96,10 @@ impl Sql<'_> {
                    delete from wakeq.events_v2
                     where id = $1 and claims::bigint << 32 | nonce = $2 and locked_at is not null
                       and coalesce(cancelled_by <> '', false)
-                returning canvas_id, module, name, object, queue, seq, prev
+                returning canvas_id, module, name, object, queue, seq, prev, options ->> 'batch' as batch
+               ), counted as (
+                   insert into wakeq.batch_ends (canvas_id, batch, completed, cancelled)
+                   select canvas_id, batch, -1, 1 from gone where batch is not null
                ), passed_over as (
                    insert into wakeq.tombstones (canvas_id, object, seq, queue, prev, cause)
                    select canvas_id, object, seq, coalesce(queue, ''), prev, 'cancelled' from gone where object is not null
@@ -130,7 +133,10 @@ impl Sql<'_> {
                        select id from wakeq.events_v2
                         where cancelled_by > '' and (locked_at is null or locked_at < clock_timestamp() - $2::interval)
                         order by cancelled_by limit $1 for update skip locked))
-                returning id, canvas_id, module, name, object, queue, seq, prev
+                returning id, canvas_id, module, name, object, queue, seq, prev, options ->> 'batch' as batch
+               ), counted as (
+                   insert into wakeq.batch_ends (canvas_id, batch, completed, cancelled)
+                   select canvas_id, batch, -count(*), count(*) from gone where batch is not null group by canvas_id, batch
                ), lanes as (
                    select distinct canvas_id, object, queue, module, name from gone where object is not null
                ), passed_over as (

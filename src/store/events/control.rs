@@ -38,7 +38,10 @@ impl Sql<'_> {
             r#"with gone as (
                    delete from wakeq.events_v2
                     where id = $1 and canvas_id = $2 and (locked_at is null or locked_at < clock_timestamp() - $3::interval)
-                returning id, canvas_id, module, name, object, queue, seq, prev
+                returning id, canvas_id, module, name, object, queue, seq, prev, options ->> 'batch' as batch
+               ), counted as (
+                   insert into wakeq.batch_ends (canvas_id, batch, completed, cancelled)
+                   select canvas_id, batch, -1, 1 from gone where batch is not null
                ), passed_over as (
                    insert into wakeq.tombstones (canvas_id, object, seq, queue, prev, cause)
                    select canvas_id, object, seq, coalesce(queue, ''), prev, 'cancelled' from gone where object is not null
@@ -146,7 +149,10 @@ impl Sql<'_> {
                         where canvas_id = $1 and module = $2 and name = $3 and delay_until > '-infinity' and queue is null
                           and (locked_at is null or locked_at < now() - $4::interval) and enqueued_at < $11
                         limit $5 for update skip locked))
-                returning id, object, queue, seq, prev
+                returning id, object, queue, seq, prev, options ->> 'batch' as batch
+               ), counted as (
+                   insert into wakeq.batch_ends (canvas_id, batch, completed, cancelled)
+                   select $1, batch, -count(*), count(*) from gone where batch is not null group by batch
                ), passed_over as (
                    insert into wakeq.tombstones (canvas_id, object, seq, prev, cause)
                    select $1, object, seq, prev, 'purged' from gone where object is not null

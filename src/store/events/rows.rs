@@ -340,6 +340,10 @@ impl Sql<'_> {
                            select wakeq.next_in_lane(canvas_id, object, queue, module, name, seq)
                              from gone where object is not null))
                          for update skip locked))
+             ), moved as (
+                 -- The trigger of the deletion counts it as completed.
+                 insert into wakeq.batch_ends (canvas_id, batch, completed, dead)
+                 select canvas_id, options ->> 'batch', -1, 1 from gone where options ->> 'batch' is not null
              )
              insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims,
                                             losses, traceparent, last_error, cause, object, seq, prev, queue, origin,
@@ -398,7 +402,7 @@ pub(super) async fn bring_back(
                                             traceparent, last_error, object, seq, prev, queue, origin, options)
                select page.id, canvas_id, module, name, modifier, value, enqueued_at, wakeq.wake_at(now(), now(), $2, $3),
                       claims, traceparent, last_error, object, coalesce(links.seq, page.seq),
-                      coalesce(links.prev, page.prev), queue, origin, options
+                      coalesce(links.prev, page.prev), queue, origin, nullif(options - 'batch', '{}')
                  from page left join links on links.id = page.id
                    on conflict (id) do nothing
             returning id, canvas_id, module, name, object, seq, prev, queue

@@ -469,7 +469,12 @@ impl Session {
             Err(error) if StoreError::is_ended(&error) => (true, Err(timed_out(true))),
             result => (false, result.map_err(|error| StoreError::from_sqlx(statement, error))),
         };
-        if ended || matches!(result, Ok(_) | Err(StoreError::Refused { .. } | StoreError::NotMigrated(_))) {
+        if ended
+            || matches!(
+                result,
+                Ok(_) | Err(StoreError::Refused { .. } | StoreError::NotMigrated(_) | StoreError::NoBatch(_))
+            )
+        {
             drop(self.connection.take());
         }
         result

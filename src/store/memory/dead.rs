@@ -74,6 +74,7 @@ impl Tables {
             let place = self.place_again(*id, &row);
             // With its end it has lost its key.
             row.event.unique = None;
+            row.event.options = row.event.options.and_then(|options| options.without_batch()).map(Box::new);
             let row = LiveRow {
                 delay_until: self.now,
                 notify_at: Some(notify_at),

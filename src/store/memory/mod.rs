@@ -6,6 +6,8 @@
 //! statement fails. Both completions are one function. `tests/it/testing/agreement.rs` runs the
 //! same steps on both.
 
+mod batch_row;
+mod batches;
 mod checkpoints;
 mod dead;
 mod inserts;
@@ -27,9 +29,11 @@ use std::time::{Duration, SystemTime};
 use crate::event::{
     CanvasId, EventId, HandlerAddress, HandlerScope, Lane, NewEvent, ObjectKey, RuleKind, Timestamp, Timing,
 };
+use crate::store::batches::BatchKey;
 use crate::store::events::Rule;
 use crate::store::kernel::{Double, Store, StoreError};
 use crate::store::order::{HaltedLane, Object, Tombstone};
+use batch_row::Batch;
 use keys::Keys;
 use row::{Dead, LiveRow};
 
@@ -78,6 +82,7 @@ pub(in crate::store) struct Tables {
     last_job: i64,
     keys: HashMap<(CanvasId, String, String), KeptAnswer>,
     unique: Keys,
+    batches: BTreeMap<BatchKey, Batch>,
     objects: BTreeMap<(CanvasId, ObjectKey), Object>,
     /// The last value of the sequence for links.
     last_seq: i64,
@@ -170,6 +175,7 @@ impl Tables {
             last_job: 0,
             keys: HashMap::new(),
             unique: Keys::default(),
+            batches: BTreeMap::new(),
             objects: BTreeMap::new(),
             last_seq: 0,
             halted: BTreeMap::new(),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::batch_row::MemberEnd;
 use super::{Dead, LiveRow, Tables, UnknownHandler};
 use crate::event::{Cause, Claim, EventId, HandlerAddress, Name, Notification, Schedule, Turn};
 use crate::store::events::{CANCELLED_PAGE, ClaimLimits, ClaimedEvent, LoadedEvent, Renewal, Retry};
@@ -95,12 +96,19 @@ impl Tables {
         let removed = self.remove_owned(&claim);
         if let Some(row) = &removed {
             self.add_tombstone(row, "cancelled");
+            self.leave_batch(row, MemberEnd::Cancelled);
         }
         Ok(removed.is_some())
     }
 
     pub(in crate::store) fn complete(&mut self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
-        Ok(claims.iter().map(|claim| self.remove_owned(claim).is_some()).collect())
+        Ok(claims.iter().map(|claim| self.complete_one(claim).is_some()).collect())
+    }
+
+    fn complete_one(&mut self, claim: &Claim) -> Option<()> {
+        let row = self.remove_owned(claim)?;
+        self.leave_batch(&row, MemberEnd::Completed);
+        Some(())
     }
 
     fn remove_owned(&mut self, claim: &Claim) -> Option<LiveRow> {
@@ -160,6 +168,7 @@ impl Tables {
         } else {
             self.add_tombstone(&row, "dead");
         }
+        self.leave_batch(&row, MemberEnd::Dead);
         self.dead.insert(claim.id, Dead { row, cause: cause.as_str(), died_at: self.now });
         Ok(true)
     }

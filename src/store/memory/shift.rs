@@ -43,6 +43,10 @@ impl Sql<'_> {
              ), checkpoints as (
                  update wakeq.checkpoints
                     set stored_at = stored_at - $1::interval, looked_at = looked_at - $1::interval
+             ), batches as (
+                 update wakeq.batches
+                    set opened_at = opened_at - $1::interval, closed_at = closed_at - $1::interval,
+                        over_at = over_at - $1::interval, looked_at = looked_at - $1::interval
              ), facets as (
                  update wakeq.facets set head_at = head_at - $1::interval where isfinite(head_at)
              ), targets as (

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
+use super::batch_row::MemberEnd;
 use super::lanes::lane_of;
 use super::{LiveRow, Tables};
 use crate::event::{CanvasId, EventId, HandlerScope, Lane, Notification, RuleKind, RuleReach, Timestamp};
@@ -61,6 +62,7 @@ impl Tables {
             crons: false,
             queues: false,
             cancelled: self.events.values().any(|row| row.cancelled_by.is_some()),
+            batches: self.has_open_batches(),
             log: false,
             more,
             open,
@@ -75,6 +77,7 @@ impl Tables {
         let page: Vec<EventId> = page.take(CANCELLED_PAGE).collect();
         let gone: Vec<LiveRow> = page.iter().filter_map(|id| self.events.remove(id)).collect();
         gone.iter().for_each(|row| self.add_tombstone(row, "cancelled"));
+        gone.iter().for_each(|row| self.leave_batch(row, MemberEnd::Cancelled));
         gone.iter().for_each(|row| self.arm_first_of(row));
         let lanes: BTreeSet<Lane> = gone.iter().filter_map(lane_of).collect();
         Ok((gone.len(), lanes.into_iter().collect()))

@@ -15,6 +15,11 @@ const TOMBSTONES_KEPT_MAX: i64 = 100_000;
 /// Maximum number of tombstones that one statement removes.
 const TOMBSTONES_PAGE: u64 = 1_000;
 
+/// Maximum number of batches that one statement looks at, since it also deletes their ends.
+const BATCHES_PAGE: u64 = 100;
+/// How long batches that are over are remembered.
+const BATCHES_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+
 /// How long data that is removed by age alone is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
@@ -59,6 +64,7 @@ pub(crate) enum ExpiryPart {
     Minutes,
     Hours,
     UniqueKeys,
+    Batches,
     IdempotencyKeys,
     Workers,
     Checkpoints,
@@ -79,6 +85,7 @@ impl ExpiryPart {
         Self::Minutes,
         Self::Hours,
         Self::UniqueKeys,
+        Self::Batches,
         Self::IdempotencyKeys,
         Self::Workers,
         Self::Checkpoints,
@@ -99,6 +106,7 @@ impl ExpiryPart {
             Self::Minutes => "statistics by minute",
             Self::Hours => "statistics by hour",
             Self::UniqueKeys => "unique keys",
+            Self::Batches => "batches that are over",
             Self::IdempotencyKeys => "idempotency keys",
             Self::Workers => "rows of lost workers",
             Self::Checkpoints => "checkpoints of events that have ended",
@@ -149,6 +157,7 @@ impl Store {
             ExpiryPart::Minutes => (self.roll_up_statistics().await?, PAGE),
             ExpiryPart::Hours => (self.expire_statistics().await?, PAGE),
             ExpiryPart::UniqueKeys => (self.expire_unique_keys().await?, PAGE),
+            ExpiryPart::Batches => (self.expire_batches().await?, BATCHES_PAGE),
             ExpiryPart::IdempotencyKeys => (self.expire_idempotency_keys().await?, PAGE),
             ExpiryPart::Workers => (self.expire_workers().await?, PAGE),
             ExpiryPart::Checkpoints => (self.expire_checkpoints().await?, PAGE),
@@ -351,6 +360,40 @@ impl Store {
               where k.canvas_id = any (array[old.canvas_id]) and (k.module, k.name, k.key) = (old.module, old.name, old.key)"
         );
         Ok(self.session().await?.execute("forget old unique keys", query).await?.rows_affected())
+    }
+
+    /// Forgets batches that are over. One that was given up while members of it are left is looked
+    /// at again when it is as old once more: its name is not free before. One with rows of ends
+    /// loses up to 10,000 of them, and goes the next time. Returns how many were looked at.
+    async fn expire_batches(&self) -> Result<u64, StoreError> {
+        let query = sqlx::query_scalar!(
+            r#"with page as materialized (
+                   select b.canvas_id, b.name, wakeq.has_members(b.canvas_id, b.name) as has_members
+                     from wakeq.batches b
+                    where b.over_at < now() - $1::interval
+                    order by b.over_at limit 100 for update skip locked
+               ), held as (
+                   update wakeq.batches b set over_at = now() from page p
+                    where p.has_members and b.canvas_id = any (array[p.canvas_id]) and b.name = p.name
+               ), ends as materialized (
+                   select e.canvas_id, e.batch, e.id
+                     from page p cross join lateral (
+                          select e.canvas_id, e.batch, e.id from wakeq.batch_ends e
+                           where e.canvas_id = p.canvas_id and e.batch = p.name limit 10000) as e
+                    where not p.has_members limit 10000
+               ), gone as (
+                   delete from wakeq.batch_ends e using ends
+                    where e.canvas_id = any (array[ends.canvas_id]) and (e.batch, e.id) = (ends.batch, ends.id)
+               ), forgotten as (
+                   delete from wakeq.batches b using page p
+                    where not p.has_members and b.canvas_id = any (array[p.canvas_id]) and b.name = p.name
+                      and not exists (select from wakeq.batch_ends e
+                                       where e.canvas_id = p.canvas_id and e.batch = p.name offset 0)
+               )
+               select count(*) as "count!" from page"#,
+            interval(BATCHES_KEPT)
+        );
+        Ok(self.session().await?.one("forget batches", query).await?.unsigned_abs())
     }
 
     async fn expire_idempotency_keys(&self) -> Result<u64, StoreError> {

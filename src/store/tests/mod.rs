@@ -1,5 +1,6 @@
 //! Tests of the statements on a real Postgres, each with a database of its own.
 
+mod batches;
 mod cancelling;
 mod checkpoints;
 mod coalescer;

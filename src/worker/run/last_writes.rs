@@ -13,7 +13,7 @@ use super::stage::{Attempt, Ending, HandOver, LaneLook, Owner, Stage, Unexpected
 use super::{NextStage, Run, defect};
 use crate::event::{Cause, Claim, Lane, Notification, Place};
 use crate::machine::{Effect, Input, Removal};
-use crate::store::{LoadedEvent, Retry, Standing, StoreError};
+use crate::store::{BatchKey, LoadedEvent, Retry, Standing, StoreError};
 use crate::worker::leases::HeldClaim;
 use crate::worker::statements::Statements;
 
@@ -203,6 +203,10 @@ impl Run<'_> {
 
     /// The step after a removal.
     pub(super) async fn after_removal(&self, ending: Ending, removed: bool) -> NextStage {
+        // Whatever was answered: the removal may have happened all the same.
+        if let Some(batch) = ending.batch() {
+            Box::pin(self.leave_batch(batch)).await;
+        }
         match (removed, ending.lane()) {
             (true, Some(lane)) => {
                 (Stage::HandOver(Box::new(HandOver { lane, ending })), Ok(Input::LinkRemoved))
@@ -213,6 +217,20 @@ impl Run<'_> {
                 (Stage::Ending(ending.after(self.next(lane).await)), Ok(Input::Removed(false)))
             }
             (removed, None) => (Stage::Ending(ending), Ok(Input::Removed(removed))),
+        }
+    }
+
+    /// Looks whether the batch of an event that has ended is over, and ends it then. Without an
+    /// answer it is left to the minute's pass.
+    async fn leave_batch(&self, batch: BatchKey) {
+        crate::fault::point("batch.left");
+        match self.runner.statements.batch_looks.call(batch.clone()).await {
+            Ok(false) => {}
+            Ok(true) => self.runner.waker.end_batch_if_over(&batch).await,
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, batch = %batch.1, "a batch that may be over is left to the minute's pass");
+            }
         }
     }
 

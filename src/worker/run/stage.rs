@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::event::{HandlerAddress, Lane, Name, Notification};
 use crate::machine::{Claimed, Effect, EventPolicy};
-use crate::store::{ClaimedEvent, LoadedEvent};
+use crate::store::{BatchKey, ClaimedEvent, LoadedEvent};
 use crate::worker::handlers::{Handler, canvas_key};
 use crate::worker::leases::HeldClaim;
 use crate::worker::subject::{CopyTurn, Subject};
@@ -293,6 +293,12 @@ impl Ending {
         let Subject { address, place, .. } = self.subject.as_ref();
         let queue = self.subject.queue().cloned();
         place.as_ref().map(|place| Lane { scope: address.scope.clone(), object: place.object.clone(), queue })
+    }
+
+    /// The batch that the event was a member of.
+    pub(super) fn batch(&self) -> Option<BatchKey> {
+        let Subject { address, batch, .. } = self.subject.as_ref();
+        batch.clone().map(|name| (address.scope.canvas, name))
     }
 
     pub(super) fn after(self, look: LaneLook) -> Self {

@@ -36,7 +36,7 @@ const QUEUES: Coverage = OfThePlatform("queues belong to the platform");
 const GROUPS: Coverage = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tested.
-const CALLS: [(&str, &str, Coverage); 122] = [
+const CALLS: [(&str, &str, Coverage); 125] = [
     ("Admin", "checkpoint", By("show_checkpoint")),
     ("Admin", "store_checkpoint", By("store_checkpoint")),
     ("Admin", "put_cron", By("put_cron")),
@@ -126,6 +126,9 @@ const CALLS: [(&str, &str, Coverage); 122] = [
     ("Admin", "hooks", By("list_hooks")),
     ("Admin", "delete_hook", By("delete_hook")),
     ("Admin", "hook_to_receive", There("hooks::callers")),
+    ("Admin", "batch", By("show_batch")),
+    ("Admin", "batches", By("list_batches")),
+    ("Admin", "cancel_batch", By("cancel_batch")),
     ("Admin", "quotas", By("list_quotas")),
     ("Admin", "set_quota", Here),
     ("Admin", "unset_quota", Here),

@@ -103,6 +103,7 @@ pub(super) fn of_path(part: &str, values: &Values) -> Vec<Vec<(&'static str, Str
         }
         "cron" => single("cron", &values.crons),
         "hook" => single("hook", &values.hooks),
+        "batch" => single("batch", &values.batches),
         "object" => single("object", &values.objects),
         "key" => single("key", &values.keys),
         "queue" => vec![vec![("queue", QUEUE.to_owned())]],
@@ -190,6 +191,7 @@ pub(super) fn of_body(operation: &str, pointer: &str, values: &Values) -> Vec<Ve
             values.handlers.iter().map(parts).collect()
         }
         ("key", "emit" | "emit_batch" | "change_object") => texts("key", &values.unique_keys),
+        ("batch", _) => texts("batch", &values.batches),
         ("object", "change_object") => vec![],
         ("object", _) => texts("object", &values.objects),
         ("category" | "stream", _) => {

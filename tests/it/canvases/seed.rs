@@ -37,6 +37,7 @@ pub(super) struct Values {
     pub(super) handlers: Vec<[String; 3]>,
     pub(super) crons: Vec<String>,
     pub(super) hooks: Vec<String>,
+    pub(super) batches: Vec<String>,
     pub(super) objects: Vec<String>,
     /// Type and id.
     pub(super) entities: Vec<[String; 2]>,
@@ -259,6 +260,13 @@ impl Planting<'_> {
             self.put(&format!("/hooks/{hook}"), put).await;
             self.values.hooks.push(hook.to_owned());
         }
+        for batch in ["import:1", &own] {
+            let open = json!({"on_end": {"name": "imported", "value": secret(self.tenant.word)}});
+            self.post(&format!("/batches/{batch}"), open).await;
+            let member = json!({"name": "greet", "delay_s": 36_000, "batch": batch});
+            self.emit("in a batch", member).await;
+            self.values.batches.push(batch.to_owned());
+        }
         let url = format!("https://{}.example/events", secret(self.tenant.word));
         for path in ["/handlers/WORKER/sent", "/handlers/WORKER/sent/other"] {
             self.put(path, json!({"url": url})).await;
@@ -355,6 +363,8 @@ const SETTLED: &str = "
     select 'CANVAS'::uuid, 'crons', count(*) + 1, 'tests' from wakeq.cron_records where canvas_id = 'CANVAS'
      union all
     select 'CANVAS'::uuid, 'hooks', count(*) + 1, 'tests' from wakeq.hooks where canvas_id = 'CANVAS'
+     union all
+    select 'CANVAS'::uuid, 'batches', count(*) + 2, 'tests' from wakeq.batches where canvas_id = 'CANVAS'
      union all
     select 'CANVAS'::uuid, 'targets', count(*) + 9, 'tests' from wakeq.http_targets where canvas_id = 'CANVAS'";
 

@@ -2,6 +2,7 @@
 //! where they are stable.
 
 mod access;
+mod batches;
 mod both;
 mod bulk;
 mod checkpoints;
@@ -179,6 +180,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (11, "unique"),
     (12, "workers"),
     (14, "checkpoints"),
+    (15, "batches"),
 ];
 
 fn migrations(status: &str) -> String {

@@ -291,7 +291,6 @@ async fn each_statement_is_permitted_to_the_processes_that_send_it() {
         "function pull_turns",
         "table access_keys",
         "table canvas_quotas",
-        "table canvas_turns",
         "table cron_records",
         "table deployment",
         "table facet_settings",

@@ -41,6 +41,7 @@ const PAGES: [Page; 16] = [
     page("running.md"),
     page("statistics.md"),
     page("unique.md"),
+    page("batches.md"),
     Page {
         placeholders: &[("wakeq_0123456789ab", "${KEY:0:18}")],
         left_out: &[

@@ -2,6 +2,7 @@
 //! say.
 
 mod agreement;
+mod batches;
 mod cancelling;
 mod checkpoints;
 mod kit;

@@ -16,6 +16,7 @@ use crate::resources::queues::wire::Copied;
 use crate::resources::workers::wire::WorkerProcessJson;
 use wakeq::EventId;
 use wakeq::control::{CancelResult, Explanation, LiveEvent, RuleKind};
+use wakeq::events::EventOptions;
 use wakeq::machine::CheckResult;
 
 /// An event in a list.
@@ -178,6 +179,10 @@ pub(crate) struct EventDetail {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "invoice:42")]
     pub(crate) unique_key: Option<String>,
+    /// The batch that it is a member of; omitted if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "import:42")]
+    pub(crate) batch: Option<String>,
     /// What its emit asked for in place of its handler's policy; omitted if that is nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) options: Option<OptionsJson>,
@@ -307,7 +312,8 @@ impl EventDetail {
             traceparent: live.metadata.traceparent.map(|trace| trace.to_string()),
             place: live.place.map(PlaceJson::from),
             unique_key: live.unique_key,
-            options: live.options.as_deref().map(OptionsJson::from),
+            batch: batch_of(live.options.as_deref()),
+            options: live.options.as_deref().and_then(OptionsJson::of_event),
             copy_of: live.copy_of.map(Copied::from),
             first: live.first.map(|(id, _)| id.0),
             first_link: live.first.map(|(_, link)| link.into()),
@@ -335,7 +341,8 @@ impl EventDetail {
             last_error: dead.last_error,
             traceparent: dead.metadata.traceparent.map(|trace| trace.to_string()),
             place: dead.place.map(PlaceJson::from),
-            options: dead.options.as_deref().map(OptionsJson::from),
+            batch: batch_of(dead.options.as_deref()),
+            options: dead.options.as_deref().and_then(OptionsJson::of_event),
             copy_of: dead.copy_of.map(Copied::from),
             ..Self::of_gone(dead.id, dead.enqueued_at)
         }
@@ -368,6 +375,7 @@ impl EventDetail {
             traceparent: None,
             place: None,
             unique_key: None,
+            batch: None,
             options: None,
             copy_of: None,
             first: None,
@@ -376,4 +384,9 @@ impl EventDetail {
             value: None,
         }
     }
+}
+
+/// The batch that an event with these options is a member of.
+fn batch_of(options: Option<&EventOptions>) -> Option<String> {
+    options?.batch().map(ToString::to_string)
 }

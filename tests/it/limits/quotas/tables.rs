@@ -23,6 +23,11 @@ const TABLES: &[(&str, Bound)] = &[
     ("_migrations", Platform),
     ("access_keys", Quotas(&[Quota::Keys])),
     ("audit_log", Quotas(&[Quota::AuditLines])),
+    (
+        "batch_ends",
+        Stated("a row per member that has ended, which the minute's pass sums, until the batch goes"),
+    ),
+    ("batches", Quotas(&[Quota::Batches])),
     ("canvas_quotas", Platform),
     ("canvas_turns", Stated("one row per canvas")),
     ("checkpoints", Quotas(&[Quota::EventBytes])),

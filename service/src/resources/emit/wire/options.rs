@@ -107,6 +107,13 @@ fn duration(seconds: f64, refused: InvalidOptions) -> Result<Duration, Fault> {
     Duration::try_from_secs_f64(seconds).map_err(|_| EventError::Options(refused).into())
 }
 
+impl OptionsJson {
+    /// What an event asks for in place of its handler's policy, if anything.
+    pub(crate) fn of_event(options: &EventOptions) -> Option<Self> {
+        Some(Self::from(options)).filter(|options| *options != Self::default())
+    }
+}
+
 impl From<&EventOptions> for OptionsJson {
     fn from(options: &EventOptions) -> Self {
         let delays = options.delays();

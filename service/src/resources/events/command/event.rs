@@ -65,6 +65,9 @@ fn print(event: &EventDetail) -> anyhow::Result<()> {
     if let Some(key) = &event.unique_key {
         field("key", key)?;
     }
+    if let Some(batch) = &event.batch {
+        field("batch", batch)?;
+    }
     if let Some(options) = &event.options {
         field("asks", asked(options))?;
     }
