@@ -72,7 +72,7 @@ pub(crate) enum ExpiryPart {
 
 impl ExpiryPart {
     /// In the order in which they are deleted.
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::PreviousSecrets,
         Self::GroupDead,
         Self::Tombstones,
