@@ -10,24 +10,24 @@
 -- ended event in that of the week in which it is kept to the last (docs/adr/0085-history.md).
 
 -- Attempts that were retried or postponed, and those that killed an event. That of a plain
--- completion has no row, nor one whose worker was lost or shut down: its number is missing.
+-- completion has no row, nor one whose worker was lost or shut down: its number is missing. Of an
+-- event that is tried very often, only some have rows (wakeq.is_noted).
 create table wakeq.attempts (
     canvas_id  uuid not null,
     event_id   uuid not null,
     -- The day on which it ended, in UTC.
     day        date not null default (now() at time zone 'UTC')::date,
-    -- An event has at most 100 rows a day, the last ones.
-    slot       smallint not null,
-    -- The number of the claim.
+    -- The number of the claim, and its random half: with it, an id that is emitted again collides
+    -- with nothing.
     number     integer not null,
+    nonce      integer not null,
     outcome    text not null,
     -- Null for a lease over HTTP.
     worker     text,
     started_at timestamptz not null,
     took_us    bigint not null,
     error      text,
-    constraint attempts_pkey primary key (canvas_id, event_id, day, slot),
-    constraint attempts_slot check (slot = number % 100),
+    constraint attempts_pkey primary key (canvas_id, event_id, day, number, nonce),
     constraint attempts_outcome check (outcome in ('retried', 'postponed', 'dead')),
     constraint attempts_took check (took_us >= 0),
     constraint attempts_error check (octet_length(error) <= 4000)
@@ -66,8 +66,6 @@ create table wakeq.ended_events (
     object        wakeq.object_key,
     seq           bigint,
     prev          bigint,
-    queue         wakeq.name,
-    origin        uuid,
     options       jsonb,
     constraint ended_events_pkey primary key (canvas_id, id, kept_until),
     constraint ended_events_outcome check (outcome in ('completed', 'failed', 'cancelled')),
@@ -76,8 +74,9 @@ create table wakeq.ended_events (
     constraint ended_events_kept check (kept_until > ended_at and kept_until <= ended_at + interval '90 days')
 ) partition by range (kept_until);
 
-create index ended_events_canvas on wakeq.ended_events (canvas_id, ended_at, id);
-create index ended_events_handler on wakeq.ended_events (canvas_id, module, name, ended_at, id);
+-- Lists of several outcomes are merged from one of each, so that none reads what it does not show.
+create index ended_events_canvas on wakeq.ended_events (canvas_id, outcome, ended_at, id);
+create index ended_events_handler on wakeq.ended_events (canvas_id, module, name, outcome, ended_at, id);
 
 -- What comes when nobody has made partitions for days, so that no end of an event fails for it.
 create table wakeq.attempts_rest partition of wakeq.attempts default;
@@ -88,16 +87,26 @@ comment on table wakeq.ended_events is 'Events that are kept after they have end
 comment on column wakeq.ended_events.attempts is
     'The earlier attempts: [{"number": …, "outcome": …, "worker": …, "started_at": …, "took_us": …, "error": …}]';
 
--- How long an event asks to be kept, or else its target; null for neither, 0 for not at all. It is
--- for ends outside a worker, which knows what its routes ask for.
-create function wakeq.keep_of(event wakeq.events_v2) returns integer language plpgsql stable as $$
+-- Whether the attempt of this number has a row: the first 100 have, of the next 900 each tenth, and
+-- then each hundredth. It bounds the rows of an event that is postponed for days.
+create function wakeq.is_noted(number integer) returns boolean language sql immutable parallel safe
+return number <= 100 or number <= 1000 and number % 10 = 0 or number % 100 = 0;
+
+-- For how many seconds an event asks to be kept, or else `usual` or, if that is null, its target;
+-- null for none of them, and 0 for not at all. A worker passes as `usual` what its route or target
+-- asks for, and 0 if that is nothing.
+create function wakeq.keep_of(event wakeq.events_v2, usual double precision) returns double precision
+language plpgsql stable as $$
 begin
     if event.options ? 'keep_s' then
-        return (event.options ->> 'keep_s')::integer;
+        return (event.options ->> 'keep_s')::double precision;
+    end if;
+    if usual is not null then
+        return usual;
     end if;
     return (select t.keep_s from wakeq.http_targets t
              where t.canvas_id = event.canvas_id and t.module = event.module and t.name = event.name
-               and t.modifier = event.modifier and event.queue is null);
+               and t.modifier = event.modifier);
 end
 $$;
 
@@ -115,12 +124,13 @@ end
 $$;
 
 -- Keeps an event that has just been deleted. `keep_s` is in seconds, and null or 0 keeps nothing.
--- `took_us` is that of the attempt that ended it, if one did.
+-- `took_us` is that of the attempt that ended it, if one did. Copies in queues are not kept.
 create function wakeq.keep_ended(
-    event wakeq.events_v2, keep_s integer, outcome text, took_us bigint, error text, result text, ended_by text)
+    event wakeq.events_v2, keep_s double precision, outcome text, took_us bigint, error text, result text,
+    ended_by text)
 returns void language plpgsql volatile as $$
 begin
-    if coalesce(keep_ended.keep_s, 0) <= 0 then
+    if coalesce(keep_ended.keep_s, 0) <= 0 or event.queue is not null then
         return;
     end if;
     if octet_length(keep_ended.result) > 65536 then
@@ -129,16 +139,15 @@ begin
     end if;
     insert into wakeq.ended_events
         (canvas_id, id, kept_until, module, name, modifier, value, result, outcome, error, ended_by, enqueued_at, due_at,
-         started_at, took_us, worker, claims, retries, losses, attempts, traceparent, object, seq, prev, queue, origin,
-         options)
-    values (event.canvas_id, event.id, now() + least(keep_ended.keep_s, 7776000) * interval '1 second', event.module,
-            event.name, event.modifier, event.value, keep_ended.result, keep_ended.outcome,
+         started_at, took_us, worker, claims, retries, losses, attempts, traceparent, object, seq, prev, options)
+    values (event.canvas_id, event.id, now() + least(greatest(keep_ended.keep_s, 1), 7776000) * interval '1 second',
+            event.module, event.name, event.modifier, event.value, keep_ended.result, keep_ended.outcome,
             left(coalesce(keep_ended.error, event.last_error), 4000), keep_ended.ended_by, event.enqueued_at,
             event.delay_until, clock_timestamp() - keep_ended.took_us * interval '1 microsecond', keep_ended.took_us,
             event.worker, event.claims, event.retries, event.losses,
             case when event.claims > 1 or event.locked_at is null and event.claims > 0
                  then wakeq.attempts_at(event.canvas_id, event.id) end,
-            event.traceparent, event.object, event.seq, event.prev, event.queue, event.origin, event.options)
+            event.traceparent, event.object, event.seq, event.prev, event.options)
         on conflict do nothing;
 end
 $$;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Timestamp, is_storable};
+use super::{Keep, Timestamp, is_storable};
 
 /// Longest JSON of an event's options, in bytes.
 const BYTES_MAX: usize = 4096;
@@ -46,6 +46,8 @@ pub struct EventOptions {
     pub(super) timeout_s: Option<Seconds>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) not_after: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) keep_s: Option<Seconds>,
 }
 
 /// A duration, as JSON a number of seconds.
@@ -83,6 +85,9 @@ pub enum InvalidOptions {
     /// The moment can't be stored.
     #[error("an event expires in the years 1 to 9999: choose a moment in them, or none")]
     NotAfter,
+    /// The event would be kept for too long.
+    #[error("an event is kept for 90 days at most after it has ended: choose a shorter time, or 0 for not at all")]
+    Keep,
     /// All options together are too long.
     #[error("the options of an event have {0} bytes as JSON, the limit is 4096: ask for less")]
     TooLong(usize),
@@ -107,6 +112,11 @@ impl EventOptions {
     /// The moment after which no attempt starts: the event dies instead.
     pub fn not_after(&self) -> Option<Timestamp> {
         self.not_after
+    }
+
+    /// For how long the event is kept after it has ended; zero for not at all.
+    pub fn keep(&self) -> Option<Duration> {
+        self.keep_s.map(|keep| keep.0)
     }
 
     /// The delay after a failure that was preceded by `retries` retries, if the event has delays.
@@ -134,6 +144,9 @@ impl EventOptions {
         }
         if self.not_after.is_some_and(|moment| !is_storable(moment)) {
             return Err(InvalidOptions::NotAfter);
+        }
+        if self.keep_s.is_some_and(|keep| keep.0 > Keep::MAX) {
+            return Err(InvalidOptions::Keep);
         }
         let bytes = self.json().len();
         if bytes > BYTES_MAX { Err(InvalidOptions::TooLong(bytes)) } else { Ok(()) }
@@ -168,11 +181,12 @@ mod tests {
             delays_s: Some(vec![Seconds(Duration::from_micros(1_500_001)), Seconds(30 * DAY)]),
             timeout_s: Some(Seconds(Duration::from_millis(250))),
             not_after: Some(moment("2026-01-31T08:00:00.000001Z")),
+            keep_s: Some(Seconds(7 * DAY)),
         };
         let json = options.json();
         assert_eq!(
             json,
-            r#"{"retries":3,"delays_s":[1.500001,2592000.0],"timeout_s":0.25,"not_after":"2026-01-31T08:00:00.000001Z"}"#
+            r#"{"retries":3,"delays_s":[1.500001,2592000.0],"timeout_s":0.25,"not_after":"2026-01-31T08:00:00.000001Z","keep_s":604800.0}"#
         );
         assert_eq!(EventOptions::of(Some(&json)).as_deref(), Some(&options));
         assert_eq!(options.check(), Ok(()));
@@ -211,6 +225,8 @@ mod tests {
             timeout(Duration::from_millis(1)),
             timeout(30 * DAY),
             EventOptions { not_after: Some(moment("9999-12-31T23:59:59Z")), ..of() },
+            EventOptions { keep_s: Some(Seconds(90 * DAY)), ..of() },
+            EventOptions { keep_s: Some(Seconds(Duration::ZERO)), ..of() },
         ] {
             assert_eq!(options.check(), Ok(()), "{options:?}");
         }
@@ -221,6 +237,7 @@ mod tests {
             (delays(1, 31 * DAY), InvalidOptions::Delays),
             (timeout(Duration::ZERO), InvalidOptions::Timeout),
             (timeout(31 * DAY), InvalidOptions::Timeout),
+            (EventOptions { keep_s: Some(Seconds(91 * DAY)), ..of() }, InvalidOptions::Keep),
         ] {
             assert_eq!(options.check(), Err(refused), "{options:?}");
         }

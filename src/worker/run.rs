@@ -24,7 +24,7 @@ use super::handlers::{Handler, Registry};
 use super::leases::Leases;
 use super::permits::{PermitKind, Permits, Shortage};
 use super::places::{PlaceRequest, Places};
-use super::process::{CutOff, process};
+use super::process::{CutOff, HandlerReport, process};
 use super::remote::RemoteHandlers;
 use super::statements::{SoloClaim, Statements};
 use super::subject::Subject;
@@ -427,8 +427,8 @@ impl Run<'_> {
         if let Some(fault) = report.fault {
             telemetry::failed(&processing, fault, report.error.as_deref().unwrap_or_default());
         }
-        let (error, fault) = (report.error, report.fault);
-        (Attempt { owner, report: AttemptReport { number: attempt, waited, took, error, fault } }, report.end)
+        let HandlerReport { end, error, fault, result, busy: _ } = report;
+        (Attempt { owner, report: AttemptReport { number: attempt, waited, took, error, fault, result } }, end)
     }
 }
 

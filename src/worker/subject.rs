@@ -1,6 +1,8 @@
 //! What a claim is about, as far as that outlasts its handler.
 
-use crate::event::{HandlerAddress, Name, Notification, Place, Timestamp};
+use std::time::Duration;
+
+use crate::event::{EventOptions, HandlerAddress, Name, Notification, Place, Timestamp};
 use crate::store::ClaimedEvent;
 
 /// A claimed event.
@@ -11,6 +13,8 @@ pub(super) struct Subject {
     pub(super) copy: Option<CopyTurn>,
     /// On the database's clock.
     pub(super) claimed_at: Timestamp,
+    /// For how long its emit asked to keep it.
+    pub(super) keep: Option<Duration>,
 }
 
 /// A turn that was taken in a registered queue.
@@ -30,7 +34,8 @@ impl Subject {
         let copy = event.copy_of.as_ref();
         let copy = copy.map(|copy| CopyTurn { queue: copy.queue.clone(), turn, is_limited });
         let (address, place) = (event.address.clone(), event.place.clone());
-        Self { address, place, copy, claimed_at: event.locked_at }
+        let keep = event.options.as_deref().and_then(EventOptions::keep);
+        Self { address, place, copy, claimed_at: event.locked_at, keep }
     }
 
     /// The registered queue, if the event is a copy.

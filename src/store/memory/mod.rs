@@ -7,6 +7,7 @@
 //! same steps on both.
 
 mod dead;
+mod history;
 mod inserts;
 mod keys;
 mod lanes;
@@ -26,9 +27,10 @@ use std::time::{Duration, SystemTime};
 use crate::event::{
     CanvasId, EventId, HandlerAddress, HandlerScope, Lane, NewEvent, ObjectKey, RuleKind, Timestamp, Timing,
 };
-use crate::store::events::Rule;
+use crate::store::events::{AttemptRecord, Rule};
 use crate::store::kernel::{Double, Store, StoreError};
 use crate::store::order::{HaltedLane, Object, Tombstone};
+use history::Ended;
 use keys::Keys;
 use row::{Dead, LiveRow};
 
@@ -70,6 +72,8 @@ pub(in crate::store) struct Tables {
     events: BTreeMap<EventId, LiveRow>,
     rules: BTreeMap<(HandlerScope, RuleKind), Rule>,
     dead: BTreeMap<EventId, Dead>,
+    attempts: BTreeMap<(CanvasId, EventId), Vec<AttemptRecord>>,
+    ended: BTreeMap<EventId, Ended>,
     /// Ids that callers chose: of which canvas, and since when.
     chosen: HashMap<EventId, ChosenId>,
     unknown: BTreeMap<HandlerAddress, UnknownHandler>,
@@ -163,6 +167,8 @@ impl Tables {
             events: BTreeMap::new(),
             rules: BTreeMap::new(),
             dead: BTreeMap::new(),
+            attempts: BTreeMap::new(),
+            ended: BTreeMap::new(),
             chosen: HashMap::new(),
             unknown: BTreeMap::new(),
             jobs: BTreeMap::new(),

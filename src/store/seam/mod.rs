@@ -7,6 +7,7 @@
 //! calls another one on `Sql`. Nothing here is SQL, or decides anything else.
 
 mod dead;
+mod history;
 mod inserts;
 mod lanes;
 mod rules;
