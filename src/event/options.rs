@@ -86,7 +86,9 @@ pub enum InvalidOptions {
     #[error("an event expires in the years 1 to 9999: choose a moment in them, or none")]
     NotAfter,
     /// The event would be kept for too long.
-    #[error("an event is kept for 90 days at most after it has ended: choose a shorter time, or 0 for not at all")]
+    #[error(
+        "an event is kept for 90 days at most after it has ended: choose a shorter time, or 0 for not at all"
+    )]
     Keep,
     /// All options together are too long.
     #[error("the options of an event have {0} bytes as JSON, the limit is 4096: ask for less")]

@@ -30,13 +30,13 @@ pub(crate) mod tests;
 
 pub(crate) use crons::{CronDue, CronPut, CronRow, CronStep, CronUnpaused, NewCronRow};
 pub(crate) use events::{
-    AttemptEnd, BULK_PAGE, CANCELLED_PAGE, ClaimLimits, ClaimedEvent, CommandOutcome, HandlerActivity, HandlerPosition,
-    IdempotencyOutcome, KeptEnd, ListedEvent, LoadedEvent, NewKey, NewState, NotedRetry, Position, Renewal, Retry, RulePosition,
-    RunningCancel, Standing, add_one, complete_in,
+    AttemptEnd, BULK_PAGE, CANCELLED_PAGE, ClaimLimits, ClaimedEvent, CommandOutcome, HandlerActivity,
+    HandlerPosition, IdempotencyOutcome, KeptEnd, ListedEvent, LoadedEvent, NewKey, NewState, NotedRetry,
+    Position, Renewal, Retry, RulePosition, RunningCancel, Standing, add_one, complete_in,
 };
 pub use events::{
-    AttemptRecord, DeadEvent, DeadFilter, Depth, EndedEvent, EndedFilter, HandlerCounts, HandlerDepth, InsertOutcome, Rule, add_with_state,
-    statements,
+    AttemptRecord, DeadEvent, DeadFilter, Depth, EndedEvent, EndedFilter, HandlerCounts, HandlerDepth,
+    InsertOutcome, Rule, add_with_state, statements,
 };
 pub use hooks::{FoundHook, RegisteredHook};
 pub(crate) use hooks::{HookOutcome, HookRefusal, NewHookRow};

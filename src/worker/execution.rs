@@ -11,9 +11,7 @@ use tokio::time::Instant;
 use super::answers::{Completion, HandlerError, HandlerResult};
 use super::cancellation::CancelReason;
 use super::leases::RunningClaim;
-use crate::event::{
-    Claim, CopyOf, EventId, EventOptions, HandlerAddress, Keep, Metadata, Place, Timestamp,
-};
+use crate::event::{Claim, CopyOf, EventId, EventOptions, HandlerAddress, Keep, Metadata, Place, Timestamp};
 use crate::store::{ClaimedEvent, StoreError, complete_in};
 
 /// A handler, called once per attempt.

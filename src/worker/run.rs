@@ -428,7 +428,10 @@ impl Run<'_> {
             telemetry::failed(&processing, fault, report.error.as_deref().unwrap_or_default());
         }
         let HandlerReport { end, error, fault, result, busy: _ } = report;
-        (Attempt { owner, report: AttemptReport { number: attempt, waited, took, error, fault, result } }, end)
+        (
+            Attempt { owner, report: AttemptReport { number: attempt, waited, took, error, fault, result } },
+            end,
+        )
     }
 }
 

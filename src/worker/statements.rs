@@ -130,9 +130,8 @@ impl Statements {
             ),
             link_completions: store
                 .batched(|store, claims| async move { store.complete_links(&claims).await }),
-            kept_completions: store.batched(|store, ends: Vec<Arc<KeptEnd>>| async move {
-                store.complete_kept(&ends).await
-            }),
+            kept_completions: store
+                .batched(|store, ends: Vec<Arc<KeptEnd>>| async move { store.complete_kept(&ends).await }),
             firsts: store.batched(|store, lanes| async move { store.firsts(&lanes).await }),
             next_copies: store.batched(|store, ended| async move { store.room_in_facets_of(&ended).await }),
             recalls: store.batched(|store, ids| async move {
@@ -254,11 +253,7 @@ impl Statements {
     }
 
     /// Deletes a claimed event that was cancelled while it ran. Rare, so not batched.
-    pub(super) async fn remove_cancelled(
-        &self,
-        claim: Claim,
-        end: &AttemptEnd,
-    ) -> Result<bool, StoreError> {
+    pub(super) async fn remove_cancelled(&self, claim: Claim, end: &AttemptEnd) -> Result<bool, StoreError> {
         Box::pin(self.store.remove_cancelled(claim, end)).await
     }
 

@@ -218,7 +218,8 @@ impl Sql<'_> {
             id.0
         );
         let found = self.session().await?.one("read the attempts at an event", query).await?;
-        let rows: Vec<AttemptJson> = found.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+        let rows: Vec<AttemptJson> =
+            found.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
         let mut attempts: Vec<_> = rows.into_iter().map(AttemptJson::into_record).collect();
         let beyond = attempts.len().saturating_sub(usize::try_from(ATTEMPTS_MAX).unwrap_or(usize::MAX));
         attempts.drain(..beyond);

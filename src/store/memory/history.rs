@@ -25,10 +25,7 @@ pub(super) struct Ended {
 }
 
 impl Tables {
-    pub(in crate::store) fn complete_kept(
-        &mut self,
-        ends: &[Arc<KeptEnd>],
-    ) -> Result<Vec<bool>, StoreError> {
+    pub(in crate::store) fn complete_kept(&mut self, ends: &[Arc<KeptEnd>]) -> Result<Vec<bool>, StoreError> {
         let completed = |kept: &Arc<KeptEnd>| match self.remove_owned(&kept.claim) {
             Some(row) => {
                 self.keep_ended(&row, kept.end.outcome(), &kept.end, None);
@@ -136,7 +133,8 @@ impl Tables {
                 && filter.outcome.is_none_or(|outcome| outcome == event.outcome)
                 && after.is_none_or(|after| (event.ended_at, event.id) < after)
         };
-        let mut meant: Vec<_> = self.ended.values().map(|ended| &ended.event).filter(is_meant).cloned().collect();
+        let mut meant: Vec<_> =
+            self.ended.values().map(|ended| &ended.event).filter(is_meant).cloned().collect();
         meant.sort_unstable_by_key(|event| std::cmp::Reverse((event.ended_at, event.id)));
         meant.truncate(usize::try_from(limit).unwrap_or(0));
         Ok(meant)

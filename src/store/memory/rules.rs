@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Tables;
 use super::lanes::lane_of;
-use crate::event::{
-    Actor, CanvasId, EndedOutcome, EventId, HandlerScope, Lane, Name, RuleKind, Timestamp,
-};
+use crate::event::{Actor, CanvasId, EndedOutcome, EventId, HandlerScope, Lane, Name, RuleKind, Timestamp};
 use crate::store::events::{
     AddedRule, AttemptEnd, BULK_PAGE, CommandOutcome, LiftedRule, Rule, RulePosition, RunningCancel,
 };

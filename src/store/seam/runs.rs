@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use super::{Backing, on_backing};
 use crate::event::{Cause, Claim, EventId, Notification};
-use crate::store::events::{
-    AttemptEnd, ClaimLimits, ClaimedEvent, KeptEnd, LoadedEvent, Renewal, Retry,
-};
+use crate::store::events::{AttemptEnd, ClaimLimits, ClaimedEvent, KeptEnd, LoadedEvent, Renewal, Retry};
 use crate::store::kernel::{Store, StoreError};
 
 impl Store {

@@ -9,9 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::stage::{
-    Attempt, AttemptReport, Ending, HandOver, LaneLook, Owner, Stage, UnexpectedEffect,
-};
+use super::stage::{Attempt, AttemptReport, Ending, HandOver, LaneLook, Owner, Stage, UnexpectedEffect};
 use super::{NextStage, Run, defect};
 use crate::event::{Cause, Claim, EndedOutcome, Lane, Notification, Place};
 use crate::machine::{Effect, Input, Removal};
