@@ -130,22 +130,37 @@ impl Deliverer {
         event: Execution,
         deployment: Option<&OwnDeployment>,
     ) -> DeliveryOutcome {
+        self.deliver_for_result(target, event, deployment).await.0
+    }
+
+    /// As [`Deliverer::deliver`], with the body of the answer if that says that it is JSON, and is
+    /// no longer than a result may be.
+    pub(super) async fn deliver_for_result(
+        &self,
+        target: &Target,
+        event: Execution,
+        deployment: Option<&OwnDeployment>,
+    ) -> (DeliveryOutcome, Option<String>) {
         let within = target.policy.timeout.min(TIMEOUT_MAX);
         let (clock, begun) = (AttemptClock::new(event.address.scope.canvas), Instant::now());
         let answered = match clock.within(within, self.send(target, event, deployment)).await {
             Ok(Ok(answered)) => answered,
-            Ok(Err(failure)) => return DeliveryOutcome::failed(failure.to_string()),
+            Ok(Err(failure)) => return (DeliveryOutcome::failed(failure.to_string()), None),
             Err(_) => {
-                return DeliveryOutcome::failed(format!(
+                let message = format!(
                     "the target did not answer within {within:?}: answer earlier and continue the \
                      work afterwards, or register a longer timeout"
-                ));
+                );
+                return (DeliveryOutcome::failed(message), None);
             }
         };
         let (head, body) = answered.into_parts();
         let until = begun + within + clock.waited();
-        let body = read(body, until.min(Instant::now() + BODY_WITHIN)).await;
-        answer::verdict(head.status, &head.headers, &body, SystemTime::now(), target.policy.delay_max)
+        let mut kept = answer::is_json(&head.headers).then(Vec::new);
+        let body = read(body, until.min(Instant::now() + BODY_WITHIN), &mut kept).await;
+        let now = SystemTime::now();
+        let outcome = answer::verdict(head.status, &head.headers, &body, now, target.policy.delay_max);
+        (outcome, kept.and_then(|bytes| String::from_utf8(bytes).ok()))
     }
 
     async fn send(
@@ -247,13 +262,23 @@ impl From<RefusedTarget> for SendFailure {
     }
 }
 
-/// Reads the body up to the limits, and describes its length.
-async fn read(mut body: Incoming, until: Instant) -> String {
+/// Reads the body up to the limits, and describes its length. If it is to be kept, that is all of
+/// it or nothing.
+async fn read(mut body: Incoming, until: Instant, kept: &mut Option<Vec<u8>>) -> String {
+    let mut bytes = kept.take();
     let mut length = 0_usize;
     loop {
         match timeout_at(until, body.frame()).await {
-            Ok(Some(Ok(frame))) => length += frame.data_ref().map_or(0, Bytes::len),
-            Ok(None) => return format!("{length} bytes"),
+            Ok(Some(Ok(frame))) => {
+                length += frame.data_ref().map_or(0, Bytes::len);
+                if let (Some(bytes), Some(data)) = (&mut bytes, frame.data_ref()) {
+                    bytes.extend_from_slice(data);
+                }
+            }
+            Ok(None) => {
+                *kept = bytes;
+                return format!("{length} bytes");
+            }
             Ok(Some(Err(_))) => return format!("{length} bytes before the connection broke"),
             Err(_) => return format!("{length} bytes so far"),
         }

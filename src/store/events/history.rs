@@ -241,7 +241,8 @@ impl Sql<'_> {
         Ok(row.and_then(EndedRow::into_event))
     }
 
-    /// Merged from a list of each outcome. A handler's has an index of its own.
+    /// Merged from a list of each outcome. A handler's has an index of its own. The constant is the
+    /// longest page and one more: a plan for any limit would sort all that there is.
     pub(in crate::store) async fn ended_events(
         &self,
         filter: &EndedFilter,
@@ -255,10 +256,11 @@ impl Sql<'_> {
             None => {
                 let query = ended_rows!(
                     r#"(select page.* from unnest($2::text[]) as meant (outcome) cross join lateral (
+                               select most.* from (
                                select * from wakeq.ended_events e
                                 where e.canvas_id = $1 and e.outcome = meant.outcome and e.kept_until > now()
                                   and (e.ended_at, e.id) < (coalesce($3::timestamptz, 'infinity'), $4::uuid)
-                                order by e.ended_at desc, e.id desc limit $5) as page) as ended
+                                order by e.ended_at desc, e.id desc limit 1001) as most limit $5) as page) as ended
                         order by ended_at desc, id desc limit $5"#,
                     filter.canvas.0,
                     outcomes.as_slice() as &[&str],
@@ -271,11 +273,12 @@ impl Sql<'_> {
             Some(scope) => {
                 let query = ended_rows!(
                     r#"(select page.* from unnest($2::text[]) as meant (outcome) cross join lateral (
+                               select most.* from (
                                select * from wakeq.ended_events e
                                 where e.canvas_id = $1 and e.module = $6 and e.name = $7 and e.outcome = meant.outcome
                                   and e.kept_until > now()
                                   and (e.ended_at, e.id) < (coalesce($3::timestamptz, 'infinity'), $4::uuid)
-                                order by e.ended_at desc, e.id desc limit $5) as page) as ended
+                                order by e.ended_at desc, e.id desc limit 1001) as most limit $5) as page) as ended
                         order by ended_at desc, id desc limit $5"#,
                     filter.canvas.0,
                     outcomes.as_slice() as &[&str],

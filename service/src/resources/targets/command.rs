@@ -78,6 +78,11 @@ pub(crate) struct PolicyArgs {
     /// The object stays halted until the event is redriven or skipped.
     #[arg(long)]
     halt_on_death: bool,
+    /// Keep events for this long after they have ended
+    ///
+    /// Given as 7days, and 90days at most. The result is the target's answer, if that is JSON.
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    keep: Option<Duration>,
 }
 
 #[derive(Args)]
@@ -141,8 +146,13 @@ impl PolicyArgs {
             timeout_s: seconds(self.timeout, default.timeout_s),
             concurrency: self.concurrency,
             on_death: self.halt_on_death.into(),
+            keep_s: self.keep.map_or(default.keep_s, whole_seconds),
         }
     }
+}
+
+fn whole_seconds(time: Duration) -> u32 {
+    u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
 }
 
 fn print_put(handler: &HandlerAddressArg, answer: &PutAnswer) -> anyhow::Result<()> {
@@ -190,7 +200,8 @@ impl DeleteTarget {
 /// Prints a target: a line for its URL, and one for its policy.
 pub(crate) fn print(target: &wire::TargetJson) -> anyhow::Result<()> {
     field("target", format_args!("{} to {}", target.modifier, target.url))?;
-    let Policy { retries, delay_s, factor, delay_max_s, timeout_s, concurrency, on_death } = target.policy;
+    let Policy { retries, delay_s, factor, delay_max_s, timeout_s, concurrency, on_death, keep_s } =
+        target.policy;
     let growing = if factor == 1 {
         String::new()
     } else {
@@ -200,11 +211,15 @@ pub(crate) fn print(target: &wire::TargetJson) -> anyhow::Result<()> {
         OnDeath::Skip => "",
         OnDeath::Halt => "; objects halt when an event dies",
     };
+    let kept = match keep_s {
+        0 => String::new(),
+        keep_s => format!("; ended events are kept for {keep_s} s"),
+    };
     let at_once = concurrency.map(|concurrency| format!("; {concurrency} at once")).unwrap_or_default();
     field(
         "",
         format_args!(
-            "{} after {delay_s} s{growing}; {timeout_s} s for an answer{at_once}{halts}",
+            "{} after {delay_s} s{growing}; {timeout_s} s for an answer{at_once}{halts}{kept}",
             count_retries(retries)
         ),
     )?;
@@ -279,6 +294,7 @@ mod tests {
                 delay_max,
                 timeout: None,
                 concurrency: None,
+                keep: None,
             };
             given.over_default().delay_s
         };
