@@ -95,7 +95,10 @@ impl Run<'_> {
                 let removed = self.cancel(claim, &attempt.owner, Some(&attempt.report)).await;
                 self.after_removal(attempt.into_ending(), removed).await
             }
-            (Stage::Attempt(attempt), Removal::Dead(cause @ (Cause::Retries | Cause::Rejected))) => {
+            (
+                Stage::Attempt(attempt),
+                Removal::Dead(cause @ (Cause::Retries | Cause::Rejected | Cause::Expired)),
+            ) => {
                 let removed = self.die(claim, cause, &attempt.owner, Some(&attempt.report)).await;
                 self.after_removal(attempt.into_ending(), removed).await
             }
@@ -105,6 +108,11 @@ impl Run<'_> {
             }
             (Stage::ReadyEvent(ready), Removal::Dead(Cause::Poison)) => {
                 let removed = self.die(claim, Cause::Poison, &ready.owner, None).await;
+                self.after_removal(ready.into_ending(), removed).await
+            }
+            // The error of its last attempt stays.
+            (Stage::ReadyEvent(ready), Removal::Dead(Cause::Expired)) => {
+                let removed = self.die(claim, Cause::Expired, &ready.owner, None).await;
                 self.after_removal(ready.into_ending(), removed).await
             }
             (stage, removal) => {
@@ -170,7 +178,8 @@ impl Run<'_> {
     ) -> bool {
         let Owner { subject, held_claim, handler } = owner;
         // Without a report, no attempt was made.
-        let error = report.map_or(Some(POISON), |report| report.error.as_deref());
+        let unattempted = (cause == Cause::Poison).then_some(POISON);
+        let error = report.map_or(unattempted, |report| report.error.as_deref());
         let took = report.map(|report| report.took);
         let (halts, was_cancelled) = (handler.halts, AtomicBool::new(false));
         let end = owner.end(report, EndedOutcome::Cancelled);
