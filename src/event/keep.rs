@@ -6,7 +6,6 @@ use super::displayed_as_text;
 
 /// How an event has ended that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum EndedOutcome {
     /// Its handler returned `Ok`.
     Completed,

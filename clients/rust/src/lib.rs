@@ -25,6 +25,7 @@
 mod calls;
 mod client;
 mod error;
+mod history;
 mod listen;
 mod options;
 mod request;
@@ -34,6 +35,7 @@ mod verify;
 
 pub use client::Client;
 pub use error::{Error, Problem};
+pub use history::{Attempt, EndedEvent, EndedFilter};
 pub use listen::{Heard, Listening};
 pub use options::EventOptions;
 pub use request::{Method, Request};

@@ -12,7 +12,9 @@ use crate::http::caller::Caller;
 use crate::http::path::{EventPath, Parameters};
 use crate::http::problem::Problem;
 use crate::http::{Api, paging};
-use crate::resources::events::wire::{CancelledEvent, EventDetail, EventSummaryJson, TheEvent, WaitingState};
+use crate::resources::events::wire::{
+    AttemptJson, CancelledEvent, EventDetail, EventState, EventSummaryJson, TheEvent, WaitingState,
+};
 use crate::resources::wire::List;
 use wakeq::Name;
 use wakeq::control::EventFilter;
@@ -87,7 +89,8 @@ enum View {
 
 /// Explain an event
 ///
-/// Says why it is not running, since when, until when, and what happens next.
+/// Says why it is not running, since when, until when, and what happens next; and what the attempts
+/// at it were. An event that has ended is shown for as long as it is kept.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/events/{id}", operation_id = "show_event", tag = "events",
     params(ViewQuery),
     responses((status = 200, description = "What is known about the event", body = EventDetail)))]
@@ -105,9 +108,15 @@ pub(crate) async fn one(
             "there is no event {id} on canvas {canvas}: it completed, was cancelled or purged, or never existed"
         ))
     })?;
+    if detail.state != EventState::Gone {
+        let attempts = admin.attempts(caller.canvas, id).await?;
+        detail.attempts = attempts.into_iter().map(AttemptJson::from).collect();
+    }
     if query.view == Some(View::Full) {
         let value = admin.value(caller.canvas, id).await?;
         detail.value = value.and_then(|value| RawValue::from_string(value).ok());
+        let result = admin.result(caller.canvas, id).await?;
+        detail.result = result.and_then(|result| RawValue::from_string(result).ok());
     }
     Ok(Json(detail))
 }

@@ -7,7 +7,7 @@ use crate::cli::arguments;
 use crate::cli::show::{JsonArg, field, moment, or_dash, rule, worker_state};
 use crate::cli::value;
 use crate::resources::emit::wire::OptionsJson;
-use crate::resources::events::wire::{EventDetail, EventState};
+use crate::resources::events::wire::{AttemptJson, EventDetail, EventState};
 use crate::resources::objects::wire::PlaceJson;
 use crate::resources::queues::wire::Copied;
 use crate::resources::workers::wire::WorkerProcessJson;
@@ -39,8 +39,11 @@ impl ShowEvent {
         let event = context.client().await?.event(self.id, true).await?;
         self.json.print(&event, |event| {
             print(event)?;
-            match &event.value {
-                Some(value) => field("value", value::pretty(value.get(), self.full)),
+            if let Some(value) = &event.value {
+                field("value", value::pretty(value.get(), self.full))?;
+            }
+            match &event.result {
+                Some(result) => field("result", value::pretty(result.get(), self.full)),
                 None => Ok(()),
             }
         })
@@ -99,6 +102,9 @@ fn print(event: &EventDetail) -> anyhow::Result<()> {
     if let Some(error) = &event.last_error {
         field("error", error)?;
     }
+    for attempt in &event.attempts {
+        field("attempt", attempt_line(attempt))?;
+    }
     if let Some(since) = event.unknown_since {
         field("unknown", format_args!("a worker has had no handler for it since {}", moment(since)))?;
     }
@@ -111,9 +117,17 @@ fn print(event: &EventDetail) -> anyhow::Result<()> {
     field("next", next(event))
 }
 
+/// An attempt at the event: its number, what came of it, when, where, and why.
+fn attempt_line(attempt: &AttemptJson) -> String {
+    let AttemptJson { number, outcome, worker, started_at, took_s, error } = attempt;
+    let worker = worker.as_ref().map(|worker| format!(" on {worker}")).unwrap_or_default();
+    let error = error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
+    format!("{number} {outcome} after {took_s} s, begun {}{worker}{error}", moment(*started_at))
+}
+
 /// What its emit asked for, as the options of `wakeq emit` have it.
 fn asked(options: &OptionsJson) -> String {
-    let OptionsJson { retries, delays_s, timeout_s, not_after } = options;
+    let OptionsJson { retries, delays_s, timeout_s, not_after, keep_s } = options;
     let delays = delays_s.as_ref().map(|delays| {
         let delays: Vec<String> = delays.iter().map(|delay| format!("{delay}s")).collect();
         format!("delays {}", delays.join(","))
@@ -123,6 +137,7 @@ fn asked(options: &OptionsJson) -> String {
         delays,
         timeout_s.map(|timeout| format!("timeout {timeout}s")),
         not_after.map(|at| format!("not after {}", moment(at))),
+        keep_s.map(|keep| format!("keep {keep}s")),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
@@ -164,6 +179,9 @@ pub(crate) fn state_word(state: EventState) -> &'static str {
         EventState::Paused => "paused",
         EventState::Blocked => "blocked",
         EventState::Dead => "dead",
+        EventState::Completed => "completed",
+        EventState::Failed => "failed",
+        EventState::Cancelled => "cancelled",
         EventState::Gone => "gone",
     }
 }
