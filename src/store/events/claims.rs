@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::history::microseconds;
 use super::load::{ClaimedEvent, ClaimedRow};
 use crate::event::{Claim, Notification};
 use crate::store::kernel::{Sql, Store, StoreError, interval};
@@ -306,6 +305,12 @@ impl Renewal {
             (true, true) => Self::Cancelled,
         }
     }
+}
+
+/// How long an attempt took, as the columns have it: no longer than can be taken from a moment.
+pub(super) fn microseconds(took: Duration) -> i64 {
+    const MOST: Duration = Duration::from_secs(366 * 24 * 3600);
+    i64::try_from(took.min(MOST).as_micros()).unwrap_or(i64::MAX)
 }
 
 /// How long an attempt took, and its outcome, as the columns of attempts have them.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use uuid::Uuid;
 
-use super::claims::{fences, happened};
+use super::claims::{fences, happened, microseconds};
 use crate::event::{
     CanvasId, Claim, EndedOutcome, EventId, EventOptions, HandlerAddress, HandlerScope, Metadata, Name,
     Place, Timestamp,
@@ -118,11 +118,6 @@ impl AttemptEnd {
     pub(in crate::store) fn took_us(&self) -> Option<i64> {
         self.took.map(microseconds)
     }
-}
-
-/// A duration as the columns have it.
-pub(in crate::store) fn microseconds(took: Duration) -> i64 {
-    i64::try_from(took.as_micros()).unwrap_or(i64::MAX / 2)
 }
 
 /// A query for [`EndedRow`]s: those of this table, with its conditions.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
+use super::claims::microseconds;
 use super::columns::{EventColumns, delay_s, moment};
-use super::history::microseconds;
 use super::load::DeadFilter;
 use super::outcome::{InsertOutcome, InsertedRows};
 use super::placements::Placements;

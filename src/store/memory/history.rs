@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::row::Ended;
 use super::{LiveRow, Tables};
 use crate::event::{CanvasId, EndedOutcome, EventId, EventOptions, Keep, Timestamp};
 use crate::store::events::{AttemptEnd, AttemptRecord, EndedEvent, EndedFilter, KeptEnd};
@@ -15,14 +16,6 @@ const ATTEMPTS_MAX: usize = 100;
 const ERROR_MAX: usize = 1000;
 /// Shortest time for which an event is kept at all.
 const KEPT_MIN: Duration = Duration::from_secs(1);
-
-/// An event that has ended and is kept.
-#[derive(Clone, Debug)]
-pub(super) struct Ended {
-    event: EndedEvent,
-    value: String,
-    result: Option<String>,
-}
 
 impl Tables {
     pub(in crate::store) fn complete_kept(&mut self, ends: &[Arc<KeptEnd>]) -> Result<Vec<bool>, StoreError> {

@@ -30,9 +30,8 @@ use crate::event::{
 use crate::store::events::{AttemptRecord, Rule};
 use crate::store::kernel::{Double, Store, StoreError};
 use crate::store::order::{HaltedLane, Object, Tombstone};
-use history::Ended;
 use keys::Keys;
-use row::{Dead, LiveRow};
+use row::{Dead, Ended, LiveRow};
 
 /// How many of the most recently emitted events are remembered.
 const EMITTED_MAX: usize = 100_000;

@@ -30,7 +30,8 @@ pub fn default_quota(quota: Quota) -> i64 {
 }
 
 impl Store {
-    /// Waiting and dead events and the bytes of their values. The events are counted in their
+    /// Waiting and dead events and those that are kept after they have ended, and the bytes of their
+    /// values. The events are counted in their
     /// indexes, up to one beyond the limit. The sizes are those of every n-th event, from a random
     /// start, so that large ones can't be hidden.
     pub(super) async fn measure_waiting(&self, canvas: CanvasId) -> Result<(Pair, Pair), StoreError> {
@@ -64,11 +65,26 @@ impl Store {
                      from dead_sampled s cross join lateral (
                           select value, last_error from wakeq.dead_events d
                            where d.canvas_id = $1 and d.id = s.id offset 0) as d
+               ), ended as materialized (
+                   select count(*) as events from (
+                       select from wakeq.ended_events where canvas_id = $1 limit (select events + 1 from limits)) as ended
+               ), ended_sampled as materialized (
+                   select id, kept_until from (
+                       select id, kept_until, row_number() over () as number from (
+                           select id, kept_until from wakeq.ended_events where canvas_id = $1
+                            order by canvas_id, id, kept_until limit (select events from ended)) as ended) as numbered
+                    where (number + $4) % (select greatest(1, events / $5) from ended) = 0
+               ), ended_sizes as (
+                   select avg(octet_length(e.value) + coalesce(octet_length(e.result), 0) + coalesce(octet_length(e.error), 0)) as mean
+                     from ended_sampled s cross join lateral (
+                          select value, result, error from wakeq.ended_events e
+                           where e.canvas_id = $1 and e.id = s.id and e.kept_until = s.kept_until offset 0) as e
                )
-               select c.events + d.events as "events!",
-                      (coalesce(s.mean * c.events, 0) + coalesce(t.mean * d.events, 0))::bigint as "bytes!",
+               select c.events + d.events + e.events as "events!",
+                      (coalesce(s.mean * c.events, 0) + coalesce(t.mean * d.events, 0)
+                       + coalesce(u.mean * e.events, 0))::bigint as "bytes!",
                       l.events as "events_max!", l.bytes as "bytes_max!"
-                 from limits l, counted c, sizes s, dead d, dead_sizes t"#,
+                 from limits l, counted c, sizes s, dead d, dead_sizes t, ended e, ended_sizes u"#,
             canvas.0,
             default_quota(Quota::Events),
             default_quota(Quota::EventBytes),

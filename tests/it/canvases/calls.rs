@@ -36,7 +36,7 @@ const QUEUES: Coverage = OfThePlatform("queues belong to the platform");
 const GROUPS: Coverage = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tested.
-const CALLS: [(&str, &str, Coverage); 120] = [
+const CALLS: [(&str, &str, Coverage); 123] = [
     ("Admin", "put_cron", By("put_cron")),
     ("Admin", "cron", By("show_cron")),
     ("Admin", "crons", By("list_crons")),
@@ -50,6 +50,9 @@ const CALLS: [(&str, &str, Coverage); 120] = [
     ("Admin", "delete_dead_until_now", By("delete_dead_events")),
     ("Admin", "explain", By("show_event")),
     ("Admin", "value", Here),
+    ("Admin", "attempts", By("show_event")),
+    ("Admin", "result", By("show_event")),
+    ("Admin", "ended", By("list_ended_events")),
     ("Admin", "cancel", By("cancel_event")),
     ("Admin", "cancel_running", By("cancel_event")),
     ("Admin", "run_now", By("run_event_now")),

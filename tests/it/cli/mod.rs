@@ -177,6 +177,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (10, "hooks"),
     (11, "unique"),
     (12, "workers"),
+    (13, "history"),
 ];
 
 fn migrations(status: &str) -> String {
