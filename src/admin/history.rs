@@ -20,8 +20,9 @@ impl Admin {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let mut kit = TestKit::new();
-    /// let failing = async |_| Err::<(), _>(HandlerError::operational("no route"));
-    /// kit.handlers(Handlers::new().on("mail", failing))?;
+    /// kit.handlers(Handlers::new().on("mail", |_event| async {
+    ///     Err::<(), _>(HandlerError::operational("no route"))
+    /// }))?;
     /// let id = kit.emit(Event::new("mail", &1)?).await?.id;
     /// kit.drain_for(Duration::from_secs(3600)).await?;
     ///
@@ -49,17 +50,16 @@ impl Admin {
     /// use wakeq::history::{EndedFilter, EndedOutcome, Keep};
     /// use wakeq::testing::TestKit;
     /// use wakeq::workers::Completion;
-    /// use wakeq::{CanvasId, Event, Handlers, Route};
+    /// use wakeq::{CanvasId, Event, Execution, Handlers, Route};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let mut kit = TestKit::new();
     /// let kept = Route::new("add").keep(Keep::all(Duration::from_secs(3600)));
-    /// let add = async |event: wakeq::Execution| {
+    /// kit.handlers(Handlers::new().on(kept, |event: Execution| async move {
     ///     let (one, other): (i64, i64) = event.value()?;
     ///     Completion::with_result(&(one + other))
-    /// };
-    /// kit.handlers(Handlers::new().on(kept, add))?;
+    /// }))?;
     /// let id = kit.emit(Event::new("add", &(2, 3))?).await?.id;
     /// kit.drain().await?;
     ///

@@ -3,6 +3,7 @@
 
 mod agreement;
 mod cancelling;
+mod history;
 mod kit;
 mod options;
 mod unique;

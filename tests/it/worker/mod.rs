@@ -5,6 +5,7 @@ mod batches;
 mod cancelling;
 mod failures;
 mod fair_intake;
+mod history;
 mod layers;
 mod missing_handlers;
 mod options;
