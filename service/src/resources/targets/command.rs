@@ -37,6 +37,11 @@ pub(crate) struct PutTargetArgs {
     /// Generate a new secret; the old one also signs for 24 more hours
     #[arg(long)]
     rotate_secret: bool,
+    /// Keep events for this long after they have ended (7days)
+    ///
+    /// It is 90days at most. The result is the target's answer, if that is JSON.
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    keep: Option<Duration>,
     #[command(flatten)]
     headers: HeaderArgs,
     #[command(flatten)]
@@ -78,11 +83,6 @@ pub(crate) struct PolicyArgs {
     /// The object stays halted until the event is redriven or skipped.
     #[arg(long)]
     halt_on_death: bool,
-    /// Keep events for this long after they have ended
-    ///
-    /// Given as 7days, and 90days at most. The result is the target's answer, if that is JSON.
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
-    keep: Option<Duration>,
 }
 
 #[derive(Args)]
@@ -119,7 +119,8 @@ fn row(target: &wire::TargetJson) -> [String; 5] {
 impl PutTargetArgs {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let secret = self.secret_file.as_deref().map(read_secret).transpose()?;
-        let (policy, rotate_secret) = (self.policy.over_default(), self.rotate_secret);
+        let keep_s = self.keep.map_or(0, whole_seconds);
+        let (policy, rotate_secret) = (Policy { keep_s, ..self.policy.over_default() }, self.rotate_secret);
         let (url, audience, headers) = (self.url, self.audience, self.headers.read()?);
         let new = PutTarget { url, policy, audience, secret, rotate_secret, headers };
         let client = context.client_to_targets(&self.delivery).await?;
@@ -146,7 +147,7 @@ impl PolicyArgs {
             timeout_s: seconds(self.timeout, default.timeout_s),
             concurrency: self.concurrency,
             on_death: self.halt_on_death.into(),
-            keep_s: self.keep.map_or(default.keep_s, whole_seconds),
+            keep_s: default.keep_s,
         }
     }
 }
@@ -294,7 +295,6 @@ mod tests {
                 delay_max,
                 timeout: None,
                 concurrency: None,
-                keep: None,
             };
             given.over_default().delay_s
         };

@@ -83,7 +83,7 @@ pub(crate) struct Policy {
     pub(crate) on_death: OnDeath,
     /// How long events are kept after they have ended, in whole seconds, with the body of the
     /// target's answer as their result if that is JSON of at most 65,536 bytes. Default: 0, not at
-    /// all.
+    /// all. Copies in queues are not kept.
     #[serde(skip_serializing_if = "is_zero")]
     #[schema(minimum = 0, maximum = 7_776_000, default = 0)]
     pub(crate) keep_s: u32,
