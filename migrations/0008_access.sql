@@ -353,6 +353,8 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
         -- Rows are added, but not with any id and time: wakeq.needed_rights lists the columns.
         ('audit_log',            'select',                         null),
         ('canvas_quotas',        'select, insert, update, delete', 'select'),
+        -- The expiry, which may run in both, locks and deletes what no event has.
+        ('checkpoints',          'select, insert, update, delete', 'select, insert, update, delete'),
         ('chores',               'select, update',                 'select, update'),
         ('claim_gate',           null,                             'insert'),
         ('canvas_turns',         'select, insert, update',         null),
@@ -444,6 +446,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
           ('add_history_partition', null), ('drop_history_partition', 'worker'),
           ('erase_entity', 'worker'), ('kept_for', null), ('emit', null), ('check_emit', null), ('grant_rights', null),
           ('emit_unique', null), ('caller', null), ('may_emit', null), ('complete', 'worker'),
+          ('checkpoint', 'worker'), ('last_checkpoint', 'worker'), ('fence_of', null),
           ('take_turns', 'worker'), ('facets_in_turn', 'worker'), ('share_turns', 'worker'),
           ('copies_in_turn', 'worker'), ('recalled_in_turn', 'worker'), ('choose_copies', 'worker'),
           ('outcome_of_pass', 'worker'), ('move_facets', 'worker'), ('lock_copies', 'worker'),

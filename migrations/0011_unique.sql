@@ -131,7 +131,7 @@ declare
     waits record;
     near  timestamptz;
 begin
-    select e.delay_until, e.enqueued_at, e.notify_at, e.unique_for into waits
+    select e.delay_until, e.enqueued_at, e.notify_at, e.unique_for, e.claims into waits
       from wakeq.events_v2 e
      where e.id = change_unique.holder and e.unique_key is not distinct from event.key and e.locked_at is null
        and e.cancelled_by is null
@@ -159,6 +159,10 @@ begin
      where e.id = change_unique.holder;
     if waits.unique_for > interval '0' then
         perform wakeq.remember_key(event, change_unique.holder, change_unique.due, waits.unique_for);
+    end if;
+    -- What an attempt has left was about the value before.
+    if waits.claims > 0 then
+        delete from wakeq.checkpoints c where c.canvas_id = event.canvas_id and c.event_id = change_unique.holder;
     end if;
 end
 $$;

@@ -279,7 +279,7 @@ impl Queue {
         let chosen = event.id.is_some();
         let event = Arc::new(self.checked(event)?);
         telemetry::sends(event.id);
-        self.admit(std::slice::from_ref(&*event)).await?;
+        self.admit_beside(std::slice::from_ref(&*event), None).await?;
         let inserted = add_one(connection, &event, chosen, self.store.emission()).await;
         let inserted = inserted.map_err(|error| StoreError::from_sqlx("insert an event", error));
         let inserted = inserted.map_err(|error| refused(std::slice::from_ref(&*event), error))?;

@@ -221,12 +221,12 @@ pub mod database {
     pub use crate::store::{DatabaseUse, MigrationState, MigrationStatus, Retention, RoleKind, TimingMode};
 }
 
-/// What an event can carry, emits that can be repeated, and unique keys.
+/// What an event can carry, emits that can be repeated, unique keys, and checkpoints.
 pub mod events {
     pub use crate::emit::{IdempotencyKey, Idempotent};
     pub use crate::event::{
-        Due, EventOptions, InvalidMetadata, InvalidName, InvalidOptions, InvalidUnique, JsonError, Metadata,
-        OnConflict, Traceparent, Unique, UniqueOutcome,
+        Checkpoint, Due, EventOptions, InvalidCheckpoint, InvalidMetadata, InvalidName, InvalidOptions,
+        InvalidUnique, JsonError, Metadata, OnConflict, Traceparent, Unique, UniqueOutcome,
     };
 }
 
@@ -281,9 +281,9 @@ pub mod targets {
 /// handlers that are not functions of the program, and runs of notifications that are pushed.
 pub mod workers {
     pub use crate::worker::{
-        Batch, BoxedHandler, CancelReason, CompleteError, Completion, Counters, HandlerFailure,
-        HandlerOutput, HandlerService, IntoResults, InvalidRoute, Next, Origin, PushError, PushRunner,
-        RemoteHandler, RemoteHandlers, RunReport, Verdict, WithState,
+        Batch, BoxedHandler, CancelReason, CheckpointError, CompleteError, Completion, Counters,
+        HandlerFailure, HandlerOutput, HandlerService, IntoResults, InvalidRoute, Next, Origin, PushError,
+        PushRunner, RemoteHandler, RemoteHandlers, RunReport, Verdict, WithState,
     };
 }
 
@@ -292,6 +292,8 @@ pub mod workers {
 mod pages {
     #[doc = include_str!("../docs/cancel.md")]
     struct CancelDocument;
+    #[doc = include_str!("../docs/checkpoints.md")]
+    struct CheckpointsDocument;
     #[doc = include_str!("../docs/cron.md")]
     struct CronsDocument;
     #[doc = include_str!("../docs/finish.md")]

@@ -21,6 +21,7 @@ use crate::resources::emit::routes as emit;
 use crate::resources::ended_events::routes as ended_events;
 use crate::resources::entities::routes as entities;
 use crate::resources::events::routes as events;
+use crate::resources::events::routes::checkpoints;
 use crate::resources::groups::routes as groups;
 use crate::resources::handlers::routes as handlers;
 use crate::resources::hooks::routes as hooks;
@@ -81,6 +82,10 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .records_full_views()
         .on(Scope::Operate, routes!(events::cancel))
         .on(Scope::Operate, routes!(events::run_now))
+        .on(Scope::Read, routes!(checkpoints::show))
+        .records_reads()
+        // The claim of the attempt is needed as well.
+        .on(Scope::Operate, routes!(checkpoints::store))
         .on(Scope::Read, routes!(handlers::list))
         .on(Scope::Read, routes!(handlers::one))
         // A target receives the events of its handler, so registering one includes reading.

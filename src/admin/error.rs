@@ -1,6 +1,6 @@
 //! Why a call of the admin failed.
 
-use crate::event::{EventId, HandlerAddress, HookKind, Name};
+use crate::event::{EventId, HandlerAddress, HookKind, InvalidCheckpoint, Name};
 use crate::store::StoreError;
 use crate::wake::WakeError;
 
@@ -88,6 +88,15 @@ pub enum AdminError {
          others, and nothing was changed"
     )]
     LeaseOver(EventId),
+    /// The claim of an attempt does not stand.
+    #[error(
+        "the claim on event {0} does not stand: another attempt has begun, or the event has ended; nothing \
+         was stored, and the attempt has to stop"
+    )]
+    ClaimLost(EventId),
+    /// The value can't be a checkpoint.
+    #[error(transparent)]
+    Checkpoint(#[from] InvalidCheckpoint),
     /// The copy is not leased.
     #[error("copy {0} is not leased in this queue: `wakeq queues leases` shows those that are")]
     NoLease(EventId),

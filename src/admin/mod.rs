@@ -2,6 +2,7 @@
 //! of it all. This is for users and operators, and never on the path of an event. Nothing crosses
 //! canvases: an event of another canvas is treated as missing.
 
+mod checkpoints;
 mod crons;
 mod cursor;
 mod dead;

@@ -17,6 +17,7 @@ pub(crate) use displayed_as_text;
 mod actor;
 mod asked;
 mod broadcast;
+mod checkpoint;
 mod chosen;
 mod counts;
 mod draft;
@@ -43,6 +44,7 @@ mod unique;
 
 pub use actor::Actor;
 pub use broadcast::{Broadcast, MalformedBroadcast};
+pub use checkpoint::{Checkpoint, InvalidCheckpoint};
 pub(crate) use counts::CountedRun;
 pub use counts::EventCounts;
 pub use draft::{Due, Event, EventError, EventFields, NewEvent, answer_event};

@@ -13,7 +13,8 @@ pub enum Quota {
     /// Events that wait, run or are dead, with their copies in registered queues, and those that are
     /// kept after they have ended.
     Events,
-    /// The bytes of their values, of the errors of dead ones, and of the results of kept ones.
+    /// The bytes of their values and options, of the errors of dead ones, and of the results of kept
+    /// ones.
     EventBytes,
     /// Objects on which events were emitted.
     Objects,

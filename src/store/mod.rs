@@ -32,7 +32,7 @@ pub(crate) use crons::{CronDue, CronPut, CronRow, CronStep, CronUnpaused, NewCro
 pub(crate) use events::{
     AttemptEnd, BULK_PAGE, CANCELLED_PAGE, ClaimLimits, ClaimedEvent, CommandOutcome, HandlerActivity,
     HandlerPosition, IdempotencyOutcome, KeptEnd, ListedEvent, LoadedEvent, NewKey, NewState, NotedRetry,
-    Position, Renewal, Retry, RulePosition, RunningCancel, Standing, add_one, complete_in,
+    Position, Renewal, Retry, RulePosition, RunningCancel, Standing, add_one, checkpoint_in, complete_in,
 };
 pub use events::{
     AttemptRecord, DeadEvent, DeadFilter, Depth, EndedEvent, EndedFilter, HandlerCounts, HandlerDepth,

@@ -57,7 +57,9 @@ impl Waker {
     async fn turn_history_over(&self, kept: Duration) -> Result<(), StoreError> {
         for _ in 0..HISTORY_PARTITIONS {
             match self.store.drop_history_partition(kept.max(HISTORY_MIN)).await {
-                Ok(Some(partition)) => tracing::info!(partition, "an old partition of the history was dropped"),
+                Ok(Some(partition)) => {
+                    tracing::info!(partition, "an old partition of the history was dropped")
+                }
                 Ok(None) => break,
                 Err(error) if error.is_contention() => {
                     let error = &error as &dyn std::error::Error;
@@ -172,7 +174,7 @@ mod tests {
         let table = Table::new().await;
         table.remember_old(MANY, 2).await;
         table.add_old_rows(FEW).await;
-        assert_eq!(table.old_rows().await, 12);
+        assert_eq!(table.old_rows().await, 13);
         table
             .run(
                 "create function public.take_long() returns trigger language plpgsql as $$

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::answers::{Completion, HandlerError, HandlerResult};
 use super::cancellation::CancelReason;
+use super::checkpoints::Checkpoints;
 use super::leases::RunningClaim;
 use crate::event::{Claim, CopyOf, EventId, EventOptions, HandlerAddress, Keep, Metadata, Place, Timestamp};
 use crate::store::{ClaimedEvent, StoreError, complete_in};
@@ -55,8 +56,7 @@ pub struct Execution {
 #[derive(Clone, Debug)]
 struct ExecutionClaim {
     running: RunningClaim,
-    /// The queue is in memory, where there are no transactions.
-    in_memory: bool,
+    checkpoints: Checkpoints,
     deadline: Option<Instant>,
     /// How long the handler keeps the events that it completes.
     keep: Duration,
@@ -117,7 +117,12 @@ impl Execution {
         }
     }
 
-    pub(super) fn of(event: ClaimedEvent, attempt: u32, running: RunningClaim, in_memory: bool) -> Self {
+    pub(super) fn of(
+        event: ClaimedEvent,
+        attempt: u32,
+        running: RunningClaim,
+        checkpoints: Checkpoints,
+    ) -> Self {
         Self {
             id: event.claim.id,
             address: event.address,
@@ -131,8 +136,20 @@ impl Execution {
             place: event.place,
             copy_of: event.copy_of,
             options: event.options,
-            claim: Some(ExecutionClaim { running, in_memory, deadline: None, keep: Duration::ZERO }),
+            claim: Some(ExecutionClaim { running, checkpoints, deadline: None, keep: Duration::ZERO }),
         }
+    }
+
+    /// Ends its run without a result: a rule holds its handler, which has not been called.
+    pub(super) fn hold_back(&self) {
+        if let Some(claim) = &self.claim {
+            claim.running.hold_back();
+        }
+    }
+
+    /// Where its checkpoint is, and the claim that may store it; `None` if it was made by hand.
+    pub(super) fn checkpoints(&self) -> Option<(&Checkpoints, &RunningClaim)> {
+        self.claim.as_ref().map(|claim| (&claim.checkpoints, &claim.running))
     }
 
     /// Sets by when the handler should end.
@@ -237,7 +254,10 @@ impl Execution {
         transaction: &mut PgConnection,
         completion: &Completion,
     ) -> Result<(), CompleteError> {
-        let Some(ExecutionClaim { running, in_memory: false, keep, .. }) = &self.claim else { return Ok(()) };
+        let Some(ExecutionClaim { running, checkpoints, keep, .. }) = &self.claim else { return Ok(()) };
+        if checkpoints.are_in_memory() {
+            return Ok(());
+        }
         running.begin_transaction();
         crate::fault::point("transaction.completes");
         let stood = complete_in(transaction, running.claim(), completion.result(), *keep).await?;

@@ -257,13 +257,14 @@ impl Statements {
         Box::pin(self.store.remove_cancelled(claim, end)).await
     }
 
+    /// Deletes the checkpoint of an event that has ended. Rare, so not batched.
+    pub(super) async fn drop_checkpoint(&self, canvas: CanvasId, id: EventId) -> Result<(), StoreError> {
+        Box::pin(self.store.drop_checkpoint(canvas, id)).await
+    }
+
     /// What became of a claim whose handler has tried to complete the event itself.
     pub(super) async fn standing(&self, claim: Claim) -> Result<Standing, StoreError> {
         Box::pin(self.store.standing(claim)).await
-    }
-
-    pub(super) fn are_in_memory(&self) -> bool {
-        !self.store.has_server()
     }
 
     /// Wait before a write that got no answer is repeated.

@@ -40,8 +40,8 @@ pub use listen::{Heard, Listening};
 pub use options::EventOptions;
 pub use request::{Method, Request};
 pub use types::{
-    Cancelled, DeadEvent, DeadFilter, Emitted, EventDetail, EventState, Handler, Lifted, NewEvent, Page,
-    Pause, Redriven, Rule, Statistics, StatisticsRange, StatisticsTimes, Stopped,
+    Cancelled, Checkpoint, DeadEvent, DeadFilter, Emitted, EventDetail, EventState, Handler, Lifted,
+    NewEvent, Page, Pause, Redriven, Rule, Statistics, StatisticsRange, StatisticsTimes, Stopped,
 };
 pub use unique::{Outcome, Unique};
 pub use verify::{Delivery, SignatureError, Verifier};

@@ -208,6 +208,9 @@ pub struct EventDetail {
     pub unique_key: Option<String>,
     /// What its emit asked for in place of its handler's policy.
     pub options: Option<EventOptions>,
+    /// What its attempts have left to the next one, if they have; its value only of
+    /// [`Client::event`](crate::Client::event).
+    pub checkpoint: Option<Checkpoint>,
     /// The value that was emitted, as JSON; only of [`Client::event`](crate::Client::event).
     pub value: Option<Box<RawValue>>,
     /// What its handler returned, as JSON, if it has ended and is kept; only of
@@ -218,6 +221,18 @@ pub struct EventDetail {
     /// The last 100 attempts that failed or were too early.
     #[serde(default)]
     pub attempts: Vec<crate::Attempt>,
+}
+
+/// What the attempts of an event have left to the next one.
+#[derive(Clone, Debug, Deserialize)]
+#[non_exhaustive]
+pub struct Checkpoint {
+    /// Size of the value, in bytes of JSON.
+    pub bytes: u32,
+    /// When it was stored.
+    pub stored_at: DateTime<Utc>,
+    /// The value, as JSON.
+    pub value: Option<Box<RawValue>>,
 }
 
 /// The event that was cancelled.

@@ -129,7 +129,10 @@ fn of_listening(error: &ListenError) -> Exit {
 fn of_admin(error: &AdminError) -> Exit {
     match error {
         AdminError::AdminOnly { .. } => Exit::Refused,
-        AdminError::Invalid(_) | AdminError::Cursor | AdminError::OwnTarget(_) => Exit::Usage,
+        AdminError::Invalid(_)
+        | AdminError::Cursor
+        | AdminError::OwnTarget(_)
+        | AdminError::Checkpoint(_) => Exit::Usage,
         AdminError::NotFound(_)
         | AdminError::NoCron(_)
         | AdminError::NoHook(_)
@@ -146,7 +149,8 @@ fn of_admin(error: &AdminError) -> Exit {
         | AdminError::HookKind { .. }
         | AdminError::NotPulled(_)
         | AdminError::NotLeased(_)
-        | AdminError::LeaseOver(_) => Exit::Conflict,
+        | AdminError::LeaseOver(_)
+        | AdminError::ClaimLost(_) => Exit::Conflict,
         AdminError::Store(error) => of_store(error),
         AdminError::Wake(waking) => waking.of_store().map_or(Exit::Unavailable, of_store),
         AdminError::NoRandomness | AdminError::NoSecretKey | _ => Exit::Failed,

@@ -3,6 +3,7 @@
 
 mod cancelling;
 mod chains;
+mod checkpoints;
 mod claims;
 mod columns;
 mod control;
@@ -30,6 +31,7 @@ mod unique;
 mod unknown_handlers;
 
 pub(crate) use cancelling::{CANCELLED_PAGE, RunningCancel};
+pub(crate) use checkpoints::checkpoint_in;
 pub(crate) use claims::{ClaimLimits, NotedRetry, Renewal, Retry};
 pub(in crate::store) use claims::{fences, happened};
 pub(crate) use control::{BULK_PAGE, CommandOutcome};

@@ -7,7 +7,7 @@ use sqlx::postgres::PgConnection;
 use crate::event::Claim;
 use crate::store::kernel::{Store, StoreError};
 
-/// What `wakeq.complete` raises if the claim does not stand.
+/// What `wakeq.complete` and `wakeq.checkpoint` raise if the claim does not stand.
 const CLAIM_LOST: &str = "55000";
 
 /// What became of a claim whose handler has tried to complete the event itself.
@@ -56,12 +56,14 @@ pub(crate) async fn complete_in(
         result,
         keep.as_secs_f64()
     );
-    let lost = |error: &sqlx::Error| {
-        error.as_database_error().is_some_and(|error| error.code().as_deref() == Some(CLAIM_LOST))
-    };
     match query.execute(connection).await {
         Ok(_) => Ok(true),
-        Err(error) if lost(&error) => Ok(false),
+        Err(error) if is_lost(&error) => Ok(false),
         Err(error) => Err(StoreError::from_sqlx("complete an event in a transaction", error)),
     }
+}
+
+/// Whether the claim that was passed to `wakeq.complete` or `wakeq.checkpoint` did not stand.
+pub(super) fn is_lost(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_some_and(|error| error.code().as_deref() == Some(CLAIM_LOST))
 }

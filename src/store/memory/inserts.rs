@@ -52,6 +52,7 @@ impl Tables {
             last_error: None,
             postponed_since: None,
             cancelled_by: None,
+            checkpoint: None,
         };
         let due_soon = self.is_due_soon(&row);
         self.events.insert(event.id, row);

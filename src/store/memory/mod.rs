@@ -6,6 +6,7 @@
 //! statement fails. Both completions are one function. `tests/it/testing/agreement.rs` runs the
 //! same steps on both.
 
+mod checkpoints;
 mod dead;
 mod history;
 mod inserts;

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::event::{Claim, HandlerAddress, Name, NewEvent, Notification, Place, Schedule, Timestamp, Unique};
+use crate::event::{
+    Checkpoint, Claim, HandlerAddress, Name, NewEvent, Notification, Place, Schedule, Timestamp, Unique,
+};
 use crate::store::events::{ClaimedEvent, DeadEvent, EndedEvent, LoadedEvent};
 
 #[derive(Clone, Debug)]
@@ -22,6 +24,7 @@ pub(super) struct LiveRow {
     pub(super) last_error: Option<String>,
     pub(super) postponed_since: Option<Timestamp>,
     pub(super) cancelled_by: Option<String>,
+    pub(super) checkpoint: Option<Checkpoint>,
 }
 
 impl LiveRow {

@@ -66,7 +66,7 @@ impl Tables {
     }
 
     /// The row that a claim stands on: the fence of every write by a worker.
-    fn owned(&mut self, claim: &Claim) -> Option<&mut LiveRow> {
+    pub(super) fn owned(&mut self, claim: &Claim) -> Option<&mut LiveRow> {
         self.events
             .get_mut(&claim.id)
             .filter(|row| (row.claims, row.nonce) == (claim.claims, claim.nonce) && row.locked_at.is_some())

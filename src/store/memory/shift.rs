@@ -47,6 +47,9 @@ impl Sql<'_> {
                  update wakeq.idempotency_keys set created_at = created_at - $1::interval
              ), unique_keys as (
                  update wakeq.unique_keys set until = until - $1::interval
+             ), checkpoints as (
+                 update wakeq.checkpoints
+                    set stored_at = stored_at - $1::interval, looked_at = looked_at - $1::interval
              ), facets as (
                  update wakeq.facets set head_at = head_at - $1::interval where isfinite(head_at)
              ), targets as (

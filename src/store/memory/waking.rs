@@ -196,7 +196,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Runs the whole job, since nothing can come between its pages here. That of a lifted switch
+    /// Runs the whole job, since nothing can come between its pages here. That of a lifted rule
     /// wakes what no other rule holds.
     pub(in crate::store) fn resume_page(&mut self, job: i64) -> Result<ResumePage, StoreError> {
         let mut notifications = Vec::new();
@@ -208,11 +208,13 @@ impl Tables {
                 });
                 later && row.delay_until <= self.now && self.is_free(row)
             };
-            let waits = |row: &LiveRow| if job.lifted { row.notify_at.is_none() } else { deferred(row) };
+            let parked =
+                |row: &LiveRow| row.notify_at.is_none() && self.rule_on(&row.address().scope).is_none();
+            let waits = |row: &LiveRow| if job.lifted { parked(row) } else { deferred(row) };
             let concerns = |scope: &HandlerScope| match job.scope.reach() {
                 RuleReach::Handler => *scope == job.scope,
-                RuleReach::Canvas => scope.canvas == job.scope.canvas && self.rule_on(scope).is_none(),
-                RuleReach::Everything => self.rule_on(scope).is_none(),
+                RuleReach::Canvas => scope.canvas == job.scope.canvas,
+                RuleReach::Everything => true,
             };
             let woken = self.events.iter().filter(|(_, row)| concerns(&row.address().scope) && waits(row));
             let woken: Vec<(EventId, Timestamp)> =

@@ -71,11 +71,12 @@ pub(crate) enum ExpiryPart {
     UniqueKeys,
     IdempotencyKeys,
     Workers,
+    Checkpoints,
 }
 
 impl ExpiryPart {
     /// In the order in which they are deleted.
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::PreviousSecrets,
         Self::GroupDead,
         Self::Tombstones,
@@ -90,6 +91,7 @@ impl ExpiryPart {
         Self::UniqueKeys,
         Self::IdempotencyKeys,
         Self::Workers,
+        Self::Checkpoints,
     ];
 
     /// Its name in log lines.
@@ -109,6 +111,7 @@ impl ExpiryPart {
             Self::UniqueKeys => "unique keys",
             Self::IdempotencyKeys => "idempotency keys",
             Self::Workers => "rows of lost workers",
+            Self::Checkpoints => "checkpoints of events that have ended",
         }
     }
 }
@@ -158,6 +161,7 @@ impl Store {
             ExpiryPart::UniqueKeys => (self.expire_unique_keys().await?, PAGE),
             ExpiryPart::IdempotencyKeys => (self.expire_idempotency_keys().await?, PAGE),
             ExpiryPart::Workers => (self.expire_workers().await?, PAGE),
+            ExpiryPart::Checkpoints => (self.expire_checkpoints().await?, PAGE),
         };
         Ok(looked_at >= page)
     }
@@ -275,6 +279,32 @@ impl Store {
             interval(kept)
         );
         Ok(self.session().await?.execute("delete old dead events", query).await?.rows_affected())
+    }
+
+    /// Deletes checkpoints of events that are neither live nor dead any longer. The others are
+    /// looked at again in the next hour: a page that is read has moved on. Returns how many were
+    /// looked at.
+    async fn expire_checkpoints(&self) -> Result<u64, StoreError> {
+        let query = sqlx::query_scalar!(
+            r#"with page as materialized (
+                   select c.canvas_id, c.event_id,
+                          exists (select from wakeq.events_v2 e
+                                   where e.id = c.event_id and e.canvas_id = c.canvas_id offset 0)
+                       or exists (select from wakeq.dead_events d
+                                   where d.canvas_id = c.canvas_id and d.id = c.event_id offset 0) as has_event
+                     from wakeq.checkpoints c
+                    where c.looked_at < now() - interval '10 minutes'
+                    order by c.looked_at limit 1000 for update of c skip locked
+               ), kept as (
+                   update wakeq.checkpoints k set looked_at = now() from page p
+                    where p.has_event and k.canvas_id = any (array[p.canvas_id]) and k.event_id = p.event_id
+               ), gone as (
+                   delete from wakeq.checkpoints k using page p
+                    where not p.has_event and k.canvas_id = any (array[p.canvas_id]) and k.event_id = p.event_id
+               )
+               select count(*) as "count!" from page"#
+        );
+        Ok(self.session().await?.one("delete checkpoints of ended events", query).await?.unsigned_abs())
     }
 
     async fn expire_unknown_handlers(&self, kept: Duration) -> Result<u64, StoreError> {

@@ -252,6 +252,31 @@ async fn a_leased_copy_is_left_alone() {
     assert_eq!((table.number(CANCELLED).await, table.number(LINES).await), (0, 0));
 }
 
+/// A copy that was cancelled, and whose worker died before its queue was pulled, is leased to no
+/// service. That of another canvas is, and the minute's pass deletes the first.
+#[tokio::test]
+async fn a_cancelled_copy_is_not_leased() {
+    let table = emails(FacetSettings { weight: None, in_flight_max: Some(10) }).await;
+    let cancelled = emit_emails(&table.store, canvas(1), 1).await[0];
+    let other = emit_emails(&table.store, canvas(2), 1).await[0];
+    assert_eq!(take(&table.store, 2).await.len(), 2);
+    assert_eq!(table.cancel_running(canvas(1), cancelled).await, RunningCancel::Asked);
+    table.end_leases().await;
+    table.run("update wakeq.queues set pulled = true").await;
+    let queue: Name = EMAILS.parse().unwrap();
+    let lease = async || {
+        table.store.enter_due(&queue, uuid::Uuid::nil()).await.unwrap();
+        let leased = table.store.lease_copies(&queue, 10, Duration::from_secs(60), 1 << 20).await.unwrap();
+        leased.into_iter().map(|leased| leased.event.claim.id).collect::<Vec<_>>()
+    };
+    assert_eq!(lease().await, [other]);
+    assert_eq!(lease().await, []);
+    let has = table.store.has_turns(&queue, uuid::Uuid::nil(), true).await.unwrap();
+    assert_eq!(has, Some(false), "no service asks for it in vain");
+    assert_eq!(table.store.remove_unclaimed_cancelled().await.unwrap().0, 1);
+    assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 1);
+}
+
 /// Nothing of it is kept with a dead event.
 #[tokio::test]
 async fn a_redriven_event_starts_without_it() {

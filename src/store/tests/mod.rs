@@ -1,6 +1,7 @@
 //! Tests of the statements on a real Postgres, each with a database of its own.
 
 mod cancelling;
+mod checkpoints;
 mod coalescer;
 mod contention;
 mod copies;

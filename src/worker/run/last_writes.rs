@@ -86,13 +86,16 @@ impl Run<'_> {
         match (stage, removal) {
             (Stage::Attempt(attempt), Removal::Completed) => {
                 let removed = self.complete(claim, &attempt).await;
+                self.drop_checkpoint(&attempt.owner, removed).await;
                 self.after_removal(attempt.into_ending(), removed).await
             }
             (Stage::Attempt(attempt), Removal::Committed) => {
+                self.drop_checkpoint(&attempt.owner, true).await;
                 self.after_removal(attempt.into_ending(), true).await
             }
             (Stage::Attempt(attempt), Removal::Cancelled) => {
                 let removed = self.cancel(claim, &attempt.owner, Some(&attempt.report)).await;
+                self.drop_checkpoint(&attempt.owner, removed).await;
                 self.after_removal(attempt.into_ending(), removed).await
             }
             (
@@ -165,6 +168,20 @@ impl Run<'_> {
         let end = owner.end(report, EndedOutcome::Cancelled);
         let remove = || self.runner.statements.remove_cancelled(claim, &end);
         self.until_settled(&owner.held_claim, claim, false, remove, is_gone).await
+    }
+
+    /// Deletes the checkpoint of an event that has ended, if its handler had to do with one. The
+    /// expiry deletes what is left, so an error is none.
+    async fn drop_checkpoint(&self, owner: &Owner, ended: bool) {
+        let Owner { subject, held_claim, handler: _ } = owner;
+        if !ended || !held_claim.has_checkpoint() {
+            return;
+        }
+        let (canvas, id) = (subject.address.scope.canvas, held_claim.claim().id);
+        if let Err(error) = self.runner.statements.drop_checkpoint(canvas, id).await {
+            let error = &error as &dyn std::error::Error;
+            tracing::debug!(error, "a checkpoint waits for the expiry");
+        }
     }
 
     /// Moves an event to the dead events, or deletes it if it was cancelled, which this process may

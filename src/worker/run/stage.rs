@@ -291,6 +291,11 @@ impl ReadyEvent {
 }
 
 impl Attempt {
+    /// Gives up the claim, as if its handler had not been asked for.
+    pub(super) fn into_unstarted(self) -> Ending {
+        Ending::of(self.owner.subject, None)
+    }
+
     /// Gives up the claim.
     pub(super) fn into_ending(self) -> Ending {
         Ending::of(self.owner.subject, Some(self.report))

@@ -7,7 +7,7 @@ use super::seed::Values;
 use super::world::QUEUE;
 
 /// Query parameters and fields of bodies that name nothing of a tenant.
-const NAMES_NOTHING: [&str; 67] = [
+const NAMES_NOTHING: [&str; 68] = [
     // Content that is stored as the caller sends it.
     "value",
     "payload",
@@ -66,6 +66,8 @@ const NAMES_NOTHING: [&str; 67] = [
     "policy",
     // A secret that the caller chooses signs the caller's deliveries, and is never looked up.
     "secret",
+    // The claim of an attempt, which counts only for the event that the path names.
+    "claim",
     // Fields of a queue or a group, which belong to the platform.
     "source",
     "tenant_visible",

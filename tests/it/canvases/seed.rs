@@ -147,6 +147,7 @@ impl Planting<'_> {
             &running,
         )
         .await;
+        self.sql(CHECKPOINT, &running).await;
         for what in ["dead", "another dead"] {
             let id = self.emit(what, json!({"name": "broken"})).await;
             self.sql(DIES, &id).await;
@@ -368,6 +369,12 @@ const SETTLED: &str = "
     select 'CANVAS'::uuid, 'hooks', count(*) + 1, 'tests' from wakeq.hooks where canvas_id = 'CANVAS'
      union all
     select 'CANVAS'::uuid, 'targets', count(*) + 9, 'tests' from wakeq.http_targets where canvas_id = 'CANVAS'";
+
+/// What the attempt that runs has left. It tells of its tenant.
+const CHECKPOINT: &str = "insert into wakeq.checkpoints (canvas_id, event_id, claims, value)
+    select canvas_id, id, claims,
+           to_json(case left(canvas_id::text, 1) when 'a' then 'hush-attacker' else 'hush-victim' end || ' left')::text
+      from wakeq.events_v2 where id = $1";
 
 /// Moves an event to the dead ones, as the worker's statement does.
 const DIES: &str = "with gone as (delete from wakeq.events_v2 where id = $1 returning *)

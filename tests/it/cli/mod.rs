@@ -4,6 +4,7 @@
 mod access;
 mod both;
 mod bulk;
+mod checkpoints;
 mod ends;
 mod groups;
 mod life;
@@ -178,6 +179,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (11, "unique"),
     (12, "workers"),
     (13, "history"),
+    (14, "checkpoints"),
 ];
 
 fn migrations(status: &str) -> String {

@@ -80,6 +80,30 @@ async fn an_event_is_emitted_explained_read_and_cancelled() {
 }
 
 #[tokio::test]
+async fn an_attempt_leaves_a_checkpoint_to_the_next() {
+    let service = service().await;
+    let Tenants { mine, other, intruder } = Tenants::of(&service).await;
+    let id = mine.emit(&later("greet")).await.unwrap().id;
+    refused(mine.checkpoint(id).await, 404, "not-found");
+    let claim = "0000000100000000";
+    refused(mine.store_checkpoint(id, claim, &1).await, 410, "lease-over");
+    service.stage.execute("update wakeq.events_v2 set locked_at = now(), claims = 1").await;
+    for stranger in [&other, &intruder] {
+        refused(stranger.store_checkpoint(id, claim, &1).await, 404, "not-found");
+    }
+    mine.store_checkpoint(id, claim, &json!({"page": 7})).await.unwrap();
+    let left = mine.checkpoint(id).await.unwrap();
+    assert_eq!((left.bytes, left.value.unwrap().get()), (10, r#"{"page":7}"#));
+    for stranger in [&other, &intruder] {
+        refused(stranger.checkpoint(id).await, 404, "not-found");
+    }
+    let (shown, explained) = (mine.event(id).await.unwrap(), mine.explain(id).await.unwrap());
+    assert_eq!(shown.checkpoint.unwrap().value.unwrap().get(), r#"{"page":7}"#);
+    assert_eq!(explained.checkpoint.unwrap().stored_at, left.stored_at);
+    service.stop().await;
+}
+
+#[tokio::test]
 async fn an_answer_says_what_became_of_a_unique_key() {
     let service = service().await;
     let Tenants { mine, other, .. } = Tenants::of(&service).await;

@@ -18,13 +18,11 @@ use crate::support::service::{Answer, Service};
 
 pub(super) const FOREIGN: CanvasId = CanvasId(Uuid::from_u128(0xf0e1));
 
-/// The cron of the requests.
+/// What the requests are about.
 const CRON: &str = "nightly";
-/// Their hook.
 const HOOK: &str = "incoming";
 /// The operation that a signature authorizes.
 const RECEIVES: &str = "receive_webhook";
-/// Their queue.
 const QUEUE: &str = "email_events";
 const GROUP: &str = "projection";
 const WORKER: &str = "orders-1";
@@ -118,7 +116,8 @@ impl Targets {
         let event = wakeq::Event::new("greet", &1).unwrap().on(OBJECT).unwrap();
         service.stage.queue.emit(event).await.unwrap();
         let pool = &service.stage.pool;
-        let start = "update wakeq.events_v2 set locked_at = now(), claims = 1 where id = $1";
+        let start = "with runs as (update wakeq.events_v2 set locked_at = now(), claims = 1 where id = $1 returning *)
+             insert into wakeq.checkpoints (canvas_id, event_id, claims, value) select canvas_id, id, 1, '6' from runs";
         sqlx::query(start).bind(running.0).execute(pool).await.unwrap();
         let kill = "with gone as (delete from wakeq.events_v2 where id = $1 returning *)
              insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims,
@@ -186,6 +185,7 @@ impl Targets {
         }
         let event = match operation.id.as_str() {
             "redrive_dead_event" => self.dead,
+            "show_checkpoint" | "store_checkpoint" => self.running,
             id if OF_COPIES.contains(&id) || id == "end_lease" => self.leased.0,
             _ => self.waiting,
         };
@@ -245,6 +245,7 @@ impl Targets {
                 self.emitting_for(service, operation, status).await
             }
             ("cancel_event" | "run_event_now", 409) => to(&path),
+            ("store_checkpoint", 410) => to(&path).json(&json!({"claim": "0000000900000000", "value": 1})),
             ("append_to_log", 409) => to(&path).json(&expecting_in_vain()),
             ("put_target" | "put_target_of_modifier", 409) => {
                 fill_with_targets(service).await;
@@ -382,7 +383,6 @@ async fn fill_with_crons(service: &Service) {
     sqlx::query(fill).bind(CanvasId::DEFAULT.0).execute(&service.stage.pool).await.unwrap();
 }
 
-/// An expectation that no stream meets.
 fn expecting_in_vain() -> Value {
     json!({"appends": [{"category": "accounts", "stream": "a", "expect": 1_000_000}]})
 }
@@ -415,7 +415,7 @@ const WITHOUT_BODY: &str =
      list_tombstones list_targets read_log list_queues show_queue delete_queue queue_depth list_facets list_crons show_cron
      unpause_cron delete_cron list_hooks show_hook delete_hook redrive_dead_event unblock_handler list_audit list_keys list_quotas unset_quota
      revoke_key listen canvas_statistics handler_statistics list_workers show_worker list_switches unpause_canvas
-     unblock_canvas unblock_all";
+     unblock_canvas unblock_all show_checkpoint";
 
 /// The body of a good request of an operation; `None` if it has no body.
 pub(crate) fn body(operation: &str) -> Option<Value> {
@@ -430,6 +430,7 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
         "put_target" | "put_target_of_modifier" => {
             Some(json!({"url": "https://target.example/events", "headers": {"x-api-key": "of the target"}}))
         }
+        "store_checkpoint" => Some(json!({"claim": "0000000100000000", "value": {"page": 7}})),
         "put_hook" => Some(json!({"kind": "github", "handler": {"name": "greet"}})),
         // It is sent with its signature: `good` makes both.
         RECEIVES => Some(json!({})),

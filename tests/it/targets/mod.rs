@@ -1,6 +1,7 @@
 //! HTTP targets: registered through the API, called by workers, answered by small servers.
 
 mod cancelling;
+mod checkpoints;
 mod delivery;
 mod ending;
 mod guarded;

@@ -3,6 +3,7 @@
 
 mod agreement;
 mod cancelling;
+mod checkpoints;
 mod history;
 mod kit;
 mod options;

@@ -49,7 +49,8 @@ async fn asks_for_retries(kit: TestKit) {
 #[tokio::test]
 async fn an_event_is_retried_as_often_as_its_emit_asked() {
     asks_for_retries(TestKit::new()).await;
-    asks_for_retries(on_postgres().await.1).await;
+    let (_stage, kit) = on_postgres().await;
+    asks_for_retries(kit).await;
 }
 
 async fn asks_for_delays(kit: TestKit) {
@@ -73,7 +74,8 @@ async fn asks_for_delays(kit: TestKit) {
 #[tokio::test]
 async fn an_event_is_retried_after_the_delays_that_its_emit_asked_for() {
     asks_for_delays(TestKit::new()).await;
-    asks_for_delays(on_postgres().await.1).await;
+    let (_stage, kit) = on_postgres().await;
+    asks_for_delays(kit).await;
 }
 
 /// One that would start after its moment does not start; one that would be retried after it dies
@@ -123,7 +125,8 @@ async fn expires(kit: TestKit) {
 #[tokio::test]
 async fn no_attempt_starts_after_the_moment_that_its_emit_named() {
     expires(TestKit::new()).await;
-    expires(on_postgres().await.1).await;
+    let (_stage, kit) = on_postgres().await;
+    expires(kit).await;
 }
 
 /// What holds an event back may hold it for too long.
@@ -142,7 +145,8 @@ async fn expires_under_a_pause(kit: TestKit) {
 #[tokio::test]
 async fn an_event_may_expire_under_a_pause() {
     expires_under_a_pause(TestKit::new()).await;
-    expires_under_a_pause(on_postgres().await.1).await;
+    let (_stage, kit) = on_postgres().await;
+    expires_under_a_pause(kit).await;
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 mod basics;
 mod batches;
 mod cancelling;
+mod checkpoints;
 mod failures;
 mod fair_intake;
 mod history;

@@ -107,7 +107,9 @@ impl From<AdminError> for Problem {
             AdminError::NoCopy(_) | AdminError::NoLease(_) | AdminError::NoWorker(_) => {
                 Self::new(Kind::NotFound, error.to_string())
             }
-            AdminError::LeaseOver(_) => Self::new(Kind::LeaseOver, error.to_string()),
+            AdminError::LeaseOver(_) | AdminError::ClaimLost(_) => {
+                Self::new(Kind::LeaseOver, error.to_string())
+            }
             AdminError::LeasedCopy { .. }
             | AdminError::NotPulled(_)
             | AdminError::NotLeased(_)
@@ -116,7 +118,9 @@ impl From<AdminError> for Problem {
             | AdminError::TooManyQueues
             | AdminError::TooCostlyPatterns
             | AdminError::QueuesChange => Self::new(Kind::Conflict, error.to_string()),
-            AdminError::OwnTarget(_) | AdminError::Cursor => Self::invalid(&error),
+            AdminError::OwnTarget(_) | AdminError::Checkpoint(_) | AdminError::Cursor => {
+                Self::invalid(&error)
+            }
             AdminError::NotWaiting(_) => {
                 let words =
                     "the event is running: cancel it with `running=true`, or try again when it has ended";

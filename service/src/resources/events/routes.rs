@@ -1,5 +1,7 @@
 //! Events: list, explain, cancel and run now.
 
+pub(crate) mod checkpoints;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -12,6 +14,7 @@ use crate::http::caller::Caller;
 use crate::http::path::{EventPath, Parameters};
 use crate::http::problem::Problem;
 use crate::http::{Api, paging};
+use crate::resources::events::wire::checkpoint::CheckpointJson;
 use crate::resources::events::wire::{
     AttemptJson, CancelledEvent, EventDetail, EventState, EventSummaryJson, TheEvent, WaitingState,
 };
@@ -108,11 +111,14 @@ pub(crate) async fn one(
             "there is no event {id} on canvas {canvas}: it completed, was cancelled or purged, or never existed"
         ))
     })?;
+    let is_full = query.view == Some(View::Full);
     if detail.state != EventState::Gone {
+        let found = admin.checkpoint(caller.canvas, id).await?;
         let attempts = admin.attempts(caller.canvas, id).await?;
         detail.attempts = attempts.into_iter().map(AttemptJson::from).collect();
+        detail.checkpoint = found.map(|found| CheckpointJson::of(found, is_full));
     }
-    if query.view == Some(View::Full) {
+    if is_full {
         let value = admin.value(caller.canvas, id).await?;
         detail.value = value.and_then(|value| RawValue::from_string(value).ok());
         let result = admin.result(caller.canvas, id).await?;

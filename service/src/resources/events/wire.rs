@@ -1,12 +1,15 @@
 //! Events, singly and in lists.
 
+pub(crate) mod checkpoint;
+
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::resources::emit::wire::OptionsJson;
+use crate::resources::events::wire::checkpoint::CheckpointJson;
 use crate::resources::handlers::wire::RuleJson;
 use crate::resources::objects::wire::{LinkJson, PlaceJson};
 use crate::resources::queues::wire::Copied;
@@ -209,12 +212,15 @@ pub(crate) struct EventDetail {
     /// The link of that event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) first_link: Option<LinkJson>,
+    /// What its attempts have left to the next one, if they have; the value only with `view=full`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) checkpoint: Option<CheckpointJson>,
     /// The value that was emitted, verbatim; only with `view=full`.
-    #[serde(default, deserialize_with = "even_null", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "checkpoint::even_null", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Value)]
     pub(crate) value: Option<Box<RawValue>>,
     /// What its handler returned, if the event has ended and is kept; only with `view=full`.
-    #[serde(default, deserialize_with = "even_null", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "checkpoint::even_null", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Value)]
     pub(crate) result: Option<Box<RawValue>>,
 }
@@ -245,11 +251,6 @@ wire_from! { wakeq::history::AttemptRecord => AttemptJson, |attempt| {
     worker: attempt.worker.as_ref().map(ToString::to_string),
     took_s: attempt.took.as_secs_f64(),
 } }
-
-/// Keeps a value of `null` apart from a missing value.
-fn even_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
-    Box::deserialize(deserializer).map(Some)
-}
 
 /// The event that a request acted on.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -468,6 +469,7 @@ impl EventDetail {
             copy_of: None,
             first: None,
             first_link: None,
+            checkpoint: None,
             value: None,
             result: None,
         }

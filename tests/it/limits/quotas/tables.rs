@@ -26,6 +26,7 @@ const TABLES: &[(&str, Bound)] = &[
     ("audit_log", Quotas(&[Quota::AuditLines])),
     ("canvas_quotas", Platform),
     ("canvas_turns", Stated("one row per canvas")),
+    ("checkpoints", Quotas(&[Quota::EventBytes])),
     ("chores", Platform),
     ("claim_gate", Platform),
     ("consumer_dead", With("log")),

@@ -4,9 +4,9 @@ use clap::Args;
 
 use crate::cli::Context;
 use crate::cli::arguments;
-use crate::cli::show::{JsonArg, field, moment, or_dash, rule, worker_state};
-use crate::cli::value;
+use crate::cli::show::{JsonArg, field, json_field, moment, or_dash, rule, worker_state};
 use crate::resources::emit::wire::OptionsJson;
+use crate::resources::events::wire::checkpoint::CheckpointJson;
 use crate::resources::events::wire::{AttemptJson, EventDetail, EventState};
 use crate::resources::objects::wire::PlaceJson;
 use crate::resources::queues::wire::Copied;
@@ -39,13 +39,10 @@ impl ShowEvent {
         let event = context.client().await?.event(self.id, true).await?;
         self.json.print(&event, |event| {
             print(event)?;
-            if let Some(value) = &event.value {
-                field("value", value::pretty(value.get(), self.full))?;
-            }
-            match &event.result {
-                Some(result) => field("result", value::pretty(result.get(), self.full)),
-                None => Ok(()),
-            }
+            let left = event.checkpoint.as_ref().and_then(|checkpoint| checkpoint.value.as_deref());
+            json_field("left", left, self.full)?;
+            json_field("value", event.value.as_deref(), self.full)?;
+            json_field("result", event.result.as_deref(), self.full)
         })
     }
 }
@@ -113,6 +110,9 @@ fn print(event: &EventDetail) -> anyhow::Result<()> {
     }
     if let (Some(first), Some(link)) = (event.first, event.first_link) {
         field("first", format_args!("{first}, link {}", link.id))?;
+    }
+    if let Some(CheckpointJson { bytes, stored_at, value: _ }) = &event.checkpoint {
+        field("progress", format_args!("a checkpoint of {bytes} bytes, stored at {}", moment(*stored_at)))?;
     }
     field("next", next(event))
 }
