@@ -138,10 +138,12 @@ begin
             using errcode = 'program_limit_exceeded', hint = 'Store what is large elsewhere, and record where it is.';
     end if;
     insert into wakeq.ended_events
-        (canvas_id, id, kept_until, module, name, modifier, value, result, outcome, error, ended_by, enqueued_at, due_at,
-         started_at, took_us, worker, claims, retries, losses, attempts, traceparent, object, seq, prev, options)
-    values (event.canvas_id, event.id, now() + least(greatest(keep_ended.keep_s, 1), 7776000) * interval '1 second',
-            event.module, event.name, event.modifier, event.value, keep_ended.result, keep_ended.outcome,
+        (canvas_id, id, kept_until, module, name, modifier, value, result, outcome, error, ended_by, enqueued_at,
+         due_at, started_at, took_us, worker, claims, retries, losses, attempts, traceparent, object, seq, prev,
+         options)
+    values (event.canvas_id, event.id,
+            now() + least(greatest(keep_ended.keep_s, 1), 7776000) * interval '1 second', event.module, event.name,
+            event.modifier, event.value, keep_ended.result, keep_ended.outcome,
             left(coalesce(keep_ended.error, event.last_error), 4000), keep_ended.ended_by, event.enqueued_at,
             event.delay_until, clock_timestamp() - keep_ended.took_us * interval '1 microsecond', keep_ended.took_us,
             event.worker, event.claims, event.retries, event.losses,
@@ -163,7 +165,8 @@ begin
     if to_regclass('wakeq.' || part) is not null then
         return false;
     end if;
-    execute format('create table wakeq.%I partition of wakeq.%I for values from (%L) to (%L)', part, parent, lower, upper);
+    execute format('create table wakeq.%I partition of wakeq.%I for values from (%L) to (%L)',
+                   part, parent, lower, upper);
     return true;
 exception when check_violation or duplicate_table or unique_violation then
     return false;

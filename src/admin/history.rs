@@ -8,9 +8,9 @@ use crate::store::{AttemptRecord, EndedEvent, EndedFilter};
 
 impl Admin {
     /// The last 100 attempts at an event that failed or were too early, in their order. The event
-    /// waits, runs, is dead, or has ended and is kept. An attempt that is missing lost its worker or
-    /// was shut down, and that of a plain completion is not noted. Of an event that has been tried
-    /// more than 100 times, only some attempts are.
+    /// waits, runs, is dead, or has ended and is kept. An attempt that is missing lost its worker
+    /// or was shut down, and that of a plain completion is not noted. Of an event that has been
+    /// tried more than 100 times, only some attempts are.
     ///
     /// ```
     /// use std::time::Duration;

@@ -10,11 +10,11 @@ const GIB: u64 = 1024 * 1024 * 1024;
 /// A resource that is limited per canvas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Quota {
-    /// Events that wait, run or are dead, with their copies in registered queues, and those that are
-    /// kept after they have ended.
+    /// Events that wait, run or are dead, with their copies in registered queues, and those that
+    /// are kept after they have ended.
     Events,
-    /// The bytes of their values and options, of the errors of dead ones, and of the results of kept
-    /// ones.
+    /// The bytes of their values and options, of the errors of dead ones, and of the results of
+    /// kept ones.
     EventBytes,
     /// Objects on which events were emitted.
     Objects,

@@ -263,7 +263,7 @@ impl Client {
         self.request(&request).await
     }
 
-    /// A page of events that have ended and are kept, the latest first: pass its `next_cursor`, with
+    /// A page of events that have ended and are kept, the latest first. Pass its `next_cursor`, with
     /// the same filter, for the next one.
     ///
     /// ```no_run

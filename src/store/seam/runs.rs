@@ -76,8 +76,8 @@ impl Store {
     }
 
     /// Deletes a claimed event that was cancelled while it ran; `false` if it was not, or the claim
-    /// does not stand. It is kept as by [`Store::complete_kept`]. If it was on an object, a tombstone takes its place there, and the promise
-    /// of its successor is renewed.
+    /// does not stand. It is kept as by [`Store::complete_kept`]. If it was on an object, a
+    /// tombstone takes its place there, and the promise of its successor is renewed.
     pub(crate) async fn remove_cancelled(&self, claim: Claim, end: &AttemptEnd) -> Result<bool, StoreError> {
         on_backing!(self.remove_cancelled(claim, end))
     }

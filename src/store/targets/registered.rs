@@ -321,13 +321,12 @@ async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, facts: Tar
                insert into wakeq.http_targets as t
                    (canvas_id, module, name, modifier, url, retries, delay_ms, factor, delay_max_ms, timeout_ms,
                     concurrency, audience, secret, secret_key, created_by, updated_by, halts, keep_s)
-               select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::integer, $12::text, $13, $24::text, $17, $17, $22, $25::integer
+               select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::integer, $12::text, $13, $24::text, $17, $17, $22, $25
                  from others where count < wakeq.quota_of($1, 'targets', $15) on conflict (canvas_id, module, name, modifier) do update
                   set url = excluded.url, retries = excluded.retries, delay_ms = excluded.delay_ms, halts = excluded.halts,
-                      keep_s = excluded.keep_s,
                       factor = excluded.factor, delay_max_ms = excluded.delay_max_ms, timeout_ms = excluded.timeout_ms,
                       concurrency = excluded.concurrency, audience = excluded.audience, revision = excluded.revision,
-                      updated_by = excluded.updated_by, updated_at = now(), gone_at = null,
+                      updated_by = excluded.updated_by, updated_at = now(), gone_at = null, keep_s = excluded.keep_s,
                       secret = case when $14 then excluded.secret else t.secret end,
                       secret_key = case when $14 then excluded.secret_key else t.secret_key end,
                       (previous_secret, previous_key, previous_until) = (
@@ -375,8 +374,7 @@ async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, facts: Tar
         facts.is_awaited,
         new.policy.halts,
         facts.repeats,
-        new.sealed.key.as_deref(),
-        kept_seconds(new.policy.keep)
+        new.sealed.key.as_deref(), kept_seconds(new.policy.keep)
     )
     .fetch_optional(connection)
     .await

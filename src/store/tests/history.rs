@@ -1,5 +1,5 @@
-//! The history: attempts are noted by the statements that end them, ended events are kept as long as
-//! was asked for, and whole partitions go.
+//! The history: attempts are noted by the statements that end them, ended events are kept as long
+//! as was asked for, and whole partitions go.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -156,8 +156,8 @@ async fn cancelled_events_are_kept_as_their_emits_ask() {
     }
 }
 
-/// An event whose time is over is hidden at once; its partition goes when its week is over. Attempts
-/// go by days.
+/// An event whose time is over is hidden at once; its partition goes when its week is over.
+/// Attempts go by days.
 #[tokio::test]
 async fn what_is_no_longer_kept_is_hidden_and_goes_with_its_partition() {
     let table = Table::new().await;

@@ -89,7 +89,6 @@ pub(crate) struct Policy {
     pub(crate) keep_s: u32,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }
