@@ -160,7 +160,7 @@ create function wakeq.add_history_partition(parent text, part text, lower text, 
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 begin
     if parent not in ('attempts', 'ended_events') or part !~ ('^' || parent || '_[0-9]{8}$') then
-        raise exception 'not a partition of the history: %', part;
+        raise exception 'not a partition of the history: %', part using errcode = 'invalid_parameter_value';
     end if;
     if to_regclass('wakeq.' || part) is not null then
         return false;
@@ -186,7 +186,7 @@ declare
     first date;
 begin
     if days not between 1 and 14 then
-        raise exception 'partitions are made for 1 to 14 days ahead';
+        raise exception 'partitions are made for 1 to 14 days ahead' using errcode = 'invalid_parameter_value';
     end if;
     for ahead in 0 .. days loop
         first := today + ahead;
@@ -213,7 +213,7 @@ declare
     today constant date := (now() at time zone 'UTC')::date;
 begin
     if kept is null or kept < interval '1 day' then
-        raise exception 'attempts are kept for a day at least';
+        raise exception 'attempts are kept for a day at least' using errcode = 'invalid_parameter_value';
     end if;
     select p.relname, t.relname into part, parent
       from pg_class p join pg_inherits i on i.inhrelid = p.oid join pg_class t on t.oid = i.inhparent

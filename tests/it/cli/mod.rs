@@ -7,6 +7,7 @@ mod bulk;
 mod checkpoints;
 mod ends;
 mod groups;
+mod history;
 mod life;
 mod options;
 mod pulls;
