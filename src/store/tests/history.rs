@@ -156,6 +156,28 @@ async fn cancelled_events_are_kept_as_their_emits_ask() {
     }
 }
 
+/// A target keeps the events of its own canvas that are cancelled while they wait.
+#[tokio::test]
+async fn a_target_keeps_events_of_its_own_canvas_alone() {
+    let table = Table::new().await;
+    let ids = table.add(2).await;
+    let moved = "update wakeq.events_v2 set canvas_id = $1 where id = $2";
+    sqlx::query(moved).bind(canvas(7).0).bind(ids[1].0).execute(&table.pool).await.unwrap();
+    table
+        .run(
+            "insert into wakeq.http_targets (canvas_id, module, name, modifier, url, retries, delay_ms, factor, delay_max_ms,
+                                             timeout_ms, secret, created_by, updated_by, keep_s)
+             values ('00000000-0000-0000-0000-000000000000', 'WORKER', 'known', '_', 'https://example.com', 1, 1000, 2, 10000,
+                     1000, sha256('1'), 'test', 'test', 60)",
+        )
+        .await;
+    for (of, id) in [(CanvasId::DEFAULT, ids[0]), (canvas(7), ids[1])] {
+        table.store.cancel(of, id, &tester()).await.unwrap();
+        let kept = table.store.ended_event(of, id).await.unwrap();
+        assert_eq!(kept.is_some(), of == CanvasId::DEFAULT);
+    }
+}
+
 /// An event whose time is over is hidden at once; its partition goes when its week is over.
 /// Attempts go by days.
 #[tokio::test]
