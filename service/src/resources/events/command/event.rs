@@ -81,7 +81,11 @@ fn print(event: &EventDetail) -> anyhow::Result<()> {
         field("process", worker_process(process))?;
     }
     if let Some(by) = &event.cancelled_by {
-        field("cancelled", format_args!("while it ran, by {by}"))?;
+        let when = if event.state == EventState::Cancelled { "" } else { "while it ran, " };
+        field("cancelled", format_args!("{when}by {by}"))?;
+    }
+    if let Some(until) = event.kept_until {
+        field("kept", format_args!("until {}{}", moment(until), took(event.took_s)))?;
     }
     if let Some(until) = event.until {
         field("until", moment(until))?;
@@ -115,6 +119,11 @@ fn print(event: &EventDetail) -> anyhow::Result<()> {
         field("progress", format_args!("a checkpoint of {bytes} bytes, stored at {}", moment(*stored_at)))?;
     }
     field("next", next(event))
+}
+
+/// How long the attempt took that ended the event, if one did.
+fn took(took_s: Option<f64>) -> String {
+    took_s.map(|took| format!(", after an attempt of {took} s")).unwrap_or_default()
 }
 
 /// An attempt at the event: its number, what came of it, when, where, and why.
