@@ -232,6 +232,12 @@ pub mod events {
     pub use crate::store::{BatchProgress, BatchState, RegisteredBatch};
 }
 
+/// The history of events: their attempts, and events that are kept after they have ended.
+pub mod history {
+    pub use crate::event::{EndedOutcome, Keep};
+    pub use crate::store::{AttemptRecord, EndedEvent, EndedFilter};
+}
+
 /// Hooks: what other systems emit by webhooks, which a signature authorizes.
 pub mod hooks {
     pub use crate::admin::{NewHook, NewHookSecret, PutHookResult};
@@ -298,6 +304,9 @@ mod pages {
     struct FinishDocument;
     #[doc = include_str!("../docs/handlers.md")]
     struct HandlersDocument;
+    #[cfg(feature = "testing")]
+    #[doc = include_str!("../docs/history.md")]
+    struct HistoryDocument;
     #[doc = include_str!("../docs/listeners.md")]
     struct ListenersDocument;
     #[doc = include_str!("../docs/log.md")]

@@ -19,6 +19,7 @@ use crate::resources::batches::routes as batches;
 use crate::resources::crons::routes as crons;
 use crate::resources::dead_events::routes as dead_events;
 use crate::resources::emit::routes as emit;
+use crate::resources::ended_events::routes as ended_events;
 use crate::resources::entities::routes as entities;
 use crate::resources::events::routes as events;
 use crate::resources::events::routes::checkpoints;
@@ -141,6 +142,8 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Read, routes!(log::read))
         .records_reads()
         .on(Scope::Read, routes!(dead_events::list))
+        .records_reads()
+        .on(Scope::Read, routes!(ended_events::list))
         .records_reads()
         .on(Scope::Operate, routes!(dead_events::redrive_one))
         .on(Scope::Operate, routes!(dead_events::redrive))

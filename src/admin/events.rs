@@ -35,10 +35,14 @@ impl Admin {
         }
     }
 
-    /// The value of an event that waits, runs or died, as JSON text, verbatim.
+    /// The value of an event that waits, runs or died, or that has ended and is kept, as JSON text,
+    /// verbatim.
     pub async fn value(&self, canvas: CanvasId, id: EventId) -> Result<Option<String>, AdminError> {
         match self.own_id(canvas, id).await {
-            Ok(id) => Ok(self.store.value(canvas, id).await?),
+            Ok(id) => match self.store.value(canvas, id).await? {
+                Some(value) => Ok(Some(value)),
+                None => Ok(self.store.ended_value(canvas, id).await?.map(|(value, _)| value)),
+            },
             Err(AdminError::NotFound(_)) => Ok(None),
             Err(error) => Err(error),
         }

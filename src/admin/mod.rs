@@ -10,6 +10,7 @@ mod dead;
 mod due_checks;
 mod error;
 mod events;
+mod history;
 mod hooks;
 mod leases;
 mod lists;

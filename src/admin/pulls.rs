@@ -346,7 +346,7 @@ impl Admin {
     ) -> Result<bool, StoreError> {
         let retries = i32::try_from(retries).unwrap_or(i32::MAX);
         let claim = held.claim;
-        let retry = [Arc::new(Retry { claim, retries, delay, error: error.to_owned() })];
+        let retry = [Arc::new(Retry { claim, retries, delay, error: error.to_owned(), noted: None })];
         let save = async || Ok(self.store.retry(&retry).await?.contains(&true));
         let is_saved = |found: Option<LoadedEvent>| {
             let event = found?;
@@ -365,7 +365,7 @@ impl Admin {
         error: &str,
         halts: bool,
     ) -> Result<bool, StoreError> {
-        let die = || self.store.die(claim, cause, Some(error), halts);
+        let die = || self.store.die(claim, cause, Some(error), halts, None);
         self.settled(claim.id, die, |died| *died, is_gone).await
     }
 

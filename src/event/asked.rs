@@ -101,6 +101,23 @@ impl Event {
         }
     }
 
+    /// Keeps the event for this long after it has ended, with its value and its result, in place of
+    /// what its handler's [`Route`](crate::Route) or target says: 90 days at most, and zero for not
+    /// at all. If it dies, it is kept as any dead event is.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wakeq::Event;
+    ///
+    /// # fn main() -> Result<(), wakeq::EventError> {
+    /// let refund = Event::new("refund", &42)?.keep(Duration::from_secs(30 * 24 * 3600))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn keep(self, time: Duration) -> Result<Self, EventError> {
+        self.asking(|options| options.keep_s = Some(Seconds(time)))
+    }
+
     /// What the event asks for, if anything.
     pub fn options(&self) -> Option<&EventOptions> {
         self.options.as_deref()

@@ -27,6 +27,7 @@ mod headers;
 mod histogram;
 mod hook;
 mod json;
+mod keep;
 mod log;
 mod metadata;
 mod object;
@@ -56,6 +57,7 @@ pub use histogram::DurationHistogram;
 pub use hook::{HookKind, HookSecret, InvalidHookKind, InvalidHookSecret};
 pub use json::JsonError;
 pub use json::check as check_json;
+pub use keep::{EndedOutcome, Keep};
 pub use log::stable_hash;
 pub use log::{
     AppendCondition, Appended, Category, EventSequencePartitioner, EventSource, InvalidCondition,

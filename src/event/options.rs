@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{BatchName, InvalidBatchName, Timestamp, is_storable};
+use super::{BatchName, InvalidBatchName, Keep, Timestamp, is_storable};
 
 /// Longest JSON of an event's options, in bytes.
 const BYTES_MAX: usize = 4096;
@@ -48,6 +48,8 @@ pub struct EventOptions {
     pub(super) not_after: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) batch: Option<BatchName>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) keep_s: Option<Seconds>,
 }
 
 /// A duration, as JSON a number of seconds.
@@ -92,6 +94,11 @@ pub enum InvalidOptions {
     /// The event has something else that no member of a batch can have.
     #[error("an event of a batch can't {0}: leave one of them out")]
     BatchWith(&'static str),
+    /// The event would be kept for too long.
+    #[error(
+        "an event is kept for 90 days at most after it has ended: choose a shorter time, or 0 for not at all"
+    )]
+    Keep,
     /// All options together are too long.
     #[error("the options of an event have {0} bytes as JSON, the limit is 4096: ask for less")]
     TooLong(usize),
@@ -131,6 +138,11 @@ impl EventOptions {
         (left != Self::default()).then_some(left)
     }
 
+    /// For how long the event is kept after it has ended; zero for not at all.
+    pub fn keep(&self) -> Option<Duration> {
+        self.keep_s.map(|keep| keep.0)
+    }
+
     /// The delay after a failure that was preceded by `retries` retries, if the event has delays.
     pub(crate) fn delay_after(&self, retries: u32) -> Option<Duration> {
         let delays = self.delays_s.as_deref()?;
@@ -161,6 +173,9 @@ impl EventOptions {
         }
         if self.not_after.is_some_and(|moment| !is_storable(moment)) {
             return Err(InvalidOptions::NotAfter);
+        }
+        if self.keep_s.is_some_and(|keep| keep.0 > Keep::MAX) {
+            return Err(InvalidOptions::Keep);
         }
         let bytes = self.json().len();
         if bytes > BYTES_MAX { Err(InvalidOptions::TooLong(bytes)) } else { Ok(()) }
@@ -196,11 +211,12 @@ mod tests {
             timeout_s: Some(Seconds(Duration::from_millis(250))),
             not_after: Some(moment("2026-01-31T08:00:00.000001Z")),
             batch: Some("import:42".parse().unwrap()),
+            keep_s: Some(Seconds(7 * DAY)),
         };
         let json = options.json();
         assert_eq!(
             json,
-            r#"{"retries":3,"delays_s":[1.500001,2592000.0],"timeout_s":0.25,"not_after":"2026-01-31T08:00:00.000001Z","batch":"import:42"}"#
+            r#"{"retries":3,"delays_s":[1.500001,2592000.0],"timeout_s":0.25,"not_after":"2026-01-31T08:00:00.000001Z","batch":"import:42","keep_s":604800.0}"#
         );
         assert_eq!(EventOptions::of(Some(&json)).as_deref(), Some(&options));
         assert_eq!(options.check(), Ok(()));
@@ -246,6 +262,8 @@ mod tests {
             timeout(Duration::from_millis(1)),
             timeout(30 * DAY),
             EventOptions { not_after: Some(moment("9999-12-31T23:59:59Z")), ..of() },
+            EventOptions { keep_s: Some(Seconds(90 * DAY)), ..of() },
+            EventOptions { keep_s: Some(Seconds(Duration::ZERO)), ..of() },
         ] {
             assert_eq!(options.check(), Ok(()), "{options:?}");
         }
@@ -256,6 +274,7 @@ mod tests {
             (delays(1, 31 * DAY), InvalidOptions::Delays),
             (timeout(Duration::ZERO), InvalidOptions::Timeout),
             (timeout(31 * DAY), InvalidOptions::Timeout),
+            (EventOptions { keep_s: Some(Seconds(91 * DAY)), ..of() }, InvalidOptions::Keep),
         ] {
             assert_eq!(options.check(), Err(refused), "{options:?}");
         }

@@ -10,9 +10,11 @@ const GIB: u64 = 1024 * 1024 * 1024;
 /// A resource that is limited per canvas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Quota {
-    /// Events that wait, run or are dead, with their copies in registered queues.
+    /// Events that wait, run or are dead, with their copies in registered queues, and those that
+    /// are kept after they have ended.
     Events,
-    /// The bytes of their values and options, and of the errors of dead ones.
+    /// The bytes of their values and options, of the errors of dead ones, and of the results of
+    /// kept ones.
     EventBytes,
     /// Objects on which events were emitted.
     Objects,
@@ -139,8 +141,8 @@ impl Quota {
     /// The name of what is counted, for messages.
     fn noun(self) -> &'static str {
         match self {
-            Self::Events => "waiting and dead events",
-            Self::EventBytes => "bytes of waiting and dead events",
+            Self::Events => "waiting, dead and kept events",
+            Self::EventBytes => "bytes of waiting, dead and kept events",
             Self::Objects => "objects",
             Self::ObjectBytes => "bytes of objects' states",
             Self::ChosenIds => "chosen ids that are remembered",
@@ -164,8 +166,8 @@ impl Quota {
     fn advice(self) -> &'static str {
         match self {
             Self::Events | Self::EventBytes => {
-                "emit again when workers have processed some, or purge those that will not be run, and \
-                 delete or redrive dead ones"
+                "emit again when workers have processed some, or purge those that will not be run, \
+                 delete or redrive dead ones, and keep ended ones for a shorter time"
             }
             Self::ObjectBytes => "set smaller states, or keep large ones elsewhere",
             Self::ChosenIds => "emit again when older ids are forgotten, or let wakeq choose the ids",

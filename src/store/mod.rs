@@ -33,13 +33,13 @@ pub(crate) use batches::{BatchClosing, BatchKey, BatchOpening, EndedBatch, Looke
 pub use batches::{BatchProgress, BatchState, RegisteredBatch};
 pub(crate) use crons::{CronDue, CronPut, CronRow, CronStep, CronUnpaused, NewCronRow};
 pub(crate) use events::{
-    BULK_PAGE, CANCELLED_PAGE, ClaimLimits, ClaimedEvent, CommandOutcome, HandlerActivity, HandlerPosition,
-    IdempotencyOutcome, ListedEvent, LoadedEvent, NewKey, NewState, Position, Renewal, Retry, RulePosition,
-    RunningCancel, Standing, add_one, checkpoint_in, complete_in,
+    AttemptEnd, BULK_PAGE, CANCELLED_PAGE, ClaimLimits, ClaimedEvent, CommandOutcome, HandlerActivity,
+    HandlerPosition, IdempotencyOutcome, KeptEnd, ListedEvent, LoadedEvent, NewKey, NewState, NotedRetry,
+    Position, Renewal, Retry, RulePosition, RunningCancel, Standing, add_one, checkpoint_in, complete_in,
 };
 pub use events::{
-    DeadEvent, DeadFilter, Depth, HandlerCounts, HandlerDepth, InsertOutcome, Rule, add_with_state,
-    statements,
+    AttemptRecord, DeadEvent, DeadFilter, Depth, EndedEvent, EndedFilter, HandlerCounts, HandlerDepth,
+    InsertOutcome, Rule, add_with_state, statements,
 };
 pub use hooks::{FoundHook, RegisteredHook};
 pub(crate) use hooks::{HookOutcome, HookRefusal, NewHookRow};

@@ -32,6 +32,8 @@ pub(super) struct HandlerReport {
     pub(super) fault: Option<&'static str>,
     /// Whether the service that the handler calls has no capacity now.
     pub(super) busy: bool,
+    /// What the handler returned, as JSON.
+    pub(super) result: Option<Box<str>>,
 }
 
 impl HandlerReport {
@@ -115,6 +117,7 @@ pub(super) async fn process<'a>(
     let left = options.and_then(|options| options.time_left(execution.claimed_at));
     let expiry = left.and_then(|left| begun.checked_add(left));
     execution.end_at(deadline.into_iter().chain(expiry).min());
+    execution.keep_for(handler.keep);
     let trace = execution.metadata.traceparent.get_or_insert_with(Traceparent::root).clone();
     // Created inside, so that a panic before the first await is caught as well.
     let run = async { (handler.run)(*execution).await };
@@ -168,18 +171,20 @@ where
 
 fn report(result: std::thread::Result<HandlerResult<Completion>>) -> HandlerReport {
     match result {
-        Ok(Ok(_completion)) => ended(HandlerEnd::Completed),
+        Ok(Ok(completion)) => {
+            HandlerReport { result: completion.into_result(), ..ended(HandlerEnd::Completed) }
+        }
         Ok(Err(error)) => {
             let end = error.end();
             let (error, busy) = (Some(text(error.message())), error.is_busy());
-            HandlerReport { end, error, fault: fault(end), busy }
+            HandlerReport { end, error, fault: fault(end), busy, result: None }
         }
         Err(panic) => failed(format!("panicked: {}", panic_message(panic.as_ref())), faults::PANIC),
     }
 }
 
 fn ended(end: HandlerEnd) -> HandlerReport {
-    HandlerReport { end, error: None, fault: fault(end), busy: false }
+    HandlerReport { end, error: None, fault: fault(end), busy: false, result: None }
 }
 
 fn fault(end: HandlerEnd) -> Option<&'static str> {
@@ -199,6 +204,7 @@ fn failed(error: String, fault: &'static str) -> HandlerReport {
         error: Some(text(&error)),
         fault: Some(fault),
         busy: false,
+        result: None,
     }
 }
 

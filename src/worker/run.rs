@@ -26,7 +26,7 @@ use super::handlers::{Handler, Registry};
 use super::leases::Leases;
 use super::permits::{PermitKind, Permits, Shortage};
 use super::places::{PlaceRequest, Places};
-use super::process::{CutOff, process};
+use super::process::{CutOff, HandlerReport, process};
 use super::remote::RemoteHandlers;
 use super::statements::{SoloClaim, Statements};
 use super::subject::Subject;
@@ -379,7 +379,7 @@ impl Run<'_> {
 
     /// Whether a target has completed its event itself, by `wakeq.complete`.
     async fn has_completed(&self, owner: &Owner) -> bool {
-        let is_target = owner.handler.revision.is_some() && !self.runner.statements.are_in_memory();
+        let is_target = owner.handler.revision.is_some() && !self.runner.checkpoints.are_in_memory();
         let held = &owner.held_claim;
         is_target && held.has_ended() && self.standing(held).await == Some(Standing::Gone)
     }
@@ -393,10 +393,10 @@ impl Run<'_> {
     async fn process(&self, ready: ReadyEvent) -> (Attempt, HandlerEnd) {
         let (postponed, waited) = (ready.postponed(), ready.waited());
         let ReadyEvent { owner, event } = ready;
-        let attempt = u32::try_from(event.retries).unwrap_or(0) + 1;
+        let number = u32::try_from(event.retries).unwrap_or(0) + 1;
         let span = tracing::Span::current();
         span.record("handler", tracing::field::display(&event.address));
-        span.record("attempt", attempt);
+        span.record("attempt", number);
         if let Some(CopyOf { queue, origin }) = &event.copy_of {
             span.record("queue", tracing::field::display(queue));
             span.record("origin", tracing::field::display(origin));
@@ -411,12 +411,11 @@ impl Run<'_> {
         let processing = telemetry::process_span(&telemetry::AttemptInfo {
             event: event.claim.id,
             address: &event.address,
-            attempt,
+            attempt: number,
             emitted_by: event.metadata.traceparent.as_ref(),
         });
         let running = owner.held_claim.running();
-        let mut execution =
-            Box::new(Execution::of(*event, attempt, running, self.runner.checkpoints.clone()));
+        let mut execution = Box::new(Execution::of(*event, number, running, self.runner.checkpoints.clone()));
         if let Some(trace) = telemetry::span_trace(&processing) {
             execution.metadata.traceparent = Some(trace);
         }
@@ -453,8 +452,8 @@ impl Run<'_> {
         if let Some(fault) = report.fault {
             telemetry::failed(&processing, fault, report.error.as_deref().unwrap_or_default());
         }
-        let (error, fault) = (report.error, report.fault);
-        (Attempt { owner, report: AttemptReport { number: attempt, waited, took, error, fault } }, report.end)
+        let HandlerReport { end, error, fault, result, .. } = report;
+        (Attempt { owner, report: AttemptReport { number, waited, took, error, fault, result } }, end)
     }
 }
 

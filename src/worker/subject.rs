@@ -1,5 +1,7 @@
 //! What a claim is about, as far as that outlasts its handler.
 
+use std::time::Duration;
+
 use crate::event::{BatchName, EventOptions, HandlerAddress, Name, Notification, Place, Timestamp};
 use crate::store::ClaimedEvent;
 
@@ -13,6 +15,8 @@ pub(super) struct Subject {
     pub(super) batch: Option<BatchName>,
     /// On the database's clock.
     pub(super) claimed_at: Timestamp,
+    /// For how long its emit asked to keep it.
+    pub(super) keep: Option<Duration>,
 }
 
 /// A turn that was taken in a registered queue.
@@ -32,8 +36,10 @@ impl Subject {
         let copy = event.copy_of.as_ref();
         let copy = copy.map(|copy| CopyTurn { queue: copy.queue.clone(), turn, is_limited });
         let (address, place) = (event.address.clone(), event.place.clone());
-        let batch = event.options.as_deref().and_then(EventOptions::batch).cloned();
-        Self { address, place, copy, batch, claimed_at: event.locked_at }
+        let options = event.options.as_deref();
+        let batch = options.and_then(EventOptions::batch).cloned();
+        let keep = options.and_then(EventOptions::keep);
+        Self { address, place, copy, batch, claimed_at: event.locked_at, keep }
     }
 
     /// The registered queue, if the event is a copy.

@@ -166,6 +166,12 @@ pub enum EventState {
     Blocked,
     /// No longer retried, and kept.
     Dead,
+    /// Completed, and kept.
+    Completed,
+    /// Completed with an error value, and kept.
+    Failed,
+    /// Cancelled, and kept.
+    Cancelled,
     /// Completed, cancelled or purged; known because its chosen id is remembered.
     Gone,
     /// One that this version does not know.
@@ -218,6 +224,14 @@ pub struct EventDetail {
     pub checkpoint: Option<Checkpoint>,
     /// The value that was emitted, as JSON; only of [`Client::event`](crate::Client::event).
     pub value: Option<Box<RawValue>>,
+    /// What its handler returned, as JSON, if it has ended and is kept; only of
+    /// [`Client::event`](crate::Client::event).
+    pub result: Option<Box<RawValue>>,
+    /// Until when it is kept, if it has ended.
+    pub kept_until: Option<DateTime<Utc>>,
+    /// The last 100 attempts that failed or were too early.
+    #[serde(default)]
+    pub attempts: Vec<crate::Attempt>,
 }
 
 /// What the attempts of an event have left to the next one.

@@ -131,15 +131,26 @@ impl Deliverer {
     pub async fn deliver(
         &self,
         target: &Target,
-        mut event: Execution,
+        event: Execution,
         deployment: Option<&OwnDeployment>,
     ) -> DeliveryOutcome {
+        self.deliver_for_result(target, event, deployment).await.0
+    }
+
+    /// As [`Deliverer::deliver`], with the body of the answer if that says that it is JSON, and is
+    /// no longer than a result may be.
+    pub(super) async fn deliver_for_result(
+        &self,
+        target: &Target,
+        mut event: Execution,
+        deployment: Option<&OwnDeployment>,
+    ) -> (DeliveryOutcome, Option<String>) {
         let before = match event.last_checkpoint_json().await {
             Ok(checkpoint) => checkpoint.map(|checkpoint| checkpoint.json),
             Err(error) => {
                 let error = &error as &dyn Error;
                 tracing::warn!(error, "nothing was sent to a target: the event's checkpoint can't be read");
-                return DeliveryOutcome::NotYet { delay: Duration::ZERO };
+                return (DeliveryOutcome::NotYet { delay: Duration::ZERO }, None);
             }
         };
         let asked = event.options.as_deref().and_then(EventOptions::timeout);
@@ -147,26 +158,29 @@ impl Deliverer {
         let (clock, begun) = (AttemptClock::new(event.address.scope.canvas), Instant::now());
         let answered = match clock.within(within, self.send(target, &mut event, before, deployment)).await {
             Ok(Ok(answered)) => answered,
-            Ok(Err(failure)) => return DeliveryOutcome::failed(failure.to_string()),
+            Ok(Err(failure)) => return (DeliveryOutcome::failed(failure.to_string()), None),
             Err(_) => {
-                return DeliveryOutcome::failed(format!(
+                let message = format!(
                     "the target did not answer within {within:?}: answer earlier and continue the \
                      work afterwards, or register a longer timeout"
-                ));
+                );
+                return (DeliveryOutcome::failed(message), None);
             }
         };
         let (head, body) = answered.into_parts();
         let until = begun + within + clock.waited();
-        let body = read(body, until.min(Instant::now() + BODY_WITHIN)).await;
-        let verdict =
-            answer::verdict(head.status, &head.headers, &body, SystemTime::now(), target.policy.delay_max);
-        match checkpoint::left(head.status, &head.headers) {
+        let mut kept = answer::is_json(&head.headers).then(Vec::new);
+        let body = read(body, until.min(Instant::now() + BODY_WITHIN), &mut kept).await;
+        let now = SystemTime::now();
+        let verdict = answer::verdict(head.status, &head.headers, &body, now, target.policy.delay_max);
+        let verdict = match checkpoint::left(head.status, &head.headers) {
             Some(left) => match keep(&event, left).await {
                 Ok(()) => verdict,
                 Err(remark) => verdict.noting(&remark),
             },
             None => verdict,
-        }
+        };
+        (verdict, kept.and_then(|bytes| String::from_utf8(bytes).ok()))
     }
 
     async fn send(
@@ -283,13 +297,23 @@ async fn keep(event: &Execution, left: Result<String, &'static str>) -> Result<(
     kept.map_err(|why| format!("its checkpoint was not stored: {why}"))
 }
 
-/// Reads the body up to the limits, and describes its length.
-async fn read(mut body: Incoming, until: Instant) -> String {
+/// Reads the body up to the limits, and describes its length. If it is to be kept, that is all of
+/// it or nothing.
+async fn read(mut body: Incoming, until: Instant, kept: &mut Option<Vec<u8>>) -> String {
+    let mut bytes = kept.take();
     let mut length = 0_usize;
     loop {
         match timeout_at(until, body.frame()).await {
-            Ok(Some(Ok(frame))) => length += frame.data_ref().map_or(0, Bytes::len),
-            Ok(None) => return format!("{length} bytes"),
+            Ok(Some(Ok(frame))) => {
+                length += frame.data_ref().map_or(0, Bytes::len);
+                if let (Some(bytes), Some(data)) = (&mut bytes, frame.data_ref()) {
+                    bytes.extend_from_slice(data);
+                }
+            }
+            Ok(None) => {
+                *kept = bytes;
+                return format!("{length} bytes");
+            }
             Ok(Some(Err(_))) => return format!("{length} bytes before the connection broke"),
             Err(_) => return format!("{length} bytes so far"),
         }

@@ -52,6 +52,7 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(60);
         (name = "log",
             description = "What happened, in order: events appended to streams, never changed"),
         (name = "dead events", description = "Events that are no longer retried"),
+        (name = "ended events", description = "Events that are kept after they have ended"),
         (name = "groups", description = "Consumer groups, and their positions in the log"),
         (name = "queues",
             description = "Queues that services register: copies of the events of all canvases"),

@@ -41,6 +41,12 @@ pub(crate) mod emit {
     pub(crate) mod wire;
 }
 
+pub(crate) mod ended_events {
+    pub(crate) mod command;
+    pub(crate) mod routes;
+    pub(crate) mod wire;
+}
+
 pub(crate) mod entities {
     pub(crate) mod command;
     pub(crate) mod routes;

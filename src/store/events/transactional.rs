@@ -1,5 +1,7 @@
 //! An event that its handler completes in a transaction of its own.
 
+use std::time::Duration;
+
 use sqlx::postgres::PgConnection;
 
 use crate::event::Claim;
@@ -39,9 +41,21 @@ impl Store {
     }
 }
 
-/// Completes an event on its handler's connection; whether the claim stood.
-pub(crate) async fn complete_in(connection: &mut PgConnection, claim: Claim) -> Result<bool, StoreError> {
-    let query = sqlx::query!("select wakeq.complete($1, $2)", claim.id.0, claim.token());
+/// Completes an event on its handler's connection; whether the claim stood. It is kept as long as
+/// its emit asks for, or else for this time.
+pub(crate) async fn complete_in(
+    connection: &mut PgConnection,
+    claim: Claim,
+    result: Option<&str>,
+    keep: Duration,
+) -> Result<bool, StoreError> {
+    let query = sqlx::query!(
+        "select wakeq.complete($1, $2, $3, $4)",
+        claim.id.0,
+        claim.token(),
+        result,
+        keep.as_secs_f64()
+    );
     match query.execute(connection).await {
         Ok(_) => Ok(true),
         Err(error) if is_lost(&error) => Ok(false),

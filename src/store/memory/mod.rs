@@ -10,6 +10,7 @@ mod batch_row;
 mod batches;
 mod checkpoints;
 mod dead;
+mod history;
 mod inserts;
 mod keys;
 mod lanes;
@@ -30,12 +31,12 @@ use crate::event::{
     CanvasId, EventId, HandlerAddress, HandlerScope, Lane, NewEvent, ObjectKey, RuleKind, Timestamp, Timing,
 };
 use crate::store::batches::BatchKey;
-use crate::store::events::Rule;
+use crate::store::events::{AttemptRecord, Rule};
 use crate::store::kernel::{Double, Store, StoreError};
 use crate::store::order::{HaltedLane, Object, Tombstone};
 use batch_row::Batch;
 use keys::Keys;
-use row::{Dead, LiveRow};
+use row::{Dead, Ended, LiveRow};
 
 /// How many of the most recently emitted events are remembered.
 const EMITTED_MAX: usize = 100_000;
@@ -75,6 +76,8 @@ pub(in crate::store) struct Tables {
     events: BTreeMap<EventId, LiveRow>,
     rules: BTreeMap<(HandlerScope, RuleKind), Rule>,
     dead: BTreeMap<EventId, Dead>,
+    attempts: BTreeMap<(CanvasId, EventId), Vec<AttemptRecord>>,
+    ended: BTreeMap<EventId, Ended>,
     /// Ids that callers chose: of which canvas, and since when.
     chosen: HashMap<EventId, ChosenId>,
     unknown: BTreeMap<HandlerAddress, UnknownHandler>,
@@ -169,6 +172,8 @@ impl Tables {
             events: BTreeMap::new(),
             rules: BTreeMap::new(),
             dead: BTreeMap::new(),
+            attempts: BTreeMap::new(),
+            ended: BTreeMap::new(),
             chosen: HashMap::new(),
             unknown: BTreeMap::new(),
             jobs: BTreeMap::new(),

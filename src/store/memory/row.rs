@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::event::{
     Checkpoint, Claim, HandlerAddress, Name, NewEvent, Notification, Place, Schedule, Timestamp, Unique,
 };
-use crate::store::events::{ClaimedEvent, DeadEvent, LoadedEvent};
+use crate::store::events::{ClaimedEvent, DeadEvent, EndedEvent, LoadedEvent};
 
 #[derive(Clone, Debug)]
 pub(super) struct LiveRow {
@@ -97,6 +97,14 @@ impl LiveRow {
             is_cancelled: self.cancelled_by.is_some(),
         }
     }
+}
+
+/// An event that has ended and is kept.
+#[derive(Clone, Debug)]
+pub(super) struct Ended {
+    pub(super) event: EndedEvent,
+    pub(super) value: String,
+    pub(super) result: Option<String>,
 }
 
 #[derive(Clone, Debug)]

@@ -1,11 +1,14 @@
 //! The statements of runs: load, claim, and the fenced writes of an owner.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::batch_row::MemberEnd;
 use super::{Dead, LiveRow, Tables, UnknownHandler};
-use crate::event::{Cause, Claim, EventId, HandlerAddress, Name, Notification, Schedule, Turn};
-use crate::store::events::{CANCELLED_PAGE, ClaimLimits, ClaimedEvent, LoadedEvent, Renewal, Retry};
+use crate::event::{Cause, Claim, EndedOutcome, EventId, HandlerAddress, Name, Notification, Schedule, Turn};
+use crate::store::events::{
+    AttemptEnd, CANCELLED_PAGE, ClaimLimits, ClaimedEvent, LoadedEvent, NotedRetry, Renewal, Retry,
+};
 use crate::store::kernel::StoreError;
 
 impl Tables {
@@ -89,7 +92,11 @@ impl Tables {
         Ok(cancelled.map(claim).take(CANCELLED_PAGE).collect())
     }
 
-    pub(in crate::store) fn remove_cancelled(&mut self, claim: Claim) -> Result<bool, StoreError> {
+    pub(in crate::store) fn remove_cancelled(
+        &mut self,
+        claim: Claim,
+        end: &AttemptEnd,
+    ) -> Result<bool, StoreError> {
         if self.owned(&claim).is_none_or(|row| row.cancelled_by.is_none()) {
             return Ok(false);
         }
@@ -97,6 +104,7 @@ impl Tables {
         if let Some(row) = &removed {
             self.add_tombstone(row, "cancelled");
             self.leave_batch(row, MemberEnd::Cancelled);
+            self.keep_ended(row, EndedOutcome::Cancelled, end, row.cancelled_by.as_deref());
         }
         Ok(removed.is_some())
     }
@@ -111,7 +119,7 @@ impl Tables {
         Some(())
     }
 
-    fn remove_owned(&mut self, claim: &Claim) -> Option<LiveRow> {
+    pub(super) fn remove_owned(&mut self, claim: &Claim) -> Option<LiveRow> {
         self.owned(claim)?;
         let removed = self.events.remove(&claim.id)?;
         self.arm_first_of(&removed);
@@ -126,6 +134,11 @@ impl Tables {
         let due = self.now + retry.delay.min(Retry::DELAY_MAX);
         let notify_at = self.wake_at(due, self.timing.grace);
         let now = self.now;
+        let claimed = self.owned(&retry.claim)?.clone();
+        if let Some(NotedRetry { took, is_postponed }) = retry.noted {
+            let outcome = if is_postponed { "postponed" } else { "retried" };
+            self.note_attempt(&claimed, outcome, Some(took), Some(&retry.error));
+        }
         let row = self.owned(&retry.claim)?;
         let is_postponed = row.retries == retry.retries;
         row.postponed_since = row.postponed_since.or(is_postponed.then_some(now));
@@ -155,11 +168,13 @@ impl Tables {
         cause: Cause,
         error: Option<&str>,
         halts: bool,
+        took: Option<Duration>,
     ) -> Result<bool, StoreError> {
         if self.owned(&claim).is_some_and(|row| row.cancelled_by.is_some()) {
             return Ok(false);
         }
         let Some(mut row) = self.remove_owned(&claim) else { return Ok(false) };
+        self.note_attempt(&row, "dead", took, error);
         if let Some(error) = error {
             row.last_error = Some(error.to_owned());
         }

@@ -6,8 +6,10 @@ use std::time::Duration;
 use super::batch_row::MemberEnd;
 use super::lanes::lane_of;
 use super::{LiveRow, Tables};
-use crate::event::{CanvasId, EventId, HandlerScope, Lane, Notification, RuleKind, RuleReach, Timestamp};
-use crate::store::events::{CANCELLED_PAGE, ResumePage};
+use crate::event::{
+    CanvasId, EndedOutcome, EventId, HandlerScope, Lane, Notification, RuleKind, RuleReach, Timestamp,
+};
+use crate::store::events::{AttemptEnd, CANCELLED_PAGE, ResumePage};
 use crate::store::kernel::StoreError;
 use crate::store::minute::{MakingDue, MinuteOutcome};
 use crate::store::queues::PulledSplit;
@@ -76,8 +78,12 @@ impl Tables {
         let page = self.events.iter().filter(|(_, row)| free(row)).map(|(id, _)| *id);
         let page: Vec<EventId> = page.take(CANCELLED_PAGE).collect();
         let gone: Vec<LiveRow> = page.iter().filter_map(|id| self.events.remove(id)).collect();
-        gone.iter().for_each(|row| self.add_tombstone(row, "cancelled"));
         gone.iter().for_each(|row| self.leave_batch(row, MemberEnd::Cancelled));
+        for row in &gone {
+            self.add_tombstone(row, "cancelled");
+            let by = row.cancelled_by.as_deref();
+            self.keep_ended(row, EndedOutcome::Cancelled, &AttemptEnd::default(), by);
+        }
         gone.iter().for_each(|row| self.arm_first_of(row));
         let lanes: BTreeSet<Lane> = gone.iter().filter_map(lane_of).collect();
         Ok((gone.len(), lanes.into_iter().collect()))

@@ -34,6 +34,9 @@ pub struct Retention {
     /// Unused data: objects without a state and without new events, and the records of events that
     /// were sent to entities of a type without a processor. Default 90 days.
     pub idle: Duration,
+    /// Attempts that failed, in whole days: at least a day. Those of an event that is kept after it
+    /// has ended are kept with it. Default 7 days.
+    pub attempts: Duration,
     /// Events of the log: whole partitions that are older and that no consumer group still needs.
     /// Default `None`: for ever.
     pub log: Option<Duration>,
@@ -45,7 +48,14 @@ pub(in crate::store) const IDEMPOTENCY_KEPT: Duration = Duration::from_secs(24 *
 impl Default for Retention {
     fn default() -> Self {
         let days = |count: u64| Duration::from_secs(count * 24 * 3600);
-        Self { emitted_ids: days(7), dead_events: days(30), audit: days(90), idle: days(90), log: None }
+        Self {
+            emitted_ids: days(7),
+            dead_events: days(30),
+            audit: days(90),
+            idle: days(90),
+            attempts: days(7),
+            log: None,
+        }
     }
 }
 

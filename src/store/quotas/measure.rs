@@ -30,8 +30,8 @@ pub fn default_quota(quota: Quota) -> i64 {
 }
 
 impl Store {
-    /// Waiting and dead events and the bytes of their values and checkpoints. All are counted in
-    /// their indexes, up to one beyond the limit. The sizes are those of every n-th one, from a
+    /// Waiting, dead and kept events and the bytes of their values and checkpoints. All are counted
+    /// in their indexes, up to one beyond the limit. The sizes are those of every n-th one, from a
     /// random start, so that large ones can't be hidden.
     pub(super) async fn measure_waiting(&self, canvas: CanvasId) -> Result<(Pair, Pair), StoreError> {
         let query = sqlx::query!(
@@ -93,8 +93,39 @@ impl Store {
             SAMPLE
         );
         let row = self.session().await?.one("count the events of a canvas", query).await?;
-        let used = [number(row.events), number(row.bytes)];
+        let [ended, ended_bytes] = self.measure_ended(canvas, row.events_max).await?;
+        let used = [number(row.events) + ended, number(row.bytes) + ended_bytes];
         Ok((used, [number(row.events_max), number(row.bytes_max)]))
+    }
+
+    /// Events that are kept after they have ended, up to one beyond `limit`, and their bytes: those
+    /// of every n-th one, from a random start.
+    async fn measure_ended(&self, canvas: CanvasId, limit: i64) -> Result<Pair, StoreError> {
+        let query = sqlx::query!(
+            r#"with ended as materialized (
+                   select count(*) as events from (
+                       select from wakeq.ended_events where canvas_id = $1 limit $2 + 1) as ended
+               ), sampled as materialized (
+                   select id, kept_until from (
+                       select id, kept_until, row_number() over () as number from (
+                           select id, kept_until from wakeq.ended_events where canvas_id = $1
+                            order by canvas_id, id, kept_until limit (select events from ended)) as ended) as numbered
+                    where (number + $3) % (select greatest(1, events / $4) from ended) = 0
+               ), sizes as (
+                   select avg(octet_length(e.value) + coalesce(octet_length(e.result), 0)
+                              + coalesce(octet_length(e.error), 0)) as mean
+                     from sampled s cross join lateral (
+                          select value, result, error from wakeq.ended_events e
+                           where e.canvas_id = $1 and e.id = s.id and e.kept_until = s.kept_until offset 0) as e
+               )
+               select e.events as "events!", coalesce(s.mean * e.events, 0)::bigint as "bytes!" from ended e, sizes s"#,
+            canvas.0,
+            limit,
+            chance(),
+            SAMPLE
+        );
+        let row = self.session().await?.one("count the ended events of a canvas", query).await?;
+        Ok([number(row.events), number(row.bytes)])
     }
 
     /// Objects, counted in their index, and the bytes of their states: of every n-th object, from a

@@ -9,6 +9,7 @@
 mod batches;
 mod checkpoints;
 mod dead;
+mod history;
 mod inserts;
 mod lanes;
 mod rules;

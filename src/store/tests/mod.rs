@@ -14,6 +14,7 @@ mod expiring;
 mod facets;
 mod fences;
 mod frozen;
+mod history;
 mod identity;
 mod idle;
 mod inserts;

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::stage::{Attempt, Ending, HandOver, LaneLook, Owner, Stage, UnexpectedEffect};
+use super::stage::{Attempt, AttemptReport, Ending, HandOver, LaneLook, Owner, Stage, UnexpectedEffect};
 use super::{NextStage, Run, defect};
-use crate::event::{Cause, Claim, Lane, Notification, Place};
+use crate::event::{Cause, Claim, EndedOutcome, Lane, Notification, Place};
 use crate::machine::{Effect, Input, Removal};
-use crate::store::{BatchKey, LoadedEvent, Retry, Standing, StoreError};
+use crate::store::{BatchKey, KeptEnd, LoadedEvent, NotedRetry, Retry, Standing, StoreError};
 use crate::worker::leases::HeldClaim;
 use crate::worker::statements::Statements;
 
@@ -60,7 +60,9 @@ impl Run<'_> {
         let Attempt { owner, report } = attempt;
         let retries = i32::try_from(retries).unwrap_or(i32::MAX);
         let error = report.error.clone().unwrap_or_default();
-        let retry = Arc::new(Retry { claim, retries, delay, error });
+        let is_postponed = i64::from(retries) < i64::from(report.number);
+        let noted = Some(NotedRetry { took: report.took, is_postponed });
+        let retry = Arc::new(Retry { claim, retries, delay, error, noted });
         let save = || self.runner.statements.retries.call(Arc::clone(&retry));
         let is_saved = |found: Option<LoadedEvent>| {
             found.is_some_and(|event| {
@@ -83,7 +85,7 @@ impl Run<'_> {
     pub(super) async fn remove(&self, stage: Stage, claim: Claim, removal: Removal) -> NextStage {
         match (stage, removal) {
             (Stage::Attempt(attempt), Removal::Completed) => {
-                let removed = self.complete(claim, &attempt.owner).await;
+                let removed = self.complete(claim, &attempt).await;
                 self.drop_checkpoint(&attempt.owner, removed).await;
                 self.after_removal(attempt.into_ending(), removed).await
             }
@@ -92,7 +94,7 @@ impl Run<'_> {
                 self.after_removal(attempt.into_ending(), true).await
             }
             (Stage::Attempt(attempt), Removal::Cancelled) => {
-                let removed = self.cancel(claim, &attempt.owner).await;
+                let removed = self.cancel(claim, &attempt.owner, Some(&attempt.report)).await;
                 self.drop_checkpoint(&attempt.owner, removed).await;
                 self.after_removal(attempt.into_ending(), removed).await
             }
@@ -100,21 +102,20 @@ impl Run<'_> {
                 Stage::Attempt(attempt),
                 Removal::Dead(cause @ (Cause::Retries | Cause::Rejected | Cause::Expired)),
             ) => {
-                let error = attempt.report.error.as_deref();
-                let removed = self.die(claim, cause, error, &attempt.owner).await;
+                let removed = self.die(claim, cause, &attempt.owner, Some(&attempt.report)).await;
                 self.after_removal(attempt.into_ending(), removed).await
             }
             (Stage::ReadyEvent(ready), Removal::Cancelled) => {
-                let removed = self.cancel(claim, &ready.owner).await;
+                let removed = self.cancel(claim, &ready.owner, None).await;
                 self.after_removal(ready.into_ending(), removed).await
             }
             (Stage::ReadyEvent(ready), Removal::Dead(Cause::Poison)) => {
-                let removed = self.die(claim, Cause::Poison, Some(POISON), &ready.owner).await;
+                let removed = self.die(claim, Cause::Poison, &ready.owner, None).await;
                 self.after_removal(ready.into_ending(), removed).await
             }
             // The error of its last attempt stays.
             (Stage::ReadyEvent(ready), Removal::Dead(Cause::Expired)) => {
-                let removed = self.die(claim, Cause::Expired, None, &ready.owner).await;
+                let removed = self.die(claim, Cause::Expired, &ready.owner, None).await;
                 self.after_removal(ready.into_ending(), removed).await
             }
             (stage, removal) => {
@@ -125,14 +126,23 @@ impl Run<'_> {
         }
     }
 
-    /// Deletes an event that completed; returns whether the claim still stood.
-    pub(super) async fn complete(&self, claim: Claim, owner: &Owner) -> bool {
+    /// Deletes an event that completed, and keeps it if that was asked for; returns whether the
+    /// claim still stood.
+    pub(super) async fn complete(&self, claim: Claim, attempt: &Attempt) -> bool {
+        let Attempt { owner, report } = attempt;
         let Owner { subject, held_claim, handler } = owner;
         let statements = &self.runner.statements;
         // Its end frees only the worker's capacity, and no room that is short.
         let lingers = subject.copy.is_none() && handler.concurrency.is_none() && handler.revision.is_none();
         // A target may have called `wakeq.complete` before it answered.
         let maybe_done = handler.revision.is_some();
+        let outcome = if report.error.is_some() { EndedOutcome::Failed } else { EndedOutcome::Completed };
+        let end = owner.end(Some(report), outcome);
+        if !end.keep.is_zero() {
+            let kept = Arc::new(KeptEnd { claim, end });
+            let complete = || statements.complete_kept(Arc::clone(&kept));
+            return self.until_settled(held_claim, claim, maybe_done, complete, is_gone).await;
+        }
         if subject.place.is_some() {
             crate::fault::point("link.processed");
             let complete = || statements.link_completions.call(claim);
@@ -154,8 +164,9 @@ impl Run<'_> {
     }
 
     /// Deletes an event that was cancelled while it ran; returns whether the claim still stood.
-    pub(super) async fn cancel(&self, claim: Claim, owner: &Owner) -> bool {
-        let remove = || self.runner.statements.remove_cancelled(claim);
+    pub(super) async fn cancel(&self, claim: Claim, owner: &Owner, report: Option<&AttemptReport>) -> bool {
+        let end = owner.end(report, EndedOutcome::Cancelled);
+        let remove = || self.runner.statements.remove_cancelled(claim, &end);
         self.until_settled(&owner.held_claim, claim, false, remove, is_gone).await
     }
 
@@ -175,15 +186,26 @@ impl Run<'_> {
 
     /// Moves an event to the dead events, or deletes it if it was cancelled, which this process may
     /// not have known; returns whether the claim still stood.
-    pub(super) async fn die(&self, claim: Claim, cause: Cause, error: Option<&str>, owner: &Owner) -> bool {
+    pub(super) async fn die(
+        &self,
+        claim: Claim,
+        cause: Cause,
+        owner: &Owner,
+        report: Option<&AttemptReport>,
+    ) -> bool {
         let Owner { subject, held_claim, handler } = owner;
+        // Without a report, no attempt was made.
+        let unattempted = (cause == Cause::Poison).then_some(POISON);
+        let error = report.map_or(unattempted, |report| report.error.as_deref());
+        let took = report.map(|report| report.took);
         let (halts, was_cancelled) = (handler.halts, AtomicBool::new(false));
+        let end = owner.end(report, EndedOutcome::Cancelled);
         let die = async || -> Result<bool, StoreError> {
-            let died = self.runner.statements.die(claim, cause, error, halts).await?;
+            let died = self.runner.statements.die(claim, cause, error, halts, took).await?;
             if died {
                 return Ok(true);
             }
-            let removed = self.runner.statements.remove_cancelled(claim).await?;
+            let removed = self.runner.statements.remove_cancelled(claim, &end).await?;
             was_cancelled.store(removed, Ordering::Relaxed);
             Ok(removed)
         };

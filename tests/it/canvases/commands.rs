@@ -14,10 +14,13 @@ use crate::cli::Terminal;
 
 /// Command lines with placeholders for the victim's values. Verbs without one are here too, for
 /// their output.
-const LINES: [&str; 80] = [
+const LINES: [&str; 83] = [
     "events list",
     "events list --handler <handler>",
     "events list --cursor <cursor list_events>",
+    "events ended",
+    "events ended --handler <handler>",
+    "events ended --cursor <cursor list_ended_events>",
     "events show <id>",
     "events explain <id>",
     "explain <id>",

@@ -7,7 +7,7 @@ use super::seed::Values;
 use super::world::QUEUE;
 
 /// Query parameters and fields of bodies that name nothing of a tenant.
-const NAMES_NOTHING: [&str; 66] = [
+const NAMES_NOTHING: [&str; 68] = [
     // Content that is stored as the caller sends it.
     "value",
     "payload",
@@ -47,8 +47,10 @@ const NAMES_NOTHING: [&str; 66] = [
     "remember_s",
     "postpone_s",
     "at_most_s",
+    "keep_s",
     // Modes.
     "on_conflict",
+    "outcome",
     "view",
     "all",
     "count_up_to",

@@ -67,7 +67,7 @@ const IN_TURN: SurvivalReason =
 const SQL_ROLES: SurvivalReason = NotReached("it is asked for roles that are not the owner: `roles`");
 
 /// By file and a part of the line.
-const UNSEEN: [Unseen; 78] = [
+const UNSEEN: [Unseen; 83] = [
     ("src/store/events/cancelling.rs", "e.id = $1 and e.canvas_id = $2", KNOWN),
     ("src/store/events/cancelling.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/events/checkpoints.rs", "id = $1 and canvas_id = $2", KNOWN),
@@ -75,6 +75,15 @@ const UNSEEN: [Unseen; 78] = [
     ("src/store/events/checkpoints.rs", "canvas_id = $1", OWN_IDS),
     ("src/store/events/control.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/events/dead_events.rs", "id = $1 and canvas_id = $2", KNOWN),
+    ("src/store/events/history.rs", "where canvas_id = $1 and id = $2", KNOWN),
+    ("src/store/events/history.rs", "d.canvas_id = $1 and d.id = $2", KNOWN),
+    ("src/store/events/history.rs", "e.id = $2 and e.canvas_id = $1", KNOWN),
+    ("migrations/0013_history.sql", "a.canvas_id = attempts_at.canvas", KNOWN),
+    (
+        "migrations/0013_history.sql",
+        "t.canvas_id = event.canvas_id",
+        NotReached("it is asked when an event ends outside a worker: `store::tests::history`"),
+    ),
     ("src/store/events/load.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/events/unique.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/crons/records.rs", "id = any ($2) and canvas_id = $1", OWN_IDS),

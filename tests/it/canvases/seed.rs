@@ -290,6 +290,11 @@ impl Planting<'_> {
         let pool = &self.world.service.stage.pool;
         let settled = SETTLED.replace("CANVAS", &self.tenant.canvas.to_string()).replace("OWN", &own);
         sqlx::raw_sql(AssertSqlSafe(settled)).execute(pool).await.unwrap();
+        let ended = "select id::text from wakeq.ended_events where canvas_id = $1 order by id";
+        let ended = sqlx::query_scalar::<_, String>(ended).bind(self.tenant.canvas.0);
+        for id in ended.fetch_all(pool).await.unwrap() {
+            self.values.ids.push(("of an ended event", id));
+        }
         let facet = "insert into wakeq.facet_settings (queue, canvas_id, weight) values ($1, $2, 3)";
         sqlx::query(facet).bind(QUEUE).bind(self.tenant.canvas.0).execute(pool).await.unwrap();
         let quota = "insert into wakeq.canvas_quotas (canvas_id, quota, most, set_by) values ($1, 'events', $2, 'tests')";
@@ -357,6 +362,13 @@ const SETTLED: &str = "
     select date_trunc('minute', now()) - interval '5 hours', canvas_id, module, name, 2 * emitted, completed, failed, retried, dead,
            wait_us, run_us, wait_bins, run_bins
       from wakeq.hour_statistics where canvas_id = 'CANVAS';
+    insert into wakeq.ended_events (canvas_id, id, kept_until, module, name, modifier, value, result, outcome, enqueued_at, due_at,
+                                    claims, retries, losses)
+    select 'CANVAS', md5('CANVAS' || n)::uuid, now() + interval '1 day', 'WORKER', 'greet', '_', '\"OWN\"', '\"OWN\"', 'completed',
+           now(), now(), 2, 1, 0
+      from generate_series(1, 2) n;
+    insert into wakeq.attempts (canvas_id, event_id, number, nonce, outcome, started_at, took_us, error)
+    select canvas_id, id, 1, 7, 'retried', now(), 5, 'OWN' from wakeq.ended_events where canvas_id = 'CANVAS';
     insert into wakeq.canvas_quotas (canvas_id, quota, most, set_by)
     select 'CANVAS'::uuid, 'keys', count(*) + 2, 'tests' from wakeq.access_keys where canvas_id = 'CANVAS'
      union all

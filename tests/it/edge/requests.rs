@@ -420,7 +420,7 @@ const OF_GROUPS: [&str; 6] =
 
 const WITHOUT_BODY: &str =
     "livez wake readyz list_events show_event cancel_event run_event_now list_handlers show_handler show_target
-     delete_target delete_target_of_modifier unpause_handler depth total_depth list_dead_events list_halted_objects show_object
+     delete_target delete_target_of_modifier unpause_handler depth total_depth list_dead_events list_ended_events list_halted_objects show_object
      list_tombstones list_targets read_log list_queues show_queue delete_queue queue_depth list_facets list_crons show_cron
      unpause_cron delete_cron list_hooks show_hook delete_hook list_batches show_batch close_batch cancel_batch
      redrive_dead_event unblock_handler list_audit list_keys list_quotas unset_quota

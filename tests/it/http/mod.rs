@@ -10,6 +10,7 @@ mod emit;
 mod events;
 mod every_route;
 mod handlers;
+mod history;
 mod idempotency;
 mod long_lists;
 mod mounted;

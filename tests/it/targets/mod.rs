@@ -6,6 +6,7 @@ mod delivery;
 mod ending;
 mod guarded;
 mod headers;
+mod history;
 mod life;
 mod options;
 mod raced;

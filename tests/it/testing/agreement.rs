@@ -257,6 +257,7 @@ async fn explanation(kit: &TestKit, event: EventId) -> String {
                 dead.cause, dead.retries, dead.last_error, dead.place, dead.halts
             )
         }
+        Explanation::Ended(ended) => format!("{} after {}", ended.outcome, ended.retries),
         Explanation::Gone { .. } => "gone".into(),
         Explanation::Unknown => "unknown".into(),
     }

@@ -5,6 +5,7 @@ mod agreement;
 mod batches;
 mod cancelling;
 mod checkpoints;
+mod history;
 mod kit;
 mod options;
 mod unique;

@@ -6,6 +6,7 @@ mod cancelling;
 mod checkpoints;
 mod failures;
 mod fair_intake;
+mod history;
 mod layers;
 mod missing_handlers;
 mod options;

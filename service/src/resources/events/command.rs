@@ -10,6 +10,7 @@ use crate::cli::client::{Client, Page, Request};
 use crate::cli::show::{self, JsonArg, moment};
 use crate::cli::table::Table;
 use crate::resources::emit::command::Emit;
+use crate::resources::ended_events::command::ListEnded;
 use crate::resources::events::command::event::{Explain, ShowEvent, state_word};
 use crate::resources::events::wire::{CancelledEvent, EventDetail, EventState, EventSummaryJson, TheEvent};
 use crate::resources::queues::wire::Copied;
@@ -29,6 +30,8 @@ enum EventVerb {
     Emit(Box<Emit>),
     /// List events that have not ended, by handler and by when they are due
     List(ListEvents),
+    /// List events that have ended and are kept, latest first
+    Ended(ListEnded),
     /// Show an event: why it is not running, and its value
     Show(ShowEvent),
     /// Explain why an event is not running, and what happens next
@@ -91,6 +94,7 @@ impl Events {
         match self.verb {
             EventVerb::Emit(command) => command.run(context).await,
             EventVerb::List(command) => command.run(context).await,
+            EventVerb::Ended(command) => command.run(context).await,
             EventVerb::Show(command) => command.run(context).await,
             EventVerb::Explain(command) => command.run(context).await,
             EventVerb::Cancel(command) => command.run(context).await,

@@ -16,7 +16,7 @@ use crate::http::problem::Problem;
 use crate::http::{Api, paging};
 use crate::resources::events::wire::checkpoint::CheckpointJson;
 use crate::resources::events::wire::{
-    CancelledEvent, EventDetail, EventState, EventSummaryJson, TheEvent, WaitingState,
+    AttemptJson, CancelledEvent, EventDetail, EventState, EventSummaryJson, TheEvent, WaitingState,
 };
 use crate::resources::wire::List;
 use wakeq::Name;
@@ -92,7 +92,8 @@ enum View {
 
 /// Explain an event
 ///
-/// Says why it is not running, since when, until when, and what happens next.
+/// Says why it is not running, since when, until when, and what happens next; and what the attempts
+/// at it were. An event that has ended is shown for as long as it is kept.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/events/{id}", operation_id = "show_event", tag = "events",
     params(ViewQuery),
     responses((status = 200, description = "What is known about the event", body = EventDetail)))]
@@ -113,11 +114,15 @@ pub(crate) async fn one(
     let is_full = query.view == Some(View::Full);
     if detail.state != EventState::Gone {
         let found = admin.checkpoint(caller.canvas, id).await?;
+        let attempts = admin.attempts(caller.canvas, id).await?;
+        detail.attempts = attempts.into_iter().map(AttemptJson::from).collect();
         detail.checkpoint = found.map(|found| CheckpointJson::of(found, is_full));
     }
     if is_full {
         let value = admin.value(caller.canvas, id).await?;
         detail.value = value.and_then(|value| RawValue::from_string(value).ok());
+        let result = admin.result(caller.canvas, id).await?;
+        detail.result = result.and_then(|result| RawValue::from_string(result).ok());
     }
     Ok(Json(detail))
 }

@@ -22,6 +22,7 @@ use Bound::{Platform, Quotas, Stated, With};
 const TABLES: &[(&str, Bound)] = &[
     ("_migrations", Platform),
     ("access_keys", Quotas(&[Quota::Keys])),
+    ("attempts", Stated("some 200 rows per event (`wakeq.is_noted`), for as many days as a setting says")),
     ("audit_log", Quotas(&[Quota::AuditLines])),
     (
         "batch_ends",
@@ -41,6 +42,7 @@ const TABLES: &[(&str, Bound)] = &[
     ("deployment", Platform),
     ("emitted_ids", Quotas(&[Quota::ChosenIds])),
     ("emitters", Platform),
+    ("ended_events", Quotas(&[Quota::Events, Quota::EventBytes])),
     ("entities", Quotas(&[Quota::Entities])),
     ("entity_asides", With("entities")),
     ("entity_events", With("log")),

@@ -15,7 +15,7 @@ use wakeq::events::{EventOptions, InvalidOptions};
 use wakeq::{Event, EventError};
 
 /// What an unknown field has to be.
-const LEFT_OUT: &str = "left out: the fields are retries, delays_s, timeout_s and not_after";
+const LEFT_OUT: &str = "left out: the fields are retries, delays_s, timeout_s, not_after and keep_s";
 
 /// What an event asks for, in place of what its handler's route or target says.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -37,6 +37,10 @@ pub(crate) struct OptionsJson {
     /// Moment after which no attempt starts: the event then dies of the cause `expired`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) not_after: Option<DateTime<Utc>>,
+    /// Seconds for which the event is kept after it has ended, with its result; 0 for not at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 7_776_000.0)]
+    pub(crate) keep_s: Option<f64>,
 }
 
 /// The schema of delays, whose numbers have bounds, too.
@@ -68,6 +72,9 @@ impl OptionsJson {
                     let moment = |raw| json::timestamp(&json::string(raw, "`not_after`")?, "`not_after`");
                     new.not_after = given.map(moment).transpose()?;
                 }
+                "keep_s" => {
+                    new.keep_s = given.map(|raw| json::seconds(raw.get(), "`keep_s`")).transpose()?;
+                }
                 _ => return Err(Fault::shape(format!("{} in `options`", named(&field)), LEFT_OUT)),
             }
         }
@@ -88,6 +95,9 @@ impl OptionsJson {
         }
         if let Some(moment) = self.not_after {
             event = event.not_after(moment)?;
+        }
+        if let Some(keep_s) = self.keep_s {
+            event = event.keep(duration(keep_s, InvalidOptions::Keep)?)?;
         }
         Ok(event)
     }
@@ -122,6 +132,7 @@ impl From<&EventOptions> for OptionsJson {
             delays_s: delays.map(|delays| delays.iter().map(Duration::as_secs_f64).collect()),
             timeout_s: options.timeout().map(|timeout| timeout.as_secs_f64()),
             not_after: options.not_after(),
+            keep_s: options.keep().map(|keep| keep.as_secs_f64()),
         }
     }
 }
