@@ -129,7 +129,7 @@ create table wakeq.dead_events (
     losses      integer not null,
     traceparent wakeq.traceparent,
     last_error  text,
-    cause       text not null check (cause in ('retries', 'poison', 'rejected')),
+    cause       text not null check (cause in ('retries', 'poison', 'rejected', 'expired')),
     died_at     timestamptz not null default now(),
     object      wakeq.object_key,
     seq         bigint,

@@ -116,6 +116,11 @@ impl EventOptions {
         delays.get(at).or(delays.last()).map(|delay| delay.0)
     }
 
+    /// For how long after `moment` an attempt may start; zero if that is over, `None` for ever.
+    pub(crate) fn time_left(&self, moment: Timestamp) -> Option<Duration> {
+        self.not_after.map(|not_after| (not_after - moment).to_std().unwrap_or_default())
+    }
+
     /// Refuses what is out of bounds.
     pub(super) fn check(&self) -> Result<(), InvalidOptions> {
         if self.retries.is_some_and(|retries| retries > RETRIES_MAX) {

@@ -132,7 +132,7 @@ impl Execution {
         }
     }
 
-    /// Sets when the handler times out.
+    /// Sets by when the handler should end.
     pub(super) fn end_at(&mut self, deadline: Option<Instant>) {
         if let Some(claim) = &mut self.claim {
             claim.deadline = deadline;
@@ -280,9 +280,10 @@ impl Execution {
         self.cancel_reason().is_some()
     }
 
-    /// When this attempt times out by its [`Route`](crate::Route), so that the handler can give
-    /// what it calls the time that is left. `None` without a time-out, and for an execution made by
-    /// hand.
+    /// When this attempt times out, by its [`Route`](crate::Route) or by what its emit asked for,
+    /// so that the handler can give what it calls the time that is left. It is earlier if the
+    /// emit's [`Event::not_after`](crate::Event::not_after) comes before that, and the attempt then
+    /// goes on. `None` without either, and for an execution made by hand.
     ///
     /// ```
     /// use std::time::Duration;
