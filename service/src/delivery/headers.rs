@@ -8,7 +8,7 @@ use hyper::header::{
 
 use super::sign;
 use wakeq::Execution;
-use wakeq::events::EventOptions;
+use wakeq::events::{EventOptions, Tag};
 use wakeq::order::Place;
 use wakeq::queues::CopyOf;
 use wakeq::targets::{OwnDeployment, Secrets, TargetHeaders};
@@ -81,12 +81,14 @@ pub(super) fn headers(
 }
 
 /// The headers for what the emit asked for, as far as it says something to the receiver: how many
-/// more attempts there are, for how long this one may take, and when none starts any more.
+/// more attempts there are, for how long this one may take, when none starts any more, and its tags.
 fn asked(options: &EventOptions) -> impl Iterator<Item = (&'static str, String)> {
     let retries = options.retries().map(|retries| ("wakeq-retries", retries.to_string()));
     let timeout = options.timeout().map(|timeout| ("wakeq-timeout", timeout.as_secs_f64().to_string()));
     let moment = options.not_after().map(|moment| moment.to_rfc3339_opts(SecondsFormat::Micros, true));
-    retries.into_iter().chain(timeout).chain(moment.map(|moment| ("wakeq-not-after", moment)))
+    let tags: Vec<&str> = options.tags().iter().map(Tag::as_str).collect();
+    let tags = (!tags.is_empty()).then(|| ("wakeq-tags", tags.join(",")));
+    retries.into_iter().chain(timeout).chain(moment.map(|moment| ("wakeq-not-after", moment))).chain(tags)
 }
 
 /// Adds the headers of a target. None takes the place of another: a token goes before an

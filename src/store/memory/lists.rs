@@ -1,10 +1,10 @@
-//! The list of the events that have not ended, and which of them a filter selects.
+//! What a filter selects: of the events that have not ended, and of the dead ones.
 
 use super::{LiveRow, Tables};
 use crate::event::{
     CanvasId, EventFacts, EventFilter, EventId, EventState, RuleKind, Schedule, Timestamp, Turn,
 };
-use crate::store::events::{ListedEvent, Position};
+use crate::store::events::{DeadEvent, FoundDead, ListedEvent, Position};
 use crate::store::kernel::StoreError;
 
 impl Tables {
@@ -41,14 +41,57 @@ impl Tables {
         Ok(listed.take(usize::try_from(limit).unwrap_or(0)).collect())
     }
 
+    pub(in crate::store) fn search_dead(
+        &self,
+        canvas: CanvasId,
+        filter: &EventFilter,
+        _copies: bool,
+        after: Option<(Timestamp, EventId)>,
+        (look, limit): (i64, i64),
+    ) -> Result<Vec<FoundDead>, StoreError> {
+        let mut looked: Vec<_> = self
+            .dead
+            .iter()
+            .filter(|(_, dead)| dead.row.address().scope.canvas == canvas)
+            .map(|(id, dead)| ((dead.died_at, *id), dead))
+            .filter(|(position, _)| after.is_none_or(|after| *position < after))
+            .collect();
+        looked.sort_by(|(one, _), (other, _)| other.cmp(one));
+        let has_more = looked.len() > usize::try_from(look).unwrap_or(0);
+        looked.truncate(usize::try_from(look).unwrap_or(0));
+        let count = looked.len();
+        let found = looked.into_iter().zip(1..).map(|(((died_at, id), dead), number)| FoundDead {
+            id,
+            died_at,
+            is_meant: filter.matches(&dead.facts()),
+            number: i64::try_from(number).unwrap_or(i64::MAX),
+            last: (number == count).then_some(has_more),
+        });
+        let found = found.filter(|event| event.is_meant || event.last.is_some());
+        Ok(found.take(usize::try_from(limit).unwrap_or(0)).collect())
+    }
+
+    pub(in crate::store) fn dead_of(
+        &self,
+        canvas: CanvasId,
+        ids: &[EventId],
+    ) -> Result<Vec<DeadEvent>, StoreError> {
+        let mut found = Vec::new();
+        for id in ids {
+            found.extend(self.dead_event(canvas, *id)?);
+        }
+        Ok(found)
+    }
+
     fn listed(&self, row: &LiveRow, filter: &EventFilter, number: i64, last: Option<bool>) -> ListedEvent {
         let schedule = self.schedule(row);
         let worker = row.worker.as_ref().filter(|_| !self.is_free(row));
+        let tags = row.tags();
         let facts = EventFacts {
             address: row.address(),
             state: self.state(row, schedule),
             worker,
-            tags: &[],
+            tags,
             emitted: row.enqueued_at,
             due: Some(row.delay_until),
             died: None,
@@ -65,6 +108,7 @@ impl Tables {
             place: row.place.clone(),
             worker: worker.cloned(),
             copy_of: None,
+            tags: tags.to_vec(),
             is_meant: filter.matches(&facts),
             number,
             last,

@@ -7,9 +7,10 @@ use clap::Args;
 use crate::cli::arguments;
 use crate::resources::emit::wire::OptionsJson;
 use wakeq::Timestamp;
+use wakeq::events::Tag;
 
 #[derive(Args)]
-#[command(next_help_heading = "In place of the handler's policy")]
+#[command(next_help_heading = "Options of the event")]
 pub(super) struct OptionArgs {
     /// Retries after the first failure, at most 1000
     #[arg(long, value_name = "NUMBER")]
@@ -27,6 +28,9 @@ pub(super) struct OptionArgs {
     /// The event then dies of the cause `expired`.
     #[arg(long, value_name = "TIME", value_parser = arguments::timestamp)]
     not_after: Option<Timestamp>,
+    /// A tag by which the event is found (customer:7); repeatable
+    #[arg(long = "tag", value_name = "TAG")]
+    tags: Vec<Tag>,
 }
 
 impl OptionArgs {
@@ -38,6 +42,7 @@ impl OptionArgs {
             delays_s: self.delays.map(|delays| delays.iter().map(seconds).collect()),
             timeout_s: self.timeout.as_ref().map(seconds),
             not_after: self.not_after,
+            tags: self.tags.iter().map(Tag::to_string).collect(),
         };
         (options != OptionsJson::default()).then_some(options)
     }

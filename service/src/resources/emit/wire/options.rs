@@ -14,7 +14,7 @@ use wakeq::events::{EventOptions, InvalidOptions};
 use wakeq::{Event, EventError};
 
 /// What an unknown field has to be.
-const LEFT_OUT: &str = "left out: the fields are retries, delays_s, timeout_s and not_after";
+const LEFT_OUT: &str = "left out: the fields are retries, delays_s, timeout_s, not_after and tags";
 
 /// What an event asks for, in place of what its handler's route or target says.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -37,6 +37,10 @@ pub(crate) struct OptionsJson {
     /// Moment after which no attempt starts: the event then dies of the cause `expired`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) not_after: Option<DateTime<Utc>>,
+    /// Tags by which the event is found.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 10, example = json!(["customer:7"]))]
+    pub(crate) tags: Vec<String>,
 }
 
 impl OptionsJson {
@@ -56,6 +60,7 @@ impl OptionsJson {
                     let moment = |raw| json::timestamp(&json::string(raw, "`not_after`")?, "`not_after`");
                     new.not_after = given.map(moment).transpose()?;
                 }
+                "tags" => new.tags = given.map(tags).transpose()?.unwrap_or_default(),
                 _ => return Err(Fault::shape(format!("{} in `options`", named(&field)), LEFT_OUT)),
             }
         }
@@ -77,6 +82,9 @@ impl OptionsJson {
         if let Some(moment) = self.not_after {
             event = event.not_after(moment)?;
         }
+        for tag in &self.tags {
+            event = event.tag(tag)?;
+        }
         Ok(event)
     }
 }
@@ -88,6 +96,11 @@ fn retries(raw: &RawValue) -> Result<u32, Fault> {
 fn delays(raw: &RawValue) -> Result<Vec<f64>, Fault> {
     let delays = json::elements(raw, "`delays_s`")?;
     delays.into_iter().map(|delay| json::seconds(delay.get(), "each of `delays_s`")).collect()
+}
+
+fn tags(raw: &RawValue) -> Result<Vec<String>, Fault> {
+    let tags = json::elements(raw, "`tags`")?;
+    tags.into_iter().map(|tag| Ok(json::string(tag, "each of `tags`")?.into_owned())).collect()
 }
 
 /// As a duration, if there is one of this length.
@@ -103,6 +116,7 @@ impl From<&EventOptions> for OptionsJson {
             delays_s: delays.map(|delays| delays.iter().map(Duration::as_secs_f64).collect()),
             timeout_s: options.timeout().map(|timeout| timeout.as_secs_f64()),
             not_after: options.not_after(),
+            tags: options.tags().iter().map(ToString::to_string).collect(),
         }
     }
 }
