@@ -22,6 +22,7 @@ mod settled;
 mod statistics;
 mod stats;
 mod switches;
+mod tags;
 mod targets;
 mod workers;
 

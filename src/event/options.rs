@@ -161,6 +161,14 @@ impl EventOptions {
         if bytes > BYTES_MAX { Err(InvalidOptions::TooLong(bytes)) } else { Ok(()) }
     }
 
+    /// Options with these tags in place of theirs.
+    #[cfg(feature = "testing")]
+    pub(crate) fn tagged(options: Option<Box<Self>>, tags: &[Tag]) -> Option<Box<Self>> {
+        let mut options = options.unwrap_or_default();
+        options.tags = tags.to_vec();
+        Some(options).filter(|options| **options != Self::default())
+    }
+
     /// As JSON, in the form that the column has.
     pub(crate) fn json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()

@@ -25,6 +25,7 @@ mod rows;
 mod rules;
 mod search;
 mod spread;
+mod tags;
 mod transactional;
 mod unique;
 mod unknown_handlers;
