@@ -28,6 +28,7 @@ mod error;
 mod listen;
 mod options;
 mod request;
+mod search;
 mod types;
 mod unique;
 mod verify;
@@ -37,6 +38,7 @@ pub use error::{Error, Problem};
 pub use listen::{Heard, Listening};
 pub use options::EventOptions;
 pub use request::{Method, Request};
+pub use search::{EventCount, EventFilter, EventSummary};
 pub use types::{
     Cancelled, DeadEvent, DeadFilter, Emitted, EventDetail, EventState, Handler, Lifted, NewEvent, Page,
     Pause, Redriven, Rule, Statistics, StatisticsRange, StatisticsTimes, Stopped,
