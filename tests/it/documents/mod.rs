@@ -3,5 +3,6 @@
 mod examples;
 mod finish;
 mod pages;
+mod search;
 mod sql;
 mod unique;
