@@ -31,6 +31,7 @@ mod recalls;
 mod registering;
 mod resuming;
 mod sampled_quotas;
+mod search;
 mod secrets;
 mod statistics;
 mod strangers;
