@@ -11,6 +11,7 @@ mod pulls;
 mod queues;
 mod quotas;
 mod running_events;
+mod search;
 mod statistics;
 mod switches;
 mod unique;

@@ -13,6 +13,7 @@ mod long_lists;
 mod mounted;
 mod objects;
 mod queues;
+mod search;
 mod statistics;
 mod switches;
 mod unique;

@@ -63,8 +63,9 @@ impl CountEvents {
             }
         }
         self.json.print(&all, |all| {
-            let events = show::at_least(all.count, all.next_cursor.is_some(), "event");
-            show::line(format_args!("{events} of {} examined", all.looked_at))
+            let words = if all.next_cursor.is_some() { "at least " } else { "" };
+            let events = show::count(all.count, "event");
+            show::line(format_args!("{words}{events} of {} examined", all.looked_at))
         })
     }
 }
