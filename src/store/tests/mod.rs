@@ -19,6 +19,7 @@ mod log;
 mod log_pages;
 mod minute;
 mod missed;
+mod options;
 mod order;
 mod overlapping;
 mod parking;

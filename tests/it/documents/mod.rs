@@ -2,6 +2,7 @@
 
 mod examples;
 mod finish;
+mod options;
 mod pages;
 mod search;
 mod sql;

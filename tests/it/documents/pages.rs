@@ -37,6 +37,7 @@ const PAGES: [Page; 16] = [
     page("coming-from.md"),
     page("cron.md"),
     page("operations.md"),
+    page("options.md"),
     page("running.md"),
     page("search.md"),
     page("statistics.md"),

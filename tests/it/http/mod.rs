@@ -12,6 +12,7 @@ mod idempotency;
 mod long_lists;
 mod mounted;
 mod objects;
+mod options;
 mod queues;
 mod search;
 mod statistics;

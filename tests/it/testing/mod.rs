@@ -4,6 +4,7 @@
 mod agreement;
 mod cancelling;
 mod kit;
+mod options;
 mod search;
 mod unique;
 mod worker;

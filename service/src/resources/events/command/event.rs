@@ -67,7 +67,7 @@ fn print(event: &EventDetail) -> anyhow::Result<()> {
         field("key", key)?;
     }
     if let Some(options) = &event.options {
-        field("asks for", asked(options))?;
+        field("asks", asked(options))?;
     }
     if let Some(Copied { queue, origin }) = &event.copy_of {
         field("copy", format_args!("in queue {queue}, of {origin}"))?;
