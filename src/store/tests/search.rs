@@ -15,8 +15,7 @@ fn tagged(tag: &str) -> EventFilter {
     EventFilter { tags: vec![tag.parse().unwrap()], ..EventFilter::default() }
 }
 
-/// An event without tags has no entry in an index of tags, and a claim of a tagged one is a HOT
-/// update.
+/// An event without tags has no entry in an index of tags.
 #[tokio::test]
 async fn an_event_without_tags_pays_nothing() {
     let table = Table::of_one_connection().await;
