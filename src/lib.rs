@@ -195,11 +195,12 @@ pub use worker::{
 /// dead events, quotas and the record of changes.
 pub mod control {
     pub use crate::admin::{
-        BULK_MAX, Bulk, COUNT_MAX, CancelResult, Cursor, EventFilter, EventSummary, HandlerStats, LIST_MAX,
+        BULK_MAX, Bulk, COUNT_MAX, CancelResult, Cursor, EventCount, EventSummary, HandlerStats, LIST_MAX,
         Page, ResumeResult, Statistics, StatisticsPoint, StatisticsRange, StopResult,
     };
     pub use crate::event::{
-        DurationHistogram, EventCounts, InvalidQuota, Quota, QuotaExceeded, RuleKind, RuleReach,
+        DurationHistogram, EventCounts, EventFilter, EventState, InvalidFilter, InvalidQuota, Quota,
+        QuotaExceeded, RuleKind, RuleReach, SearchText, ValueCondition,
     };
     pub use crate::explain::{Explanation, LiveEvent};
     pub use crate::store::{
@@ -221,13 +222,13 @@ pub mod database {
     pub use crate::store::{DatabaseUse, MigrationState, MigrationStatus, Retention, RoleKind, TimingMode};
 }
 
-/// What an event can carry, emits that can be repeated, unique keys, checkpoints, and batches.
+/// What an event can carry, emits that can be repeated, unique keys, checkpoints, batches, and tags.
 pub mod events {
     pub use crate::emit::{BatchError, EventBatch, IdempotencyKey, Idempotent};
     pub use crate::event::{
         BatchCounts, BatchName, Checkpoint, Due, EventOptions, InvalidBatchName, InvalidCheckpoint,
-        InvalidMetadata, InvalidName, InvalidOptions, InvalidUnique, JsonError, Metadata, OnConflict,
-        Traceparent, Unique, UniqueOutcome,
+        InvalidMetadata, InvalidName, InvalidOptions, InvalidTag, InvalidUnique, JsonError, Metadata,
+        OnConflict, Tag, Traceparent, Unique, UniqueOutcome,
     };
     pub use crate::store::{BatchProgress, BatchState, RegisteredBatch};
 }
@@ -313,6 +314,8 @@ mod pages {
     struct LogDocument;
     #[doc = include_str!("../docs/order.md")]
     struct OrderDocument;
+    #[doc = include_str!("../docs/search.md")]
+    struct SearchDocument;
     #[doc = include_str!("../docs/statistics.md")]
     struct StatisticsDocument;
     #[cfg(feature = "testing")]

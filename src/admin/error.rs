@@ -1,6 +1,6 @@
 //! Why a call of the admin failed.
 
-use crate::event::{BatchName, EventId, HandlerAddress, HookKind, InvalidCheckpoint, Name};
+use crate::event::{BatchName, EventId, HandlerAddress, HookKind, InvalidCheckpoint, InvalidFilter, Name};
 use crate::store::StoreError;
 use crate::wake::WakeError;
 
@@ -133,4 +133,10 @@ pub enum AdminError {
     /// An error of the database or the notifier while waking events; workers continue.
     #[error("the change was made, but waking the events was interrupted; a worker continues within a minute")]
     Wake(#[source] WakeError),
+}
+
+impl From<InvalidFilter> for AdminError {
+    fn from(invalid: InvalidFilter) -> Self {
+        Self::Invalid(invalid.0)
+    }
 }

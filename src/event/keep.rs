@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use super::displayed_as_text;
-
 /// How an event has ended that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EndedOutcome {

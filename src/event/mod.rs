@@ -22,6 +22,7 @@ mod checkpoint;
 mod chosen;
 mod counts;
 mod draft;
+mod filter;
 mod handler;
 mod headers;
 mod histogram;
@@ -40,8 +41,10 @@ mod schedule;
 mod sealed;
 mod spelled;
 mod spread;
+mod tag;
 mod target;
 mod unique;
+mod value_condition;
 
 pub use actor::Actor;
 pub(crate) use batch::ended_value;
@@ -51,6 +54,7 @@ pub use checkpoint::{Checkpoint, InvalidCheckpoint};
 pub(crate) use counts::CountedRun;
 pub use counts::EventCounts;
 pub use draft::{Due, Event, EventError, EventFields, NewEvent, answer_event};
+pub use filter::{EventFacts, EventFilter, EventState, SearchText};
 pub use handler::{HandlerAddress, HandlerScope, InvalidName, Name, RuleReach};
 pub use headers::{InvalidHeaders, TargetHeaders};
 pub use histogram::DurationHistogram;
@@ -78,10 +82,13 @@ pub use sealed::{InvalidSecretKeys, NewSecretKey, SecretKeys};
 pub(crate) use sealed::{OpenError, SealedSecret};
 pub use spelled::Spelled;
 pub use spread::spread;
+pub(crate) use tag::TAGS_MAX;
+pub use tag::{InvalidTag, Tag};
 pub use target::{
     InvalidSecret, InvalidTargetUrl, NoSecret, Secret, Secrets, Target, TargetPolicy, TargetUrl,
 };
 pub use unique::{InvalidUnique, OnConflict, Unique, UniqueOutcome};
+pub use value_condition::{InvalidFilter, ValueCondition};
 
 use std::fmt;
 use std::str::FromStr;

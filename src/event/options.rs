@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{BatchName, InvalidBatchName, Keep, Timestamp, is_storable};
+use super::tag::TAGS_MAX;
+use super::{BatchName, InvalidBatchName, InvalidTag, Keep, Tag, Timestamp, is_storable};
 
 /// Longest JSON of an event's options, in bytes.
 const BYTES_MAX: usize = 4096;
@@ -50,6 +51,8 @@ pub struct EventOptions {
     pub(super) batch: Option<BatchName>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) keep_s: Option<Seconds>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) tags: Vec<Tag>,
 }
 
 /// A duration, as JSON a number of seconds.
@@ -99,6 +102,12 @@ pub enum InvalidOptions {
         "an event is kept for 90 days at most after it has ended: choose a shorter time, or 0 for not at all"
     )]
     Keep,
+    /// A tag is not valid.
+    #[error(transparent)]
+    Tag(#[from] InvalidTag),
+    /// The event has too many tags.
+    #[error("an event has at most 10 tags: leave some out")]
+    Tags,
     /// All options together are too long.
     #[error("the options of an event have {0} bytes as JSON, the limit is 4096: ask for less")]
     TooLong(usize),
@@ -143,6 +152,11 @@ impl EventOptions {
         self.keep_s.map(|keep| keep.0)
     }
 
+    /// The tags by which the event is found.
+    pub fn tags(&self) -> &[Tag] {
+        &self.tags
+    }
+
     /// The delay after a failure that was preceded by `retries` retries, if the event has delays.
     pub(crate) fn delay_after(&self, retries: u32) -> Option<Duration> {
         let delays = self.delays_s.as_deref()?;
@@ -177,8 +191,19 @@ impl EventOptions {
         if self.keep_s.is_some_and(|keep| keep.0 > Keep::MAX) {
             return Err(InvalidOptions::Keep);
         }
+        if self.tags.len() > TAGS_MAX {
+            return Err(InvalidOptions::Tags);
+        }
         let bytes = self.json().len();
         if bytes > BYTES_MAX { Err(InvalidOptions::TooLong(bytes)) } else { Ok(()) }
+    }
+
+    /// Options with these tags in place of theirs.
+    #[cfg(feature = "testing")]
+    pub(crate) fn tagged(options: Option<Box<Self>>, tags: &[Tag]) -> Option<Box<Self>> {
+        let mut options = options.unwrap_or_default();
+        options.tags = tags.to_vec();
+        Some(options).filter(|options| **options != Self::default())
     }
 
     /// As JSON, in the form that the column has.
@@ -212,11 +237,12 @@ mod tests {
             not_after: Some(moment("2026-01-31T08:00:00.000001Z")),
             batch: Some("import:42".parse().unwrap()),
             keep_s: Some(Seconds(7 * DAY)),
+            tags: vec!["customer:7".parse().unwrap(), "trial".parse().unwrap()],
         };
         let json = options.json();
         assert_eq!(
             json,
-            r#"{"retries":3,"delays_s":[1.500001,2592000.0],"timeout_s":0.25,"not_after":"2026-01-31T08:00:00.000001Z","batch":"import:42","keep_s":604800.0}"#
+            r#"{"retries":3,"delays_s":[1.500001,2592000.0],"timeout_s":0.25,"not_after":"2026-01-31T08:00:00.000001Z","batch":"import:42","keep_s":604800.0,"tags":["customer:7","trial"]}"#
         );
         assert_eq!(EventOptions::of(Some(&json)).as_deref(), Some(&options));
         assert_eq!(options.check(), Ok(()));
@@ -233,6 +259,7 @@ mod tests {
             r#"{"timeout_s":-1}"#,
             r#"{"delays_s":[1e400]}"#,
             r#"{"batch":"a b"}"#,
+            r#"{"tags":[","]}"#,
         ] {
             assert_eq!(EventOptions::of(Some(text)), None, "{text}");
         }
@@ -275,6 +302,7 @@ mod tests {
             (timeout(Duration::ZERO), InvalidOptions::Timeout),
             (timeout(31 * DAY), InvalidOptions::Timeout),
             (EventOptions { keep_s: Some(Seconds(91 * DAY)), ..of() }, InvalidOptions::Keep),
+            (EventOptions { tags: vec!["a".parse().unwrap(); 11], ..of() }, InvalidOptions::Tags),
         ] {
             assert_eq!(options.check(), Err(refused), "{options:?}");
         }

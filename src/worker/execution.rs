@@ -12,7 +12,9 @@ use super::answers::{Completion, HandlerError, HandlerResult};
 use super::cancellation::CancelReason;
 use super::checkpoints::Checkpoints;
 use super::leases::RunningClaim;
-use crate::event::{Claim, CopyOf, EventId, EventOptions, HandlerAddress, Keep, Metadata, Place, Timestamp};
+use crate::event::{
+    Claim, CopyOf, EventId, EventOptions, HandlerAddress, Keep, Metadata, Place, Tag, Timestamp,
+};
 use crate::store::{ClaimedEvent, StoreError, complete_in};
 
 /// A handler, called once per attempt.
@@ -164,6 +166,21 @@ impl Execution {
         if let Some(claim) = &mut self.claim {
             claim.keep = keep.completed;
         }
+    }
+
+    /// The event's tags.
+    ///
+    /// ```
+    /// use wakeq::{Execution, HandlerResult};
+    ///
+    /// async fn send(execution: Execution) -> HandlerResult {
+    ///     let customer = execution.tags().iter().find_map(|tag| tag.as_str().strip_prefix("customer:"));
+    ///     println!("for customer {}", customer.unwrap_or("unknown"));
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn tags(&self) -> &[Tag] {
+        self.options.as_deref().map_or(&[], EventOptions::tags)
     }
 
     /// The source of the event. Only crons and entities can emit events of the modules `CRON` and

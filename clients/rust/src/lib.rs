@@ -30,6 +30,7 @@ mod history;
 mod listen;
 mod options;
 mod request;
+mod search;
 mod types;
 mod unique;
 mod verify;
@@ -41,6 +42,7 @@ pub use history::{Attempt, EndedEvent, EndedFilter};
 pub use listen::{Heard, Listening};
 pub use options::EventOptions;
 pub use request::{Method, Request};
+pub use search::{EventCount, EventFilter, EventSummary};
 pub use types::{
     Cancelled, Checkpoint, DeadEvent, DeadFilter, Emitted, EventDetail, EventState, Handler, Lifted,
     NewEvent, Page, Pause, Redriven, Rule, Statistics, StatisticsRange, StatisticsTimes, Stopped,

@@ -36,6 +36,9 @@ pub struct EventOptions {
     /// Seconds for which the event is kept after it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_s: Option<f64>,
+    /// Tags by which the event is found.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
 }
 
 impl EventOptions {
@@ -61,6 +64,13 @@ impl EventOptions {
     /// zero for not at all.
     pub fn keep(self, time: Duration) -> Self {
         Self { keep_s: Some(time.as_secs_f64()), ..self }
+    }
+
+    /// Adds a tag by which the event is found: up to ten of 1 to 100 printable ASCII characters,
+    /// without commas.
+    pub fn tag(mut self, tag: &str) -> Self {
+        self.tags.push(tag.to_owned());
+        self
     }
 
     /// Sets the moment after which no attempt starts: the event then dies.

@@ -311,7 +311,7 @@ impl Sql<'_> {
 struct AttemptJson {
     number: u32,
     outcome: String,
-    worker: Option<Name>,
+    worker: Option<String>,
     started_at: Timestamp,
     took_us: u64,
     error: Option<String>,
@@ -320,6 +320,7 @@ struct AttemptJson {
 impl AttemptJson {
     fn into_record(self) -> AttemptRecord {
         let Self { number, outcome, worker, started_at, took_us, error } = self;
+        let worker = worker.and_then(|name| name.parse().ok());
         AttemptRecord { number, outcome, worker, started_at, took: Duration::from_micros(took_us), error }
     }
 }

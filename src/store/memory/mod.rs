@@ -14,6 +14,7 @@ mod history;
 mod inserts;
 mod keys;
 mod lanes;
+mod lists;
 mod row;
 mod rules;
 mod runs;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::event::{
-    Checkpoint, Claim, HandlerAddress, Name, NewEvent, Notification, Place, Schedule, Timestamp, Unique,
+    Checkpoint, Claim, EventFacts, EventOptions, EventState, HandlerAddress, Name, NewEvent, Notification,
+    Place, Schedule, Tag, Timestamp, Unique,
 };
 use crate::store::events::{ClaimedEvent, DeadEvent, EndedEvent, LoadedEvent};
 
@@ -34,6 +35,10 @@ impl LiveRow {
 
     pub(super) fn value_bytes(&self) -> i32 {
         i32::try_from(self.event.value.len()).unwrap_or(i32::MAX)
+    }
+
+    pub(super) fn tags(&self) -> &[Tag] {
+        self.event.options.as_deref().map_or(&[], EventOptions::tags)
     }
 
     /// The unique key that it has.
@@ -115,6 +120,21 @@ pub(super) struct Dead {
 }
 
 impl Dead {
+    /// What a filter looks at.
+    pub(super) fn facts(&self) -> EventFacts<'_> {
+        EventFacts {
+            address: self.row.address(),
+            state: EventState::Dead,
+            worker: None,
+            tags: self.row.tags(),
+            emitted: self.row.enqueued_at,
+            due: None,
+            died: Some(self.died_at),
+            error: self.row.last_error.as_deref(),
+            value: &self.row.event.value,
+        }
+    }
+
     /// As it is listed; `halts` while its lane is halted by it.
     pub(super) fn shown(&self, halts: bool) -> DeadEvent {
         let Self { row, cause, died_at } = self;

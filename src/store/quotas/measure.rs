@@ -104,7 +104,7 @@ impl Store {
         let query = sqlx::query!(
             r#"with ended as materialized (
                    select count(*) as events from (
-                       select from wakeq.ended_events where canvas_id = $1 limit $2 + 1) as ended
+                       select from wakeq.ended_events where canvas_id = $1 limit $2::bigint + 1) as ended
                ), sampled as materialized (
                    select id, kept_until from (
                        select id, kept_until, row_number() over () as number from (

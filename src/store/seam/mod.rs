@@ -12,6 +12,7 @@ mod dead;
 mod history;
 mod inserts;
 mod lanes;
+mod lists;
 mod rules;
 mod runs;
 #[cfg(feature = "testing")]

@@ -35,6 +35,7 @@ mod recalls;
 mod registering;
 mod resuming;
 mod sampled_quotas;
+mod search;
 mod secrets;
 mod statistics;
 mod strangers;

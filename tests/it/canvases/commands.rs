@@ -14,13 +14,16 @@ use crate::cli::Terminal;
 
 /// Command lines with placeholders for the victim's values. Verbs without one are here too, for
 /// their output.
-const LINES: [&str; 83] = [
+const LINES: [&str; 94] = [
     "events list",
     "events list --handler <handler>",
     "events list --cursor <cursor list_events>",
     "events ended",
     "events ended --handler <handler>",
     "events ended --cursor <cursor list_ended_events>",
+    "events list --tag <tag>",
+    "events count",
+    "events count --tag <tag> --state dead",
     "events show <id>",
     "events explain <id>",
     "explain <id>",
@@ -38,6 +41,7 @@ const LINES: [&str; 83] = [
     "batches list",
     "batches show <batch>",
     "dead list",
+    "dead list --tag <tag>",
     "objects halted",
     "objects show <object>",
     "objects tombstones <object>",
@@ -82,6 +86,7 @@ const LINES: [&str; 83] = [
     "block <handler>",
     "cron pause <cron>",
     "events run-now <id>",
+    "events tag <id> another",
     "run-now <id>",
     "objects skip <object> step",
     "dead redrive --id <id>",
@@ -187,6 +192,7 @@ fn filled(line: &str, values: &Values) -> Vec<(String, Vec<String>)> {
             values.streams.iter().map(|[category, stream]| format!("{category} {stream}")).collect(),
         ),
         ("<key>", values.keys.clone()),
+        ("<tag>", values.tags.clone()),
         ("<holder>", values.holders.clone()),
         ("<cursor list_events>", cursors("list_events")),
         ("<cursor list_entities>", cursors("list_entities")),

@@ -7,7 +7,7 @@ use super::seed::Values;
 use super::world::QUEUE;
 
 /// Query parameters and fields of bodies that name nothing of a tenant.
-const NAMES_NOTHING: [&str; 68] = [
+const NAMES_NOTHING: [&str; 76] = [
     // Content that is stored as the caller sends it.
     "value",
     "payload",
@@ -25,6 +25,12 @@ const NAMES_NOTHING: [&str; 68] = [
     "limit",
     "delay_s",
     "delay_until",
+    "emitted_since",
+    "emitted_before",
+    "due_since",
+    "due_before",
+    "died_since",
+    "died_before",
     "since",
     "from",
     "before",
@@ -55,6 +61,8 @@ const NAMES_NOTHING: [&str; 68] = [
     "all",
     "count_up_to",
     "dry_run",
+    "error_text",
+    "value_text",
     "only_queues",
     "running",
     "waiting",
@@ -149,6 +157,10 @@ pub(super) fn of_query(operation: &str, name: &str, values: &Values) -> Vec<Vec<
             ["waiting", "delayed", "paused", "running"].map(|state| vec![("state", state.to_owned())]).into()
         }
         "id" => values.ids.iter().map(|(_, id)| vec![("id", id.clone())]).collect(),
+        "tag" => values.tags.iter().map(|tag| vec![("tag", tag.clone())]).collect(),
+        "modifier" => {
+            values.handlers.iter().map(|[_, _, modifier]| vec![("modifier", modifier.clone())]).collect()
+        }
         "queue" => vec![vec![("queue", QUEUE.to_owned())]],
         "worker" => vec![vec![("worker", format!("worker-{}", &values.canvas[..8]))]],
         "view" => vec![vec![("view", "full".to_owned())]],
@@ -203,6 +215,7 @@ pub(super) fn of_body(operation: &str, pointer: &str, values: &Values) -> Vec<Ve
             values.streams.iter().map(both).collect()
         }
         ("holder", _) => texts("holder", &values.holders),
+        ("tags", _) => values.tags.iter().map(|tag| vec![("tags", json!([tag]))]).collect(),
         (other, _) if NAMES_NOTHING.contains(&other) => vec![],
         (other, _) => panic!(
             "no victim value known for the field `{other}` of `{operation}`: say in this file what it names"

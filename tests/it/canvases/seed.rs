@@ -48,6 +48,7 @@ pub(super) struct Values {
     pub(super) holders: Vec<String>,
     pub(super) idempotency_keys: Vec<String>,
     pub(super) unique_keys: Vec<String>,
+    pub(super) tags: Vec<String>,
     /// By the operation that lists.
     pub(super) cursors: Vec<(String, String)>,
 }
@@ -138,6 +139,11 @@ impl Planting<'_> {
             let event = json!({"name": "greet", "delay_s": 36_000, "unique": unique});
             self.emit("with a unique key", event).await;
             self.values.unique_keys.push(key);
+        }
+        for tag in ["order:1".to_owned(), format!("{}:tag", self.tenant.word)] {
+            self.emit("tagged", json!({"name": "greet", "delay_s": 36_000, "options": {"tags": [tag]}}))
+                .await;
+            self.values.tags.push(tag);
         }
         self.emit("paused", json!({"name": "held"})).await;
         self.emit("blocked", json!({"name": "blocked"})).await;
@@ -317,6 +323,7 @@ impl Planting<'_> {
                 _ if operation.everywhere => Some(self.tenant.canvas.to_string()),
                 "list_tombstones" => Some("0".to_owned()),
                 "list_switches" => Some("block-canvas".to_owned()),
+                "count_events" => Some(format!("e~WORKER~a~0~{}", self.tenant.canvas.0.simple())),
                 "list_targets" => Some("g~WORKER~a~_".to_owned()),
                 "list_halted_objects" => Some(format!("o~0~{}", self.tenant.canvas.0.simple())),
                 _ => None,

@@ -15,6 +15,7 @@ mod pulls;
 mod queues;
 mod quotas;
 mod running_events;
+mod search;
 mod statistics;
 mod switches;
 mod unique;
@@ -183,6 +184,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (13, "history"),
     (14, "checkpoints"),
     (15, "batches"),
+    (16, "search"),
 ];
 
 fn migrations(status: &str) -> String {

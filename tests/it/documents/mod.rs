@@ -6,5 +6,6 @@ mod examples;
 mod finish;
 mod options;
 mod pages;
+mod search;
 mod sql;
 mod unique;

@@ -27,7 +27,7 @@ const fn page(name: &'static str) -> Page {
     Page { name, placeholders: &[], left_out: &[] }
 }
 
-const PAGES: [Page; 17] = [
+const PAGES: [Page; 19] = [
     Page {
         placeholders: &[("wakeq_…", "$THE_KEY"), ("http://127.0.0.1:8080", "$SERVER")],
         ..page("http.md")
@@ -40,6 +40,7 @@ const PAGES: [Page; 17] = [
     page("operations.md"),
     page("options.md"),
     page("running.md"),
+    page("search.md"),
     page("statistics.md"),
     page("unique.md"),
     page("batches.md"),

@@ -419,7 +419,7 @@ const OF_GROUPS: [&str; 6] =
     ["list_nodes", "list_groups", "show_group", "list_group_dead", "recover_group", "remove_group"];
 
 const WITHOUT_BODY: &str =
-    "livez wake readyz list_events show_event cancel_event run_event_now list_handlers show_handler show_target
+    "livez wake readyz list_events count_events show_event cancel_event run_event_now list_handlers show_handler show_target
      delete_target delete_target_of_modifier unpause_handler depth total_depth list_dead_events list_ended_events list_halted_objects show_object
      list_tombstones list_targets read_log list_queues show_queue delete_queue queue_depth list_facets list_crons show_cron
      unpause_cron delete_cron list_hooks show_hook delete_hook list_batches show_batch close_batch cancel_batch
@@ -436,6 +436,7 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
             Some(json!({"reason": "maintenance"}))
         }
         "purge_handler" => Some(json!({"dry_run": false})),
+        "set_event_tags" => Some(json!({"tags": ["customer:7"]})),
         "redrive_dead_events" | "delete_dead_events" => Some(json!({"all": true})),
         "put_target" | "put_target_of_modifier" => {
             Some(json!({"url": "https://target.example/events", "headers": {"x-api-key": "of the target"}}))

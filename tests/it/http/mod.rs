@@ -17,6 +17,7 @@ mod mounted;
 mod objects;
 mod options;
 mod queues;
+mod search;
 mod statistics;
 mod switches;
 mod unique;

@@ -8,6 +8,7 @@ mod checkpoints;
 mod history;
 mod kit;
 mod options;
+mod search;
 mod unique;
 mod worker;
 

@@ -7,9 +7,10 @@ use clap::Args;
 use crate::cli::arguments;
 use crate::resources::emit::wire::OptionsJson;
 use wakeq::Timestamp;
+use wakeq::events::Tag;
 
 #[derive(Args)]
-#[command(next_help_heading = "In place of the handler's policy")]
+#[command(next_help_heading = "Options of the event")]
 pub(super) struct OptionArgs {
     /// Retries after the first failure, at most 1000
     #[arg(long, value_name = "NUMBER")]
@@ -30,6 +31,9 @@ pub(super) struct OptionArgs {
     /// Keep the event for this long after it has ended (7days), at most 90days
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     keep: Option<Duration>,
+    /// Tag to find it by (customer:7); repeatable
+    #[arg(long = "tag", value_name = "TAG")]
+    tags: Vec<Tag>,
 }
 
 impl OptionArgs {
@@ -42,6 +46,7 @@ impl OptionArgs {
             timeout_s: self.timeout.as_ref().map(seconds),
             not_after: self.not_after,
             keep_s: self.keep.as_ref().map(seconds),
+            tags: self.tags.iter().map(Tag::to_string).collect(),
         };
         (options != OptionsJson::default()).then_some(options)
     }

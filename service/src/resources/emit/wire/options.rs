@@ -15,7 +15,7 @@ use wakeq::events::{EventOptions, InvalidOptions};
 use wakeq::{Event, EventError};
 
 /// What an unknown field has to be.
-const LEFT_OUT: &str = "left out: the fields are retries, delays_s, timeout_s, not_after and keep_s";
+const LEFT_OUT: &str = "left out: the fields are retries, delays_s, timeout_s, not_after, keep_s and tags";
 
 /// What an event asks for, in place of what its handler's route or target says.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -41,6 +41,10 @@ pub(crate) struct OptionsJson {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 7_776_000.0)]
     pub(crate) keep_s: Option<f64>,
+    /// Tags by which the event is found.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 10, example = json!(["customer:7"]))]
+    pub(crate) tags: Vec<String>,
 }
 
 /// The schema of delays, whose numbers have bounds, too.
@@ -75,6 +79,7 @@ impl OptionsJson {
                 "keep_s" => {
                     new.keep_s = given.map(|raw| json::seconds(raw.get(), "`keep_s`")).transpose()?;
                 }
+                "tags" => new.tags = given.map(tags).transpose()?.unwrap_or_default(),
                 _ => return Err(Fault::shape(format!("{} in `options`", named(&field)), LEFT_OUT)),
             }
         }
@@ -99,6 +104,9 @@ impl OptionsJson {
         if let Some(keep_s) = self.keep_s {
             event = event.keep(duration(keep_s, InvalidOptions::Keep)?)?;
         }
+        for tag in &self.tags {
+            event = event.tag(tag)?;
+        }
         Ok(event)
     }
 }
@@ -110,6 +118,11 @@ fn retries(raw: &RawValue) -> Result<u32, Fault> {
 fn delays(raw: &RawValue) -> Result<Vec<f64>, Fault> {
     let delays = json::elements(raw, "`delays_s`")?;
     delays.into_iter().map(|delay| json::seconds(delay.get(), "each of `delays_s`")).collect()
+}
+
+fn tags(raw: &RawValue) -> Result<Vec<String>, Fault> {
+    let tags = json::elements(raw, "`tags`")?;
+    tags.into_iter().map(|tag| Ok(json::string(tag, "each of `tags`")?.into_owned())).collect()
 }
 
 /// As a duration, if there is one of this length.
@@ -133,6 +146,7 @@ impl From<&EventOptions> for OptionsJson {
             timeout_s: options.timeout().map(|timeout| timeout.as_secs_f64()),
             not_after: options.not_after(),
             keep_s: options.keep().map(|keep| keep.as_secs_f64()),
+            tags: options.tags().iter().map(ToString::to_string).collect(),
         }
     }
 }
