@@ -50,7 +50,7 @@ impl Sql<'_> {
             WokenRow,
             r#"with job as (
                    select id, kind, canvas_id, module, name, after_id, after_due, back_id, created_at
-                     from wakeq.resume_jobs where id = $1 and module <> 'CANVAS' for update skip locked
+                     from wakeq.resume_jobs where id = $1 and module <> 'CANVAS' and kind <> 'operation' for update skip locked
                ), parked as (
                    select e.id, e.delay_until from wakeq.events_v2 e
                     where e.canvas_id = (select canvas_id from job where kind = 'lifted')
@@ -116,7 +116,7 @@ impl Sql<'_> {
             WokenRow,
             r#"with job as (
                    select id, kind, canvas_id, module, name, after_id, after_due, back_id, back_due, created_at
-                     from wakeq.resume_jobs where id = $1 and module <> 'CANVAS' for update skip locked
+                     from wakeq.resume_jobs where id = $1 and module <> 'CANVAS' and kind <> 'operation' for update skip locked
                ), parked as (
                    select e.id, e.delay_until from wakeq.events_v2 e
                     where e.canvas_id = (select canvas_id from job where kind = 'lifted')

@@ -1,0 +1,9 @@
+//! Operations on all events that match a filter: their rows, what a page looks at, and what it does.
+
+mod acts;
+mod look;
+mod page;
+mod rows;
+
+pub(crate) use look::{Looked, OperationEvents, OperationPosition};
+pub(crate) use rows::{BegunOperation, CancelledOperation, OPERATIONS_MAX, OPERATIONS_OPEN_MAX, OperationsAfter};
