@@ -59,6 +59,8 @@ create table wakeq.events_v2 (
     unique_for  interval,
     -- Who has cancelled it while it ran: its handler has to stop, and it is then deleted.
     cancelled_by text,
+    -- What its emit asked for beside it, as wakeq.kept_options returns it; null for most.
+    options     jsonb,
     constraint events_v2_counts check (retries >= 0 and probes >= 0 and losses between 0 and claims),
     -- No infinity, and nothing that clients cannot represent: such an event would never run, and
     -- could break a program that reads it.
@@ -105,6 +107,8 @@ comment on column wakeq.events_v2.seq is 'The event''s id among those on objects
 comment on column wakeq.events_v2.prev is 'The seq of the event before it on the same object; 0 for the first';
 comment on column wakeq.events_v2.cancelled_by is
     'The actor who cancelled it while it ran. It starts no more, and goes unless its handler completes it';
+comment on column wakeq.events_v2.options is
+    'What its emit asked for beside it: an object as src/event/options.rs writes it; null for most, and for copies';
 comment on column wakeq.events_v2.queue is 'The queue that this copy waits in; null for the event itself';
 comment on column wakeq.events_v2.unique_key is
     'The unique key that the event has among those of its handler; null for most';
@@ -132,6 +136,7 @@ create table wakeq.dead_events (
     prev        bigint,
     queue       wakeq.name,
     origin      uuid,
+    options     jsonb,
     primary key (canvas_id, id)
 );
 
@@ -393,6 +398,60 @@ create function wakeq.await_claims() returns void language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp set lock_timeout = '4s' as $$
 begin
     lock table wakeq.claim_gate in share mode;
+end
+$$;
+
+-- What an emit may ask for beside its event, in the form in which rows have it: null for nothing.
+-- Refuses what the library refuses (src/event/options.rs). A moment may be in any form that
+-- Postgres reads.
+create function wakeq.kept_options(options jsonb) returns jsonb
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    kept   jsonb := nullif(nullif(options, 'null'), '{}');
+    moment timestamptz;
+    wrong  text;
+begin
+    if kept is null then
+        return null;
+    end if;
+    if jsonb_typeof(kept) <> 'object' or octet_length(kept::text) > 4096 then
+        raise exception 'the options of an event are a JSON object of at most 4,096 bytes'
+            using errcode = 'invalid_parameter_value', hint = 'Pass options => ''{"retries": 3}'', or none.';
+    end if;
+    if kept ? 'not_after' then
+        moment := (kept ->> 'not_after')::timestamptz;
+        kept := kept || jsonb_build_object(
+            'not_after', to_char(moment at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'));
+    end if;
+    select f.key into wrong
+      from jsonb_each(kept) as f (key, value)
+     where case f.key
+           when 'retries' then jsonb_typeof(f.value) <> 'number' or f.value::text !~ '^(1000|[0-9]{1,3})$'
+           when 'delays_s' then not wakeq.are_seconds(f.value, 0)
+           when 'timeout_s' then not wakeq.are_seconds(jsonb_build_array(f.value), 0.001)
+           when 'not_after' then (moment >= '0001-01-01Z' and moment < '10000-01-01Z') is not true
+           else true end
+     limit 1;
+    if wrong is not null then
+        raise exception 'not an option of an event, or out of bounds: %', wrong
+            using
+                errcode = 'invalid_parameter_value',
+                hint = 'An event may have retries (0 to 1000), delays_s (1 to 100 numbers of seconds, up to 2592000), '
+                    || 'timeout_s (0.001 to 2592000) and not_after (a moment).';
+    end if;
+    return kept;
+end
+$$;
+
+-- Whether this is an array of 1 to 100 numbers, each of at least `at_least` and at most 30 days.
+create function wakeq.are_seconds(seconds jsonb, at_least numeric) returns boolean
+language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
+begin
+    return jsonb_typeof(seconds) = 'array' and jsonb_array_length(seconds) between 1 and 100 and not exists (
+        select from jsonb_array_elements(seconds) as s (value)
+         where case jsonb_typeof(s.value)
+               when 'number' then s.value::numeric not between are_seconds.at_least and 2592000
+               else true end);
 end
 $$;
 

@@ -217,7 +217,7 @@ $$;
 -- `value` is JSON. The event does not run before `due`. A caller may choose the `id`: a second call
 -- with it emits nothing, even after the event has completed. Events on the same `object` run in
 -- order. `notified` says that the caller publishes the notification after its commit, so that the
--- promise may wait for the grace.
+-- promise may wait for the grace. `options` is an object of what wakeq.kept_options allows.
 --
 -- Returns the event's id, whether it is new, and the body of its notification.
 create function wakeq.emit(
@@ -231,6 +231,7 @@ create function wakeq.emit(
     object        text default null,
     traceparent   text default null,
     notified      boolean default false,
+    options       jsonb default null,
     out event_id     uuid,
     out is_new       boolean,
     out notification text
@@ -278,10 +279,10 @@ begin
         grace := wakeq.duration_of('grace', interval '30 seconds');
     end if;
     insert into wakeq.events_v2
-        (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent, object, seq, prev)
+        (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent, object, seq, prev, options)
     values (event_id, emit.canvas, emit.module, emit.handler, emit.modifier, emit.value, moment,
             wakeq.wake_at(moment, statement_timestamp(), wakeq.duration_of('horizon', interval '10 minutes'), grace),
-            emit.traceparent, emit.object, link, previous);
+            emit.traceparent, emit.object, link, previous, wakeq.kept_options(emit.options));
 end
 $$;
 

@@ -51,7 +51,9 @@ create type wakeq.unique_event as (
     -- `postponed_by` from now, but at most `at_most` after it was emitted.
     on_conflict  text,
     postponed_by interval,
-    at_most      interval
+    at_most      interval,
+    -- As of `events_v2`.
+    options      jsonb
 );
 
 -- Keeps a key taken until some time after this due time; false if it is another event's.
@@ -87,10 +89,11 @@ declare
     is_free boolean;
 begin
     insert into wakeq.events_v2
-        (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent, unique_key, unique_for)
+        (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent, unique_key, unique_for,
+         options)
     values (event.id, event.canvas_id, event.module, event.name, event.modifier, event.value, event.due,
             wakeq.wake_at(event.due, statement_timestamp(), horizon, grace), event.traceparent,
-            event.key::wakeq.unique_key, event.held_for)
+            event.key::wakeq.unique_key, event.held_for, event.options)
         on conflict (canvas_id, module, name, unique_key) where unique_key is not null do nothing;
     if not found then
         return false;
@@ -144,7 +147,7 @@ begin
     is_due_soon := waits.notify_at is not null and due <= near
         and (waits.delay_until > near or due < waits.delay_until);
     update wakeq.events_v2 e
-       set modifier = event.modifier, value = event.value, traceparent = event.traceparent,
+       set modifier = event.modifier, value = event.value, traceparent = event.traceparent, options = event.options,
            delay_until = change_unique.due,
            -- Never later than it was promised, unless it is due later: a steady stream of emits
            -- would put off for ever what a lost notification leaves to the promise.
@@ -303,6 +306,7 @@ create function wakeq.emit_unique(
     due         timestamptz default null,
     traceparent text default null,
     notified    boolean default false,
+    options     jsonb default null,
     out event_id     uuid,
     out outcome      text,
     out due_at       timestamptz,
@@ -319,7 +323,8 @@ begin
     event := row(gen_random_uuid(), emit_unique.canvas, emit_unique.module, handler, emit_unique.modifier,
                  emit_unique.value, coalesce(emit_unique.due, clock_timestamp() + coalesce(postpone_by, interval '0')),
                  emit_unique.traceparent, unique_key,
-                 case until when 'ended' then coalesce(remember, interval '0') end, on_conflict, postpone_by, at_most);
+                 case until when 'ended' then coalesce(remember, interval '0') end, on_conflict, postpone_by, at_most,
+                 wakeq.kept_options(emit_unique.options));
     if notified then
         grace := wakeq.duration_of('grace', interval '30 seconds');
     end if;

@@ -225,8 +225,8 @@ pub mod database {
 pub mod events {
     pub use crate::emit::{IdempotencyKey, Idempotent};
     pub use crate::event::{
-        Due, InvalidMetadata, InvalidName, InvalidUnique, JsonError, Metadata, OnConflict, Traceparent,
-        Unique, UniqueOutcome,
+        Due, EventOptions, InvalidMetadata, InvalidName, InvalidOptions, InvalidUnique, JsonError, Metadata,
+        OnConflict, Traceparent, Unique, UniqueOutcome,
     };
 }
 

@@ -15,6 +15,7 @@ macro_rules! displayed_as_text {
 pub(crate) use displayed_as_text;
 
 mod actor;
+mod asked;
 mod broadcast;
 mod chosen;
 mod counts;
@@ -27,6 +28,7 @@ mod json;
 mod log;
 mod metadata;
 mod object;
+mod options;
 mod own;
 mod pull;
 mod queue;
@@ -57,6 +59,7 @@ pub use log::{
 };
 pub use metadata::{InvalidMetadata, Metadata, Traceparent};
 pub use object::{InvalidObjectKey, Lane, Link, ObjectKey, Place, Turn};
+pub use options::{EventOptions, InvalidOptions};
 pub use own::{OwnDeployment, OwnTarget};
 pub use pull::{InvalidLeaseToken, LeaseToken, PullPolicy};
 pub use queue::{CopyOf, InvalidPattern, QueuePattern};

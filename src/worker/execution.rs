@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::answers::{Completion, HandlerError, HandlerResult};
 use super::cancellation::CancelReason;
 use super::leases::RunningClaim;
-use crate::event::{Claim, CopyOf, EventId, HandlerAddress, Metadata, Place, Timestamp};
+use crate::event::{Claim, CopyOf, EventId, EventOptions, HandlerAddress, Metadata, Place, Timestamp};
 use crate::store::{ClaimedEvent, StoreError, complete_in};
 
 /// A handler, called once per attempt.
@@ -44,6 +44,8 @@ pub struct Execution {
     pub place: Option<Place>,
     /// If the event is a copy: its registered queue, and the event that was copied.
     pub copy_of: Option<CopyOf>,
+    /// What its emit asked for beside it.
+    pub options: Option<Box<EventOptions>>,
     /// `None` if it was made by hand.
     claim: Option<ExecutionClaim>,
 }
@@ -107,6 +109,7 @@ impl Execution {
             metadata: Metadata::default(),
             place: None,
             copy_of: None,
+            options: None,
             claim: None,
         }
     }
@@ -124,6 +127,7 @@ impl Execution {
             metadata: event.metadata,
             place: event.place,
             copy_of: event.copy_of,
+            options: event.options,
             claim: Some(ExecutionClaim { running, in_memory, deadline: None }),
         }
     }

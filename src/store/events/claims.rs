@@ -130,14 +130,15 @@ impl Sql<'_> {
                   and (e.object is null or e.id = any (coalesce((select wakeq.firsts_of_lanes($1, true)), '{}')))
             returning e.id, e.canvas_id, e.module::text as "module!", e.name::text as "name!",
                       e.modifier::text as "modifier!",
-                      case when octet_length(e.value) <= 4096 then e.value::text end as value,
+                      case when octet_length(e.value) <= 4096 - coalesce(octet_length(e.options::text), 0)
+                           then e.value::text end as value,
                       e.retries, e.delay_until, e.enqueued_at, e.locked_at as "locked_at!", e.claims, e.nonce, e.losses,
                       e.postponed_since,
                       (e.losses > 0 and exists (
                           select from wakeq.events_v2 before
                            where before.id = e.id and before.locked_at is not null)) as "took_over!",
                       e.traceparent::text as traceparent, e.object::text as object, e.seq, e.prev,
-                      null::uuid as origin, false as "is_limited!", e.cancelled_by is not null as "is_cancelled!",
+                      e.options::text as options, null::uuid as origin, false as "is_limited!", e.cancelled_by is not null as "is_cancelled!",
                       null::text as token"#,
             keys,
             canvases,

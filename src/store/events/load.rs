@@ -4,8 +4,8 @@
 use uuid::Uuid;
 
 use crate::event::{
-    CanvasId, Claim, CopyOf, EventId, HandlerAddress, HandlerScope, Lane, Metadata, Name, Place, RuleKind,
-    Schedule, Timestamp, Turn,
+    CanvasId, Claim, CopyOf, EventId, EventOptions, HandlerAddress, HandlerScope, Lane, Metadata, Name,
+    Place, RuleKind, Schedule, Timestamp, Turn,
 };
 use crate::store::kernel::{Sql, StoreError, address, interval};
 
@@ -21,6 +21,7 @@ pub(crate) struct LoadedEvent {
     pub(crate) losses: i32,
     pub(crate) last_error: Option<String>,
     pub(crate) metadata: Metadata,
+    pub(crate) options: Option<Box<EventOptions>>,
     /// The worker that has it, while its lease stands.
     pub(crate) worker: Option<Name>,
     pub(crate) place: Option<Place>,
@@ -54,6 +55,7 @@ pub(crate) struct ClaimedEvent {
     pub(crate) enqueued_at: Timestamp,
     pub(crate) locked_at: Timestamp,
     pub(crate) metadata: Metadata,
+    pub(crate) options: Option<Box<EventOptions>>,
     pub(crate) place: Option<Place>,
     pub(crate) copy_of: Option<CopyOf>,
     /// It counts towards what its canvas may have in flight in its queue.
@@ -74,7 +76,7 @@ impl Sql<'_> {
             r#"select e.id, e.canvas_id, e.module::text as "module!", e.name::text as "name!",
                       e.modifier::text as "modifier!", e.retries, e.delay_until, e.enqueued_at, e.locked_at, e.notify_at,
                       case when e.locked_at >= now() - $2::interval then e.worker::text end as worker,
-                      e.claims, e.losses, e.last_error, e.traceparent::text as traceparent,
+                      e.claims, e.losses, e.last_error, e.traceparent::text as traceparent, e.options::text as options,
                       e.object::text as object, e.seq, e.prev, e.queue::text as queue, e.origin,
                       e.queue is not null and wakeq.is_pulled(e.queue) as "pulled!", octet_length(e.value) as "value_bytes!",
                       greatest((select max(r.rule_type) from wakeq.scheduling_rules r
@@ -135,6 +137,7 @@ struct EventRow {
     losses: i32,
     last_error: Option<String>,
     traceparent: Option<String>,
+    options: Option<String>,
     worker: Option<String>,
     object: Option<String>,
     seq: Option<i64>,
@@ -172,6 +175,7 @@ impl EventRow {
             losses: self.losses,
             last_error: self.last_error,
             metadata: Metadata::of(self.traceparent.as_deref()),
+            options: EventOptions::of(self.options.as_deref()),
             worker: self.worker.and_then(|name| name.parse().ok()),
             place: Place::of(self.object.as_deref(), self.seq, self.prev),
             copy_of: CopyOf::of(self.queue.as_deref(), self.origin),
@@ -200,6 +204,8 @@ pub(in crate::store) struct ClaimedRow {
     pub(in crate::store) postponed_since: Option<Timestamp>,
     pub(in crate::store) took_over: bool,
     pub(in crate::store) traceparent: Option<String>,
+    /// `None` for copies.
+    pub(in crate::store) options: Option<String>,
     pub(in crate::store) object: Option<String>,
     pub(in crate::store) seq: Option<i64>,
     pub(in crate::store) prev: Option<i64>,
@@ -220,7 +226,8 @@ macro_rules! claimed_rows {
                       modifier as "modifier!", case when octet_length(value) <= 4096 then value end as value,
                       retries as "retries!", delay_until as "delay_until!", enqueued_at as "enqueued_at!",
                       locked_at as "locked_at!", claims as "claims!", nonce as "nonce!", losses as "losses!",
-                      postponed_since, took_over as "took_over!", traceparent, object, seq, prev, "# + $of_copies + " from " + $function,
+                      postponed_since, took_over as "took_over!", traceparent, object, seq, prev, null::text as options,
+                      "# + $of_copies + " from " + $function,
             $($argument)*
         )
     };
@@ -259,6 +266,7 @@ impl ClaimedRow {
             enqueued_at: self.enqueued_at,
             locked_at: self.locked_at,
             metadata: Metadata::of(self.traceparent.as_deref()),
+            options: EventOptions::of(self.options.as_deref()),
             place: Place::of(self.object.as_deref(), self.seq, self.prev),
             copy_of,
             is_limited: self.is_limited,
@@ -289,6 +297,8 @@ pub struct DeadEvent {
     pub died_at: Timestamp,
     /// Its metadata.
     pub metadata: Metadata,
+    /// What its emit asked for beside it.
+    pub options: Option<Box<EventOptions>>,
     /// The object that it was on, and its link there.
     pub place: Option<Place>,
     /// The queue that it was in and the event that it was a copy of, if it was a copy.
@@ -326,6 +336,7 @@ pub(super) struct DeadRow {
     pub(super) enqueued_at: Timestamp,
     pub(super) died_at: Timestamp,
     pub(super) traceparent: Option<String>,
+    pub(super) options: Option<String>,
     pub(super) object: Option<String>,
     pub(super) seq: Option<i64>,
     pub(super) prev: Option<i64>,
@@ -341,6 +352,7 @@ macro_rules! dead_rows {
             $crate::store::events::load::DeadRow,
             r#"select id, canvas_id, module::text as "module!", name::text as "name!", modifier::text as "modifier!",
                       cause, retries, losses, last_error, enqueued_at, died_at, traceparent::text as traceparent,
+                      options::text as options,
                       object::text as object, seq, prev, queue::text as queue, origin,
                       exists (select from wakeq.halted_lanes h
                                where h.canvas_id = dead_events.canvas_id and h.event_id = dead_events.id offset 0) as "halts!"
@@ -363,6 +375,7 @@ impl DeadRow {
             enqueued_at: self.enqueued_at,
             died_at: self.died_at,
             metadata: Metadata::of(self.traceparent.as_deref()),
+            options: EventOptions::of(self.options.as_deref()),
             place: Place::of(self.object.as_deref(), self.seq, self.prev),
             copy_of: CopyOf::of(self.queue.as_deref(), self.origin),
             halts: self.halts,

@@ -4,6 +4,7 @@
 mod cancelling;
 mod chains;
 mod claims;
+mod columns;
 mod control;
 mod counts;
 mod dead_events;
