@@ -195,11 +195,12 @@ pub use worker::{
 /// dead events, quotas and the record of changes.
 pub mod control {
     pub use crate::admin::{
-        BULK_MAX, Bulk, COUNT_MAX, CancelResult, Cursor, EventFilter, EventSummary, HandlerStats, LIST_MAX,
-        Page, ResumeResult, Statistics, StatisticsPoint, StatisticsRange, StopResult,
+        BULK_MAX, Bulk, COUNT_MAX, CancelResult, Cursor, EventSummary, HandlerStats, LIST_MAX, Page,
+        ResumeResult, Statistics, StatisticsPoint, StatisticsRange, StopResult,
     };
     pub use crate::event::{
-        DurationHistogram, EventCounts, InvalidQuota, Quota, QuotaExceeded, RuleKind, RuleReach,
+        DurationHistogram, EventCounts, EventFilter, EventState, InvalidFilter, InvalidQuota, Quota,
+        QuotaExceeded, RuleKind, RuleReach, SearchText, ValueCondition,
     };
     pub use crate::explain::{Explanation, LiveEvent};
     pub use crate::store::{
@@ -225,8 +226,8 @@ pub mod database {
 pub mod events {
     pub use crate::emit::{IdempotencyKey, Idempotent};
     pub use crate::event::{
-        Due, EventOptions, InvalidMetadata, InvalidName, InvalidOptions, InvalidUnique, JsonError, Metadata,
-        OnConflict, Traceparent, Unique, UniqueOutcome,
+        Due, EventOptions, InvalidMetadata, InvalidName, InvalidOptions, InvalidTag, InvalidUnique, JsonError,
+        Metadata, OnConflict, Tag, Traceparent, Unique, UniqueOutcome,
     };
 }
 

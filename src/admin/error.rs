@@ -1,6 +1,6 @@
 //! Why a call of the admin failed.
 
-use crate::event::{EventId, HandlerAddress, HookKind, Name};
+use crate::event::{EventId, HandlerAddress, HookKind, InvalidFilter, Name};
 use crate::store::StoreError;
 use crate::wake::WakeError;
 
@@ -121,4 +121,10 @@ pub enum AdminError {
     /// An error of the database or the notifier while waking events; workers continue.
     #[error("the change was made, but waking the events was interrupted; a worker continues within a minute")]
     Wake(#[source] WakeError),
+}
+
+impl From<InvalidFilter> for AdminError {
+    fn from(invalid: InvalidFilter) -> Self {
+        Self::Invalid(invalid.0)
+    }
 }

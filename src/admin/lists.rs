@@ -2,7 +2,7 @@
 
 use super::cursor::{Cursor, DeadPosition};
 use super::{Admin, AdminError, LIST_MAX};
-use crate::event::{CanvasId, CopyOf, EventId, HandlerAddress, Name, Place, Timestamp};
+use crate::event::{CanvasId, CopyOf, EventFilter, EventId, HandlerAddress, Name, Place, Timestamp};
 use crate::machine::{CheckResult, Policy, check_schedule};
 use crate::store::{AuditEntry, DeadEvent, DeadFilter, ListedEvent, Position};
 
@@ -20,6 +20,8 @@ pub struct Page<T> {
     pub items: Vec<T>,
     /// Where the next page begins; `None` at the end.
     pub next: Option<Cursor>,
+    /// How many rows were examined for this page.
+    pub looked_at: u64,
 }
 
 impl<T> Page<T> {
@@ -28,21 +30,8 @@ impl<T> Page<T> {
         let more = items.len() > limit;
         items.truncate(limit);
         let next = items.last().filter(|_| more).map(cursor);
-        Self { items, next }
+        Self { looked_at: items.len() as u64, items, next }
     }
-}
-
-/// Which events to list. By default all of the canvas.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct EventFilter {
-    /// Only handlers of this module; `WORKER` if only a name is given.
-    pub module: Option<Name>,
-    /// Only handlers with this name.
-    pub name: Option<Name>,
-    /// Only events in this state.
-    pub state: Option<CheckResult>,
-    /// Only events that this worker has claimed.
-    pub worker: Option<Name>,
 }
 
 /// An event in a list.
@@ -72,10 +61,22 @@ pub struct EventSummary {
 }
 
 impl Admin {
-    /// Events of a canvas, by handler and due time: up to `limit`, 1 to [`LIST_MAX`]. A page
-    /// examines up to 10,000 events, so with a rare state it may be short or empty and still have a
-    /// next page. An event that is retried or delayed between two pages may be on both or on
-    /// neither.
+    /// Events of a canvas that have not ended and meet the filter, by handler and due time: up to
+    /// `limit`, 1 to [`LIST_MAX`]. A page examines up to 10,000 events, and if the filter asks for
+    /// what is in values or errors, up to 32 MiB of values. So with a rare state it may be short or
+    /// empty and still have a next page. An event that is retried or delayed between two pages may
+    /// be on both or on neither.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: wakeq::Admin, canvas: wakeq::CanvasId) -> Result<(), Box<dyn std::error::Error>> {
+    /// use wakeq::control::EventFilter;
+    ///
+    /// let of_ada = EventFilter { value: Some(r#"$.customer.id = "7""#.parse()?), ..EventFilter::default() };
+    /// let page = admin.events(canvas, &of_ada, None, 100).await?;
+    /// println!("{} of {} events, complete: {}", page.items.len(), page.looked_at, page.next.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn events(
         &self,
         canvas: CanvasId,
@@ -83,53 +84,43 @@ impl Admin {
         cursor: Option<&Cursor>,
         limit: u32,
     ) -> Result<Page<EventSummary>, AdminError> {
+        filter.check()?;
         let after = cursor.map(Cursor::event).transpose()?;
-        let worker = Name::worker();
-        let module = filter.module.as_ref().or(filter.name.is_some().then_some(&worker));
-        if let Some(after) = &after
-            && (module.is_some_and(|module| module.as_str() != after.module)
-                || filter.name.as_ref().is_some_and(|name| name.as_str() != after.name))
-        {
-            return Err(AdminError::Cursor);
+        if let Some(after) = &after {
+            let (module, name) = filter.handler();
+            if module.is_some_and(|module| module.as_str() != after.module)
+                || name.is_some_and(|name| name.as_str() != after.name)
+            {
+                return Err(AdminError::Cursor);
+            }
         }
         let limit = limit.clamp(1, LIST_MAX) as usize;
-        let meant = (filter.state.map(CheckResult::as_str), filter.worker.as_ref().map(Name::as_str));
         let one_more = limit as i64 + 1;
-        let handlers = (module.map(Name::as_str), filter.name.as_ref().map(Name::as_str));
-        let which = (meant.0, meant.1, self.copies);
         let page = async |look| {
-            let listed = self.store.events(canvas, handlers, which, after.as_ref(), (look, one_more)).await?;
-            Ok::<_, AdminError>(self.page_of_events(listed, meant, look, limit))
+            let looks = (look, one_more);
+            let listed = self.store.events(canvas, filter, self.copies, after.as_ref(), looks).await?;
+            Ok::<_, AdminError>(self.page_of_events(listed, limit))
         };
         // The first rows usually suffice, and examining ten thousand takes ten times as long.
         let first = page(one_more).await?;
         if first.items.len() == limit || first.next.is_none() { Ok(first) } else { page(LOOK_MAX).await }
     }
 
-    fn page_of_events(
-        &self,
-        listed: Vec<ListedEvent>,
-        (state, worker): (Option<&str>, Option<&str>),
-        look: i64,
-        limit: usize,
-    ) -> Page<EventSummary> {
-        let boundary = listed.last().filter(|last| last.number >= look).map(position);
-        let mut meant: Vec<ListedEvent> = listed
-            .into_iter()
-            .filter(|event| event.is_shown && state.is_none_or(|state| state == event.state))
-            .filter(|event| {
-                worker.is_none_or(|worker| event.worker.as_ref().map(Name::as_str) == Some(worker))
-            })
-            .collect();
+    fn page_of_events(&self, listed: Vec<ListedEvent>, limit: usize) -> Page<EventSummary> {
+        let last = listed.iter().rfind(|event| event.last.is_some());
+        let mut looked_at = last.or(listed.last()).map_or(0, |last| last.number.unsigned_abs());
+        let boundary = last.filter(|last| last.last == Some(true)).map(position);
+        let mut meant: Vec<ListedEvent> = listed.into_iter().filter(|event| event.is_meant).collect();
         let next = if meant.len() > limit {
             meant.truncate(limit);
+            looked_at = meant.last().map_or(0, |last| last.number.unsigned_abs());
             meant.last().map(position)
         } else {
             boundary
         };
         let policy = Policy::of(self.store.timing(), u32::MAX);
         let items = meant.into_iter().map(|event| summary(event, &policy)).collect();
-        Page { items, next: next.map(|position| Cursor::of_event(&position)) }
+        Page { items, next: next.map(|position| Cursor::of_event(&position)), looked_at }
     }
 
     /// Dead events, the latest first, up to `limit`, 1 to [`LIST_MAX`].
@@ -149,7 +140,7 @@ impl Admin {
         let more = cut(&mut items, limit as usize, |dead| dead.last_error.as_deref().map_or(0, str::len));
         let last = items.last().filter(|_| more);
         let next = last.map(|last| Cursor::of_dead(&DeadPosition(last.died_at, last.id)));
-        Ok(Page { items, next })
+        Ok(Page { looked_at: items.len() as u64, items, next })
     }
 
     /// Actions and refusals on a canvas, the newest first, up to `limit`, 1 to [`LIST_MAX`].
@@ -169,7 +160,7 @@ impl Admin {
             entry.actor.len() + entry.detail.as_deref().map_or(0, str::len)
         });
         let next = items.last().filter(|_| more).map(|last| Cursor::of_audit(last.id));
-        Ok(Page { items, next })
+        Ok(Page { looked_at: items.len() as u64, items, next })
     }
 }
 

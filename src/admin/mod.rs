@@ -31,7 +31,7 @@ use due_checks::DueChecks;
 pub use error::AdminError;
 pub use events::CancelResult;
 pub use hooks::{NewHook, NewHookSecret, PutHookResult};
-pub use lists::{EventFilter, EventSummary, Page};
+pub use lists::{EventSummary, Page};
 pub use pulls::{LeaseBatch, LeasedCopy, Release, ReleaseResult, check_wait};
 pub use queues::{DeletedQueue, NewQueue, PutQueue, SetFacet, WaitingCopies};
 pub use rules::{ResumeResult, Stop, StopResult};

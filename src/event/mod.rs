@@ -20,6 +20,7 @@ mod broadcast;
 mod chosen;
 mod counts;
 mod draft;
+mod filter;
 mod handler;
 mod headers;
 mod histogram;
@@ -37,14 +38,17 @@ mod schedule;
 mod sealed;
 mod spelled;
 mod spread;
+mod tag;
 mod target;
 mod unique;
+mod value_condition;
 
 pub use actor::Actor;
 pub use broadcast::{Broadcast, MalformedBroadcast};
 pub(crate) use counts::CountedRun;
 pub use counts::EventCounts;
 pub use draft::{Due, Event, EventError, EventFields, NewEvent, answer_event};
+pub use filter::{EventFacts, EventFilter, EventState, SearchText};
 pub use handler::{HandlerAddress, HandlerScope, InvalidName, Name, RuleReach};
 pub use headers::{InvalidHeaders, TargetHeaders};
 pub use histogram::DurationHistogram;
@@ -71,10 +75,12 @@ pub use sealed::{InvalidSecretKeys, NewSecretKey, SecretKeys};
 pub(crate) use sealed::{OpenError, SealedSecret};
 pub use spelled::Spelled;
 pub use spread::spread;
+pub use tag::{InvalidTag, Tag};
 pub use target::{
     InvalidSecret, InvalidTargetUrl, NoSecret, Secret, Secrets, Target, TargetPolicy, TargetUrl,
 };
 pub use unique::{InvalidUnique, OnConflict, Unique, UniqueOutcome};
+pub use value_condition::{InvalidFilter, ValueCondition};
 
 use std::fmt;
 use std::str::FromStr;

@@ -3,9 +3,9 @@
 use uuid::Uuid;
 
 use crate::event::{
-    CanvasId, CopyOf, EventId, HandlerAddress, Name, Place, RuleKind, Schedule, Timestamp, Turn,
+    CanvasId, CopyOf, EventFilter, EventId, HandlerAddress, Name, Place, RuleKind, Schedule, Timestamp, Turn,
 };
-use crate::store::kernel::{Store, StoreError, address, interval};
+use crate::store::kernel::{Sql, StoreError, address, interval};
 
 /// Where a page ended: the key of the last event that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,8 +22,6 @@ pub(crate) struct ListedEvent {
     pub(crate) id: EventId,
     pub(crate) address: HandlerAddress,
     pub(crate) schedule: Schedule,
-    /// Its state, in the words of the state filter.
-    pub(crate) state: String,
     pub(crate) enqueued_at: Timestamp,
     pub(crate) retries: i32,
     pub(crate) losses: i32,
@@ -31,29 +29,29 @@ pub(crate) struct ListedEvent {
     /// The worker that has it, while its lease stands.
     pub(crate) worker: Option<Name>,
     pub(crate) copy_of: Option<CopyOf>,
-    /// Whether it may be shown; if not, it only marks the end of what was read: a copy whose queue
-    /// does not show it.
-    pub(crate) is_shown: bool,
-    /// Its number among the rows that were read, from 1.
+    /// Whether it meets the filter and may be shown, as a copy may whose queue shows it. If not, it
+    /// only marks the end of what was looked at.
+    pub(crate) is_meant: bool,
+    /// Its number among the rows that were looked at, from 1.
     pub(crate) number: i64,
+    /// Whether it is the last row that was looked at, and if so, whether there may be others.
+    pub(crate) last: Option<bool>,
 }
 
-impl Store {
-    /// Reads up to `look` events after a position and lists up to `limit` of those in the given
-    /// state. If as many as `look` were read, the last one is listed in any case. States are those
-    /// of the machine's checks, in their order; with a worker, only what it has in hand. Copies in
-    /// queues are listed if their queue shows them, or with `copies` all.
-    ///
+impl Sql<'_> {
     /// The last handler is looked up first, so that the list is a range of the index whatever the
-    /// planner knows.
-    pub(crate) async fn events(
+    /// planner knows. Values are read only if the filter asks for what is in them, and then those
+    /// of a page up to a number of bytes.
+    pub(in crate::store) async fn events(
         &self,
         canvas: CanvasId,
-        (module, name): (Option<&str>, Option<&str>),
-        (state, worker, copies): (Option<&str>, Option<&str>, bool),
+        filter: &EventFilter,
+        copies: bool,
         after: Option<&Position>,
         (look, limit): (i64, i64),
     ) -> Result<Vec<ListedEvent>, StoreError> {
+        let (module, name) = filter.handler();
+        let (module, name) = (module.as_ref().map(Name::as_str), name.as_ref().map(Name::as_str));
         let query = sqlx::query_as!(
             ListedRow,
             r#"with module as (
@@ -63,21 +61,25 @@ impl Store {
                    select coalesce($3::text, (select name::text from wakeq.events_v2 where canvas_id = $1 and module = (select last from module)
                                                  and delay_until > '-infinity' order by canvas_id desc, module desc, name desc limit 1)) as last
                ), looked as (
-                   select e.*, row_number() over () as number from (
+                   select e.*, row_number() over seen as number, sum(e.value_bytes) over seen as bytes,
+                          lead(e.value_bytes) over seen as next_bytes
+                     from (
                        select e.id, e.canvas_id, e.module, e.name, e.modifier, e.delay_until, e.enqueued_at, e.locked_at,
-                              e.retries, e.losses, e.object, e.seq, e.prev, e.queue, e.origin,
+                              e.retries, e.losses, e.object, e.seq, e.prev, e.queue, e.origin, e.last_error,
+                              case when $13 then e.value end as value, case when $13 then octet_length(e.value) else 0 end as value_bytes,
                               case when e.locked_at >= now() - $9::interval then e.worker end as worker,
                               $12 or e.queue is null or wakeq.is_shown(e.queue) as is_shown
                          from wakeq.events_v2 e where e.canvas_id = $1 and e.delay_until > '-infinity'
                           and (e.module, e.name, e.delay_until, e.id) > ($4::text, $5::text, coalesce($6::timestamptz, '-infinity'), $7::uuid)
                           and (e.module, e.name) <= ((select last from module), (select last from name))
                         order by e.canvas_id, e.module, e.name, e.delay_until, e.id limit $8) as e
+                   window seen as (rows between unbounded preceding and current row)
                )
                select e.id, e.canvas_id, e.module::text as "module!", e.name::text as "name!",
                       e.modifier::text as "modifier!", e.delay_until, e.enqueued_at, e.locked_at, e.retries, e.losses,
                       e.object::text as object, e.seq, e.prev, e.queue::text as queue, e.origin, turn.word as turn,
-                      e.worker::text as worker, e.number as "number!", e.is_shown as "is_shown!", rule.kind as rule,
-                      stands.state as "state!", now() as "now!"
+                      e.worker::text as worker, e.number as "number!", meant.is_meant as "is_meant!", rule.kind as rule,
+                      case when ends.is_last then e.number = $8 or e.next_bytes is not null end as last, now() as "now!"
                  from looked e, lateral (select greatest(max(r.rule_type), case when (
                                     select exists (select from wakeq.scheduling_rules where event_space = 'CANVAS'))
                                     then wakeq.switch_on(e.canvas_id, e.queue, now()) end)::text as kind from wakeq.scheduling_rules r
@@ -96,8 +98,12 @@ impl Store {
                                            when e.locked_at >= now() - $9::interval then 'running'
                                            when rule.kind = 'block' then 'blocked'
                                            when rule.kind = 'pause' then 'paused'
-                                           else 'ready' end as state) as stands
-                where (e.is_shown and ($10::text is null or stands.state = $10) and ($13::text is null or e.worker = $13) or e.number = $8)
+                                           else 'ready' end as state) as stands,
+                      lateral (select e.is_shown and ($10::text is null or wakeq.matches((select $10::text::jsonb), e.module, e.name,
+                                  e.modifier, stands.state, e.worker, null, e.enqueued_at, e.delay_until, null, e.last_error, e.value))
+                                  as is_meant) as meant,
+                      lateral (select coalesce(e.bytes + e.next_bytes > 33554432, true) as is_last) as ends
+                where (e.bytes <= 33554432 or e.number = 1) and (meant.is_meant or ends.is_last)
                 order by e.canvas_id, e.module, e.name, e.delay_until, e.id limit $11"#,
             canvas.0,
             module,
@@ -108,10 +114,10 @@ impl Store {
             after.map_or(Uuid::nil(), |after| after.id.0),
             look,
             interval(self.timing().lease),
-            state,
+            filter.asks_more().then(|| filter.json()),
             limit,
             copies,
-            worker
+            filter.looks_inside()
         );
         let rows = self.session().await?.all("list events", query).await?;
         Ok(rows.into_iter().filter_map(ListedRow::into_listed).collect())
@@ -137,9 +143,9 @@ struct ListedRow {
     worker: Option<String>,
     turn: Option<String>,
     number: i64,
-    is_shown: bool,
+    is_meant: bool,
+    last: Option<bool>,
     rule: Option<String>,
-    state: String,
     now: Timestamp,
 }
 
@@ -151,15 +157,15 @@ impl ListedRow {
             id: EventId(self.id),
             address: address(self.canvas_id, &self.module, &self.name, &self.modifier).ok()?,
             schedule: Schedule { delay_until, locked_at, rule, turn: Turn::parse(self.turn.as_deref()), now },
-            state: self.state,
             enqueued_at: self.enqueued_at,
             retries: self.retries,
             losses: self.losses,
             worker: self.worker.and_then(|name| name.parse().ok()),
             place: Place::of(self.object.as_deref(), self.seq, self.prev),
             copy_of: CopyOf::of(self.queue.as_deref(), self.origin),
-            is_shown: self.is_shown,
+            is_meant: self.is_meant,
             number: self.number,
+            last: self.last,
         })
     }
 }

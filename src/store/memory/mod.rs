@@ -10,6 +10,7 @@ mod dead;
 mod inserts;
 mod keys;
 mod lanes;
+mod lists;
 mod row;
 mod rules;
 mod runs;

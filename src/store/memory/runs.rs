@@ -13,14 +13,18 @@ impl Tables {
     }
 
     fn loaded(&self, row: &LiveRow) -> LoadedEvent {
-        let schedule = Schedule {
+        row.loaded(self.schedule(row), !self.is_free(row))
+    }
+
+    /// What decides whether the event may run now.
+    pub(super) fn schedule(&self, row: &LiveRow) -> Schedule {
+        Schedule {
             delay_until: row.delay_until,
             locked_at: row.locked_at,
             rule: self.rule_on(&row.address().scope),
             turn: self.turn(row),
             now: self.now,
-        };
-        row.loaded(schedule, !self.is_free(row))
+        }
     }
 
     pub(in crate::store) fn claim(

@@ -9,6 +9,7 @@
 mod dead;
 mod inserts;
 mod lanes;
+mod lists;
 mod rules;
 mod runs;
 #[cfg(feature = "testing")]

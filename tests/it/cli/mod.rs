@@ -176,6 +176,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (10, "hooks"),
     (11, "unique"),
     (12, "workers"),
+    (16, "search"),
 ];
 
 fn migrations(status: &str) -> String {

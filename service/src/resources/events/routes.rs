@@ -58,8 +58,9 @@ pub(crate) async fn list(
     let filter = EventFilter {
         module: query.module.as_deref().map(str::parse::<Name>).transpose()?,
         name: query.name.as_deref().map(str::parse::<Name>).transpose()?,
-        state: query.state.map(Into::into),
+        states: query.state.map(Into::into).into_iter().collect(),
         worker: query.worker.as_deref().map(str::parse::<Name>).transpose()?,
+        ..EventFilter::default()
     };
     let (limit, cursor) = (paging::limit(query.limit)?, paging::cursor(query.cursor.as_deref())?);
     Ok(Json(

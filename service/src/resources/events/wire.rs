@@ -90,17 +90,17 @@ pub(crate) enum WaitingState {
     Blocked,
 }
 
-impl From<WaitingState> for CheckResult {
+impl From<WaitingState> for wakeq::control::EventState {
     fn from(state: WaitingState) -> Self {
         match state {
             WaitingState::Ready => Self::Ready,
             WaitingState::Behind => Self::Behind,
             WaitingState::Halted => Self::Halted,
-            WaitingState::Held => Self::FacetHeld,
+            WaitingState::Held => Self::Held,
             WaitingState::Delayed => Self::Delayed,
             WaitingState::Running => Self::Running,
-            WaitingState::Paused => Self::Held(RuleKind::Pause),
-            WaitingState::Blocked => Self::Held(RuleKind::Block),
+            WaitingState::Paused => Self::Paused,
+            WaitingState::Blocked => Self::Blocked,
         }
     }
 }
