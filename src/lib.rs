@@ -226,8 +226,8 @@ pub mod database {
 pub mod events {
     pub use crate::emit::{IdempotencyKey, Idempotent};
     pub use crate::event::{
-        Due, EventOptions, InvalidMetadata, InvalidName, InvalidOptions, InvalidTag, InvalidUnique, JsonError,
-        Metadata, OnConflict, Tag, Traceparent, Unique, UniqueOutcome,
+        Due, EventOptions, InvalidMetadata, InvalidName, InvalidOptions, InvalidTag, InvalidUnique,
+        JsonError, Metadata, OnConflict, Tag, Traceparent, Unique, UniqueOutcome,
     };
 }
 

@@ -215,6 +215,13 @@ impl FromStr for OperationState {
 #[serde(transparent)]
 pub struct OperationId(pub Uuid);
 
+impl OperationId {
+    /// A new id, ordered by time (uuid version 7).
+    pub(crate) fn new() -> Self {
+        Self(Uuid::now_v7())
+    }
+}
+
 /// What an operation would change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -16,6 +16,7 @@ mod list;
 mod load;
 mod logged;
 mod long_values;
+mod operations;
 mod outcome;
 mod pages;
 mod placements;
@@ -45,6 +46,10 @@ pub(crate) use list::{ListedEvent, Position};
 pub(crate) use load::{ClaimedEvent, LoadedEvent};
 pub(in crate::store) use load::{ClaimedRow, claimed_rows};
 pub use load::{DeadEvent, DeadFilter};
+pub(crate) use operations::{
+    BegunOperation, CancelledOperation, Looked, OPERATIONS_MAX, OPERATIONS_OPEN_MAX, OperationEvents,
+    OperationPosition, OperationsAfter,
+};
 pub use outcome::InsertOutcome;
 pub(crate) use resume::ResumePage;
 pub use rules::Rule;

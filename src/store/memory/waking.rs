@@ -220,7 +220,7 @@ impl Tables {
                 }
             }
         }
-        Ok(ResumePage { notifications, jobs: Vec::new(), more: false, elsewhere: false })
+        Ok(ResumePage { notifications, ..ResumePage::default() })
     }
 }
 
