@@ -1,6 +1,6 @@
 //! Why a call of the admin failed.
 
-use crate::event::{EventId, HandlerAddress, HookKind, InvalidFilter, Name};
+use crate::event::{EventId, HandlerAddress, HookKind, InvalidFilter, Name, OperationId};
 use crate::store::StoreError;
 use crate::wake::WakeError;
 
@@ -67,6 +67,14 @@ pub enum AdminError {
         /// Its kind.
         kind: HookKind,
     },
+    /// The canvas has no such operation.
+    #[error("there is no operation {0}: `wakeq operations list` shows those of the last 14 days")]
+    NoOperation(OperationId),
+    /// As many operations of the canvas are open as may be.
+    #[error(
+        "{0} operations of the canvas are open, which is the limit: wait until one has ended, or cancel one"
+    )]
+    TooManyOperations(usize),
     /// No worker of this name was seen within a day.
     #[error("no worker {0} was seen within a day: `wakeq workers list` shows those that were")]
     NoWorker(Name),

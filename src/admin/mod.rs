@@ -13,6 +13,7 @@ mod leases;
 mod lists;
 mod looks;
 mod objects;
+mod operations;
 mod pulls;
 mod queues;
 mod quotas;

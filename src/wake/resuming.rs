@@ -1,18 +1,22 @@
 //! Continues resume jobs: the events that waited for a rule to end, or for a handler, are published
-//! page by page.
+//! page by page, and operations are carried on.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
 
 use super::pace::PAGE;
 use super::{WakeError, Waker};
+use crate::broadcast::Signal;
 use crate::event::CanvasId;
 
 /// Maximum number of jobs made by a lifted switch that are continued at once, as in a pass. The
 /// next passes continue the others.
 const MADE_MAX: usize = 1_000;
+/// How long workers are waited for that have to learn of cancelled events, which only saves time.
+const SIGNALLED_WITHIN: Duration = Duration::from_secs(1);
 
 impl Waker {
     /// Continues a resume job of a canvas to its end, until another process has it, or until the
@@ -30,6 +34,10 @@ impl Waker {
             crate::fault::point("resume.page");
             self.publish(&page.notifications).await?;
             turn.took(&page.notifications);
+            self.wake_firsts(&page.lanes).await?;
+            if page.stops {
+                self.notifier.signals().send_within(Signal::Cancellations, SIGNALLED_WITHIN).await;
+            }
             published.fetch_add(page.notifications.len(), Ordering::Relaxed);
             made.extend(page.jobs);
             if !page.more || self.is_over() {

@@ -47,8 +47,8 @@ pub(crate) use load::{ClaimedEvent, LoadedEvent};
 pub(in crate::store) use load::{ClaimedRow, claimed_rows};
 pub use load::{DeadEvent, DeadFilter};
 pub(crate) use operations::{
-    BegunOperation, CancelledOperation, Looked, OPERATIONS_MAX, OPERATIONS_OPEN_MAX, OperationEvents,
-    OperationPosition, OperationsAfter,
+    BegunOperation, Looked, OPERATIONS_MAX, OPERATIONS_OPEN_MAX, OperationEvents, OperationPosition,
+    OperationsAfter,
 };
 pub use outcome::InsertOutcome;
 pub(crate) use resume::ResumePage;

@@ -2,7 +2,7 @@
 
 use super::{LiveRow, Tables};
 use crate::event::{
-    CanvasId, EventFacts, EventFilter, EventId, EventState, RuleKind, Schedule, Timestamp, Turn,
+    CanvasId, EventFacts, EventFilter, EventId, EventState, Name, RuleKind, Schedule, Timestamp, Turn,
 };
 use crate::store::events::{ListedEvent, Position};
 use crate::store::kernel::StoreError;
@@ -42,33 +42,40 @@ impl Tables {
     }
 
     fn listed(&self, row: &LiveRow, filter: &EventFilter, number: i64, last: Option<bool>) -> ListedEvent {
-        let schedule = self.schedule(row);
-        let worker = row.worker.as_ref().filter(|_| !self.is_free(row));
-        let facts = EventFacts {
+        ListedEvent {
+            id: row.event.id,
+            address: row.address().clone(),
+            schedule: self.schedule(row),
+            enqueued_at: row.enqueued_at,
+            retries: row.retries,
+            losses: row.losses,
+            place: row.place.clone(),
+            worker: self.worker_of(row).cloned(),
+            copy_of: None,
+            is_meant: self.meets(row, filter),
+            number,
+            last,
+        }
+    }
+
+    /// Whether an event meets a filter.
+    pub(super) fn meets(&self, row: &LiveRow, filter: &EventFilter) -> bool {
+        filter.matches(&EventFacts {
             address: row.address(),
-            state: self.state(row, schedule),
-            worker,
+            state: self.state(row, self.schedule(row)),
+            worker: self.worker_of(row),
             tags: &[],
             emitted: row.enqueued_at,
             due: Some(row.delay_until),
             died: None,
             error: row.last_error.as_deref(),
             value: &row.event.value,
-        };
-        ListedEvent {
-            id: row.event.id,
-            address: row.address().clone(),
-            schedule,
-            enqueued_at: row.enqueued_at,
-            retries: row.retries,
-            losses: row.losses,
-            place: row.place.clone(),
-            worker: worker.cloned(),
-            copy_of: None,
-            is_meant: filter.matches(&facts),
-            number,
-            last,
-        }
+        })
+    }
+
+    /// The worker that has it, while its lease stands.
+    fn worker_of<'r>(&self, row: &'r LiveRow) -> Option<&'r Name> {
+        row.worker.as_ref().filter(|_| !self.is_free(row))
     }
 
     /// As the statement of Postgres says it.
@@ -89,7 +96,7 @@ impl Tables {
 }
 
 /// The order of the list.
-fn key(row: &LiveRow) -> (&str, &str, Timestamp, EventId) {
+pub(super) fn key(row: &LiveRow) -> (&str, &str, Timestamp, EventId) {
     let scope = &row.address().scope;
     (scope.module.as_str(), scope.name.as_str(), row.delay_until, row.event.id)
 }

@@ -11,6 +11,7 @@ mod inserts;
 mod keys;
 mod lanes;
 mod lists;
+mod operations;
 mod row;
 mod rules;
 mod runs;
@@ -25,7 +26,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use crate::event::{
-    CanvasId, EventId, HandlerAddress, HandlerScope, Lane, NewEvent, ObjectKey, RuleKind, Timestamp, Timing,
+    CanvasId, EventId, HandlerAddress, HandlerScope, Lane, NewEvent, ObjectKey, Operation, OperationId,
+    RuleKind, Timestamp, Timing,
 };
 use crate::store::events::Rule;
 use crate::store::kernel::{Double, Store, StoreError};
@@ -76,6 +78,9 @@ pub(in crate::store) struct Tables {
     unknown: BTreeMap<HandlerAddress, UnknownHandler>,
     jobs: BTreeMap<i64, Job>,
     last_job: i64,
+    operations: BTreeMap<OperationId, Operation>,
+    /// The jobs of those that have not ended.
+    operation_jobs: BTreeMap<i64, OperationId>,
     keys: HashMap<(CanvasId, String, String), KeptAnswer>,
     unique: Keys,
     objects: BTreeMap<(CanvasId, ObjectKey), Object>,
@@ -168,6 +173,8 @@ impl Tables {
             unknown: BTreeMap::new(),
             jobs: BTreeMap::new(),
             last_job: 0,
+            operations: BTreeMap::new(),
+            operation_jobs: BTreeMap::new(),
             keys: HashMap::new(),
             unique: Keys::default(),
             objects: BTreeMap::new(),

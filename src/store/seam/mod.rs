@@ -10,6 +10,7 @@ mod dead;
 mod inserts;
 mod lanes;
 mod lists;
+mod operations;
 mod rules;
 mod runs;
 #[cfg(feature = "testing")]

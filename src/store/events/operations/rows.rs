@@ -22,15 +22,6 @@ pub(crate) struct BegunOperation {
     pub(crate) job: i64,
 }
 
-/// The result of cancelling an operation.
-#[derive(Clone, Debug)]
-pub(crate) struct CancelledOperation {
-    /// Whether it was open until now.
-    pub(crate) cancelled: bool,
-    /// As it is now.
-    pub(crate) operation: Operation,
-}
-
 /// Where a page of the list ended: when the last operation was begun, and its id.
 pub(crate) type OperationsAfter = (Timestamp, OperationId);
 
@@ -147,31 +138,28 @@ impl Sql<'_> {
         canvas: CanvasId,
         id: OperationId,
         actor: &Actor,
-    ) -> Result<Option<CancelledOperation>, StoreError> {
-        let query = sqlx::query_scalar!(
+    ) -> Result<Option<Operation>, StoreError> {
+        let query = sqlx::query!(
             r#"with cancelled as (
                    update wakeq.operations
                       set state = 'cancelled', ended_at = clock_timestamp(), updated_at = clock_timestamp()
                     where canvas_id = $1 and id = $2 and ended_at is null
                 returning id, job, changed
-               ), ended as (
-                   delete from wakeq.resume_jobs where id = (select job from cancelled) and kind = 'operation'
                ), logged as (
                    insert into wakeq.audit_log (canvas_id, actor, action, outcome, request_id, detail)
                    select $1, $3, 'cancel-operation', 'done', $4,
                           concat_ws('; ', $5::text, 'operation ' || id || ', which had changed ' || changed || ' events')
                      from cancelled
                )
-               select exists (select from cancelled) as "cancelled!""#,
+               delete from wakeq.resume_jobs where id = (select job from cancelled) and kind = 'operation'"#,
             canvas.0,
             id.0,
             actor.name(),
             actor.request_id(),
             actor.credential_id()
         );
-        let cancelled = self.session().await?.one("cancel an operation", query).await?;
-        let operation = self.operation(canvas, id).await?;
-        Ok(operation.map(|operation| CancelledOperation { cancelled, operation }))
+        self.session().await?.execute("cancel an operation", query).await?;
+        self.operation(canvas, id).await
     }
 
     /// Ends one that can't be carried on.
