@@ -199,8 +199,9 @@ pub mod control {
         ResumeResult, Statistics, StatisticsPoint, StatisticsRange, StopResult,
     };
     pub use crate::event::{
-        DurationHistogram, EventCounts, EventFilter, EventState, InvalidFilter, InvalidQuota, Quota,
-        QuotaExceeded, RuleKind, RuleReach, SearchText, ValueCondition,
+        DurationHistogram, EventCounts, EventFilter, EventState, InvalidFilter, InvalidQuota, NewOperation,
+        Operation, OperationId, OperationKind, OperationPreview, OperationState, Quota, QuotaExceeded,
+        RuleKind, RuleReach, SearchText, ValueCondition,
     };
     pub use crate::explain::{Explanation, LiveEvent};
     pub use crate::store::{

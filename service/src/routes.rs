@@ -26,6 +26,7 @@ use crate::resources::hooks::routes as hooks;
 use crate::resources::keys::routes as keys;
 use crate::resources::log::routes as log;
 use crate::resources::objects::routes as objects;
+use crate::resources::operations::routes as operations;
 use crate::resources::pulls::routes as pulls;
 use crate::resources::pulls::routes::leases;
 use crate::resources::queues::routes as queues;
@@ -133,6 +134,12 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Operate, routes!(dead_events::redrive_one))
         .on(Scope::Operate, routes!(dead_events::redrive))
         .on(Scope::Operate, routes!(dead_events::delete))
+        // A filter may ask for what is in values, so a count tells of them.
+        .on_both([Scope::Operate, Scope::Read], routes!(operations::begin))
+        .on_both([Scope::Operate, Scope::Read], routes!(operations::preview))
+        .on(Scope::Read, routes!(operations::list))
+        .on(Scope::Read, routes!(operations::one))
+        .on(Scope::Operate, routes!(operations::cancel))
         .on(Scope::Read, routes!(quotas::list))
 }
 

@@ -78,6 +78,14 @@ impl OperationKind {
         }
     }
 
+    /// Whether it makes events due, of which workers are notified.
+    pub(crate) fn publishes(&self) -> bool {
+        match self {
+            Self::RunNow | Self::Redrive => true,
+            Self::Cancel | Self::Delete | Self::DeleteDead | Self::Retag { .. } => false,
+        }
+    }
+
     /// What it needs beyond its name, as JSON.
     pub(crate) fn arguments(&self) -> String {
         match self {

@@ -29,11 +29,21 @@ impl Waker {
         published: &AtomicUsize,
     ) -> Result<bool, WakeError> {
         let (mut made, mut is_elsewhere) = (Vec::new(), false);
-        while let Some(turn) = self.turn(canvas, PAGE).await {
+        let mut is_quiet = false;
+        loop {
+            let turn = if is_quiet { None } else { self.turn(canvas, PAGE).await };
+            match &turn {
+                Some(_) => {}
+                None if is_quiet => self.pace.page().await,
+                None => break,
+            }
             let page = self.store.resume_page(job).await?;
             crate::fault::point("resume.page");
             self.publish(&page.notifications).await?;
-            turn.took(&page.notifications);
+            if let Some(turn) = turn {
+                turn.took(&page.notifications);
+            }
+            is_quiet = page.quiet;
             self.wake_firsts(&page.lanes).await?;
             if page.stops {
                 self.notifier.signals().send_within(Signal::Cancellations, SIGNALLED_WITHIN).await;

@@ -14,6 +14,9 @@ pub(crate) struct ResumePage {
     pub(crate) lanes: Vec<Lane>,
     /// Whether it has cancelled events that run, of which their workers have to learn.
     pub(crate) stops: bool,
+    /// Whether it is of an operation that publishes nothing, so that its next page needs no turn of
+    /// its canvas.
+    pub(crate) quiet: bool,
     /// Jobs that it made, if it is of a lifted switch.
     pub(crate) jobs: Vec<(CanvasId, i64)>,
     /// Whether there may be more: `false` if the job is done, if another process has it, or if all

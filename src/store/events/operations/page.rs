@@ -82,8 +82,8 @@ impl Sql<'_> {
     ) -> Result<ResumePage, StoreError> {
         let looked = self.look_for_operation(open.events(), open.after.as_ref(), limit, true).await?;
         let mut session = self.session().await?.for_statements(STATEMENTS);
-        let (limits, timing) = ((limit, passes_over), self.timing());
-        let done = session.limit(|connection| step(connection, open, &looked, limits, timing)).await;
+        let timing = self.timing();
+        let done = session.limit(|connection| step(connection, open, &looked, passes_over, timing)).await;
         session.answered("do a page of an operation", done).await
     }
 
@@ -145,7 +145,7 @@ async fn step(
     connection: &mut PgConnection,
     open: &OpenOperation,
     looked: &Looked,
-    (limit, passes_over): (u64, bool),
+    passes_over: bool,
     timing: &Timing,
 ) -> Result<ResumePage, sqlx::Error> {
     let mut transaction = connection.begin().await?;
@@ -160,13 +160,16 @@ async fn step(
     } else {
         Act::of(&mut transaction, open.events(), &looked.ids, &open.actor(), timing).await?
     };
-    let is_last = looked.looked_at < limit;
+    // Once it has ended, what the pages before have made due is published: those who wait for the end
+    // need not wait for that.
+    let is_last = looked.looked_at == 0;
     move_on(&mut transaction, open, looked, act.changed, is_last).await?;
     transaction.commit().await?;
     Ok(ResumePage {
         notifications: act.notifications,
         lanes: act.lanes,
         stops: act.stops,
+        quiet: !open.operation.kind.publishes(),
         more: !is_last,
         ..ResumePage::default()
     })
