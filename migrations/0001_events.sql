@@ -129,7 +129,7 @@ create table wakeq.dead_events (
     losses      integer not null,
     traceparent wakeq.traceparent,
     last_error  text,
-    cause       text not null check (cause in ('retries', 'poison', 'rejected')),
+    cause       text not null check (cause in ('retries', 'poison', 'rejected', 'expired')),
     died_at     timestamptz not null default now(),
     object      wakeq.object_key,
     seq         bigint,
@@ -429,6 +429,7 @@ begin
            when 'retries' then jsonb_typeof(f.value) <> 'number' or f.value::text !~ '^(1000|[0-9]{1,3})$'
            when 'delays_s' then not wakeq.are_seconds(f.value, 0)
            when 'timeout_s' then not wakeq.are_seconds(jsonb_build_array(f.value), 0.001)
+           when 'tags' then not wakeq.are_tags(f.value)
            when 'not_after' then (moment >= '0001-01-01Z' and moment < '10000-01-01Z') is not true
            else true end
      limit 1;
@@ -437,7 +438,8 @@ begin
             using
                 errcode = 'invalid_parameter_value',
                 hint = 'An event may have retries (0 to 1000), delays_s (1 to 100 numbers of seconds, up to 2592000), '
-                    || 'timeout_s (0.001 to 2592000) and not_after (a moment).';
+                    || 'timeout_s (0.001 to 2592000), not_after (a moment) and tags (up to 10 different texts of 1 to '
+                    || '100 printable ASCII characters without commas).';
     end if;
     return kept;
 end
@@ -452,6 +454,18 @@ begin
          where case jsonb_typeof(s.value)
                when 'number' then s.value::numeric not between are_seconds.at_least and 2592000
                else true end);
+end
+$$;
+
+-- Whether this is an array of at most ten different tags, as src/event/tag.rs checks them.
+create function wakeq.are_tags(tags jsonb) returns boolean
+language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
+begin
+    return jsonb_typeof(tags) = 'array' and jsonb_array_length(tags) between 1 and 10
+       and (select count(distinct t.value) = count(*) and bool_and(
+                       jsonb_typeof(t.value) = 'string' and octet_length(t.value #>> '{}') between 1 and 100
+                       and t.value #>> '{}' !~ '[^ -~]|,|^ | $')
+              from jsonb_array_elements(tags) as t (value));
 end
 $$;
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::event::{
-    CanvasId, CopyOf, EventId, HandlerAddress, Lane, Link, Metadata, Name, Place, RuleKind, RuleReach,
-    Timestamp, Turn,
+    CanvasId, CopyOf, EventId, EventOptions, HandlerAddress, Lane, Link, Metadata, Name, Place, RuleKind,
+    RuleReach, Timestamp, Turn,
 };
 use crate::machine::{CheckResult, Policy, check_schedule};
 use crate::store::{DeadEvent, LoadedEvent, Rule, Store, StoreError, WorkerSummary};
@@ -74,6 +74,8 @@ pub struct LiveEvent {
     pub last_error: Option<String>,
     /// Its metadata.
     pub metadata: Metadata,
+    /// What its emit asked for beside it.
+    pub options: Option<Box<EventOptions>>,
     /// The object it is on, and its link there, if any.
     pub place: Option<Place>,
     /// Its unique key, if it has one. An event that had its key only while it waited may have lost
@@ -100,6 +102,10 @@ impl LiveEvent {
             } else {
                 "was cancelled while it ran, and is deleted within a minute"
             };
+        }
+        if self.is_expired() && self.state != CheckResult::Running {
+            return "dies as soon as it would run, because the moment has passed after which its emit \
+                    wanted no attempt to start";
         }
         match self.state {
             CheckResult::Behind => {
@@ -150,6 +156,12 @@ impl LiveEvent {
             }
             CheckResult::Ready => "runs when a worker with free capacity receives its notification",
         }
+    }
+
+    /// Whether no attempt may start any more.
+    fn is_expired(&self) -> bool {
+        let not_after = self.options.as_ref().and_then(|options| options.not_after());
+        not_after.is_some_and(|moment| moment <= self.now)
     }
 
     fn next_of_held(&self, kind: RuleKind) -> &'static str {
@@ -231,6 +243,7 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<LiveEven
         cancelled_by,
         last_error: event.last_error,
         metadata: event.metadata,
+        options: event.options,
         place: event.place,
         unique_key,
         copy_of: event.copy_of,

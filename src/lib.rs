@@ -195,8 +195,8 @@ pub use worker::{
 /// dead events, quotas and the record of changes.
 pub mod control {
     pub use crate::admin::{
-        BULK_MAX, Bulk, COUNT_MAX, CancelResult, Cursor, EventSummary, HandlerStats, LIST_MAX, Page,
-        ResumeResult, Statistics, StatisticsPoint, StatisticsRange, StopResult,
+        BULK_MAX, Bulk, COUNT_MAX, CancelResult, Cursor, EventCount, EventSummary, HandlerStats, LIST_MAX,
+        Page, ResumeResult, Statistics, StatisticsPoint, StatisticsRange, StopResult,
     };
     pub use crate::event::{
         DurationHistogram, EventCounts, EventFilter, EventState, InvalidFilter, InvalidQuota, NewOperation,

@@ -2,9 +2,11 @@
 
 use super::cursor::{Cursor, DeadPosition};
 use super::{Admin, AdminError, LIST_MAX};
-use crate::event::{CanvasId, CopyOf, EventFilter, EventId, HandlerAddress, Name, Place, Timestamp};
+use crate::event::{
+    CanvasId, CopyOf, EventFilter, EventId, EventState, HandlerAddress, Name, Place, Tag, Timestamp,
+};
 use crate::machine::{CheckResult, Policy, check_schedule};
-use crate::store::{AuditEntry, DeadEvent, DeadFilter, ListedEvent, Position};
+use crate::store::{AuditEntry, DeadEvent, DeadFilter, FoundDead, ListedEvent, Position};
 
 /// Maximum number of events that one page of a list examines.
 const LOOK_MAX: i64 = 10_000;
@@ -54,10 +56,24 @@ pub struct EventSummary {
     pub place: Option<Place>,
     /// If it is a copy: its registered queue, and the event that was copied.
     pub copy_of: Option<CopyOf>,
+    /// Its tags.
+    pub tags: Vec<Tag>,
     /// Retries so far.
     pub retries: i32,
     /// Claims that were lost because their workers died or stalled.
     pub losses: i32,
+}
+
+/// How many events meet a filter, of those that were examined.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EventCount {
+    /// How many of the examined events meet it.
+    pub count: u64,
+    /// How many events were examined.
+    pub looked_at: u64,
+    /// Where to go on; `None` if all were examined.
+    pub next: Option<Cursor>,
 }
 
 impl Admin {
@@ -85,15 +101,7 @@ impl Admin {
         limit: u32,
     ) -> Result<Page<EventSummary>, AdminError> {
         filter.check()?;
-        let after = cursor.map(Cursor::event).transpose()?;
-        if let Some(after) = &after {
-            let (module, name) = filter.handler();
-            if module.is_some_and(|module| module.as_str() != after.module)
-                || name.is_some_and(|name| name.as_str() != after.name)
-            {
-                return Err(AdminError::Cursor);
-            }
-        }
+        let after = self.place_in_list(filter, cursor)?;
         let limit = limit.clamp(1, LIST_MAX) as usize;
         let one_more = limit as i64 + 1;
         let page = async |look| {
@@ -104,6 +112,24 @@ impl Admin {
         // The first rows usually suffice, and examining ten thousand takes ten times as long.
         let first = page(one_more).await?;
         if first.items.len() == limit || first.next.is_none() { Ok(first) } else { page(LOOK_MAX).await }
+    }
+
+    /// The place of a cursor, which belongs to the handlers of its filter.
+    fn place_in_list(
+        &self,
+        filter: &EventFilter,
+        cursor: Option<&Cursor>,
+    ) -> Result<Option<Position>, AdminError> {
+        let after = cursor.map(Cursor::event).transpose()?;
+        if let Some(after) = &after {
+            let (module, name) = filter.handler();
+            if module.is_some_and(|module| module.as_str() != after.module)
+                || name.is_some_and(|name| name.as_str() != after.name)
+            {
+                return Err(AdminError::Cursor);
+            }
+        }
+        Ok(after)
     }
 
     fn page_of_events(&self, listed: Vec<ListedEvent>, limit: usize) -> Page<EventSummary> {
@@ -143,6 +169,95 @@ impl Admin {
         Ok(Page { looked_at: items.len() as u64, items, next })
     }
 
+    /// Dead events of a canvas that meet the filter, the latest first, up to `limit`, 1 to
+    /// [`LIST_MAX`]. A page examines as many as one of [`Admin::events`].
+    ///
+    /// ```no_run
+    /// # async fn example(admin: wakeq::Admin, canvas: wakeq::CanvasId) -> Result<(), Box<dyn std::error::Error>> {
+    /// use wakeq::control::EventFilter;
+    ///
+    /// let timed_out = EventFilter { error_text: Some("timed out".parse()?), ..EventFilter::default() };
+    /// let page = admin.search_dead(canvas, &timed_out, None, 100).await?;
+    /// println!("{} of {} dead events", page.items.len(), page.looked_at);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn search_dead(
+        &self,
+        canvas: CanvasId,
+        filter: &EventFilter,
+        cursor: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<Page<DeadEvent>, AdminError> {
+        filter.check()?;
+        let after = cursor.map(Cursor::dead).transpose()?.map(|DeadPosition(died_at, id)| (died_at, id));
+        let limit = limit.clamp(1, LIST_MAX) as usize;
+        let one_more = limit as i64 + 1;
+        let found =
+            async |look| self.store.search_dead(canvas, filter, self.copies, after, (look, one_more)).await;
+        let mut listed = found(one_more).await?;
+        if listed.iter().filter(|dead| dead.is_meant).count() < limit && has_more(&listed) {
+            listed = found(LOOK_MAX).await?;
+        }
+        let (mut next, mut looked_at) = end_of(&listed);
+        listed.retain(|dead| dead.is_meant);
+        if listed.len() > limit {
+            listed.truncate(limit);
+            (next, looked_at) = listed.last().map_or((None, 0), |last| (Some(*last), last.number));
+        }
+        let ids: Vec<EventId> = listed.iter().map(|dead| dead.id).collect();
+        let mut items = self.store.dead_of(canvas, &ids).await?;
+        if cut(&mut items, limit, |dead| dead.last_error.as_deref().map_or(0, str::len)) {
+            let last = items.last().and_then(|last| listed.iter().find(|dead| dead.id == last.id));
+            (next, looked_at) = last.map_or((next, looked_at), |last| (Some(*last), last.number));
+        }
+        let next = next.map(|last| Cursor::of_dead(&DeadPosition(last.died_at, last.id)));
+        Ok(Page { items, next, looked_at: looked_at.unsigned_abs() })
+    }
+
+    /// How many events of a canvas meet the filter, of up to 10,000 that are examined after the
+    /// cursor. If [`EventCount::next`] is set, there are at least as many: repeat the call with
+    /// it, and add the counts. Dead events are counted if `states` is [`EventState::Dead`] alone,
+    /// and otherwise those that have not ended.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: wakeq::Admin, canvas: wakeq::CanvasId) -> Result<(), Box<dyn std::error::Error>> {
+    /// use wakeq::control::EventFilter;
+    ///
+    /// let of_customer = EventFilter { tags: vec!["customer:7".parse()?], ..EventFilter::default() };
+    /// let counted = admin.count_events(canvas, &of_customer, None).await?;
+    /// println!("{}{} events", if counted.next.is_some() { "at least " } else { "" }, counted.count);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn count_events(
+        &self,
+        canvas: CanvasId,
+        filter: &EventFilter,
+        cursor: Option<&Cursor>,
+    ) -> Result<EventCount, AdminError> {
+        filter.check()?;
+        let looks = (LOOK_MAX, LOOK_MAX + 1);
+        if filter.states == [EventState::Dead] {
+            let after = cursor.map(Cursor::dead).transpose()?.map(|DeadPosition(died_at, id)| (died_at, id));
+            let listed = self.store.search_dead(canvas, filter, self.copies, after, looks).await?;
+            let (last, looked_at) = end_of(&listed);
+            return Ok(EventCount {
+                count: listed.iter().filter(|dead| dead.is_meant).count() as u64,
+                looked_at: looked_at.unsigned_abs(),
+                next: last.map(|last| Cursor::of_dead(&DeadPosition(last.died_at, last.id))),
+            });
+        }
+        let after = self.place_in_list(filter, cursor)?;
+        let listed = self.store.events(canvas, filter, self.copies, after.as_ref(), looks).await?;
+        let last = listed.iter().rfind(|event| event.last.is_some());
+        Ok(EventCount {
+            count: listed.iter().filter(|event| event.is_meant).count() as u64,
+            looked_at: last.map_or(0, |last| last.number.unsigned_abs()),
+            next: last.filter(|last| last.last == Some(true)).map(|last| Cursor::of_event(&position(last))),
+        })
+    }
+
     /// Actions and refusals on a canvas, the newest first, up to `limit`, 1 to [`LIST_MAX`].
     /// Actions on every canvas, such as those on queues and consumer groups, are among those of
     /// [`CanvasId::DEFAULT`], and are not shown to its tenant.
@@ -177,6 +292,18 @@ fn cut<T>(items: &mut Vec<T>, limit: usize, bytes: impl Fn(&T) -> usize) -> bool
     more
 }
 
+/// The last dead event that was looked at, if there may be others, and its number.
+fn end_of(listed: &[FoundDead]) -> (Option<FoundDead>, i64) {
+    let last = listed.iter().rfind(|dead| dead.last.is_some());
+    let looked_at = last.or(listed.last()).map_or(0, |last| last.number);
+    (last.filter(|last| last.last == Some(true)).copied(), looked_at)
+}
+
+/// Whether there may be others than those that were looked at.
+fn has_more(listed: &[FoundDead]) -> bool {
+    listed.iter().any(|dead| dead.last == Some(true))
+}
+
 fn position(event: &ListedEvent) -> Position {
     let scope = &event.address.scope;
     let (module, name) = (scope.module.to_string(), scope.name.to_string());
@@ -195,6 +322,7 @@ fn summary(event: ListedEvent, policy: &Policy) -> EventSummary {
         worker: event.worker,
         place: event.place,
         copy_of: event.copy_of,
+        tags: event.tags,
     }
 }
 

@@ -32,7 +32,7 @@ use due_checks::DueChecks;
 pub use error::AdminError;
 pub use events::CancelResult;
 pub use hooks::{NewHook, NewHookSecret, PutHookResult};
-pub use lists::{EventSummary, Page};
+pub use lists::{EventCount, EventSummary, Page};
 pub use pulls::{LeaseBatch, LeasedCopy, Release, ReleaseResult, check_wait};
 pub use queues::{DeletedQueue, NewQueue, PutQueue, SetFacet, WaitingCopies};
 pub use rules::{ResumeResult, Stop, StopResult};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::options::Seconds;
-use super::{Event, EventError, EventOptions, Timestamp};
+use super::{Event, EventError, EventOptions, InvalidOptions, Tag, Timestamp};
 
 impl Event {
     /// Sets how often the event is retried after its first failure, in place of what its handler's
@@ -70,6 +70,27 @@ impl Event {
     /// ```
     pub fn not_after(self, moment: Timestamp) -> Result<Self, EventError> {
         self.asking(|options| options.not_after = Some(moment))
+    }
+
+    /// Gives the event a tag, by which it is found among others: up to ten of 1 to 100 printable
+    /// ASCII characters, without commas. The same tag again changes nothing.
+    ///
+    /// ```
+    /// use wakeq::Event;
+    ///
+    /// # fn main() -> Result<(), wakeq::EventError> {
+    /// let mail = Event::new("send-email", &42)?.tag("customer:7")?.tag("newsletter")?;
+    /// assert_eq!(mail.options().map_or(0, |options| options.tags().len()), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn tag(self, tag: &str) -> Result<Self, EventError> {
+        let tag: Tag = tag.parse().map_err(InvalidOptions::Tag)?;
+        self.asking(|options| {
+            if !options.tags.contains(&tag) {
+                options.tags.push(tag);
+            }
+        })
     }
 
     /// What the event asks for, if anything.

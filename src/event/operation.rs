@@ -129,6 +129,26 @@ impl OperationKind {
     }
 }
 
+#[cfg(feature = "testing")]
+impl super::NewEvent {
+    /// Changes the event's tags; `false` if it has these already, or would have too many.
+    pub(crate) fn retag(&mut self, add: &[Tag], remove: &[Tag]) -> bool {
+        let mut options = self.options.clone().unwrap_or_default();
+        let before = options.tags.clone();
+        options.tags.retain(|tag| !remove.contains(tag));
+        for tag in add {
+            if !options.tags.contains(tag) {
+                options.tags.push(tag.clone());
+            }
+        }
+        if options.tags == before || options.check().is_err() {
+            return false;
+        }
+        self.options = Some(options).filter(|options| **options != super::EventOptions::default());
+        true
+    }
+}
+
 /// An operation to begin.
 ///
 /// ```

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Timestamp, is_storable};
+use super::tag::TAGS_MAX;
+use super::{InvalidTag, Tag, Timestamp, is_storable};
 
 /// Longest JSON of an event's options, in bytes.
 const BYTES_MAX: usize = 4096;
@@ -46,6 +47,8 @@ pub struct EventOptions {
     pub(super) timeout_s: Option<Seconds>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) not_after: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) tags: Vec<Tag>,
 }
 
 /// A duration, as JSON a number of seconds.
@@ -83,6 +86,12 @@ pub enum InvalidOptions {
     /// The moment can't be stored.
     #[error("an event expires in the years 1 to 9999: choose a moment in them, or none")]
     NotAfter,
+    /// A tag is not valid.
+    #[error(transparent)]
+    Tag(#[from] InvalidTag),
+    /// The event has too many tags.
+    #[error("an event has at most 10 tags: leave some out")]
+    Tags,
     /// All options together are too long.
     #[error("the options of an event have {0} bytes as JSON, the limit is 4096: ask for less")]
     TooLong(usize),
@@ -109,11 +118,21 @@ impl EventOptions {
         self.not_after
     }
 
+    /// The tags by which the event is found.
+    pub fn tags(&self) -> &[Tag] {
+        &self.tags
+    }
+
     /// The delay after a failure that was preceded by `retries` retries, if the event has delays.
     pub(crate) fn delay_after(&self, retries: u32) -> Option<Duration> {
         let delays = self.delays_s.as_deref()?;
         let at = usize::try_from(retries).unwrap_or(usize::MAX);
         delays.get(at).or(delays.last()).map(|delay| delay.0)
+    }
+
+    /// For how long after `moment` an attempt may start; zero if that is over, `None` for ever.
+    pub(crate) fn time_left(&self, moment: Timestamp) -> Option<Duration> {
+        self.not_after.map(|not_after| (not_after - moment).to_std().unwrap_or_default())
     }
 
     /// Refuses what is out of bounds.
@@ -134,6 +153,9 @@ impl EventOptions {
         }
         if self.not_after.is_some_and(|moment| !is_storable(moment)) {
             return Err(InvalidOptions::NotAfter);
+        }
+        if self.tags.len() > TAGS_MAX {
+            return Err(InvalidOptions::Tags);
         }
         let bytes = self.json().len();
         if bytes > BYTES_MAX { Err(InvalidOptions::TooLong(bytes)) } else { Ok(()) }
@@ -168,11 +190,12 @@ mod tests {
             delays_s: Some(vec![Seconds(Duration::from_micros(1_500_001)), Seconds(30 * DAY)]),
             timeout_s: Some(Seconds(Duration::from_millis(250))),
             not_after: Some(moment("2026-01-31T08:00:00.000001Z")),
+            tags: vec!["customer:7".parse().unwrap(), "trial".parse().unwrap()],
         };
         let json = options.json();
         assert_eq!(
             json,
-            r#"{"retries":3,"delays_s":[1.500001,2592000.0],"timeout_s":0.25,"not_after":"2026-01-31T08:00:00.000001Z"}"#
+            r#"{"retries":3,"delays_s":[1.500001,2592000.0],"timeout_s":0.25,"not_after":"2026-01-31T08:00:00.000001Z","tags":["customer:7","trial"]}"#
         );
         assert_eq!(EventOptions::of(Some(&json)).as_deref(), Some(&options));
         assert_eq!(options.check(), Ok(()));
@@ -182,7 +205,15 @@ mod tests {
     #[test]
     fn a_column_without_options_has_none_and_unknown_ones_are_passed_over() {
         assert_eq!(EventOptions::of(None), None);
-        for text in ["", "1", "[]", r#"{"retries":-1}"#, r#"{"timeout_s":-1}"#, r#"{"delays_s":[1e400]}"#] {
+        for text in [
+            "",
+            "1",
+            "[]",
+            r#"{"retries":-1}"#,
+            r#"{"timeout_s":-1}"#,
+            r#"{"delays_s":[1e400]}"#,
+            r#"{"tags":[","]}"#,
+        ] {
             assert_eq!(EventOptions::of(Some(text)), None, "{text}");
         }
         let later = EventOptions::of(Some(r#"{"retries": 1, "of a later release": true}"#)).unwrap();
@@ -221,6 +252,7 @@ mod tests {
             (delays(1, 31 * DAY), InvalidOptions::Delays),
             (timeout(Duration::ZERO), InvalidOptions::Timeout),
             (timeout(31 * DAY), InvalidOptions::Timeout),
+            (EventOptions { tags: vec!["a".parse().unwrap(); 11], ..of() }, InvalidOptions::Tags),
         ] {
             assert_eq!(options.check(), Err(refused), "{options:?}");
         }

@@ -87,6 +87,8 @@ pub enum Cause {
     Poison,
     /// Its handler said that no retry can help.
     Rejected,
+    /// The moment had passed after which its emit wanted no attempt to start.
+    Expired,
 }
 
 impl Cause {
@@ -96,6 +98,7 @@ impl Cause {
             Self::Retries => "retries",
             Self::Poison => "poison",
             Self::Rejected => "rejected",
+            Self::Expired => "expired",
         }
     }
 }

@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// How many tags an event can have.
-pub(crate) const TAGS_MAX: usize = 10;
+/// Maximum number of tags of an event.
+pub(super) const TAGS_MAX: usize = 10;
 /// Longest tag, in bytes.
 const TAG_MAX: usize = 100;
 
@@ -22,37 +22,18 @@ const TAG_MAX: usize = 100;
 #[serde(try_from = "String")]
 pub struct Tag(Box<str>);
 
-/// Why an event can't have a tag.
+/// A text that is not a valid tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum InvalidTag {
-    /// The tag's text is not valid.
-    #[error(
-        "a tag has 1 to 100 printable ASCII characters, without a comma, and without a space at either \
-         end: shorten or encode it"
-    )]
-    Text,
-    /// The event has too many.
-    #[error("an event has at most {TAGS_MAX} tags: leave some out")]
-    TooMany,
-}
+#[error(
+    "a tag has 1 to 100 printable ASCII characters, without a comma, and without a space at either end: \
+     shorten or encode it"
+)]
+pub struct InvalidTag;
 
 impl Tag {
     /// The tag as text.
     pub fn as_str(&self) -> &str {
         &self.0
-    }
-
-    /// Adds a tag to those of an event, unless it is there already.
-    pub(crate) fn add(self, tags: &mut Vec<Self>) -> Result<(), InvalidTag> {
-        if tags.contains(&self) {
-            return Ok(());
-        }
-        if tags.len() == TAGS_MAX {
-            return Err(InvalidTag::TooMany);
-        }
-        tags.push(self);
-        Ok(())
     }
 }
 
@@ -64,7 +45,7 @@ impl FromStr for Tag {
         if (1..=TAG_MAX).contains(&text.len()) && text.bytes().all(valid) && text.trim_matches(' ') == text {
             Ok(Self(text.into()))
         } else {
-            Err(InvalidTag::Text)
+            Err(InvalidTag)
         }
     }
 }
@@ -90,20 +71,8 @@ mod tests {
             assert_eq!(text.parse::<Tag>().unwrap().as_str(), text);
         }
         for text in ["", " ", " a", "a ", "a,b", "é", "a\n", "\u{7f}", &"x".repeat(101)] {
-            assert_eq!(text.parse::<Tag>(), Err(InvalidTag::Text), "{text:?}");
+            assert_eq!(text.parse::<Tag>(), Err(InvalidTag), "{text:?}");
         }
         assert!(serde_json::from_str::<Tag>(r#""a,b""#).is_err());
-    }
-
-    #[test]
-    fn an_event_has_ten_different_tags_at_most() {
-        let mut tags = Vec::new();
-        for number in 0..10 {
-            format!("n:{number}").parse::<Tag>().unwrap().add(&mut tags).unwrap();
-        }
-        let add = |text: &str, tags: &mut Vec<Tag>| text.parse::<Tag>().unwrap().add(tags);
-        assert_eq!(add("n:9", &mut tags), Ok(()));
-        assert_eq!(add("n:10", &mut tags), Err(InvalidTag::TooMany));
-        assert_eq!(tags.len(), 10);
     }
 }

@@ -29,6 +29,18 @@ impl Policy {
     }
 }
 
+/// What an event's emit asked for, as far as one attempt needs it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventPolicy {
+    /// Retries after the first failure, in place of those of the handler's policy.
+    pub retries: Option<u32>,
+    /// The delay if this attempt fails, in place of that of the handler's policy.
+    pub delay: Option<Duration>,
+    /// For how long after the claim an attempt may start. Zero: not even this one. `None`: for
+    /// ever.
+    pub left: Option<Duration>,
+}
+
 /// When and how often a handler is retried after an operational error.
 ///
 /// ```
@@ -78,6 +90,16 @@ impl RetryPolicy {
     pub fn spread(&self, wait: Duration, claim: Claim) -> Duration {
         let share = wait.saturating_mul(self.jitter_percent.min(100)) / 100;
         wait.saturating_add(share.mul_f64(fraction(claim)).min(share))
+    }
+
+    /// The policy for an attempt of an event. A delay that the event asks for is never too long for
+    /// the policy.
+    pub(super) fn for_event(self, asked: EventPolicy) -> Self {
+        let retries = asked.retries.unwrap_or(self.retries);
+        match asked.delay {
+            Some(delay) => Self { retries, delay, factor: 1, delay_max: self.delay_max.max(delay), ..self },
+            None => Self { retries, ..self },
+        }
     }
 
     /// The same, with the jitter that the limits allow.

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::answers::{Completion, HandlerError, HandlerResult};
 use super::cancellation::CancelReason;
 use super::leases::RunningClaim;
-use crate::event::{Claim, CopyOf, EventId, EventOptions, HandlerAddress, Metadata, Place, Timestamp};
+use crate::event::{Claim, CopyOf, EventId, EventOptions, HandlerAddress, Metadata, Place, Tag, Timestamp};
 use crate::store::{ClaimedEvent, StoreError, complete_in};
 
 /// A handler, called once per attempt.
@@ -132,11 +132,26 @@ impl Execution {
         }
     }
 
-    /// Sets when the handler times out.
+    /// Sets by when the handler should end.
     pub(super) fn end_at(&mut self, deadline: Option<Instant>) {
         if let Some(claim) = &mut self.claim {
             claim.deadline = deadline;
         }
+    }
+
+    /// The event's tags.
+    ///
+    /// ```
+    /// use wakeq::{Execution, HandlerResult};
+    ///
+    /// async fn send(execution: Execution) -> HandlerResult {
+    ///     let customer = execution.tags().iter().find_map(|tag| tag.as_str().strip_prefix("customer:"));
+    ///     println!("for customer {}", customer.unwrap_or("unknown"));
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn tags(&self) -> &[Tag] {
+        self.options.as_deref().map_or(&[], EventOptions::tags)
     }
 
     /// The source of the event. Only crons and entities can emit events of the modules `CRON` and
@@ -280,9 +295,10 @@ impl Execution {
         self.cancel_reason().is_some()
     }
 
-    /// When this attempt times out by its [`Route`](crate::Route), so that the handler can give
-    /// what it calls the time that is left. `None` without a time-out, and for an execution made by
-    /// hand.
+    /// When this attempt times out, by its [`Route`](crate::Route) or by what its emit asked for,
+    /// so that the handler can give what it calls the time that is left. It is earlier if the
+    /// emit's [`Event::not_after`](crate::Event::not_after) comes before that, and the attempt then
+    /// goes on. `None` without either, and for an execution made by hand.
     ///
     /// ```
     /// use std::time::Duration;

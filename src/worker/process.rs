@@ -105,8 +105,13 @@ pub(super) async fn process(
     if held.is_cancelled() {
         return ended(HandlerEnd::Cancelled);
     }
-    let deadline = handler.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    execution.end_at(deadline);
+    let (options, begun) = (execution.options.as_deref(), Instant::now());
+    let timeout = handler.timeout_for(options);
+    let deadline = timeout.and_then(|timeout| begun.checked_add(timeout));
+    // Only told: the attempt may go on after that moment.
+    let left = options.and_then(|options| options.time_left(execution.claimed_at));
+    let expiry = left.and_then(|left| begun.checked_add(left));
+    execution.end_at(deadline.into_iter().chain(expiry).min());
     let trace = execution.metadata.traceparent.get_or_insert_with(Traceparent::root).clone();
     // Created inside, so that a panic before the first await is caught as well.
     let run = async { (handler.run)(*execution).await };
@@ -116,7 +121,7 @@ pub(super) async fn process(
         end = stopped(held, cut_off.cancel_grace) => {
             ended(end)
         }
-        report = until(deadline, handler.timeout, run) => report,
+        report = until(deadline, timeout, run) => report,
         () = cut_off.kill.cancelled() => {
             ended(HandlerEnd::ShutDown)
         }

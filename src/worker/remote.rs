@@ -35,7 +35,9 @@ pub struct RemoteHandler {
     pub run: BoxedHandler,
     /// When and how often a failed event is retried.
     pub retry: RetryPolicy,
-    /// Longest duration of a call; then it is cut off as an operational error.
+    /// Longest duration of a call; then it is cut off as an operational error. For an event that
+    /// asks for a timeout of its own, that is added, so `run` has to heed
+    /// [`EventOptions::timeout`](crate::events::EventOptions::timeout) of its execution.
     pub timeout: Duration,
     /// Limits how many of its events run at once.
     pub concurrency: Option<Arc<Semaphore>>,

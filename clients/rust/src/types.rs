@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::{Error, Outcome, Unique};
+use crate::{Error, EventOptions, Outcome, Unique};
 
 /// An event to be emitted.
 ///
@@ -42,6 +42,8 @@ pub struct NewEvent {
     only_queues: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     unique: Option<Unique>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    options: Option<EventOptions>,
 }
 
 impl NewEvent {
@@ -63,6 +65,7 @@ impl NewEvent {
             object: None,
             only_queues: false,
             unique: None,
+            options: None,
         })
     }
 
@@ -106,6 +109,11 @@ impl NewEvent {
     /// time. [`Emitted::outcome`] says what became of an event that has it already.
     pub fn unique(self, unique: Unique) -> Self {
         Self { unique: Some(unique), ..self }
+    }
+
+    /// Sets what the event asks for in place of its handler's policy.
+    pub fn options(self, options: EventOptions) -> Self {
+        Self { options: Some(options), ..self }
     }
 }
 
@@ -192,6 +200,8 @@ pub struct EventDetail {
     pub last_error: Option<String>,
     /// Its unique key, if it has one.
     pub unique_key: Option<String>,
+    /// What its emit asked for in place of its handler's policy.
+    pub options: Option<EventOptions>,
     /// The value that was emitted, as JSON; only of [`Client::event`](crate::Client::event).
     pub value: Option<Box<RawValue>>,
 }
@@ -379,7 +389,8 @@ pub struct DeadEvent {
     pub name: String,
     /// The handler's modifier.
     pub modifier: String,
-    /// Why it died: `retries`, or `poison` if its workers died or stalled too often.
+    /// Why it died: `retries`, `rejected` if its handler said that no retry can help, `expired` if
+    /// its emit wanted no later attempt, or `poison` if its workers died or stalled too often.
     pub cause: String,
     /// Failed attempts before the last one.
     pub retries: i32,

@@ -24,14 +24,19 @@ pub(super) fn verdict(
     delay_max: Duration,
 ) -> DeliveryOutcome {
     let answered = format!("the target answered {} with {body}", named(status));
-    let failed = |advice: &str| DeliveryOutcome::Failed { message: format!("{answered}: {advice}") };
+    let failed = |advice: &str| DeliveryOutcome::failed(format!("{answered}: {advice}"));
+    let said = text(headers, &OUTCOME);
     // Without a wait, or with one that is over, the run decides: at least a second, and growing.
     let wait = retry_after(headers, now).map(|wait| wait.min(delay_max.max(MINUTE)));
     match status.as_u16() {
         200..=299 => DeliveryOutcome::Completed,
-        _ if text(headers, &OUTCOME) == Some("dead") => {
+        _ if said == Some("dead") => {
             DeliveryOutcome::Dead { message: format!("{answered}: it said that no retry can help") }
         }
+        _ if said == Some("retry") => DeliveryOutcome::Failed {
+            message: format!("{answered}: it said that this counts as a failure"),
+            after: wait,
+        },
         425 => DeliveryOutcome::NotYet { delay: wait.unwrap_or_default() },
         410 => DeliveryOutcome::Gone { reason: format!("the target answered {}", named(status)) },
         429 | 503 if wait.is_some() => DeliveryOutcome::Busy {
@@ -116,7 +121,7 @@ mod tests {
                 }
                 _ => {
                     let (message, delay) = match verdict.clone() {
-                        DeliveryOutcome::Failed { message } => (message, None),
+                        DeliveryOutcome::Failed { message, after } => (message, after),
                         DeliveryOutcome::Busy { message, delay } => (message, Some(delay)),
                         DeliveryOutcome::Completed
                         | DeliveryOutcome::NotYet { .. }
@@ -143,6 +148,23 @@ mod tests {
             assert_eq!(said("deadly"), answered(status, &[(RETRY_AFTER, "7")]));
         }
         assert_eq!(answered(204, &[(OUTCOME, "dead")]), DeliveryOutcome::Completed);
+    }
+
+    /// Also where its status alone would postpone the event, or hold the target.
+    #[test]
+    fn a_target_can_have_a_failure_counted_and_say_when_to_try_again() {
+        for status in [302, 400, 410, 425, 429, 500, 503] {
+            for (wait, after) in [(None, None), (Some("7"), Some(7)), (Some("999999"), Some(86400))] {
+                let mut headers = vec![(OUTCOME, "retry")];
+                headers.extend(wait.map(|wait| (RETRY_AFTER, wait)));
+                let DeliveryOutcome::Failed { message, after: asked } = answered(status, &headers) else {
+                    panic!("{status}: {:?}", answered(status, &headers))
+                };
+                assert!(message.ends_with("it said that this counts as a failure"), "{message}");
+                assert_eq!(asked.map(|asked| asked.as_secs()), after, "{status}");
+            }
+        }
+        assert_eq!(answered(204, &[(OUTCOME, "retry")]), DeliveryOutcome::Completed);
     }
 
     #[test]

@@ -25,6 +25,7 @@ use super::tls::Tls;
 use super::value::Value;
 use super::watched::Passed;
 use super::{DeliveryConfig, DeliveryError, DeliveryOutcome, answer, headers};
+use wakeq::events::EventOptions;
 use wakeq::targets::{OwnDeployment, Target, TargetUrl};
 use wakeq::{CanvasId, Execution};
 
@@ -43,6 +44,8 @@ const IDLE_MAX_PER_HOST: usize = 32;
 const TOKEN_WITHIN: Duration = Duration::from_secs(10);
 /// Maximum timeout of a policy that takes effect.
 const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
+/// Maximum timeout that an event may ask for: that of a policy, as it is registered.
+const ASKED_MAX: Duration = Duration::from_secs(600);
 
 /// Sends events to targets. Cheap to clone. Use one per process, so that its limits apply to all
 /// deliveries.
@@ -120,17 +123,18 @@ impl Deliverer {
         self.shared.connects()
     }
 
-    /// Makes one attempt at delivering an event and returns how it ended. The timeout of the
-    /// target's policy applies, not counting the time spent waiting for connection permits and
-    /// lookups in this process. `deployment` is the one that sends, so that its own API can refuse
-    /// the event.
+    /// Makes one attempt at delivering an event and returns how it ended. The timeout that the
+    /// event asks for applies, or else that of the target's policy, not counting the time spent
+    /// waiting for connection permits and lookups in this process. `deployment` is the one that
+    /// sends, so that its own API can refuse the event.
     pub async fn deliver(
         &self,
         target: &Target,
         event: Execution,
         deployment: Option<&OwnDeployment>,
     ) -> DeliveryOutcome {
-        let within = target.policy.timeout.min(TIMEOUT_MAX);
+        let asked = event.options.as_deref().and_then(EventOptions::timeout);
+        let within = asked.map_or(target.policy.timeout.min(TIMEOUT_MAX), |asked| asked.min(ASKED_MAX));
         let (clock, begun) = (AttemptClock::new(event.address.scope.canvas), Instant::now());
         let answered = match clock.within(within, self.send(target, event, deployment)).await {
             Ok(Ok(answered)) => answered,

@@ -122,11 +122,13 @@ pub enum DeliveryOutcome {
     Failed {
         /// What happened, and what to do about it.
         message: String,
+        /// The least wait that the target asks for, if it does.
+        after: Option<Duration>,
     },
 }
 
 impl DeliveryOutcome {
     fn failed(message: impl Into<String>) -> Self {
-        Self::Failed { message: message.into() }
+        Self::Failed { message: message.into(), after: None }
     }
 }

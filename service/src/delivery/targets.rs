@@ -84,7 +84,13 @@ async fn deliver(deliverer: &Deliverer, found: &FoundTarget, event: Execution) -
         DeliveryOutcome::Busy { message, delay } => Err(HandlerError::busy(message, delay)),
         DeliveryOutcome::Gone { reason } => Err(HandlerError::gone(reason)),
         DeliveryOutcome::Dead { message } => Err(HandlerError::dead(message)),
-        DeliveryOutcome::Failed { message } => Err(HandlerError::operational(message)),
+        DeliveryOutcome::Failed { message, after } => {
+            let error = HandlerError::operational(message);
+            Err(match after {
+                Some(delay) => error.retry_after(delay),
+                None => error,
+            })
+        }
     }
 }
 

@@ -283,7 +283,7 @@ pub struct DeadEvent {
     pub id: EventId,
     /// The handler it was for.
     pub address: HandlerAddress,
-    /// Why it died: `retries` or `poison`.
+    /// Why it died: `retries`, `poison`, `rejected` or `expired`.
     pub cause: String,
     /// How many retries it had.
     pub retries: i32,

@@ -1,10 +1,10 @@
-//! The list of the events that have not ended, and which of them a filter selects.
+//! What a filter selects: of the events that have not ended, and of the dead ones.
 
 use super::{LiveRow, Tables};
 use crate::event::{
-    CanvasId, EventFacts, EventFilter, EventId, EventState, Name, RuleKind, Schedule, Timestamp, Turn,
+    CanvasId, EventFacts, EventFilter, EventId, EventState, RuleKind, Schedule, Timestamp, Turn,
 };
-use crate::store::events::{ListedEvent, Position};
+use crate::store::events::{DeadEvent, FoundDead, ListedEvent, Position};
 use crate::store::kernel::StoreError;
 
 impl Tables {
@@ -41,7 +41,50 @@ impl Tables {
         Ok(listed.take(usize::try_from(limit).unwrap_or(0)).collect())
     }
 
+    pub(in crate::store) fn search_dead(
+        &self,
+        canvas: CanvasId,
+        filter: &EventFilter,
+        _copies: bool,
+        after: Option<(Timestamp, EventId)>,
+        (look, limit): (i64, i64),
+    ) -> Result<Vec<FoundDead>, StoreError> {
+        let mut looked: Vec<_> = self
+            .dead
+            .iter()
+            .filter(|(_, dead)| dead.row.address().scope.canvas == canvas)
+            .map(|(id, dead)| ((dead.died_at, *id), dead))
+            .filter(|(position, _)| after.is_none_or(|after| *position < after))
+            .collect();
+        looked.sort_by(|(one, _), (other, _)| other.cmp(one));
+        let has_more = looked.len() > usize::try_from(look).unwrap_or(0);
+        looked.truncate(usize::try_from(look).unwrap_or(0));
+        let count = looked.len();
+        let found = looked.into_iter().zip(1..).map(|(((died_at, id), dead), number)| FoundDead {
+            id,
+            died_at,
+            is_meant: filter.matches(&dead.facts()),
+            number: i64::try_from(number).unwrap_or(i64::MAX),
+            last: (number == count).then_some(has_more),
+        });
+        let found = found.filter(|event| event.is_meant || event.last.is_some());
+        Ok(found.take(usize::try_from(limit).unwrap_or(0)).collect())
+    }
+
+    pub(in crate::store) fn dead_of(
+        &self,
+        canvas: CanvasId,
+        ids: &[EventId],
+    ) -> Result<Vec<DeadEvent>, StoreError> {
+        let mut found = Vec::new();
+        for id in ids {
+            found.extend(self.dead_event(canvas, *id)?);
+        }
+        Ok(found)
+    }
+
     fn listed(&self, row: &LiveRow, filter: &EventFilter, number: i64, last: Option<bool>) -> ListedEvent {
+        let facts = self.facts(row);
         ListedEvent {
             id: row.event.id,
             address: row.address().clone(),
@@ -50,32 +93,28 @@ impl Tables {
             retries: row.retries,
             losses: row.losses,
             place: row.place.clone(),
-            worker: self.worker_of(row).cloned(),
+            worker: facts.worker.cloned(),
             copy_of: None,
-            is_meant: self.meets(row, filter),
+            tags: facts.tags.to_vec(),
+            is_meant: filter.matches(&facts),
             number,
             last,
         }
     }
 
-    /// Whether an event meets a filter.
-    pub(super) fn meets(&self, row: &LiveRow, filter: &EventFilter) -> bool {
-        filter.matches(&EventFacts {
+    /// What a filter looks at.
+    pub(super) fn facts<'r>(&self, row: &'r LiveRow) -> EventFacts<'r> {
+        EventFacts {
             address: row.address(),
             state: self.state(row, self.schedule(row)),
-            worker: self.worker_of(row),
-            tags: &[],
+            worker: row.worker.as_ref().filter(|_| !self.is_free(row)),
+            tags: row.tags(),
             emitted: row.enqueued_at,
             due: Some(row.delay_until),
             died: None,
             error: row.last_error.as_deref(),
             value: &row.event.value,
-        })
-    }
-
-    /// The worker that has it, while its lease stands.
-    fn worker_of<'r>(&self, row: &'r LiveRow) -> Option<&'r Name> {
-        row.worker.as_ref().filter(|_| !self.is_free(row))
+        }
     }
 
     /// As the statement of Postgres says it.

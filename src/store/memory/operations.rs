@@ -7,8 +7,8 @@ use super::lanes::lane_of;
 use super::lists::key;
 use super::{Dead, LiveRow, Tables};
 use crate::event::{
-    Actor, CanvasId, EventFacts, EventFilter, EventId, EventState, Lane, NewOperation, Operation,
-    OperationId, OperationKind, OperationPreview, OperationState, Timestamp,
+    Actor, CanvasId, EventFilter, EventId, Lane, NewOperation, Operation, OperationId, OperationKind,
+    OperationPreview, OperationState, Timestamp,
 };
 use crate::store::events::{
     BegunOperation, Looked, OPERATIONS_MAX, OPERATIONS_OPEN_MAX, OperationEvents, OperationPosition,
@@ -47,7 +47,7 @@ impl Tables {
         let mut rows: Vec<&LiveRow> = of_canvas.collect();
         rows.sort_by(|one, other| key(one).cmp(&key(other)));
         let meant = rows.iter().filter(|row| {
-            row.enqueued_at <= before && (of_running || self.is_free(row)) && self.meets(row, filter)
+            row.enqueued_at <= before && (of_running || self.is_free(row)) && filter.matches(&self.facts(row))
         });
         (rows.len(), meant.map(|row| row.event.id).collect())
     }
@@ -62,21 +62,8 @@ impl Tables {
         let mut rows: Vec<(&EventId, &Dead)> =
             self.dead.iter().filter(|(_, dead)| dead.row.address().scope.canvas == canvas).collect();
         rows.sort_by_key(|(id, dead)| (dead.died_at, **id));
-        let meets = |dead: &Dead| {
-            filter.matches(&EventFacts {
-                address: dead.row.address(),
-                state: EventState::Dead,
-                worker: None,
-                tags: &[],
-                emitted: dead.row.enqueued_at,
-                due: None,
-                died: Some(dead.died_at),
-                error: dead.row.last_error.as_deref(),
-                value: &dead.row.event.value,
-            })
-        };
         let meant = rows.iter().filter(|(id, dead)| {
-            dead.died_at <= before && !(back && self.events.contains_key(id)) && meets(dead)
+            dead.died_at <= before && !(back && self.events.contains_key(id)) && filter.matches(&dead.facts())
         });
         (rows.len(), meant.map(|(id, _)| **id).collect())
     }

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::event::{Claim, HandlerAddress, Name, NewEvent, Notification, Place, Schedule, Timestamp, Unique};
+use crate::event::{
+    Claim, EventFacts, EventOptions, EventState, HandlerAddress, Name, NewEvent, Notification, Place,
+    Schedule, Tag, Timestamp, Unique,
+};
 use crate::store::events::{ClaimedEvent, DeadEvent, LoadedEvent};
 
 #[derive(Clone, Debug)]
@@ -31,6 +34,10 @@ impl LiveRow {
 
     pub(super) fn value_bytes(&self) -> i32 {
         i32::try_from(self.event.value.len()).unwrap_or(i32::MAX)
+    }
+
+    pub(super) fn tags(&self) -> &[Tag] {
+        self.event.options.as_deref().map_or(&[], EventOptions::tags)
     }
 
     /// The unique key that it has.
@@ -104,6 +111,21 @@ pub(super) struct Dead {
 }
 
 impl Dead {
+    /// What a filter looks at.
+    pub(super) fn facts(&self) -> EventFacts<'_> {
+        EventFacts {
+            address: self.row.address(),
+            state: EventState::Dead,
+            worker: None,
+            tags: self.row.tags(),
+            emitted: self.row.enqueued_at,
+            due: None,
+            died: Some(self.died_at),
+            error: self.row.last_error.as_deref(),
+            value: &self.row.event.value,
+        }
+    }
+
     /// As it is listed; `halts` while its lane is halted by it.
     pub(super) fn shown(&self, halts: bool) -> DeadEvent {
         let Self { row, cause, died_at } = self;

@@ -1,8 +1,8 @@
-//! The list of the events that have not ended.
+//! What a filter selects: of the events that have not ended, and of the dead ones.
 
 use super::on_backing;
-use crate::event::{CanvasId, EventFilter};
-use crate::store::events::{ListedEvent, Position};
+use crate::event::{CanvasId, EventFilter, EventId, Timestamp};
+use crate::store::events::{DeadEvent, FoundDead, ListedEvent, Position};
 use crate::store::kernel::{Store, StoreError};
 
 impl Store {
@@ -19,5 +19,26 @@ impl Store {
         (look, limit): (i64, i64),
     ) -> Result<Vec<ListedEvent>, StoreError> {
         on_backing!(self.events(canvas, filter, copies, after, (look, limit)))
+    }
+
+    /// The same of dead events, the latest first.
+    pub(crate) async fn search_dead(
+        &self,
+        canvas: CanvasId,
+        filter: &EventFilter,
+        copies: bool,
+        after: Option<(Timestamp, EventId)>,
+        (look, limit): (i64, i64),
+    ) -> Result<Vec<FoundDead>, StoreError> {
+        on_backing!(self.search_dead(canvas, filter, copies, after, (look, limit)))
+    }
+
+    /// Those of these dead events that the canvas has, the latest first.
+    pub(crate) async fn dead_of(
+        &self,
+        canvas: CanvasId,
+        ids: &[EventId],
+    ) -> Result<Vec<DeadEvent>, StoreError> {
+        on_backing!(self.dead_of(canvas, ids))
     }
 }

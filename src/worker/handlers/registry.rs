@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use super::route::{InvalidRoute, Route};
-use crate::event::{CanvasId, HandlerAddress, Name, target_of_queue};
+use crate::event::{CanvasId, EventOptions, HandlerAddress, Name, target_of_queue};
 use crate::machine::RetryPolicy;
 use crate::worker::execution::BoxedHandler;
 use crate::worker::places::PlaceKind;
@@ -36,6 +36,14 @@ impl Handler {
             (Some(_), None) => PlaceKind::Target,
             (Some(_), Some(_)) => PlaceKind::LimitedTarget,
         }
+    }
+
+    /// After how long an attempt is cut off of an event with these options. A target's attempt ends
+    /// by itself when the time that the event asks for is over, so there its own comes on top.
+    pub(in crate::worker) fn timeout_for(&self, options: Option<&EventOptions>) -> Option<Duration> {
+        let Some(asked) = options.and_then(EventOptions::timeout) else { return self.timeout };
+        let own = self.revision.and(self.timeout).unwrap_or_default();
+        Some(asked.saturating_add(own))
     }
 }
 

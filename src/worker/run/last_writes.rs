@@ -93,7 +93,10 @@ impl Run<'_> {
                 let removed = self.cancel(claim, &attempt.owner).await;
                 self.after_removal(attempt.into_ending(), removed).await
             }
-            (Stage::Attempt(attempt), Removal::Dead(cause @ (Cause::Retries | Cause::Rejected))) => {
+            (
+                Stage::Attempt(attempt),
+                Removal::Dead(cause @ (Cause::Retries | Cause::Rejected | Cause::Expired)),
+            ) => {
                 let error = attempt.report.error.as_deref();
                 let removed = self.die(claim, cause, error, &attempt.owner).await;
                 self.after_removal(attempt.into_ending(), removed).await
@@ -104,6 +107,11 @@ impl Run<'_> {
             }
             (Stage::ReadyEvent(ready), Removal::Dead(Cause::Poison)) => {
                 let removed = self.die(claim, Cause::Poison, Some(POISON), &ready.owner).await;
+                self.after_removal(ready.into_ending(), removed).await
+            }
+            // The error of its last attempt stays.
+            (Stage::ReadyEvent(ready), Removal::Dead(Cause::Expired)) => {
+                let removed = self.die(claim, Cause::Expired, None, &ready.owner).await;
                 self.after_removal(ready.into_ending(), removed).await
             }
             (stage, removal) => {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::event::{HandlerAddress, Lane, Name, Notification};
-use crate::machine::{Claimed, Effect};
+use crate::machine::{Claimed, Effect, EventPolicy};
 use crate::store::{ClaimedEvent, LoadedEvent};
 use crate::worker::handlers::{Handler, canvas_key};
 use crate::worker::leases::HeldClaim;
@@ -239,6 +239,18 @@ impl ReadyEvent {
             losses: u32::try_from(self.event.losses).unwrap_or(0),
             postponed: self.postponed(),
             is_cancelled: self.event.is_cancelled,
+            asked: self.asked(),
+        }
+    }
+
+    /// What its emit asked for, as far as this attempt needs it.
+    fn asked(&self) -> EventPolicy {
+        let Some(options) = self.event.options.as_deref() else { return EventPolicy::default() };
+        let retries = u32::try_from(self.event.retries).unwrap_or(0);
+        EventPolicy {
+            retries: options.retries(),
+            delay: options.delay_after(retries),
+            left: options.time_left(self.event.locked_at),
         }
     }
 

@@ -7,7 +7,7 @@ use super::seed::Values;
 use super::world::QUEUE;
 
 /// Query parameters and fields of bodies that name nothing of a tenant.
-const NAMES_NOTHING: [&str; 63] = [
+const NAMES_NOTHING: [&str; 65] = [
     // Content that is stored as the caller sends it.
     "value",
     "payload",
@@ -36,6 +36,8 @@ const NAMES_NOTHING: [&str; 63] = [
     "factor",
     "delay_max_s",
     "timeout_s",
+    "delays_s",
+    "not_after",
     "concurrency",
     "weight",
     "in_flight_max",

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 use wakeq::{CanvasId, Handlers, WorkerConfig};
 use wakeq_client::{
-    Client, DeadFilter, Error, EventState, Heard, Method, NewEvent, Outcome, Pause, Request, StatisticsRange,
-    Unique, Verifier,
+    Client, DeadFilter, Error, EventOptions, EventState, Heard, Method, NewEvent, Outcome, Pause, Request,
+    StatisticsRange, Unique, Verifier,
 };
 use wakeq_service::access::Scope;
 use wakeq_service::server::HttpConfig;
@@ -102,6 +102,23 @@ async fn an_answer_says_what_became_of_a_unique_key() {
     assert!(theirs.id != first.id && theirs.outcome == Some(Outcome::Inserted));
     refused(mine.emit(&keyed(Unique::key("no blanks"))).await, 400, "bad-request");
     assert_eq!(mine.emit(&later("greet")).await.unwrap().outcome, None);
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn an_event_asks_for_options_and_shows_them() {
+    let service = service().await;
+    let Tenants { mine, other, .. } = Tenants::of(&service).await;
+    let delays = [1, 60].map(Duration::from_secs);
+    let options = EventOptions::default().retries(7).delays(delays).timeout(Duration::from_millis(1_500));
+    let options = options.not_after("2030-01-31T08:00:00Z".parse().unwrap());
+    let id = mine.emit(&later("greet").options(options.clone())).await.unwrap().id;
+    assert_eq!(mine.event(id).await.unwrap().options, Some(options));
+    refused(other.event(id).await, 404, "not-found");
+    let plain = mine.emit(&later("greet")).await.unwrap().id;
+    assert_eq!(mine.explain(plain).await.unwrap().options, None);
+    let too_many = EventOptions::default().retries(1_001);
+    refused(mine.emit(&later("greet").options(too_many)).await, 400, "bad-request");
     service.stop().await;
 }
 

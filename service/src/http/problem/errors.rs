@@ -51,6 +51,7 @@ impl Problem {
             | EventError::Value(_)
             | EventError::Metadata(_)
             | EventError::Unique(_)
+            | EventError::Options(_)
             | EventError::TooLate
             | EventError::LogName(_)
             | EventError::ReservedCategory(_)

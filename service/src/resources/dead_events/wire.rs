@@ -23,8 +23,9 @@ pub(crate) struct DeadEventJson {
     #[schema(example = "_")]
     pub(crate) modifier: String,
     /// Why the event died: `retries` (its handler failed too often), `rejected` (its handler said
-    /// that no retry can help) or `poison` (its workers died or stalled too often while they ran it
-    /// or, for a pulled copy, its leases expired too often).
+    /// that no retry can help), `expired` (the moment had passed after which its emit wanted no
+    /// attempt to start) or `poison` (its workers died or stalled too often while they ran it or,
+    /// for a pulled copy, its leases expired too often).
     #[schema(example = "retries")]
     pub(crate) cause: String,
     /// Failed attempts before the last one.

@@ -1,5 +1,6 @@
 //! `wakeq events emit`.
 
+mod options;
 mod unique;
 
 use std::time::Duration;
@@ -15,6 +16,7 @@ use crate::cli::given::json;
 use crate::cli::show::{self, JsonArg, moment};
 use crate::resources::emit::wire::{EmittedBatch, EmittedJson, NewChange, NewEvent, UniqueOutcomeJson};
 use crate::resources::log::wire::{Logged, StreamName};
+use options::OptionArgs;
 use unique::UniqueArgs;
 use wakeq::log::StreamId;
 use wakeq::order::ObjectKey;
@@ -59,6 +61,8 @@ pub(crate) struct Emit {
     json: JsonArg,
     #[command(flatten)]
     unique: UniqueArgs,
+    #[command(flatten)]
+    options: OptionArgs,
 }
 
 /// An event that accompanies the main one.
@@ -117,6 +121,7 @@ impl Emit {
             only_queues: self.only_to_queues,
             logged: self.logged,
             unique: self.unique.json(),
+            options: self.options.json(),
             ..event_for(HandlerAddressArg { handler, modifier: modifier.or(self.modifier) }, &self.value)?
         };
         let client = context.client().await?;

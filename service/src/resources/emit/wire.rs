@@ -2,6 +2,7 @@
 
 mod event;
 pub(crate) mod json;
+mod options;
 pub(crate) mod refusal;
 mod unique;
 
@@ -13,6 +14,7 @@ use uuid::Uuid;
 
 use crate::resources::objects::wire::LinkJson;
 pub(crate) use event::NewEvent;
+pub(crate) use options::OptionsJson;
 pub(crate) use unique::{OnConflictJson, UniqueJson, UniqueOutcomeJson, UniqueUntil};
 use wakeq::events::UniqueOutcome;
 

@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::resources::emit::wire::OptionsJson;
 use crate::resources::handlers::wire::RuleJson;
 use crate::resources::objects::wire::{LinkJson, PlaceJson};
 use crate::resources::queues::wire::Copied;
@@ -114,8 +115,9 @@ pub(crate) struct EventDetail {
     #[schema(example = "RulePaused")]
     pub(crate) outcome: Option<String>,
     /// Why the event died: `retries` (its handler failed too often), `rejected` (its handler said
-    /// that no retry can help) or `poison` (its workers died or stalled too often while they ran it
-    /// or, for a pulled copy, its leases expired too often).
+    /// that no retry can help), `expired` (the moment had passed after which its emit wanted no
+    /// attempt to start) or `poison` (its workers died or stalled too often while they ran it or,
+    /// for a pulled copy, its leases expired too often).
     pub(crate) cause: Option<String>,
     /// Since when the event has been in this state.
     pub(crate) since: Option<DateTime<Utc>>,
@@ -173,6 +175,9 @@ pub(crate) struct EventDetail {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "invoice:42")]
     pub(crate) unique_key: Option<String>,
+    /// What its emit asked for in place of its handler's policy; omitted if that is nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) options: Option<OptionsJson>,
     /// If it is a copy in a registered queue: the queue, and the event it was copied from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) copy_of: Option<Copied>,
@@ -301,6 +306,7 @@ impl EventDetail {
             traceparent: live.metadata.traceparent.map(|trace| trace.to_string()),
             place: live.place.map(PlaceJson::from),
             unique_key: live.unique_key,
+            options: live.options.as_deref().map(OptionsJson::from),
             copy_of: live.copy_of.map(Copied::from),
             first: live.first.map(|(id, _)| id.0),
             first_link: live.first.map(|(_, link)| link.into()),
@@ -328,6 +334,7 @@ impl EventDetail {
             last_error: dead.last_error,
             traceparent: dead.metadata.traceparent.map(|trace| trace.to_string()),
             place: dead.place.map(PlaceJson::from),
+            options: dead.options.as_deref().map(OptionsJson::from),
             copy_of: dead.copy_of.map(Copied::from),
             ..Self::of_gone(dead.id, dead.enqueued_at)
         }
@@ -360,6 +367,7 @@ impl EventDetail {
             traceparent: None,
             place: None,
             unique_key: None,
+            options: None,
             copy_of: None,
             first: None,
             first_link: None,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use wakeq::control::RuleKind;
-use wakeq::machine::{Claim, Claimed, Removal, Schedule, Turn};
+use wakeq::machine::{Claim, Claimed, EventPolicy, Removal, Schedule, Turn};
 use wakeq::{EventId, Timestamp};
 
 use super::{Defect, Record, ResumeJob, Row, World};
@@ -29,6 +29,7 @@ impl World {
             retries: 0,
             postponed_since: None,
             is_cancelled: false,
+            not_after: None,
         };
         let record = Record {
             label: label.to_owned(),
@@ -46,6 +47,13 @@ impl World {
         self.rows.insert(id, row);
         self.records.insert(id, record);
         id
+    }
+
+    /// The event wants no attempt to start this long after it is due.
+    pub(crate) fn expires(&mut self, id: EventId, time: Duration) {
+        if let Some(row) = self.rows.get_mut(&id) {
+            row.not_after = Some(row.delay_until + time);
+        }
     }
 
     /// Publishes the event's notification if the event is due within the horizon.
@@ -121,6 +129,10 @@ impl World {
             losses: row.losses,
             postponed: row.postponed_since.and_then(|since| (now - since).to_std().ok()).unwrap_or_default(),
             is_cancelled: row.is_cancelled && !forgets,
+            asked: EventPolicy {
+                left: row.not_after.map(|moment| (moment - now).to_std().unwrap_or_default()),
+                ..EventPolicy::default()
+            },
         };
         let row = row.clone();
         let record = self.record(id);

@@ -6,6 +6,7 @@ use crate::cli::Context;
 use crate::cli::arguments;
 use crate::cli::show::{JsonArg, field, moment, or_dash, rule, worker_state};
 use crate::cli::value;
+use crate::resources::emit::wire::OptionsJson;
 use crate::resources::events::wire::{EventDetail, EventState};
 use crate::resources::objects::wire::PlaceJson;
 use crate::resources::queues::wire::Copied;
@@ -65,6 +66,9 @@ fn print(event: &EventDetail) -> anyhow::Result<()> {
     if let Some(key) = &event.unique_key {
         field("key", key)?;
     }
+    if let Some(options) = &event.options {
+        field("asks for", asked(options))?;
+    }
     if let Some(Copied { queue, origin }) = &event.copy_of {
         field("copy", format_args!("in queue {queue}, of {origin}"))?;
     }
@@ -105,6 +109,22 @@ fn print(event: &EventDetail) -> anyhow::Result<()> {
         field("first", format_args!("{first}, link {}", link.id))?;
     }
     field("next", next(event))
+}
+
+/// What its emit asked for, as the options of `wakeq emit` have it.
+fn asked(options: &OptionsJson) -> String {
+    let OptionsJson { retries, delays_s, timeout_s, not_after } = options;
+    let delays = delays_s.as_ref().map(|delays| {
+        let delays: Vec<String> = delays.iter().map(|delay| format!("{delay}s")).collect();
+        format!("delays {}", delays.join(","))
+    });
+    let parts = [
+        retries.map(|retries| format!("retries {retries}")),
+        delays,
+        timeout_s.map(|timeout| format!("timeout {timeout}s")),
+        not_after.map(|at| format!("not after {}", moment(at))),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// Where the worker of a running event is, and whether it is still there.
