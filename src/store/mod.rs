@@ -32,8 +32,8 @@ pub(crate) use crons::{CronDue, CronPut, CronRow, CronStep, CronUnpaused, NewCro
 pub(crate) use events::{
     BULK_PAGE, CANCELLED_PAGE, ClaimLimits, ClaimedEvent, CommandOutcome, FoundDead, HandlerActivity,
     HandlerPosition, IdempotencyOutcome, ListedEvent, LoadedEvent, NewKey, NewState, OPERATIONS_OPEN_MAX,
-    OperationEvents, OperationsAfter, Position, Renewal, Retry, RulePosition, RunningCancel, Standing, add_one,
-    complete_in,
+    OperationEvents, OperationsAfter, Position, Renewal, Retry, RulePosition, RunningCancel, Standing,
+    add_one, complete_in,
 };
 pub use events::{
     DeadEvent, DeadFilter, Depth, HandlerCounts, HandlerDepth, InsertOutcome, Rule, add_with_state,

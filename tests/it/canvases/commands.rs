@@ -14,7 +14,7 @@ use crate::cli::Terminal;
 
 /// Command lines with placeholders for the victim's values. Verbs without one are here too, for
 /// their output.
-const LINES: [&str; 80] = [
+const LINES: [&str; 85] = [
     "events list",
     "events list --handler <handler>",
     "events list --cursor <cursor list_events>",
@@ -78,6 +78,11 @@ const LINES: [&str; 80] = [
     "objects skip <object> step",
     "dead redrive --id <id>",
     "dead redrive --handler <handler>",
+    "operations list",
+    "operations show <operation>",
+    "operations cancel <operation>",
+    "operations begin retag --handler <handler> --add-tag marked --dry-run",
+    "operations begin retag --handler <handler> --add-tag marked",
     "handlers unpause <handler>",
     "handlers unblock <handler>",
     "unpause <handler>",
@@ -170,6 +175,7 @@ fn filled(line: &str, values: &Values) -> Vec<(String, Vec<String>)> {
         ),
         ("<cron>", values.crons.clone()),
         ("<hook>", values.hooks.clone()),
+        ("<operation>", vec![format!("0000a001{}", &values.canvas[8..])]),
         ("<object>", values.objects.clone()),
         ("<entity>", values.entities.iter().map(|[kind, id]| format!("{kind}/{id}")).collect()),
         (

@@ -52,6 +52,19 @@ const NAMES_NOTHING: [&str; 65] = [
     "view",
     "all",
     "count_up_to",
+    "look_up_to",
+    "states",
+    "tags",
+    "add_tags",
+    "remove_tags",
+    "emitted_since",
+    "emitted_before",
+    "due_since",
+    "due_before",
+    "died_since",
+    "died_before",
+    "error_text",
+    "value_text",
     "dry_run",
     "only_queues",
     "running",
@@ -104,6 +117,7 @@ pub(super) fn of_path(part: &str, values: &Values) -> Vec<Vec<(&'static str, Str
         "object" => single("object", &values.objects),
         "key" => single("key", &values.keys),
         "queue" => vec![vec![("queue", QUEUE.to_owned())]],
+        "operation" => vec![vec![("operation", operation(values))]],
         "quota" => vec![vec![("quota", "events".to_owned())]],
         "group" => vec![vec![("group", "projection".to_owned())]],
         "worker" => vec![vec![("worker", format!("worker-{}", &values.canvas[..8]))]],
@@ -111,6 +125,11 @@ pub(super) fn of_path(part: &str, values: &Values) -> Vec<Vec<(&'static str, Str
             "no victim value known for the parameter `{other}` of a path: say in this file what it names"
         ),
     }
+}
+
+/// The operation of a canvas, as its seed has it.
+fn operation(values: &Values) -> String {
+    format!("0000a001{}", &values.canvas[8..])
 }
 
 /// The values for a query parameter, together with the parameters that it requires; empty if it
@@ -197,6 +216,7 @@ pub(super) fn of_body(operation: &str, pointer: &str, values: &Values) -> Vec<Ve
             values.streams.iter().map(both).collect()
         }
         ("holder", _) => texts("holder", &values.holders),
+        ("worker", _) => vec![vec![("worker", json!(format!("worker-{}", &values.canvas[..8])))]],
         (other, _) if NAMES_NOTHING.contains(&other) => vec![],
         (other, _) => panic!(
             "no victim value known for the field `{other}` of `{operation}`: say in this file what it names"

@@ -177,6 +177,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (11, "unique"),
     (12, "workers"),
     (16, "search"),
+    (17, "operations"),
 ];
 
 fn migrations(status: &str) -> String {

@@ -154,6 +154,10 @@ impl Targets {
         let worker = "insert into wakeq.workers (name, instance, release, capacity, handler_count, handlers, has_targets)
                       values ($1, gen_random_uuid(), '0.1.0', 64, 1, '{WORKER/greet/_}', false)";
         sqlx::query(worker).bind(WORKER).execute(pool).await.unwrap();
+        let operation = "insert into wakeq.operations (canvas_id, id, kind, filter, cut_off, state, author, job, ended_at)
+                         values ($1, $2, 'delete', '{\"name\": \"greet\"}', now(), 'done', 'tests', 1, now())
+                             on conflict do nothing";
+        sqlx::query(operation).bind(CanvasId::DEFAULT.0).bind(OPERATION).execute(pool).await.unwrap();
         let holder = Uuid::new_v4().to_string();
         let everywhere = service.wide_key(&holder, &Scope::ALL).await;
         let (canvas, queue, group, worker) = (CanvasId::DEFAULT, QUEUE, GROUP, WORKER);
@@ -173,6 +177,7 @@ impl Targets {
             .replace("{queue}", self.queue)
             .replace("{group}", self.group)
             .replace("{worker}", self.worker)
+            .replace("{operation}", &OPERATION.to_string())
             .replace("{quota}", "targets")
             .replace("{object}", OBJECT)
             .replace("{type}", ENTITY[0])
@@ -324,7 +329,7 @@ impl Targets {
 
 fn is_about_copies(operation: &Operation) -> bool {
     let id = operation.id.as_str();
-    id == "lease_copies" || OF_LEASES.contains(&id) || OF_COPIES.contains(&id)
+    matches!(id, "lease_copies" | "list_leases" | "end_lease") || OF_COPIES.contains(&id)
 }
 
 /// The path of something of the same kind that is not there yet.
@@ -402,12 +407,8 @@ const EMITS: [&str; 5] = ["emit", "emit_batch", "change_object", "send_to_entity
 /// Operations on a leased copy.
 const OF_COPIES: [&str; 3] = ["extend_copy", "complete_copy", "release_copy"];
 
-/// Operations on leases without a body.
-const OF_LEASES: [&str; 2] = ["list_leases", "end_lease"];
-
-/// Operations on consumer groups without a body.
-const OF_GROUPS: [&str; 6] =
-    ["list_nodes", "list_groups", "show_group", "list_group_dead", "recover_group", "remove_group"];
+/// An operation that has ended.
+const OPERATION: Uuid = Uuid::from_u128(0x0000a001_0000_7000_8000_000000000001);
 
 const WITHOUT_BODY: &str =
     "livez wake readyz list_events show_event cancel_event run_event_now list_handlers show_handler show_target
@@ -415,7 +416,8 @@ const WITHOUT_BODY: &str =
      list_tombstones list_targets read_log list_queues show_queue delete_queue queue_depth list_facets list_crons show_cron
      unpause_cron delete_cron list_hooks show_hook delete_hook redrive_dead_event unblock_handler list_audit list_keys list_quotas unset_quota
      revoke_key listen canvas_statistics handler_statistics list_workers show_worker list_switches unpause_canvas
-     unblock_canvas unblock_all";
+     unblock_canvas unblock_all list_operations show_operation cancel_operation list_leases end_lease list_nodes list_groups
+     show_group list_group_dead recover_group remove_group";
 
 /// The body of a good request of an operation; `None` if it has no body.
 pub(crate) fn body(operation: &str) -> Option<Value> {
@@ -426,6 +428,9 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
             Some(json!({"reason": "maintenance"}))
         }
         "purge_handler" => Some(json!({"dry_run": false})),
+        "begin_operation" | "preview_operation" => {
+            Some(json!({"kind": "retag", "filter": {"name": "greet"}, "add_tags": ["marked"]}))
+        }
         "redrive_dead_events" | "delete_dead_events" => Some(json!({"all": true})),
         "put_target" | "put_target_of_modifier" => {
             Some(json!({"url": "https://target.example/events", "headers": {"x-api-key": "of the target"}}))
@@ -454,8 +459,6 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
         "push" => Some(json!({"message": {"data": ""}})),
         "create_key" => Some(json!({"holder": "somebody", "scopes": ["read"]})),
         bodiless if WITHOUT_BODY.split_whitespace().any(|id| id == bodiless) => None,
-        of_lease if OF_LEASES.contains(&of_lease) => None,
-        of_group if OF_GROUPS.contains(&of_group) => None,
         of_entity if OF_ENTITIES.contains(&of_entity) => None,
         other => panic!("say in this file what a good request of the new operation `{other}` sends"),
     }
@@ -463,10 +466,8 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
 
 /// The path with a space for each name.
 fn broken(operation: &Operation) -> String {
-    let parts = [
-        "name", "id", "key", "cron", "hook", "object", "queue", "group", "type", "entity", "quota", "worker",
-    ];
-    parts.iter().fold(operation.path.clone(), |path, part| path.replace(&format!("{{{part}}}"), "%20"))
+    let parts = "name id key cron hook object queue group type entity quota worker operation".split(' ');
+    parts.fold(operation.path.clone(), |path, part| path.replace(&format!("{{{part}}}"), "%20"))
 }
 
 /// Every table of the queue, with a checksum of its contents. Records of requests are not a change:
