@@ -19,6 +19,7 @@ mod log;
 mod log_pages;
 mod minute;
 mod missed;
+mod operations;
 mod order;
 mod overlapping;
 mod parking;
