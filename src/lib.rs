@@ -286,6 +286,8 @@ pub mod workers {
 /// Compiles the code in the pages about the queue.
 #[cfg(doctest)]
 mod pages {
+    #[doc = include_str!("../docs/bulk.md")]
+    struct BulkDocument;
     #[doc = include_str!("../docs/cancel.md")]
     struct CancelDocument;
     #[doc = include_str!("../docs/cron.md")]

@@ -1,5 +1,5 @@
-//! Operations: what is done to all events that match a filter. They are rows, which the process that
-//! began one carries on at once, and the minute's pass of any process where that one died.
+//! Operations: what is done to all events that match a filter. Each is a row. The process that
+//! began it carries it on at once, and the minute's pass of any process does where that one died.
 
 use std::sync::atomic::AtomicUsize;
 

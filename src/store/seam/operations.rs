@@ -19,8 +19,8 @@ impl Store {
     }
 
     /// Adds an operation with the job that carries it on, and forgets the oldest ended ones of the
-    /// canvas beyond those that may be kept. `None` if as many are open as may be. `copies`: also of
-    /// dead copies that their queue does not show.
+    /// canvas beyond those that may be kept. `None` if as many are open as may be. With `copies`,
+    /// dead copies are meant that their queue does not show.
     pub(crate) async fn begin_operation(
         &self,
         canvas: CanvasId,
@@ -50,8 +50,8 @@ impl Store {
         on_backing!(self.operations(canvas, after, limit))
     }
 
-    /// Ends an operation, unless it has ended; returns it as it is then, `None` if the canvas has no
-    /// such operation. A page that is being done is waited for, and no other begins after it.
+    /// Ends an operation, unless it has ended; returns it as it is then, `None` if the canvas has
+    /// no such operation. A page that is being done is waited for, and no other begins after it.
     pub(crate) async fn cancel_operation(
         &self,
         canvas: CanvasId,

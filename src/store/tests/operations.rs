@@ -71,7 +71,7 @@ impl Table {
         )
         .bind(count)
         .bind(ago)
-        .bind([CanvasId::DEFAULT.0, uuid::Uuid::from_u128(7)])
+        .bind(vec![CanvasId::DEFAULT.0, uuid::Uuid::from_u128(7)])
         .execute(&self.pool)
         .await
         .unwrap();
@@ -261,8 +261,8 @@ async fn pages_that_take_too_long_shrink() {
     assert_eq!((ended.state, ended.changed, ended.looked_at), (OperationState::Done, 1_000, 1_000));
 }
 
-/// Running events are told to stop by a cancellation, and left alone by a deletion and a hurry. Each
-/// is asked once.
+/// Running events are told to stop by a cancellation, once each, and left alone by what hurries the
+/// others.
 #[tokio::test]
 async fn running_events_are_cancelled_and_otherwise_left_alone() {
     let table = Table::new().await;

@@ -83,9 +83,9 @@ impl Sql<'_> {
         Ok(looked.into_looked())
     }
 
-    /// The next events that have not ended, in the order of the index of handlers. As in a list, the
-    /// last handler is looked up first, so that they are a range of the index whatever the planner
-    /// knows. What costs something is only asked about events that the filter asks it of.
+    /// The next events that have not ended, in the order of the index of handlers. As in a list,
+    /// the last handler is looked up first, so that they are a range of the index whatever the
+    /// planner knows. State and value are only read if the filter asks for them.
     async fn look_at_live(
         &self,
         events: OperationEvents<'_>,

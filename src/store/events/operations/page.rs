@@ -1,6 +1,6 @@
-//! A page of an operation: the events that it looked at are changed, and its row is moved past them,
-//! in one transaction. A process that dies before the commit has done nothing, and one that dies
-//! after it leaves a row that says where to continue, so nothing is done or counted twice.
+//! A page of an operation: the events that it looked at are changed, and its row is moved past
+//! them, in one transaction. A process that dies before the commit has done nothing, and one that
+//! dies after it leaves a row that says where to continue, so nothing is done or counted twice.
 
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
@@ -52,7 +52,7 @@ enum Turn {
 }
 
 impl Sql<'_> {
-    /// A page of the operation of this job; `None` if the job is of no operation that has not ended.
+    /// A page of the operation of this job; `None` if the job is of no open operation.
     pub(in crate::store) async fn operation_page(&self, job: i64) -> Result<Option<ResumePage>, StoreError> {
         let Some((canvas, id, open)) = self.open_operation(job).await? else { return Ok(None) };
         let Some(open) = open else {
@@ -160,8 +160,8 @@ async fn step(
     } else {
         Act::of(&mut transaction, open.events(), &looked.ids, &open.actor(), timing).await?
     };
-    // Once it has ended, what the pages before have made due is published: those who wait for the end
-    // need not wait for that.
+    // An empty page ends it, once what the pages before have made due is published: a command that
+    // waits for the end may then exit.
     let is_last = looked.looked_at == 0;
     move_on(&mut transaction, open, looked, act.changed, is_last).await?;
     transaction.commit().await?;
