@@ -26,6 +26,7 @@ mod calls;
 mod client;
 mod error;
 mod listen;
+mod operations;
 mod options;
 mod request;
 mod types;
@@ -35,6 +36,9 @@ mod verify;
 pub use client::Client;
 pub use error::{Error, Problem};
 pub use listen::{Heard, Listening};
+pub use operations::{
+    NewOperation, Operation, OperationFilter, OperationKind, OperationPreview, OperationState,
+};
 pub use options::EventOptions;
 pub use request::{Method, Request};
 pub use types::{

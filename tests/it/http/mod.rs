@@ -12,6 +12,7 @@ mod idempotency;
 mod long_lists;
 mod mounted;
 mod objects;
+mod operations;
 mod queues;
 mod statistics;
 mod switches;
