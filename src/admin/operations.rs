@@ -90,8 +90,11 @@ impl Admin {
     /// let (admin, ada) = (kit.admin().clone(), Actor::user("ada"));
     /// let begun = admin.begin_operation(CanvasId::DEFAULT, &cancel, &ada).await?;
     /// assert_eq!(begun.preview_count, 1);
-    /// assert_eq!(kit.drain().await?.completed, 0);
+    /// while admin.operation(CanvasId::DEFAULT, begun.id).await?.ended_at.is_none() {
+    ///     tokio::task::yield_now().await;
+    /// }
     /// assert_eq!(admin.operation(CanvasId::DEFAULT, begun.id).await?.changed, 1);
+    /// assert_eq!(kit.drain().await?.completed, 0);
     /// # Ok(())
     /// # }
     /// ```

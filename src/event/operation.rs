@@ -328,7 +328,7 @@ mod tests {
         for kind in plain.into_iter().chain([retag(&["a"], &["b", "c"])]) {
             assert_eq!(OperationKind::of_row(kind.as_str(), &kind.arguments()), Some(kind));
         }
-        assert_eq!(OperationKind::of_row("retag", "[]"), None);
+        assert_eq!(OperationKind::of_row("retag", "1"), None);
         assert_eq!(OperationKind::of_row("of-a-newer-release", "{}"), None);
     }
 

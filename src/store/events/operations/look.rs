@@ -115,8 +115,7 @@ impl Sql<'_> {
                         order by e.canvas_id, e.module, e.name, e.delay_until, e.id limit $8) as e
                ), looked as (
                    select p.id, p.number,
-                          case when p.queue is null and p.enqueued_at < $11 and ($12 or not p.runs) then wakeq.matches(
-                              (select filter from asked), p.module, p.name, p.modifier,
+                          case when p.queue is null and p.enqueued_at < $11 and ($12 or not p.runs) then wakeq.matches((select filter from asked), p.module, p.name, p.modifier,
                               case when (select filter ? 'states' from asked) then (select case
                                   when p.object is not null
                                    and wakeq.lane_halts(p.canvas_id, p.object, null, p.module, p.name) then 'halted'
@@ -133,17 +132,13 @@ impl Sql<'_> {
                                        where r.canvas_id = p.canvas_id and r.event_space = p.module and r.handler_name = p.name
                                          and (r.until is null or r.until > now())), 'ready') end) end,
                               case when p.runs then p.worker end, p.options->'tags', p.enqueued_at, p.delay_until, null,
-                              p.last_error, p.value)
-                          else false end as matches
+                              p.last_error, p.value) else false end as matches
                      from page p
                )
                select (select count(*) from page) as "looked_at!", count(m.id) as "matched!",
                       case when $13 then coalesce(array_agg(m.id order by m.number) filter (where m.id is not null), '{}') else '{}' end as "ids!",
-                      max(l.module::text) as last_module, max(l.name::text) as last_name, max(l.delay_until) as last_at,
-                      (array_agg(l.id))[1] as last_id
-                 from (values (1)) as one
-                 left join (select * from page order by number desc limit 1) as l on true
-                 left join looked m on m.matches"#,
+                      max(l.module::text) as last_module, max(l.name::text) as last_name, max(l.delay_until) as last_at, (array_agg(l.id))[1] as last_id
+                 from (values (1)) as one left join (select * from page order by number desc limit 1) as l on true left join looked m on m.matches"#,
             events.canvas.0,
             module,
             name,

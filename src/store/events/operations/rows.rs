@@ -232,7 +232,7 @@ async fn begin(
                values ($1, $10, 'begin-operation', 'done', $11,
                        left(concat_ws('; ', $12::text, 'operation ' || $2::uuid || ': ' || $3::text || ' ' || $5::text), 1000))
            )
-           select id from job"#,
+           select id as "id!" from job"#,
         canvas.0,
         id.0,
         new.kind.as_str(),
