@@ -223,7 +223,7 @@ pub mod database {
     pub use crate::store::{DatabaseUse, MigrationState, MigrationStatus, Retention, RoleKind, TimingMode};
 }
 
-/// What an event can carry, emits that can be repeated, and unique keys.
+/// What an event can carry, emits that can be repeated, unique keys, and tags.
 pub mod events {
     pub use crate::emit::{IdempotencyKey, Idempotent};
     pub use crate::event::{
@@ -302,6 +302,8 @@ mod pages {
     struct LogDocument;
     #[doc = include_str!("../docs/order.md")]
     struct OrderDocument;
+    #[doc = include_str!("../docs/search.md")]
+    struct SearchDocument;
     #[doc = include_str!("../docs/statistics.md")]
     struct StatisticsDocument;
     #[cfg(feature = "testing")]

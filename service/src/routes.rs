@@ -77,10 +77,12 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .emitting(routes!(emit::one))
         .emitting(routes!(emit::batch))
         .on(Scope::Read, routes!(events::list))
+        .on(Scope::Read, routes!(events::count))
         .on(Scope::Read, routes!(events::one))
         .records_full_views()
         .on(Scope::Operate, routes!(events::cancel))
         .on(Scope::Operate, routes!(events::run_now))
+        .on(Scope::Operate, routes!(events::set_tags))
         .on(Scope::Read, routes!(handlers::list))
         .on(Scope::Read, routes!(handlers::one))
         // A target receives the events of its handler, so registering one includes reading.

@@ -23,6 +23,7 @@ mod settled;
 mod statistics;
 mod stats;
 mod switches;
+mod tags;
 mod targets;
 mod workers;
 

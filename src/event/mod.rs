@@ -77,6 +77,7 @@ pub use sealed::{InvalidSecretKeys, NewSecretKey, SecretKeys};
 pub(crate) use sealed::{OpenError, SealedSecret};
 pub use spelled::Spelled;
 pub use spread::spread;
+pub(crate) use tag::TAGS_MAX;
 pub use tag::{InvalidTag, Tag};
 pub use target::{
     InvalidSecret, InvalidTargetUrl, NoSecret, Secret, Secrets, Target, TargetPolicy, TargetUrl,

@@ -66,7 +66,8 @@ impl TryFrom<f64> for Seconds {
 
 impl From<Seconds> for f64 {
     fn from(seconds: Seconds) -> Self {
-        seconds.0.as_secs_f64()
+        // In one division, so that a decimal fraction is written as it was read.
+        seconds.0.as_nanos() as f64 / 1e9
     }
 }
 
@@ -161,6 +162,14 @@ impl EventOptions {
         if bytes > BYTES_MAX { Err(InvalidOptions::TooLong(bytes)) } else { Ok(()) }
     }
 
+    /// Options with these tags in place of theirs.
+    #[cfg(feature = "testing")]
+    pub(crate) fn tagged(options: Option<Box<Self>>, tags: &[Tag]) -> Option<Box<Self>> {
+        let mut options = options.unwrap_or_default();
+        options.tags = tags.to_vec();
+        Some(options).filter(|options| **options != Self::default())
+    }
+
     /// As JSON, in the form that the column has.
     pub(crate) fn json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
@@ -208,7 +217,6 @@ mod tests {
         for text in [
             "",
             "1",
-            "[]",
             r#"{"retries":-1}"#,
             r#"{"timeout_s":-1}"#,
             r#"{"delays_s":[1e400]}"#,

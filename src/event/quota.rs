@@ -12,7 +12,7 @@ const GIB: u64 = 1024 * 1024 * 1024;
 pub enum Quota {
     /// Events that wait, run or are dead, with their copies in registered queues.
     Events,
-    /// The bytes of their values, and of the errors of dead ones.
+    /// The bytes of their values and options, and of the errors of dead ones.
     EventBytes,
     /// Objects on which events were emitted.
     Objects,

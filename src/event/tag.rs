@@ -5,7 +5,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of tags of an event.
-pub(super) const TAGS_MAX: usize = 10;
+pub(crate) const TAGS_MAX: usize = 10;
 /// Longest tag, in bytes.
 const TAG_MAX: usize = 100;
 

@@ -29,6 +29,7 @@ mod listen;
 mod operations;
 mod options;
 mod request;
+mod search;
 mod types;
 mod unique;
 mod verify;
@@ -41,6 +42,7 @@ pub use operations::{
 };
 pub use options::EventOptions;
 pub use request::{Method, Request};
+pub use search::{EventCount, EventFilter, EventSummary};
 pub use types::{
     Cancelled, DeadEvent, DeadFilter, Emitted, EventDetail, EventState, Handler, Lifted, NewEvent, Page,
     Pause, Redriven, Rule, Statistics, StatisticsRange, StatisticsTimes, Stopped,

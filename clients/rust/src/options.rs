@@ -33,6 +33,9 @@ pub struct EventOptions {
     /// Moment after which no attempt starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_after: Option<DateTime<Utc>>,
+    /// Tags by which the event is found.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
 }
 
 impl EventOptions {
@@ -52,6 +55,13 @@ impl EventOptions {
     /// target.
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout_s: Some(timeout.as_secs_f64()), ..self }
+    }
+
+    /// Adds a tag by which the event is found: up to ten of 1 to 100 printable ASCII characters,
+    /// without commas.
+    pub fn tag(mut self, tag: &str) -> Self {
+        self.tags.push(tag.to_owned());
+        self
     }
 
     /// Sets the moment after which no attempt starts: the event then dies.

@@ -402,6 +402,9 @@ pub struct DeadEvent {
     pub enqueued_at: DateTime<Utc>,
     /// When it died.
     pub died_at: DateTime<Utc>,
+    /// Its tags.
+    #[serde(default)]
+    pub tags: Vec<String>,
 }
 
 /// Selects dead events, which are those that match all fields that are set.

@@ -55,6 +55,15 @@ test("an answer says what became of a unique key", { skip }, async () => {
   await wakeq.cancel(first.id);
 });
 
+test("an event shows what it asks for", { skip }, async () => {
+  const [wakeq, name] = [client(), freshName()];
+  const options = { retries: 7, delays_s: [1, 60.5], timeout_s: 30 };
+  const { id } = await wakeq.emit({ name, delay_s: 3600, options });
+  assert.deepEqual((await wakeq.event(id)).options, options);
+  await fails(() => wakeq.emit({ name, options: { retries: 1001 } }), 400, "bad-request");
+  await wakeq.cancel(id);
+});
+
 test("a batch is emitted, all or none", { skip }, async () => {
   const [wakeq, name] = [client(), freshName()];
   const events = [1, 2, 3].map((value) => ({ name, value, delay_s: 3600 }));

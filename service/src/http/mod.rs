@@ -11,6 +11,7 @@ pub(crate) mod caller;
 pub(crate) mod client;
 pub(crate) mod connection;
 mod credential;
+pub(crate) mod filter;
 pub(crate) mod guard;
 pub(crate) mod health;
 pub(crate) mod limits;

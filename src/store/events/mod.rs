@@ -26,6 +26,7 @@ mod rows;
 mod rules;
 mod search;
 mod spread;
+mod tags;
 mod transactional;
 mod unique;
 mod unknown_handlers;

@@ -2,7 +2,8 @@
 
 use super::{LiveRow, Tables};
 use crate::event::{
-    CanvasId, EventFacts, EventFilter, EventId, EventState, RuleKind, Schedule, Timestamp, Turn,
+    Actor, CanvasId, EventFacts, EventFilter, EventId, EventOptions, EventState, RuleKind, Schedule, Tag,
+    Timestamp, Turn,
 };
 use crate::store::events::{DeadEvent, FoundDead, ListedEvent, Position};
 use crate::store::kernel::StoreError;
@@ -69,6 +70,25 @@ impl Tables {
         });
         let found = found.filter(|event| event.is_meant || event.last.is_some());
         Ok(found.take(usize::try_from(limit).unwrap_or(0)).collect())
+    }
+
+    pub(in crate::store) fn set_tags(
+        &mut self,
+        canvas: CanvasId,
+        id: EventId,
+        tags: &[Tag],
+        _actor: &Actor,
+    ) -> Result<bool, StoreError> {
+        let row = match self.events.get_mut(&id) {
+            Some(row) => Some(row),
+            None => self.dead.get_mut(&id).map(|dead| &mut dead.row),
+        };
+        let row = row.filter(|row| row.address().scope.canvas == canvas);
+        let is_there = row.is_some();
+        if let Some(row) = row {
+            row.event.options = EventOptions::tagged(row.event.options.take(), tags);
+        }
+        Ok(is_there)
     }
 
     pub(in crate::store) fn dead_of(

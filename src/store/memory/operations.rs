@@ -63,7 +63,9 @@ impl Tables {
             self.dead.iter().filter(|(_, dead)| dead.row.address().scope.canvas == canvas).collect();
         rows.sort_by_key(|(id, dead)| (dead.died_at, **id));
         let meant = rows.iter().filter(|(id, dead)| {
-            dead.died_at <= before && !(back && self.events.contains_key(*id)) && filter.matches(&dead.facts())
+            dead.died_at <= before
+                && !(back && self.events.contains_key(*id))
+                && filter.matches(&dead.facts())
         });
         (rows.len(), meant.map(|(id, _)| **id).collect())
     }

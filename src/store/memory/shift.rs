@@ -16,12 +16,16 @@ impl Sql<'_> {
                  update wakeq.events_v2
                     set delay_until = delay_until - $1::interval, enqueued_at = enqueued_at - $1::interval,
                         locked_at = locked_at - $1::interval, notify_at = notify_at - $1::interval,
-                        postponed_since = postponed_since - $1::interval
+                        postponed_since = postponed_since - $1::interval,
+                        options = case when options ? 'not_after' then options || wakeq.kept_options(jsonb_build_object(
+                            'not_after', ((options ->> 'not_after')::timestamptz - $1::interval)::text)) else options end
              ), rules as (
                  update wakeq.scheduling_rules set until = until - $1::interval, created_at = created_at - $1::interval
              ), dead as (
                  update wakeq.dead_events
-                    set died_at = died_at - $1::interval, enqueued_at = enqueued_at - $1::interval
+                    set died_at = died_at - $1::interval, enqueued_at = enqueued_at - $1::interval,
+                        options = case when options ? 'not_after' then options || wakeq.kept_options(jsonb_build_object(
+                            'not_after', ((options ->> 'not_after')::timestamptz - $1::interval)::text)) else options end
              ), jobs as (
                  update wakeq.resume_jobs
                     set created_at = created_at - $1::interval, after_due = after_due - $1::interval,

@@ -48,7 +48,8 @@ impl Store {
                             order by canvas_id, module, name, delay_until, id limit (select events from counted)) as waiting) as numbered
                     where (number + $4) % (select greatest(1, events / $5) from counted) = 0
                ), sizes as (
-                   select avg(octet_length(e.value)) as mean from wakeq.events_v2 e
+                   select avg(octet_length(e.value) + coalesce(octet_length(e.options::text), 0)) as mean
+                     from wakeq.events_v2 e
                     where e.id = any (array(select id from sampled)) and e.canvas_id = $1
                ), dead as materialized (
                    select count(*) as events from (
@@ -60,9 +61,10 @@ impl Store {
                             order by canvas_id, died_at, id limit (select events from dead)) as dead) as numbered
                     where (number + $4) % (select greatest(1, events / $5) from dead) = 0
                ), dead_sizes as (
-                   select avg(octet_length(d.value) + coalesce(octet_length(d.last_error), 0)) as mean
+                   select avg(octet_length(d.value) + coalesce(octet_length(d.last_error), 0)
+                              + coalesce(octet_length(d.options::text), 0)) as mean
                      from dead_sampled s cross join lateral (
-                          select value, last_error from wakeq.dead_events d
+                          select value, last_error, options from wakeq.dead_events d
                            where d.canvas_id = $1 and d.id = s.id offset 0) as d
                )
                select c.events + d.events as "events!",

@@ -1,7 +1,7 @@
-//! What a filter selects: of the events that have not ended, and of the dead ones.
+//! What a filter selects: of the events that have not ended, and of the dead ones; and their tags.
 
 use super::on_backing;
-use crate::event::{CanvasId, EventFilter, EventId, Timestamp};
+use crate::event::{Actor, CanvasId, EventFilter, EventId, Tag, Timestamp};
 use crate::store::events::{DeadEvent, FoundDead, ListedEvent, Position};
 use crate::store::kernel::{Store, StoreError};
 
@@ -31,6 +31,17 @@ impl Store {
         (look, limit): (i64, i64),
     ) -> Result<Vec<FoundDead>, StoreError> {
         on_backing!(self.search_dead(canvas, filter, copies, after, (look, limit)))
+    }
+
+    /// Replaces the tags of an event, live or dead, that is no copy; whether the canvas has it.
+    pub(crate) async fn set_tags(
+        &self,
+        canvas: CanvasId,
+        id: EventId,
+        tags: &[Tag],
+        actor: &Actor,
+    ) -> Result<bool, StoreError> {
+        on_backing!(self.set_tags(canvas, id, tags, actor))
     }
 
     /// Those of these dead events that the canvas has, the latest first.

@@ -75,6 +75,7 @@ async fn a_key_for_a_module_writes_nothing_but_its_events() {
         ("only_queues", json!(false), true),
         ("unique", json!({"key": "order:1", "on_conflict": "replace"}), true),
         ("options", json!({"retries": 0}), true),
+        ("options", json!({"tags": ["customer:7"]}), true),
         ("logged", json!(false), true),
         ("object", json!("acct:1"), false),
         ("logged", json!(true), false),

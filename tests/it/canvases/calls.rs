@@ -36,7 +36,7 @@ const QUEUES: Coverage = OfThePlatform("queues belong to the platform");
 const GROUPS: Coverage = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tested.
-const CALLS: [(&str, &str, Coverage); 125] = [
+const CALLS: [(&str, &str, Coverage); 128] = [
     ("Admin", "put_cron", By("put_cron")),
     ("Admin", "cron", By("show_cron")),
     ("Admin", "crons", By("list_crons")),
@@ -58,6 +58,7 @@ const CALLS: [(&str, &str, Coverage); 125] = [
     ("Admin", "cancel", By("cancel_event")),
     ("Admin", "cancel_running", By("cancel_event")),
     ("Admin", "run_now", By("run_event_now")),
+    ("Admin", "set_tags", By("set_event_tags")),
     ("Admin", "purge", By("purge_handler")),
     ("Admin", "purge_before", By("purge_handler")),
     ("Groups", "group_nodes", GROUPS),
@@ -70,6 +71,8 @@ const CALLS: [(&str, &str, Coverage); 125] = [
     ("Groups", "remove_group", GROUPS),
     ("Admin", "events", By("list_events")),
     ("Admin", "dead", Here),
+    ("Admin", "search_dead", By("list_dead_events")),
+    ("Admin", "count_events", By("count_events")),
     ("Admin", "audit", By("list_audit")),
     ("Admin", "clock", OfThePlatform("the time")),
     ("Admin", "is_migrated", OfThePlatform("the state of the schema")),

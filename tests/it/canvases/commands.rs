@@ -14,10 +14,13 @@ use crate::cli::Terminal;
 
 /// Command lines with placeholders for the victim's values. Verbs without one are here too, for
 /// their output.
-const LINES: [&str; 85] = [
+const LINES: [&str; 90] = [
     "events list",
     "events list --handler <handler>",
     "events list --cursor <cursor list_events>",
+    "events list --tag <tag>",
+    "events count",
+    "events count --tag <tag> --state dead",
     "events show <id>",
     "events explain <id>",
     "explain <id>",
@@ -33,6 +36,7 @@ const LINES: [&str; 85] = [
     "hooks list",
     "hooks show <hook>",
     "dead list",
+    "dead list --tag <tag>",
     "objects halted",
     "objects show <object>",
     "objects tombstones <object>",
@@ -74,6 +78,7 @@ const LINES: [&str; 85] = [
     "block <handler>",
     "cron pause <cron>",
     "events run-now <id>",
+    "events tag <id> another",
     "run-now <id>",
     "objects skip <object> step",
     "dead redrive --id <id>",
@@ -183,6 +188,7 @@ fn filled(line: &str, values: &Values) -> Vec<(String, Vec<String>)> {
             values.streams.iter().map(|[category, stream]| format!("{category} {stream}")).collect(),
         ),
         ("<key>", values.keys.clone()),
+        ("<tag>", values.tags.clone()),
         ("<holder>", values.holders.clone()),
         ("<cursor list_events>", cursors("list_events")),
         ("<cursor list_entities>", cursors("list_entities")),

@@ -7,7 +7,7 @@ use super::seed::Values;
 use super::world::QUEUE;
 
 /// Query parameters and fields of bodies that name nothing of a tenant.
-const NAMES_NOTHING: [&str; 65] = [
+const NAMES_NOTHING: [&str; 77] = [
     // Content that is stored as the caller sends it.
     "value",
     "payload",
@@ -25,6 +25,12 @@ const NAMES_NOTHING: [&str; 65] = [
     "limit",
     "delay_s",
     "delay_until",
+    "emitted_since",
+    "emitted_before",
+    "due_since",
+    "due_before",
+    "died_since",
+    "died_before",
     "since",
     "from",
     "before",
@@ -54,18 +60,11 @@ const NAMES_NOTHING: [&str; 65] = [
     "count_up_to",
     "look_up_to",
     "states",
-    "tags",
     "add_tags",
     "remove_tags",
-    "emitted_since",
-    "emitted_before",
-    "due_since",
-    "due_before",
-    "died_since",
-    "died_before",
+    "dry_run",
     "error_text",
     "value_text",
-    "dry_run",
     "only_queues",
     "running",
     "waiting",
@@ -137,7 +136,9 @@ fn operation(values: &Values) -> String {
 pub(super) fn of_query(operation: &str, name: &str, values: &Values) -> Vec<Vec<(&'static str, String)>> {
     match name {
         "cursor" => {
-            let own = values.cursors.iter().filter(|(listing, _)| listing == operation);
+            // A count goes on where a page of the list may, too.
+            let listing = if operation == "count_events" { "list_events" } else { operation };
+            let own = values.cursors.iter().filter(|(lists, _)| lists == listing);
             let own: Vec<_> = own.map(|(_, cursor)| vec![("cursor", cursor.clone())]).collect();
             assert!(!own.is_empty(), "no victim value known for the cursor of `{operation}`");
             own
@@ -163,6 +164,10 @@ pub(super) fn of_query(operation: &str, name: &str, values: &Values) -> Vec<Vec<
             ["waiting", "delayed", "paused", "running"].map(|state| vec![("state", state.to_owned())]).into()
         }
         "id" => values.ids.iter().map(|(_, id)| vec![("id", id.clone())]).collect(),
+        "tag" => values.tags.iter().map(|tag| vec![("tag", tag.clone())]).collect(),
+        "modifier" => {
+            values.handlers.iter().map(|[_, _, modifier]| vec![("modifier", modifier.clone())]).collect()
+        }
         "queue" => vec![vec![("queue", QUEUE.to_owned())]],
         "worker" => vec![vec![("worker", format!("worker-{}", &values.canvas[..8]))]],
         "view" => vec![vec![("view", "full".to_owned())]],
@@ -217,6 +222,7 @@ pub(super) fn of_body(operation: &str, pointer: &str, values: &Values) -> Vec<Ve
         }
         ("holder", _) => texts("holder", &values.holders),
         ("worker", _) => vec![vec![("worker", json!(format!("worker-{}", &values.canvas[..8])))]],
+        ("tags", _) => values.tags.iter().map(|tag| vec![("tags", json!([tag]))]).collect(),
         (other, _) if NAMES_NOTHING.contains(&other) => vec![],
         (other, _) => panic!(
             "no victim value known for the field `{other}` of `{operation}`: say in this file what it names"

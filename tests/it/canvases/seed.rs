@@ -47,6 +47,7 @@ pub(super) struct Values {
     pub(super) holders: Vec<String>,
     pub(super) idempotency_keys: Vec<String>,
     pub(super) unique_keys: Vec<String>,
+    pub(super) tags: Vec<String>,
     /// By the operation that lists.
     pub(super) cursors: Vec<(String, String)>,
 }
@@ -137,6 +138,11 @@ impl Planting<'_> {
             let event = json!({"name": "greet", "delay_s": 36_000, "unique": unique});
             self.emit("with a unique key", event).await;
             self.values.unique_keys.push(key);
+        }
+        for tag in ["order:1".to_owned(), format!("{}:tag", self.tenant.word)] {
+            self.emit("tagged", json!({"name": "greet", "delay_s": 36_000, "options": {"tags": [tag]}}))
+                .await;
+            self.values.tags.push(tag);
         }
         self.emit("paused", json!({"name": "held"})).await;
         self.emit("blocked", json!({"name": "blocked"})).await;

@@ -2,6 +2,8 @@
 
 mod examples;
 mod finish;
+mod options;
 mod pages;
+mod search;
 mod sql;
 mod unique;

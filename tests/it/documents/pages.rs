@@ -27,7 +27,7 @@ const fn page(name: &'static str) -> Page {
     Page { name, placeholders: &[], left_out: &[] }
 }
 
-const PAGES: [Page; 16] = [
+const PAGES: [Page; 18] = [
     Page {
         placeholders: &[("wakeq_…", "$THE_KEY"), ("http://127.0.0.1:8080", "$SERVER")],
         ..page("http.md")
@@ -38,7 +38,9 @@ const PAGES: [Page; 16] = [
     page("coming-from.md"),
     page("cron.md"),
     page("operations.md"),
+    page("options.md"),
     page("running.md"),
+    page("search.md"),
     page("statistics.md"),
     page("unique.md"),
     Page {

@@ -411,13 +411,12 @@ const OF_COPIES: [&str; 3] = ["extend_copy", "complete_copy", "release_copy"];
 const OPERATION: Uuid = Uuid::from_u128(0x0000a001_0000_7000_8000_000000000001);
 
 const WITHOUT_BODY: &str =
-    "livez wake readyz list_events show_event cancel_event run_event_now list_handlers show_handler show_target
-     delete_target delete_target_of_modifier unpause_handler depth total_depth list_dead_events list_halted_objects show_object
-     list_tombstones list_targets read_log list_queues show_queue delete_queue queue_depth list_facets list_crons show_cron
-     unpause_cron delete_cron list_hooks show_hook delete_hook redrive_dead_event unblock_handler list_audit list_keys list_quotas unset_quota
-     revoke_key listen canvas_statistics handler_statistics list_workers show_worker list_switches unpause_canvas
-     unblock_canvas unblock_all list_operations show_operation cancel_operation list_leases end_lease list_nodes list_groups
-     show_group list_group_dead recover_group remove_group";
+    "livez wake readyz list_events count_events show_event cancel_event run_event_now list_handlers show_handler show_target delete_target
+     delete_target_of_modifier unpause_handler depth total_depth list_dead_events list_halted_objects show_object list_tombstones list_targets
+     read_log list_queues show_queue delete_queue queue_depth list_facets list_crons show_cron unpause_cron delete_cron list_hooks show_hook
+     delete_hook redrive_dead_event unblock_handler list_audit list_keys list_quotas unset_quota revoke_key listen canvas_statistics
+     handler_statistics list_workers show_worker list_switches unpause_canvas unblock_canvas unblock_all list_operations show_operation
+     cancel_operation list_leases end_lease list_nodes list_groups show_group list_group_dead recover_group remove_group";
 
 /// The body of a good request of an operation; `None` if it has no body.
 pub(crate) fn body(operation: &str) -> Option<Value> {
@@ -431,6 +430,7 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
         "begin_operation" | "preview_operation" => {
             Some(json!({"kind": "retag", "filter": {"name": "greet"}, "add_tags": ["marked"]}))
         }
+        "set_event_tags" => Some(json!({"tags": ["customer:7"]})),
         "redrive_dead_events" | "delete_dead_events" => Some(json!({"all": true})),
         "put_target" | "put_target_of_modifier" => {
             Some(json!({"url": "https://target.example/events", "headers": {"x-api-key": "of the target"}}))

@@ -6,6 +6,7 @@ mod ending;
 mod guarded;
 mod headers;
 mod life;
+mod options;
 mod raced;
 mod refusing;
 mod scene;

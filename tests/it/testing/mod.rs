@@ -4,6 +4,8 @@
 mod agreement;
 mod cancelling;
 mod kit;
+mod options;
+mod search;
 mod unique;
 mod worker;
 

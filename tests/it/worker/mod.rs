@@ -7,6 +7,7 @@ mod failures;
 mod fair_intake;
 mod layers;
 mod missing_handlers;
+mod options;
 mod parking_lot;
 mod presence;
 mod reasons_to_wait;

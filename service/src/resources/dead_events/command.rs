@@ -8,7 +8,7 @@ use crate::cli::client::{Client, Request};
 use crate::cli::failure::Failure;
 use crate::cli::show::{self, JsonArg, exact, moment};
 use crate::resources::dead_events::wire::{DeadEventJson, Deleted, Redriven};
-use crate::resources::events::command::in_queue;
+use crate::resources::events::command::{filter as events, in_queue};
 use crate::resources::events::wire::EventState;
 use crate::resources::operations::command::Ended;
 use crate::resources::operations::wire::{NewOperationJson, OperationFilter, OperationKindJson};
@@ -34,6 +34,8 @@ enum DeadVerb {
 struct ListDead {
     #[command(flatten)]
     filter: FilterArgs,
+    #[command(flatten)]
+    found: events::EventFilterArgs,
     #[command(flatten)]
     table: TableArgs,
 }
@@ -120,6 +122,7 @@ impl ListDead {
             .query("name", handler.as_ref().map(|handler| &handler.name))
             .query("since", since.map(|moment| moment.to_rfc3339()))
             .query("before", before.map(|moment| moment.to_rfc3339()));
+        let request = self.found.add_to(request);
         let head = ["DIED", "EVENT", "HANDLER", "CAUSE", "ERROR"];
         self.table.print(context, request, head, "no dead events", row).await
     }

@@ -45,7 +45,7 @@ pub(crate) struct NewChange {
 
 /// A CloudEvent 1.0 in JSON format. Its type names the handler: `name`, `MODULE/name` or
 /// `MODULE/name/modifier`. Any further attribute is allowed; the queue interprets `modifier`,
-/// `object`, `delayuntil`, `delayseconds` and `traceparent`.
+/// `object`, `delayuntil`, `delayseconds`, `expirytime` and `traceparent`.
 #[derive(ToSchema)]
 #[allow(
     dead_code,

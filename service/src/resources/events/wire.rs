@@ -12,7 +12,7 @@ use crate::resources::objects::wire::{LinkJson, PlaceJson};
 use crate::resources::queues::wire::Copied;
 use crate::resources::workers::wire::WorkerProcessJson;
 use wakeq::EventId;
-use wakeq::control::{CancelResult, Explanation, LiveEvent, RuleKind};
+use wakeq::control::{CancelResult, EventCount, Explanation, LiveEvent, RuleKind};
 use wakeq::machine::CheckResult;
 
 /// An event in a list.
@@ -48,6 +48,10 @@ pub(crate) struct EventSummaryJson {
     /// If it is a copy in a registered queue: the queue, and the event it was copied from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) copy_of: Option<Copied>,
+    /// The event's tags; omitted if it has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(example = json!(["customer:7"]))]
+    pub(crate) tags: Vec<String>,
 }
 
 /// What an event waits for, or how it ended.
@@ -77,33 +81,37 @@ pub(crate) enum EventState {
     Gone,
 }
 
-/// What an event that has not ended waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum WaitingState {
-    Ready,
-    Behind,
-    Halted,
-    Held,
-    Delayed,
-    Running,
-    Paused,
-    Blocked,
+/// How many events meet a filter.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = EventCount)]
+pub(crate) struct EventCountJson {
+    /// How many of the examined events meet the filter.
+    #[schema(minimum = 0)]
+    pub(crate) count: u64,
+    /// How many events were examined.
+    #[schema(minimum = 0)]
+    pub(crate) looked_at: u64,
+    /// Where the next request goes on. Null if all were examined.
+    pub(crate) next_cursor: Option<String>,
 }
 
-impl From<WaitingState> for wakeq::control::EventState {
-    fn from(state: WaitingState) -> Self {
-        match state {
-            WaitingState::Ready => Self::Ready,
-            WaitingState::Behind => Self::Behind,
-            WaitingState::Halted => Self::Halted,
-            WaitingState::Held => Self::Held,
-            WaitingState::Delayed => Self::Delayed,
-            WaitingState::Running => Self::Running,
-            WaitingState::Paused => Self::Paused,
-            WaitingState::Blocked => Self::Blocked,
+impl From<EventCount> for EventCountJson {
+    fn from(counted: EventCount) -> Self {
+        Self {
+            count: counted.count,
+            looked_at: counted.looked_at,
+            next_cursor: counted.next.map(|cursor| cursor.to_string()),
         }
     }
+}
+
+/// The tags that an event gets in place of its own.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SetTags {
+    /// Up to ten tags of 1 to 100 printable ASCII characters, without commas.
+    #[schema(max_items = 10, example = json!(["customer:7"]))]
+    pub(crate) tags: Vec<String>,
 }
 
 /// An event, and why it is not running.
@@ -252,6 +260,7 @@ impl From<wakeq::control::EventSummary> for EventSummaryJson {
             worker: event.worker.as_ref().map(ToString::to_string),
             place: event.place.map(PlaceJson::from),
             copy_of: event.copy_of.map(Copied::from),
+            tags: event.tags.iter().map(ToString::to_string).collect(),
         }
     }
 }

@@ -256,7 +256,7 @@ impl GroupNodesJson {
     /// The page of nodes after the one with this id.
     pub(crate) fn page(nodes: wakeq_streams::control::GroupNodes, limit: u32, after: Option<Uuid>) -> Self {
         let after = after.map(|node| node.to_string());
-        let List { items, next_cursor } =
+        let List { items, next_cursor, .. } =
             List::part(nodes.nodes, limit, after.as_deref(), |node| node.id.0.to_string());
         Self {
             items,

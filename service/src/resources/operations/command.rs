@@ -12,11 +12,13 @@ use crate::cli::client::{Client, Request};
 use crate::cli::failure::Failure;
 use crate::cli::progress::Progress;
 use crate::cli::show::{self, JsonArg, exact, field, moment};
+use crate::resources::events::command::filter::{DueArgs, EventFilterArgs};
 use crate::resources::operations::wire::{
     NewOperationJson, OperationFilter, OperationJson, OperationKindJson, OperationPreviewJson,
     OperationStateJson, SelectedState,
 };
-use wakeq::Timestamp;
+use wakeq::control::{EventState, InvalidFilter};
+use wakeq::{Name, Timestamp};
 
 /// The first pause before an operation is looked at again; it doubles up to the longest.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -99,38 +101,23 @@ struct FilterArgs {
     /// Only events of this handler: its name, or MODULE/name
     #[arg(long)]
     handler: Option<HandlerName>,
-    /// Only events in this state; may be repeated
+    /// Only events in this state; repeatable, for any of them
     #[arg(long = "state", value_parser = state)]
     states: Vec<SelectedState>,
-    /// Only events that have this tag; may be repeated
-    #[arg(long = "tag", value_name = "TAG")]
-    tags: Vec<String>,
     /// Only events that this worker has claimed
     #[arg(long, value_name = "NAME")]
-    worker: Option<String>,
-    /// Only events emitted at or after this time
-    #[arg(long, value_parser = arguments::timestamp)]
-    emitted_since: Option<Timestamp>,
-    /// Only events due before this time
-    #[arg(long, value_parser = arguments::timestamp)]
-    due_before: Option<Timestamp>,
+    worker: Option<Name>,
     /// Only dead events that died at or after this time
-    #[arg(long, value_parser = arguments::timestamp)]
+    #[arg(long, value_name = "TIME", value_parser = arguments::timestamp)]
     died_since: Option<Timestamp>,
-    /// Only events whose last error contains this text
-    #[arg(long, value_name = "TEXT")]
-    error_text: Option<String>,
-    /// Only events whose value contains this text
-    #[arg(long, value_name = "TEXT")]
-    value_text: Option<String>,
-    /// Only events whose value has this, such as '$.customer.id = "7"'
-    #[arg(long, value_name = "CONDITION")]
-    value: Option<String>,
+    #[command(flatten)]
+    events: EventFilterArgs,
+    #[command(flatten)]
+    due: DueArgs,
 }
 
 fn state(text: &str) -> Result<SelectedState, String> {
-    let state: wakeq::control::EventState =
-        text.parse().map_err(|error: wakeq::control::InvalidFilter| error.to_string())?;
+    let state: EventState = text.parse().map_err(|error: InvalidFilter| error.to_string())?;
     Ok(state.into())
 }
 
@@ -141,15 +128,9 @@ impl FilterArgs {
             module: handler.map(|handler| handler.module.to_string()),
             name: handler.map(|handler| handler.name.to_string()),
             states: self.states,
-            tags: self.tags,
-            worker: self.worker,
-            emitted_since: self.emitted_since,
-            due_before: self.due_before,
+            worker: self.worker.as_ref().map(ToString::to_string),
             died_since: self.died_since,
-            error_text: self.error_text,
-            value_text: self.value_text,
-            value: self.value,
-            ..OperationFilter::default()
+            ..self.events.of_operation(&self.due)
         }
     }
 }

@@ -7,6 +7,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
+use utoipa::openapi::schema::{Array, ArrayBuilder, ObjectBuilder, SchemaType, Type};
 
 use super::json;
 use super::refusal::{Fault, named};
@@ -26,9 +27,8 @@ pub(crate) struct OptionsJson {
     #[schema(maximum = 1000, example = 5)]
     pub(crate) retries: Option<u32>,
     /// Seconds before the retries, in their order; the last one counts for all further retries.
-    /// Each is at most 30 days.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(min_items = 1, max_items = 100, example = json!([1, 10, 600]))]
+    #[schema(schema_with = delays_schema)]
     pub(crate) delays_s: Option<Vec<f64>>,
     /// Seconds after which an attempt is cut off: up to 30 days, or 600 for an HTTP target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,6 +41,18 @@ pub(crate) struct OptionsJson {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 10, example = json!(["customer:7"]))]
     pub(crate) tags: Vec<String>,
+}
+
+/// The schema of delays, whose numbers have bounds, too.
+fn delays_schema() -> Array {
+    let delay = ObjectBuilder::new().schema_type(Type::Number).minimum(Some(0)).maximum(Some(2_592_000));
+    ArrayBuilder::new()
+        .schema_type(SchemaType::from_iter([Type::Array, Type::Null]))
+        .description(Some("Seconds before the retries; the last one counts for all further retries."))
+        .items(delay)
+        .min_items(Some(1))
+        .max_items(Some(100))
+        .build()
 }
 
 impl OptionsJson {

@@ -67,7 +67,7 @@ fn print(event: &EventDetail) -> anyhow::Result<()> {
         field("key", key)?;
     }
     if let Some(options) = &event.options {
-        field("asks for", asked(options))?;
+        field("asks", asked(options))?;
     }
     if let Some(Copied { queue, origin }) = &event.copy_of {
         field("copy", format_args!("in queue {queue}, of {origin}"))?;
@@ -113,7 +113,7 @@ fn print(event: &EventDetail) -> anyhow::Result<()> {
 
 /// What its emit asked for, as the options of `wakeq emit` have it.
 fn asked(options: &OptionsJson) -> String {
-    let OptionsJson { retries, delays_s, timeout_s, not_after } = options;
+    let OptionsJson { retries, delays_s, timeout_s, not_after, tags } = options;
     let delays = delays_s.as_ref().map(|delays| {
         let delays: Vec<String> = delays.iter().map(|delay| format!("{delay}s")).collect();
         format!("delays {}", delays.join(","))
@@ -123,6 +123,7 @@ fn asked(options: &OptionsJson) -> String {
         delays,
         timeout_s.map(|timeout| format!("timeout {timeout}s")),
         not_after.map(|at| format!("not after {}", moment(at))),
+        (!tags.is_empty()).then(|| format!("tags {}", tags.join(","))),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
