@@ -69,7 +69,7 @@ pub(crate) fn routes(api: &Api) -> OpenApiRouter<Api> {
 
 /// The routes that need a credential, each next to its scopes and before its marks.
 fn guarded() -> GuardedRoutes {
-    of_the_platform(of_admins(of_a_canvas(GuardedRoutes::default())))
+    of_the_platform(of_admins(of_many_events(of_a_canvas(GuardedRoutes::default()))))
 }
 
 fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
@@ -133,6 +133,12 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .records_reads()
         .on(Scope::Read, routes!(dead_events::list))
         .records_reads()
+        .on(Scope::Read, routes!(quotas::list))
+}
+
+/// What is done to many events, or to dead ones.
+fn of_many_events(guarded: GuardedRoutes) -> GuardedRoutes {
+    guarded
         .on(Scope::Operate, routes!(dead_events::redrive_one))
         .on(Scope::Operate, routes!(dead_events::redrive))
         .on(Scope::Operate, routes!(dead_events::delete))
@@ -142,7 +148,6 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Read, routes!(operations::list))
         .on(Scope::Read, routes!(operations::one))
         .on(Scope::Operate, routes!(operations::cancel))
-        .on(Scope::Read, routes!(quotas::list))
 }
 
 /// What takes an admin of the canvas.
