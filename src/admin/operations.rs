@@ -125,6 +125,19 @@ impl Admin {
     }
 
     /// The operations of a canvas, the latest first: up to `limit`, 1 to [`LIST_MAX`].
+    ///
+    /// ```no_run
+    /// # async fn example(admin: wakeq::Admin) -> Result<(), wakeq::AdminError> {
+    /// use wakeq::{Actor, CanvasId};
+    ///
+    /// for operation in admin.operations(CanvasId::DEFAULT, None, 100).await?.items {
+    ///     let latest = admin.operation(CanvasId::DEFAULT, operation.id).await?;
+    ///     println!("{} has changed {} events", operation.kind.as_str(), latest.changed);
+    ///     admin.cancel_operation(CanvasId::DEFAULT, operation.id, &Actor::user("ada")).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn operations(
         &self,
         canvas: CanvasId,

@@ -238,10 +238,12 @@ async fn retag(
 async fn redrive(transaction: &mut PgConnection, meant: Meant<'_>) -> Result<Act, sqlx::Error> {
     let Meant { canvas, ids, actor, timing } = meant;
     let page = sqlx::query!(
-        "select id, object::text as object from wakeq.dead_events d
-          where canvas_id = $1 and id = any ($2)
-            and not exists (select from wakeq.events_v2 e where e.id = d.id and e.canvas_id = $1 offset 0)
-          order by died_at, id for update skip locked",
+        r#"select d.id as "id!", d.object::text as object
+           from unnest($2::uuid[]) as asked (id) cross join lateral (
+                select d.id, d.object, d.died_at from wakeq.dead_events d
+                 where d.canvas_id = $1 and d.id = asked.id for update skip locked) as d
+          where not exists (select from wakeq.events_v2 e where e.id = d.id and e.canvas_id = $1 offset 0)
+          order by d.died_at, d.id"#,
         canvas.0,
         ids
     )
@@ -259,10 +261,12 @@ async fn delete_dead(transaction: &mut PgConnection, meant: Meant<'_>) -> Result
     let Meant { canvas, ids, actor, .. } = meant;
     let gone = sqlx::query_scalar!(
         r#"with gone as (
-               delete from wakeq.dead_events
-                where canvas_id = $1 and id = any (array(
-                      select id from wakeq.dead_events where canvas_id = $1 and id = any ($2) order by id for update skip locked))
-            returning id
+               delete from wakeq.dead_events d using (
+                   select o.canvas_id, o.id from unnest($2::uuid[]) as asked (id) cross join lateral (
+                          select o.canvas_id, o.id from wakeq.dead_events o
+                           where o.canvas_id = $1 and o.id = asked.id for update skip locked) as o) as old
+                where d.canvas_id = any (array[old.canvas_id]) and d.id = old.id
+            returning d.id
            ), logged as (
                insert into wakeq.audit_log (canvas_id, actor, action, outcome, times, detail)
                select $1, $3, 'delete-dead', 'done', count(*), $4 from gone having count(*) > 0
