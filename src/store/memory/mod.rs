@@ -80,7 +80,7 @@ pub(in crate::store) struct Tables {
     last_job: i64,
     operations: BTreeMap<OperationId, Operation>,
     /// The jobs of those that have not ended.
-    operation_jobs: BTreeMap<i64, OperationId>,
+    operation_jobs: BTreeMap<i64, OperationJob>,
     keys: HashMap<(CanvasId, String, String), KeptAnswer>,
     unique: Keys,
     objects: BTreeMap<(CanvasId, ObjectKey), Object>,
@@ -109,6 +109,13 @@ struct Job {
     scope: HandlerScope,
     lifted: bool,
     created_at: Timestamp,
+}
+
+/// Carries an operation on: does it, and then ends it.
+#[derive(Clone, Copy, Debug)]
+struct OperationJob {
+    id: OperationId,
+    is_done: bool,
 }
 
 #[derive(Clone, Debug)]

@@ -1,11 +1,11 @@
 //! Operations on all events that match a filter. Each is done as a whole by its first page, since
-//! nothing can come between two pages here.
+//! nothing can come between two pages here, and ended by its second.
 
 use std::collections::BTreeSet;
 
 use super::lanes::lane_of;
 use super::lists::key;
-use super::{Dead, LiveRow, Tables};
+use super::{Dead, LiveRow, OperationJob, Tables};
 use crate::event::{
     Actor, CanvasId, EventFilter, EventId, Lane, NewOperation, Operation, OperationId, OperationKind,
     OperationPreview, OperationState, Timestamp,
@@ -110,7 +110,7 @@ impl Tables {
             error: None,
         };
         self.last_job += 1;
-        self.operation_jobs.insert(self.last_job, operation.id);
+        self.operation_jobs.insert(self.last_job, OperationJob { id: operation.id, is_done: false });
         self.operations.insert(operation.id, operation.clone());
         Ok(Some(BegunOperation { operation, job: self.last_job }))
     }
@@ -148,21 +148,28 @@ impl Tables {
         if operation.state == OperationState::Open {
             operation.state = OperationState::Cancelled;
             (operation.updated_at, operation.ended_at) = (now, Some(now));
-            self.operation_jobs.retain(|_, of| *of != id);
+            self.operation_jobs.retain(|_, of| of.id != id);
         }
         self.operation(canvas, id)
     }
 
-    /// The whole operation of a job; `None` if the job is of none.
+    /// The whole operation of a job, or its end once that is done; `None` if the job is of none.
     pub(super) fn operation_page(&mut self, job: i64) -> Result<Option<ResumePage>, StoreError> {
-        let Some(id) = self.operation_jobs.remove(&job) else { return Ok(None) };
-        let Some(Operation { canvas, kind, filter, before, author, .. }) = self.operations.get(&id).cloned()
-        else {
+        let now = self.now;
+        let Some(OperationJob { id, is_done }) = self.operation_jobs.get(&job).copied() else {
             return Ok(None);
         };
+        let Some(operation) = self.operations.get_mut(&id) else { return Ok(None) };
+        if is_done {
+            operation.state = OperationState::Done;
+            (operation.updated_at, operation.ended_at) = (now, Some(now));
+            self.operation_jobs.remove(&job);
+            return Ok(Some(ResumePage::default()));
+        }
+        let Operation { canvas, kind, filter, before, author, .. } = operation.clone();
         let events = OperationEvents { canvas, kind: &kind, filter: &filter, before, copies: true };
         let looked = self.look_for_operation(events, None, u64::MAX, true)?;
-        let mut page = ResumePage::default();
+        let mut page = ResumePage { quiet: !kind.publishes(), more: true, ..ResumePage::default() };
         let changed = match &kind {
             OperationKind::Cancel => self.remove_meant(&looked.ids, Some(&author), &mut page),
             OperationKind::Delete => self.remove_meant(&looked.ids, None, &mut page),
@@ -183,13 +190,12 @@ impl Tables {
                 changed
             }
         };
-        let now = self.now;
+        self.operation_jobs.insert(job, OperationJob { id, is_done: true });
         if let Some(operation) = self.operations.get_mut(&id) {
-            operation.state = OperationState::Done;
             (operation.looked_at, operation.matched) = (looked.looked_at, looked.matched);
             operation.changed = changed as u64;
             operation.skipped = looked.matched - operation.changed;
-            (operation.updated_at, operation.ended_at) = (now, Some(now));
+            operation.updated_at = now;
         }
         Ok(Some(page))
     }

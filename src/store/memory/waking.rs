@@ -54,7 +54,7 @@ impl Tables {
             }
         }
         let operations = self.operation_jobs.iter();
-        let operations = operations.filter_map(|(id, of)| Some((self.operations.get(of)?.canvas, *id)));
+        let operations = operations.filter_map(|(id, of)| Some((self.operations.get(&of.id)?.canvas, *id)));
         let jobs = self.jobs.iter().map(|(id, job)| (job.scope.canvas, *id)).chain(operations).collect();
         Ok(MinuteOutcome {
             notifications,
