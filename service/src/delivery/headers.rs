@@ -190,11 +190,13 @@ mod tests {
         let event = wakeq::Event::new("send-email", &1).unwrap();
         let event = event.retries(7).unwrap().timeout(std::time::Duration::from_millis(1_500)).unwrap();
         let event = event.not_after("2026-01-31T08:05:00Z".parse().unwrap()).unwrap();
+        let event = event.tag("customer:7").unwrap().tag("late").unwrap();
         let headers: Vec<_> = asked(event.options().unwrap()).collect();
         let expected = [
             ("wakeq-retries", "7".to_owned()),
             ("wakeq-timeout", "1.5".to_owned()),
             ("wakeq-not-after", "2026-01-31T08:05:00.000000Z".to_owned()),
+            ("wakeq-tags", "customer:7,late".to_owned()),
         ];
         assert_eq!(headers, expected);
         let delays =

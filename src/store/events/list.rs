@@ -69,8 +69,9 @@ macro_rules! listed_rows {
                               $6 or e.queue is null or wakeq.is_shown(e.queue) as is_shown "# + $source + r#") as e
                    window seen as (rows between unbounded preceding and current row)
                )
-               select e.id, e.canvas_id, e.module::text as "module!", e.name::text as "name!",
-                      e.modifier::text as "modifier!", e.delay_until, e.enqueued_at, e.locked_at, e.retries, e.losses,
+               select e.id as "id!", e.canvas_id as "canvas_id!", e.module::text as "module!", e.name::text as "name!",
+                      e.modifier::text as "modifier!", e.delay_until as "delay_until!",
+                      e.enqueued_at as "enqueued_at!", e.locked_at, e.retries as "retries!", e.losses as "losses!",
                       e.object::text as object, e.seq, e.prev, e.queue::text as queue, e.origin, e.tags::text as tags,
                       turn.word as turn, e.worker::text as worker, e.number as "number!",
                       meant.is_meant as "is_meant!", rule.kind as rule, now() as "now!",

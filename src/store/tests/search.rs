@@ -15,8 +15,7 @@ fn tagged(tag: &str) -> EventFilter {
     EventFilter { tags: vec![tag.parse().unwrap()], ..EventFilter::default() }
 }
 
-/// An event without tags has no entry in an index of tags, and a claim of a tagged one is a HOT
-/// update.
+/// An event without tags has no entry in an index of tags.
 #[tokio::test]
 async fn an_event_without_tags_pays_nothing() {
     let table = Table::of_one_connection().await;
@@ -81,4 +80,38 @@ async fn a_page_looks_into_a_limited_number_of_bytes() {
     let all = EventFilter { modifier: Some("x".parse().unwrap()), ..EventFilter::default() };
     let looked = table.store.events(CanvasId::DEFAULT, &all, true, None, (1000, 101)).await.unwrap();
     assert_eq!((looked.len(), looked[0].number, looked[0].last), (1, 40, Some(false)), "values are not read");
+}
+
+/// Each place among the tags has its index: an event is found by each of ten tags, and not by those
+/// of another tenant, which has the same.
+#[tokio::test]
+async fn an_event_is_found_by_each_of_ten_tags() {
+    let table = Table::new().await;
+    let other = CanvasId(uuid::Uuid::from_u128(7));
+    for canvas in [CanvasId::DEFAULT, other] {
+        let draft = (0..10).fold(Event::new("known", &1).unwrap(), |draft, number| {
+            draft.tag(&format!("n:{number}")).unwrap()
+        });
+        table.store.insert(&[event(draft.canvas(canvas))]).await.unwrap();
+    }
+    table
+        .run(
+            "insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims,
+                                            losses, cause, options)
+             select gen_random_uuid(), canvas_id, module, name, modifier, value, 1, enqueued_at, 1, 0, 'retries', options
+               from wakeq.events_v2",
+        )
+        .await;
+    for number in 0..10 {
+        let filter = tagged(&format!("n:{number}"));
+        let live = table.store.events(CanvasId::DEFAULT, &filter, true, None, (100, 100)).await.unwrap();
+        assert_eq!((live.len(), live[0].tags.len(), live[0].is_meant), (1, 10, true), "{number}");
+        assert_eq!(live[0].address.scope.canvas, CanvasId::DEFAULT);
+        let dead = table.store.search_dead(CanvasId::DEFAULT, &filter, true, None, (100, 100)).await.unwrap();
+        assert_eq!((dead.len(), dead[0].is_meant, dead[0].last), (1, true, Some(false)), "{number}");
+        let found = table.store.dead_of(other, &[dead[0].id]).await.unwrap();
+        assert!(found.is_empty(), "{found:?}");
+    }
+    let none = table.store.events(other, &tagged("n:10"), true, None, (100, 100)).await.unwrap();
+    assert!(none.is_empty(), "{none:?}");
 }

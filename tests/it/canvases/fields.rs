@@ -136,9 +136,7 @@ fn operation(values: &Values) -> String {
 pub(super) fn of_query(operation: &str, name: &str, values: &Values) -> Vec<Vec<(&'static str, String)>> {
     match name {
         "cursor" => {
-            // A count goes on where a page of the list may, too.
-            let listing = if operation == "count_events" { "list_events" } else { operation };
-            let own = values.cursors.iter().filter(|(lists, _)| lists == listing);
+            let own = values.cursors.iter().filter(|(listing, _)| listing == operation);
             let own: Vec<_> = own.map(|(_, cursor)| vec![("cursor", cursor.clone())]).collect();
             assert!(!own.is_empty(), "no victim value known for the cursor of `{operation}`");
             own

@@ -309,6 +309,7 @@ impl Planting<'_> {
                 _ if operation.everywhere => Some(self.tenant.canvas.to_string()),
                 "list_tombstones" => Some("0".to_owned()),
                 "list_switches" => Some("block-canvas".to_owned()),
+                "count_events" => Some(format!("e~WORKER~a~0~{}", self.tenant.canvas.0.simple())),
                 "list_targets" => Some("g~WORKER~a~_".to_owned()),
                 "list_operations" => {
                     Some(format!("p~{}~{}", 4_000_000_000_000_000_i64, self.tenant.canvas.0.simple()))

@@ -35,9 +35,9 @@ struct ListDead {
     #[command(flatten)]
     filter: FilterArgs,
     #[command(flatten)]
-    found: events::EventFilterArgs,
-    #[command(flatten)]
     table: TableArgs,
+    #[command(flatten)]
+    found: events::EventFilterArgs,
 }
 
 #[derive(Args)]

@@ -63,13 +63,13 @@ struct ListEvents {
     #[arg(long, value_name = "NAME")]
     worker: Option<Name>,
     #[command(flatten)]
-    filter: EventFilterArgs,
-    #[command(flatten)]
-    due: DueArgs,
-    #[command(flatten)]
     list: ListArgs,
     #[command(flatten)]
     json: JsonArg,
+    #[command(flatten)]
+    filter: EventFilterArgs,
+    #[command(flatten)]
+    due: DueArgs,
 }
 
 #[derive(Args)]

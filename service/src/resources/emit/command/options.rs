@@ -28,7 +28,7 @@ pub(super) struct OptionArgs {
     /// The event then dies of the cause `expired`.
     #[arg(long, value_name = "TIME", value_parser = arguments::timestamp)]
     not_after: Option<Timestamp>,
-    /// A tag by which the event is found (customer:7); repeatable
+    /// Tag to find it by (customer:7); repeatable
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<Tag>,
 }

@@ -23,10 +23,6 @@ pub(crate) struct CountEvents {
     /// blocked; repeatable, for any of them. `dead` alone counts dead events
     #[arg(long = "state", value_name = "STATE")]
     states: Vec<EventState>,
-    #[command(flatten)]
-    filter: EventFilterArgs,
-    #[command(flatten)]
-    due: DueArgs,
     /// Only dead events that died at or after this time
     #[arg(long, value_name = "TIME", value_parser = arguments::timestamp)]
     died_since: Option<Timestamp>,
@@ -38,6 +34,10 @@ pub(crate) struct CountEvents {
     up_to: u64,
     #[command(flatten)]
     json: JsonArg,
+    #[command(flatten)]
+    filter: EventFilterArgs,
+    #[command(flatten)]
+    due: DueArgs,
 }
 
 impl CountEvents {

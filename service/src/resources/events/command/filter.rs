@@ -11,37 +11,39 @@ use wakeq::{Name, Timestamp};
 
 /// What every command that selects events has.
 #[derive(Args)]
+#[command(next_help_heading = "Only events")]
 pub(crate) struct EventFilterArgs {
-    /// Only events of handlers with this modifier
+    /// Of handlers with this modifier
     #[arg(long)]
     modifier: Option<Name>,
-    /// Only events that have this tag; repeatable, for all of them
+    /// With this tag; repeatable, for all of them
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<Tag>,
-    /// Only events that were emitted at or after this time
+    /// Emitted at or after this time
     #[arg(long, value_name = "TIME", value_parser = arguments::timestamp)]
     emitted_since: Option<Timestamp>,
-    /// Only events that were emitted before this time
+    /// Emitted before this time
     #[arg(long, value_name = "TIME", value_parser = arguments::timestamp)]
     emitted_before: Option<Timestamp>,
-    /// Only events whose last error contains this text
+    /// Whose last error contains this text
     #[arg(long, value_name = "TEXT")]
     error_text: Option<SearchText>,
-    /// Only events whose value contains this text
+    /// Whose value contains this text
     #[arg(long, value_name = "TEXT")]
     value_text: Option<SearchText>,
-    /// Only events whose value has this at a path: '$.customer.id = "7"'
+    /// Whose value has it: '$.customer.id = "7"'
     #[arg(long, value_name = "PATH=JSON")]
     value: Option<ValueCondition>,
 }
 
 /// When events are due, for those that have not ended.
 #[derive(Args)]
+#[command(next_help_heading = "Only events")]
 pub(crate) struct DueArgs {
-    /// Only events that are due at or after this time
+    /// Due at or after this time
     #[arg(long, value_name = "TIME", value_parser = arguments::timestamp)]
     due_since: Option<Timestamp>,
-    /// Only events that are due before this time
+    /// Due before this time
     #[arg(long, value_name = "TIME", value_parser = arguments::timestamp)]
     due_before: Option<Timestamp>,
 }
