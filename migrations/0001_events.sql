@@ -222,8 +222,8 @@ $$;
 create trigger resume_jobs_replace after insert on wakeq.resume_jobs
     for each row execute function wakeq.replace_jobs();
 
--- Up to 1,000 open jobs: the first of each canvas before the second of any. However many there are,
--- about as many are read.
+-- Up to 1,000 open jobs: the first of each canvas before the second of any, and that of all
+-- canvases before those, since it makes theirs. However many there are, about as many are read.
 create function wakeq.open_jobs() returns table (id bigint, canvas_id uuid, rank bigint) language sql stable as $$
     with recursive canvases as (
         (select j.canvas_id, 1 as number from wakeq.resume_jobs j order by j.canvas_id limit 1)
@@ -236,11 +236,14 @@ create function wakeq.open_jobs() returns table (id bigint, canvas_id uuid, rank
          where c.number < 1000
     )
     select j.id, c.canvas_id, row_number() over (partition by c.canvas_id order by j.id) as rank
-      from canvases c
+      -- Unless all canvases are read, the last one is not.
+      from (select canvas_id from canvases
+             union
+            select 'ffffffff-ffff-ffff-ffff-ffffffffffff' where (select count(*) from canvases) = 1000) as c
      cross join lateral (
            select o.id from wakeq.resume_jobs o where o.canvas_id = c.canvas_id
             order by o.module, o.name, o.kind limit (select 1 + 1000 / count(*) from canvases)) as j
-     order by 3, 1 limit 1000
+     order by 3, c.canvas_id <> 'ffffffff-ffff-ffff-ffff-ffffffffffff', 1 limit 1000
 $$;
 
 -- Handlers that events name and that some worker did not know.

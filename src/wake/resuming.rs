@@ -12,8 +12,7 @@ use super::{WakeError, Waker};
 use crate::broadcast::Signal;
 use crate::event::CanvasId;
 
-/// Maximum number of jobs made by a lifted switch that are continued at once, as in a pass. The
-/// next passes continue the others.
+/// Maximum number of jobs made by a lifted switch that are continued at once, as in a pass.
 const MADE_MAX: usize = 1_000;
 /// How long workers are waited for that have to learn of cancelled events, which only saves time.
 const SIGNALLED_WITHIN: Duration = Duration::from_secs(1);
@@ -44,6 +43,10 @@ impl Waker {
                 turn.took(&page.notifications);
             }
             is_quiet = page.quiet;
+            if !is_quiet {
+                // The pages of the others are not many events, but much work of the database.
+                self.pace.page_had(page.notifications.len());
+            }
             self.wake_firsts(&page.lanes).await?;
             if page.stops {
                 self.notifier.signals().send_within(Signal::Cancellations, SIGNALLED_WITHIN).await;
@@ -76,20 +79,26 @@ impl Waker {
     }
 
     /// The same for the jobs that were made by that of a lifted switch, all canvases side by side.
+    /// Where the time is over, other passes continue them.
     fn resume_made<'a>(
         &'a self,
         made: Vec<(CanvasId, i64)>,
         published: &'a AtomicUsize,
     ) -> BoxFuture<'a, Result<bool, WakeError>> {
-        let mut is_elsewhere = made.len() > MADE_MAX;
-        let mut canvases = BTreeMap::<CanvasId, Vec<i64>>::new();
-        for (canvas, job) in made.into_iter().take(MADE_MAX) {
-            canvases.entry(canvas).or_default().push(job);
-        }
         Box::pin(async move {
-            let each = canvases.iter().map(|(canvas, jobs)| self.resume_all(*canvas, jobs, published));
-            for ended in join_all(each).await {
-                is_elsewhere |= ended?;
+            let mut is_elsewhere = false;
+            for made in made.chunks(MADE_MAX) {
+                if self.is_over() {
+                    return Ok(true);
+                }
+                let mut canvases = BTreeMap::<CanvasId, Vec<i64>>::new();
+                for (canvas, job) in made {
+                    canvases.entry(*canvas).or_default().push(*job);
+                }
+                let each = canvases.iter().map(|(canvas, jobs)| self.resume_all(*canvas, jobs, published));
+                for ended in join_all(each).await {
+                    is_elsewhere |= ended?;
+                }
             }
             Ok(is_elsewhere)
         })

@@ -321,3 +321,21 @@ async fn a_claim_pays_for_no_switch_where_there_is_none() {
         ruled.lines().filter(|line| line.contains("scheduling_rules_switches") && line.contains("loops=50"));
     assert_eq!(looked_up.count(), 0, "{ruled}");
 }
+
+/// However many canvases have jobs, that of everything is among those that a pass continues.
+#[tokio::test]
+async fn the_job_of_everything_is_among_the_first() {
+    let table = Table::new().await;
+    table
+        .run(
+            "insert into wakeq.resume_jobs (kind, canvas_id, module, name)
+             select 'lifted', gen_random_uuid(), 'WORKER', 'greet' from generate_series(1, 1500)
+              union all
+             select 'lifted', 'ffffffff-ffff-ffff-ffff-ffffffffffff', 'CANVAS', '_'",
+        )
+        .await;
+    let of_all =
+        "select count(*) from wakeq.open_jobs() where canvas_id = 'ffffffff-ffff-ffff-ffff-ffffffffffff'";
+    assert_eq!(table.number(of_all).await, 1);
+    assert_eq!(table.number("select count(*) from wakeq.open_jobs()").await, 1_000);
+}
