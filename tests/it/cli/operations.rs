@@ -51,8 +51,8 @@ async fn plays(service: &Service, terminal: &Terminal) {
     let (show, cancel) = (format!("operations show {missing}"), format!("operations cancel {missing}"));
     terminal
         .refuses(&[
-            (&show, 3, "no operation"),
-            (&cancel, 3, "no operation"),
+            (show.as_str(), 3, "no operation"),
+            (cancel.as_str(), 3, "no operation"),
             ("operations begin delete", 2, "say which"),
             ("operations begin stop --all", 2, "stop"),
             ("operations begin delete --all --state gone", 2, "a state is"),

@@ -6,4 +6,6 @@ mod page;
 mod rows;
 
 pub(crate) use look::{Looked, OperationEvents, OperationPosition};
-pub(crate) use rows::{BegunOperation, OPERATIONS_MAX, OPERATIONS_OPEN_MAX, OperationsAfter};
+#[cfg(feature = "testing")]
+pub(crate) use rows::OPERATIONS_MAX;
+pub(crate) use rows::{BegunOperation, OPERATIONS_OPEN_MAX, OperationsAfter};
