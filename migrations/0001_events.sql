@@ -432,8 +432,13 @@ begin
            when 'retries' then jsonb_typeof(f.value) <> 'number' or f.value::text !~ '^(1000|[0-9]{1,3})$'
            when 'delays_s' then not wakeq.are_seconds(f.value, 0)
            when 'timeout_s' then not wakeq.are_seconds(jsonb_build_array(f.value), 0.001)
+           when 'keep_s' then case jsonb_typeof(f.value)
+               when 'number' then f.value::text::numeric not between 0 and 7776000 else true end
            when 'tags' then not wakeq.are_tags(f.value)
            when 'not_after' then (moment >= '0001-01-01Z' and moment < '10000-01-01Z') is not true
+           when 'batch' then (
+               jsonb_typeof(f.value) = 'string' and octet_length(f.value #>> '{}') between 1 and 255
+               and f.value #>> '{}' !~ '[^\x21-\x7e]' and f.value #>> '{}' not in ('.', '..')) is not true
            else true end
      limit 1;
     if wrong is not null then
@@ -441,8 +446,8 @@ begin
             using
                 errcode = 'invalid_parameter_value',
                 hint = 'An event may have retries (0 to 1000), delays_s (1 to 100 numbers of seconds, up to 2592000), '
-                    || 'timeout_s (0.001 to 2592000), not_after (a moment) and tags (up to 10 different texts of 1 to '
-                    || '100 printable ASCII characters without commas).';
+                    || 'timeout_s (0.001 to 2592000), keep_s (0 to 7776000), not_after (a moment), batch (the name of an open '
+                    || 'batch) and tags (up to 10 different texts of 1 to 100 printable ASCII characters without commas).';
     end if;
     return kept;
 end

@@ -131,7 +131,7 @@ declare
     waits record;
     near  timestamptz;
 begin
-    select e.delay_until, e.enqueued_at, e.notify_at, e.unique_for into waits
+    select e.delay_until, e.enqueued_at, e.notify_at, e.unique_for, e.claims into waits
       from wakeq.events_v2 e
      where e.id = change_unique.holder and e.unique_key is not distinct from event.key and e.locked_at is null
        and e.cancelled_by is null
@@ -159,6 +159,10 @@ begin
      where e.id = change_unique.holder;
     if waits.unique_for > interval '0' then
         perform wakeq.remember_key(event, change_unique.holder, change_unique.due, waits.unique_for);
+    end if;
+    -- What an attempt has left was about the value before.
+    if waits.claims > 0 then
+        delete from wakeq.checkpoints c where c.canvas_id = event.canvas_id and c.event_id = change_unique.holder;
     end if;
 end
 $$;
@@ -320,6 +324,10 @@ begin
     perform wakeq.check_emit(emit_unique.canvas, emit_unique.module, emit_unique.value);
     until := coalesce(until, case when remember is null then 'started' else 'ended' end);
     perform wakeq.check_unique(unique_key, until, remember, on_conflict, postpone_by, at_most);
+    if emit_unique.options ->> 'batch' is not null then
+        raise exception 'an event of a batch can''t have a unique key'
+            using errcode = 'invalid_parameter_value', hint = 'Leave one of them out.';
+    end if;
     event := row(gen_random_uuid(), emit_unique.canvas, emit_unique.module, handler, emit_unique.modifier,
                  emit_unique.value, coalesce(emit_unique.due, clock_timestamp() + coalesce(postpone_by, interval '0')),
                  emit_unique.traceparent, unique_key,

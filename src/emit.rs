@@ -2,6 +2,7 @@
 //!
 //! The row is the event. A failed notification is not an error: the probe publishes it later.
 
+mod batches;
 mod byte_budget;
 mod error;
 mod idempotent;
@@ -25,6 +26,7 @@ use crate::store::{Coalescer, InsertOutcome, Store, StoreError, add_one};
 use crate::telemetry::{EmitCall, SendMetrics};
 use crate::{fault, telemetry};
 
+pub use batches::{BatchError, EventBatch};
 use byte_budget::{ByteBudget, CheckedEvents};
 use error::EVENTS_MAX;
 pub use error::EmitError;
@@ -279,7 +281,7 @@ impl Queue {
         let chosen = event.id.is_some();
         let event = Arc::new(self.checked(event)?);
         telemetry::sends(event.id);
-        self.admit(std::slice::from_ref(&*event)).await?;
+        self.admit_beside(std::slice::from_ref(&*event), None).await?;
         let inserted = add_one(connection, &event, chosen, self.store.emission()).await;
         let inserted = inserted.map_err(|error| StoreError::from_sqlx("insert an event", error));
         let inserted = inserted.map_err(|error| refused(std::slice::from_ref(&*event), error))?;

@@ -7,7 +7,7 @@ use crate::event::{
     RuleReach, Timestamp, Turn,
 };
 use crate::machine::{CheckResult, Policy, check_schedule};
-use crate::store::{DeadEvent, LoadedEvent, Rule, Store, StoreError, WorkerSummary};
+use crate::store::{DeadEvent, EndedEvent, LoadedEvent, Rule, Store, StoreError, WorkerSummary};
 
 /// What is known of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub enum Explanation {
     Live(Box<LiveEvent>),
     /// It died, and is kept among the dead events.
     Dead(Box<DeadEvent>),
+    /// It has ended, and is kept.
+    Ended(Box<EndedEvent>),
     /// The caller chose its id, which is remembered: it completed, or was cancelled or purged.
     Gone {
         /// Its id.
@@ -183,6 +185,9 @@ pub(crate) async fn explain(store: &Store, canvas: CanvasId, id: EventId) -> Res
     }
     if let Some(dead) = store.dead_event(canvas, id).await? {
         return Ok(Explanation::Dead(Box::new(dead)));
+    }
+    if let Some(ended) = store.ended_event(canvas, id).await? {
+        return Ok(Explanation::Ended(Box::new(ended)));
     }
     Ok(match store.emitted_at(canvas, id).await? {
         Some(emitted_at) => Explanation::Gone { id, emitted_at },

@@ -223,13 +223,21 @@ pub mod database {
     pub use crate::store::{DatabaseUse, MigrationState, MigrationStatus, Retention, RoleKind, TimingMode};
 }
 
-/// What an event can carry, emits that can be repeated, unique keys, and tags.
+/// What an event can carry, emits that can be repeated, unique keys, checkpoints, batches, and tags.
 pub mod events {
-    pub use crate::emit::{IdempotencyKey, Idempotent};
+    pub use crate::emit::{BatchError, EventBatch, IdempotencyKey, Idempotent};
     pub use crate::event::{
-        Due, EventOptions, InvalidMetadata, InvalidName, InvalidOptions, InvalidTag, InvalidUnique,
-        JsonError, Metadata, OnConflict, Tag, Traceparent, Unique, UniqueOutcome,
+        BatchCounts, BatchName, Checkpoint, Due, EventOptions, InvalidBatchName, InvalidCheckpoint,
+        InvalidMetadata, InvalidName, InvalidOptions, InvalidTag, InvalidUnique, JsonError, Metadata,
+        OnConflict, Tag, Traceparent, Unique, UniqueOutcome,
     };
+    pub use crate::store::{BatchProgress, BatchState, RegisteredBatch};
+}
+
+/// The history of events: their attempts, and events that are kept after they have ended.
+pub mod history {
+    pub use crate::event::{EndedOutcome, Keep};
+    pub use crate::store::{AttemptRecord, EndedEvent, EndedFilter};
 }
 
 /// Hooks: what other systems emit by webhooks, which a signature authorizes.
@@ -277,25 +285,32 @@ pub mod targets {
 /// handlers that are not functions of the program, and runs of notifications that are pushed.
 pub mod workers {
     pub use crate::worker::{
-        Batch, BoxedHandler, CancelReason, CompleteError, Completion, Counters, HandlerFailure,
-        HandlerOutput, HandlerService, IntoResults, InvalidRoute, Next, Origin, PushError, PushRunner,
-        RemoteHandler, RemoteHandlers, RunReport, Verdict, WithState,
+        Batch, BoxedHandler, CancelReason, CheckpointError, CompleteError, Completion, Counters,
+        HandlerFailure, HandlerOutput, HandlerService, IntoResults, InvalidRoute, Next, Origin, PushError,
+        PushRunner, RemoteHandler, RemoteHandlers, RunReport, Verdict, WithState,
     };
 }
 
 /// Compiles the code in the pages about the queue.
 #[cfg(doctest)]
 mod pages {
+    #[doc = include_str!("../docs/batches.md")]
+    struct BatchesDocument;
     #[doc = include_str!("../docs/bulk.md")]
     struct BulkDocument;
     #[doc = include_str!("../docs/cancel.md")]
     struct CancelDocument;
+    #[doc = include_str!("../docs/checkpoints.md")]
+    struct CheckpointsDocument;
     #[doc = include_str!("../docs/cron.md")]
     struct CronsDocument;
     #[doc = include_str!("../docs/finish.md")]
     struct FinishDocument;
     #[doc = include_str!("../docs/handlers.md")]
     struct HandlersDocument;
+    #[cfg(feature = "testing")]
+    #[doc = include_str!("../docs/history.md")]
+    struct HistoryDocument;
     #[doc = include_str!("../docs/listeners.md")]
     struct ListenersDocument;
     #[doc = include_str!("../docs/log.md")]

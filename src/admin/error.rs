@@ -1,6 +1,8 @@
 //! Why a call of the admin failed.
 
-use crate::event::{EventId, HandlerAddress, HookKind, InvalidFilter, Name, OperationId};
+use crate::event::{
+    BatchName, EventId, HandlerAddress, HookKind, InvalidCheckpoint, InvalidFilter, Name, OperationId,
+};
 use crate::store::StoreError;
 use crate::wake::WakeError;
 
@@ -75,6 +77,9 @@ pub enum AdminError {
         "{0} operations of the canvas are open, which is the limit: wait until one has ended, or cancel one"
     )]
     TooManyOperations(usize),
+    /// The canvas has no such batch.
+    #[error("the canvas has no batch {0}: `wakeq batches list` shows those that it has")]
+    NoBatch(BatchName),
     /// No worker of this name was seen within a day.
     #[error("no worker {0} was seen within a day: `wakeq workers list` shows those that were")]
     NoWorker(Name),
@@ -96,6 +101,15 @@ pub enum AdminError {
          others, and nothing was changed"
     )]
     LeaseOver(EventId),
+    /// The claim of an attempt does not stand.
+    #[error(
+        "the claim on event {0} does not stand: another attempt has begun, or the event has ended; nothing \
+         was stored, and the attempt has to stop"
+    )]
+    ClaimLost(EventId),
+    /// The value can't be a checkpoint.
+    #[error(transparent)]
+    Checkpoint(#[from] InvalidCheckpoint),
     /// The copy is not leased.
     #[error("copy {0} is not leased in this queue: `wakeq queues leases` shows those that are")]
     NoLease(EventId),

@@ -281,7 +281,7 @@ impl Admin {
 
 /// Truncates to `limit` items and to the limit in bytes, but to one item at least; returns whether
 /// any were cut off.
-fn cut<T>(items: &mut Vec<T>, limit: usize, bytes: impl Fn(&T) -> usize) -> bool {
+pub(super) fn cut<T>(items: &mut Vec<T>, limit: usize, bytes: impl Fn(&T) -> usize) -> bool {
     let sums = items.iter().scan(0, |sum, item| {
         *sum += bytes(item);
         Some(*sum)

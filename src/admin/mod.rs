@@ -2,12 +2,15 @@
 //! of it all. This is for users and operators, and never on the path of an event. Nothing crosses
 //! canvases: an event of another canvas is treated as missing.
 
+mod batches;
+mod checkpoints;
 mod crons;
 mod cursor;
 mod dead;
 mod due_checks;
 mod error;
 mod events;
+mod history;
 mod hooks;
 mod leases;
 mod lists;

@@ -13,8 +13,8 @@ use tokio::time::Instant;
 use super::settled::is_gone;
 use super::{Admin, AdminError};
 use crate::event::{
-    CanvasId, Cause, Claim, EventId, HandlerAddress, HandlerScope, Lane, LeaseToken, Metadata, Name,
-    Notification, ObjectKey, Place, PullPolicy, Timestamp,
+    CanvasId, Cause, Checkpoint, Claim, EventId, HandlerAddress, HandlerScope, Lane, LeaseToken, Metadata,
+    Name, Notification, ObjectKey, Place, PullPolicy, Timestamp,
 };
 use crate::machine::RetryPolicy;
 use crate::store::{Fence, LeasedRow, LoadedEvent, Retry, StoreError};
@@ -58,6 +58,8 @@ pub struct LeasedCopy {
     pub address: HandlerAddress,
     /// The value as JSON.
     pub value: String,
+    /// What the attempts before have left. [`Admin::store_checkpoint`] replaces it.
+    pub checkpoint: Option<Checkpoint>,
     /// The event that was copied.
     pub origin: EventId,
     /// Its object, and its link there, if any.
@@ -344,7 +346,7 @@ impl Admin {
     ) -> Result<bool, StoreError> {
         let retries = i32::try_from(retries).unwrap_or(i32::MAX);
         let claim = held.claim;
-        let retry = [Arc::new(Retry { claim, retries, delay, error: error.to_owned() })];
+        let retry = [Arc::new(Retry { claim, retries, delay, error: error.to_owned(), noted: None })];
         let save = async || Ok(self.store.retry(&retry).await?.contains(&true));
         let is_saved = |found: Option<LoadedEvent>| {
             let event = found?;
@@ -363,7 +365,7 @@ impl Admin {
         error: &str,
         halts: bool,
     ) -> Result<bool, StoreError> {
-        let die = || self.store.die(claim, cause, Some(error), halts);
+        let die = || self.store.die(claim, cause, Some(error), halts, None);
         self.settled(claim.id, die, |died| *died, is_gone).await
     }
 
@@ -421,7 +423,7 @@ impl HeldCopy {
 }
 
 impl LeasedCopy {
-    fn of(row: LeasedRow) -> Option<Self> {
+    fn of(row: LeasedRow, checkpoint: Option<Checkpoint>) -> Option<Self> {
         let LeasedRow { event, token, until } = row;
         Some(Self {
             id: event.claim.id,
@@ -430,6 +432,7 @@ impl LeasedCopy {
             attempt: event.retries.unsigned_abs() + 1,
             address: event.address,
             value: event.value,
+            checkpoint,
             origin: event.copy_of?.origin,
             place: event.place,
             metadata: event.metadata,

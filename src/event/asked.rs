@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::options::Seconds;
-use super::{Event, EventError, EventOptions, InvalidOptions, Tag, Timestamp};
+use super::{BatchName, Event, EventError, EventOptions, InvalidOptions, Tag, Timestamp};
 
 impl Event {
     /// Sets how often the event is retried after its first failure, in place of what its handler's
@@ -70,6 +70,52 @@ impl Event {
     /// ```
     pub fn not_after(self, moment: Timestamp) -> Result<Self, EventError> {
         self.asking(|options| options.not_after = Some(moment))
+    }
+
+    /// Makes the event a member of a batch of its canvas, which has to be open. Emits are refused
+    /// once the batch is over. A member can't have a unique key, and is not only for queues. See
+    /// [`Queue::batch`](crate::Queue::batch).
+    ///
+    /// ```
+    /// use wakeq::Event;
+    ///
+    /// # fn main() -> Result<(), wakeq::EventError> {
+    /// let row = Event::new("import-row", &17)?.batch("import:42")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn batch(self, name: &str) -> Result<Self, EventError> {
+        let name: BatchName = name.parse().map_err(InvalidOptions::from)?;
+        self.asking(|options| options.batch = Some(name))
+    }
+
+    /// Refuses what a member of a batch can't have: its end would not be the end of one row.
+    pub(super) fn check_batch(&self) -> Result<(), InvalidOptions> {
+        if self.options().is_none_or(|options| options.batch.is_none()) {
+            return Ok(());
+        }
+        match (self.unique.is_some(), self.only_queues) {
+            (true, _) => Err(InvalidOptions::BatchWith("have a unique key")),
+            (false, true) => Err(InvalidOptions::BatchWith("be only for queues")),
+            (false, false) => Ok(()),
+        }
+    }
+
+    /// Keeps the event for this long after it has ended, with its value and its result, in place of
+    /// what its handler's [`Route`](crate::Route) or target says: 90 days at most, and zero for not
+    /// at all. If it dies, it is kept as any dead event is.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wakeq::Event;
+    ///
+    /// # fn main() -> Result<(), wakeq::EventError> {
+    /// let refund = Event::new("refund", &42)?.keep(Duration::from_secs(30 * 24 * 3600))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn keep(self, time: Duration) -> Result<Self, EventError> {
+        self.asking(|options| options.keep_s = Some(Seconds(time)))
     }
 
     /// Gives the event a tag, by which it is found among others: up to ten of 1 to 100 printable

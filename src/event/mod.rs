@@ -16,7 +16,9 @@ pub(crate) use displayed_as_text;
 
 mod actor;
 mod asked;
+mod batch;
 mod broadcast;
+mod checkpoint;
 mod chosen;
 mod counts;
 mod draft;
@@ -26,6 +28,7 @@ mod headers;
 mod histogram;
 mod hook;
 mod json;
+mod keep;
 mod log;
 mod metadata;
 mod object;
@@ -45,7 +48,10 @@ mod unique;
 mod value_condition;
 
 pub use actor::Actor;
+pub(crate) use batch::ended_value;
+pub use batch::{BatchCounts, BatchName, InvalidBatchName};
 pub use broadcast::{Broadcast, MalformedBroadcast};
+pub use checkpoint::{Checkpoint, InvalidCheckpoint};
 pub(crate) use counts::CountedRun;
 pub use counts::EventCounts;
 pub use draft::{Due, Event, EventError, EventFields, NewEvent, answer_event};
@@ -56,6 +62,7 @@ pub use histogram::DurationHistogram;
 pub use hook::{HookKind, HookSecret, InvalidHookKind, InvalidHookSecret};
 pub use json::JsonError;
 pub use json::check as check_json;
+pub use keep::{EndedOutcome, Keep};
 pub use log::stable_hash;
 pub use log::{
     AppendCondition, Appended, Category, EventSequencePartitioner, EventSource, InvalidCondition,

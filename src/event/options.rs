@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::tag::TAGS_MAX;
-use super::{InvalidTag, Tag, Timestamp, is_storable};
+use super::{BatchName, InvalidBatchName, InvalidTag, Keep, Tag, Timestamp, is_storable};
 
 /// Longest JSON of an event's options, in bytes.
 const BYTES_MAX: usize = 4096;
@@ -47,6 +47,10 @@ pub struct EventOptions {
     pub(super) timeout_s: Option<Seconds>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) not_after: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) batch: Option<BatchName>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) keep_s: Option<Seconds>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) tags: Vec<Tag>,
 }
@@ -87,6 +91,17 @@ pub enum InvalidOptions {
     /// The moment can't be stored.
     #[error("an event expires in the years 1 to 9999: choose a moment in them, or none")]
     NotAfter,
+    /// The name of its batch is not valid.
+    #[error(transparent)]
+    Batch(#[from] InvalidBatchName),
+    /// The event has something else that no member of a batch can have.
+    #[error("an event of a batch can't {0}: leave one of them out")]
+    BatchWith(&'static str),
+    /// The event would be kept for too long.
+    #[error(
+        "an event is kept for 90 days at most after it has ended: choose a shorter time, or 0 for not at all"
+    )]
+    Keep,
     /// A tag is not valid.
     #[error(transparent)]
     Tag(#[from] InvalidTag),
@@ -117,6 +132,24 @@ impl EventOptions {
     /// The moment after which no attempt starts: the event dies instead.
     pub fn not_after(&self) -> Option<Timestamp> {
         self.not_after
+    }
+
+    /// The batch that the event is a member of.
+    pub fn batch(&self) -> Option<&BatchName> {
+        self.batch.as_ref()
+    }
+
+    /// What is left of the options of a dead event that is redriven: it is no member of its batch
+    /// any longer.
+    #[cfg(feature = "testing")]
+    pub(crate) fn without_batch(self) -> Option<Self> {
+        let left = Self { batch: None, ..self };
+        (left != Self::default()).then_some(left)
+    }
+
+    /// For how long the event is kept after it has ended; zero for not at all.
+    pub fn keep(&self) -> Option<Duration> {
+        self.keep_s.map(|keep| keep.0)
     }
 
     /// The tags by which the event is found.
@@ -154,6 +187,9 @@ impl EventOptions {
         }
         if self.not_after.is_some_and(|moment| !is_storable(moment)) {
             return Err(InvalidOptions::NotAfter);
+        }
+        if self.keep_s.is_some_and(|keep| keep.0 > Keep::MAX) {
+            return Err(InvalidOptions::Keep);
         }
         if self.tags.len() > TAGS_MAX {
             return Err(InvalidOptions::Tags);
@@ -199,12 +235,14 @@ mod tests {
             delays_s: Some(vec![Seconds(Duration::from_micros(1_500_001)), Seconds(30 * DAY)]),
             timeout_s: Some(Seconds(Duration::from_millis(250))),
             not_after: Some(moment("2026-01-31T08:00:00.000001Z")),
+            batch: Some("import:42".parse().unwrap()),
+            keep_s: Some(Seconds(7 * DAY)),
             tags: vec!["customer:7".parse().unwrap(), "trial".parse().unwrap()],
         };
         let json = options.json();
         assert_eq!(
             json,
-            r#"{"retries":3,"delays_s":[1.500001,2592000.0],"timeout_s":0.25,"not_after":"2026-01-31T08:00:00.000001Z","tags":["customer:7","trial"]}"#
+            r#"{"retries":3,"delays_s":[1.500001,2592000.0],"timeout_s":0.25,"not_after":"2026-01-31T08:00:00.000001Z","batch":"import:42","keep_s":604800.0,"tags":["customer:7","trial"]}"#
         );
         assert_eq!(EventOptions::of(Some(&json)).as_deref(), Some(&options));
         assert_eq!(options.check(), Ok(()));
@@ -220,6 +258,7 @@ mod tests {
             r#"{"retries":-1}"#,
             r#"{"timeout_s":-1}"#,
             r#"{"delays_s":[1e400]}"#,
+            r#"{"batch":"a b"}"#,
             r#"{"tags":[","]}"#,
         ] {
             assert_eq!(EventOptions::of(Some(text)), None, "{text}");
@@ -250,6 +289,8 @@ mod tests {
             timeout(Duration::from_millis(1)),
             timeout(30 * DAY),
             EventOptions { not_after: Some(moment("9999-12-31T23:59:59Z")), ..of() },
+            EventOptions { keep_s: Some(Seconds(90 * DAY)), ..of() },
+            EventOptions { keep_s: Some(Seconds(Duration::ZERO)), ..of() },
         ] {
             assert_eq!(options.check(), Ok(()), "{options:?}");
         }
@@ -260,6 +301,7 @@ mod tests {
             (delays(1, 31 * DAY), InvalidOptions::Delays),
             (timeout(Duration::ZERO), InvalidOptions::Timeout),
             (timeout(31 * DAY), InvalidOptions::Timeout),
+            (EventOptions { keep_s: Some(Seconds(91 * DAY)), ..of() }, InvalidOptions::Keep),
             (EventOptions { tags: vec!["a".parse().unwrap(); 11], ..of() }, InvalidOptions::Tags),
         ] {
             assert_eq!(options.check(), Err(refused), "{options:?}");

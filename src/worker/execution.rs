@@ -1,6 +1,7 @@
 //! What a handler gets: an event, and what it may do with the claim under which it runs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
@@ -9,8 +10,11 @@ use tokio::time::Instant;
 
 use super::answers::{Completion, HandlerError, HandlerResult};
 use super::cancellation::CancelReason;
+use super::checkpoints::Checkpoints;
 use super::leases::RunningClaim;
-use crate::event::{Claim, CopyOf, EventId, EventOptions, HandlerAddress, Metadata, Place, Tag, Timestamp};
+use crate::event::{
+    Claim, CopyOf, EventId, EventOptions, HandlerAddress, Keep, Metadata, Place, Tag, Timestamp,
+};
 use crate::store::{ClaimedEvent, StoreError, complete_in};
 
 /// A handler, called once per attempt.
@@ -54,9 +58,10 @@ pub struct Execution {
 #[derive(Clone, Debug)]
 struct ExecutionClaim {
     running: RunningClaim,
-    /// The queue is in memory, where there are no transactions.
-    in_memory: bool,
+    checkpoints: Checkpoints,
     deadline: Option<Instant>,
+    /// How long the handler keeps the events that it completes.
+    keep: Duration,
 }
 
 /// The kind of source that emitted an event.
@@ -114,7 +119,12 @@ impl Execution {
         }
     }
 
-    pub(super) fn of(event: ClaimedEvent, attempt: u32, running: RunningClaim, in_memory: bool) -> Self {
+    pub(super) fn of(
+        event: ClaimedEvent,
+        attempt: u32,
+        running: RunningClaim,
+        checkpoints: Checkpoints,
+    ) -> Self {
         Self {
             id: event.claim.id,
             address: event.address,
@@ -128,14 +138,33 @@ impl Execution {
             place: event.place,
             copy_of: event.copy_of,
             options: event.options,
-            claim: Some(ExecutionClaim { running, in_memory, deadline: None }),
+            claim: Some(ExecutionClaim { running, checkpoints, deadline: None, keep: Duration::ZERO }),
         }
+    }
+
+    /// Ends its run without a result: a rule holds its handler, which has not been called.
+    pub(super) fn hold_back(&self) {
+        if let Some(claim) = &self.claim {
+            claim.running.hold_back();
+        }
+    }
+
+    /// Where its checkpoint is, and the claim that may store it; `None` if it was made by hand.
+    pub(super) fn checkpoints(&self) -> Option<(&Checkpoints, &RunningClaim)> {
+        self.claim.as_ref().map(|claim| (&claim.checkpoints, &claim.running))
     }
 
     /// Sets by when the handler should end.
     pub(super) fn end_at(&mut self, deadline: Option<Instant>) {
         if let Some(claim) = &mut self.claim {
             claim.deadline = deadline;
+        }
+    }
+
+    /// Sets for how long its handler keeps events.
+    pub(super) fn keep_for(&mut self, keep: Keep) {
+        if let Some(claim) = &mut self.claim {
+            claim.keep = keep.completed;
         }
     }
 
@@ -216,10 +245,39 @@ impl Execution {
     /// }
     /// ```
     pub async fn complete_in(&self, transaction: &mut PgConnection) -> Result<(), CompleteError> {
-        let Some(ExecutionClaim { running, in_memory: false, .. }) = &self.claim else { return Ok(()) };
+        self.complete_as_in(transaction, &Completion::default()).await
+    }
+
+    /// The same with a result, if the event is kept. Return the completion after the commit, since
+    /// that is what the test kit in memory keeps.
+    ///
+    /// ```no_run
+    /// use wakeq::workers::Completion;
+    /// use wakeq::{Execution, HandlerResult};
+    ///
+    /// async fn book(event: Execution, pool: sqlx::PgPool) -> HandlerResult<Completion> {
+    ///     let mut transaction = pool.begin().await?;
+    ///     let booking: i64 = sqlx::query_scalar("insert into bookings default values returning id")
+    ///         .fetch_one(&mut *transaction)
+    ///         .await?;
+    ///     let completion = Completion::with_result(&booking)?;
+    ///     event.complete_as_in(&mut transaction, &completion).await?;
+    ///     transaction.commit().await?;
+    ///     Ok(completion)
+    /// }
+    /// ```
+    pub async fn complete_as_in(
+        &self,
+        transaction: &mut PgConnection,
+        completion: &Completion,
+    ) -> Result<(), CompleteError> {
+        let Some(ExecutionClaim { running, checkpoints, keep, .. }) = &self.claim else { return Ok(()) };
+        if checkpoints.are_in_memory() {
+            return Ok(());
+        }
         running.begin_transaction();
         crate::fault::point("transaction.completes");
-        let stood = complete_in(transaction, running.claim()).await?;
+        let stood = complete_in(transaction, running.claim(), completion.result(), *keep).await?;
         if !stood {
             running.refuse();
             return Err(CompleteError::ClaimLost);

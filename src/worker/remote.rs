@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::execution::BoxedHandler;
 use super::handlers::{Handler, PATIENCE};
-use crate::event::HandlerAddress;
+use crate::event::{HandlerAddress, Keep};
 use crate::machine::RetryPolicy;
 use crate::store::StoreError;
 
@@ -43,13 +43,15 @@ pub struct RemoteHandler {
     pub concurrency: Option<Arc<Semaphore>>,
     /// Whether the death of an event halts its lane.
     pub halts: bool,
+    /// How long its events are kept after they have ended.
+    pub keep: Keep,
     /// The revision of its registration: if it is gone, only this revision is paused.
     pub revision: Uuid,
 }
 
 impl From<RemoteHandler> for Handler {
     fn from(handler: RemoteHandler) -> Self {
-        let RemoteHandler { run, retry, timeout, concurrency, halts, revision } = handler;
+        let RemoteHandler { run, retry, timeout, concurrency, halts, keep, revision } = handler;
         Self {
             run,
             retry,
@@ -57,6 +59,7 @@ impl From<RemoteHandler> for Handler {
             concurrency,
             halts,
             patience: PATIENCE,
+            keep,
             revision: Some(revision),
         }
     }

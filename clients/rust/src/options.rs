@@ -33,6 +33,9 @@ pub struct EventOptions {
     /// Moment after which no attempt starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_after: Option<DateTime<Utc>>,
+    /// Seconds for which the event is kept after it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_s: Option<f64>,
     /// Tags by which the event is found.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
@@ -55,6 +58,12 @@ impl EventOptions {
     /// target.
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout_s: Some(timeout.as_secs_f64()), ..self }
+    }
+
+    /// Sets for how long the event is kept after it has ended, with its result: 90 days at most, and
+    /// zero for not at all.
+    pub fn keep(self, time: Duration) -> Self {
+        Self { keep_s: Some(time.as_secs_f64()), ..self }
     }
 
     /// Adds a tag by which the event is found: up to ten of 1 to 100 printable ASCII characters,

@@ -44,6 +44,8 @@ pub struct NewEvent {
     unique: Option<Unique>,
     #[serde(skip_serializing_if = "Option::is_none")]
     options: Option<EventOptions>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    batch: Option<String>,
 }
 
 impl NewEvent {
@@ -66,6 +68,7 @@ impl NewEvent {
             only_queues: false,
             unique: None,
             options: None,
+            batch: None,
         })
     }
 
@@ -109,6 +112,12 @@ impl NewEvent {
     /// time. [`Emitted::outcome`] says what became of an event that has it already.
     pub fn unique(self, unique: Unique) -> Self {
         Self { unique: Some(unique), ..self }
+    }
+
+    /// Makes the event a member of a batch, which has to be open:
+    /// [`Client::open_batch`](crate::Client::open_batch).
+    pub fn batch(self, batch: &str) -> Self {
+        Self { batch: Some(batch.to_owned()), ..self }
     }
 
     /// Sets what the event asks for in place of its handler's policy.
@@ -157,6 +166,12 @@ pub enum EventState {
     Blocked,
     /// No longer retried, and kept.
     Dead,
+    /// Completed, and kept.
+    Completed,
+    /// Completed with an error value, and kept.
+    Failed,
+    /// Cancelled, and kept.
+    Cancelled,
     /// Completed, cancelled or purged; known because its chosen id is remembered.
     Gone,
     /// One that this version does not know.
@@ -200,9 +215,34 @@ pub struct EventDetail {
     pub last_error: Option<String>,
     /// Its unique key, if it has one.
     pub unique_key: Option<String>,
+    /// The batch that it is a member of.
+    pub batch: Option<String>,
     /// What its emit asked for in place of its handler's policy.
     pub options: Option<EventOptions>,
+    /// What its attempts have left to the next one, if they have; its value only of
+    /// [`Client::event`](crate::Client::event).
+    pub checkpoint: Option<Checkpoint>,
     /// The value that was emitted, as JSON; only of [`Client::event`](crate::Client::event).
+    pub value: Option<Box<RawValue>>,
+    /// What its handler returned, as JSON, if it has ended and is kept; only of
+    /// [`Client::event`](crate::Client::event).
+    pub result: Option<Box<RawValue>>,
+    /// Until when it is kept, if it has ended.
+    pub kept_until: Option<DateTime<Utc>>,
+    /// The last 100 attempts that failed or were too early.
+    #[serde(default)]
+    pub attempts: Vec<crate::Attempt>,
+}
+
+/// What the attempts of an event have left to the next one.
+#[derive(Clone, Debug, Deserialize)]
+#[non_exhaustive]
+pub struct Checkpoint {
+    /// Size of the value, in bytes of JSON.
+    pub bytes: u32,
+    /// When it was stored.
+    pub stored_at: DateTime<Utc>,
+    /// The value, as JSON.
     pub value: Option<Box<RawValue>>,
 }
 

@@ -129,10 +129,14 @@ fn of_listening(error: &ListenError) -> Exit {
 fn of_admin(error: &AdminError) -> Exit {
     match error {
         AdminError::AdminOnly { .. } => Exit::Refused,
-        AdminError::Invalid(_) | AdminError::Cursor | AdminError::OwnTarget(_) => Exit::Usage,
+        AdminError::Invalid(_)
+        | AdminError::Cursor
+        | AdminError::OwnTarget(_)
+        | AdminError::Checkpoint(_) => Exit::Usage,
         AdminError::NotFound(_)
         | AdminError::NoCron(_)
         | AdminError::NoHook(_)
+        | AdminError::NoBatch(_)
         | AdminError::NoTarget(_)
         | AdminError::NoQueue(_)
         | AdminError::NoOperation(_)
@@ -148,7 +152,8 @@ fn of_admin(error: &AdminError) -> Exit {
         | AdminError::HookKind { .. }
         | AdminError::NotPulled(_)
         | AdminError::NotLeased(_)
-        | AdminError::LeaseOver(_) => Exit::Conflict,
+        | AdminError::LeaseOver(_)
+        | AdminError::ClaimLost(_) => Exit::Conflict,
         AdminError::Store(error) => of_store(error),
         AdminError::Wake(waking) => waking.of_store().map_or(Exit::Unavailable, of_store),
         AdminError::NoRandomness | AdminError::NoSecretKey | _ => Exit::Failed,
@@ -219,7 +224,7 @@ fn of_store(error: &StoreError) -> Exit {
             Exit::Unavailable
         }
         error if error.is_contention() => Exit::Unavailable,
-        StoreError::Quota(_) => Exit::Conflict,
+        StoreError::Quota(_) | StoreError::NoBatch(_) => Exit::Conflict,
         StoreError::Timing(_) => Exit::Usage,
         StoreError::Refused { .. }
         | StoreError::NotMigrated(_)

@@ -4,7 +4,7 @@
 use std::time::{Duration, SystemTime};
 
 use hyper::StatusCode;
-use hyper::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
+use hyper::header::{CONTENT_TYPE, DATE, HeaderMap, HeaderName, RETRY_AFTER};
 
 use super::DeliveryOutcome;
 
@@ -56,6 +56,15 @@ pub(super) fn verdict(
         413 => failed("the event's value is too large for it"),
         _ => failed("it should answer 2xx once the event is done; its own log shows why it did not"),
     }
+}
+
+/// Whether an answer says that its body is JSON.
+pub(super) fn is_json(headers: &HeaderMap) -> bool {
+    let media_type = text(headers, &CONTENT_TYPE).and_then(|text| text.split(';').next());
+    media_type.map(str::trim).map(str::to_ascii_lowercase).is_some_and(|media_type| {
+        media_type == "application/json"
+            || media_type.starts_with("application/") && media_type.ends_with("+json")
+    })
 }
 
 /// For example `500 Internal Server Error`, or the number alone.
@@ -135,6 +144,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn an_answer_is_a_result_only_if_it_says_that_it_is_json() {
+        let says = |text: &str| is_json(&[(CONTENT_TYPE, text.parse().unwrap())].into_iter().collect());
+        for json in ["application/json", "Application/JSON; charset=utf-8", "application/problem+json"] {
+            assert!(says(json), "{json}");
+        }
+        for other in ["text/html", "text/json", "application/jsonp", "application/x-ndjson", ""] {
+            assert!(!says(other), "{other}");
+        }
+        assert!(!is_json(&HeaderMap::new()));
     }
 
     #[test]

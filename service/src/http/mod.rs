@@ -40,6 +40,7 @@ use std::sync::Arc;
 
 use crate::access::Access;
 use crate::delivery::Deliverer;
+use crate::telemetry::WebhookMetrics;
 use limits::Limits;
 use listeners::Listeners;
 use problem::{Kind, Problem};
@@ -77,6 +78,7 @@ pub(crate) struct ApiParts {
     pub(crate) push: Push,
     pub(crate) pulls: PullState,
     pub(crate) listeners: Listeners,
+    pub(crate) webhooks: WebhookMetrics,
 }
 
 impl Api {

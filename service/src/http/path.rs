@@ -9,6 +9,7 @@ use super::problem::{Kind, Problem};
 use super::{Api, filter};
 use crate::access::KeyId;
 use wakeq::control::{OperationId, Quota};
+use wakeq::events::BatchName;
 use wakeq::order::ObjectKey;
 use wakeq::{CanvasId, EventId, Name};
 use wakeq_streams::{EntityId, EntityType};
@@ -110,6 +111,8 @@ macro_rules! path_parts {
 path_parts! {
     /// The cron in the path: `{cron}`.
     CronPath(Name) = "cron";
+    /// The batch in the path: `{batch}`.
+    BatchPath(BatchName) = "batch";
     /// The hook in the path: `{hook}`.
     HookPath(Name) = "hook";
     /// The object in the path: `{object}`.

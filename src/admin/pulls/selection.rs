@@ -1,8 +1,10 @@
 //! Which of the copies that were just leased are handed out. Nothing fails here: by now they are
 //! leased, and one that is not handed out would wait for the end of its lease.
 
+use std::collections::HashMap;
+
 use super::{Admin, HeldCopy, LeaseBatch, LeasedCopy};
-use crate::event::{Cause, Claim, Name, Notification};
+use crate::event::{Cause, Checkpoint, Claim, EventId, Name, Notification};
 use crate::store::{LeasedRow, StoreError};
 
 /// Number of expired leases from which on a copy is leased alone, and at which it dies.
@@ -57,7 +59,40 @@ impl Admin {
                 }
             }
         }
-        now.copies = rows.into_iter().filter_map(LeasedCopy::of).collect();
+        now.copies = self.handed_out(queue, rows).await;
+    }
+
+    /// The copies, each with what the attempts before have left. Where that can't be read, copies
+    /// that were leased before are given back, since they would begin anew.
+    async fn handed_out(&self, queue: &Name, mut rows: Vec<LeasedRow>) -> Vec<LeasedCopy> {
+        let again = rows.iter().filter(|row| was_leased_before(row));
+        let asked: Vec<_> = again.map(|row| (row.event.address.scope.canvas, row.event.claim.id)).collect();
+        let found = if asked.is_empty() { Ok(Vec::new()) } else { self.store.checkpoints(&asked).await };
+        let mut left: HashMap<EventId, Checkpoint> = match found {
+            Ok(found) => found.into_iter().collect(),
+            Err(error) => {
+                let again = rows.iter().filter(|row| was_leased_before(row));
+                let claims: Vec<Claim> = again.map(|row| row.event.claim).collect();
+                self.release_unread(queue, &claims, &error).await;
+                rows.retain(|row| !was_leased_before(row));
+                HashMap::new()
+            }
+        };
+        let handed_out = rows.into_iter().filter_map(|row| {
+            let checkpoint = left.remove(&row.event.claim.id);
+            LeasedCopy::of(row, checkpoint)
+        });
+        handed_out.collect()
+    }
+
+    /// Gives leased copies back whose checkpoints could not be read; the next lease tries again.
+    async fn release_unread(&self, queue: &Name, claims: &[Claim], cause: &StoreError) {
+        let (error, copies) = (cause as &dyn std::error::Error, claims.len());
+        tracing::warn!(error, %queue, copies, "copies were given back: their checkpoints can't be read");
+        if let Err(error) = self.store.release(claims).await {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(error, %queue, "they were not given back: they wait for the end of their leases");
+        }
     }
 
     /// Gives a leased copy back that could not be moved to the dead ones; the next lease tries it
@@ -69,4 +104,9 @@ impl Admin {
             tracing::warn!(error, %queue, "it was not given back: it waits for the end of its lease");
         }
     }
+}
+
+/// Whether an attempt before can have left a checkpoint.
+fn was_leased_before(row: &LeasedRow) -> bool {
+    row.event.claim.claims > 1
 }

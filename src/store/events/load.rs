@@ -4,8 +4,8 @@
 use uuid::Uuid;
 
 use crate::event::{
-    CanvasId, Claim, CopyOf, EventId, EventOptions, HandlerAddress, HandlerScope, Lane, Metadata, Name,
-    Place, RuleKind, Schedule, Timestamp, Turn,
+    BatchName, CanvasId, Claim, CopyOf, EventId, EventOptions, HandlerAddress, HandlerScope, Lane, Metadata,
+    Name, Place, RuleKind, Schedule, Timestamp, Turn,
 };
 use crate::store::kernel::{Sql, StoreError, address, interval};
 
@@ -37,6 +37,12 @@ impl LoadedEvent {
     pub(crate) fn lane(self) -> Option<Lane> {
         let (scope, queue) = (self.address.scope, self.copy_of.map(|copy| copy.queue));
         self.place.map(|place| Lane { scope, object: place.object, queue })
+    }
+
+    /// The batch that it is a member of.
+    pub(crate) fn batch(&self) -> Option<(CanvasId, BatchName)> {
+        let name = self.options.as_deref()?.batch()?;
+        Some((self.address.scope.canvas, name.clone()))
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod cancelling;
 mod chains;
+mod checkpoints;
 mod claims;
 mod columns;
 mod control;
@@ -10,6 +11,7 @@ mod counts;
 mod dead_events;
 mod depth;
 mod handlers;
+mod history;
 mod idempotency;
 mod insert;
 mod list;
@@ -32,7 +34,8 @@ mod unique;
 mod unknown_handlers;
 
 pub(crate) use cancelling::{CANCELLED_PAGE, RunningCancel};
-pub(crate) use claims::{ClaimLimits, Renewal, Retry};
+pub(crate) use checkpoints::checkpoint_in;
+pub(crate) use claims::{ClaimLimits, NotedRetry, Renewal, Retry};
 pub(in crate::store) use claims::{fences, happened};
 pub(crate) use control::{BULK_PAGE, CommandOutcome};
 pub(crate) use counts::HandlerActivity;
@@ -40,6 +43,8 @@ pub use counts::HandlerCounts;
 pub(crate) use dead_events::RedriveOutcome;
 pub use depth::{Depth, HandlerDepth};
 pub(crate) use handlers::HandlerPosition;
+pub(crate) use history::{AttemptEnd, KeptEnd};
+pub use history::{AttemptRecord, EndedEvent, EndedFilter};
 pub(crate) use idempotency::{IdempotencyOutcome, NewKey};
 pub(in crate::store) use insert::add_all;
 pub(crate) use insert::{NewState, add_one};

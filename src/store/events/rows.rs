@@ -1,9 +1,12 @@
 //! Whole rows of events: the only statements that write all of one, when it is emitted, when it
 //! dies and when it is redriven. Which events they get, and in which order, is decided elsewhere.
 
+use std::time::Duration;
+
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
+use super::claims::microseconds;
 use super::columns::{EventColumns, delay_s, moment};
 use super::load::DeadFilter;
 use super::outcome::{InsertOutcome, InsertedRows};
@@ -317,6 +320,7 @@ impl Sql<'_> {
         cause: Cause,
         error: Option<&str>,
         halts: bool,
+        took: Option<Duration>,
     ) -> Result<bool, StoreError> {
         let query = sqlx::query!(
             "with gone as (
@@ -340,6 +344,16 @@ impl Sql<'_> {
                            select wakeq.next_in_lane(canvas_id, object, queue, module, name, seq)
                              from gone where object is not null))
                          for update skip locked))
+             ), moved as (
+                 -- The trigger of the deletion counts it as completed.
+                 insert into wakeq.batch_ends (canvas_id, batch, completed, dead)
+                 select canvas_id, options ->> 'batch', -1, 1 from gone where options ->> 'batch' is not null
+             ), noted as (
+                 insert into wakeq.attempts
+                        (canvas_id, event_id, number, nonce, outcome, worker, started_at, took_us, error)
+                 select canvas_id, id, claims, nonce, 'dead', worker, clock_timestamp() - $8::bigint * interval '1 microsecond',
+                        $8, left($4, 1000)
+                   from gone where $8 is not null
              )
              insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims,
                                             losses, traceparent, last_error, cause, object, seq, prev, queue, origin,
@@ -360,7 +374,8 @@ impl Sql<'_> {
             error,
             halts,
             interval(self.timing().horizon),
-            interval(self.timing().grace)
+            interval(self.timing().grace),
+            took.map(microseconds)
         );
         Ok(self.session().await?.execute("move an event to the dead ones", query).await?.rows_affected() > 0)
     }
@@ -398,7 +413,7 @@ pub(super) async fn bring_back(
                                             traceparent, last_error, object, seq, prev, queue, origin, options)
                select page.id, canvas_id, module, name, modifier, value, enqueued_at, wakeq.wake_at(now(), now(), $2, $3),
                       claims, traceparent, last_error, object, coalesce(links.seq, page.seq),
-                      coalesce(links.prev, page.prev), queue, origin, options
+                      coalesce(links.prev, page.prev), queue, origin, nullif(options - 'batch', '{}')
                  from page left join links on links.id = page.id
                    on conflict (id) do nothing
             returning id, canvas_id, module, name, object, seq, prev, queue

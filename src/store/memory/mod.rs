@@ -6,7 +6,11 @@
 //! statement fails. Both completions are one function. `tests/it/testing/agreement.rs` runs the
 //! same steps on both.
 
+mod batch_row;
+mod batches;
+mod checkpoints;
 mod dead;
+mod history;
 mod inserts;
 mod keys;
 mod lanes;
@@ -29,11 +33,13 @@ use crate::event::{
     CanvasId, EventId, HandlerAddress, HandlerScope, Lane, NewEvent, ObjectKey, Operation, OperationId,
     RuleKind, Timestamp, Timing,
 };
-use crate::store::events::Rule;
+use crate::store::batches::BatchKey;
+use crate::store::events::{AttemptRecord, Rule};
 use crate::store::kernel::{Double, Store, StoreError};
 use crate::store::order::{HaltedLane, Object, Tombstone};
+use batch_row::Batch;
 use keys::Keys;
-use row::{Dead, LiveRow};
+use row::{Dead, Ended, LiveRow};
 
 /// How many of the most recently emitted events are remembered.
 const EMITTED_MAX: usize = 100_000;
@@ -73,6 +79,8 @@ pub(in crate::store) struct Tables {
     events: BTreeMap<EventId, LiveRow>,
     rules: BTreeMap<(HandlerScope, RuleKind), Rule>,
     dead: BTreeMap<EventId, Dead>,
+    attempts: BTreeMap<(CanvasId, EventId), Vec<AttemptRecord>>,
+    ended: BTreeMap<EventId, Ended>,
     /// Ids that callers chose: of which canvas, and since when.
     chosen: HashMap<EventId, ChosenId>,
     unknown: BTreeMap<HandlerAddress, UnknownHandler>,
@@ -83,6 +91,7 @@ pub(in crate::store) struct Tables {
     operation_jobs: BTreeMap<i64, OperationJob>,
     keys: HashMap<(CanvasId, String, String), KeptAnswer>,
     unique: Keys,
+    batches: BTreeMap<BatchKey, Batch>,
     objects: BTreeMap<(CanvasId, ObjectKey), Object>,
     /// The last value of the sequence for links.
     last_seq: i64,
@@ -176,6 +185,8 @@ impl Tables {
             events: BTreeMap::new(),
             rules: BTreeMap::new(),
             dead: BTreeMap::new(),
+            attempts: BTreeMap::new(),
+            ended: BTreeMap::new(),
             chosen: HashMap::new(),
             unknown: BTreeMap::new(),
             jobs: BTreeMap::new(),
@@ -184,6 +195,7 @@ impl Tables {
             operation_jobs: BTreeMap::new(),
             keys: HashMap::new(),
             unique: Keys::default(),
+            batches: BTreeMap::new(),
             objects: BTreeMap::new(),
             last_seq: 0,
             halted: BTreeMap::new(),

@@ -3,16 +3,17 @@
 
 use std::collections::BTreeSet;
 
+use super::batch_row::MemberEnd;
 use super::lanes::lane_of;
 use super::lists::key;
 use super::{Dead, LiveRow, OperationJob, Tables};
 use crate::event::{
-    Actor, CanvasId, EventFilter, EventId, Lane, NewOperation, Operation, OperationId, OperationKind,
-    OperationPreview, OperationState, Timestamp,
+    Actor, CanvasId, EndedOutcome, EventFilter, EventId, Lane, NewOperation, Operation, OperationId,
+    OperationKind, OperationPreview, OperationState, Timestamp,
 };
 use crate::store::events::{
-    BegunOperation, Looked, OPERATIONS_MAX, OPERATIONS_OPEN_MAX, OperationEvents, OperationPosition,
-    OperationsAfter, ResumePage,
+    AttemptEnd, BegunOperation, Looked, OPERATIONS_MAX, OPERATIONS_OPEN_MAX, OperationEvents,
+    OperationPosition, OperationsAfter, ResumePage,
 };
 use crate::store::kernel::StoreError;
 
@@ -215,7 +216,13 @@ impl Tables {
             }
         }
         let cause = if author.is_some() { "cancelled" } else { "purged" };
-        gone.iter().for_each(|row| self.add_tombstone(row, cause));
+        for row in &gone {
+            self.add_tombstone(row, cause);
+            self.leave_batch(row, MemberEnd::Cancelled);
+            if author.is_some() {
+                self.keep_ended(row, EndedOutcome::Cancelled, &AttemptEnd::default(), author);
+            }
+        }
         gone.iter().for_each(|row| self.arm_first_of(row));
         let lanes: BTreeSet<Lane> = gone.iter().filter_map(lane_of).collect();
         page.lanes = lanes.into_iter().collect();

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use crate::event::{
-    Claim, EventFacts, EventOptions, EventState, HandlerAddress, Name, NewEvent, Notification, Place,
-    Schedule, Tag, Timestamp, Unique,
+    Checkpoint, Claim, EventFacts, EventOptions, EventState, HandlerAddress, Name, NewEvent, Notification,
+    Place, Schedule, Tag, Timestamp, Unique,
 };
-use crate::store::events::{ClaimedEvent, DeadEvent, LoadedEvent};
+use crate::store::events::{ClaimedEvent, DeadEvent, EndedEvent, LoadedEvent};
 
 #[derive(Clone, Debug)]
 pub(super) struct LiveRow {
@@ -25,6 +25,7 @@ pub(super) struct LiveRow {
     pub(super) last_error: Option<String>,
     pub(super) postponed_since: Option<Timestamp>,
     pub(super) cancelled_by: Option<String>,
+    pub(super) checkpoint: Option<Checkpoint>,
 }
 
 impl LiveRow {
@@ -101,6 +102,14 @@ impl LiveRow {
             is_cancelled: self.cancelled_by.is_some(),
         }
     }
+}
+
+/// An event that has ended and is kept.
+#[derive(Clone, Debug)]
+pub(super) struct Ended {
+    pub(super) event: EndedEvent,
+    pub(super) value: String,
+    pub(super) result: Option<String>,
 }
 
 #[derive(Clone, Debug)]

@@ -75,6 +75,7 @@ impl Tables {
             row.event.options = event.options.clone();
             (row.delay_until, row.notify_at, row.postponed_since) = (due, notify_at, None);
             (row.probes, row.retries, row.losses, row.last_error) = (0, 0, 0, None);
+            row.checkpoint = None;
         }
         let outcome = match unique.conflict() {
             OnConflict::Postpone { .. } => UniqueOutcome::Postponed { due },

@@ -67,6 +67,9 @@ samples! {
     sample_dead_events: "sum(octet_length(value) + coalesce(octet_length(last_error), 0)
                              + coalesce(octet_length(options::text), 0))"
         in "wakeq.dead_events" "", "sample the dead events of a canvas";
+    /// Checkpoints, and their bytes.
+    sample_checkpoints: "sum(octet_length(value))"
+        in "wakeq.checkpoints" "", "sample the checkpoints of a canvas";
     /// Objects, and the bytes of their states.
     sample_objects: "sum(coalesce(octet_length(state), 0))"
         in "wakeq.objects" "", "sample the objects of a canvas";

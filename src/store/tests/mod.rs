@@ -1,6 +1,8 @@
 //! Tests of the statements on a real Postgres, each with a database of its own.
 
+mod batches;
 mod cancelling;
+mod checkpoints;
 mod coalescer;
 mod contention;
 mod copies;
@@ -12,6 +14,7 @@ mod expiring;
 mod facets;
 mod fences;
 mod frozen;
+mod history;
 mod identity;
 mod idle;
 mod inserts;

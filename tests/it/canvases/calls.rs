@@ -36,7 +36,9 @@ const QUEUES: Coverage = OfThePlatform("queues belong to the platform");
 const GROUPS: Coverage = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tested.
-const CALLS: [(&str, &str, Coverage); 128] = [
+const CALLS: [(&str, &str, Coverage); 136] = [
+    ("Admin", "checkpoint", By("show_checkpoint")),
+    ("Admin", "store_checkpoint", By("store_checkpoint")),
     ("Admin", "put_cron", By("put_cron")),
     ("Admin", "cron", By("show_cron")),
     ("Admin", "crons", By("list_crons")),
@@ -55,6 +57,9 @@ const CALLS: [(&str, &str, Coverage); 128] = [
     ("Admin", "cancel_operation", By("cancel_operation")),
     ("Admin", "explain", By("show_event")),
     ("Admin", "value", Here),
+    ("Admin", "attempts", By("show_event")),
+    ("Admin", "result", By("show_event")),
+    ("Admin", "ended", By("list_ended_events")),
     ("Admin", "cancel", By("cancel_event")),
     ("Admin", "cancel_running", By("cancel_event")),
     ("Admin", "run_now", By("run_event_now")),
@@ -132,6 +137,9 @@ const CALLS: [(&str, &str, Coverage); 128] = [
     ("Admin", "hooks", By("list_hooks")),
     ("Admin", "delete_hook", By("delete_hook")),
     ("Admin", "hook_to_receive", There("hooks::callers")),
+    ("Admin", "batch", By("show_batch")),
+    ("Admin", "batches", By("list_batches")),
+    ("Admin", "cancel_batch", By("cancel_batch")),
     ("Admin", "quotas", By("list_quotas")),
     ("Admin", "set_quota", Here),
     ("Admin", "unset_quota", Here),

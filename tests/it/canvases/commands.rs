@@ -14,10 +14,13 @@ use crate::cli::Terminal;
 
 /// Command lines with placeholders for the victim's values. Verbs without one are here too, for
 /// their output.
-const LINES: [&str; 90] = [
+const LINES: [&str; 99] = [
     "events list",
     "events list --handler <handler>",
     "events list --cursor <cursor list_events>",
+    "events ended",
+    "events ended --handler <handler>",
+    "events ended --cursor <cursor list_ended_events>",
     "events list --tag <tag>",
     "events count",
     "events count --tag <tag> --state dead",
@@ -35,6 +38,8 @@ const LINES: [&str; 90] = [
     "cron show <cron>",
     "hooks list",
     "hooks show <hook>",
+    "batches list",
+    "batches show <batch>",
     "dead list",
     "dead list --tag <tag>",
     "objects halted",
@@ -60,6 +65,7 @@ const LINES: [&str; 90] = [
     "groups nodes",
     "events emit greet 1 --id <id>",
     "events emit greet 1 --on <object>",
+    "events emit greet 1 --batch <batch>",
     "emit <handler> 1",
     "emit greet 1 --id <id>",
     "entities send <entity> deposit 1 --id <id>",
@@ -72,6 +78,8 @@ const LINES: [&str; 90] = [
     "handlers put <handler> https://target.example/",
     "cron put <cron> '0 0 1 1 *' 1",
     "hooks put <hook> github <handler>",
+    "batches open <batch> <handler>",
+    "batches close <batch>",
     "handlers pause <handler>",
     "handlers block <handler>",
     "pause <handler>",
@@ -99,6 +107,7 @@ const LINES: [&str; 90] = [
     "handlers delete <handler>",
     "cron delete <cron>",
     "hooks delete <hook>",
+    "batches cancel <batch>",
     "keys revoke <key>",
     "pause --canvas-wide",
     "block --canvas-wide",
@@ -181,6 +190,7 @@ fn filled(line: &str, values: &Values) -> Vec<(String, Vec<String>)> {
         ("<cron>", values.crons.clone()),
         ("<hook>", values.hooks.clone()),
         ("<operation>", vec![format!("0000a001{}", &values.canvas[8..])]),
+        ("<batch>", values.batches.clone()),
         ("<object>", values.objects.clone()),
         ("<entity>", values.entities.iter().map(|[kind, id]| format!("{kind}/{id}")).collect()),
         (

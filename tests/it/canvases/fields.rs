@@ -7,7 +7,7 @@ use super::seed::Values;
 use super::world::QUEUE;
 
 /// Query parameters and fields of bodies that name nothing of a tenant.
-const NAMES_NOTHING: [&str; 77] = [
+const NAMES_NOTHING: [&str; 80] = [
     // Content that is stored as the caller sends it.
     "value",
     "payload",
@@ -53,8 +53,10 @@ const NAMES_NOTHING: [&str; 77] = [
     "remember_s",
     "postpone_s",
     "at_most_s",
+    "keep_s",
     // Modes.
     "on_conflict",
+    "outcome",
     "view",
     "all",
     "count_up_to",
@@ -76,6 +78,8 @@ const NAMES_NOTHING: [&str; 77] = [
     "policy",
     // A secret that the caller chooses signs the caller's deliveries, and is never looked up.
     "secret",
+    // The claim of an attempt, which counts only for the event that the path names.
+    "claim",
     // Fields of a queue or a group, which belong to the platform.
     "source",
     "tenant_visible",
@@ -113,6 +117,7 @@ pub(super) fn of_path(part: &str, values: &Values) -> Vec<Vec<(&'static str, Str
         }
         "cron" => single("cron", &values.crons),
         "hook" => single("hook", &values.hooks),
+        "batch" => single("batch", &values.batches),
         "object" => single("object", &values.objects),
         "key" => single("key", &values.keys),
         "queue" => vec![vec![("queue", QUEUE.to_owned())]],
@@ -210,6 +215,7 @@ pub(super) fn of_body(operation: &str, pointer: &str, values: &Values) -> Vec<Ve
             values.handlers.iter().map(parts).collect()
         }
         ("key", "emit" | "emit_batch" | "change_object") => texts("key", &values.unique_keys),
+        ("batch", _) => texts("batch", &values.batches),
         ("object", "change_object") => vec![],
         ("object", _) => texts("object", &values.objects),
         ("category" | "stream", _) => {

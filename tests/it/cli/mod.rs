@@ -2,10 +2,13 @@
 //! where they are stable.
 
 mod access;
+mod batches;
 mod both;
 mod bulk;
+mod checkpoints;
 mod ends;
 mod groups;
+mod history;
 mod life;
 mod operations;
 mod options;
@@ -179,6 +182,9 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (10, "hooks"),
     (11, "unique"),
     (12, "workers"),
+    (13, "history"),
+    (14, "checkpoints"),
+    (15, "batches"),
     (16, "search"),
     (17, "operations"),
 ];
@@ -210,9 +216,9 @@ async fn migrate_of_the_release_before_succeeds_on_a_newer_schema() {
     let terminal = Terminal::on(&database);
     let pool = sqlx::PgPool::connect(database.url()).await.unwrap();
     let add = "insert into wakeq._migrations (version, description, success, checksum, execution_time)
-               values (13, 'of tomorrow', true, '', 0)";
+               values (15, 'of tomorrow', true, '', 0)";
     sqlx::query(add).execute(&pool).await.unwrap();
-    let newer = "  13  newer    of a newer release\n      the schema is newer than this program: 13\n";
+    let newer = "  15  newer    of a newer release\n      the schema is newer than this program: 15\n";
     let expected = migrations("present") + newer;
     assert_eq!(terminal.prints(&["migrate"]).await, expected);
     assert_eq!(terminal.prints(&["migrate", "--dry-run"]).await, expected);

@@ -1,5 +1,7 @@
 //! What documents say, run as it stands: SQL, shell lines, and the programs in `examples/`.
 
+mod batches;
+mod checkpoints;
 mod examples;
 mod finish;
 mod options;

@@ -1,6 +1,8 @@
 //! The HTTP API as its callers see it, a file per kind of resource.
 
 mod admin;
+mod batches;
+mod checkpoints;
 mod cloudevents_sdk;
 mod crons;
 mod dead_events;
@@ -8,6 +10,7 @@ mod emit;
 mod events;
 mod every_route;
 mod handlers;
+mod history;
 mod idempotency;
 mod long_lists;
 mod mounted;

@@ -78,7 +78,7 @@ async fn a_refusal_says_what_is_out_of_bounds() {
         (json!({"retries": 1001}), "retried 1,000 times at most"),
         (json!({"delays_s": []}), "1 to 100 delays"),
         (json!({"timeout_s": 0}), "a millisecond to 30 days"),
-        (json!({"tries": 1}), "the fields are retries, delays_s, timeout_s, not_after and tags"),
+        (json!({"tries": 1}), "the fields are retries, delays_s, timeout_s, not_after, keep_s and tags"),
     ] {
         let event = json!({"name": "greet", "options": options});
         service.post("/events", event.clone()).await.says((400, "bad-request"), words);

@@ -2,7 +2,10 @@
 //! say.
 
 mod agreement;
+mod batches;
 mod cancelling;
+mod checkpoints;
+mod history;
 mod kit;
 mod options;
 mod search;

@@ -3,8 +3,10 @@
 mod basics;
 mod batches;
 mod cancelling;
+mod checkpoints;
 mod failures;
 mod fair_intake;
+mod history;
 mod layers;
 mod missing_handlers;
 mod options;

@@ -18,6 +18,7 @@ use crate::resources::emit::wire::{EmittedBatch, EmittedJson, NewChange, NewEven
 use crate::resources::log::wire::{Logged, StreamName};
 use options::OptionArgs;
 use unique::UniqueArgs;
+use wakeq::events::BatchName;
 use wakeq::log::StreamId;
 use wakeq::order::ObjectKey;
 use wakeq::{CanvasId, EventId, Name, Timestamp};
@@ -57,6 +58,9 @@ pub(crate) struct Emit {
     /// the stream of its address
     #[arg(long, value_name = "STREAM", num_args = 0..=1, default_missing_value = "", require_equals = true, value_parser = logged)]
     logged: Option<Logged>,
+    /// Make it a member of this batch (`wakeq batches open`)
+    #[arg(long, value_name = "BATCH")]
+    batch: Option<BatchName>,
     #[command(flatten)]
     json: JsonArg,
     #[command(flatten)]
@@ -122,6 +126,7 @@ impl Emit {
             logged: self.logged,
             unique: self.unique.json(),
             options: self.options.json(),
+            batch: self.batch.map(String::from),
             ..event_for(HandlerAddressArg { handler, modifier: modifier.or(self.modifier) }, &self.value)?
         };
         let client = context.client().await?;

@@ -14,6 +14,7 @@ use crate::cli::client::{Client, Request};
 use crate::cli::show::{self, JsonArg, moment};
 use crate::cli::table::Table;
 use crate::resources::emit::command::Emit;
+use crate::resources::ended_events::command::ListEnded;
 use crate::resources::events::command::count::{CountEvents, joined};
 use crate::resources::events::command::event::{Explain, ShowEvent, state_word};
 use crate::resources::events::command::filter::{DueArgs, EventFilterArgs};
@@ -36,6 +37,8 @@ enum EventVerb {
     Emit(Box<Emit>),
     /// List events that have not ended, by handler and by when they are due
     List(ListEvents),
+    /// List events that have ended and are kept, latest first
+    Ended(ListEnded),
     /// Count events by a filter
     Count(CountEvents),
     /// Show an event: why it is not running, and its value
@@ -106,6 +109,7 @@ impl Events {
         match self.verb {
             EventVerb::Emit(command) => command.run(context).await,
             EventVerb::List(command) => command.run(context).await,
+            EventVerb::Ended(command) => command.run(context).await,
             EventVerb::Count(command) => command.run(context).await,
             EventVerb::Show(command) => command.run(context).await,
             EventVerb::Explain(command) => command.run(context).await,

@@ -1,5 +1,7 @@
 //! Events: list, explain, cancel and run now.
 
+pub(crate) mod checkpoints;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -15,8 +17,9 @@ use crate::http::filter::{common_filter, several};
 use crate::http::path::{EventPath, Parameters};
 use crate::http::problem::Problem;
 use crate::http::{Api, paging};
+use crate::resources::events::wire::checkpoint::CheckpointJson;
 use crate::resources::events::wire::{
-    CancelledEvent, EventCountJson, EventDetail, EventSummaryJson, SetTags, TheEvent,
+    AttemptJson, CancelledEvent, EventCountJson, EventDetail, EventSummaryJson, SetTags, TheEvent,
 };
 use crate::resources::wire::List;
 use wakeq::Name;
@@ -200,7 +203,8 @@ enum View {
 
 /// Explain an event
 ///
-/// Says why it is not running, since when, until when, and what happens next.
+/// Says why it is not running, since when, until when, and what happens next; and what the attempts
+/// at it were. An event that has ended is shown for as long as it is kept.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/events/{id}", operation_id = "show_event", tag = "events",
     params(ViewQuery),
     responses((status = 200, description = "What is known about the event", body = EventDetail)))]
@@ -218,9 +222,18 @@ pub(crate) async fn one(
             "there is no event {id} on canvas {canvas}: it completed, was cancelled or purged, or never existed"
         ))
     })?;
-    if query.view == Some(View::Full) {
+    let is_full = query.view == Some(View::Full);
+    if detail.state != EventState::Gone {
+        let found = admin.checkpoint(caller.canvas, id).await?;
+        let attempts = admin.attempts(caller.canvas, id).await?;
+        detail.attempts = attempts.into_iter().map(AttemptJson::from).collect();
+        detail.checkpoint = found.map(|found| CheckpointJson::of(found, is_full));
+    }
+    if is_full {
         let value = admin.value(caller.canvas, id).await?;
         detail.value = value.and_then(|value| RawValue::from_string(value).ok());
+        let result = admin.result(caller.canvas, id).await?;
+        detail.result = result.and_then(|result| RawValue::from_string(result).ok());
     }
     Ok(Json(detail))
 }

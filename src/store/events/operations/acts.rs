@@ -105,9 +105,14 @@ async fn remove(transaction: &mut PgConnection, meant: Meant<'_>, cancels: bool)
     let Meant { canvas, ids, actor, timing } = meant;
     let row = sqlx::query!(
         r#"with gone as (
-               delete from wakeq.events_v2
+               delete from wakeq.events_v2 e
                 where id = any ($1) and canvas_id = $2 and (locked_at is null or locked_at < clock_timestamp() - $3::interval)
-            returning id, module, name, object, seq, prev
+            returning id, module, name, object, seq, prev, options ->> 'batch' as batch, e as event
+           ), counted as (
+               insert into wakeq.batch_ends (canvas_id, batch, completed, cancelled)
+               select $2, batch, -count(*), count(*) from gone where batch is not null group by batch
+           ), kept as (
+               select wakeq.keep_ended(event, wakeq.keep_of(event, null), 'cancelled', null, null, null, $5) from gone where $4
            ), asked as (
                update wakeq.events_v2 set cancelled_by = $5
                 where $4 and id = any ($1) and canvas_id = $2 and cancelled_by is null
@@ -133,7 +138,7 @@ async fn remove(transaction: &mut PgConnection, meant: Meant<'_>, cancels: bool)
                          select wakeq.first_without($2, object, null, module, name, array(select id from gone)) from lanes))
                        and (x.locked_at is null or x.locked_at < clock_timestamp() - $3::interval) for update skip locked))
            )
-           select (select count(*) from gone) as "gone!", (select count(*) from asked) as "asked!",
+           select greatest((select count(*) from gone), (select count(*) from kept)) as "gone!", (select count(*) from asked) as "asked!",
                   array(select module::text || '/' || name::text || '/' || object::text from lanes) as "lanes!""#,
         ids,
         canvas.0,

@@ -234,15 +234,18 @@ impl World {
     }
 
     /// One page of a resume job: sets the promises and moves the cursor in one transaction. Returns
-    /// what to publish next; the process may die before it does.
+    /// what to publish next; the process may die before it does. What another rule holds stays
+    /// parked.
     pub(crate) fn resume_page(&mut self, job: usize) -> Vec<EventId> {
         let ResumeJob { handler, only_parked, after } = self.jobs[job].clone();
         let skip_running = self.defect == Some(Defect::ResumeSkipsRunning);
+        let is_held = only_parked && self.rules.iter().any(|(held, _)| *held == handler);
         let page: Vec<EventId> = self
             .rows
             .iter()
             .filter(|(id, row)| {
                 self.records[id].handler == handler
+                    && !is_held
                     && after.is_none_or(|after| **id > after)
                     && (!only_parked || row.notify_at.is_none())
                     && !(skip_running && row.locked_at.is_some())

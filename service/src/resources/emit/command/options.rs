@@ -28,6 +28,9 @@ pub(super) struct OptionArgs {
     /// The event then dies of the cause `expired`.
     #[arg(long, value_name = "TIME", value_parser = arguments::timestamp)]
     not_after: Option<Timestamp>,
+    /// Keep the event for this long after it has ended (7days), at most 90days
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    keep: Option<Duration>,
     /// Tag to find it by (customer:7); repeatable
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<Tag>,
@@ -42,6 +45,7 @@ impl OptionArgs {
             delays_s: self.delays.map(|delays| delays.iter().map(seconds).collect()),
             timeout_s: self.timeout.as_ref().map(seconds),
             not_after: self.not_after,
+            keep_s: self.keep.as_ref().map(seconds),
             tags: self.tags.iter().map(Tag::to_string).collect(),
         };
         (options != OptionsJson::default()).then_some(options)

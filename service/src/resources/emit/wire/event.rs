@@ -17,7 +17,7 @@ use wakeq::{Event, EventId};
 
 /// All fields, as an answer to an unknown one lists them.
 const FIELDS: &str = "module, name, modifier, value, id, delay_until, delay_s, object, only_queues, logged, \
-                      unique and options";
+                      unique, options and batch";
 
 /// An event to be emitted.
 #[derive(Debug, Default, Serialize, ToSchema)]
@@ -72,6 +72,11 @@ pub(crate) struct NewEvent {
     /// What the event asks for in place of its handler's policy. Its copies in queues do not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) options: Option<OptionsJson>,
+    /// The batch that the event is a member of, which has to be open. Excludes `only_queues` and
+    /// `unique`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^[!-~]{1,255}$", example = "import:42")]
+    pub(crate) batch: Option<String>,
 }
 
 impl NewEvent {
@@ -98,6 +103,7 @@ impl NewEvent {
                 "only_queues" => new.only_queues = given.map_or(Ok(false), only_queues)?,
                 "logged" => new.logged = given.map(logged).transpose()?,
                 "unique" => new.unique = given.map(UniqueJson::read).transpose()?,
+                "batch" => new.batch = string("`batch`")?.map(Into::into),
                 "options" => new.options = given.map(OptionsJson::read).transpose()?,
                 _ => return Err(Fault::UnknownField(named(&field), FIELDS)),
             }
@@ -129,6 +135,9 @@ impl NewEvent {
         }
         if let Some(unique) = self.unique {
             event = event.unique(unique.unique()?)?;
+        }
+        if let Some(batch) = self.batch {
+            event = event.batch(&batch)?;
         }
         if let Some(options) = self.options {
             event = options.of(event)?;

@@ -15,7 +15,7 @@ use wakeq::events::{EventOptions, InvalidOptions};
 use wakeq::{Event, EventError};
 
 /// What an unknown field has to be.
-const LEFT_OUT: &str = "left out: the fields are retries, delays_s, timeout_s, not_after and tags";
+const LEFT_OUT: &str = "left out: the fields are retries, delays_s, timeout_s, not_after, keep_s and tags";
 
 /// What an event asks for, in place of what its handler's route or target says.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -37,6 +37,10 @@ pub(crate) struct OptionsJson {
     /// Moment after which no attempt starts: the event then dies of the cause `expired`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) not_after: Option<DateTime<Utc>>,
+    /// Seconds for which the event is kept after it has ended, with its result; 0 for not at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 7_776_000.0)]
+    pub(crate) keep_s: Option<f64>,
     /// Tags by which the event is found.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 10, example = json!(["customer:7"]))]
@@ -72,6 +76,9 @@ impl OptionsJson {
                     let moment = |raw| json::timestamp(&json::string(raw, "`not_after`")?, "`not_after`");
                     new.not_after = given.map(moment).transpose()?;
                 }
+                "keep_s" => {
+                    new.keep_s = given.map(|raw| json::seconds(raw.get(), "`keep_s`")).transpose()?;
+                }
                 "tags" => new.tags = given.map(tags).transpose()?.unwrap_or_default(),
                 _ => return Err(Fault::shape(format!("{} in `options`", named(&field)), LEFT_OUT)),
             }
@@ -93,6 +100,9 @@ impl OptionsJson {
         }
         if let Some(moment) = self.not_after {
             event = event.not_after(moment)?;
+        }
+        if let Some(keep_s) = self.keep_s {
+            event = event.keep(duration(keep_s, InvalidOptions::Keep)?)?;
         }
         for tag in &self.tags {
             event = event.tag(tag)?;
@@ -120,6 +130,13 @@ fn duration(seconds: f64, refused: InvalidOptions) -> Result<Duration, Fault> {
     Duration::try_from_secs_f64(seconds).map_err(|_| EventError::Options(refused).into())
 }
 
+impl OptionsJson {
+    /// What an event asks for in place of its handler's policy, if anything.
+    pub(crate) fn of_event(options: &EventOptions) -> Option<Self> {
+        Some(Self::from(options)).filter(|options| *options != Self::default())
+    }
+}
+
 impl From<&EventOptions> for OptionsJson {
     fn from(options: &EventOptions) -> Self {
         let delays = options.delays();
@@ -128,6 +145,7 @@ impl From<&EventOptions> for OptionsJson {
             delays_s: delays.map(|delays| delays.iter().map(Duration::as_secs_f64).collect()),
             timeout_s: options.timeout().map(|timeout| timeout.as_secs_f64()),
             not_after: options.not_after(),
+            keep_s: options.keep().map(|keep| keep.as_secs_f64()),
             tags: options.tags().iter().map(ToString::to_string).collect(),
         }
     }

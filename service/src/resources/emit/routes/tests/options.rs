@@ -17,6 +17,7 @@ fn every_option_is_read() {
         (r#"{"retries":0}"#, event().retries(0).unwrap()),
         (r#"{"retries":1000}"#, event().retries(1000).unwrap()),
         (r#"{"delays_s":[0,1.5]}"#, event().delays(delays).unwrap()),
+        (r#"{"keep_s":0}"#, event().keep(Duration::ZERO).unwrap()),
         (r#"{"timeout_s":0.25}"#, event().timeout(Duration::from_millis(250)).unwrap()),
         (r#"{"not_after":"2030-01-31T09:00:00+01:00"}"#, event().not_after(moment).unwrap()),
         (
@@ -55,6 +56,9 @@ fn what_is_no_option_is_refused() {
         (r#"{"timeout_s":0}"#, "a millisecond to 30 days"),
         (r#"{"timeout_s":1e300}"#, "a millisecond to 30 days"),
         (r#"{"timeout_s":"secret"}"#, "`timeout_s` must be a number of seconds"),
+        (r#"{"keep_s":7776001}"#, "90 days at most"),
+        (r#"{"keep_s":1e300}"#, "90 days at most"),
+        (r#"{"keep_s":"secret"}"#, "`keep_s` must be a number of seconds"),
         (r#"{"not_after":1}"#, "`not_after` must be a string"),
         (r#"{"not_after":"secret"}"#, "`not_after` must be a moment"),
     ] {
