@@ -417,3 +417,21 @@ async fn an_operation_that_can_not_be_read_fails() {
     );
     assert!(table.store.operation(CanvasId::DEFAULT, id).await.unwrap().is_none(), "it is not shown");
 }
+
+/// What is removed counts as cancelled in its batch, and what is cancelled is kept if it asks for
+/// that. What is purged is not.
+#[tokio::test]
+async fn batches_and_history_know_what_was_removed() {
+    let table = Table::new().await;
+    for (kind, kept) in [(OperationKind::Delete, 0), (OperationKind::Cancel, 3)] {
+        table.add(3).await;
+        table.run("update wakeq.events_v2 set options = '{\"batch\": \"b\", \"keep_s\": 60}'").await;
+        let (id, job) = table.begin(kind).await;
+        finish(&table.store, job).await;
+        assert_eq!((table.of(id).await.changed, table.number(OWN).await), (3, 0));
+        let by = "select count(*) from wakeq.ended_events where outcome = 'cancelled' and ended_by = 'test'";
+        assert_eq!(table.number(by).await, kept);
+    }
+    assert_eq!(table.number("select sum(completed)::int8 from wakeq.batch_ends").await, 0);
+    assert_eq!(table.number("select sum(cancelled)::int8 from wakeq.batch_ends").await, 6);
+}
