@@ -435,3 +435,13 @@ async fn batches_and_history_know_what_was_removed() {
     assert_eq!(table.number("select sum(completed)::int8 from wakeq.batch_ends").await, 0);
     assert_eq!(table.number("select sum(cancelled)::int8 from wakeq.batch_ends").await, 6);
 }
+
+/// The job of an operation that somebody has deleted goes, too.
+#[tokio::test]
+async fn a_job_of_no_operation_goes() {
+    let table = Table::new().await;
+    let (_, job) = table.begin(OperationKind::Delete).await;
+    table.run("delete from wakeq.operations").await;
+    assert!(!table.store.resume_page(job).await.unwrap().more);
+    assert_eq!(table.operation_jobs().await, 0);
+}

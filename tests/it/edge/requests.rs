@@ -11,6 +11,7 @@ use wakeq::queues::NewQueue;
 use wakeq::{Actor, CanvasId, EventId};
 use wakeq_service::access::Scope;
 
+use super::full::{ENDED, add_ended, fill};
 use super::leased::{PULLED, lease, run_out};
 use crate::hooks::signing::{put, webhook};
 use crate::support::service::{Answer, Service};
@@ -128,7 +129,7 @@ impl Targets {
         entities(pool, waiting).await;
         let make_room =
             "delete from wakeq.cron_records; delete from wakeq.http_targets; delete from wakeq.queues;
-             delete from wakeq.hooks; delete from wakeq.scheduling_rules; delete from wakeq.batches";
+             delete from wakeq.hooks; delete from wakeq.scheduling_rules; delete from wakeq.operations; delete from wakeq.batches";
         sqlx::raw_sql(make_room).execute(pool).await.unwrap();
         let batch = "insert into wakeq.batches (canvas_id, name, event_id, module, handler, modifier, value)
                      values ($1, $2, gen_random_uuid(), 'WORKER', 'greet', '_', 'null')";
@@ -157,10 +158,7 @@ impl Targets {
         let worker = "insert into wakeq.workers (name, instance, release, capacity, handler_count, handlers, has_targets)
                       values ($1, gen_random_uuid(), '0.1.0', 64, 1, '{WORKER/greet/_}', false)";
         sqlx::query(worker).bind(WORKER).execute(pool).await.unwrap();
-        let operation = "insert into wakeq.operations (canvas_id, id, kind, filter, cut_off, state, author, job, ended_at)
-                         values ($1, $2, 'delete', '{\"name\": \"greet\"}', now(), 'done', 'tests', 1, now())
-                             on conflict do nothing";
-        sqlx::query(operation).bind(CanvasId::DEFAULT.0).bind(OPERATION).execute(pool).await.unwrap();
+        add_ended(pool).await;
         let holder = Uuid::new_v4().to_string();
         let everywhere = service.wide_key(&holder, &Scope::ALL).await;
         let (canvas, queue, group, worker) = (CanvasId::DEFAULT, QUEUE, GROUP, WORKER);
@@ -181,7 +179,7 @@ impl Targets {
             .replace("{queue}", self.queue)
             .replace("{group}", self.group)
             .replace("{worker}", self.worker)
-            .replace("{operation}", &OPERATION.to_string())
+            .replace("{operation}", &ENDED.to_string())
             .replace("{quota}", "targets")
             .replace("{object}", OBJECT)
             .replace("{type}", ENTITY[0])
@@ -268,18 +266,15 @@ impl Targets {
                 service.stage.execute(UNREADABLE_CRON).await;
                 to(&path)
             }
-            ("put_queue", 409) => {
-                service.stage.execute(QUEUES).await;
-                to(&path.replace(QUEUE, "one-too-many")).json(&body("put_queue"))
-            }
             (_, 409 | 410) if is_about_copies(operation) => self.leasing(service, operation, status).await,
             ("remove_group", 409) => {
                 service.stage.execute(GROUP_AT_WORK).await;
                 to(&path.replace(GROUP, "worked-on"))
             }
-            ("put_cron", 409) => {
-                fill_with_crons(service).await;
-                to(&path.replace(CRON, "one-too-many")).json(&body("put_cron"))
+            ("begin_operation" | "put_queue" | "put_cron", 409) => {
+                fill(service, &operation.id).await;
+                to(&path.replace(QUEUE, "one-too-many").replace(CRON, "one-too-many"))
+                    .json(&body(&operation.id))
             }
             ("readyz", 503) => {
                 service.stage.execute("alter schema wakeq rename to elsewhere").await;
@@ -383,17 +378,6 @@ async fn fill_with_targets(service: &Service) {
 const UNREADABLE_CRON: &str = "update wakeq.cron_records
                                   set expression = 'of a later release', next_at = null, paused_at = now(), paused_by = 'tests'";
 
-const QUEUES: &str = "insert into wakeq.queues (name, created_by, updated_by)
-                      select 'full-' || number, 'tests', 'tests' from generate_series(1, 100) as number";
-
-async fn fill_with_crons(service: &Service) {
-    let fill = "insert into wakeq.cron_records (canvas_id, name, expression, zone, modifier, value, missed, created_by,
-                                                created_at, changed_at)
-                select $1, 'full-' || number, '0 0 1 1 *', 'UTC', '_', '1', 'skip', 'tests', now(), now()
-                  from generate_series(1, 1000) as number";
-    sqlx::query(fill).bind(CanvasId::DEFAULT.0).execute(&service.stage.pool).await.unwrap();
-}
-
 fn expecting_in_vain() -> Value {
     json!({"appends": [{"category": "accounts", "stream": "a", "expect": 1_000_000}]})
 }
@@ -415,9 +399,6 @@ const MAKES: [&str; 4] = ["put_queue", "put_cron", "put_hook", "open_batch"];
 
 /// Operations on a leased copy.
 const OF_COPIES: [&str; 3] = ["extend_copy", "complete_copy", "release_copy"];
-
-/// An operation that has ended.
-const OPERATION: Uuid = Uuid::from_u128(0x0000a001_0000_7000_8000_000000000001);
 
 const WITHOUT_BODY: &str =
     "livez wake readyz list_events count_events show_event cancel_event run_event_now list_handlers show_handler show_target delete_target

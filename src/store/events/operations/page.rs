@@ -54,7 +54,10 @@ enum Turn {
 impl Sql<'_> {
     /// A page of the operation of this job; `None` if the job is of no open operation.
     pub(in crate::store) async fn operation_page(&self, job: i64) -> Result<Option<ResumePage>, StoreError> {
-        let Some((canvas, id, open)) = self.open_operation(job).await? else { return Ok(None) };
+        let Some((canvas, id, open)) = self.open_operation(job).await? else {
+            self.drop_job_of_none(job).await?;
+            return Ok(None);
+        };
         let Some(open) = open else {
             self.fail_operation(canvas, id, "this release can't read it: a newer one has begun it").await?;
             return Ok(Some(ResumePage::default()));
