@@ -81,7 +81,7 @@ impl Admin {
         let more = cut(&mut items, limit as usize, |event| event.error.as_deref().map_or(0, str::len));
         let last = items.last().filter(|_| more);
         let next = last.map(|last| Cursor::of_ended(DeadPosition(last.ended_at, last.id)));
-        Ok(Page { items, next })
+        Ok(Page { looked_at: items.len() as u64, items, next })
     }
 
     /// What the handler of an ended event has returned, as JSON text; `None` if it has returned

@@ -136,7 +136,7 @@ impl DeliveryOutcome {
     /// The same, with a remark where its message is kept with the event.
     fn noting(mut self, remark: &str) -> Self {
         match &mut self {
-            Self::Failed { message } | Self::Dead { message } | Self::Busy { message, .. } => {
+            Self::Failed { message, .. } | Self::Dead { message } | Self::Busy { message, .. } => {
                 message.push_str("; ");
                 message.push_str(remark);
             }

@@ -87,8 +87,12 @@ impl Admin {
 
     /// Gives leased copies back whose checkpoints could not be read; the next lease tries again.
     async fn release_unread(&self, queue: &Name, claims: &[Claim], cause: &StoreError) {
-        let (error, copies) = (cause as &dyn std::error::Error, claims.len());
-        tracing::warn!(error, %queue, copies, "copies were given back: their checkpoints can't be read");
+        tracing::warn!(
+            error = cause as &dyn std::error::Error,
+            %queue,
+            copies = claims.len(),
+            "copies were given back: their checkpoints can't be read"
+        );
         if let Err(error) = self.store.release(claims).await {
             let error = &error as &dyn std::error::Error;
             tracing::warn!(error, %queue, "they were not given back: they wait for the end of their leases");

@@ -115,7 +115,9 @@ impl Store {
         if !self.is_shared {
             return self.clone();
         }
-        Self { pool: self.beside.clone(), is_shared: false, ..self.clone() }
+        let mut store = self.clone();
+        (store.pool, store.is_shared) = (self.beside.clone(), false);
+        store
     }
 
     /// Fails if a session of the caller's pool lacks a setting. A pool opens all of its sessions in

@@ -19,7 +19,7 @@ use crate::http::problem::Problem;
 use crate::http::{Api, paging};
 use crate::resources::events::wire::checkpoint::CheckpointJson;
 use crate::resources::events::wire::{
-    AttemptJson, CancelledEvent, EventCountJson, EventDetail, EventSummaryJson, SetTags, TheEvent,
+    self, AttemptJson, CancelledEvent, EventCountJson, EventDetail, EventSummaryJson, SetTags, TheEvent,
 };
 use crate::resources::wire::List;
 use wakeq::Name;
@@ -223,7 +223,7 @@ pub(crate) async fn one(
         ))
     })?;
     let is_full = query.view == Some(View::Full);
-    if detail.state != EventState::Gone {
+    if detail.state != wire::EventState::Gone {
         let found = admin.checkpoint(caller.canvas, id).await?;
         let attempts = admin.attempts(caller.canvas, id).await?;
         detail.attempts = attempts.into_iter().map(AttemptJson::from).collect();

@@ -343,7 +343,11 @@ impl From<wakeq_streams::control::GroupDead> for GroupDeadJson {
 impl From<wakeq_streams::control::GroupDeadPage> for List<GroupDeadJson> {
     fn from(page: wakeq_streams::control::GroupDeadPage) -> Self {
         let next_cursor = page.next.map(|cursor| cursor.to_string());
-        Self { items: page.items.into_iter().map(GroupDeadJson::from).collect(), next_cursor }
+        Self {
+            items: page.items.into_iter().map(GroupDeadJson::from).collect(),
+            next_cursor,
+            looked_at: None,
+        }
     }
 }
 
