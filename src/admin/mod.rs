@@ -16,6 +16,7 @@ mod leases;
 mod lists;
 mod looks;
 mod objects;
+mod operations;
 mod pulls;
 mod queues;
 mod quotas;

@@ -4,6 +4,7 @@
 mod contents;
 mod declared;
 mod document;
+mod full;
 mod garbage;
 mod leaks;
 mod leased;

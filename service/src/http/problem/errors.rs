@@ -106,9 +106,10 @@ impl From<AdminError> for Problem {
             | AdminError::NoBatch(_)
             | AdminError::NoTarget(_)
             | AdminError::NoQueue(_) => Self::not_found(),
-            AdminError::NoCopy(_) | AdminError::NoLease(_) | AdminError::NoWorker(_) => {
-                Self::new(Kind::NotFound, error.to_string())
-            }
+            AdminError::NoCopy(_)
+            | AdminError::NoLease(_)
+            | AdminError::NoOperation(_)
+            | AdminError::NoWorker(_) => Self::new(Kind::NotFound, error.to_string()),
             AdminError::LeaseOver(_) | AdminError::ClaimLost(_) => {
                 Self::new(Kind::LeaseOver, error.to_string())
             }
@@ -117,6 +118,7 @@ impl From<AdminError> for Problem {
             | AdminError::NotLeased(_)
             | AdminError::UnreadableCron(_)
             | AdminError::HookKind { .. }
+            | AdminError::TooManyOperations(_)
             | AdminError::TooManyQueues
             | AdminError::TooCostlyPatterns
             | AdminError::QueuesChange => Self::new(Kind::Conflict, error.to_string()),
