@@ -14,8 +14,8 @@ use crate::event::{
 };
 use crate::store::batches::BatchKey;
 use crate::store::{
-    BatchClosing, BatchOpening, BatchProgress, BatchState, CommandOutcome, DeadFilter, ExpiryPart,
-    InsertOutcome, Retention, StoreConfig, StoreError, add_one, complete_in,
+    AttemptEnd, BatchClosing, BatchOpening, BatchProgress, BatchState, CommandOutcome, DeadFilter,
+    ExpiryPart, InsertOutcome, Retention, StoreConfig, StoreError, add_one, complete_in,
 };
 
 const OTHER: u128 = 7;
@@ -71,7 +71,7 @@ impl Table {
         members.iter().map(|member| member.id).collect()
     }
 
-    async fn claimed(&self, count: usize) -> Vec<Claim> {
+    async fn claimed_members(&self, count: usize) -> Vec<Claim> {
         let ids = self.members(count).await;
         self.claim(&ids).await
     }
@@ -92,32 +92,32 @@ impl Table {
 async fn each_way_in_which_a_member_ends_is_counted_once() {
     let table = Table::new().await;
     table.open().await;
-    let claims = table.claimed(5).await;
+    let claims = table.claimed_members(5).await;
     assert_eq!(table.store.complete(&claims[..2]).await.unwrap(), [true, true]);
     assert_eq!(table.store.complete(&claims[..3]).await.unwrap(), [false, false, true]);
     assert_eq!(table.store.complete_links(&claims[3..4]).await.unwrap(), [true]);
     let mut connection = table.pool.acquire().await.unwrap();
     let mut transaction = connection.begin().await.unwrap();
-    assert!(complete_in(&mut transaction, claims[4]).await.unwrap());
+    assert!(complete_in(&mut transaction, claims[4], None, Duration::ZERO).await.unwrap());
     assert_eq!(table.progress(CanvasId::DEFAULT).await.counts, counts(4, 0, 0), "not before the commit");
     transaction.rollback().await.unwrap();
     let mut transaction = connection.begin().await.unwrap();
-    assert!(complete_in(&mut transaction, claims[4]).await.unwrap());
+    assert!(complete_in(&mut transaction, claims[4], None, Duration::ZERO).await.unwrap());
     transaction.commit().await.unwrap();
     assert_eq!(table.progress(CanvasId::DEFAULT).await.counts, counts(5, 0, 0));
-    let claims = table.claimed(2).await;
+    let claims = table.claimed_members(2).await;
     for (claim, cause) in claims.iter().zip([Cause::Retries, Cause::Poison]) {
-        assert!(table.store.die(*claim, cause, Some("no"), true).await.unwrap());
-        assert!(!table.store.die(*claim, cause, Some("no"), true).await.unwrap());
+        assert!(table.store.die(*claim, cause, Some("no"), true, None).await.unwrap());
+        assert!(!table.store.die(*claim, cause, Some("no"), true, None).await.unwrap());
     }
     assert_eq!(table.progress(CanvasId::DEFAULT).await.counts, counts(5, 2, 0));
     let waiting = table.members(1).await[0];
     let cancelled = table.store.cancel(CanvasId::DEFAULT, waiting, &tester()).await.unwrap().0;
     assert_eq!(cancelled, CommandOutcome::Done);
-    let claim = table.claimed(1).await[0];
+    let claim = table.claimed_members(1).await[0];
     table.mark_cancelled().await;
-    assert!(table.store.remove_cancelled(claim).await.unwrap());
-    table.claimed(2).await;
+    assert!(table.store.remove_cancelled(claim, &AttemptEnd::default()).await.unwrap());
+    table.claimed_members(2).await;
     table.mark_cancelled().await;
     table.end_leases().await;
     assert_eq!(table.store.remove_unclaimed_cancelled().await.unwrap().0, 2);
@@ -159,17 +159,17 @@ async fn other_events_are_neither_counted_nor_members() {
 async fn a_batch_ends_when_it_is_closed_and_its_last_member_has_ended() {
     let table = Table::new().await;
     table.open().await;
-    let claims = table.claimed(2).await;
+    let claims = table.claimed_members(2).await;
     table.store.complete(&claims[..1]).await.unwrap();
     assert_eq!(table.end().await, (false, None), "it is open");
     assert_eq!(table.close().await, BatchClosing::Closed);
     assert_eq!(table.close().await, BatchClosing::Repeated);
     assert_eq!(table.end().await, (false, None), "a member is left");
     // Its members may still emit into it.
-    let more = table.claimed(1).await;
+    let more = table.claimed_members(1).await;
     table.store.complete(&claims[1..]).await.unwrap();
     assert_eq!(table.end().await, (false, None));
-    assert!(table.store.die(more[0], Cause::Rejected, Some("no"), true).await.unwrap());
+    assert!(table.store.die(more[0], Cause::Rejected, Some("no"), true, None).await.unwrap());
     let value = r#"{"batch":"import:42","completed":2,"dead":1,"cancelled":0,"total":3,"value":{"file": 1}}"#;
     assert_eq!(table.end().await, (true, Some(value.to_owned())));
     assert_eq!(table.end().await, (false, None), "once");
@@ -251,7 +251,7 @@ async fn of_all_that_end_a_batch_at_once_one_emits_its_event() {
     for round in 0..20 {
         table.run("truncate wakeq.events_v2, wakeq.batches, wakeq.batch_ends").await;
         table.open().await;
-        let claims = table.claimed(2).await;
+        let claims = table.claimed_members(2).await;
         table.close().await;
         let mut racing = tokio::task::JoinSet::new();
         for claim in claims {
@@ -288,7 +288,7 @@ async fn the_minutes_pass_finds_what_is_over_and_sums_ends() {
     let table = Table::new().await;
     assert!(!table.store.minute(false, None).await.unwrap().batches, "there is none");
     table.open().await;
-    let claims = table.claimed(1).await;
+    let claims = table.claimed_members(1).await;
     table.run("update wakeq.chores set next_at = now()").await;
     assert!(table.store.minute(false, None).await.unwrap().batches);
     table.close().await;
@@ -303,7 +303,7 @@ async fn the_minutes_pass_finds_what_is_over_and_sums_ends() {
         )
         .await;
     let theirs = (canvas(OTHER), name());
-    assert_eq!(table.store.look_at_batches().await.unwrap().long, [theirs.clone()]);
+    assert_eq!(table.store.look_at_batches().await.unwrap().long, std::slice::from_ref(&theirs));
     let mut pages = 1;
     while table.store.sum_batch_ends(&theirs).await.unwrap() {
         pages += 1;
@@ -319,7 +319,7 @@ async fn the_minutes_pass_finds_what_is_over_and_sums_ends() {
 async fn a_batch_that_is_over_is_remembered_for_a_week() {
     let table = Table::new().await;
     table.open().await;
-    let claims = table.claimed(1).await;
+    let claims = table.claimed_members(1).await;
     table.close().await;
     table.store.complete(&claims).await.unwrap();
     table.end().await;
@@ -384,7 +384,7 @@ async fn an_event_without_a_batch_leaves_no_row() {
     let claimed = table.store.claim(&told(&ids), &limits()).await.unwrap();
     let claims: Vec<Claim> = claimed.into_iter().flatten().map(|event| event.claim).collect();
     table.store.complete(&claims[..1]).await.unwrap();
-    table.store.die(claims[1], Cause::Retries, None, false).await.unwrap();
+    table.store.die(claims[1], Cause::Retries, None, false, None).await.unwrap();
     table.store.release(&claims[2..]).await.unwrap();
     table.store.cancel(CanvasId::DEFAULT, claims[2].id, &tester()).await.unwrap();
     assert_eq!(table.number("select count(*) from wakeq.batch_ends").await, 0);

@@ -120,7 +120,7 @@ async fn the_expiry_deletes_what_no_event_has() {
         assert!(table.leave(*claim, "1").await);
     }
     assert_eq!(table.store.complete(&claims[..1]).await.unwrap(), [true]);
-    assert!(table.store.die(claims[1], Cause::Retries, None, false).await.unwrap());
+    assert!(table.store.die(claims[1], Cause::Retries, None, false, None).await.unwrap());
     assert_eq!((table.left_to(ids[0]).await, table.left_to(ids[1]).await), (None, some("1")));
     table.store.expire(ExpiryPart::Checkpoints, Retention::default()).await.unwrap();
     assert_eq!(table.checkpoints().await, 3, "they are new");
@@ -133,7 +133,7 @@ async fn the_expiry_deletes_what_no_event_has() {
     assert_eq!(back.len(), 1);
     let again = table.claim(&[ids[1]]).await[0];
     assert_eq!((again.claims, table.left_to(ids[1]).await), (2, some("1")));
-    assert!(table.store.die(again, Cause::Retries, None, false).await.unwrap());
+    assert!(table.store.die(again, Cause::Retries, None, false, None).await.unwrap());
     let all = DeadFilter::default();
     assert_eq!(table.store.delete_dead_page(&all, false, &tester()).await.unwrap(), 1);
     assert!(table.store.complete(&claims[2..]).await.unwrap()[0]);
@@ -163,7 +163,7 @@ async fn a_replaced_event_begins_anew() {
     assert!(matches!(table.store.insert_unique(&first).await.unwrap(), InsertOutcome::New { .. }));
     let claim = table.claim(&[first.id]).await[0];
     assert!(table.leave(claim, "1").await);
-    let retry = Retry { claim, retries: 1, delay: Duration::from_secs(60), error: "no".into() };
+    let retry = Retry { claim, retries: 1, delay: Duration::from_secs(60), error: "no".into(), noted: None };
     assert_eq!(table.store.retry(&[Arc::new(retry)]).await.unwrap(), [true]);
     assert_eq!(table.left_to(first.id).await, some("1"));
     let kept = keyed(unique());

@@ -73,7 +73,7 @@ async fn options_go_along_until_the_event_has_ended() {
     table.store.insert_all(std::slice::from_ref(&event), &[false]).await.unwrap();
     let claimed = table.store.claim(&told(&[event.id]), &limits()).await.unwrap().remove(0).unwrap();
     assert_eq!(claimed.options, event.options);
-    assert!(table.store.die(claimed.claim, Cause::Expired, None, false).await.unwrap());
+    assert!(table.store.die(claimed.claim, Cause::Expired, None, false, None).await.unwrap());
     let dead = table.store.dead_event(CanvasId::DEFAULT, event.id).await.unwrap().unwrap();
     assert_eq!((dead.cause.as_str(), dead.options), ("expired", event.options.clone()));
     let elsewhere = DeadFilter { canvas: canvas(7), ..DeadFilter::default() };

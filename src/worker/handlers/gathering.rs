@@ -294,14 +294,14 @@ mod tests {
         let function = |name| PlaceRequest { address: address(name), kind: PlaceKind::Function };
         drop(places.try_take(&function("other")));
         let room = Room::new(places.clone(), None, 2, CancellationToken::new());
-        let (sizes, mut calls) = tokio::sync::mpsc::unbounded_channel();
+        let (sizes, mut calls) = tokio::sync::mpsc::channel(8);
         let handlers: Handlers = Handlers::new()
             .state(sizes)
             .on_batch(
                 "rows",
                 Batch { wait: WAIT, ..Batch::default() },
-                async |sizes: tokio::sync::mpsc::UnboundedSender<usize>, events: Vec<Execution>| {
-                    sizes.send(events.len()).unwrap();
+                async |sizes: tokio::sync::mpsc::Sender<usize>, events: Vec<Execution>| {
+                    sizes.try_send(events.len()).unwrap();
                     Ok(())
                 },
             )
