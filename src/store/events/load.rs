@@ -25,7 +25,7 @@ pub(crate) struct LoadedEvent {
     pub(crate) worker: Option<Name>,
     pub(crate) place: Option<Place>,
     pub(crate) copy_of: Option<CopyOf>,
-    /// Its queue is pulled: no worker takes it.
+    /// Its queue or its handler is pulled: no worker takes it.
     pub(crate) pulled: bool,
     /// The size of its value, which is not loaded.
     pub(crate) value_bytes: i32,
@@ -76,7 +76,10 @@ impl Sql<'_> {
                       case when e.locked_at >= now() - $2::interval then e.worker::text end as worker,
                       e.claims, e.losses, e.last_error, e.traceparent::text as traceparent,
                       e.object::text as object, e.seq, e.prev, e.queue::text as queue, e.origin,
-                      e.queue is not null and wakeq.is_pulled(e.queue) as "pulled!", octet_length(e.value) as "value_bytes!",
+                      case when e.queue is not null then wakeq.is_pulled(e.queue)
+                           when (select exists (select from wakeq.pulled_handlers))
+                           then wakeq.is_pulled_handler(e.canvas_id, e.module, e.name) else false end as "pulled!",
+                      octet_length(e.value) as "value_bytes!",
                       greatest((select max(r.rule_type) from wakeq.scheduling_rules r
                                  where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
                                    and (r.until is null or r.until > now())

@@ -28,14 +28,14 @@ pub(crate) struct LeasedRow {
     pub(crate) until: Timestamp,
 }
 
-/// The result of checking a token against a copy.
+/// The result of checking a token against a copy, or an event of a pulled handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fence {
-    /// No queue has this name.
-    NoQueue,
-    /// The queue has no such copy.
+    /// No queue has this name, or the handler is not pulled.
+    Unregistered,
+    /// It has no such copy or event.
     Gone,
-    /// The token was not made for any claim of this copy.
+    /// The token was not made for any claim of it.
     Wrong,
     /// The lease has run out, or was given up.
     Over,
@@ -169,7 +169,7 @@ impl Store {
             token.nonce()
         );
         let Some(row) = self.session().await?.optional("look at a lease", query).await? else {
-            return Ok(Fence::NoQueue);
+            return Ok(Fence::Unregistered);
         };
         let (Some(canvas), Some(claims), Some(nonce)) = (row.canvas_id, row.claims, row.nonce) else {
             return Ok(Fence::Gone);
@@ -189,23 +189,24 @@ impl Store {
     }
 
     /// Extends a lease that stands to this long from now; returns when it ends, by the database's
-    /// clock.
+    /// clock, and whether somebody has cancelled the event.
     pub(crate) async fn extend_lease(
         &self,
         (canvas, claim): (CanvasId, Claim),
         held_for: Duration,
-    ) -> Result<Option<Timestamp>, StoreError> {
-        let query = sqlx::query_scalar!(
+    ) -> Result<Option<(Timestamp, bool)>, StoreError> {
+        let query = sqlx::query!(
             r#"update wakeq.events_v2 set locked_at = clock_timestamp() + ($4::interval - $5::interval)
                 where id = $1 and canvas_id = $2 and claims::bigint << 32 | nonce = $3 and locked_at >= clock_timestamp() - $5::interval
-            returning locked_at + $5::interval as "until!""#,
+            returning locked_at + $5::interval as "until!", cancelled_by is not null as "is_cancelled!""#,
             claim.id.0,
             canvas.0,
             claim.fence(),
             interval(held_for),
             interval(self.timing().lease)
         );
-        self.session().await?.optional("extend a lease", query).await
+        let extended = self.session().await?.optional("extend a lease", query).await?;
+        Ok(extended.map(|row| (row.until, row.is_cancelled)))
     }
 
     /// Puts copies of a pulled queue into its rotation, so that they get their turns. Where the
@@ -230,15 +231,20 @@ impl Sql<'_> {
     ) -> Result<PulledSplit, StoreError> {
         let ids: Vec<Uuid> = notifications.iter().map(|notification| notification.id.0).collect();
         let query = sqlx::query!(
-            r#"select e.queue::text as "queue!", array_agg(e.id) as "ids!"
+            r#"select e.queue::text as queue, array_agg(e.id) as "ids!"
                  from wakeq.events_v2 e
-                where e.id = any ($1) and e.queue is not null and wakeq.is_pulled(e.queue) group by e.queue"#,
+                where e.id = any ($1)
+                  and (e.queue is not null and wakeq.is_pulled(e.queue)
+                       or e.queue is null and (select exists (select from wakeq.pulled_handlers))
+                          and wakeq.is_pulled_handler(e.canvas_id, e.module, e.name))
+                group by e.queue"#,
             &ids
         );
         let rows = self.session().await?.all("look for copies that are pulled", query).await?;
-        let pulled: Vec<_> =
-            rows.into_iter().map(|row| PulledCopies { queue: row.queue, ids: row.ids }).collect();
-        let found: HashSet<Uuid> = pulled.iter().flat_map(|copies| copies.ids.iter().copied()).collect();
+        let found: HashSet<Uuid> = rows.iter().flat_map(|row| row.ids.iter().copied()).collect();
+        // Events of pulled handlers are not announced to anybody: a lease finds them by their index.
+        let copies = rows.into_iter().filter_map(|row| Some(PulledCopies { queue: row.queue?, ids: row.ids }));
+        let pulled: Vec<_> = copies.collect();
         let others = notifications.iter().filter(|notification| !found.contains(&notification.id.0));
         Ok(PulledSplit { workers: others.copied().collect(), pulled })
     }
