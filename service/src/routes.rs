@@ -26,6 +26,7 @@ use crate::resources::hooks::routes as hooks;
 use crate::resources::keys::routes as keys;
 use crate::resources::log::routes as log;
 use crate::resources::objects::routes as objects;
+use crate::resources::pulled::routes as pulled;
 use crate::resources::pulls::routes as pulls;
 use crate::resources::pulls::routes::leases;
 use crate::resources::queues::routes as queues;
@@ -89,6 +90,22 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Read, routes!(targets::one))
         .on_both([Scope::Operate, Scope::Read], routes!(targets::put_modifier))
         .on(Scope::Operate, routes!(targets::delete_modifier))
+        .on_both([Scope::Operate, Scope::Read], routes!(pulled::put))
+        .optional_body()
+        .on(Scope::Read, routes!(pulled::one))
+        .on(Scope::Operate, routes!(pulled::delete))
+        .on(Scope::Read, routes!(pulled::list))
+        // Leased events contain their values.
+        .on_both([Scope::Operate, Scope::Read], routes!(pulled::lease))
+        .optional_body()
+        .records_reads()
+        .works()
+        .on(Scope::Operate, routes!(pulled::extend))
+        .works()
+        .on(Scope::Operate, routes!(pulled::complete))
+        .works()
+        .on(Scope::Operate, routes!(pulled::release))
+        .works()
         .on(Scope::Operate, routes!(handlers::pause, handlers::unpause))
         .optional_body()
         .on(Scope::Operate, routes!(handlers::purge))

@@ -9,10 +9,12 @@ mod due_checks;
 mod error;
 mod events;
 mod hooks;
+mod leased;
 mod leases;
 mod lists;
 mod looks;
 mod objects;
+mod pulled;
 mod pulls;
 mod queues;
 mod quotas;
@@ -31,8 +33,11 @@ use due_checks::DueChecks;
 pub use error::AdminError;
 pub use events::CancelResult;
 pub use hooks::{NewHook, NewHookSecret, PutHookResult};
+pub use leased::{Release, ReleaseResult, check_wait};
 pub use lists::{EventFilter, EventSummary, Page};
-pub use pulls::{LeaseBatch, LeasedCopy, Release, ReleaseResult, check_wait};
+use pulled::Looks;
+pub use pulled::{EventBatch, ExtendedLease, LeasedEvent, PutPulledResult};
+pub use pulls::{LeaseBatch, LeasedCopy};
 pub use queues::{DeletedQueue, NewQueue, PutQueue, SetFacet, WaitingCopies};
 pub use rules::{ResumeResult, Stop, StopResult};
 pub use statistics::{Statistics, StatisticsPoint, StatisticsRange};
@@ -75,6 +80,7 @@ pub struct Admin {
     /// Whether copies are visible even if their queue does not show them to their canvases.
     copies: bool,
     due_checks: Arc<DueChecks>,
+    event_looks: Looks,
 }
 
 impl Admin {
@@ -82,7 +88,8 @@ impl Admin {
     /// called inside a tokio runtime.
     pub fn new(store: Store, notifier: Arc<dyn Notifier>) -> Self {
         let waker = Waker::new(store.clone(), Arc::clone(&notifier));
-        Self { store, notifier, waker, patience: None, copies: true, due_checks: Arc::default() }
+        let (due_checks, event_looks) = (Arc::default(), Looks::default());
+        Self { store, notifier, waker, patience: None, copies: true, due_checks, event_looks }
     }
 
     /// When many events of a canvas wait, they are woken as fast as workers take them. This sets

@@ -135,6 +135,7 @@ fn of_admin(error: &AdminError) -> Exit {
         | AdminError::NoHook(_)
         | AdminError::NoTarget(_)
         | AdminError::NoQueue(_)
+        | AdminError::NoPulledHandler(_)
         | AdminError::NoWorker(_)
         | AdminError::NoCopy(_)
         | AdminError::NoLease(_) => Exit::NotFound,
@@ -146,7 +147,10 @@ fn of_admin(error: &AdminError) -> Exit {
         | AdminError::HookKind { .. }
         | AdminError::NotPulled(_)
         | AdminError::NotLeased(_)
-        | AdminError::LeaseOver(_) => Exit::Conflict,
+        | AdminError::LeaseOver(_)
+        | AdminError::TooManyPulled
+        | AdminError::EventNotLeased(_)
+        | AdminError::EventLeaseOver(_) => Exit::Conflict,
         AdminError::Store(error) => of_store(error),
         AdminError::Wake(waking) => waking.of_store().map_or(Exit::Unavailable, of_store),
         AdminError::NoRandomness | AdminError::NoSecretKey | _ => Exit::Failed,

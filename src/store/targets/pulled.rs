@@ -130,7 +130,11 @@ impl Store {
         let rows = self.session().await?.all("list pulled handlers", query).await?;
         let handlers = rows.into_iter().filter_map(|row| {
             Some(PulledHandler {
-                scope: HandlerScope { canvas, module: row.module.parse().ok()?, name: row.name.parse().ok()? },
+                scope: HandlerScope {
+                    canvas,
+                    module: row.module.parse().ok()?,
+                    name: row.name.parse().ok()?,
+                },
                 policy: PullPolicy {
                     retries: row.retries.cast_unsigned(),
                     delay: milliseconds(row.delay_ms),

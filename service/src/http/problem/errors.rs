@@ -103,13 +103,18 @@ impl From<AdminError> for Problem {
             | AdminError::NoHook(_)
             | AdminError::NoTarget(_)
             | AdminError::NoQueue(_) => Self::not_found(),
-            AdminError::NoCopy(_) | AdminError::NoLease(_) | AdminError::NoWorker(_) => {
-                Self::new(Kind::NotFound, error.to_string())
+            AdminError::NoCopy(_)
+            | AdminError::NoLease(_)
+            | AdminError::NoPulledHandler(_)
+            | AdminError::NoWorker(_) => Self::new(Kind::NotFound, error.to_string()),
+            AdminError::LeaseOver(_) | AdminError::EventLeaseOver(_) => {
+                Self::new(Kind::LeaseOver, error.to_string())
             }
-            AdminError::LeaseOver(_) => Self::new(Kind::LeaseOver, error.to_string()),
             AdminError::LeasedCopy { .. }
             | AdminError::NotPulled(_)
             | AdminError::NotLeased(_)
+            | AdminError::EventNotLeased(_)
+            | AdminError::TooManyPulled
             | AdminError::UnreadableCron(_)
             | AdminError::HookKind { .. }
             | AdminError::TooManyQueues
