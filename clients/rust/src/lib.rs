@@ -26,6 +26,7 @@ mod calls;
 mod client;
 mod error;
 mod listen;
+mod pulled;
 mod request;
 mod types;
 mod unique;
@@ -34,6 +35,7 @@ mod verify;
 pub use client::Client;
 pub use error::{Error, Problem};
 pub use listen::{Heard, Listening};
+pub use pulled::{Extended, LeasedEvent, PullPolicy, Release, Released};
 pub use request::{Method, Request};
 pub use types::{
     Cancelled, DeadEvent, DeadFilter, Emitted, EventDetail, EventState, Handler, Lifted, NewEvent, Page,
