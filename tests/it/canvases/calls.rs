@@ -36,7 +36,7 @@ const QUEUES: Coverage = OfThePlatform("queues belong to the platform");
 const GROUPS: Coverage = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tested.
-const CALLS: [(&str, &str, Coverage); 120] = [
+const CALLS: [(&str, &str, Coverage); 130] = [
     ("Admin", "put_cron", By("put_cron")),
     ("Admin", "cron", By("show_cron")),
     ("Admin", "crons", By("list_crons")),
@@ -98,6 +98,16 @@ const CALLS: [(&str, &str, Coverage); 120] = [
     ("Admin", "give_back", QUEUES),
     ("Admin", "leases", QUEUES),
     ("Admin", "end_lease", QUEUES),
+    ("Admin", "put_pulled", By("put_pull")),
+    ("Admin", "pulled_handler", By("show_pull")),
+    ("Admin", "pulled_handlers", By("list_pulled_handlers")),
+    ("Admin", "delete_pulled", By("delete_pull")),
+    ("Admin", "lease_events", By("lease_events")),
+    ("Admin", "lease_events_now", By("lease_events")),
+    ("Admin", "await_events", There("pulled::waiting")),
+    ("Admin", "extend_event", By("extend_event")),
+    ("Admin", "complete_event", By("complete_event")),
+    ("Admin", "release_event", By("release_event")),
     ("Admin", "pause", By("pause_handler")),
     ("Admin", "unpause", By("unpause_handler")),
     ("Admin", "block", By("block_handler")),

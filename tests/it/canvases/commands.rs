@@ -14,7 +14,7 @@ use crate::cli::Terminal;
 
 /// Command lines with placeholders for the victim's values. Verbs without one are here too, for
 /// their output.
-const LINES: [&str; 80] = [
+const LINES: [&str; 87] = [
     "events list",
     "events list --handler <handler>",
     "events list --cursor <cursor list_events>",
@@ -24,6 +24,13 @@ const LINES: [&str; 80] = [
     "handlers list",
     "handlers show <handler>",
     "handlers targets <handler>",
+    "handlers pulled",
+    "handlers lease <handler>",
+    "handlers extend <handler> <id> 0000000000000000000000000000000000000000",
+    "handlers complete <handler> <id> 0000000000000000000000000000000000000000",
+    "handlers release <handler> <id> 0000000000000000000000000000000000000000",
+    "handlers pull <handler>",
+    "handlers unpull <handler>",
     "stats",
     "stats <handler>",
     "depth",

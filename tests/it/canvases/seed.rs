@@ -270,6 +270,11 @@ impl Planting<'_> {
         for bulk in 0..10 {
             self.put(&format!("/handlers/WORKER/bulk-{bulk}"), json!({"url": url})).await;
         }
+        for name in ["pulled", &format!("{own}-pulled")] {
+            self.put(&format!("/handlers/WORKER/{name}/pull"), json!({"retries": name.len()})).await;
+            self.emit("for a puller", json!({"name": name, "value": secret(self.tenant.word)})).await;
+            self.values.handlers.push(["WORKER".into(), name.to_owned(), "_".into()]);
+        }
         for holder in ["bob", &own] {
             let created = json!({"holder": holder, "scopes": ["read"]});
             let created =
@@ -303,6 +308,7 @@ impl Planting<'_> {
                 _ if operation.everywhere => Some(self.tenant.canvas.to_string()),
                 "list_tombstones" => Some("0".to_owned()),
                 "list_switches" => Some("block-canvas".to_owned()),
+                "list_pulled_handlers" => Some("h~WORKER~a".to_owned()),
                 "list_targets" => Some("g~WORKER~a~_".to_owned()),
                 "list_halted_objects" => Some(format!("o~0~{}", self.tenant.canvas.0.simple())),
                 _ => None,

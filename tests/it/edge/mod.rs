@@ -3,6 +3,7 @@
 
 mod declared;
 mod document;
+mod full;
 mod garbage;
 mod leaks;
 mod leased;

@@ -59,6 +59,7 @@ const TABLES: &[(&str, Bound)] = &[
     ("minute_statistics", Stated("1,001 rows per canvas and minute, for a day")),
     ("nodes", Platform),
     ("objects", Quotas(&[Quota::Objects, Quota::ObjectBytes])),
+    ("pulled_handlers", Stated("1,000 per canvas; further ones are refused")),
     ("queue_patterns", Platform),
     ("queue_registry", Platform),
     ("queue_turns", Platform),
