@@ -44,7 +44,13 @@ const TYPESCRIPT: Package = Package {
     folder: "clients/typescript",
     program: "node",
     is_new_enough: ["--eval", "process.exit(Number(process.versions.node.split('.')[0]) < 20)"],
-    tests: &["--test", "test/client.test.js", "test/transport.test.js", "test/verify.test.js"],
+    tests: &[
+        "--test",
+        "test/client.test.js",
+        "test/transport.test.js",
+        "test/verify.test.js",
+        "test/worker.test.js",
+    ],
     receiver: "examples/target.js",
 };
 
