@@ -2,8 +2,10 @@
 // event whose lease it knows to be over, nor say that one has ended which has not.
 
 import { ApiError, TransportError } from "./errors.js";
+import { Places } from "./places.js";
 
 /** @import { Client } from "./client.js" */
+/** @import { Place } from "./places.js" */
 /** @import { Schemas, WorkerContext, WorkerHandlers, WorkerOptions } from "./types.js" */
 
 const LEASES = "/v1/canvases/{canvas}/handlers/{module}/{name}/leases";
@@ -356,95 +358,6 @@ class Lease {
         await pause(waitMs);
       }
     }
-  }
-}
-
-/** Who may run: as many as there are places, the first that came. */
-class Places {
-  /** @type {Place[]} */
-  #waiting = [];
-  #running = 0;
-  #max;
-  /** @type {Set<() => void>} */
-  #watching = new Set();
-
-  /** @param {number} max */
-  constructor(max) {
-    this.#max = max;
-  }
-
-  get free() {
-    return Math.max(0, this.#max - this.#running - this.#waiting.length);
-  }
-
-  /**
-   * Waits until a place is free; false if the signal is aborted.
-   * @param {AbortSignal} stopping
-   */
-  async someFree(stopping) {
-    while (!stopping.aborted && this.free === 0) {
-      await new Promise((resolve) => {
-        const woken = () => {
-          this.#watching.delete(woken);
-          stopping.removeEventListener("abort", woken);
-          resolve(undefined);
-        };
-        this.#watching.add(woken);
-        stopping.addEventListener("abort", woken);
-      });
-    }
-    return !stopping.aborted;
-  }
-
-  take() {
-    const place = new Place(this);
-    this.#waiting.push(place);
-    this.next();
-    return place;
-  }
-
-  next() {
-    while (this.#running < this.#max && this.#waiting.length > 0) {
-      this.#running += 1;
-      this.#waiting.shift()?.enter();
-    }
-    if (this.free > 0) [...this.#watching].forEach((woken) => woken());
-  }
-
-  /** @param {Place} place */
-  leave(place) {
-    const waited = this.#waiting.indexOf(place);
-    if (waited >= 0) this.#waiting.splice(waited, 1);
-    else this.#running -= 1;
-    this.next();
-  }
-}
-
-class Place {
-  #places;
-  #entered = new AbortController();
-
-  /** @param {Places} places */
-  constructor(places) {
-    this.#places = places;
-  }
-
-  enter() {
-    this.#entered.abort();
-  }
-
-  leave() {
-    this.#places.leave(this);
-  }
-
-  /**
-   * Waits for the turn; false if the signal is aborted before.
-   * @param {AbortSignal} signal
-   */
-  async until(signal) {
-    const first = AbortSignal.any([this.#entered.signal, signal]);
-    if (!first.aborted) await new Promise((resolve) => first.addEventListener("abort", resolve, { once: true }));
-    return !signal.aborted;
   }
 }
 
