@@ -7,6 +7,7 @@ mod bulk;
 mod ends;
 mod groups;
 mod life;
+mod pulled;
 mod pulls;
 mod queues;
 mod quotas;
