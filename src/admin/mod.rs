@@ -7,6 +7,7 @@ mod cursor;
 mod dead;
 mod due_checks;
 mod error;
+mod event_looks;
 mod events;
 mod hooks;
 mod leased;
@@ -31,11 +32,11 @@ pub use crons::{Cron, CronPause, CronTick, NewCron, PutCron, search};
 pub use cursor::Cursor;
 use due_checks::DueChecks;
 pub use error::AdminError;
+use event_looks::EventLooks;
 pub use events::CancelResult;
 pub use hooks::{NewHook, NewHookSecret, PutHookResult};
 pub use leased::{Release, ReleaseResult, check_wait};
 pub use lists::{EventFilter, EventSummary, Page};
-use pulled::Looks;
 pub use pulled::{EventBatch, ExtendedLease, LeasedEvent, PutPulledResult};
 pub use pulls::{LeaseBatch, LeasedCopy};
 pub use queues::{DeletedQueue, NewQueue, PutQueue, SetFacet, WaitingCopies};
@@ -80,7 +81,7 @@ pub struct Admin {
     /// Whether copies are visible even if their queue does not show them to their canvases.
     copies: bool,
     due_checks: Arc<DueChecks>,
-    event_looks: Looks,
+    event_looks: EventLooks,
 }
 
 impl Admin {
@@ -88,7 +89,7 @@ impl Admin {
     /// called inside a tokio runtime.
     pub fn new(store: Store, notifier: Arc<dyn Notifier>) -> Self {
         let waker = Waker::new(store.clone(), Arc::clone(&notifier));
-        let (due_checks, event_looks) = (Arc::default(), Looks::default());
+        let (due_checks, event_looks) = (Arc::default(), EventLooks::default());
         Self { store, notifier, waker, patience: None, copies: true, due_checks, event_looks }
     }
 

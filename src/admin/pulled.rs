@@ -1,7 +1,6 @@
 //! Pulled handlers: registering, showing and deleting them, and leasing their events to programs in
 //! any language.
 
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -17,14 +16,7 @@ use crate::event::{
     Actor, CanvasId, CountedRun, EventId, HandlerAddress, HandlerScope, LeaseToken, Metadata, Place,
     PullPolicy, RuleKind, Timestamp,
 };
-use crate::store::{BATCH_MAX, Coalescer, LeasedRow, PulledDeletion, PulledHandler, PulledPut, Store};
-
-/// How long a look for events waits for those of other calls, which share its statement.
-const LOOK_LINGER: Duration = Duration::from_millis(100);
-
-/// The looks of all calls of a process that wait for events.
-#[derive(Clone, Default)]
-pub(super) struct Looks(Arc<OnceLock<Coalescer<HandlerScope, bool>>>);
+use crate::store::{LeasedRow, PulledDeletion, PulledHandler, PulledPut};
 
 /// The result of registering a pulled handler.
 #[derive(Clone, Debug)]
@@ -283,19 +275,6 @@ impl Admin {
         release: &Release,
     ) -> Result<ReleaseResult, AdminError> {
         Ok(self.give_back_leased(Source::Handler(scope), id, token, release).await?.0)
-    }
-}
-
-impl Looks {
-    /// The looks over a store. One statement is in flight at a time, however many calls wait.
-    fn over(&self, store: &Store) -> &Coalescer<HandlerScope, bool> {
-        self.0.get_or_init(|| {
-            let store = store.clone();
-            Coalescer::lingering(BATCH_MAX, LOOK_LINGER, 1, move |handlers: Vec<HandlerScope>| {
-                let store = store.clone();
-                async move { store.have_leasable(&handlers).await }
-            })
-        })
     }
 }
 
