@@ -170,7 +170,7 @@ fn filled(line: &str, values: &Values) -> Vec<(String, Vec<String>)> {
                 .handlers
                 .iter()
                 .rev()
-                .take(9)
+                .take(11)
                 .map(|[module, name, _]| format!("{module}/{name}"))
                 .filter(|name| name.contains("only") || name.contains("held"))
                 .collect(),
