@@ -1,6 +1,7 @@
 // A loop that leases events of pulled handlers and runs functions for them. It must never run an
 // event whose lease it knows to be over, nor say that one has ended which has not.
 
+import { setMaxListeners } from "node:events";
 import { ApiError, TransportError } from "./errors.js";
 import { Places } from "./places.js";
 
@@ -119,6 +120,8 @@ class Run {
     this.#signals = signals ?? ["SIGTERM", "SIGINT"];
     this.#signal = signal;
     this.#onError = onError ?? ((error) => console.error(error));
+    // Each event listens: that is no leak.
+    setMaxListeners(0, this.#stopping.signal, this.#cut.signal);
   }
 
   stop() {

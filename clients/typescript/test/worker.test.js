@@ -116,6 +116,24 @@ test("what a function throws says what becomes of its event", async (context) =>
   assert.equal(told[0]?.handler, "MAIL/send");
 });
 
+test("many events at once are no warning", async (context) => {
+  const { worker } = await stub(context, Array.from({ length: 40 }, (_, index) => index));
+  /** @type {Error[]} */
+  const warnings = [];
+  const note = (/** @type {Error} */ warning) => warnings.push(warning);
+  process.on("warning", note);
+  let running = 0;
+  await worker.run({
+    crowd: async (_, { signal }) => {
+      if (++running === 40) worker.stop();
+      await once(signal, "abort");
+    },
+  }, { ...quiet, concurrency: 40, graceS: 0.05 });
+  await new Promise((resolve) => setImmediate(resolve));
+  process.removeListener("warning", note);
+  assert.deepEqual(warnings, []);
+});
+
 test("no more than the concurrency run at once, and leases are only for those", async (context) => {
   const { told, worker } = await stub(context, Array.from({ length: 30 }, (_, index) => index));
   let [running, most, ended] = [0, 0, 0];
