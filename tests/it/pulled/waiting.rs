@@ -27,7 +27,7 @@ async fn a_request_waits_for_an_event_of_its_own() {
     puller.stop().await;
 }
 
-/// Also for one that becomes free: its lease runs out, or its object's turn comes.
+/// Also for one that becomes free because its lease runs out.
 #[tokio::test]
 async fn a_request_waits_for_what_becomes_free() {
     let puller = Puller::start().await;
