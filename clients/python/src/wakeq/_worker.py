@@ -182,7 +182,7 @@ class _Run:
                 with self._changed:
                     leases = list(self._leases)
                 for lease in leases:
-                    # Functions that do not heed their context must not keep the worker from stopping.
+                    # What does not heed its context must not keep the worker from stopping.
                     _logged(lease.release)
                     lease.stop("lease-lost")
         self._over.set()

@@ -85,9 +85,9 @@ pub(crate) async fn list(
 /// No one else receives the events until their leases end. Those that were due first come first. An
 /// event on an object is leased when no earlier one of its object is left.
 ///
-/// A response has at most 4 MiB of values, or a single event; an event whose leases expired twice is
-/// leased alone. With `wait_s`, the response is sent as soon as there are any events. An event whose
-/// lease expires can be leased again; the fifth time, it dies.
+/// A response has at most 4 MiB of values, or a single event; an event whose leases expired twice
+/// is leased alone. With `wait_s`, the response is sent as soon as there are any events. An event
+/// whose lease expires can be leased again; the fifth time, it dies.
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/handlers/{module}/{name}/leases", operation_id = "lease_events",
     tag = "handlers", request_body = LeaseRequest, responses(
     (status = 200, description = "The leased events; none if there are none to lease", body = LeasedEvents)))]
