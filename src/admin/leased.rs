@@ -246,8 +246,8 @@ impl Admin {
     }
 
     /// Wakes what may be leased now that something was released or removed. That is committed, so
-    /// errors are only logged: the minute's pass makes up for them. What a handler has next is found
-    /// by the next lease without being woken.
+    /// errors are only logged: the minute's pass makes up for them. What a handler has next is
+    /// found by the next lease without being woken.
     async fn wake_leasable(&self, source: Source<'_>, held: &HeldEvent, removed: bool) {
         let Source::Queue(queue) = source else { return };
         if removed && let Some(object) = held.object.clone() {

@@ -242,7 +242,7 @@ impl Sql<'_> {
         );
         let rows = self.session().await?.all("look for copies that are pulled", query).await?;
         let found: HashSet<Uuid> = rows.iter().flat_map(|row| row.ids.iter().copied()).collect();
-        // Events of pulled handlers are not announced to anybody: a lease finds them by their index.
+        // Events of pulled handlers are announced to nobody: a lease finds them by their index.
         let copies =
             rows.into_iter().filter_map(|row| Some(PulledCopies { queue: row.queue?, ids: row.ids }));
         let pulled: Vec<_> = copies.collect();
