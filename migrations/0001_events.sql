@@ -59,6 +59,8 @@ create table wakeq.events_v2 (
     unique_for  interval,
     -- Who has cancelled it while it ran: its handler has to stop, and it is then deleted.
     cancelled_by text,
+    -- What its emit asked for beside it, as wakeq.kept_options returns it; null for most.
+    options     jsonb,
     constraint events_v2_counts check (retries >= 0 and probes >= 0 and losses between 0 and claims),
     -- No infinity, and nothing that clients cannot represent: such an event would never run, and
     -- could break a program that reads it.
@@ -105,6 +107,8 @@ comment on column wakeq.events_v2.seq is 'The event''s id among those on objects
 comment on column wakeq.events_v2.prev is 'The seq of the event before it on the same object; 0 for the first';
 comment on column wakeq.events_v2.cancelled_by is
     'The actor who cancelled it while it ran. It starts no more, and goes unless its handler completes it';
+comment on column wakeq.events_v2.options is
+    'What its emit asked for beside it: an object as src/event/options.rs writes it; null for most, and for copies';
 comment on column wakeq.events_v2.queue is 'The queue that this copy waits in; null for the event itself';
 comment on column wakeq.events_v2.unique_key is
     'The unique key that the event has among those of its handler; null for most';
@@ -125,13 +129,14 @@ create table wakeq.dead_events (
     losses      integer not null,
     traceparent wakeq.traceparent,
     last_error  text,
-    cause       text not null check (cause in ('retries', 'poison', 'rejected')),
+    cause       text not null check (cause in ('retries', 'poison', 'rejected', 'expired')),
     died_at     timestamptz not null default now(),
     object      wakeq.object_key,
     seq         bigint,
     prev        bigint,
     queue       wakeq.name,
     origin      uuid,
+    options     jsonb,
     primary key (canvas_id, id)
 );
 
@@ -216,8 +221,8 @@ $$;
 create trigger resume_jobs_replace after insert on wakeq.resume_jobs
     for each row execute function wakeq.replace_jobs();
 
--- Up to 1,000 open jobs: the first of each canvas before the second of any. However many there are,
--- about as many are read.
+-- Up to 1,000 open jobs: the first of each canvas before the second of any, and that of all
+-- canvases before those, since it makes theirs. However many there are, about as many are read.
 create function wakeq.open_jobs() returns table (id bigint, canvas_id uuid, rank bigint) language sql stable as $$
     with recursive canvases as (
         (select j.canvas_id, 1 as number from wakeq.resume_jobs j order by j.canvas_id limit 1)
@@ -230,11 +235,14 @@ create function wakeq.open_jobs() returns table (id bigint, canvas_id uuid, rank
          where c.number < 1000
     )
     select j.id, c.canvas_id, row_number() over (partition by c.canvas_id order by j.id) as rank
-      from canvases c
+      -- Unless all canvases are read, the last one is not.
+      from (select canvas_id from canvases
+             union
+            select 'ffffffff-ffff-ffff-ffff-ffffffffffff' where (select count(*) from canvases) = 1000) as c
      cross join lateral (
            select o.id from wakeq.resume_jobs o where o.canvas_id = c.canvas_id
             order by o.module, o.name, o.kind limit (select 1 + 1000 / count(*) from canvases)) as j
-     order by 3, 1 limit 1000
+     order by 3, c.canvas_id <> 'ffffffff-ffff-ffff-ffff-ffffffffffff', 1 limit 1000
 $$;
 
 -- Handlers that events name and that some worker did not know.
@@ -392,6 +400,79 @@ create function wakeq.await_claims() returns void language plpgsql volatile
 security definer set search_path = pg_catalog, pg_temp set lock_timeout = '4s' as $$
 begin
     lock table wakeq.claim_gate in share mode;
+end
+$$;
+
+-- What an emit may ask for beside its event, in the form in which rows have it: null for nothing.
+-- Refuses what the library refuses (src/event/options.rs). A moment may be in any form that
+-- Postgres reads.
+create function wakeq.kept_options(options jsonb) returns jsonb
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    kept   jsonb := nullif(nullif(options, 'null'), '{}');
+    moment timestamptz;
+    wrong  text;
+begin
+    if kept is null then
+        return null;
+    end if;
+    if jsonb_typeof(kept) <> 'object' or octet_length(kept::text) > 4096 then
+        raise exception 'the options of an event are a JSON object of at most 4,096 bytes'
+            using errcode = 'invalid_parameter_value', hint = 'Pass options => ''{"retries": 3}'', or none.';
+    end if;
+    if kept ? 'not_after' then
+        moment := (kept ->> 'not_after')::timestamptz;
+        kept := kept || jsonb_build_object(
+            'not_after', to_char(moment at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'));
+    end if;
+    select f.key into wrong
+      from jsonb_each(kept) as f (key, value)
+     where case f.key
+           when 'retries' then jsonb_typeof(f.value) <> 'number' or f.value::text !~ '^(1000|[0-9]{1,3})$'
+           when 'delays_s' then not wakeq.are_seconds(f.value, 0)
+           when 'timeout_s' then not wakeq.are_seconds(jsonb_build_array(f.value), 0.001)
+           when 'keep_s' then case jsonb_typeof(f.value)
+               when 'number' then f.value::text::numeric not between 0 and 7776000 else true end
+           when 'tags' then not wakeq.are_tags(f.value)
+           when 'not_after' then (moment >= '0001-01-01Z' and moment < '10000-01-01Z') is not true
+           when 'batch' then (
+               jsonb_typeof(f.value) = 'string' and octet_length(f.value #>> '{}') between 1 and 255
+               and f.value #>> '{}' !~ '[^\x21-\x7e]' and f.value #>> '{}' not in ('.', '..')) is not true
+           else true end
+     limit 1;
+    if wrong is not null then
+        raise exception 'not an option of an event, or out of bounds: %', wrong
+            using
+                errcode = 'invalid_parameter_value',
+                hint = 'An event may have retries (0 to 1000), delays_s (1 to 100 numbers of seconds, up to 2592000), '
+                    || 'timeout_s (0.001 to 2592000), keep_s (0 to 7776000), not_after (a moment), batch (the name of an open '
+                    || 'batch) and tags (up to 10 different texts of 1 to 100 printable ASCII characters without commas).';
+    end if;
+    return kept;
+end
+$$;
+
+-- Whether this is an array of 1 to 100 numbers, each of at least `at_least` and at most 30 days.
+create function wakeq.are_seconds(seconds jsonb, at_least numeric) returns boolean
+language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
+begin
+    return jsonb_typeof(seconds) = 'array' and jsonb_array_length(seconds) between 1 and 100 and not exists (
+        select from jsonb_array_elements(seconds) as s (value)
+         where case jsonb_typeof(s.value)
+               when 'number' then s.value::numeric not between are_seconds.at_least and 2592000
+               else true end);
+end
+$$;
+
+-- Whether this is an array of at most ten different tags, as src/event/tag.rs checks them.
+create function wakeq.are_tags(tags jsonb) returns boolean
+language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
+begin
+    return jsonb_typeof(tags) = 'array' and jsonb_array_length(tags) between 1 and 10
+       and (select count(distinct t.value) = count(*) and bool_and(
+                       jsonb_typeof(t.value) = 'string' and octet_length(t.value #>> '{}') between 1 and 100
+                       and t.value #>> '{}' !~ '[^ -~]|,|^ | $')
+              from jsonb_array_elements(tags) as t (value));
 end
 $$;
 

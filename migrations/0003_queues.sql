@@ -145,6 +145,27 @@ begin
 end
 $$;
 
+-- Which events of a handler the rules in force hold: none, all, or those that its canvas sees, so
+-- not the copies in other queues.
+create function wakeq.rules_hold(canvas uuid, module text, name text) returns text language plpgsql stable as $$
+declare
+    everything boolean;
+begin
+    select bool_or(r.canvas_id = 'ffffffff-ffff-ffff-ffff-ffffffffffff') into everything
+      from (select s.canvas_id from wakeq.scheduling_rules s
+             where s.canvas_id = any (array[canvas, 'ffffffff-ffff-ffff-ffff-ffffffffffff'])
+               and s.event_space = 'CANVAS' and s.handler_name = '_'
+               and (s.until is null or s.until > clock_timestamp())
+             union all
+            select h.canvas_id from wakeq.scheduling_rules h
+             where h.canvas_id = canvas and h.event_space = module and h.handler_name = rules_hold.name
+               and (h.until is null or h.until > clock_timestamp())) as r;
+    return case when everything is null then 'none'
+                when everything or not exists (select from wakeq.queue_registry where version > 0) then 'all'
+                else 'shown' end;
+end
+$$;
+
 -- Whether services pull a queue over HTTP.
 create function wakeq.is_pulled(queue text) returns boolean language plpgsql stable as $$
 begin

@@ -206,6 +206,7 @@ begin
         select row(c.canvas_id, c.position, c.slots, c.is_limited, c.id, c.delay_until, c.is_recalled,
                    case when c.locked_at >= call.moment - call.lease or c.id = any (call.taken || call.refused)
                              or c.notify_at is null or c.delay_until > call.moment
+                             or c.cancelled_by is not null and wakeq.is_pulled(call.queue)
                              or c.object is not null and (c.nth_of_lane > 1 or not wakeq.leads_lane(
                                     c.id, c.canvas_id, c.object, call.queue, c.module, c.name)) then 'bound'
                         when c.losses + (c.locked_at is not null)::integer >= call.losses_below
@@ -220,8 +221,7 @@ begin
           from (select u.*, row_number() over (partition by u.canvas_id, u.object order by u.seq) as nth_of_lane
                   from (select f.position, f.slots, f.in_flight_max is not null as is_limited, r.*, true as is_recalled
                           from unnest(facets) as f
-                          join wakeq.recalled_in_turn(call, facets) as r on r.canvas_id = f.canvas_id
-                         where f.slots > 0
+                          join wakeq.recalled_in_turn(call, facets) as r on r.canvas_id = f.canvas_id where f.slots > 0
                          union all
                         select f.position, f.slots, f.in_flight_max is not null, e.*, false
                           from unnest(facets) as f cross join lateral (
@@ -323,7 +323,7 @@ begin
 end
 $$;
 
--- Locks those of the chosen copies that are free now, as long as no other session has locked them.
+-- Locks the chosen copies that are free now and not locked. None is pulled that was cancelled.
 create function wakeq.lock_copies(chosen uuid[], lease interval) returns uuid[] language plpgsql volatile as $$
 begin
     return (
@@ -331,7 +331,7 @@ begin
           from (select e.id from wakeq.events_v2 e
                  where e.id = any (chosen) and e.delay_until <= clock_timestamp()
                    and (e.locked_at is null or e.locked_at < clock_timestamp() - lease)
-                   for update skip locked) as l);
+                   and (e.cancelled_by is null or not wakeq.is_pulled(e.queue)) for update skip locked) as l);
 end
 $$;
 
@@ -447,7 +447,7 @@ begin
             or exists (select from wakeq.events_v2 e
                         where e.id = any (f.running || f.recalled) and e.queue = of_queue and e.canvas_id = c.canvas_id
                           and (e.locked_at is null or e.locked_at < moment - lease)
-                          and e.delay_until <= moment and e.notify_at is not null))
+                          and e.delay_until <= moment and e.notify_at is not null and e.cancelled_by is null))
        and not wakeq.facet_holds(of_queue, c.canvas_id, lease);
 end
 $$;

@@ -39,6 +39,8 @@ create table wakeq.http_targets (
     updated_by      text not null check (length(updated_by) between 1 and 200),
     -- An event that dies halts the lane of its object.
     halts           boolean not null default false,
+    -- For how long its events are kept after they have ended, in seconds. Null: not at all.
+    keep_s          integer check (keep_s between 1 and 7776000),
     -- Since when nothing is sent to it: it answered 410 Gone. Its events wait as for a handler that
     -- no worker knows. A registration clears it, and so does unpausing the handler.
     gone_at         timestamptz,

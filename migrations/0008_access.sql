@@ -98,7 +98,7 @@ create table wakeq.canvas_quotas (
     quota     text not null check (quota in (
                   'events', 'event-bytes', 'objects', 'object-bytes', 'chosen-ids', 'idempotency-keys', 'log-streams',
                   'log-bytes', 'entities', 'entity-events', 'crons', 'cron-ticks', 'keys', 'targets', 'hooks',
-                  'rules', 'audit-lines')),
+                  'batches', 'rules', 'audit-lines')),
     most      bigint not null check (most between 0 and 1000000000000000),
     set_at    timestamptz not null default now(),
     set_by    text not null check (length(set_by) between 1 and 200),
@@ -217,7 +217,7 @@ $$;
 -- `value` is JSON. The event does not run before `due`. A caller may choose the `id`: a second call
 -- with it emits nothing, even after the event has completed. Events on the same `object` run in
 -- order. `notified` says that the caller publishes the notification after its commit, so that the
--- promise may wait for the grace.
+-- promise may wait for the grace. `options` is an object of what wakeq.kept_options allows.
 --
 -- Returns the event's id, whether it is new, and the body of its notification.
 create function wakeq.emit(
@@ -231,6 +231,7 @@ create function wakeq.emit(
     object        text default null,
     traceparent   text default null,
     notified      boolean default false,
+    options       jsonb default null,
     out event_id     uuid,
     out is_new       boolean,
     out notification text
@@ -278,10 +279,10 @@ begin
         grace := wakeq.duration_of('grace', interval '30 seconds');
     end if;
     insert into wakeq.events_v2
-        (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent, object, seq, prev)
+        (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent, object, seq, prev, options)
     values (event_id, emit.canvas, emit.module, emit.handler, emit.modifier, emit.value, moment,
             wakeq.wake_at(moment, statement_timestamp(), wakeq.duration_of('horizon', interval '10 minutes'), grace),
-            emit.traceparent, emit.object, link, previous);
+            emit.traceparent, emit.object, link, previous, wakeq.kept_options(emit.options));
 end
 $$;
 
@@ -291,16 +292,19 @@ $$;
 -- `claim` is the fencing token of the attempt, which the handler got with the event: 16 hex digits,
 -- with which the token of a lease begins. If another attempt has begun in the meantime, or the
 -- event has ended, this raises, and the transaction has to be rolled back. An event of a canvas on
--- which the caller may not emit is treated as one that has ended.
-create function wakeq.complete(event uuid, claim text) returns void
+-- which the caller may not emit is treated as one that has ended. An event that is kept
+-- (wakeq.keep_of) has `result`, which is JSON, as its result.
+create function wakeq.complete(event uuid, claim text, result text default null, keep_s double precision default null)
+returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
     caller constant name := wakeq.caller();
     -- Workers delete rows anyway.
     is_worker constant boolean := has_table_privilege(caller, 'wakeq.events_v2', 'delete');
     fence bigint;
-    gone record;
+    gone wakeq.events_v2;
 begin
+    perform complete.result::json;
     if complete.event is null or complete.claim is null or complete.claim !~ '^[0-9a-f]*$'
         or octet_length(complete.claim) not in (16, 40)
     then
@@ -313,13 +317,15 @@ begin
     delete from wakeq.events_v2 e
      where e.id = complete.event and e.claims::bigint << 32 | e.nonce = fence and e.locked_at is not null
        and (is_worker or wakeq.may_emit(caller, e.canvas_id))
-    returning e.canvas_id, e.object, e.queue, e.module, e.name, e.seq into gone;
+    returning e.* into gone;
     if not found then
         raise exception 'the claim on the event % does not stand', complete.event
             using
                 errcode = 'object_not_in_prerequisite_state',
                 hint = 'Roll back: another attempt has begun, or the event has ended.';
     end if;
+    perform wakeq.keep_ended(
+        gone, wakeq.keep_of(gone, complete.keep_s), 'completed', null, null, complete.result, null);
     -- The worker hands over after the commit. If it dies first, the promise of the next event does.
     if gone.object is not null then
         update wakeq.events_v2 e
@@ -343,12 +349,18 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
     values
         ('_migrations',          'select',                         'select'),
         ('access_keys',          'select, insert, update',         null),
+        ('attempts',             'select, insert',                 'select, insert'),
         -- Rows are added, but not with any id and time: wakeq.needed_rights lists the columns.
         ('audit_log',            'select',                         null),
+        ('batch_ends',           'select, insert, update, delete', 'select, insert, update, delete'),
+        -- An emit locks the batch of its event, which requires the right to update.
+        ('batches',              'select, insert, update, delete', 'select, insert, update, delete'),
         ('canvas_quotas',        'select, insert, update, delete', 'select'),
+        -- The expiry, which may run in both, locks and deletes what no event has.
+        ('checkpoints',          'select, insert, update, delete', 'select, insert, update, delete'),
         ('chores',               'select, update',                 'select, update'),
         ('claim_gate',           null,                             'insert'),
-        ('canvas_turns',         'select, insert, update',         null),
+        ('canvas_turns',         'select, insert, update',         'select, insert, update'),
         ('consumer_dead',        'select, insert, update, delete', 'select, insert, update, delete'),
         ('consumer_groups',      'select, insert, update, delete', 'select, insert, update, delete'),
         ('consumer_positions',   'select, insert, update, delete', 'select, insert, update, delete'),
@@ -357,6 +369,7 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
         ('deployment',           'select, update',                 'select'),
         ('emitted_ids',          'select, insert, update, delete', 'select, insert, update, delete'),
         ('emitters',             null,                            null),
+        ('ended_events',         'select, insert',                 'select, insert'),
         ('entities',             'select, insert, update',        'select, insert, update'),
         ('entity_asides',        'select, insert, update, delete', 'select, insert, update, delete'),
         ('entity_events',        'select, insert, update, delete', 'select, insert, update, delete'),
@@ -435,8 +448,10 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
       left join (values
           ('await_claims', 'api'), ('pull_turns', 'api'), ('lease_events', 'api'), ('has_leasable', 'api'),
           ('lock_leasable', null), ('look_until', null), ('fit_events', null), ('drop_log_partition', 'worker'),
+          ('add_history_partition', null), ('drop_history_partition', 'worker'),
           ('erase_entity', 'worker'), ('kept_for', null), ('emit', null), ('check_emit', null), ('grant_rights', null),
           ('emit_unique', null), ('caller', null), ('may_emit', null), ('complete', 'worker'),
+          ('checkpoint', 'worker'), ('last_checkpoint', 'worker'), ('fence_of', null),
           ('take_turns', 'worker'), ('facets_in_turn', 'worker'), ('share_turns', 'worker'),
           ('copies_in_turn', 'worker'), ('recalled_in_turn', 'worker'), ('choose_copies', 'worker'),
           ('outcome_of_pass', 'worker'), ('move_facets', 'worker'), ('lock_copies', 'worker'),

@@ -51,7 +51,9 @@ create type wakeq.unique_event as (
     -- `postponed_by` from now, but at most `at_most` after it was emitted.
     on_conflict  text,
     postponed_by interval,
-    at_most      interval
+    at_most      interval,
+    -- As of `events_v2`.
+    options      jsonb
 );
 
 -- Keeps a key taken until some time after this due time; false if it is another event's.
@@ -87,10 +89,11 @@ declare
     is_free boolean;
 begin
     insert into wakeq.events_v2
-        (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent, unique_key, unique_for)
+        (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent, unique_key, unique_for,
+         options)
     values (event.id, event.canvas_id, event.module, event.name, event.modifier, event.value, event.due,
             wakeq.wake_at(event.due, statement_timestamp(), horizon, grace), event.traceparent,
-            event.key::wakeq.unique_key, event.held_for)
+            event.key::wakeq.unique_key, event.held_for, event.options)
         on conflict (canvas_id, module, name, unique_key) where unique_key is not null do nothing;
     if not found then
         return false;
@@ -128,7 +131,7 @@ declare
     waits record;
     near  timestamptz;
 begin
-    select e.delay_until, e.enqueued_at, e.notify_at, e.unique_for into waits
+    select e.delay_until, e.enqueued_at, e.notify_at, e.unique_for, e.claims into waits
       from wakeq.events_v2 e
      where e.id = change_unique.holder and e.unique_key is not distinct from event.key and e.locked_at is null
        and e.cancelled_by is null
@@ -144,7 +147,7 @@ begin
     is_due_soon := waits.notify_at is not null and due <= near
         and (waits.delay_until > near or due < waits.delay_until);
     update wakeq.events_v2 e
-       set modifier = event.modifier, value = event.value, traceparent = event.traceparent,
+       set modifier = event.modifier, value = event.value, traceparent = event.traceparent, options = event.options,
            delay_until = change_unique.due,
            -- Never later than it was promised, unless it is due later: a steady stream of emits
            -- would put off for ever what a lost notification leaves to the promise.
@@ -156,6 +159,10 @@ begin
      where e.id = change_unique.holder;
     if waits.unique_for > interval '0' then
         perform wakeq.remember_key(event, change_unique.holder, change_unique.due, waits.unique_for);
+    end if;
+    -- What an attempt has left was about the value before.
+    if waits.claims > 0 then
+        delete from wakeq.checkpoints c where c.canvas_id = event.canvas_id and c.event_id = change_unique.holder;
     end if;
 end
 $$;
@@ -303,6 +310,7 @@ create function wakeq.emit_unique(
     due         timestamptz default null,
     traceparent text default null,
     notified    boolean default false,
+    options     jsonb default null,
     out event_id     uuid,
     out outcome      text,
     out due_at       timestamptz,
@@ -316,10 +324,15 @@ begin
     perform wakeq.check_emit(emit_unique.canvas, emit_unique.module, emit_unique.value);
     until := coalesce(until, case when remember is null then 'started' else 'ended' end);
     perform wakeq.check_unique(unique_key, until, remember, on_conflict, postpone_by, at_most);
+    if emit_unique.options ->> 'batch' is not null then
+        raise exception 'an event of a batch can''t have a unique key'
+            using errcode = 'invalid_parameter_value', hint = 'Leave one of them out.';
+    end if;
     event := row(gen_random_uuid(), emit_unique.canvas, emit_unique.module, handler, emit_unique.modifier,
                  emit_unique.value, coalesce(emit_unique.due, clock_timestamp() + coalesce(postpone_by, interval '0')),
                  emit_unique.traceparent, unique_key,
-                 case until when 'ended' then coalesce(remember, interval '0') end, on_conflict, postpone_by, at_most);
+                 case until when 'ended' then coalesce(remember, interval '0') end, on_conflict, postpone_by, at_most,
+                 wakeq.kept_options(emit_unique.options));
     if notified then
         grace := wakeq.duration_of('grace', interval '30 seconds');
     end if;

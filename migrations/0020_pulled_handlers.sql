@@ -143,7 +143,7 @@ returns table (
     id uuid, canvas_id uuid, module text, name text, modifier text, value text, retries integer,
     delay_until timestamptz, enqueued_at timestamptz, locked_at timestamptz, claims integer, nonce integer,
     losses integer, postponed_since timestamptz, took_over boolean, traceparent text, object text, seq bigint,
-    prev bigint, token text
+    prev bigint, options text, token text
 )
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -182,7 +182,8 @@ begin
     )
     select c.id, c.canvas_id, c.module::text, c.name::text, c.modifier::text, c.value::text, c.retries,
            c.delay_until, c.enqueued_at, c.locked_at, c.claims, c.nonce, c.losses, c.postponed_since, c.took_over,
-           c.traceparent::text, c.object::text, c.seq, c.prev, wakeq.lease_token(secret, c.id, c.claims, c.nonce)
+           c.traceparent::text, c.object::text, c.seq, c.prev, c.options::text,
+           wakeq.lease_token(secret, c.id, c.claims, c.nonce)
       from claimed c order by c.delay_until, c.id;
 end
 $$;

@@ -2,9 +2,11 @@
 //!
 //! The row is the event. A failed notification is not an error: the probe publishes it later.
 
+mod batches;
 mod byte_budget;
 mod error;
 mod idempotent;
+mod inserts;
 mod listening;
 mod objects;
 mod quotas;
@@ -24,18 +26,15 @@ use crate::store::{Coalescer, InsertOutcome, Store, StoreError, add_one};
 use crate::telemetry::{EmitCall, SendMetrics};
 use crate::{fault, telemetry};
 
-use byte_budget::{AdmittedEvent, ByteBudget, CheckedEvents};
+pub use batches::{BatchError, EventBatch};
+use byte_budget::{ByteBudget, CheckedEvents};
 use error::EVENTS_MAX;
 pub use error::EmitError;
 pub use idempotent::{IdempotencyKey, Idempotent};
+use inserts::{BATCH_MAX, Inserts};
 
-/// Maximum number of events in one statement.
-const BATCH_MAX: usize = 500;
-/// Largest value that shares a statement, which is full once its values reach `BATCH_BYTES_MAX`.
+/// Largest value that shares a statement.
 const SHARED_BYTES_MAX: usize = 16 * 1024;
-const BATCH_BYTES_MAX: usize = 1024 * 1024;
-/// How many insert statements are in flight at once.
-const IN_FLIGHT: usize = 2;
 /// How often an emit is tried if another transaction holds its object, its stream of the log or its
 /// unique key.
 const TRIES: u32 = 5;
@@ -75,7 +74,7 @@ pub struct Queue {
     store: Store,
     notifier: Arc<dyn Notifier>,
     config: QueueConfig,
-    inserts: Coalescer<AdmittedEvent, InsertOutcome>,
+    inserts: Inserts,
     budget: ByteBudget,
     announcements: Coalescer<Arc<[EventId]>, ()>,
     metrics: SendMetrics,
@@ -106,13 +105,7 @@ pub struct Emitted {
 impl Queue {
     /// A queue over a store and a notifier. Must be called inside a tokio runtime.
     pub fn new(store: Store, notifier: Arc<dyn Notifier>, config: QueueConfig) -> Self {
-        let inserts = Coalescer::within((BATCH_MAX, BATCH_BYTES_MAX), AdmittedEvent::bytes, IN_FLIGHT, {
-            let store = store.clone();
-            move |admitted: Vec<AdmittedEvent>| {
-                let store = store.clone();
-                async move { store.insert(&AdmittedEvent::events(&admitted)).await }
-            }
-        });
+        let inserts = Inserts::new(&store);
         let budget = ByteBudget::new(config.waiting_bytes_max);
         let (broadcasts, signals) = (notifier.broadcasts(), notifier.signals());
         let announcements = Coalescer::new(BATCH_MAX, 1, {
@@ -164,7 +157,7 @@ impl Queue {
         } else if event.value.len() > SHARED_BYTES_MAX {
             self.store.insert_alone(&event).await
         } else {
-            self.inserts.call(AdmittedEvent::new(Arc::clone(&event), permit)).await
+            self.inserts.insert(&event, permit).await
         };
         let inserted = self.counted(one, inserted).map_err(|error| refused(one, error))?;
         fault::point("emit.committed");
@@ -288,7 +281,7 @@ impl Queue {
         let chosen = event.id.is_some();
         let event = Arc::new(self.checked(event)?);
         telemetry::sends(event.id);
-        self.admit(std::slice::from_ref(&*event)).await?;
+        self.admit_beside(std::slice::from_ref(&*event), None).await?;
         let inserted = add_one(connection, &event, chosen, self.store.emission()).await;
         let inserted = inserted.map_err(|error| StoreError::from_sqlx("insert an event", error));
         let inserted = inserted.map_err(|error| refused(std::slice::from_ref(&*event), error))?;

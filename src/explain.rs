@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use crate::event::{
-    CanvasId, CopyOf, EventId, HandlerAddress, Lane, Link, Metadata, Name, Place, RuleKind, RuleReach,
-    Timestamp, Turn,
+    CanvasId, CopyOf, EventId, EventOptions, HandlerAddress, Lane, Link, Metadata, Name, Place, RuleKind,
+    RuleReach, Timestamp, Turn,
 };
 use crate::machine::{CheckResult, Policy, check_schedule};
-use crate::store::{DeadEvent, LoadedEvent, Rule, Store, StoreError, WorkerSummary};
+use crate::store::{DeadEvent, EndedEvent, LoadedEvent, Rule, Store, StoreError, WorkerSummary};
 
 /// What is known of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub enum Explanation {
     Live(Box<LiveEvent>),
     /// It died, and is kept among the dead events.
     Dead(Box<DeadEvent>),
+    /// It has ended, and is kept.
+    Ended(Box<EndedEvent>),
     /// The caller chose its id, which is remembered: it completed, or was cancelled or purged.
     Gone {
         /// Its id.
@@ -75,6 +77,8 @@ pub struct LiveEvent {
     pub last_error: Option<String>,
     /// Its metadata.
     pub metadata: Metadata,
+    /// What its emit asked for beside it.
+    pub options: Option<Box<EventOptions>>,
     /// The object it is on, and its link there, if any.
     pub place: Option<Place>,
     /// Its unique key, if it has one. An event that had its key only while it waited may have lost
@@ -102,6 +106,10 @@ impl LiveEvent {
             } else {
                 "was cancelled while it ran, and is deleted within a minute"
             };
+        }
+        if self.is_expired() && self.state != CheckResult::Running {
+            return "dies as soon as it would run, because the moment has passed after which its emit \
+                    wanted no attempt to start";
         }
         match self.state {
             CheckResult::Behind => {
@@ -157,6 +165,12 @@ impl LiveEvent {
         }
     }
 
+    /// Whether no attempt may start any more.
+    fn is_expired(&self) -> bool {
+        let not_after = self.options.as_ref().and_then(|options| options.not_after());
+        not_after.is_some_and(|moment| moment <= self.now)
+    }
+
     fn next_of_held(&self, kind: RuleKind) -> &'static str {
         let reach = self.rule.as_ref().map_or(RuleReach::Handler, Rule::reach);
         match (reach, kind) {
@@ -176,6 +190,9 @@ pub(crate) async fn explain(store: &Store, canvas: CanvasId, id: EventId) -> Res
     }
     if let Some(dead) = store.dead_event(canvas, id).await? {
         return Ok(Explanation::Dead(Box::new(dead)));
+    }
+    if let Some(ended) = store.ended_event(canvas, id).await? {
+        return Ok(Explanation::Ended(Box::new(ended)));
     }
     Ok(match store.emitted_at(canvas, id).await? {
         Some(emitted_at) => Explanation::Gone { id, emitted_at },
@@ -236,6 +253,7 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<LiveEven
         cancelled_by,
         last_error: event.last_error,
         metadata: event.metadata,
+        options: event.options,
         place: event.place,
         unique_key,
         copy_of: event.copy_of,

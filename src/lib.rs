@@ -195,11 +195,12 @@ pub use worker::{
 /// dead events, quotas and the record of changes.
 pub mod control {
     pub use crate::admin::{
-        BULK_MAX, Bulk, COUNT_MAX, CancelResult, Cursor, EventFilter, EventSummary, HandlerStats, LIST_MAX,
+        BULK_MAX, Bulk, COUNT_MAX, CancelResult, Cursor, EventCount, EventSummary, HandlerStats, LIST_MAX,
         Page, ResumeResult, Statistics, StatisticsPoint, StatisticsRange, StopResult,
     };
     pub use crate::event::{
-        DurationHistogram, EventCounts, InvalidQuota, Quota, QuotaExceeded, RuleKind, RuleReach,
+        DurationHistogram, EventCounts, EventFilter, EventState, InvalidFilter, InvalidQuota, Quota,
+        QuotaExceeded, RuleKind, RuleReach, SearchText, ValueCondition,
     };
     pub use crate::explain::{Explanation, LiveEvent};
     pub use crate::store::{
@@ -221,13 +222,21 @@ pub mod database {
     pub use crate::store::{DatabaseUse, MigrationState, MigrationStatus, Retention, RoleKind, TimingMode};
 }
 
-/// What an event can carry, emits that can be repeated, and unique keys.
+/// What an event can carry, emits that can be repeated, unique keys, checkpoints, batches, and tags.
 pub mod events {
-    pub use crate::emit::{IdempotencyKey, Idempotent};
+    pub use crate::emit::{BatchError, EventBatch, IdempotencyKey, Idempotent};
     pub use crate::event::{
-        Due, InvalidMetadata, InvalidName, InvalidUnique, JsonError, Metadata, OnConflict, Traceparent,
-        Unique, UniqueOutcome,
+        BatchCounts, BatchName, Checkpoint, Due, EventOptions, InvalidBatchName, InvalidCheckpoint,
+        InvalidMetadata, InvalidName, InvalidOptions, InvalidTag, InvalidUnique, JsonError, Metadata,
+        OnConflict, Tag, Traceparent, Unique, UniqueOutcome,
     };
+    pub use crate::store::{BatchProgress, BatchState, RegisteredBatch};
+}
+
+/// The history of events: their attempts, and events that are kept after they have ended.
+pub mod history {
+    pub use crate::event::{EndedOutcome, Keep};
+    pub use crate::store::{AttemptRecord, EndedEvent, EndedFilter};
 }
 
 /// Hooks: what other systems emit by webhooks, which a signature authorizes.
@@ -278,29 +287,38 @@ pub mod targets {
 /// handlers that are not functions of the program, and runs of notifications that are pushed.
 pub mod workers {
     pub use crate::worker::{
-        Batch, BoxedHandler, CancelReason, CompleteError, Completion, Counters, HandlerFailure,
-        HandlerOutput, HandlerService, IntoResults, InvalidRoute, Next, Origin, PushError, PushRunner,
-        RemoteHandler, RemoteHandlers, RunReport, Verdict, WithState,
+        Batch, BoxedHandler, CancelReason, CheckpointError, CompleteError, Completion, Counters,
+        HandlerFailure, HandlerOutput, HandlerService, IntoResults, InvalidRoute, Next, Origin, PushError,
+        PushRunner, RemoteHandler, RemoteHandlers, RunReport, Verdict, WithState,
     };
 }
 
 /// Compiles the code in the pages about the queue.
 #[cfg(doctest)]
 mod pages {
+    #[doc = include_str!("../docs/batches.md")]
+    struct BatchesDocument;
     #[doc = include_str!("../docs/cancel.md")]
     struct CancelDocument;
+    #[doc = include_str!("../docs/checkpoints.md")]
+    struct CheckpointsDocument;
     #[doc = include_str!("../docs/cron.md")]
     struct CronsDocument;
     #[doc = include_str!("../docs/finish.md")]
     struct FinishDocument;
     #[doc = include_str!("../docs/handlers.md")]
     struct HandlersDocument;
+    #[cfg(feature = "testing")]
+    #[doc = include_str!("../docs/history.md")]
+    struct HistoryDocument;
     #[doc = include_str!("../docs/listeners.md")]
     struct ListenersDocument;
     #[doc = include_str!("../docs/log.md")]
     struct LogDocument;
     #[doc = include_str!("../docs/order.md")]
     struct OrderDocument;
+    #[doc = include_str!("../docs/search.md")]
+    struct SearchDocument;
     #[doc = include_str!("../docs/statistics.md")]
     struct StatisticsDocument;
     #[cfg(feature = "testing")]

@@ -5,6 +5,7 @@
 
 mod attending;
 mod backlog;
+mod batches;
 mod cancelled;
 mod error;
 mod expiry;
@@ -221,6 +222,9 @@ impl Waker {
             }
             if minute.cancelled {
                 self.remove_cancelled(&mut trouble).await;
+            }
+            if minute.batches {
+                self.look_at_batches(&mut trouble).await;
             }
             if minute.log {
                 self.provide_for_log().await;

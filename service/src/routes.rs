@@ -15,11 +15,14 @@ use crate::http::guard::GuardedRoutes;
 use crate::http::operations::strict;
 use crate::http::{Api, answer, health, listen, openapi, own, push, slots, strangers};
 use crate::resources::audit::routes as audit;
+use crate::resources::batches::routes as batches;
 use crate::resources::crons::routes as crons;
 use crate::resources::dead_events::routes as dead_events;
 use crate::resources::emit::routes as emit;
+use crate::resources::ended_events::routes as ended_events;
 use crate::resources::entities::routes as entities;
 use crate::resources::events::routes as events;
+use crate::resources::events::routes::checkpoints;
 use crate::resources::groups::routes as groups;
 use crate::resources::handlers::routes as handlers;
 use crate::resources::hooks::routes as hooks;
@@ -77,10 +80,16 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .emitting(routes!(emit::one))
         .emitting(routes!(emit::batch))
         .on(Scope::Read, routes!(events::list))
+        .on(Scope::Read, routes!(events::count))
         .on(Scope::Read, routes!(events::one))
         .records_full_views()
         .on(Scope::Operate, routes!(events::cancel))
         .on(Scope::Operate, routes!(events::run_now))
+        .on(Scope::Operate, routes!(events::set_tags))
+        .on(Scope::Read, routes!(checkpoints::show))
+        .records_reads()
+        // The claim of the attempt is needed as well.
+        .on(Scope::Operate, routes!(checkpoints::store))
         .on(Scope::Read, routes!(handlers::list))
         .on(Scope::Read, routes!(handlers::one))
         // A target receives the events of its handler, so registering one includes reading.
@@ -130,6 +139,12 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         // A hook emits events.
         .on_both([Scope::Operate, Scope::Emit], routes!(hooks::put))
         .on(Scope::Operate, routes!(hooks::delete))
+        .on(Scope::Read, routes!(batches::list))
+        .on(Scope::Read, routes!(batches::one))
+        // A batch emits an event.
+        .on(Scope::Emit, routes!(batches::open))
+        .on(Scope::Emit, routes!(batches::close))
+        .on(Scope::Operate, routes!(batches::cancel))
         .on(Scope::Read, routes!(objects::halted))
         .on(Scope::Read, routes!(objects::one))
         .records_reads()
@@ -146,6 +161,8 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Read, routes!(log::read))
         .records_reads()
         .on(Scope::Read, routes!(dead_events::list))
+        .records_reads()
+        .on(Scope::Read, routes!(ended_events::list))
         .records_reads()
         .on(Scope::Operate, routes!(dead_events::redrive_one))
         .on(Scope::Operate, routes!(dead_events::redrive))

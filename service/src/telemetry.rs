@@ -138,6 +138,45 @@ impl PullMetrics {
     }
 }
 
+/// Counts webhooks by what became of them. Cheap to clone. Hooks and canvases are no labels, as
+/// strangers choose what they send to.
+#[derive(Clone)]
+pub(crate) struct WebhookMetrics {
+    webhooks: Counter<u64>,
+}
+
+impl Default for WebhookMetrics {
+    fn default() -> Self {
+        let webhooks = global::meter("wakeq")
+            .u64_counter("wakeq.webhooks")
+            .with_unit("{request}")
+            .with_description("Webhooks that senders sent to hooks")
+            .build();
+        Self { webhooks }
+    }
+}
+
+impl WebhookMetrics {
+    /// The event of one is committed, or was already.
+    pub(crate) fn accepted(&self) {
+        self.count("accepted");
+    }
+
+    /// One was refused: its hook does not accept the signature, or there is none of its name.
+    pub(crate) fn refused(&self, has_hook: bool) {
+        self.count(if has_hook { "refused" } else { "unknown" });
+    }
+
+    /// One has no signature that could be verified.
+    pub(crate) fn unsigned(&self) {
+        self.count("unsigned");
+    }
+
+    fn count(&self, outcome: &'static str) {
+        self.webhooks.add(1, &[KeyValue::new("outcome", outcome)]);
+    }
+}
+
 /// The methods that spans and metrics name; others, which the client could choose freely, are
 /// `_OTHER`.
 pub(crate) fn known_method(method: &str) -> &'static str {

@@ -29,6 +29,7 @@ pub struct Cursor(CursorPosition);
 enum CursorPosition {
     Event(Position),
     Dead(DeadPosition),
+    Ended(DeadPosition),
     Audit(i64),
     Lease(LeasePosition),
     Handler(HandlerPosition),
@@ -38,7 +39,7 @@ enum CursorPosition {
     Worker(WorkerPosition),
 }
 
-/// When an event died, and its id.
+/// When an event died, or has ended, and its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DeadPosition(pub(super) Timestamp, pub(super) EventId);
 
@@ -49,6 +50,10 @@ impl Cursor {
 
     pub(super) fn of_dead(position: &DeadPosition) -> Self {
         Self(CursorPosition::Dead(*position))
+    }
+
+    pub(super) fn of_ended(position: DeadPosition) -> Self {
+        Self(CursorPosition::Ended(position))
     }
 
     pub(super) fn of_audit(id: i64) -> Self {
@@ -94,6 +99,11 @@ impl Cursor {
         Ok(position)
     }
 
+    pub(super) fn ended(&self) -> Result<DeadPosition, AdminError> {
+        let CursorPosition::Ended(position) = self.0 else { return Err(AdminError::Cursor) };
+        Ok(position)
+    }
+
     pub(super) fn audit(&self) -> Result<i64, AdminError> {
         let CursorPosition::Audit(id) = self.0 else { return Err(AdminError::Cursor) };
         Ok(id)
@@ -134,6 +144,9 @@ impl fmt::Display for Cursor {
             CursorPosition::Dead(DeadPosition(died_at, id)) => {
                 write!(formatter, "d~{}~{}", died_at.timestamp_micros(), id.0.simple())
             }
+            CursorPosition::Ended(DeadPosition(ended_at, id)) => {
+                write!(formatter, "f~{}~{}", ended_at.timestamp_micros(), id.0.simple())
+            }
             CursorPosition::Audit(id) => write!(formatter, "a~{id}"),
             CursorPosition::Lease((canvas, id)) => {
                 write!(formatter, "l~{}~{}", canvas.0.simple(), id.0.simple())
@@ -169,6 +182,7 @@ impl FromStr for Cursor {
                 id: part(id)?,
             }),
             ["d", died_at, id] => CursorPosition::Dead(DeadPosition(moment(died_at)?, part(id)?)),
+            ["f", ended_at, id] => CursorPosition::Ended(DeadPosition(moment(ended_at)?, part(id)?)),
             ["a", id] => CursorPosition::Audit(part(id)?),
             ["l", canvas, id] => CursorPosition::Lease((part::<CanvasId>(canvas)?, part(id)?)),
             ["h", module, name] => CursorPosition::Handler((part(module)?, part(name)?)),
@@ -211,6 +225,7 @@ mod tests {
         for cursor in [
             Cursor::of_event(&position),
             Cursor::of_dead(&DeadPosition(delay_until, id)),
+            Cursor::of_ended(DeadPosition(delay_until, id)),
             Cursor::of_audit(i64::MAX),
             Cursor::of_lease((CanvasId(uuid::Uuid::max()), id)),
             Cursor::of_handler((name.clone(), name.clone())),
@@ -247,6 +262,7 @@ mod tests {
             "a~x",
             "a~1~2",
             "d~1",
+            "f~1",
             "l~1",
             "l~x~y",
             "h~m",

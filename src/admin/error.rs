@@ -1,6 +1,8 @@
 //! Why a call of the admin failed.
 
-use crate::event::{EventId, HandlerAddress, HandlerScope, HookKind, Name};
+use crate::event::{
+    BatchName, EventId, HandlerAddress, HandlerScope, HookKind, InvalidCheckpoint, InvalidFilter, Name,
+};
 use crate::store::StoreError;
 use crate::wake::WakeError;
 
@@ -67,6 +69,9 @@ pub enum AdminError {
         /// Its kind.
         kind: HookKind,
     },
+    /// The canvas has no such batch.
+    #[error("the canvas has no batch {0}: `wakeq batches list` shows those that it has")]
+    NoBatch(BatchName),
     /// No worker of this name was seen within a day.
     #[error("no worker {0} was seen within a day: `wakeq workers list` shows those that were")]
     NoWorker(Name),
@@ -88,6 +93,15 @@ pub enum AdminError {
          others, and nothing was changed"
     )]
     LeaseOver(EventId),
+    /// The claim of an attempt does not stand.
+    #[error(
+        "the claim on event {0} does not stand: another attempt has begun, or the event has ended; nothing \
+         was stored, and the attempt has to stop"
+    )]
+    ClaimLost(EventId),
+    /// The value can't be a checkpoint.
+    #[error(transparent)]
+    Checkpoint(#[from] InvalidCheckpoint),
     /// The copy is not leased.
     #[error("copy {0} is not leased in this queue: `wakeq queues leases` shows those that are")]
     NoLease(EventId),
@@ -136,4 +150,10 @@ pub enum AdminError {
     /// An error of the database or the notifier while waking events; workers continue.
     #[error("the change was made, but waking the events was interrupted; a worker continues within a minute")]
     Wake(#[source] WakeError),
+}
+
+impl From<InvalidFilter> for AdminError {
+    fn from(invalid: InvalidFilter) -> Self {
+        Self::Invalid(invalid.0)
+    }
 }

@@ -35,10 +35,14 @@ impl Admin {
         }
     }
 
-    /// The value of an event that waits, runs or died, as JSON text, verbatim.
+    /// The value of an event that waits, runs or died, or that has ended and is kept, as JSON text,
+    /// verbatim.
     pub async fn value(&self, canvas: CanvasId, id: EventId) -> Result<Option<String>, AdminError> {
         match self.own_id(canvas, id).await {
-            Ok(id) => Ok(self.store.value(canvas, id).await?),
+            Ok(id) => match self.store.value(canvas, id).await? {
+                Some(value) => Ok(Some(value)),
+                None => Ok(self.store.ended_value(canvas, id).await?.map(|(value, _)| value)),
+            },
             Err(AdminError::NotFound(_)) => Ok(None),
             Err(error) => Err(error),
         }
@@ -48,13 +52,18 @@ impl Admin {
     pub async fn cancel(&self, canvas: CanvasId, id: EventId, actor: &Actor) -> Result<EventId, AdminError> {
         checked(actor)?;
         let id = self.own_id(canvas, id).await?;
-        let lane = self.found(id).await?.and_then(LoadedEvent::lane);
+        let found = self.found(id).await?;
+        let batch = found.as_ref().and_then(LoadedEvent::batch);
+        let lane = found.and_then(LoadedEvent::lane);
         let cancel = || self.store.cancel(canvas, id, actor);
         let done = |answer: &(CommandOutcome, _)| answer.0 == CommandOutcome::Done;
         let done_before = |found: Option<_>| found.is_none().then(|| (CommandOutcome::Done, lane.clone()));
         let (done, lane) = self.settled(id, cancel, done, done_before).await?;
         check_outcome(done, id)?;
         self.resume_lanes(lane.as_slice()).await;
+        if let Some(batch) = batch {
+            self.waker.end_batch_if_over(&batch).await;
+        }
         Ok(id)
     }
 

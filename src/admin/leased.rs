@@ -13,11 +13,11 @@ use std::time::Duration;
 use super::settled::is_gone;
 use super::{Admin, AdminError};
 use crate::event::{
-    Cause, Claim, CountedRun, EventId, HandlerScope, Lane, LeaseToken, Name, Notification, ObjectKey,
-    PullPolicy, Timestamp,
+    Cause, Claim, CountedRun, EventId, EventOptions, HandlerScope, Lane, LeaseToken, Name, Notification,
+    ObjectKey, PullPolicy, Timestamp,
 };
-use crate::machine::RetryPolicy;
-use crate::store::{Fence, LeasedRow, LoadedEvent, Retry, StoreError};
+use crate::machine::{EventPolicy, RetryPolicy};
+use crate::store::{AttemptEnd, BatchKey, Fence, KeptEnd, LeasedRow, LoadedEvent, Retry, StoreError};
 
 /// Maximum number of copies or events per call.
 const LEASED_MAX: u32 = 100;
@@ -59,8 +59,25 @@ pub struct Release {
 pub enum ReleaseResult {
     /// It can be leased again after this delay.
     Again(Duration),
-    /// It had no retries left, or none could help: it is among the dead events of its canvas.
+    /// It had no retries left, or none could help or start in time: it is among the dead events of
+    /// its canvas.
     Died,
+}
+
+/// What happened to something that was given back, and why it died if it did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GivenBack {
+    Again(Duration),
+    Died(Cause),
+}
+
+impl From<GivenBack> for ReleaseResult {
+    fn from(given_back: GivenBack) -> Self {
+        match given_back {
+            GivenBack::Again(delay) => Self::Again(delay),
+            GivenBack::Died(_) => Self::Died,
+        }
+    }
 }
 
 /// Where something is leased from.
@@ -95,10 +112,15 @@ impl Admin {
     ) -> Result<(), AdminError> {
         let held = self.held(source, id, token).await?;
         let claims = [held.claim];
+        // How long the attempt took is not known here.
+        let kept = [Arc::new(KeptEnd { claim: held.claim, end: AttemptEnd::default() })];
         let complete = async || {
-            let completed = match &held.object {
-                Some(_) => self.store.complete_links(&claims).await?,
-                None => self.store.complete(&claims).await?,
+            let completed = if held.is_kept() {
+                self.store.complete_kept(&kept).await?
+            } else if held.object.is_some() {
+                self.store.complete_links(&claims).await?
+            } else {
+                self.store.complete(&claims).await?
             };
             Ok(completed.contains(&true))
         };
@@ -106,7 +128,7 @@ impl Admin {
             return Err(source.over(id));
         }
         self.count_end(source, &CountedRun { completed: true, ..CountedRun::default() });
-        self.wake_leasable(source, &held, true).await;
+        self.after_end(source, &held, true).await;
         Ok(())
     }
 
@@ -117,7 +139,7 @@ impl Admin {
         id: EventId,
         token: &LeaseToken,
         release: &Release,
-    ) -> Result<(ReleaseResult, HandlerScope), AdminError> {
+    ) -> Result<(GivenBack, HandlerScope), AdminError> {
         if release.retry.is_some_and(|retry| retry > RETRY_MAX) {
             return Err(AdminError::Invalid("a copy or event can be delayed for at most 30 days"));
         }
@@ -129,36 +151,32 @@ impl Admin {
         let held = self.held(source, id, token).await?;
         // The default policy, if it is no longer pulled.
         let policy = self.policy_of(source).await?.unwrap_or_default();
-        let (done, released) = match (&release.error, release.retry) {
+        let (done, given_back) = match (&release.error, release.retry) {
             (Some(error), _) if release.dead => {
                 let error = storable(error);
-                let died = self.move_to_dead(held.claim, Cause::Rejected, &error, policy.halts).await?;
-                (died, ReleaseResult::Died)
+                self.let_die(&held, Cause::Rejected, Some(&error), policy.halts).await?
             }
             (Some(error), retry) => self.end_failed_attempt(&held, &policy, &storable(error), retry).await?,
-            (None, Some(retry)) => {
-                let delay = retry.min(policy.delay_max);
-                (self.save_retry(&held, held.retries, delay, "not yet").await?, ReleaseResult::Again(delay))
-            }
+            (None, Some(retry)) => self.postpone(&held, &policy, retry).await?,
             (None, None) => {
                 let claims = [held.claim];
                 self.settled(id, || self.store.release(&claims), |()| true, |_| None).await?;
-                (true, ReleaseResult::Again(Duration::ZERO))
+                (true, GivenBack::Again(Duration::ZERO))
             }
         };
         if !done {
             return Err(source.over(id));
         }
-        let (failed, dead) = (release.error.is_some(), released == ReleaseResult::Died);
+        let (failed, dead) = (release.error.is_some(), matches!(given_back, GivenBack::Died(_)));
         self.count_end(
             source,
             &CountedRun { failed, retried: failed && !dead, dead, ..CountedRun::default() },
         );
-        self.wake_leasable(source, &held, dead).await;
-        if released == ReleaseResult::Again(Duration::ZERO) {
+        self.after_end(source, &held, dead).await;
+        if given_back == GivenBack::Again(Duration::ZERO) {
             self.publish_leasable(source, &[Notification { id, canvas: held.scope.canvas }]).await;
         }
-        Ok((released, held.scope))
+        Ok((given_back, held.scope))
     }
 
     /// The retry policy of what is leased, if it is pulled.
@@ -170,25 +188,53 @@ impl Admin {
     }
 
     /// Handles a failed attempt: it is retried or dies. Returns whether the lease stood, and which
-    /// of the two happened.
+    /// of the two happened. What the event's emit asked for goes before the policy.
     async fn end_failed_attempt(
         &self,
         held: &HeldEvent,
         policy: &PullPolicy,
         error: &str,
         retry: Option<Duration>,
-    ) -> Result<(bool, ReleaseResult), StoreError> {
-        if held.retries >= policy.retries {
-            let died = self.move_to_dead(held.claim, Cause::Retries, error, policy.halts).await?;
-            return Ok((died, ReleaseResult::Died));
-        }
-        let PullPolicy { retries, delay, factor, delay_max, halts: _ } = *policy;
+    ) -> Result<(bool, GivenBack), StoreError> {
+        let PullPolicy { retries, delay, factor, delay_max, halts } = *policy;
         let delays = RetryPolicy { retries, delay, factor, delay_max, ..RetryPolicy::default() };
+        let delays = delays.for_event(held.asked);
+        if held.retries >= delays.retries {
+            return self.let_die(held, Cause::Retries, Some(error), halts).await;
+        }
         // As with a target's `Retry-After`, a service that repeats a failure at once must not use
         // up the retries within a moment.
-        let asked = retry.unwrap_or_default().min(delay_max);
+        let asked = retry.unwrap_or_default().min(delays.delay_max);
         let delay = delays.spread(delays.delay_after(held.retries).max(asked), held.claim);
-        Ok((self.save_retry(held, held.retries + 1, delay, error).await?, ReleaseResult::Again(delay)))
+        if !held.may_wait(delay) {
+            return self.let_die(held, Cause::Expired, Some(error), halts).await;
+        }
+        Ok((self.save_retry(held, held.retries + 1, delay, error).await?, GivenBack::Again(delay)))
+    }
+
+    /// Gives something back that could not be worked on yet, which counts as no failure.
+    async fn postpone(
+        &self,
+        held: &HeldEvent,
+        policy: &PullPolicy,
+        retry: Duration,
+    ) -> Result<(bool, GivenBack), StoreError> {
+        let delay = retry.min(policy.delay_max);
+        if !held.may_wait(delay) {
+            return self.let_die(held, Cause::Expired, None, policy.halts).await;
+        }
+        Ok((self.save_retry(held, held.retries, delay, "not yet").await?, GivenBack::Again(delay)))
+    }
+
+    async fn let_die(
+        &self,
+        held: &HeldEvent,
+        cause: Cause,
+        error: Option<&str>,
+        halts: bool,
+    ) -> Result<(bool, GivenBack), StoreError> {
+        let died = self.move_to_dead(held.claim, cause, error, halts).await?;
+        Ok((died, GivenBack::Died(cause)))
     }
 
     async fn save_retry(
@@ -200,7 +246,7 @@ impl Admin {
     ) -> Result<bool, StoreError> {
         let retries = i32::try_from(retries).unwrap_or(i32::MAX);
         let claim = held.claim;
-        let retry = [Arc::new(Retry { claim, retries, delay, error: error.to_owned() })];
+        let retry = [Arc::new(Retry { claim, retries, delay, error: error.to_owned(), noted: None })];
         let save = async || Ok(self.store.retry(&retry).await?.contains(&true));
         let is_saved = |found: Option<LoadedEvent>| {
             let event = found?;
@@ -216,10 +262,10 @@ impl Admin {
         &self,
         claim: Claim,
         cause: Cause,
-        error: &str,
+        error: Option<&str>,
         halts: bool,
     ) -> Result<bool, StoreError> {
-        let die = || self.store.die(claim, cause, Some(error), halts);
+        let die = || self.store.die(claim, cause, error, halts, None);
         self.settled(claim.id, die, |died| *died, is_gone).await
     }
 
@@ -239,16 +285,21 @@ impl Admin {
             Fence::Gone => Err(source.gone(id)),
             Fence::Wrong => Err(source.not_leased(id)),
             Fence::Over => Err(source.over(id)),
-            Fence::Stands { claim, scope, retries, object } => {
-                Ok(HeldEvent { claim, scope, retries, object })
+            Fence::Stands { claim, scope, retries, object, options, now } => {
+                let asked = EventPolicy::of(options.as_deref(), retries, now);
+                Ok(HeldEvent { claim, scope, retries, object, options, asked })
             }
         }
     }
 
-    /// Wakes what may be leased now that something was released or removed. That is committed, so
-    /// errors are only logged: the minute's pass makes up for them. What a handler has next is
-    /// found by the next lease without being woken.
-    async fn wake_leasable(&self, source: Source<'_>, held: &HeldEvent, removed: bool) {
+    /// Does what follows from a release or removal: ends the batch of an event that was removed, if
+    /// the batch is over, and wakes what may be leased now. The release is committed, so errors are
+    /// only logged: the minute's pass makes up for them. What a handler has next is found by the
+    /// next lease without being woken.
+    async fn after_end(&self, source: Source<'_>, held: &HeldEvent, removed: bool) {
+        if removed && let Some(batch) = held.batch() {
+            self.waker.end_batch_if_over(&batch).await;
+        }
         let Source::Queue(queue) = source else { return };
         if removed && let Some(object) = held.object.clone() {
             self.resume_lanes(&[Lane { scope: held.scope.clone(), object, queue: Some(queue.clone()) }])
@@ -320,12 +371,32 @@ struct HeldEvent {
     scope: HandlerScope,
     retries: u32,
     object: Option<ObjectKey>,
+    options: Option<Box<EventOptions>>,
+    asked: EventPolicy,
 }
 
 impl HeldEvent {
-    fn of(LeasedRow { event, .. }: LeasedRow) -> Self {
+    fn of(LeasedRow { event, since, .. }: LeasedRow) -> Self {
         let (claim, retries) = (event.claim, event.retries.unsigned_abs());
-        Self { claim, scope: event.address.scope, retries, object: event.place.map(|place| place.object) }
+        let asked = EventPolicy::of(event.options.as_deref(), retries, since);
+        let object = event.place.map(|place| place.object);
+        Self { claim, scope: event.address.scope, retries, object, options: event.options, asked }
+    }
+
+    /// Whether another attempt may start after such a wait.
+    fn may_wait(&self, wait: Duration) -> bool {
+        self.asked.left.is_none_or(|left| wait < left)
+    }
+
+    /// Whether its emit asked for it to be kept when it has ended.
+    fn is_kept(&self) -> bool {
+        self.options.as_deref().and_then(EventOptions::keep).is_some_and(|keep| !keep.is_zero())
+    }
+
+    /// The batch that it is a member of.
+    fn batch(&self) -> Option<BatchKey> {
+        let name = self.options.as_deref()?.batch()?;
+        Some((self.scope.canvas, name.clone()))
     }
 }
 

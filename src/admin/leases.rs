@@ -21,7 +21,7 @@ impl Admin {
         if items.is_empty() && self.store.pull_policy(queue).await?.is_none() {
             return Err(AdminError::NoQueue(queue.clone()));
         }
-        Ok(Page { items, next: next.map(Cursor::of_lease) })
+        Ok(Page { looked_at: items.len() as u64, items, next: next.map(Cursor::of_lease) })
     }
 
     /// Ends a lease whose token is lost: the copy can be leased again immediately, and nothing is

@@ -2,9 +2,11 @@
 
 use super::cursor::{Cursor, DeadPosition};
 use super::{Admin, AdminError, LIST_MAX};
-use crate::event::{CanvasId, CopyOf, EventId, HandlerAddress, Name, Place, Timestamp};
+use crate::event::{
+    CanvasId, CopyOf, EventFilter, EventId, EventState, HandlerAddress, Name, Place, Tag, Timestamp,
+};
 use crate::machine::{CheckResult, Policy, check_schedule};
-use crate::store::{AuditEntry, DeadEvent, DeadFilter, ListedEvent, Position};
+use crate::store::{AuditEntry, DeadEvent, DeadFilter, FoundDead, ListedEvent, Position};
 
 /// Maximum number of events that one page of a list examines.
 const LOOK_MAX: i64 = 10_000;
@@ -20,6 +22,8 @@ pub struct Page<T> {
     pub items: Vec<T>,
     /// Where the next page begins; `None` at the end.
     pub next: Option<Cursor>,
+    /// How many rows were examined for this page.
+    pub looked_at: u64,
 }
 
 impl<T> Page<T> {
@@ -28,21 +32,8 @@ impl<T> Page<T> {
         let more = items.len() > limit;
         items.truncate(limit);
         let next = items.last().filter(|_| more).map(cursor);
-        Self { items, next }
+        Self { looked_at: items.len() as u64, items, next }
     }
-}
-
-/// Which events to list. By default all of the canvas.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct EventFilter {
-    /// Only handlers of this module; `WORKER` if only a name is given.
-    pub module: Option<Name>,
-    /// Only handlers with this name.
-    pub name: Option<Name>,
-    /// Only events in this state.
-    pub state: Option<CheckResult>,
-    /// Only events that this worker has claimed.
-    pub worker: Option<Name>,
 }
 
 /// An event in a list.
@@ -65,17 +56,43 @@ pub struct EventSummary {
     pub place: Option<Place>,
     /// If it is a copy: its registered queue, and the event that was copied.
     pub copy_of: Option<CopyOf>,
+    /// Its tags.
+    pub tags: Vec<Tag>,
     /// Retries so far.
     pub retries: i32,
     /// Claims that were lost because their workers died or stalled.
     pub losses: i32,
 }
 
+/// How many events meet a filter, of those that were examined.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EventCount {
+    /// How many of the examined events meet it.
+    pub count: u64,
+    /// How many events were examined.
+    pub looked_at: u64,
+    /// Where to go on; `None` if all were examined.
+    pub next: Option<Cursor>,
+}
+
 impl Admin {
-    /// Events of a canvas, by handler and due time: up to `limit`, 1 to [`LIST_MAX`]. A page
-    /// examines up to 10,000 events, so with a rare state it may be short or empty and still have a
-    /// next page. An event that is retried or delayed between two pages may be on both or on
-    /// neither.
+    /// Events of a canvas that have not ended and meet the filter, by handler and due time: up to
+    /// `limit`, 1 to [`LIST_MAX`]. A page examines up to 10,000 events, and if the filter asks for
+    /// what is in values or errors, up to 32 MiB of values. So with a rare state it may be short or
+    /// empty and still have a next page. An event that is retried or delayed between two pages may
+    /// be on both or on neither.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: wakeq::Admin, canvas: wakeq::CanvasId) -> Result<(), Box<dyn std::error::Error>> {
+    /// use wakeq::control::EventFilter;
+    ///
+    /// let of_ada = EventFilter { value: Some(r#"$.customer.id = "7""#.parse()?), ..EventFilter::default() };
+    /// let page = admin.events(canvas, &of_ada, None, 100).await?;
+    /// println!("{} of {} events, complete: {}", page.items.len(), page.looked_at, page.next.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn events(
         &self,
         canvas: CanvasId,
@@ -83,53 +100,53 @@ impl Admin {
         cursor: Option<&Cursor>,
         limit: u32,
     ) -> Result<Page<EventSummary>, AdminError> {
-        let after = cursor.map(Cursor::event).transpose()?;
-        let worker = Name::worker();
-        let module = filter.module.as_ref().or(filter.name.is_some().then_some(&worker));
-        if let Some(after) = &after
-            && (module.is_some_and(|module| module.as_str() != after.module)
-                || filter.name.as_ref().is_some_and(|name| name.as_str() != after.name))
-        {
-            return Err(AdminError::Cursor);
-        }
+        filter.check()?;
+        let after = self.place_in_list(filter, cursor)?;
         let limit = limit.clamp(1, LIST_MAX) as usize;
-        let meant = (filter.state.map(CheckResult::as_str), filter.worker.as_ref().map(Name::as_str));
         let one_more = limit as i64 + 1;
-        let handlers = (module.map(Name::as_str), filter.name.as_ref().map(Name::as_str));
-        let which = (meant.0, meant.1, self.copies);
         let page = async |look| {
-            let listed = self.store.events(canvas, handlers, which, after.as_ref(), (look, one_more)).await?;
-            Ok::<_, AdminError>(self.page_of_events(listed, meant, look, limit))
+            let looks = (look, one_more);
+            let listed = self.store.events(canvas, filter, self.copies, after.as_ref(), looks).await?;
+            Ok::<_, AdminError>(self.page_of_events(listed, limit))
         };
         // The first rows usually suffice, and examining ten thousand takes ten times as long.
         let first = page(one_more).await?;
         if first.items.len() == limit || first.next.is_none() { Ok(first) } else { page(LOOK_MAX).await }
     }
 
-    fn page_of_events(
+    /// The place of a cursor, which belongs to the handlers of its filter.
+    fn place_in_list(
         &self,
-        listed: Vec<ListedEvent>,
-        (state, worker): (Option<&str>, Option<&str>),
-        look: i64,
-        limit: usize,
-    ) -> Page<EventSummary> {
-        let boundary = listed.last().filter(|last| last.number >= look).map(position);
-        let mut meant: Vec<ListedEvent> = listed
-            .into_iter()
-            .filter(|event| event.is_shown && state.is_none_or(|state| state == event.state))
-            .filter(|event| {
-                worker.is_none_or(|worker| event.worker.as_ref().map(Name::as_str) == Some(worker))
-            })
-            .collect();
+        filter: &EventFilter,
+        cursor: Option<&Cursor>,
+    ) -> Result<Option<Position>, AdminError> {
+        let after = cursor.map(Cursor::event).transpose()?;
+        if let Some(after) = &after {
+            let (module, name) = filter.handler();
+            if module.is_some_and(|module| module.as_str() != after.module)
+                || name.is_some_and(|name| name.as_str() != after.name)
+            {
+                return Err(AdminError::Cursor);
+            }
+        }
+        Ok(after)
+    }
+
+    fn page_of_events(&self, listed: Vec<ListedEvent>, limit: usize) -> Page<EventSummary> {
+        let last = listed.iter().rfind(|event| event.last.is_some());
+        let mut looked_at = last.or(listed.last()).map_or(0, |last| last.number.unsigned_abs());
+        let boundary = last.filter(|last| last.last == Some(true)).map(position);
+        let mut meant: Vec<ListedEvent> = listed.into_iter().filter(|event| event.is_meant).collect();
         let next = if meant.len() > limit {
             meant.truncate(limit);
+            looked_at = meant.last().map_or(0, |last| last.number.unsigned_abs());
             meant.last().map(position)
         } else {
             boundary
         };
         let policy = Policy::of(self.store.timing(), u32::MAX);
         let items = meant.into_iter().map(|event| summary(event, &policy)).collect();
-        Page { items, next: next.map(|position| Cursor::of_event(&position)) }
+        Page { items, next: next.map(|position| Cursor::of_event(&position)), looked_at }
     }
 
     /// Dead events, the latest first, up to `limit`, 1 to [`LIST_MAX`].
@@ -149,7 +166,96 @@ impl Admin {
         let more = cut(&mut items, limit as usize, |dead| dead.last_error.as_deref().map_or(0, str::len));
         let last = items.last().filter(|_| more);
         let next = last.map(|last| Cursor::of_dead(&DeadPosition(last.died_at, last.id)));
-        Ok(Page { items, next })
+        Ok(Page { looked_at: items.len() as u64, items, next })
+    }
+
+    /// Dead events of a canvas that meet the filter, the latest first, up to `limit`, 1 to
+    /// [`LIST_MAX`]. A page examines as many as one of [`Admin::events`].
+    ///
+    /// ```no_run
+    /// # async fn example(admin: wakeq::Admin, canvas: wakeq::CanvasId) -> Result<(), Box<dyn std::error::Error>> {
+    /// use wakeq::control::EventFilter;
+    ///
+    /// let timed_out = EventFilter { error_text: Some("timed out".parse()?), ..EventFilter::default() };
+    /// let page = admin.search_dead(canvas, &timed_out, None, 100).await?;
+    /// println!("{} of {} dead events", page.items.len(), page.looked_at);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn search_dead(
+        &self,
+        canvas: CanvasId,
+        filter: &EventFilter,
+        cursor: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<Page<DeadEvent>, AdminError> {
+        filter.check()?;
+        let after = cursor.map(Cursor::dead).transpose()?.map(|DeadPosition(died_at, id)| (died_at, id));
+        let limit = limit.clamp(1, LIST_MAX) as usize;
+        let one_more = limit as i64 + 1;
+        let found =
+            async |look| self.store.search_dead(canvas, filter, self.copies, after, (look, one_more)).await;
+        let mut listed = found(one_more).await?;
+        if listed.iter().filter(|dead| dead.is_meant).count() < limit && has_more(&listed) {
+            listed = found(LOOK_MAX).await?;
+        }
+        let (mut next, mut looked_at) = end_of(&listed);
+        listed.retain(|dead| dead.is_meant);
+        if listed.len() > limit {
+            listed.truncate(limit);
+            (next, looked_at) = listed.last().map_or((None, 0), |last| (Some(*last), last.number));
+        }
+        let ids: Vec<EventId> = listed.iter().map(|dead| dead.id).collect();
+        let mut items = self.store.dead_of(canvas, &ids).await?;
+        if cut(&mut items, limit, |dead| dead.last_error.as_deref().map_or(0, str::len)) {
+            let last = items.last().and_then(|last| listed.iter().find(|dead| dead.id == last.id));
+            (next, looked_at) = last.map_or((next, looked_at), |last| (Some(*last), last.number));
+        }
+        let next = next.map(|last| Cursor::of_dead(&DeadPosition(last.died_at, last.id)));
+        Ok(Page { items, next, looked_at: looked_at.unsigned_abs() })
+    }
+
+    /// How many events of a canvas meet the filter, of up to 10,000 that are examined after the
+    /// cursor. If [`EventCount::next`] is set, there are at least as many: repeat the call with
+    /// it, and add the counts. Dead events are counted if `states` is [`EventState::Dead`] alone,
+    /// and otherwise those that have not ended.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: wakeq::Admin, canvas: wakeq::CanvasId) -> Result<(), Box<dyn std::error::Error>> {
+    /// use wakeq::control::EventFilter;
+    ///
+    /// let of_customer = EventFilter { tags: vec!["customer:7".parse()?], ..EventFilter::default() };
+    /// let counted = admin.count_events(canvas, &of_customer, None).await?;
+    /// println!("{}{} events", if counted.next.is_some() { "at least " } else { "" }, counted.count);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn count_events(
+        &self,
+        canvas: CanvasId,
+        filter: &EventFilter,
+        cursor: Option<&Cursor>,
+    ) -> Result<EventCount, AdminError> {
+        filter.check()?;
+        let looks = (LOOK_MAX, LOOK_MAX + 1);
+        if filter.states == [EventState::Dead] {
+            let after = cursor.map(Cursor::dead).transpose()?.map(|DeadPosition(died_at, id)| (died_at, id));
+            let listed = self.store.search_dead(canvas, filter, self.copies, after, looks).await?;
+            let (last, looked_at) = end_of(&listed);
+            return Ok(EventCount {
+                count: listed.iter().filter(|dead| dead.is_meant).count() as u64,
+                looked_at: looked_at.unsigned_abs(),
+                next: last.map(|last| Cursor::of_dead(&DeadPosition(last.died_at, last.id))),
+            });
+        }
+        let after = self.place_in_list(filter, cursor)?;
+        let listed = self.store.events(canvas, filter, self.copies, after.as_ref(), looks).await?;
+        let last = listed.iter().rfind(|event| event.last.is_some());
+        Ok(EventCount {
+            count: listed.iter().filter(|event| event.is_meant).count() as u64,
+            looked_at: last.map_or(0, |last| last.number.unsigned_abs()),
+            next: last.filter(|last| last.last == Some(true)).map(|last| Cursor::of_event(&position(last))),
+        })
     }
 
     /// Actions and refusals on a canvas, the newest first, up to `limit`, 1 to [`LIST_MAX`].
@@ -169,13 +275,13 @@ impl Admin {
             entry.actor.len() + entry.detail.as_deref().map_or(0, str::len)
         });
         let next = items.last().filter(|_| more).map(|last| Cursor::of_audit(last.id));
-        Ok(Page { items, next })
+        Ok(Page { looked_at: items.len() as u64, items, next })
     }
 }
 
 /// Truncates to `limit` items and to the limit in bytes, but to one item at least; returns whether
 /// any were cut off.
-fn cut<T>(items: &mut Vec<T>, limit: usize, bytes: impl Fn(&T) -> usize) -> bool {
+pub(super) fn cut<T>(items: &mut Vec<T>, limit: usize, bytes: impl Fn(&T) -> usize) -> bool {
     let sums = items.iter().scan(0, |sum, item| {
         *sum += bytes(item);
         Some(*sum)
@@ -184,6 +290,18 @@ fn cut<T>(items: &mut Vec<T>, limit: usize, bytes: impl Fn(&T) -> usize) -> bool
     let more = items.len() > limit.min(fitting);
     items.truncate(limit.min(fitting));
     more
+}
+
+/// The last dead event that was looked at, if there may be others, and its number.
+fn end_of(listed: &[FoundDead]) -> (Option<FoundDead>, i64) {
+    let last = listed.iter().rfind(|dead| dead.last.is_some());
+    let looked_at = last.or(listed.last()).map_or(0, |last| last.number);
+    (last.filter(|last| last.last == Some(true)).copied(), looked_at)
+}
+
+/// Whether there may be others than those that were looked at.
+fn has_more(listed: &[FoundDead]) -> bool {
+    listed.iter().any(|dead| dead.last == Some(true))
 }
 
 fn position(event: &ListedEvent) -> Position {
@@ -204,6 +322,7 @@ fn summary(event: ListedEvent, policy: &Policy) -> EventSummary {
         worker: event.worker,
         place: event.place,
         copy_of: event.copy_of,
+        tags: event.tags,
     }
 }
 

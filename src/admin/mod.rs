@@ -2,6 +2,8 @@
 //! of it all. This is for users and operators, and never on the path of an event. Nothing crosses
 //! canvases: an event of another canvas is treated as missing.
 
+mod batches;
+mod checkpoints;
 mod crons;
 mod cursor;
 mod dead;
@@ -9,6 +11,7 @@ mod due_checks;
 mod error;
 mod event_looks;
 mod events;
+mod history;
 mod hooks;
 mod leased;
 mod leases;
@@ -25,6 +28,7 @@ mod settled;
 mod statistics;
 mod stats;
 mod switches;
+mod tags;
 mod targets;
 mod workers;
 
@@ -36,8 +40,8 @@ use event_looks::EventLooks;
 pub use events::CancelResult;
 pub use hooks::{NewHook, NewHookSecret, PutHookResult};
 pub use leased::{Release, ReleaseResult, check_wait};
-pub use lists::{EventFilter, EventSummary, Page};
-pub use pulled::{EventBatch, ExtendedLease, LeasedEvent, PutPulledResult};
+pub use lists::{EventCount, EventSummary, Page};
+pub use pulled::{EventLeaseBatch, ExtendedLease, LeasedEvent, PutPulledResult};
 pub use pulls::{LeaseBatch, LeasedCopy};
 pub use queues::{DeletedQueue, NewQueue, PutQueue, SetFacet, WaitingCopies};
 pub use rules::{ResumeResult, Stop, StopResult};

@@ -25,9 +25,9 @@ impl Admin {
         let limit = limit.clamp(1, LIST_MAX) as usize;
         let found = self.store.halted_lanes(canvas, None, self.copies, after, limit as i64 + 1).await?;
         let cursor = |(halted, _): &(HaltedLane, bool)| Cursor::of_halted((halted.halted_at, halted.event));
-        let Page { items, next } = Page::of(found, limit, cursor);
+        let Page { items, next, looked_at } = Page::of(found, limit, cursor);
         let shown = items.into_iter().filter(|(_, is_shown)| *is_shown);
-        Ok(Page { items: shown.map(|(halted, _)| halted).collect(), next })
+        Ok(Page { items: shown.map(|(halted, _)| halted).collect(), next, looked_at })
     }
 
     /// The halted lanes of an object, the longest halted first, up to 1,000: each is of another

@@ -6,15 +6,15 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::leased::{
-    BYTES_MAX, LOOK_FIRST, LOOK_LAST, Release, ReleaseResult, Source, TRIES, check_count, check_lease,
-    check_wait,
+    BYTES_MAX, GivenBack, LOOK_FIRST, LOOK_LAST, Release, ReleaseResult, Source, TRIES, check_count,
+    check_lease, check_wait,
 };
 use super::retries::check_retries;
 use super::rules::of_handler;
 use super::{Admin, AdminError, Cursor, LIST_MAX, Page, checked};
 use crate::event::{
-    Actor, CanvasId, CountedRun, EventId, HandlerAddress, HandlerScope, LeaseToken, Metadata, Place,
-    PullPolicy, RuleKind, Timestamp,
+    Actor, CanvasId, Cause, Checkpoint, CountedRun, EventId, EventOptions, HandlerAddress, HandlerScope,
+    LeaseToken, Metadata, Place, PullPolicy, RuleKind, Timestamp,
 };
 use crate::store::{LeasedRow, PulledDeletion, PulledHandler, PulledPut};
 
@@ -45,6 +45,11 @@ pub struct LeasedEvent {
     pub address: HandlerAddress,
     /// The value as JSON.
     pub value: String,
+    /// What its emit asked for in place of the policy, its batch and its tags. Its retries, delays
+    /// and the moment after which none starts hold by themselves. The program sees to the timeout.
+    pub options: Option<Box<EventOptions>>,
+    /// What the attempts before have left. [`Admin::store_checkpoint`] replaces it.
+    pub checkpoint: Option<Checkpoint>,
     /// Its object, and its link there, if any.
     pub place: Option<Place>,
     /// Its metadata, with the trace of the emit.
@@ -57,11 +62,13 @@ pub struct LeasedEvent {
 
 /// The result of a call that leases events.
 #[derive(Debug, Default)]
-pub struct EventBatch {
+pub struct EventLeaseBatch {
     /// The leased events.
     pub events: Vec<LeasedEvent>,
     /// How many died instead, because their leases had expired too often.
     pub died: usize,
+    /// How many died instead, because it was too late to start.
+    pub expired: usize,
 }
 
 /// The end of a lease that was extended.
@@ -170,7 +177,8 @@ impl Admin {
         check_wait(wait)?;
         let end = Instant::now() + wait;
         loop {
-            let EventBatch { events, died } = self.lease_events_now(scope, max, lease).await?;
+            let EventLeaseBatch { events, died, expired: _ } =
+                self.lease_events_now(scope, max, lease).await?;
             if died > 0 {
                 tracing::warn!(handler = %scope, events = died, "events died because their leases ran out too often");
             }
@@ -187,29 +195,31 @@ impl Admin {
         scope: &HandlerScope,
         max: u32,
         lease: Duration,
-    ) -> Result<EventBatch, AdminError> {
+    ) -> Result<EventLeaseBatch, AdminError> {
         check_lease(lease)?;
         check_count(max)?;
         let Some(policy) = self.store.pulled_policy(scope).await? else {
             return Err(AdminError::NoPulledHandler(Box::new(scope.clone())));
         };
         let (source, mut died) = (Source::Handler(scope), Vec::new());
-        let mut events = Vec::new();
+        let (mut events, mut expired) = (Vec::new(), 0);
         for _ in 0..TRIES {
             let rows = self.store.lease_events(scope, max, lease, BYTES_MAX).await?;
             let nothing = rows.is_empty();
             let rows = self.select_leased(source, rows, policy.halts, &mut died).await;
-            for row in &rows {
-                let started = row.until - lease;
-                let wait = (started - row.event.delay_until).to_std().unwrap_or_default();
+            let (rows, late) = self.without_late(source, rows, policy.halts).await;
+            expired += late;
+            let rows = self.with_checkpoints(source, rows).await;
+            for (row, _) in &rows {
+                let wait = (row.since - row.event.delay_until).to_std().unwrap_or_default();
                 self.count_end(source, &CountedRun { wait: Some(wait), ..CountedRun::default() });
             }
-            events = rows.into_iter().map(LeasedEvent::of).collect();
+            events = rows.into_iter().map(|(row, left)| LeasedEvent::of(row, left)).collect();
             if nothing || !events.is_empty() {
                 break;
             }
         }
-        Ok(EventBatch { events, died: died.len() })
+        Ok(EventLeaseBatch { events, died: died.len(), expired })
     }
 
     /// Waits until a pulled handler may have events to lease; returns whether it does before `end`.
@@ -274,13 +284,30 @@ impl Admin {
         token: &LeaseToken,
         release: &Release,
     ) -> Result<ReleaseResult, AdminError> {
-        Ok(self.give_back_leased(Source::Handler(scope), id, token, release).await?.0)
+        Ok(self.give_back_event(scope, id, token, release).await?.0)
+    }
+
+    /// Like [`Admin::release_event`]; also returns why the event died, if it did.
+    #[doc(hidden)]
+    pub async fn give_back_event(
+        &self,
+        scope: &HandlerScope,
+        id: EventId,
+        token: &LeaseToken,
+        release: &Release,
+    ) -> Result<(ReleaseResult, Option<Cause>), AdminError> {
+        let (given_back, _) = self.give_back_leased(Source::Handler(scope), id, token, release).await?;
+        let cause = match given_back {
+            GivenBack::Again(_) => None,
+            GivenBack::Died(cause) => Some(cause),
+        };
+        Ok((given_back.into(), cause))
     }
 }
 
 impl LeasedEvent {
-    fn of(row: LeasedRow) -> Self {
-        let LeasedRow { event, token, until } = row;
+    fn of(row: LeasedRow, checkpoint: Option<Checkpoint>) -> Self {
+        let LeasedRow { event, token, until, since: _ } = row;
         Self {
             id: event.claim.id,
             lease: token,
@@ -288,6 +315,8 @@ impl LeasedEvent {
             attempt: event.retries.unsigned_abs() + 1,
             address: event.address,
             value: event.value,
+            options: event.options,
+            checkpoint,
             place: event.place,
             metadata: event.metadata,
             emitted_at: event.enqueued_at,

@@ -11,7 +11,7 @@ use super::leased::{
 };
 use super::{Admin, AdminError};
 use crate::event::{
-    CanvasId, EventId, HandlerAddress, HandlerScope, LeaseToken, Metadata, Name, Place, Timestamp,
+    CanvasId, Checkpoint, EventId, HandlerAddress, HandlerScope, LeaseToken, Metadata, Name, Place, Timestamp,
 };
 use crate::store::{LeasedRow, StoreError};
 
@@ -34,6 +34,8 @@ pub struct LeasedCopy {
     pub address: HandlerAddress,
     /// The value as JSON.
     pub value: String,
+    /// What the attempts before have left. [`Admin::store_checkpoint`] replaces it.
+    pub checkpoint: Option<Checkpoint>,
     /// The event that was copied.
     pub origin: EventId,
     /// Its object, and its link there, if any.
@@ -110,7 +112,8 @@ impl Admin {
             let rows = self.next_turns(queue, max, lease).await?;
             let nothing = rows.is_empty();
             let rows = self.select_leased(Source::Queue(queue), rows, halts, &mut now.died).await;
-            now.copies = rows.into_iter().filter_map(LeasedCopy::of).collect();
+            let rows = self.with_checkpoints(Source::Queue(queue), rows).await;
+            now.copies = rows.into_iter().filter_map(|(row, left)| LeasedCopy::of(row, left)).collect();
             if nothing || !now.copies.is_empty() {
                 break;
             }
@@ -213,7 +216,8 @@ impl Admin {
         token: &LeaseToken,
         release: &Release,
     ) -> Result<(ReleaseResult, HandlerScope), AdminError> {
-        self.give_back_leased(Source::Queue(queue), id, token, release).await
+        let (given_back, scope) = self.give_back_leased(Source::Queue(queue), id, token, release).await?;
+        Ok((given_back.into(), scope))
     }
 
     /// Wakes the copies for which a facet has room now, unless another process does.
@@ -234,8 +238,8 @@ impl Admin {
 }
 
 impl LeasedCopy {
-    fn of(row: LeasedRow) -> Option<Self> {
-        let LeasedRow { event, token, until } = row;
+    fn of(row: LeasedRow, checkpoint: Option<Checkpoint>) -> Option<Self> {
+        let LeasedRow { event, token, until, since: _ } = row;
         Some(Self {
             id: event.claim.id,
             lease: token,
@@ -243,6 +247,7 @@ impl LeasedCopy {
             attempt: event.retries.unsigned_abs() + 1,
             address: event.address,
             value: event.value,
+            checkpoint,
             origin: event.copy_of?.origin,
             place: event.place,
             metadata: event.metadata,

@@ -86,8 +86,8 @@ impl Admin {
         let limit = limit.clamp(1, LIST_MAX) as usize;
         let found = self.store.handlers(canvas, after.as_ref(), limit as i64 + 1).await?;
         let cursor = |last: &HandlerScope| Cursor::of_handler((last.module.clone(), last.name.clone()));
-        let Page { items, next } = Page::of(found, limit, cursor);
-        Ok(Page { items: self.stats_of(canvas, &items, TARGETS_SHOWN).await?, next })
+        let Page { items, next, looked_at } = Page::of(found, limit, cursor);
+        Ok(Page { items: self.stats_of(canvas, &items, TARGETS_SHOWN).await?, next, looked_at })
     }
 
     /// A handler with its counts, rules and targets, of which it shows up to [`LIST_MAX`]; `None`

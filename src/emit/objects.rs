@@ -82,7 +82,7 @@ impl Queue {
         let inserting = async {
             let CheckedEvents { events, chosen, permit: _permit } = self.all_checked(events)?;
             let state = state.map(|state| NewState { canvas, object: &key, state });
-            self.admit_with(&events, state, None).await?;
+            self.admit_beside(&events, state).await?;
             let inserted = add_with_state(connection, &events, &chosen, state, self.store.emission()).await;
             let inserted =
                 inserted.map_err(|error| StoreError::from_sqlx("insert events on an object", error));

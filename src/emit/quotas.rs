@@ -2,7 +2,7 @@
 
 use super::Queue;
 use crate::event::{CanvasId, NewEvent};
-use crate::store::{Additions, NewState, StoreError};
+use crate::store::{Additions, NewState, Store, StoreError};
 
 impl Queue {
     /// Whether quotas apply to this queue.
@@ -24,6 +24,25 @@ impl Queue {
         state: Option<NewState<'_>>,
         key: Option<CanvasId>,
     ) -> Result<(), StoreError> {
+        self.admit_by(&self.store, events, state, key).await
+    }
+
+    /// The same beside a transaction of the caller's, in which they are written.
+    pub(super) async fn admit_beside(
+        &self,
+        events: &[NewEvent],
+        state: Option<NewState<'_>>,
+    ) -> Result<(), StoreError> {
+        self.admit_by(&self.store.beside_transactions(), events, state, None).await
+    }
+
+    async fn admit_by(
+        &self,
+        store: &Store,
+        events: &[NewEvent],
+        state: Option<NewState<'_>>,
+        key: Option<CanvasId>,
+    ) -> Result<(), StoreError> {
         if !self.config.quotas {
             return Ok(());
         }
@@ -35,7 +54,7 @@ impl Queue {
             all.entry(canvas).or_default().remember_key();
         }
         for (canvas, added) in all {
-            let admitted = self.store.admit(canvas, &added).await;
+            let admitted = store.admit(canvas, &added).await;
             admitted.inspect_err(|error| self.not_sent(events, error))?;
         }
         Ok(())

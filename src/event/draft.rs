@@ -6,9 +6,9 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::{
-    CanvasId, Category, EventId, HandlerAddress, HandlerScope, InvalidLogName, InvalidMetadata, InvalidName,
-    InvalidObjectKey, InvalidUnique, JsonError, Link, Metadata, Name, ObjectKey, Place, StreamId, StreamName,
-    Timestamp, Traceparent, Unique, is_storable, json,
+    CanvasId, Category, EventId, EventOptions, HandlerAddress, HandlerScope, InvalidLogName, InvalidMetadata,
+    InvalidName, InvalidObjectKey, InvalidOptions, InvalidUnique, JsonError, Link, Metadata, Name, ObjectKey,
+    Place, StreamId, StreamName, Timestamp, Traceparent, Unique, is_storable, json,
 };
 
 /// Longest delay: a hundred years.
@@ -63,6 +63,7 @@ pub struct Event {
     pub(crate) only_queues: bool,
     pub(crate) logged: Option<Logged>,
     pub(crate) unique: Option<Box<Unique>>,
+    pub(crate) options: Option<Box<EventOptions>>,
 }
 
 /// The fields of an event that the other packages of wakeq read.
@@ -84,6 +85,8 @@ pub struct EventFields<'a> {
     pub is_logged: bool,
     /// Its unique key.
     pub unique: Option<&'a Unique>,
+    /// What it asks for beside its handler's policy.
+    pub options: Option<&'a EventOptions>,
 }
 
 /// An event of the module of answers, which only wakeq itself emits.
@@ -132,6 +135,9 @@ pub enum EventError {
     /// Its unique key is not valid, or not beside its other fields.
     #[error(transparent)]
     Unique(#[from] InvalidUnique),
+    /// What it asks for is out of bounds.
+    #[error(transparent)]
+    Options(#[from] InvalidOptions),
     /// The value is larger than the queue accepts.
     #[error(
         "the value has {size_bytes} bytes, the limit is {limit_bytes}: store it elsewhere and emit a reference"
@@ -177,6 +183,7 @@ impl Event {
             only_queues: false,
             logged: None,
             unique: None,
+            options: None,
         })
     }
 
@@ -355,6 +362,7 @@ impl Event {
             metadata: &self.metadata,
             is_logged: self.logged.is_some(),
             unique: self.unique.as_deref(),
+            options: self.options.as_deref(),
         }
     }
 
@@ -402,6 +410,7 @@ impl Event {
             return Err(EventError::ReservedCanvas);
         }
         self.check_unique()?;
+        self.check_batch()?;
         Ok(NewEvent {
             id: self.id.map_or_else(EventId::new, |id| EventId::chosen(canvas, id)),
             address,
@@ -412,6 +421,7 @@ impl Event {
             object: self.object,
             only_queues: self.only_queues,
             unique: self.unique,
+            options: self.options,
         })
     }
 
@@ -462,6 +472,8 @@ pub struct NewEvent {
     pub(crate) logged: Option<StreamId>,
     /// Its unique key.
     pub(crate) unique: Option<Box<Unique>>,
+    /// What was asked for beside it; its copies in queues do not have it.
+    pub(crate) options: Option<Box<EventOptions>>,
 }
 
 impl NewEvent {
@@ -477,6 +489,7 @@ impl NewEvent {
             only_queues: false,
             logged: None,
             unique: None,
+            options: None,
         }
     }
 

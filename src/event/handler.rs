@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use super::CanvasId;
 
 /// Modules whose events only wakeq itself emits, so that their handlers can trust the content:
@@ -19,7 +21,8 @@ pub(crate) const RESERVED_MODULES: [&str; 4] = ["ANSWER", "CANVAS", "CRON", "QUE
 /// assert_eq!("send-email".parse::<Name>().unwrap().as_str(), "send-email");
 /// assert!("no spaces".parse::<Name>().is_err());
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String")]
 pub struct Name(Box<str>);
 
 /// A text that is not a valid part of a handler's address.
@@ -102,6 +105,14 @@ impl FromStr for Name {
         } else {
             Err(InvalidName { text: text.chars().take(128).collect() })
         }
+    }
+}
+
+impl TryFrom<String> for Name {
+    type Error = InvalidName;
+
+    fn try_from(text: String) -> Result<Self, InvalidName> {
+        text.parse()
     }
 }
 

@@ -15,18 +15,24 @@ macro_rules! displayed_as_text {
 pub(crate) use displayed_as_text;
 
 mod actor;
+mod asked;
+mod batch;
 mod broadcast;
+mod checkpoint;
 mod chosen;
 mod counts;
 mod draft;
+mod filter;
 mod handler;
 mod headers;
 mod histogram;
 mod hook;
 mod json;
+mod keep;
 mod log;
 mod metadata;
 mod object;
+mod options;
 mod own;
 mod pull;
 mod queue;
@@ -35,20 +41,28 @@ mod schedule;
 mod sealed;
 mod spelled;
 mod spread;
+mod tag;
 mod target;
 mod unique;
+mod value_condition;
 
 pub use actor::Actor;
+pub(crate) use batch::ended_value;
+pub use batch::{BatchCounts, BatchName, InvalidBatchName};
 pub use broadcast::{Broadcast, MalformedBroadcast};
+pub use checkpoint::{Checkpoint, InvalidCheckpoint};
 pub(crate) use counts::CountedRun;
 pub use counts::EventCounts;
 pub use draft::{Due, Event, EventError, EventFields, NewEvent, answer_event};
+pub(crate) use filter::EventFacts;
+pub use filter::{EventFilter, EventState, SearchText};
 pub use handler::{HandlerAddress, HandlerScope, InvalidName, Name, RuleReach};
 pub use headers::{InvalidHeaders, TargetHeaders};
 pub use histogram::DurationHistogram;
 pub use hook::{HookKind, HookSecret, InvalidHookKind, InvalidHookSecret};
 pub use json::JsonError;
 pub use json::check as check_json;
+pub use keep::{EndedOutcome, Keep};
 pub use log::stable_hash;
 pub use log::{
     AppendCondition, Appended, Category, EventSequencePartitioner, EventSource, InvalidCondition,
@@ -57,6 +71,7 @@ pub use log::{
 };
 pub use metadata::{InvalidMetadata, Metadata, Traceparent};
 pub use object::{InvalidObjectKey, Lane, Link, ObjectKey, Place, Turn};
+pub use options::{EventOptions, InvalidOptions};
 pub use own::{OwnDeployment, OwnTarget};
 pub use pull::{InvalidLeaseToken, LeaseToken, PullPolicy};
 pub use queue::{CopyOf, InvalidPattern, QueuePattern};
@@ -68,10 +83,13 @@ pub use sealed::{InvalidSecretKeys, NewSecretKey, SecretKeys};
 pub(crate) use sealed::{OpenError, SealedSecret};
 pub use spelled::Spelled;
 pub use spread::spread;
+pub(crate) use tag::TAGS_MAX;
+pub use tag::{InvalidTag, Tag};
 pub use target::{
     InvalidSecret, InvalidTargetUrl, NoSecret, Secret, Secrets, Target, TargetPolicy, TargetUrl,
 };
 pub use unique::{InvalidUnique, OnConflict, Unique, UniqueOutcome};
+pub use value_condition::{InvalidFilter, ValueCondition};
 
 use std::fmt;
 use std::str::FromStr;

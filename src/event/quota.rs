@@ -10,9 +10,11 @@ const GIB: u64 = 1024 * 1024 * 1024;
 /// A resource that is limited per canvas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Quota {
-    /// Events that wait, run or are dead, with their copies in registered queues.
+    /// Events that wait, run or are dead, with their copies in registered queues, and those that
+    /// are kept after they have ended.
     Events,
-    /// The bytes of their values, and of the errors of dead ones.
+    /// The bytes of their values and options, of the errors of dead ones, and of the results of
+    /// kept ones.
     EventBytes,
     /// Objects on which events were emitted.
     Objects,
@@ -40,6 +42,8 @@ pub enum Quota {
     Targets,
     /// Hooks, which receive webhooks.
     Hooks,
+    /// Batches that are not over.
+    Batches,
     /// Pauses and blocks.
     Rules,
     /// Lines of the audit log.
@@ -48,7 +52,7 @@ pub enum Quota {
 
 impl Quota {
     /// All quotas.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Events,
         Self::EventBytes,
         Self::Objects,
@@ -64,6 +68,7 @@ impl Quota {
         Self::Keys,
         Self::Targets,
         Self::Hooks,
+        Self::Batches,
         Self::Rules,
         Self::AuditLines,
     ];
@@ -86,6 +91,7 @@ impl Quota {
             Self::Keys => "keys",
             Self::Targets => "targets",
             Self::Hooks => "hooks",
+            Self::Batches => "batches",
             Self::Rules => "rules",
             Self::AuditLines => "audit-lines",
         }
@@ -103,7 +109,7 @@ impl Quota {
             Self::Crons | Self::Keys | Self::Targets => 1_000,
             Self::CronTicks => 6_000,
             Self::Hooks => 100,
-            Self::Rules => 10_000,
+            Self::Batches | Self::Rules => 10_000,
             Self::AuditLines => 10_000_000,
         }
     }
@@ -115,7 +121,8 @@ impl Quota {
             | Self::EventBytes
             | Self::EntityEvents
             | Self::ChosenIds
-            | Self::IdempotencyKeys => true,
+            | Self::IdempotencyKeys
+            | Self::Batches => true,
             Self::Objects
             | Self::ObjectBytes
             | Self::LogStreams
@@ -134,8 +141,8 @@ impl Quota {
     /// The name of what is counted, for messages.
     fn noun(self) -> &'static str {
         match self {
-            Self::Events => "waiting and dead events",
-            Self::EventBytes => "bytes of waiting and dead events",
+            Self::Events => "waiting, dead and kept events",
+            Self::EventBytes => "bytes of waiting, dead and kept events",
             Self::Objects => "objects",
             Self::ObjectBytes => "bytes of objects' states",
             Self::ChosenIds => "chosen ids that are remembered",
@@ -149,6 +156,7 @@ impl Quota {
             Self::Keys => "keys",
             Self::Targets => "targets",
             Self::Hooks => "hooks",
+            Self::Batches => "batches that are not over",
             Self::Rules => "pauses and blocks",
             Self::AuditLines => "lines of the audit log",
         }
@@ -158,8 +166,8 @@ impl Quota {
     fn advice(self) -> &'static str {
         match self {
             Self::Events | Self::EventBytes => {
-                "emit again when workers have processed some, or purge those that will not be run, and \
-                 delete or redrive dead ones"
+                "emit again when workers have processed some, or purge those that will not be run, \
+                 delete or redrive dead ones, and keep ended ones for a shorter time"
             }
             Self::ObjectBytes => "set smaller states, or keep large ones elsewhere",
             Self::ChosenIds => "emit again when older ids are forgotten, or let wakeq choose the ids",
@@ -181,6 +189,7 @@ impl Quota {
                            their audit records"
             }
             Self::Targets | Self::Hooks => "delete one first",
+            Self::Batches => "close those that get no more members, or give some up",
             Self::Rules => "unpause or unblock some first",
             Self::AuditLines => "change less until older lines expire",
         }
@@ -194,7 +203,7 @@ displayed_as_text!(Quota);
 #[error(
     "there is no such quota: use one of events, event-bytes, objects, object-bytes, chosen-ids, \
      idempotency-keys, log-streams, log-bytes, entities, entity-events, crons, cron-ticks, keys, targets, \
-     hooks, rules and audit-lines"
+     hooks, batches, rules and audit-lines"
 )]
 pub struct InvalidQuota;
 

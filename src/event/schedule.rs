@@ -27,6 +27,17 @@ impl Claim {
     pub fn token(self) -> String {
         format!("{:016x}", self.fence())
     }
+
+    /// The claim of an event to which a token belongs: 16 hex digits, or a lease, which begins with
+    /// them. `None` if it is neither.
+    pub(crate) fn of_token(id: EventId, token: &str) -> Option<Self> {
+        let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        if ![16, 40].contains(&token.len()) || !token.bytes().all(is_hex) {
+            return None;
+        }
+        let number = |digits| i32::from_str_radix(digits, 16).ok();
+        Some(Self { id, claims: number(&token[..8])?, nonce: number(&token[8..16])? })
+    }
 }
 
 /// The kind of a rule: who stopped a handler.
@@ -87,6 +98,8 @@ pub enum Cause {
     Poison,
     /// Its handler said that no retry can help.
     Rejected,
+    /// The moment had passed after which its emit wanted no attempt to start.
+    Expired,
 }
 
 impl Cause {
@@ -96,6 +109,7 @@ impl Cause {
             Self::Retries => "retries",
             Self::Poison => "poison",
             Self::Rejected => "rejected",
+            Self::Expired => "expired",
         }
     }
 }

@@ -243,6 +243,9 @@ pub struct TargetPolicy {
     pub concurrency: Option<u32>,
     /// Whether the death of an event halts the later events of its object. Default: no.
     pub halts: bool,
+    /// For how long an event is kept after it has ended, in whole seconds. Its result is the body
+    /// of the target's answer, if that is JSON of at most 65,536 bytes. Default: not at all.
+    pub keep: Duration,
 }
 
 impl Default for TargetPolicy {
@@ -255,6 +258,7 @@ impl Default for TargetPolicy {
             timeout: Duration::from_secs(30),
             concurrency: None,
             halts: false,
+            keep: Duration::ZERO,
         }
     }
 }

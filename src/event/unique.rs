@@ -58,8 +58,8 @@ pub enum OnConflict {
     /// Nothing: the event that has the key stays as it is.
     #[default]
     Keep,
-    /// It gets the modifier, the value, the due time and the trace of the new one, and its retries
-    /// begin anew. Its id, and when it was emitted, stay.
+    /// It gets the modifier, the value, the due time, the trace and the options of the new one, and
+    /// its retries begin anew. Its id, and when it was emitted, stay.
     Replace,
     /// The same, but it is due this long from now, and not earlier than before: a debounce. The
     /// first event waits as long, unless it has a due time of its own.

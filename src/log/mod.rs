@@ -91,7 +91,7 @@ impl Log {
     /// which is their order in the log.
     pub async fn append_all(&self, appends: &[StreamAppend]) -> Result<Vec<Appended>, LogError> {
         self.check(appends)?;
-        self.admit(appends).await?;
+        admit(&self.store, appends).await?;
         let batch = LogBatch::of(appends);
         let mut tries = 1;
         let appended = loop {
@@ -135,14 +135,15 @@ impl Log {
         appends: &[StreamAppend],
     ) -> Result<LogReceipt, LogError> {
         self.check(appends)?;
-        self.admit(appends).await?;
+        let beside = self.store.beside_transactions();
+        admit(&beside, appends).await?;
         let appended = append_batch(connection, &LogBatch::of(appends)).await;
         let appended = match appended.map_err(|error| StoreError::from_sqlx("append to the log", error)) {
             Ok(appended) => appended.map_err(refused)?,
             Err(error) => {
                 // That transaction is over; the next one finds the partition.
                 if lacks_partition(&error) {
-                    self.store.add_log_partitions().await?;
+                    beside.add_log_partitions().await?;
                 }
                 return Err(LogError::from(error));
             }
@@ -205,19 +206,6 @@ impl Log {
         categories(appends).into_iter().for_each(|category| self.signals.send(Signal::Log(category)));
     }
 
-    /// Refuses events that exceed the quotas of their canvas, before anything is written.
-    async fn admit(&self, appends: &[StreamAppend]) -> Result<(), LogError> {
-        let mut all: BTreeMap<CanvasId, Additions<'_>> = BTreeMap::new();
-        for append in appends.iter().filter(|append| !append.events.is_empty()) {
-            let added = all.entry(append.stream.canvas).or_default();
-            append.events.iter().for_each(|event| added.append(&append.stream, event.size_bytes()));
-        }
-        for (canvas, added) in all {
-            self.store.admit(canvas, &added).await?;
-        }
-        Ok(())
-    }
-
     fn check(&self, appends: &[StreamAppend]) -> Result<(), LogError> {
         let events = || appends.iter().flat_map(|append| &append.events);
         let count = events().count();
@@ -240,6 +228,19 @@ impl Log {
         }
         Ok(())
     }
+}
+
+/// Refuses events that exceed the quotas of their canvas, before anything is written.
+async fn admit(store: &Store, appends: &[StreamAppend]) -> Result<(), LogError> {
+    let mut all: BTreeMap<CanvasId, Additions<'_>> = BTreeMap::new();
+    for append in appends.iter().filter(|append| !append.events.is_empty()) {
+        let added = all.entry(append.stream.canvas).or_default();
+        append.events.iter().for_each(|event| added.append(&append.stream, event.size_bytes()));
+    }
+    for (canvas, added) in all {
+        store.admit(canvas, &added).await?;
+    }
+    Ok(())
 }
 
 fn check_limit(events: usize) -> Result<(), LogError> {

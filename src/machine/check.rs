@@ -2,7 +2,7 @@
 
 use super::run::{delay_check, lock_check};
 use super::{Outcome, Policy};
-use crate::event::{RuleKind, Schedule, Turn};
+use crate::event::{EventState, RuleKind, Schedule, Turn};
 
 /// The result of the checks for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +71,21 @@ impl CheckResult {
             Self::Held(RuleKind::Pause) => Outcome::RulePaused,
             Self::Held(RuleKind::Block) => Outcome::RuleBlocked,
             Self::Ready => Outcome::RuleNone,
+        }
+    }
+}
+
+impl From<CheckResult> for EventState {
+    fn from(result: CheckResult) -> Self {
+        match result {
+            CheckResult::Behind => Self::Behind,
+            CheckResult::Halted => Self::Halted,
+            CheckResult::FacetHeld => Self::Held,
+            CheckResult::Delayed => Self::Delayed,
+            CheckResult::Running => Self::Running,
+            CheckResult::Held(RuleKind::Pause) => Self::Paused,
+            CheckResult::Held(RuleKind::Block) => Self::Blocked,
+            CheckResult::Ready => Self::Ready,
         }
     }
 }

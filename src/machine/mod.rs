@@ -23,16 +23,16 @@ mod order;
 mod outcome;
 pub(crate) mod policy;
 mod run;
+mod running;
 #[cfg(test)]
 mod tests;
 
 pub use check::{CheckResult, check_schedule};
 pub use order::{Consumption, consume, pass_over};
 pub use outcome::Outcome;
-pub use policy::Policy;
 pub(crate) use policy::RetryPolicy;
-pub use run::{
-    Answer, Claimed, Effect, HandlerEnd, Input, Removal, Running, State, Transition, UnexpectedInput, When,
-};
+pub use policy::{EventPolicy, Policy};
+pub use run::{Answer, Effect, HandlerEnd, Input, Removal, State, Transition, UnexpectedInput, When};
+pub use running::{Claimed, Running};
 
 pub use crate::event::{Cause, Claim, Link, Schedule, Turn};

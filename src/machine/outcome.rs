@@ -48,6 +48,8 @@ pub enum Outcome {
     LockClaimFailed,
     /// Too many workers died while they ran this event.
     Poison,
+    /// No attempt may start any more, or none could before that: the event dies.
+    Expired,
     /// The handler returned; an error value counts as completion.
     ExecutesToCompletion,
     /// An operational error: of the handler in `Process`, of pausing it in `Pause`, of the write
@@ -92,7 +94,7 @@ impl Outcome {
     ///
     /// assert!(Outcome::ALL.iter().any(|outcome| outcome.as_str() == "LockClaimed"));
     /// ```
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 38] = [
         Self::EventMissing,
         Self::EventPresent,
         Self::DelayNone,
@@ -114,6 +116,7 @@ impl Outcome {
         Self::LockClaimed,
         Self::LockClaimFailed,
         Self::Poison,
+        Self::Expired,
         Self::ExecutesToCompletion,
         Self::Exception,
         Self::Rejected,
@@ -156,6 +159,7 @@ impl Outcome {
             Self::LockClaimed => "LockClaimed",
             Self::LockClaimFailed => "LockClaimFailed",
             Self::Poison => "Poison",
+            Self::Expired => "Expired",
             Self::ExecutesToCompletion => "ExecutesToCompletion",
             Self::Exception => "Exception",
             Self::Rejected => "Rejected",

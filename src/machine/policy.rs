@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::event::{Claim, Timing};
+use crate::event::{Claim, EventOptions, Timestamp, Timing};
 
 /// The durations and limits of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +26,30 @@ impl Policy {
     pub(crate) fn of(timing: &Timing, losses_max: u32) -> Self {
         let Timing { lease, horizon, retry_delay_max, .. } = *timing;
         Self { lease, horizon, losses_max, retry_delay_max, spreads: true }
+    }
+}
+
+/// What an event's emit asked for, as far as one attempt needs it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventPolicy {
+    /// Retries after the first failure, in place of those of the handler's policy.
+    pub retries: Option<u32>,
+    /// The delay if this attempt fails, in place of that of the handler's policy.
+    pub delay: Option<Duration>,
+    /// For how long after the claim an attempt may start. Zero: not even this one. `None`: for
+    /// ever.
+    pub left: Option<Duration>,
+}
+
+impl EventPolicy {
+    /// What these options mean for an attempt that began at `moment`, after `retries` retries.
+    pub(crate) fn of(options: Option<&EventOptions>, retries: u32, moment: Timestamp) -> Self {
+        let Some(options) = options else { return Self::default() };
+        Self {
+            retries: options.retries(),
+            delay: options.delay_after(retries),
+            left: options.time_left(moment),
+        }
     }
 }
 
@@ -78,6 +102,16 @@ impl RetryPolicy {
     pub fn spread(&self, wait: Duration, claim: Claim) -> Duration {
         let share = wait.saturating_mul(self.jitter_percent.min(100)) / 100;
         wait.saturating_add(share.mul_f64(fraction(claim)).min(share))
+    }
+
+    /// The policy for an attempt of an event. A delay that the event asks for is never too long for
+    /// the policy.
+    pub(crate) fn for_event(self, asked: EventPolicy) -> Self {
+        let retries = asked.retries.unwrap_or(self.retries);
+        match asked.delay {
+            Some(delay) => Self { retries, delay, factor: 1, delay_max: self.delay_max.max(delay), ..self },
+            None => Self { retries, ..self },
+        }
     }
 
     /// The same, with the jitter that the limits allow.

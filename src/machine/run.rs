@@ -6,46 +6,8 @@
 
 use std::time::Duration;
 
-use super::{Outcome, Policy, RetryPolicy};
+use super::{Claimed, Outcome, Policy, RetryPolicy, Running};
 use crate::event::{Cause, Claim, RuleKind, Schedule, Turn};
-
-/// Shortest delay of a postponed event, so that its handler is not called in a busy loop. If the
-/// handler asks for less, the delay grows by what the event has been postponed for already, so that
-/// it doubles each time, up to `POSTPONED_GROWN`.
-const POSTPONED_MIN: Duration = Duration::from_secs(1);
-const POSTPONED_GROWN: Duration = Duration::from_secs(60);
-/// A handler may ask for this delay even if its policy's longest is shorter.
-const ASKED_ANYWAY: Duration = Duration::from_secs(60);
-
-/// The result of a successful claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Claimed {
-    /// The right to run.
-    pub claim: Claim,
-    /// Retries so far.
-    pub retries: u32,
-    /// Claims lost so far, including the one that this claim took over.
-    pub losses: u32,
-    /// For how long the event has been postponed already, since it was for the first time.
-    pub postponed: Duration,
-    /// Somebody cancelled it while it ran before: its handler is not started again.
-    pub is_cancelled: bool,
-}
-
-/// A claimed event with its handler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Running {
-    /// The right to run.
-    pub claim: Claim,
-    /// Retries before this run.
-    pub retries: u32,
-    /// For how long the event has been postponed already.
-    pub postponed: Duration,
-    /// The handler's policy.
-    pub policy: RetryPolicy,
-    /// The deployment's longest delay.
-    pub longest: Duration,
-}
 
 /// The state of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -261,9 +223,17 @@ impl State {
             Self::LockClaim(_) => Effect::ClaimLock,
             Self::Process(_) => Effect::RunHandler,
             Self::Pause(_) => Effect::PauseHandler,
-            Self::RetryCheck(running, after) if running.may_retry() => running.save_retry(*after),
-            Self::RetryCheck(..) => Effect::Decide,
-            Self::Postpone(running, delay) => running.save_postponed(*delay),
+            Self::RetryCheck(running, after) if running.may_retry(*after) => Effect::SaveRetry {
+                claim: running.claim,
+                retries: running.retries + 1,
+                delay: running.delay(*after),
+            },
+            Self::Postpone(running, delay) if running.may_postpone(*delay) => Effect::SaveRetry {
+                claim: running.claim,
+                retries: running.retries,
+                delay: running.postponed(*delay),
+            },
+            Self::RetryCheck(..) | Self::Postpone(..) => Effect::Decide,
             Self::Release(claim) => Effect::Release(*claim),
             Self::Delete(claim, removal) => Effect::Remove(*claim, *removal),
             Self::HandOver => Effect::HandOver,
@@ -319,14 +289,17 @@ impl State {
             (Self::Pause(running), Input::HandlerPaused(false)) => {
                 (Outcome::Exception, Self::RetryCheck(running, None))
             }
-            (Self::RetryCheck(running, after), Input::RetrySaved(saved)) if running.may_retry() => {
+            (Self::RetryCheck(running, after), Input::RetrySaved(saved)) if running.may_retry(after) => {
                 saved_until(running.delay(after), saved, Outcome::RetryAllowed, policy)
             }
-            (Self::RetryCheck(running, _), Input::Decide) if !running.may_retry() => {
-                (Outcome::RetryTooMany, Self::Delete(running.claim, Removal::Dead(Cause::Retries)))
+            (Self::RetryCheck(running, after), Input::Decide) if !running.may_retry(after) => {
+                if running.has_retry() { expired(running.claim) } else { retried_enough(running.claim) }
             }
-            (Self::Postpone(running, delay), Input::RetrySaved(saved)) => {
+            (Self::Postpone(running, delay), Input::RetrySaved(saved)) if running.may_postpone(delay) => {
                 saved_until(running.postponed(delay), saved, Outcome::Postponed, policy)
+            }
+            (Self::Postpone(running, delay), Input::Decide) if !running.may_postpone(delay) => {
+                expired(running.claim)
             }
             (Self::Release(_), Input::Released) => (Outcome::Released, Self::End(Answer::PutBack)),
             (Self::Delete(..), Input::Removed(true)) => (Outcome::Deleted, Self::End(Answer::Acknowledge)),
@@ -360,42 +333,6 @@ impl State {
             Self::Queue(_) => "Queue",
             Self::End(_) => "End",
         }
-    }
-}
-
-impl Running {
-    fn may_retry(&self) -> bool {
-        self.retries < self.policy.retries
-    }
-
-    fn delay(&self, after: Option<Duration>) -> Duration {
-        self.waits(self.policy.delay_after(self.retries).max(self.asked(after.unwrap_or_default())))
-    }
-
-    /// The delay that a handler gets for the one that it asks for.
-    fn asked(&self, delay: Duration) -> Duration {
-        delay.min(self.policy.delay_max.max(ASKED_ANYWAY))
-    }
-
-    fn waits(&self, delay: Duration) -> Duration {
-        self.policy.spread(delay.min(self.longest), self.claim)
-    }
-
-    fn save_retry(&self, after: Option<Duration>) -> Effect {
-        Effect::SaveRetry { claim: self.claim, retries: self.retries + 1, delay: self.delay(after) }
-    }
-
-    fn postponed(&self, delay: Duration) -> Duration {
-        let delay = if delay < POSTPONED_MIN {
-            self.postponed.saturating_add(POSTPONED_MIN).min(POSTPONED_GROWN)
-        } else {
-            delay
-        };
-        self.waits(self.asked(delay))
-    }
-
-    fn save_postponed(&self, delay: Duration) -> Effect {
-        Effect::SaveRetry { claim: self.claim, retries: self.retries, delay: self.postponed(delay) }
     }
 }
 
@@ -442,15 +379,25 @@ fn parked(kind: RuleKind, stood: bool) -> (Outcome, State) {
 }
 
 fn lock_claim(claimed: Claimed, policy: RetryPolicy, limits: &Policy) -> (Outcome, State) {
-    let Claimed { claim, retries, losses, postponed, is_cancelled } = claimed;
+    let Claimed { claim, retries, losses, postponed, is_cancelled, asked } = claimed;
     if is_cancelled {
         (Outcome::Cancelled, State::Delete(claim, Removal::Cancelled))
     } else if losses >= limits.losses_max {
         (Outcome::Poison, State::Delete(claim, Removal::Dead(Cause::Poison)))
+    } else if asked.left == Some(Duration::ZERO) {
+        expired(claim)
     } else {
-        let longest = limits.retry_delay_max;
-        (Outcome::LockClaimed, State::Process(Running { claim, retries, postponed, policy, longest }))
+        let (policy, left, longest) = (policy.for_event(asked), asked.left, limits.retry_delay_max);
+        (Outcome::LockClaimed, State::Process(Running { claim, retries, postponed, policy, left, longest }))
     }
+}
+
+fn expired(claim: Claim) -> (Outcome, State) {
+    (Outcome::Expired, State::Delete(claim, Removal::Dead(Cause::Expired)))
+}
+
+fn retried_enough(claim: Claim) -> (Outcome, State) {
+    (Outcome::RetryTooMany, State::Delete(claim, Removal::Dead(Cause::Retries)))
 }
 
 fn processed(running: Running, ran: HandlerEnd) -> (Outcome, State) {

@@ -2,15 +2,16 @@
 //! statement.
 //!
 //! The files are in rooms, each on those before it: `kernel`; `log`, `quotas` and `statistics`;
-//! `minute`; `events`, `targets` and `hooks`; `crons`, `order` and `queues`; `memory`, for the test
-//! kit; on top `seam`. A room imports what the rooms below it export, and nothing from this file,
-//! which is for the rest of the package. A statement that `memory` repeats is a function of `Sql`,
-//! and `seam` has the function of `Store` that chooses between the two.
+//! `minute`; `events`, `targets` and `hooks`; `batches`, `crons`, `order` and `queues`; `memory`,
+//! for the test kit; on top `seam`. A room imports what the rooms below it export, and nothing from
+//! this file, which is for the rest of the package. A statement that `memory` repeats is a function
+//! of `Sql`, and `seam` has the function of `Store` that chooses between the two.
 //!
 //! Every write restates its precondition in `where` and reports whether it took effect. Times are
 //! the database's: no function here takes a worker's clock. Nothing here publishes, decides, or
 //! retries beyond its own statement.
 
+mod batches;
 mod crons;
 mod events;
 mod hooks;
@@ -28,15 +29,18 @@ mod targets;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub(crate) use batches::{BatchClosing, BatchKey, BatchOpening, EndedBatch, LookedBatches};
+pub use batches::{BatchProgress, BatchState, RegisteredBatch};
 pub(crate) use crons::{CronDue, CronPut, CronRow, CronStep, CronUnpaused, NewCronRow};
 pub(crate) use events::{
-    BULK_PAGE, CANCELLED_PAGE, ClaimLimits, ClaimedEvent, CommandOutcome, HandlerActivity, HandlerPosition,
-    IdempotencyOutcome, ListedEvent, LoadedEvent, NewKey, NewState, Position, Renewal, Retry, RulePosition,
-    RunningCancel, Standing, add_one, complete_in,
+    AttemptEnd, BULK_PAGE, CANCELLED_PAGE, ClaimLimits, ClaimedEvent, CommandOutcome, FoundDead,
+    HandlerActivity, HandlerPosition, IdempotencyOutcome, KeptEnd, ListedEvent, LoadedEvent, NewKey,
+    NewState, NotedRetry, Position, Renewal, Retry, RulePosition, RunningCancel, Standing, add_one,
+    checkpoint_in, complete_in,
 };
 pub use events::{
-    DeadEvent, DeadFilter, Depth, HandlerCounts, HandlerDepth, InsertOutcome, Rule, add_with_state,
-    statements,
+    AttemptRecord, DeadEvent, DeadFilter, Depth, EndedEvent, EndedFilter, HandlerCounts, HandlerDepth,
+    InsertOutcome, Rule, add_with_state, statements,
 };
 pub use hooks::{FoundHook, RegisteredHook};
 pub(crate) use hooks::{HookOutcome, HookRefusal, NewHookRow};

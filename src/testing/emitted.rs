@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::event::{Due, EventId, HandlerAddress, NewEvent};
+use crate::event::{Due, EventId, EventOptions, HandlerAddress, NewEvent};
 
 /// An event as it was emitted, whatever became of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +19,8 @@ pub struct EmittedEvent {
     pub value: Value,
     /// When it was to run.
     pub due: Due,
+    /// What it asks for in place of its handler's policy.
+    pub options: Option<Box<EventOptions>>,
 }
 
 impl EmittedEvent {
@@ -28,6 +30,7 @@ impl EmittedEvent {
             address: event.address.clone(),
             value: serde_json::from_str(&event.value).unwrap_or_else(|_| Value::String(event.value.clone())),
             due: event.due,
+            options: event.options.clone(),
         }
     }
 

@@ -19,6 +19,10 @@ const IDLE_PAGES: usize = 20;
 
 /// Maximum number of partitions of the log that one pass drops.
 const LOG_PARTITIONS: usize = 10;
+/// The same of the history.
+const HISTORY_PARTITIONS: usize = 20;
+/// Shortest time for which attempts are kept: their partitions are for days.
+const HISTORY_MIN: Duration = Duration::from_secs(24 * 3600);
 
 impl Waker {
     /// Creates partitions of the log for the next sequence numbers. Appenders create missing ones
@@ -48,6 +52,34 @@ impl Waker {
         Ok(())
     }
 
+    /// Creates the next partitions of the history, and drops those of which nothing is kept. If the
+    /// history is in use, a later pass does it.
+    async fn turn_history_over(&self, kept: Duration) -> Result<(), StoreError> {
+        for _ in 0..HISTORY_PARTITIONS {
+            match self.store.drop_history_partition(kept.max(HISTORY_MIN)).await {
+                Ok(Some(partition)) => {
+                    tracing::info!(partition, "an old partition of the history was dropped")
+                }
+                Ok(None) => break,
+                Err(error) if error.is_contention() => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::info!(error, "the history is in use: its old partitions are dropped later");
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        match self.store.add_history_partitions().await {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_contention() => {
+                let error = &error as &dyn std::error::Error;
+                tracing::info!(error, "the history is in use: its next partitions are created later");
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Deletes expired data. If there is too much of it, the rest is left to the next pass, of this
     /// process or another. A part that can't be deleted is tried again within two hours, and holds
     /// up nothing else.
@@ -55,6 +87,7 @@ impl Waker {
         if let Some(kept) = retention.log {
             note("partitions of the log", self.expire_log(kept).await);
         }
+        note("partitions of the history", self.turn_history_over(retention.attempts).await);
         note("unused rows", self.expire_idle(retention).await);
         let is_ours = note("all that is old", self.store.begin_expiry().await);
         if is_ours != Some(true) {
@@ -141,7 +174,7 @@ mod tests {
         let table = Table::new().await;
         table.remember_old(MANY, 2).await;
         table.add_old_rows(FEW).await;
-        assert_eq!(table.old_rows().await, 12);
+        assert_eq!(table.old_rows().await, 13);
         table
             .run(
                 "create function public.take_long() returns trigger language plpgsql as $$

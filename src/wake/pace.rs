@@ -5,10 +5,10 @@
 //! It publishes nothing and asks nothing: its callers tell it what was taken.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{Notify, OwnedMutexGuard};
 use tokio::time::Instant;
 
 use crate::event::{CanvasId, EventId, Notification};
@@ -17,6 +17,8 @@ use crate::event::{CanvasId, EventId, Notification};
 pub(super) const PAGE: usize = 1_000;
 /// Least time between two pages, so that workers and broker are not flooded.
 pub(super) const PAGE_PERIOD: Duration = Duration::from_millis(50);
+/// The part of it that each event of a page takes. The rest, 5 ms, is that of its statement.
+const EVENT_PERIOD: Duration = Duration::from_micros(45);
 /// How many events of a canvas may be published that no worker has taken, as seconds at its rate.
 const AHEAD_S: u32 = 2;
 /// The part of its rate that a canvas has even if no worker takes anything.
@@ -40,8 +42,12 @@ pub(super) struct Pace {
     /// Events per second.
     rate: u32,
     accounts: Mutex<Accounts>,
-    /// When the next page, of any canvas, may be published.
-    next_page: tokio::sync::Mutex<Option<Instant>>,
+    /// Held by the one that waits for the next page, of any canvas. Others follow in their order.
+    pages: tokio::sync::Mutex<()>,
+    /// When that page may be published.
+    next_page: Mutex<Option<Instant>>,
+    /// Notified when that has become earlier.
+    sooner: Notify,
     /// Held by the canvas that asks what workers have taken.
     pub(super) looking: tokio::sync::Mutex<()>,
 }
@@ -71,8 +77,8 @@ pub(super) struct CanvasTurn {
 impl Pace {
     pub(super) fn new(rate: u32) -> Self {
         let accounts = Accounts { of: HashMap::new(), sweep_at: SWEEP_LEAST };
-        let (next_page, looking) = Default::default();
-        Self { rate: rate.max(1), accounts: Mutex::new(accounts), next_page, looking }
+        let (pages, next_page, sooner, looking) = Default::default();
+        Self { rate: rate.max(1), accounts: Mutex::new(accounts), pages, next_page, sooner, looking }
     }
 
     /// Waits for the canvas's turn. Waiters for the same canvas are served in order of arrival, so
@@ -83,11 +89,31 @@ impl Pace {
 
     /// Waits until the next page, of any canvas, may be published.
     pub(super) async fn page(&self) {
-        let mut next_page = self.next_page.lock().await;
-        if let Some(at) = *next_page {
-            tokio::time::sleep_until(at).await;
+        let _waits = self.pages.lock().await;
+        loop {
+            let next = *self.next_page();
+            let Some(at) = next.filter(|at| *at > Instant::now()) else { break };
+            tokio::select! {
+                () = tokio::time::sleep_until(at) => {}
+                () = self.sooner.notified() => {}
+            }
         }
-        *next_page = Some(Instant::now() + PAGE_PERIOD);
+        *self.next_page() = Some(Instant::now() + PAGE_PERIOD);
+    }
+
+    /// A page that had fewer events than a full one leaves the rest of its time to the next: many
+    /// handlers with an event each take no longer than one with as many.
+    pub(super) fn page_had(&self, events: usize) {
+        let left = u32::try_from(PAGE.saturating_sub(events)).unwrap_or_default();
+        let spare = EVENT_PERIOD * left;
+        if let Some(at) = self.next_page().as_mut() {
+            *at -= spare;
+        }
+        self.sooner.notify_one();
+    }
+
+    fn next_page(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.next_page.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Maximum number of events of a canvas in a page.
@@ -292,6 +318,26 @@ mod tests {
             let seen = turn.still_wait(&waiting).abs_diff(remembered.len() - left.len());
             assert!(seen <= remembered.len() / 10, "{seen} more or less than were taken of {count}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_page_of_few_events_leaves_its_time_to_the_next() {
+        let (pace, start) = (Pace::new(1_000), Instant::now());
+        for events in [0, PAGE, 0] {
+            pace.page().await;
+            pace.page_had(events);
+        }
+        pace.page().await;
+        let least = PAGE_PERIOD - EVENT_PERIOD * 1_000;
+        assert_eq!((least.as_millis(), start.elapsed()), (5, PAGE_PERIOD + 2 * least));
+        // Also to one that waits already.
+        let next = async {
+            pace.page().await;
+            start.elapsed()
+        };
+        let gives = async { pace.page_had(0) };
+        let (waited, ()) = tokio::join!(next, gives);
+        assert_eq!(waited, PAGE_PERIOD + 3 * least);
     }
 
     /// One canvas has a long backlog, and many others a short one each: the short ones are

@@ -10,8 +10,7 @@ use super::pace::PAGE;
 use super::{WakeError, Waker};
 use crate::event::CanvasId;
 
-/// Maximum number of jobs made by a lifted switch that are continued at once, as in a pass. The
-/// next passes continue the others.
+/// Maximum number of jobs made by a lifted switch that are continued at once, as in a pass.
 const MADE_MAX: usize = 1_000;
 
 impl Waker {
@@ -30,6 +29,7 @@ impl Waker {
             crate::fault::point("resume.page");
             self.publish(&page.notifications).await?;
             turn.took(&page.notifications);
+            self.pace.page_had(page.notifications.len());
             published.fetch_add(page.notifications.len(), Ordering::Relaxed);
             made.extend(page.jobs);
             if !page.more || self.is_over() {
@@ -58,20 +58,26 @@ impl Waker {
     }
 
     /// The same for the jobs that were made by that of a lifted switch, all canvases side by side.
+    /// Where the time is over, other passes continue them.
     fn resume_made<'a>(
         &'a self,
         made: Vec<(CanvasId, i64)>,
         published: &'a AtomicUsize,
     ) -> BoxFuture<'a, Result<bool, WakeError>> {
-        let mut is_elsewhere = made.len() > MADE_MAX;
-        let mut canvases = BTreeMap::<CanvasId, Vec<i64>>::new();
-        for (canvas, job) in made.into_iter().take(MADE_MAX) {
-            canvases.entry(canvas).or_default().push(job);
-        }
         Box::pin(async move {
-            let each = canvases.iter().map(|(canvas, jobs)| self.resume_all(*canvas, jobs, published));
-            for ended in join_all(each).await {
-                is_elsewhere |= ended?;
+            let mut is_elsewhere = false;
+            for made in made.chunks(MADE_MAX) {
+                if self.is_over() {
+                    return Ok(true);
+                }
+                let mut canvases = BTreeMap::<CanvasId, Vec<i64>>::new();
+                for (canvas, job) in made {
+                    canvases.entry(*canvas).or_default().push(*job);
+                }
+                let each = canvases.iter().map(|(canvas, jobs)| self.resume_all(*canvas, jobs, published));
+                for ended in join_all(each).await {
+                    is_elsewhere |= ended?;
+                }
             }
             Ok(is_elsewhere)
         })

@@ -104,7 +104,7 @@ fn registry(handler_matches: &[HandlerMatch]) -> Registry {
         };
         handlers = handlers.on(route, |_event| async { Ok(()) });
     }
-    handlers.registry(&Room::new(1, 2, CancellationToken::new())).unwrap()
+    handlers.registry(&Room::of_test(1, CancellationToken::new())).unwrap()
 }
 
 /// Every row has a twin. The row is loaded, then claimed, then its twin is loaded. Time can only

@@ -4,15 +4,78 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
+use serde::Serialize;
+use serde::de::IgnoredAny;
+
 use crate::machine::HandlerEnd;
 
 /// The result of a handler: `Ok` completes the event.
 pub type HandlerResult<T = ()> = Result<T, HandlerError>;
 
-/// How a handler completed an event. So far there is nothing more to say about it.
+/// Longest result of an event, in bytes.
+const RESULT_BYTES_MAX: usize = 65_536;
+
+/// How a handler completed an event: perhaps with a result, which is stored if the event is kept
+/// ([`Route::keep`](crate::Route::keep)), and otherwise dropped.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct Completion {}
+pub struct Completion {
+    result: Option<Box<str>>,
+}
+
+impl Completion {
+    /// A completion with a result, which is stored as JSON of at most 65,536 bytes. For a longer
+    /// one this is an error that no retry mends, so the event dies: store what is large elsewhere,
+    /// and record where it is.
+    ///
+    /// ```
+    /// use wakeq::workers::Completion;
+    /// use wakeq::{Execution, HandlerResult};
+    ///
+    /// async fn count(event: Execution) -> HandlerResult<Completion> {
+    ///     let text: String = event.value()?;
+    ///     Completion::with_result(&text.split_whitespace().count())
+    /// }
+    /// ```
+    pub fn with_result<T: Serialize + ?Sized>(result: &T) -> HandlerResult<Self> {
+        let json = serde_json::to_string(result).map_err(|error| {
+            HandlerError::dead(format!("the result of the handler can't be stored as JSON: {error}"))
+        })?;
+        Self::with_json(json)
+    }
+
+    /// The same with a result that is JSON already.
+    ///
+    /// ```
+    /// use wakeq::workers::Completion;
+    ///
+    /// assert_eq!(Completion::with_json("[1]").unwrap().result(), Some("[1]"));
+    /// assert!(Completion::with_json("[1").is_err());
+    /// ```
+    pub fn with_json(json: impl Into<Box<str>>) -> HandlerResult<Self> {
+        let json = json.into();
+        if json.len() > RESULT_BYTES_MAX {
+            return Err(HandlerError::dead(format!(
+                "the result of the handler has {} bytes as JSON, the limit is {RESULT_BYTES_MAX}: store it \
+                 elsewhere, and record where it is",
+                json.len()
+            )));
+        }
+        if let Err(error) = serde_json::from_str::<IgnoredAny>(&json) {
+            return Err(HandlerError::dead(format!("the result of the handler is not JSON: {error}")));
+        }
+        Ok(Self { result: Some(json) })
+    }
+
+    /// The result as JSON, if there is one.
+    pub fn result(&self) -> Option<&str> {
+        self.result.as_deref()
+    }
+
+    pub(super) fn into_result(self) -> Option<Box<str>> {
+        self.result
+    }
+}
 
 /// What the `Ok` of a handler may hold. Nearly always that is `()`.
 pub trait HandlerOutput: Send + 'static {
@@ -199,5 +262,17 @@ mod tests {
         assert_eq!(HandlerError::not_yet(Duration::MAX).end(), HandlerEnd::NotYet(Duration::MAX));
         let busy = HandlerError::busy("full", Duration::ZERO);
         assert_eq!((busy.end(), busy.is_busy()), (HandlerEnd::NotYet(Duration::ZERO), true));
+    }
+
+    #[test]
+    fn a_result_is_json_and_has_a_limit() {
+        assert_eq!(Completion::with_result("a word").unwrap().result(), Some(r#""a word""#));
+        assert_eq!(().completion().result(), None);
+        let longest = "x".repeat(RESULT_BYTES_MAX - 2);
+        assert!(Completion::with_result(&longest).is_ok());
+        let too_long = Completion::with_result(&format!("{longest}x")).unwrap_err();
+        assert_eq!(too_long.end(), HandlerEnd::Rejected);
+        assert!(too_long.message().contains("65537 bytes"), "{}", too_long.message());
+        assert_eq!(Completion::with_json("{").unwrap_err().end(), HandlerEnd::Rejected);
     }
 }

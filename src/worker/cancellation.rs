@@ -24,11 +24,17 @@ pub enum CancelReason {
 #[derive(Debug, Default)]
 pub(super) struct ClaimFate {
     lost: AtomicBool,
+    /// It was lost while its lease stood: the event has ended.
+    ended: AtomicBool,
     cancelled: AtomicBool,
+    /// A rule held the handler before it was called.
+    held_back: AtomicBool,
     /// The handler has begun to complete the event in a transaction of its own.
     in_transaction: AtomicBool,
     /// It was told that the claim did not stand.
     refused: AtomicBool,
+    /// The event has a checkpoint, or may have one.
+    has_checkpoint: AtomicBool,
     changed: Notify,
 }
 
@@ -39,10 +45,30 @@ impl ClaimFate {
         self.changed.notify_waiters();
     }
 
+    /// The event has ended under this claim, whose lease stood.
+    pub(super) fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+        self.lose();
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
     /// Somebody has cancelled the event.
     pub(super) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
         self.changed.notify_waiters();
+    }
+
+    /// A rule holds the handler, which has not been called.
+    pub(super) fn hold_back(&self) {
+        self.held_back.store(true, Ordering::Release);
+        self.changed.notify_waiters();
+    }
+
+    pub(super) fn is_held_back(&self) -> bool {
+        self.held_back.load(Ordering::Acquire)
     }
 
     pub(super) fn begin_transaction(&self) {
@@ -62,6 +88,14 @@ impl ClaimFate {
         self.refused.load(Ordering::Acquire)
     }
 
+    pub(super) fn leave_checkpoint(&self) {
+        self.has_checkpoint.store(true, Ordering::Release);
+    }
+
+    pub(super) fn has_checkpoint(&self) -> bool {
+        self.has_checkpoint.load(Ordering::Acquire)
+    }
+
     pub(super) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Acquire)
     }
@@ -78,6 +112,11 @@ impl ClaimFate {
     /// Completes when the claim is lost, or the event cancelled.
     pub(super) async fn lost_or_cancelled(&self) {
         self.until(|fate| fate.is_lost() || fate.is_cancelled()).await;
+    }
+
+    /// The same, or when a rule holds the handler back.
+    pub(super) async fn stopped(&self) {
+        self.until(|fate| fate.is_lost() || fate.is_cancelled() || fate.is_held_back()).await;
     }
 
     async fn until(&self, is_so: impl Fn(&Self) -> bool) {
@@ -113,5 +152,14 @@ mod tests {
         assert!(futures_util::poll!(&mut losing).is_pending());
         fate.lose();
         losing.await;
+    }
+
+    #[tokio::test]
+    async fn a_claim_that_is_held_back_stops_its_run_and_tells_no_handler() {
+        let fate = ClaimFate::default();
+        fate.hold_back();
+        fate.stopped().await;
+        let mut told = std::pin::pin!(fate.lost_or_cancelled());
+        assert!(futures_util::poll!(&mut told).is_pending());
     }
 }

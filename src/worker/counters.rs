@@ -60,6 +60,7 @@ impl Counters {
             (Outcome::Poison, Cause::Poison),
             (Outcome::RetryTooMany, Cause::Retries),
             (Outcome::Rejected, Cause::Rejected),
+            (Outcome::Expired, Cause::Expired),
         ];
         if took(Outcome::Deleted)
             && let Some((_, cause)) = deaths.into_iter().find(|(edge, _)| took(*edge))

@@ -1,6 +1,7 @@
 //! What a handler gets: an event, and what it may do with the claim under which it runs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
@@ -9,8 +10,11 @@ use tokio::time::Instant;
 
 use super::answers::{Completion, HandlerError, HandlerResult};
 use super::cancellation::CancelReason;
+use super::checkpoints::Checkpoints;
 use super::leases::RunningClaim;
-use crate::event::{Claim, CopyOf, EventId, HandlerAddress, Metadata, Place, Timestamp};
+use crate::event::{
+    Claim, CopyOf, EventId, EventOptions, HandlerAddress, Keep, Metadata, Place, Tag, Timestamp,
+};
 use crate::store::{ClaimedEvent, StoreError, complete_in};
 
 /// A handler, called once per attempt.
@@ -44,6 +48,8 @@ pub struct Execution {
     pub place: Option<Place>,
     /// If the event is a copy: its registered queue, and the event that was copied.
     pub copy_of: Option<CopyOf>,
+    /// What its emit asked for beside it.
+    pub options: Option<Box<EventOptions>>,
     /// `None` if it was made by hand.
     claim: Option<ExecutionClaim>,
 }
@@ -52,9 +58,10 @@ pub struct Execution {
 #[derive(Clone, Debug)]
 struct ExecutionClaim {
     running: RunningClaim,
-    /// The queue is in memory, where there are no transactions.
-    in_memory: bool,
+    checkpoints: Checkpoints,
     deadline: Option<Instant>,
+    /// How long the handler keeps the events that it completes.
+    keep: Duration,
 }
 
 /// The kind of source that emitted an event.
@@ -107,11 +114,17 @@ impl Execution {
             metadata: Metadata::default(),
             place: None,
             copy_of: None,
+            options: None,
             claim: None,
         }
     }
 
-    pub(super) fn of(event: ClaimedEvent, attempt: u32, running: RunningClaim, in_memory: bool) -> Self {
+    pub(super) fn of(
+        event: ClaimedEvent,
+        attempt: u32,
+        running: RunningClaim,
+        checkpoints: Checkpoints,
+    ) -> Self {
         Self {
             id: event.claim.id,
             address: event.address,
@@ -124,15 +137,50 @@ impl Execution {
             metadata: event.metadata,
             place: event.place,
             copy_of: event.copy_of,
-            claim: Some(ExecutionClaim { running, in_memory, deadline: None }),
+            options: event.options,
+            claim: Some(ExecutionClaim { running, checkpoints, deadline: None, keep: Duration::ZERO }),
         }
     }
 
-    /// Sets when the handler times out.
+    /// Ends its run without a result: a rule holds its handler, which has not been called.
+    pub(super) fn hold_back(&self) {
+        if let Some(claim) = &self.claim {
+            claim.running.hold_back();
+        }
+    }
+
+    /// Where its checkpoint is, and the claim that may store it; `None` if it was made by hand.
+    pub(super) fn checkpoints(&self) -> Option<(&Checkpoints, &RunningClaim)> {
+        self.claim.as_ref().map(|claim| (&claim.checkpoints, &claim.running))
+    }
+
+    /// Sets by when the handler should end.
     pub(super) fn end_at(&mut self, deadline: Option<Instant>) {
         if let Some(claim) = &mut self.claim {
             claim.deadline = deadline;
         }
+    }
+
+    /// Sets for how long its handler keeps events.
+    pub(super) fn keep_for(&mut self, keep: Keep) {
+        if let Some(claim) = &mut self.claim {
+            claim.keep = keep.completed;
+        }
+    }
+
+    /// The event's tags.
+    ///
+    /// ```
+    /// use wakeq::{Execution, HandlerResult};
+    ///
+    /// async fn send(execution: Execution) -> HandlerResult {
+    ///     let customer = execution.tags().iter().find_map(|tag| tag.as_str().strip_prefix("customer:"));
+    ///     println!("for customer {}", customer.unwrap_or("unknown"));
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn tags(&self) -> &[Tag] {
+        self.options.as_deref().map_or(&[], EventOptions::tags)
     }
 
     /// The source of the event. Only crons and entities can emit events of the modules `CRON` and
@@ -197,10 +245,39 @@ impl Execution {
     /// }
     /// ```
     pub async fn complete_in(&self, transaction: &mut PgConnection) -> Result<(), CompleteError> {
-        let Some(ExecutionClaim { running, in_memory: false, .. }) = &self.claim else { return Ok(()) };
+        self.complete_as_in(transaction, &Completion::default()).await
+    }
+
+    /// The same with a result, if the event is kept. Return the completion after the commit, since
+    /// that is what the test kit in memory keeps.
+    ///
+    /// ```no_run
+    /// use wakeq::workers::Completion;
+    /// use wakeq::{Execution, HandlerResult};
+    ///
+    /// async fn book(event: Execution, pool: sqlx::PgPool) -> HandlerResult<Completion> {
+    ///     let mut transaction = pool.begin().await?;
+    ///     let booking: i64 = sqlx::query_scalar("insert into bookings default values returning id")
+    ///         .fetch_one(&mut *transaction)
+    ///         .await?;
+    ///     let completion = Completion::with_result(&booking)?;
+    ///     event.complete_as_in(&mut transaction, &completion).await?;
+    ///     transaction.commit().await?;
+    ///     Ok(completion)
+    /// }
+    /// ```
+    pub async fn complete_as_in(
+        &self,
+        transaction: &mut PgConnection,
+        completion: &Completion,
+    ) -> Result<(), CompleteError> {
+        let Some(ExecutionClaim { running, checkpoints, keep, .. }) = &self.claim else { return Ok(()) };
+        if checkpoints.are_in_memory() {
+            return Ok(());
+        }
         running.begin_transaction();
         crate::fault::point("transaction.completes");
-        let stood = complete_in(transaction, running.claim()).await?;
+        let stood = complete_in(transaction, running.claim(), completion.result(), *keep).await?;
         if !stood {
             running.refuse();
             return Err(CompleteError::ClaimLost);
@@ -276,9 +353,10 @@ impl Execution {
         self.cancel_reason().is_some()
     }
 
-    /// When this attempt times out by its [`Route`](crate::Route), so that the handler can give
-    /// what it calls the time that is left. `None` without a time-out, and for an execution made by
-    /// hand.
+    /// When this attempt times out, by its [`Route`](crate::Route) or by what its emit asked for,
+    /// so that the handler can give what it calls the time that is left. It is earlier if the
+    /// emit's [`Event::not_after`](crate::Event::not_after) comes before that, and the attempt then
+    /// goes on. `None` without either, and for an execution made by hand.
     ///
     /// ```
     /// use std::time::Duration;

@@ -53,7 +53,8 @@ impl FinishedRun {
         let report = &self.report;
         let address = report.address.as_ref().filter(|_| report.queue.is_none())?;
         let took = |edge| report.trail.contains(&edge);
-        let dies = [Outcome::Poison, Outcome::RetryTooMany, Outcome::Rejected].into_iter().any(took);
+        let deaths = [Outcome::Poison, Outcome::RetryTooMany, Outcome::Rejected, Outcome::Expired];
+        let dies = deaths.into_iter().any(took);
         let run = CountedRun {
             completed: took(Outcome::ExecutesToCompletion) && took(Outcome::Deleted),
             failed: self.fault.is_some_and(|fault| ![faults::SHUTDOWN, faults::CANCELLED].contains(&fault)),
@@ -139,6 +140,8 @@ mod tests {
             (&[LockClaimed, Cancelled, Deleted], Some(faults::CANCELLED), [no, no, no, no, yes]),
             (&[Cancelled, Deleted], None, [no; 5]),
             (&[Poison, Deleted], None, [no, no, no, yes, no]),
+            (&[Expired, Deleted], None, [no, no, no, yes, no]),
+            (&[LockClaimed, Exception, Expired, Deleted], failed, [no, yes, no, yes, yes]),
             (&[EventPresent, DelayNotYet], None, [no; 5]),
             (&[EventMissing], None, [no; 5]),
         ] {

@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn wrong_lists_are_refused() {
-        let room = Room::new(64, 2, CancellationToken::new());
+        let room = Room::of_test(64, CancellationToken::new());
         let refused = |handlers: Handlers| handlers.registry(&room).err().map(|error| error.to_string());
         assert_eq!(
             refused(Handlers::new().on("a", nothing).on(Route::new("a").modifier("b"), nothing)),
@@ -291,7 +291,7 @@ mod tests {
     fn the_addresses_of_all_handlers_are_listed() {
         let one = Route::new("a").modifier("big").canvas(CanvasId::DEFAULT);
         let handlers = Handlers::new().on_queue("mail", nothing).on(one, nothing).on("b", nothing);
-        let room = Room::new(64, 2, CancellationToken::new());
+        let room = Room::of_test(64, CancellationToken::new());
         let listed = handlers.registry(&room).unwrap().addresses();
         let expected = ["00000000-0000-0000-0000-000000000000/WORKER/a/big", "QUEUE/mail/_", "WORKER/b/_"];
         assert_eq!(listed, expected);

@@ -186,7 +186,8 @@ impl Leases {
 
     fn lost(&self, claim: Claim) {
         if let Some(entry) = self.state().entry(claim).filter(|entry| !entry.in_last_write) {
-            entry.fate.lose();
+            // Nobody else can have claimed it before.
+            if entry.deadline > Instant::now() { entry.fate.end() } else { entry.fate.lose() }
         }
     }
 
@@ -243,6 +244,11 @@ impl HeldClaim {
         self.fate.is_refused()
     }
 
+    /// Whether the event has a checkpoint, as far as is known here.
+    pub(super) fn has_checkpoint(&self) -> bool {
+        self.fate.has_checkpoint()
+    }
+
     /// Marks that its last write is about to be sent.
     pub(super) fn begin_last_write(&self) {
         if let Some(entry) = self.leases.state().entry(self.claim) {
@@ -270,14 +276,31 @@ impl HeldClaim {
         self.fate.lost().await;
     }
 
+    /// Whether a renewal found no such claim although its lease stood.
+    pub(super) fn has_ended(&self) -> bool {
+        self.fate.has_ended()
+    }
+
     /// Whether somebody has cancelled the event, as far as is known here.
     pub(super) fn is_cancelled(&self) -> bool {
         self.fate.is_cancelled()
     }
 
+    /// Whether a rule held the handler before it was called.
+    pub(super) fn is_held_back(&self) -> bool {
+        self.fate.is_held_back()
+    }
+
     /// Completes when the claim is lost, or somebody has cancelled the event.
+    #[cfg(test)]
     pub(super) async fn lost_or_cancelled(&self) {
         self.fate.lost_or_cancelled().await;
+    }
+
+    /// Completes when the claim is lost, when somebody has cancelled the event, or when a rule
+    /// holds it back.
+    pub(super) async fn stopped(&self) {
+        self.fate.stopped().await;
     }
 }
 
@@ -294,9 +317,24 @@ impl RunningClaim {
         }
     }
 
+    /// Marks that the event has a checkpoint, or may have one.
+    pub(super) fn leave_checkpoint(&self) {
+        self.fate.leave_checkpoint();
+    }
+
+    /// Whether the event has a checkpoint, as far as is known here.
+    pub(super) fn has_checkpoint(&self) -> bool {
+        self.fate.has_checkpoint()
+    }
+
     /// Marks that the claim did not stand in that transaction.
     pub(super) fn refuse(&self) {
         self.fate.refuse();
+    }
+
+    /// Ends the run before its handler is called, since a rule holds it.
+    pub(super) fn hold_back(&self) {
+        self.fate.hold_back();
     }
 
     /// Why the handler should stop, if it should.

@@ -8,6 +8,8 @@ mod ahead;
 mod answers;
 mod busy;
 mod cancellation;
+mod checkpointing;
+mod checkpoints;
 mod config;
 mod counters;
 mod execution;
@@ -48,6 +50,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 pub use answers::{Completion, HandlerError, HandlerOutput, HandlerResult};
 pub use cancellation::CancelReason;
+pub use checkpoints::CheckpointError;
 pub use config::WorkerConfig;
 pub use counters::{Counters, RunReport, Verdict};
 pub use execution::{BoxedHandler, CompleteError, Execution, Origin};
@@ -66,6 +69,7 @@ use crate::store::{Store, StoreError};
 use crate::telemetry::name_handlers;
 use crate::wake::Waker;
 use busy::BusyTargets;
+use checkpoints::Checkpoints;
 use config::LOT_MAX;
 use handlers::{Registry, Room};
 use leases::Leases;
@@ -132,6 +136,7 @@ pub struct QueueWorker {
     store: Store,
     notifier: Arc<dyn Notifier>,
     registry: Arc<Registry>,
+    places: Places,
     /// Where the events of its batch handlers gather.
     room: Arc<Room>,
     config: WorkerConfig,
@@ -173,7 +178,8 @@ impl QueueWorker {
         }
         name_handlers(handlers.names());
         let stop = CancellationToken::new();
-        let room = Room::new(config.capacity, config.suspect_losses, stop.clone());
+        let places = Places::new(config.capacity, config.target_share);
+        let room = Room::new(places.clone(), Some(store.clone()), config.suspect_losses, stop.clone());
         let registry = Arc::new(handlers.registry(&room)?);
         let name = config.name.clone().unwrap_or_else(name::of_this_process);
         Ok(Self {
@@ -181,6 +187,7 @@ impl QueueWorker {
             name,
             notifier,
             registry,
+            places,
             room,
             config,
             counters: Arc::default(),
@@ -365,11 +372,12 @@ impl QueueWorker {
         let values = Values::new(self.config.value_bytes_max, self.config.capacity);
         let alone = (self.config.suspect_losses, values.small_max());
         Runner {
+            waker: Waker::new(self.store.clone(), Arc::clone(&self.notifier)),
             statements: Statements::new(&self.store, &self.registry, alone, self.remote.is_some(), at_once),
             registry: Arc::clone(&self.registry),
             unknown: UnknownHandlers::default(),
             remote: self.remote.clone(),
-            places: Places::new(self.config.capacity, self.config.target_share),
+            places: self.places.clone(),
             leases,
             policy: Policy::of(self.store.timing(), self.config.losses_max),
             busy: BusyTargets::default(),
@@ -378,6 +386,7 @@ impl QueueWorker {
             values,
             kill: self.kill.clone(),
             cancel_grace: self.config.cancel_grace,
+            checkpoints: Checkpoints::new(&self.store),
         }
     }
 }

@@ -12,7 +12,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use crate::event::{CanvasId, HandlerAddress, HandlerScope, Name};
@@ -104,6 +104,8 @@ pub(super) struct Places {
 struct LimitedBook {
     limits: PlaceLimits,
     book: Mutex<Book>,
+    /// Told when a function got no place.
+    refused: watch::Sender<()>,
 }
 
 /// The runs that have places, and those that wait for one.
@@ -146,15 +148,36 @@ pub(super) struct TakenPlace {
 impl Places {
     pub(super) fn new(capacity: usize, canvas_max: Option<usize>) -> Self {
         let limits = PlaceLimits { capacity: capacity.max(1), canvas_max };
-        Self { inner: Arc::new(LimitedBook { limits, book: Mutex::default() }) }
+        let (book, refused) = (Mutex::default(), watch::Sender::new(()));
+        Self { inner: Arc::new(LimitedBook { limits, book, refused }) }
     }
 
     /// Takes a place unless it has to be left to others.
     pub(super) fn try_take(&self, request: &PlaceRequest) -> Option<TakenPlace> {
-        let mut book = self.book();
-        let is_first = !book.waiting.contains_key(&request.address);
-        let admitted = is_first && book.admits(self.inner.limits, &request.address, request.kind);
-        admitted.then(|| self.count(&mut book, request.clone()))
+        let taken = {
+            let mut book = self.book();
+            let is_first = !book.waiting.contains_key(&request.address);
+            let admitted = is_first && book.admits(self.inner.limits, &request.address, request.kind);
+            admitted.then(|| self.count(&mut book, request.clone()))
+        };
+        if taken.is_none() && request.kind == PlaceKind::Function {
+            self.inner.refused.send_replace(());
+        }
+        taken
+    }
+
+    /// Changes each time that a function gets no place.
+    pub(super) fn refusals(&self) -> watch::Receiver<()> {
+        self.inner.refused.subscribe()
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.inner.limits.capacity
+    }
+
+    /// The most places that a function may have now.
+    pub(super) fn most_of(&self, function: &HandlerAddress) -> usize {
+        self.book().most_of(self.inner.limits, function)
     }
 
     /// Takes a place for a run that has claimed its event already.
@@ -239,6 +262,13 @@ impl Book {
                 limits.admits(limits.capacity.saturating_sub(self.taken), all, own)
             }
         }
+    }
+
+    /// The most places that a function may have.
+    fn most_of(&self, limits: PlaceLimits, address: &HandlerAddress) -> usize {
+        let is_slow = self.functions.get(address).is_some_and(Function::is_slow);
+        let left = if is_slow && self.has_others(address) { limits.left_by_functions() } else { 0 };
+        limits.capacity - left
     }
 
     /// How many places the targets of an address's canvas have, and its own.

@@ -56,6 +56,7 @@ pub(super) fn new_worker(
         handler_count: i32::try_from(handlers.len()).unwrap_or(i32::MAX),
         handlers: fitting(handlers.into_iter().take(HANDLERS_MAX), HANDLERS_BYTES_MAX, String::len),
         has_targets,
+        row: Arc::default(),
     }
 }
 
@@ -114,11 +115,12 @@ impl Presence {
         }
     }
 
-    /// Deletes the row, at the end of the worker.
+    /// Deletes the row, at the end of the worker. What takes longer goes on while the process does.
     pub(super) async fn leave(&self) {
-        if let Ok(left) = tokio::time::timeout(LEAVE_WAIT, self.store.leave_worker(&self.worker)).await {
-            note(left);
-        }
+        let (store, worker) = (self.store.clone(), Arc::clone(&self.worker));
+        let leaving = tokio::spawn(async move { note(store.leave_worker(&worker).await) });
+        // The row of a worker that was not in time shows that it is lost.
+        let _ = tokio::time::timeout(LEAVE_WAIT, leaving).await;
     }
 }
 

@@ -5,6 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -31,6 +32,8 @@ pub(super) struct HandlerReport {
     pub(super) fault: Option<&'static str>,
     /// Whether the service that the handler calls has no capacity now.
     pub(super) busy: bool,
+    /// What the handler returned, as JSON.
+    pub(super) result: Option<Box<str>>,
 }
 
 impl HandlerReport {
@@ -95,42 +98,62 @@ pub(super) struct CutOff<'a> {
     pub(super) cancel_grace: Duration,
 }
 
-/// Runs the handler until it ends, its lease is lost, or it is cut off.
-pub(super) async fn process(
+/// Runs the handler until it ends, its lease is lost, or it is cut off. If it `has_completed` its
+/// event itself, the lost lease leaves it the time to answer.
+pub(super) async fn process<'a>(
     handler: &Handler,
     mut execution: Box<Execution>,
     held: &HeldClaim,
     cut_off: CutOff<'_>,
+    has_completed: impl FnOnce() -> BoxFuture<'a, bool>,
 ) -> HandlerReport {
     if held.is_cancelled() {
         return ended(HandlerEnd::Cancelled);
     }
-    let deadline = handler.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    execution.end_at(deadline);
+    let (options, begun) = (execution.options.as_deref(), Instant::now());
+    let timeout = handler.timeout_for(options);
+    let deadline = timeout.and_then(|timeout| begun.checked_add(timeout));
+    // Only told: the attempt may go on after that moment.
+    let left = options.and_then(|options| options.time_left(execution.claimed_at));
+    let expiry = left.and_then(|left| begun.checked_add(left));
+    execution.end_at(deadline.into_iter().chain(expiry).min());
+    execution.keep_for(handler.keep);
     let trace = execution.metadata.traceparent.get_or_insert_with(Traceparent::root).clone();
     // Created inside, so that a panic before the first await is caught as well.
     let run = async { (handler.run)(*execution).await };
     let run = telemetry::in_trace(trace, AssertUnwindSafe(run).catch_unwind());
     tokio::select! {
         biased;
-        end = stopped(held, cut_off.cancel_grace) => {
-            ended(end)
+        end = stopped(held, cut_off.cancel_grace, has_completed) => {
+            // A run that a rule has held back did not fail.
+            HandlerReport { fault: fault(end).filter(|_| !held.is_held_back()), ..ended(end) }
         }
-        report = until(deadline, handler.timeout, run) => report,
+        report = until(deadline, timeout, run) => report,
         () = cut_off.kill.cancelled() => {
             ended(HandlerEnd::ShutDown)
         }
     }
 }
 
-/// Completes when the claim is lost, or when the event was cancelled and the grace is over.
-async fn stopped(held: &HeldClaim, grace: Duration) -> HandlerEnd {
-    held.lost_or_cancelled().await;
-    // Boxed, since it is rare, and each run would have room for it.
-    match Box::pin(tokio::time::timeout(grace, held.lost())).await {
-        Ok(()) => HandlerEnd::LeaseLost,
-        Err(_) => HandlerEnd::Cancelled,
+/// Completes when the claim is lost, when the event was cancelled and the grace is over, or when a
+/// rule holds the handler back.
+async fn stopped<'a>(
+    held: &HeldClaim,
+    grace: Duration,
+    has_completed: impl FnOnce() -> BoxFuture<'a, bool>,
+) -> HandlerEnd {
+    held.stopped().await;
+    if held.is_held_back() {
+        return HandlerEnd::ShutDown;
     }
+    // Boxed, since it is rare, and each run would have room for it.
+    if Box::pin(tokio::time::timeout(grace, held.lost())).await.is_err() {
+        return HandlerEnd::Cancelled;
+    }
+    if has_completed().await {
+        std::future::pending::<()>().await;
+    }
+    HandlerEnd::LeaseLost
 }
 
 async fn until<F>(deadline: Option<Instant>, timeout: Option<Duration>, run: F) -> HandlerReport
@@ -148,18 +171,20 @@ where
 
 fn report(result: std::thread::Result<HandlerResult<Completion>>) -> HandlerReport {
     match result {
-        Ok(Ok(_completion)) => ended(HandlerEnd::Completed),
+        Ok(Ok(completion)) => {
+            HandlerReport { result: completion.into_result(), ..ended(HandlerEnd::Completed) }
+        }
         Ok(Err(error)) => {
             let end = error.end();
             let (error, busy) = (Some(text(error.message())), error.is_busy());
-            HandlerReport { end, error, fault: fault(end), busy }
+            HandlerReport { end, error, fault: fault(end), busy, result: None }
         }
         Err(panic) => failed(format!("panicked: {}", panic_message(panic.as_ref())), faults::PANIC),
     }
 }
 
 fn ended(end: HandlerEnd) -> HandlerReport {
-    HandlerReport { end, error: None, fault: fault(end), busy: false }
+    HandlerReport { end, error: None, fault: fault(end), busy: false, result: None }
 }
 
 fn fault(end: HandlerEnd) -> Option<&'static str> {
@@ -179,6 +204,7 @@ fn failed(error: String, fault: &'static str) -> HandlerReport {
         error: Some(text(&error)),
         fault: Some(fault),
         busy: false,
+        result: None,
     }
 }
 

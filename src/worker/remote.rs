@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::execution::BoxedHandler;
 use super::handlers::{Handler, PATIENCE};
-use crate::event::HandlerAddress;
+use crate::event::{HandlerAddress, Keep};
 use crate::machine::RetryPolicy;
 use crate::store::StoreError;
 
@@ -35,19 +35,23 @@ pub struct RemoteHandler {
     pub run: BoxedHandler,
     /// When and how often a failed event is retried.
     pub retry: RetryPolicy,
-    /// Longest duration of a call; then it is cut off as an operational error.
+    /// Longest duration of a call; then it is cut off as an operational error. For an event that
+    /// asks for a timeout of its own, that is added, so `run` has to heed
+    /// [`EventOptions::timeout`](crate::events::EventOptions::timeout) of its execution.
     pub timeout: Duration,
     /// Limits how many of its events run at once.
     pub concurrency: Option<Arc<Semaphore>>,
     /// Whether the death of an event halts its lane.
     pub halts: bool,
+    /// How long its events are kept after they have ended.
+    pub keep: Keep,
     /// The revision of its registration: if it is gone, only this revision is paused.
     pub revision: Uuid,
 }
 
 impl From<RemoteHandler> for Handler {
     fn from(handler: RemoteHandler) -> Self {
-        let RemoteHandler { run, retry, timeout, concurrency, halts, revision } = handler;
+        let RemoteHandler { run, retry, timeout, concurrency, halts, keep, revision } = handler;
         Self {
             run,
             retry,
@@ -55,6 +59,7 @@ impl From<RemoteHandler> for Handler {
             concurrency,
             halts,
             patience: PATIENCE,
+            keep,
             revision: Some(revision),
         }
     }

@@ -11,12 +11,14 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::busy::{BusyTargets, EndedRun, TargetKey};
+use super::checkpoints::Checkpoints;
 use super::counters::RunReport;
 use super::execution::Execution;
 use super::finished::{FinishedRun, RunEnd};
@@ -24,7 +26,7 @@ use super::handlers::{Handler, Registry};
 use super::leases::Leases;
 use super::permits::{PermitKind, Permits, Shortage};
 use super::places::{PlaceRequest, Places};
-use super::process::{CutOff, process};
+use super::process::{CutOff, HandlerReport, process};
 use super::remote::RemoteHandlers;
 use super::statements::{SoloClaim, Statements};
 use super::subject::Subject;
@@ -36,8 +38,9 @@ use crate::event::{
 use crate::machine::{Answer, Effect, HandlerEnd, Input, Outcome, Policy, State, When};
 use crate::store::{ClaimedEvent, LoadedEvent, Standing, StoreError};
 use crate::telemetry;
+use crate::wake::Waker;
 use stage::{
-    Attempt, AttemptReport, Candidate, HandOver, HeldEvent, LoadedRow, ReadyEvent, Stage, Summary,
+    Attempt, AttemptReport, Candidate, HandOver, HeldEvent, LoadedRow, Owner, ReadyEvent, Stage, Summary,
     UnexpectedEffect,
 };
 
@@ -46,6 +49,8 @@ const ROUNDS_MAX: usize = 3;
 
 pub(super) struct Runner {
     pub(super) statements: Statements,
+    /// Publishes what the end of an event leads to.
+    pub(super) waker: Waker,
     pub(super) registry: Arc<Registry>,
     pub(super) unknown: UnknownHandlers,
     pub(super) remote: Option<Arc<dyn RemoteHandlers>>,
@@ -64,6 +69,7 @@ pub(super) struct Runner {
     pub(super) kill: CancellationToken,
     /// How long a handler may go on after its event was cancelled.
     pub(super) cancel_grace: Duration,
+    pub(super) checkpoints: Checkpoints,
 }
 
 impl Runner {
@@ -218,6 +224,10 @@ impl Run<'_> {
             (Stage::ReadyEvent(ready), Effect::ClaimLock) => claimed(ready),
             (Stage::ReadyEvent(ready), Effect::RunHandler) => {
                 let (attempt, end) = self.process(ready).await;
+                if end == HandlerEnd::ShutDown && attempt.owner.held_claim.is_held_back() {
+                    // Boxed, since it is rare, and each run would have room for it.
+                    return Box::pin(self.hold_back(attempt)).await;
+                }
                 (Stage::Attempt(attempt), Ok(Input::Ran(end)))
             }
             (Stage::Attempt(attempt), Effect::PauseHandler) => {
@@ -367,13 +377,26 @@ impl Run<'_> {
         HeldEvent { subject, held_claim, event: Box::new(event) }
     }
 
+    /// Whether a target has completed its event itself, by `wakeq.complete`.
+    async fn has_completed(&self, owner: &Owner) -> bool {
+        let is_target = owner.handler.revision.is_some() && !self.runner.checkpoints.are_in_memory();
+        let held = &owner.held_claim;
+        is_target && held.has_ended() && self.standing(held).await == Some(Standing::Gone)
+    }
+
+    /// Releases an event that a rule held before its handler was called. The next run parks it.
+    async fn hold_back(&self, attempt: Attempt) -> NextStage {
+        self.release(attempt.owner.held_claim.claim()).await;
+        (Stage::Ending(attempt.into_unstarted()), Err(RunEnd::Wait(When::Soon)))
+    }
+
     async fn process(&self, ready: ReadyEvent) -> (Attempt, HandlerEnd) {
         let (postponed, waited) = (ready.postponed(), ready.waited());
         let ReadyEvent { owner, event } = ready;
-        let attempt = u32::try_from(event.retries).unwrap_or(0) + 1;
+        let number = u32::try_from(event.retries).unwrap_or(0) + 1;
         let span = tracing::Span::current();
         span.record("handler", tracing::field::display(&event.address));
-        span.record("attempt", attempt);
+        span.record("attempt", number);
         if let Some(CopyOf { queue, origin }) = &event.copy_of {
             span.record("queue", tracing::field::display(queue));
             span.record("origin", tracing::field::display(origin));
@@ -388,12 +411,11 @@ impl Run<'_> {
         let processing = telemetry::process_span(&telemetry::AttemptInfo {
             event: event.claim.id,
             address: &event.address,
-            attempt,
+            attempt: number,
             emitted_by: event.metadata.traceparent.as_ref(),
         });
         let running = owner.held_claim.running();
-        let mut execution =
-            Box::new(Execution::of(*event, attempt, running, self.runner.statements.are_in_memory()));
+        let mut execution = Box::new(Execution::of(*event, number, running, self.runner.checkpoints.clone()));
         if let Some(trace) = telemetry::span_trace(&processing) {
             execution.metadata.traceparent = Some(trace);
         }
@@ -403,7 +425,8 @@ impl Run<'_> {
             self.runner.places.take(PlaceRequest { address, kind: owner.handler.kind() })
         });
         let cut_off = CutOff { kill: &self.runner.kill, cancel_grace: self.runner.cancel_grace };
-        let running = process(&owner.handler, execution, &owner.held_claim, cut_off);
+        let has_completed = || self.has_completed(&owner).boxed();
+        let running = process(&owner.handler, execution, &owner.held_claim, cut_off, has_completed);
         let mut report = running.instrument(processing.clone()).await;
         drop(place);
         let took = started.elapsed();
@@ -411,6 +434,8 @@ impl Run<'_> {
             let held = &owner.held_claim;
             let standing = if held.is_refused() { Some(Standing::Lost) } else { self.standing(held).await };
             report = report.after_transaction(standing);
+        } else if owner.held_claim.has_ended() && Box::pin(self.has_completed(&owner)).await {
+            report = report.after_transaction(Some(Standing::Gone));
         }
         if report.end == HandlerEnd::LeaseLost {
             self.give_up(&owner.held_claim).await;
@@ -427,8 +452,8 @@ impl Run<'_> {
         if let Some(fault) = report.fault {
             telemetry::failed(&processing, fault, report.error.as_deref().unwrap_or_default());
         }
-        let (error, fault) = (report.error, report.fault);
-        (Attempt { owner, report: AttemptReport { number: attempt, waited, took, error, fault } }, report.end)
+        let HandlerReport { end, error, fault, result, .. } = report;
+        (Attempt { owner, report: AttemptReport { number, waited, took, error, fault, result } }, end)
     }
 }
 

@@ -12,8 +12,8 @@ use crate::event::{
     Notification,
 };
 use crate::store::{
-    BATCH_MAX, ClaimLimits, ClaimedEvent, Coalescer, IN_FLIGHT, LoadedEvent, Retry, Standing, Store,
-    StoreError, TurnOutcome, TurnRequest,
+    AttemptEnd, BATCH_MAX, BatchKey, ClaimLimits, ClaimedEvent, Coalescer, IN_FLIGHT, KeptEnd, LoadedEvent,
+    Retry, Standing, Store, StoreError, TurnOutcome, TurnRequest,
 };
 
 /// The actor in the audit log when a target is held because it was removed.
@@ -22,6 +22,9 @@ const GONE_ACTOR: &str = "target";
 /// How long a completion that nothing waits for lingers for others: each commit costs Postgres as
 /// much as the statement in it.
 const COMPLETION_LINGER: Duration = Duration::from_millis(5);
+
+/// Longest result that is written together with others, in bytes.
+const SHARED_RESULT_BYTES_MAX: usize = 4096;
 
 /// The requests that runs make to the store.
 pub(super) struct Statements {
@@ -42,10 +45,14 @@ pub(super) struct Statements {
     pub(super) link_completions: Coalescer<Claim, bool>,
     /// The next events of lanes whose first event was removed.
     pub(super) firsts: Coalescer<Lane, Option<Notification>>,
+    /// Whether the batches of events that have ended are over.
+    pub(super) batch_looks: Coalescer<BatchKey, bool>,
     /// The copies that may run now because another one of their canvas has ended.
     pub(super) next_copies: Coalescer<(Name, CanvasId), Vec<Notification>>,
     /// Recalls copies that turns have passed over, so that they are found when there is room.
     pub(super) recalls: Coalescer<EventId, ()>,
+    /// Completions of events that are kept.
+    kept_completions: Coalescer<Arc<KeptEnd>, bool>,
     pub(super) retries: Coalescer<Arc<Retry>, bool>,
     pub(super) parks: Coalescer<EventId, bool>,
     pub(super) defers: Coalescer<EventId, ()>,
@@ -125,7 +132,10 @@ impl Statements {
             ),
             link_completions: store
                 .batched(|store, claims| async move { store.complete_links(&claims).await }),
+            kept_completions: store
+                .batched(|store, ends: Vec<Arc<KeptEnd>>| async move { store.complete_kept(&ends).await }),
             firsts: store.batched(|store, lanes| async move { store.firsts(&lanes).await }),
+            batch_looks: store.batched(|store, batches| async move { store.are_over(&batches).await }),
             next_copies: store.batched(|store, ended| async move { store.room_in_facets_of(&ended).await }),
             recalls: store.batched(|store, ids| async move {
                 store.recall_held(&ids).await.map(|()| vec![(); ids.len()])
@@ -231,22 +241,33 @@ impl Statements {
         cause: Cause,
         error: Option<&str>,
         halts: bool,
+        took: Option<Duration>,
     ) -> Result<bool, StoreError> {
-        Box::pin(self.store.die(claim, cause, error, halts)).await
+        Box::pin(self.store.die(claim, cause, error, halts, took)).await
+    }
+
+    /// Completes an event that is kept. A long result is written alone, since a statement is for up
+    /// to 250 events.
+    pub(super) async fn complete_kept(&self, kept: Arc<KeptEnd>) -> Result<bool, StoreError> {
+        if kept.end.result.as_ref().is_none_or(|result| result.len() <= SHARED_RESULT_BYTES_MAX) {
+            return self.kept_completions.call(kept).await;
+        }
+        Ok(Box::pin(self.store.complete_kept(&[kept])).await?.contains(&true))
     }
 
     /// Deletes a claimed event that was cancelled while it ran. Rare, so not batched.
-    pub(super) async fn remove_cancelled(&self, claim: Claim) -> Result<bool, StoreError> {
-        Box::pin(self.store.remove_cancelled(claim)).await
+    pub(super) async fn remove_cancelled(&self, claim: Claim, end: &AttemptEnd) -> Result<bool, StoreError> {
+        Box::pin(self.store.remove_cancelled(claim, end)).await
+    }
+
+    /// Deletes the checkpoint of an event that has ended. Rare, so not batched.
+    pub(super) async fn drop_checkpoint(&self, canvas: CanvasId, id: EventId) -> Result<(), StoreError> {
+        Box::pin(self.store.drop_checkpoint(canvas, id)).await
     }
 
     /// What became of a claim whose handler has tried to complete the event itself.
     pub(super) async fn standing(&self, claim: Claim) -> Result<Standing, StoreError> {
         Box::pin(self.store.standing(claim)).await
-    }
-
-    pub(super) fn are_in_memory(&self) -> bool {
-        !self.store.has_server()
     }
 
     /// Wait before a write that got no answer is repeated.

@@ -1,6 +1,8 @@
 //! What a claim is about, as far as that outlasts its handler.
 
-use crate::event::{HandlerAddress, Name, Notification, Place, Timestamp};
+use std::time::Duration;
+
+use crate::event::{BatchName, EventOptions, HandlerAddress, Name, Notification, Place, Timestamp};
 use crate::store::ClaimedEvent;
 
 /// A claimed event.
@@ -9,8 +11,12 @@ pub(super) struct Subject {
     pub(super) address: HandlerAddress,
     pub(super) place: Option<Place>,
     pub(super) copy: Option<CopyTurn>,
+    /// The batch that it is a member of.
+    pub(super) batch: Option<BatchName>,
     /// On the database's clock.
     pub(super) claimed_at: Timestamp,
+    /// For how long its emit asked to keep it.
+    pub(super) keep: Option<Duration>,
 }
 
 /// A turn that was taken in a registered queue.
@@ -30,7 +36,10 @@ impl Subject {
         let copy = event.copy_of.as_ref();
         let copy = copy.map(|copy| CopyTurn { queue: copy.queue.clone(), turn, is_limited });
         let (address, place) = (event.address.clone(), event.place.clone());
-        Self { address, place, copy, claimed_at: event.locked_at }
+        let options = event.options.as_deref();
+        let batch = options.and_then(EventOptions::batch).cloned();
+        let keep = options.and_then(EventOptions::keep);
+        Self { address, place, copy, batch, claimed_at: event.locked_at, keep }
     }
 
     /// The registered queue, if the event is a copy.

@@ -67,6 +67,26 @@ class Calls(unittest.TestCase):
         self.assertEqual((shown.get("unique_key"), shown.get("delay_until")), ("k", postponed.get("due")))
         wakeq.cancel(first["id"])
 
+    def test_only_an_attempt_that_runs_leaves_a_checkpoint(self) -> None:
+        wakeq, claim = self.wakeq, "0000000137ab6c1c"
+        id = wakeq.emit({"name": fresh_name(), "delay_s": 3600})["id"]
+        self.fails(404, "not-found", wakeq.checkpoint, id)
+        self.fails(410, "lease-over", wakeq.store_checkpoint, id, claim, {"page": 7})
+        self.fails(400, "bad-request", wakeq.store_checkpoint, id, "none", {"page": 7})
+        self.fails(404, "not-found", other().store_checkpoint, id, claim, {"page": 7})
+        self.fails(404, "not-found", other().checkpoint, id)
+        wakeq.cancel(id)
+
+    def test_an_event_shows_what_it_asks_for(self) -> None:
+        wakeq, name = self.wakeq, fresh_name()
+        id = wakeq.emit(
+            {"name": name, "delay_s": 3600, "options": {"retries": 7, "delays_s": [1, 60.5], "timeout_s": 30}}
+        )["id"]
+        expected = {"retries": 7, "delays_s": [1, 60.5], "timeout_s": 30}
+        self.assertEqual(wakeq.event(id).get("options"), expected)
+        self.fails(400, "bad-request", wakeq.emit, {"name": name, "options": {"retries": 1001}})
+        wakeq.cancel(id)
+
     def test_a_batch_is_emitted_all_or_none(self) -> None:
         wakeq, name = self.wakeq, fresh_name()
         emitted = wakeq.emit_all([{"name": name, "value": value, "delay_s": 3600} for value in (1, 2, 3)])

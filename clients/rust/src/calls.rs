@@ -4,14 +4,16 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{
-    Cancelled, Client, DeadEvent, DeadFilter, Emitted, Error, EventDetail, Handler, Lifted, Method, NewEvent,
-    Page, Pause, Redriven, Request, Statistics, StatisticsRange, Stopped,
+    Cancelled, Checkpoint, Client, DeadEvent, DeadFilter, Emitted, EndedEvent, EndedFilter, Error,
+    EventDetail, Handler, Lifted, Method, NewEvent, Page, Pause, Redriven, Request, Statistics,
+    StatisticsRange, Stopped,
 };
 
 const EVENTS: &str = "/v1/canvases/{canvas}/events";
 const HANDLER: &str = "/v1/canvases/{canvas}/handlers/{module}/{name}";
 const CANVAS_PAUSE: &str = "/v1/canvases/{canvas}/pause";
 const DEAD: &str = "/v1/canvases/{canvas}/dead-events";
+const ENDED: &str = "/v1/canvases/{canvas}/ended-events";
 
 #[derive(Serialize)]
 struct Batch<'a> {
@@ -26,6 +28,12 @@ struct EmittedBatch {
 #[derive(Deserialize)]
 struct TheEvent {
     id: Uuid,
+}
+
+#[derive(Serialize)]
+struct Left<'a, T: ?Sized> {
+    claim: &'a str,
+    value: &'a T,
 }
 
 /// The selection of a bulk request: a filter, or all.
@@ -108,6 +116,40 @@ impl Client {
     /// ```
     pub async fn cancel_running(&self, id: Uuid) -> Result<Cancelled, Error> {
         self.request(&of_event(Method::POST, "/cancel", id).query("running", "true")).await
+    }
+
+    /// What the attempts of an event have left to the next one. Without anything the problem has
+    /// the code `not-found`.
+    ///
+    /// ```no_run
+    /// # async fn example(wakeq: wakeq_client::Client, id: uuid::Uuid) -> Result<(), wakeq_client::Error> {
+    /// let left = wakeq.checkpoint(id).await?.value;
+    /// println!("continues after {}", left.as_deref().map_or("nothing", |json| json.get()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn checkpoint(&self, id: Uuid) -> Result<Checkpoint, Error> {
+        self.request(&of_event(Method::GET, "/checkpoint", id)).await
+    }
+
+    /// Leaves a value of at most 64 KiB of JSON to the next attempt of an event. `claim` is the
+    /// header `wakeq-claim` of a delivery, or the `lease`. If it does not stand any more
+    /// the code is `lease-over`, and the attempt has to stop.
+    ///
+    /// ```no_run
+    /// # async fn example(wakeq: wakeq_client::Client, id: uuid::Uuid, claim: &str) -> Result<(), wakeq_client::Error> {
+    /// wakeq.store_checkpoint(id, claim, &serde_json::json!({"page": 7})).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn store_checkpoint<T: Serialize + ?Sized>(
+        &self,
+        id: Uuid,
+        claim: &str,
+        value: &T,
+    ) -> Result<(), Error> {
+        let request = of_event(Method::PUT, "/checkpoint", id).json(&Left { claim, value })?;
+        self.send(&request.repeatable()).await.map(drop)
     }
 
     /// All handlers of the canvas that have events, rules or targets: one request for each
@@ -218,6 +260,36 @@ impl Client {
             [("module", filter.module.as_deref()), ("name", filter.name.as_deref()), ("cursor", cursor)];
         let texts = texts.into_iter().filter_map(|(name, text)| Some((name, text?.to_owned())));
         let request = times.chain(texts).fold(request, |request, (name, value)| request.query(name, value));
+        self.request(&request).await
+    }
+
+    /// A page of events that have ended and are kept, the latest first. Pass its `next_cursor`, with
+    /// the same filter, for the next one.
+    ///
+    /// ```no_run
+    /// # async fn example(wakeq: wakeq_client::Client) -> Result<(), wakeq_client::Error> {
+    /// use wakeq_client::EndedFilter;
+    ///
+    /// let filter = EndedFilter { outcome: Some("failed".into()), ..EndedFilter::default() };
+    /// let page = wakeq.ended_events(&filter, 100, None).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn ended_events(
+        &self,
+        filter: &EndedFilter,
+        limit: u32,
+        cursor: Option<&str>,
+    ) -> Result<Page<EndedEvent>, Error> {
+        let request = Request::new(Method::GET, ENDED).query("limit", limit);
+        let texts = [
+            ("module", filter.module.as_deref()),
+            ("name", filter.name.as_deref()),
+            ("outcome", filter.outcome.as_deref()),
+            ("cursor", cursor),
+        ];
+        let texts = texts.into_iter().filter_map(|(name, text)| Some((name, text?)));
+        let request = texts.fold(request, |request, (name, text)| request.query(name, text));
         self.request(&request).await
     }
 

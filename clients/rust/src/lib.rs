@@ -22,24 +22,32 @@
 //!
 //! A service that receives deliveries checks each of them with a [`Verifier`].
 
+mod batches;
 mod calls;
 mod client;
 mod error;
+mod history;
 mod listen;
+mod options;
 mod pulled;
 mod request;
+mod search;
 mod types;
 mod unique;
 mod verify;
 
+pub use batches::{Batch, BatchCounts, BatchEnd, OnEnd};
 pub use client::Client;
 pub use error::{Error, Problem};
+pub use history::{Attempt, EndedEvent, EndedFilter};
 pub use listen::{Heard, Listening};
+pub use options::EventOptions;
 pub use pulled::{Extended, LeasedEvent, PullPolicy, Release, Released};
 pub use request::{Method, Request};
+pub use search::{EventCount, EventFilter, EventSummary};
 pub use types::{
-    Cancelled, DeadEvent, DeadFilter, Emitted, EventDetail, EventState, Handler, Lifted, NewEvent, Page,
-    Pause, Redriven, Rule, Statistics, StatisticsRange, StatisticsTimes, Stopped,
+    Cancelled, Checkpoint, DeadEvent, DeadFilter, Emitted, EventDetail, EventState, Handler, Lifted,
+    NewEvent, Page, Pause, Redriven, Rule, Statistics, StatisticsRange, StatisticsTimes, Stopped,
 };
 pub use unique::{Outcome, Unique};
 pub use verify::{Delivery, SignatureError, Verifier};

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::{Client, Error, Method, Request};
+use crate::{Checkpoint, Client, Error, EventOptions, Method, Request};
 
 const HANDLER: &str = "/v1/canvases/{canvas}/handlers/{module}/{name}";
 
@@ -54,6 +54,15 @@ pub struct LeasedEvent {
     pub modifier: String,
     /// The value as JSON.
     pub value: Box<RawValue>,
+    /// What the attempts before have left, if they have.
+    #[serde(default)]
+    pub checkpoint: Option<Checkpoint>,
+    /// What its emit asked for in place of the policy. The program itself sees to the timeout.
+    #[serde(default)]
+    pub options: Option<EventOptions>,
+    /// The batch that it is a member of.
+    #[serde(default)]
+    pub batch: Option<String>,
     /// The W3C trace context of the emit.
     #[serde(default)]
     pub traceparent: Option<String>,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::{Error, Outcome, Unique};
+use crate::{Error, EventOptions, Outcome, Unique};
 
 /// An event to be emitted.
 ///
@@ -42,6 +42,10 @@ pub struct NewEvent {
     only_queues: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     unique: Option<Unique>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    options: Option<EventOptions>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    batch: Option<String>,
 }
 
 impl NewEvent {
@@ -63,6 +67,8 @@ impl NewEvent {
             object: None,
             only_queues: false,
             unique: None,
+            options: None,
+            batch: None,
         })
     }
 
@@ -107,6 +113,17 @@ impl NewEvent {
     pub fn unique(self, unique: Unique) -> Self {
         Self { unique: Some(unique), ..self }
     }
+
+    /// Makes the event a member of a batch, which has to be open:
+    /// [`Client::open_batch`](crate::Client::open_batch).
+    pub fn batch(self, batch: &str) -> Self {
+        Self { batch: Some(batch.to_owned()), ..self }
+    }
+
+    /// Sets what the event asks for in place of its handler's policy.
+    pub fn options(self, options: EventOptions) -> Self {
+        Self { options: Some(options), ..self }
+    }
 }
 
 /// An emitted event, whose row is committed.
@@ -149,6 +166,12 @@ pub enum EventState {
     Blocked,
     /// No longer retried, and kept.
     Dead,
+    /// Completed, and kept.
+    Completed,
+    /// Completed with an error value, and kept.
+    Failed,
+    /// Cancelled, and kept.
+    Cancelled,
     /// Completed, cancelled or purged; known because its chosen id is remembered.
     Gone,
     /// One that this version does not know.
@@ -192,7 +215,34 @@ pub struct EventDetail {
     pub last_error: Option<String>,
     /// Its unique key, if it has one.
     pub unique_key: Option<String>,
+    /// The batch that it is a member of.
+    pub batch: Option<String>,
+    /// What its emit asked for in place of its handler's policy.
+    pub options: Option<EventOptions>,
+    /// What its attempts have left to the next one, if they have; its value only of
+    /// [`Client::event`](crate::Client::event).
+    pub checkpoint: Option<Checkpoint>,
     /// The value that was emitted, as JSON; only of [`Client::event`](crate::Client::event).
+    pub value: Option<Box<RawValue>>,
+    /// What its handler returned, as JSON, if it has ended and is kept; only of
+    /// [`Client::event`](crate::Client::event).
+    pub result: Option<Box<RawValue>>,
+    /// Until when it is kept, if it has ended.
+    pub kept_until: Option<DateTime<Utc>>,
+    /// The last 100 attempts that failed or were too early.
+    #[serde(default)]
+    pub attempts: Vec<crate::Attempt>,
+}
+
+/// What the attempts of an event have left to the next one.
+#[derive(Clone, Debug, Deserialize)]
+#[non_exhaustive]
+pub struct Checkpoint {
+    /// Size of the value, in bytes of JSON.
+    pub bytes: u32,
+    /// When it was stored.
+    pub stored_at: DateTime<Utc>,
+    /// The value, as JSON.
     pub value: Option<Box<RawValue>>,
 }
 
@@ -379,7 +429,8 @@ pub struct DeadEvent {
     pub name: String,
     /// The handler's modifier.
     pub modifier: String,
-    /// Why it died: `retries`, or `poison` if its workers died or stalled too often.
+    /// Why it died: `retries`, `rejected` if its handler said that no retry can help, `expired` if
+    /// its emit wanted no later attempt, or `poison` if its workers died or stalled too often.
     pub cause: String,
     /// Failed attempts before the last one.
     pub retries: i32,
@@ -391,6 +442,9 @@ pub struct DeadEvent {
     pub enqueued_at: DateTime<Utc>,
     /// When it died.
     pub died_at: DateTime<Utc>,
+    /// Its tags.
+    #[serde(default)]
+    pub tags: Vec<String>,
 }
 
 /// Selects dead events, which are those that match all fields that are set.

@@ -105,6 +105,30 @@ export class Client {
   }
 
   /**
+   * What the attempts of an event have left to the next one; without that the error's code is
+   * `not-found`.
+   * @param {string} id
+   * @param {CallOptions} [options]
+   */
+  checkpoint(id, options) {
+    return this.request("GET", "/v1/canvases/{canvas}/events/{id}/checkpoint", { ...options, path: { id } });
+  }
+
+  /**
+   * Leaves a value of at most 64 KiB of JSON to the next attempt of an event. `claim` is the header
+   * `wakeq-claim` of a delivery, or the `lease`. If it does not stand any more, the error's
+   * code is `lease-over`, and the attempt has to stop.
+   * @param {string} id
+   * @param {string} claim
+   * @param {unknown} value
+   * @param {CallOptions} [options]
+   */
+  async storeCheckpoint(id, claim, value, options) {
+    const sent = { ...options, repeatable: true, path: { id }, body: { claim, value } };
+    await this.request("PUT", "/v1/canvases/{canvas}/events/{id}/checkpoint", sent);
+  }
+
+  /**
    * All handlers of the canvas, their counts, rules and targets: a request for each thousand.
    * @param {CallOptions} [options]
    */

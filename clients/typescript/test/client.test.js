@@ -55,6 +55,26 @@ test("an answer says what became of a unique key", { skip }, async () => {
   await wakeq.cancel(first.id);
 });
 
+test("only an attempt that runs leaves a checkpoint", { skip }, async () => {
+  const [wakeq, other] = [client(), client({ key: otherKey, canvas: otherCanvas })];
+  const [{ id }, claim] = [await wakeq.emit({ name: freshName(), delay_s: 3600 }), "0000000137ab6c1c"];
+  await fails(wakeq.checkpoint(id), 404, "not-found");
+  await fails(wakeq.storeCheckpoint(id, claim, { page: 7 }), 410, "lease-over");
+  await fails(wakeq.storeCheckpoint(id, "none", { page: 7 }), 400, "bad-request");
+  await fails(other.storeCheckpoint(id, claim, { page: 7 }), 404, "not-found");
+  await fails(other.checkpoint(id), 404, "not-found");
+  await wakeq.cancel(id);
+});
+
+test("an event shows what it asks for", { skip }, async () => {
+  const [wakeq, name] = [client(), freshName()];
+  const options = { retries: 7, delays_s: [1, 60.5], timeout_s: 30 };
+  const { id } = await wakeq.emit({ name, delay_s: 3600, options });
+  assert.deepEqual((await wakeq.event(id)).options, options);
+  await fails(() => wakeq.emit({ name, options: { retries: 1001 } }), 400, "bad-request");
+  await wakeq.cancel(id);
+});
+
 test("a batch is emitted, all or none", { skip }, async () => {
   const [wakeq, name] = [client(), freshName()];
   const events = [1, 2, 3].map((value) => ({ name, value, delay_s: 3600 }));

@@ -135,7 +135,8 @@ impl ListArgs {
         self,
         mut page: impl AsyncFnMut(Page) -> anyhow::Result<List<T>>,
     ) -> anyhow::Result<List<T>> {
-        let mut list = List { items: Vec::new(), next_cursor: self.cursor };
+        let mut list = List { items: Vec::new(), next_cursor: self.cursor, looked_at: None };
+        let mut looked = 0;
         for _ in 0..PAGES {
             let room = self.limit.saturating_sub(u32::try_from(list.items.len()).unwrap_or(u32::MAX));
             if room == 0 {
@@ -143,12 +144,15 @@ impl ListArgs {
             }
             let asked = Page { limit: room.min(PAGE), cursor: list.next_cursor.take() };
             let answered = page(asked).await?;
+            let looked_at = answered.looked_at.unwrap_or(answered.items.len() as u64);
+            looked += looked_at;
             list.items.extend(answered.items);
             list.next_cursor = answered.next_cursor;
             if list.next_cursor.is_none() {
                 break;
             }
         }
+        list.looked_at = Some(looked).filter(|looked| *looked > list.items.len() as u64);
         Ok(list)
     }
 }
@@ -180,7 +184,7 @@ mod tests {
             let items =
                 if from == 3 { Vec::new() } else { (from..(from + page.limit.min(3)).min(10)).collect() };
             let next = if from == 3 { 4 } else { from + u32::try_from(items.len()).unwrap() };
-            anyhow::Ok(List { items, next_cursor: (next < 10).then(|| next.to_string()) })
+            anyhow::Ok(List { items, next_cursor: (next < 10).then(|| next.to_string()), looked_at: None })
         };
         let all = asked(100).gather(pages).await.unwrap();
         assert_eq!((all.items, all.next_cursor), (vec![0, 1, 2, 4, 5, 6, 7, 8, 9], None));

@@ -129,10 +129,14 @@ fn of_listening(error: &ListenError) -> Exit {
 fn of_admin(error: &AdminError) -> Exit {
     match error {
         AdminError::AdminOnly { .. } => Exit::Refused,
-        AdminError::Invalid(_) | AdminError::Cursor | AdminError::OwnTarget(_) => Exit::Usage,
+        AdminError::Invalid(_)
+        | AdminError::Cursor
+        | AdminError::OwnTarget(_)
+        | AdminError::Checkpoint(_) => Exit::Usage,
         AdminError::NotFound(_)
         | AdminError::NoCron(_)
         | AdminError::NoHook(_)
+        | AdminError::NoBatch(_)
         | AdminError::NoTarget(_)
         | AdminError::NoQueue(_)
         | AdminError::NoPulledHandler(_)
@@ -150,7 +154,8 @@ fn of_admin(error: &AdminError) -> Exit {
         | AdminError::LeaseOver(_)
         | AdminError::TooManyPulled
         | AdminError::EventNotLeased(_)
-        | AdminError::EventLeaseOver(_) => Exit::Conflict,
+        | AdminError::EventLeaseOver(_)
+        | AdminError::ClaimLost(_) => Exit::Conflict,
         AdminError::Store(error) => of_store(error),
         AdminError::Wake(waking) => waking.of_store().map_or(Exit::Unavailable, of_store),
         AdminError::NoRandomness | AdminError::NoSecretKey | _ => Exit::Failed,
@@ -221,7 +226,7 @@ fn of_store(error: &StoreError) -> Exit {
             Exit::Unavailable
         }
         error if error.is_contention() => Exit::Unavailable,
-        StoreError::Quota(_) => Exit::Conflict,
+        StoreError::Quota(_) | StoreError::NoBatch(_) => Exit::Conflict,
         StoreError::Timing(_) => Exit::Usage,
         StoreError::Refused { .. }
         | StoreError::NotMigrated(_)

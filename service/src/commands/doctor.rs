@@ -209,6 +209,7 @@ fn failed_on_database(what: &'static str, error: &StoreError) -> Finding {
         | StoreError::OtherTiming { .. }
         | StoreError::Overloaded
         | StoreError::Quota(_)
+        | StoreError::NoBatch(_)
         | StoreError::Config(_)
         | StoreError::Defect
         | _ => Finding::fail(what, found, "see the reason: usually a privilege that the role lacks"),

@@ -28,6 +28,7 @@ use crate::cli::telemetry::{Telemetry, TelemetryArgs};
 use crate::cli::{BoxError, Context, Parts, logging, show};
 use crate::resources::accounts::command as accounts;
 use crate::resources::audit::command as audit;
+use crate::resources::batches::command as batches;
 use crate::resources::crons::command as cron;
 use crate::resources::dead_events::command as dead;
 use crate::resources::emit::command as emit;
@@ -170,7 +171,7 @@ Where: commands use the database (DATABASE_URL), or a server (WAKEQ_SERVER or --
 
 Options of every command, and rarer ones: --help-all.
 
-Exit codes: 0 done, 1 failed, 2 invalid arguments, 3 not found (event, target, cron, hook, queue, group, worker, account or key), \
+Exit codes: 0 done, 1 failed, 2 invalid arguments, 3 not found (event, target, cron, hook, batch, queue, group, worker, account or key), \
 4 not permitted, 5 conflict (the event is running, two keys are live, a quota is used up, a condition does not hold), \
 6 the database or the server is unavailable, or limits requests for now (429, 408).";
 
@@ -223,6 +224,8 @@ enum Command {
     Cron(cron::Crons),
     /// Create, list and delete hooks, which receive webhooks
     Hooks(hooks::Hooks),
+    /// Open, close and show batches: many events, and one when all have ended
+    Batches(batches::Batches),
     /// Register queues, and set each canvas's weight and limit
     Queues(queues::Queues),
     /// Show and set the quotas of a canvas
@@ -344,6 +347,7 @@ impl Cli {
             Command::Handlers(command) => command.run(&context).await,
             Command::Cron(command) => command.run(&context).await,
             Command::Hooks(command) => command.run(&context).await,
+            Command::Batches(command) => command.run(&context).await,
             Command::Queues(command) => command.run(&context).await,
             Command::Quotas(command) => command.run(&context).await,
             Command::Groups(command) => command.run(&context).await,

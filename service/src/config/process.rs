@@ -60,6 +60,9 @@ pub(crate) struct WorkerArgs {
     /// (90days)
     #[arg(long, env = "WAKEQ_KEEP_IDLE", value_parser = retention, hide_short_help = true)]
     keep_idle: Option<Duration>,
+    /// How long failed attempts are kept, in whole days (7days)
+    #[arg(long, env = "WAKEQ_KEEP_ATTEMPTS", value_parser = retention, hide_short_help = true)]
+    keep_attempts: Option<Duration>,
     /// How long the log is kept, unless a consumer group needs it longer [default: forever]
     #[arg(long, env = "WAKEQ_KEEP_LOG", value_parser = retention, hide_short_help = true)]
     keep_log: Option<Duration>,
@@ -279,6 +282,7 @@ impl WorkerArgs {
                 dead_events: self.keep_dead_events.unwrap_or(defaults.retention.dead_events),
                 audit: self.keep_record.unwrap_or(defaults.retention.audit),
                 idle: self.keep_idle.unwrap_or(defaults.retention.idle),
+                attempts: self.keep_attempts.unwrap_or(defaults.retention.attempts),
                 log: self.keep_log.or(defaults.retention.log),
             },
             ..defaults
@@ -350,6 +354,7 @@ mod tests {
             keep_ids: None,
             keep_record: None,
             keep_idle: None,
+            keep_attempts: None,
             keep_log: None,
         };
         let grace = |given, cloud_run| arguments(given).config_on(cloud_run).shutdown_grace.as_secs();

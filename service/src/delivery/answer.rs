@@ -4,7 +4,7 @@
 use std::time::{Duration, SystemTime};
 
 use hyper::StatusCode;
-use hyper::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
+use hyper::header::{CONTENT_TYPE, DATE, HeaderMap, HeaderName, RETRY_AFTER};
 
 use super::DeliveryOutcome;
 
@@ -24,14 +24,19 @@ pub(super) fn verdict(
     delay_max: Duration,
 ) -> DeliveryOutcome {
     let answered = format!("the target answered {} with {body}", named(status));
-    let failed = |advice: &str| DeliveryOutcome::Failed { message: format!("{answered}: {advice}") };
+    let failed = |advice: &str| DeliveryOutcome::failed(format!("{answered}: {advice}"));
+    let said = text(headers, &OUTCOME);
     // Without a wait, or with one that is over, the run decides: at least a second, and growing.
     let wait = retry_after(headers, now).map(|wait| wait.min(delay_max.max(MINUTE)));
     match status.as_u16() {
         200..=299 => DeliveryOutcome::Completed,
-        _ if text(headers, &OUTCOME) == Some("dead") => {
+        _ if said == Some("dead") => {
             DeliveryOutcome::Dead { message: format!("{answered}: it said that no retry can help") }
         }
+        _ if said == Some("retry") => DeliveryOutcome::Failed {
+            message: format!("{answered}: it said that this counts as a failure"),
+            after: wait,
+        },
         425 => DeliveryOutcome::NotYet { delay: wait.unwrap_or_default() },
         410 => DeliveryOutcome::Gone { reason: format!("the target answered {}", named(status)) },
         429 | 503 if wait.is_some() => DeliveryOutcome::Busy {
@@ -51,6 +56,15 @@ pub(super) fn verdict(
         413 => failed("the event's value is too large for it"),
         _ => failed("it should answer 2xx once the event is done; its own log shows why it did not"),
     }
+}
+
+/// Whether an answer says that its body is JSON.
+pub(super) fn is_json(headers: &HeaderMap) -> bool {
+    let media_type = text(headers, &CONTENT_TYPE).and_then(|text| text.split(';').next());
+    media_type.map(str::trim).map(str::to_ascii_lowercase).is_some_and(|media_type| {
+        media_type == "application/json"
+            || media_type.starts_with("application/") && media_type.ends_with("+json")
+    })
 }
 
 /// For example `500 Internal Server Error`, or the number alone.
@@ -116,7 +130,7 @@ mod tests {
                 }
                 _ => {
                     let (message, delay) = match verdict.clone() {
-                        DeliveryOutcome::Failed { message } => (message, None),
+                        DeliveryOutcome::Failed { message, after } => (message, after),
                         DeliveryOutcome::Busy { message, delay } => (message, Some(delay)),
                         DeliveryOutcome::Completed
                         | DeliveryOutcome::NotYet { .. }
@@ -133,6 +147,18 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_is_a_result_only_if_it_says_that_it_is_json() {
+        let says = |text: &str| is_json(&[(CONTENT_TYPE, text.parse().unwrap())].into_iter().collect());
+        for json in ["application/json", "Application/JSON; charset=utf-8", "application/problem+json"] {
+            assert!(says(json), "{json}");
+        }
+        for other in ["text/html", "text/json", "application/jsonp", "application/x-ndjson", ""] {
+            assert!(!says(other), "{other}");
+        }
+        assert!(!is_json(&HeaderMap::new()));
+    }
+
+    #[test]
     fn a_target_can_end_an_event_that_it_did_not_accept() {
         for status in [400, 410, 425, 429, 500, 503] {
             let said = |word| answered(status, &[(OUTCOME, word), (RETRY_AFTER, "7")]);
@@ -143,6 +169,23 @@ mod tests {
             assert_eq!(said("deadly"), answered(status, &[(RETRY_AFTER, "7")]));
         }
         assert_eq!(answered(204, &[(OUTCOME, "dead")]), DeliveryOutcome::Completed);
+    }
+
+    /// Also where its status alone would postpone the event, or hold the target.
+    #[test]
+    fn a_target_can_have_a_failure_counted_and_say_when_to_try_again() {
+        for status in [302, 400, 410, 425, 429, 500, 503] {
+            for (wait, after) in [(None, None), (Some("7"), Some(7)), (Some("999999"), Some(86400))] {
+                let mut headers = vec![(OUTCOME, "retry")];
+                headers.extend(wait.map(|wait| (RETRY_AFTER, wait)));
+                let DeliveryOutcome::Failed { message, after: asked } = answered(status, &headers) else {
+                    panic!("{status}: {:?}", answered(status, &headers))
+                };
+                assert!(message.ends_with("it said that this counts as a failure"), "{message}");
+                assert_eq!(asked.map(|asked| asked.as_secs()), after, "{status}");
+            }
+        }
+        assert_eq!(answered(204, &[(OUTCOME, "retry")]), DeliveryOutcome::Completed);
     }
 
     #[test]

@@ -24,7 +24,8 @@ use super::rules::{RefusedTarget, Rules};
 use super::tls::Tls;
 use super::value::Value;
 use super::watched::Passed;
-use super::{DeliveryConfig, DeliveryError, DeliveryOutcome, answer, headers};
+use super::{DeliveryConfig, DeliveryError, DeliveryOutcome, answer, checkpoint, headers};
+use wakeq::events::EventOptions;
 use wakeq::targets::{OwnDeployment, Target, TargetUrl};
 use wakeq::{CanvasId, Execution};
 
@@ -43,6 +44,8 @@ const IDLE_MAX_PER_HOST: usize = 32;
 const TOKEN_WITHIN: Duration = Duration::from_secs(10);
 /// Maximum timeout of a policy that takes effect.
 const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
+/// Maximum timeout that an event may ask for: that of a policy, as it is registered.
+const ASKED_MAX: Duration = Duration::from_secs(600);
 
 /// Sends events to targets. Cheap to clone. Use one per process, so that its limits apply to all
 /// deliveries.
@@ -120,38 +123,71 @@ impl Deliverer {
         self.shared.connects()
     }
 
-    /// Makes one attempt at delivering an event and returns how it ended. The timeout of the
-    /// target's policy applies, not counting the time spent waiting for connection permits and
-    /// lookups in this process. `deployment` is the one that sends, so that its own API can refuse
-    /// the event.
+    /// Makes one attempt at delivering an event and returns how it ended. The timeout that the
+    /// event asks for applies, or else that of the target's policy, not counting the time spent
+    /// waiting for connection permits and lookups in this process. `deployment` is the one that
+    /// sends, so that its own API can refuse the event. What the attempt before has left as a
+    /// checkpoint goes along, and what the target leaves is stored.
     pub async fn deliver(
         &self,
         target: &Target,
         event: Execution,
         deployment: Option<&OwnDeployment>,
     ) -> DeliveryOutcome {
-        let within = target.policy.timeout.min(TIMEOUT_MAX);
+        self.deliver_for_result(target, event, deployment).await.0
+    }
+
+    /// As [`Deliverer::deliver`], with the body of the answer if that says that it is JSON, and is
+    /// no longer than a result may be.
+    pub(super) async fn deliver_for_result(
+        &self,
+        target: &Target,
+        mut event: Execution,
+        deployment: Option<&OwnDeployment>,
+    ) -> (DeliveryOutcome, Option<String>) {
+        let before = match event.last_checkpoint_json().await {
+            Ok(checkpoint) => checkpoint.map(|checkpoint| checkpoint.json),
+            Err(error) => {
+                let error = &error as &dyn Error;
+                tracing::warn!(error, "nothing was sent to a target: the event's checkpoint can't be read");
+                return (DeliveryOutcome::NotYet { delay: Duration::ZERO }, None);
+            }
+        };
+        let asked = event.options.as_deref().and_then(EventOptions::timeout);
+        let within = asked.map_or(target.policy.timeout.min(TIMEOUT_MAX), |asked| asked.min(ASKED_MAX));
         let (clock, begun) = (AttemptClock::new(event.address.scope.canvas), Instant::now());
-        let answered = match clock.within(within, self.send(target, event, deployment)).await {
+        let answered = match clock.within(within, self.send(target, &mut event, before, deployment)).await {
             Ok(Ok(answered)) => answered,
-            Ok(Err(failure)) => return DeliveryOutcome::failed(failure.to_string()),
+            Ok(Err(failure)) => return (DeliveryOutcome::failed(failure.to_string()), None),
             Err(_) => {
-                return DeliveryOutcome::failed(format!(
+                let message = format!(
                     "the target did not answer within {within:?}: answer earlier and continue the \
                      work afterwards, or register a longer timeout"
-                ));
+                );
+                return (DeliveryOutcome::failed(message), None);
             }
         };
         let (head, body) = answered.into_parts();
         let until = begun + within + clock.waited();
-        let body = read(body, until.min(Instant::now() + BODY_WITHIN)).await;
-        answer::verdict(head.status, &head.headers, &body, SystemTime::now(), target.policy.delay_max)
+        let mut kept = answer::is_json(&head.headers).then(Vec::new);
+        let body = read(body, until.min(Instant::now() + BODY_WITHIN), &mut kept).await;
+        let now = SystemTime::now();
+        let verdict = answer::verdict(head.status, &head.headers, &body, now, target.policy.delay_max);
+        let verdict = match checkpoint::left(head.status, &head.headers) {
+            Some(left) => match keep(&event, left).await {
+                Ok(()) => verdict,
+                Err(remark) => verdict.noting(&remark),
+            },
+            None => verdict,
+        };
+        (verdict, kept.and_then(|bytes| String::from_utf8(bytes).ok()))
     }
 
     async fn send(
         &self,
         target: &Target,
-        event: Execution,
+        event: &mut Execution,
+        before: Option<String>,
         deployment: Option<&OwnDeployment>,
     ) -> Result<hyper::Response<Incoming>, SendFailure> {
         let canvas = event.address.scope.canvas;
@@ -166,10 +202,15 @@ impl Deliverer {
         let uri: Uri = target.url.as_str().parse().map_err(|_| RefusedTarget::Unclear)?;
         // This machine's clock, because the receiver compares the timestamp with its own clock.
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let headers = headers::headers(&event, deployment, &target.secrets, now.as_secs(), token.as_deref())
-            .and_then(|mut headers| headers::add_own(&mut headers, &target.headers).map(|()| headers))
+        let headers = headers::headers(event, deployment, &target.secrets, now.as_secs(), token.as_deref())
+            .and_then(|mut headers| {
+                if let Some(json) = &before {
+                    checkpoint::add(&mut headers, event, json)?;
+                }
+                headers::add_own(&mut headers, &target.headers).map(|()| headers)
+            })
             .map_err(|_| SendFailure("the request could not be written".to_owned()))?;
-        let value = Value::new(event.json);
+        let value = Value::new(std::mem::take(&mut event.json));
         let request = || {
             let mut request = Request::new(value.clone());
             *request.method_mut() = Method::POST;
@@ -247,13 +288,32 @@ impl From<RefusedTarget> for SendFailure {
     }
 }
 
-/// Reads the body up to the limits, and describes its length.
-async fn read(mut body: Incoming, until: Instant) -> String {
+/// Stores what a target has left for the next attempt; the error is a remark for its owner.
+async fn keep(event: &Execution, left: Result<String, &'static str>) -> Result<(), String> {
+    let kept = match left {
+        Ok(json) => event.checkpoint_json(&json).await.map_err(|error| error.to_string()),
+        Err(why) => Err(why.to_owned()),
+    };
+    kept.map_err(|why| format!("its checkpoint was not stored: {why}"))
+}
+
+/// Reads the body up to the limits, and describes its length. If it is to be kept, that is all of
+/// it or nothing.
+async fn read(mut body: Incoming, until: Instant, kept: &mut Option<Vec<u8>>) -> String {
+    let mut bytes = kept.take();
     let mut length = 0_usize;
     loop {
         match timeout_at(until, body.frame()).await {
-            Ok(Some(Ok(frame))) => length += frame.data_ref().map_or(0, Bytes::len),
-            Ok(None) => return format!("{length} bytes"),
+            Ok(Some(Ok(frame))) => {
+                length += frame.data_ref().map_or(0, Bytes::len);
+                if let (Some(bytes), Some(data)) = (&mut bytes, frame.data_ref()) {
+                    bytes.extend_from_slice(data);
+                }
+            }
+            Ok(None) => {
+                *kept = bytes;
+                return format!("{length} bytes");
+            }
             Ok(Some(Err(_))) => return format!("{length} bytes before the connection broke"),
             Err(_) => return format!("{length} bytes so far"),
         }

@@ -8,6 +8,7 @@ use hyper::header::{
 
 use super::sign;
 use wakeq::Execution;
+use wakeq::events::{EventOptions, Tag};
 use wakeq::order::Place;
 use wakeq::queues::CopyOf;
 use wakeq::targets::{OwnDeployment, Secrets, TargetHeaders};
@@ -63,6 +64,11 @@ pub(super) fn headers(
             headers.insert(HeaderName::from_static(name), HeaderValue::from_str(value)?);
         }
     }
+    if let Some(options) = event.options.as_deref() {
+        for (name, value) in asked(options) {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_str(&value)?);
+        }
+    }
     if let Some(deployment) = deployment {
         headers.insert(OwnDeployment::HEADER, HeaderValue::from_str(deployment.id())?);
     }
@@ -72,6 +78,17 @@ pub(super) fn headers(
         headers.insert(AUTHORIZATION, value);
     }
     Ok(headers)
+}
+
+/// The headers for what the emit asked for, as far as it says something to the receiver: how many
+/// more attempts there are, for how long this one may take, when none starts any more, and its tags.
+fn asked(options: &EventOptions) -> impl Iterator<Item = (&'static str, String)> {
+    let retries = options.retries().map(|retries| ("wakeq-retries", retries.to_string()));
+    let timeout = options.timeout().map(|timeout| ("wakeq-timeout", timeout.as_secs_f64().to_string()));
+    let moment = options.not_after().map(|moment| moment.to_rfc3339_opts(SecondsFormat::Micros, true));
+    let tags: Vec<&str> = options.tags().iter().map(Tag::as_str).collect();
+    let tags = (!tags.is_empty()).then(|| ("wakeq-tags", tags.join(",")));
+    retries.into_iter().chain(timeout).chain(moment.map(|moment| ("wakeq-not-after", moment))).chain(tags)
 }
 
 /// Adds the headers of a target. None takes the place of another: a token goes before an
@@ -166,6 +183,25 @@ mod tests {
         ] {
             assert!(headers.contains(&expected.to_owned()), "{headers:?}");
         }
+    }
+
+    #[test]
+    fn a_delivery_says_what_its_emit_asked_for() {
+        let event = wakeq::Event::new("send-email", &1).unwrap();
+        let event = event.retries(7).unwrap().timeout(std::time::Duration::from_millis(1_500)).unwrap();
+        let event = event.not_after("2026-01-31T08:05:00Z".parse().unwrap()).unwrap();
+        let event = event.tag("customer:7").unwrap().tag("late").unwrap();
+        let headers: Vec<_> = asked(event.options().unwrap()).collect();
+        let expected = [
+            ("wakeq-retries", "7".to_owned()),
+            ("wakeq-timeout", "1.5".to_owned()),
+            ("wakeq-not-after", "2026-01-31T08:05:00.000000Z".to_owned()),
+            ("wakeq-tags", "customer:7,late".to_owned()),
+        ];
+        assert_eq!(headers, expected);
+        let delays =
+            wakeq::Event::new("send-email", &1).unwrap().delays([std::time::Duration::ZERO]).unwrap();
+        assert_eq!(asked(delays.options().unwrap()).count(), 0);
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod address;
 mod allowed;
 mod answer;
 mod audience;
+mod checkpoint;
 mod client;
 mod clock;
 mod connect;
@@ -122,11 +123,25 @@ pub enum DeliveryOutcome {
     Failed {
         /// What happened, and what to do about it.
         message: String,
+        /// The least wait that the target asks for, if it does.
+        after: Option<Duration>,
     },
 }
 
 impl DeliveryOutcome {
     fn failed(message: impl Into<String>) -> Self {
-        Self::Failed { message: message.into() }
+        Self::Failed { message: message.into(), after: None }
+    }
+
+    /// The same, with a remark where its message is kept with the event.
+    fn noting(mut self, remark: &str) -> Self {
+        match &mut self {
+            Self::Failed { message, .. } | Self::Dead { message } | Self::Busy { message, .. } => {
+                message.push_str("; ");
+                message.push_str(remark);
+            }
+            Self::Completed | Self::NotYet { .. } | Self::Gone { .. } => {}
+        }
+        self
     }
 }

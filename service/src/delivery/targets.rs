@@ -11,6 +11,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
 use super::{Deliverer, DeliveryOutcome};
+use wakeq::history::Keep;
 use wakeq::internals::{Coalescer, FoundTarget};
 use wakeq::targets::TargetPolicy;
 use wakeq::workers::{BoxedHandler, Completion, RemoteHandler, RemoteHandlers};
@@ -54,13 +55,14 @@ impl Targets {
         let limit = policy.concurrency.map(|limit| usize::try_from(limit).unwrap_or(1));
         let concurrency = limit.map(|limit| semaphore(&self.limits, address, limit));
         let timeout = policy.timeout + Deliverer::CAPACITY_WITHIN + SLACK;
-        let (retry, halts, revision) = (retry(policy), policy.halts, found.revision);
+        let (retry, halts, keep) = (retry(policy), policy.halts, Keep::all(policy.keep));
+        let revision = found.revision;
         let deliverer = self.deliverer.clone();
         let run: BoxedHandler = Arc::new(move |event| {
             let (deliverer, found) = (deliverer.clone(), Arc::clone(&found));
             Box::pin(async move { deliver(&deliverer, &found, event).await })
         });
-        RemoteHandler { run, retry, timeout, concurrency, halts, revision }
+        RemoteHandler { run, retry, timeout, concurrency, halts, keep, revision }
     }
 }
 
@@ -78,13 +80,23 @@ impl RemoteHandlers for Targets {
 }
 
 async fn deliver(deliverer: &Deliverer, found: &FoundTarget, event: Execution) -> HandlerResult<Completion> {
-    match deliverer.deliver(&found.target, event, Some(&found.own)).await {
-        DeliveryOutcome::Completed => Ok(Completion::default()),
+    let (outcome, result) = deliverer.deliver_for_result(&found.target, event, Some(&found.own)).await;
+    match outcome {
+        // An answer that can't be a result completes the event all the same.
+        DeliveryOutcome::Completed => {
+            Ok(result.and_then(|json| Completion::with_json(json).ok()).unwrap_or_default())
+        }
         DeliveryOutcome::NotYet { delay } => Err(HandlerError::not_yet(delay)),
         DeliveryOutcome::Busy { message, delay } => Err(HandlerError::busy(message, delay)),
         DeliveryOutcome::Gone { reason } => Err(HandlerError::gone(reason)),
         DeliveryOutcome::Dead { message } => Err(HandlerError::dead(message)),
-        DeliveryOutcome::Failed { message } => Err(HandlerError::operational(message)),
+        DeliveryOutcome::Failed { message, after } => {
+            let error = HandlerError::operational(message);
+            Err(match after {
+                Some(delay) => error.retry_after(delay),
+                None => error,
+            })
+        }
     }
 }
 

@@ -203,12 +203,13 @@ fn path_parameters(path: &str) -> Vec<RefOr<Parameter>> {
             "queue" => ("The queue's name", text.pattern(Some(NAME))),
             "cron" => ("The cron's name", text.pattern(Some(NAME))),
             "hook" => ("The hook's name", text.pattern(Some(NAME))),
+            "batch" => ("The batch's name", text.pattern(Some("^[!-~]{1,255}$"))),
             "object" => ("The object, by which events are ordered", text.pattern(Some(OBJECT))),
             "group" => ("The consumer group's name", text.pattern(Some(NAME))),
             "quota" => (
                 "The quota: events, event-bytes, objects, object-bytes, chosen-ids, idempotency-keys, \
                  log-streams, log-bytes, entities, entity-events, crons, cron-ticks, keys, targets, hooks, \
-                 rules or audit-lines",
+                 batches, rules or audit-lines",
                 text.pattern(Some("^[a-z-]{1,32}$")),
             ),
             "key" => ("The key's prefix", text.pattern(Some("^[0-9a-f]{12}$"))),

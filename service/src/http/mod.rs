@@ -11,6 +11,7 @@ pub(crate) mod caller;
 pub(crate) mod client;
 pub(crate) mod connection;
 mod credential;
+pub(crate) mod filter;
 pub(crate) mod guard;
 pub(crate) mod health;
 pub(crate) mod limits;
@@ -39,6 +40,7 @@ use std::sync::Arc;
 
 use crate::access::Access;
 use crate::delivery::Deliverer;
+use crate::telemetry::WebhookMetrics;
 use limits::Limits;
 use listeners::Listeners;
 use problem::{Kind, Problem};
@@ -76,6 +78,7 @@ pub(crate) struct ApiParts {
     pub(crate) push: Push,
     pub(crate) pulls: PullState,
     pub(crate) listeners: Listeners,
+    pub(crate) webhooks: WebhookMetrics,
 }
 
 impl Api {

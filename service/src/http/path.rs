@@ -1,13 +1,15 @@
 //! Extractors of what a request names: the typed parts of its path, and its query.
 
 use axum::extract::{FromRequestParts, MatchedPath, Query, RawPathParams};
+use axum::http::Uri;
 use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
 
-use super::Api;
 use super::problem::{Kind, Problem};
+use super::{Api, filter};
 use crate::access::KeyId;
 use wakeq::control::Quota;
+use wakeq::events::BatchName;
 use wakeq::order::ObjectKey;
 use wakeq::{CanvasId, EventId, Name};
 use wakeq_streams::{EntityId, EntityType};
@@ -19,7 +21,9 @@ impl<T: DeserializeOwned> FromRequestParts<Api> for Parameters<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, Problem> {
-        match Query::<T>::try_from_uri(&parts.uri) {
+        let gathered = filter::gathered(parts.uri.query().unwrap_or_default());
+        let uri = gathered.and_then(|query| Uri::try_from(format!("/?{query}")).ok());
+        match Query::<T>::try_from_uri(uri.as_ref().unwrap_or(&parts.uri)) {
             Ok(Query(parameters)) => Ok(Self(parameters)),
             Err(_) => Err(Problem::bad_request(
                 "a query parameter is unknown, missing, repeated or of the wrong type: see /docs",
@@ -93,6 +97,8 @@ macro_rules! path_parts {
 path_parts! {
     /// The cron in the path: `{cron}`.
     CronPath(Name) = "cron";
+    /// The batch in the path: `{batch}`.
+    BatchPath(BatchName) = "batch";
     /// The hook in the path: `{hook}`.
     HookPath(Name) = "hook";
     /// The object in the path: `{object}`.

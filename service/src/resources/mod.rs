@@ -17,6 +17,12 @@ pub(crate) mod audit {
     pub(crate) mod wire;
 }
 
+pub(crate) mod batches {
+    pub(crate) mod command;
+    pub(crate) mod routes;
+    pub(crate) mod wire;
+}
+
 pub(crate) mod crons {
     pub(crate) mod command;
     pub(crate) mod routes;
@@ -30,6 +36,12 @@ pub(crate) mod dead_events {
 }
 
 pub(crate) mod emit {
+    pub(crate) mod command;
+    pub(crate) mod routes;
+    pub(crate) mod wire;
+}
+
+pub(crate) mod ended_events {
     pub(crate) mod command;
     pub(crate) mod routes;
     pub(crate) mod wire;

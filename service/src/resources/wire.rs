@@ -29,12 +29,16 @@ pub(crate) struct List<T> {
     /// The cursor of the next page: the parameter `cursor` of the next request. Null on the last
     /// page.
     pub(crate) next_cursor: Option<String>,
+    /// How many rows were examined for this page; omitted if they are all on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0)]
+    pub(crate) looked_at: Option<u64>,
 }
 
 impl<T> List<T> {
     /// A list of a single page.
     pub(crate) fn whole<S: Into<T>>(items: impl IntoIterator<Item = S>) -> Self {
-        Self { items: items.into_iter().map(S::into).collect(), next_cursor: None }
+        Self { items: items.into_iter().map(S::into).collect(), next_cursor: None, looked_at: None }
     }
 
     /// The first `limit` items. That there are more of them shows that another page follows.
@@ -62,6 +66,7 @@ impl<T> List<T> {
 impl<S, T: From<S>> From<Page<S>> for List<T> {
     fn from(page: Page<S>) -> Self {
         let next_cursor = page.next.map(|cursor| cursor.to_string());
-        Self { items: page.items.into_iter().map(T::from).collect(), next_cursor }
+        let looked_at = (page.looked_at > page.items.len() as u64).then_some(page.looked_at);
+        Self { items: page.items.into_iter().map(T::from).collect(), next_cursor, looked_at }
     }
 }

@@ -108,6 +108,7 @@ impl HttpApi {
             push: Push::new(config.retention),
             pulls: PullState::new(stop.clone()),
             listeners: Listeners::new(config.listener_limits(), hub, stop.clone()),
+            webhooks: Default::default(),
             admin,
         };
         Ok(Self { parts, own, config, stop })

@@ -77,6 +77,7 @@ impl LocalApi {
             push: Push::new(None),
             pulls: PullState::new(stop.clone()),
             listeners: Listeners::new(config.listener_limits(), None, stop),
+            webhooks: Default::default(),
             admin,
         };
         let api = Api::new(api);

@@ -183,6 +183,7 @@ fn every_outcome() -> BTreeSet<Outcome> {
         LockClaimed,
         LockClaimFailed,
         Poison,
+        Expired,
         ExecutesToCompletion,
         Exception,
         Rejected,

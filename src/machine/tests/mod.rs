@@ -1,6 +1,7 @@
 //! Tests of the machine: what it accepts, its chart, its tables, and that checks can be reordered.
 
 mod answers;
+mod asked;
 mod chart;
 mod consuming;
 mod order;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::{DAY, HORIZON, LEASE, POLICY, claim, retry_policy, schedule};
 use crate::event::{Claim, EventId, RuleKind, Schedule, Turn};
 use crate::machine::{
-    Answer, Cause, Claimed, Effect, HandlerEnd, Input, Outcome, Policy, Removal, RetryPolicy, Running, State,
-    When,
+    Answer, Cause, Claimed, Effect, EventPolicy, HandlerEnd, Input, Outcome, Policy, Removal, RetryPolicy,
+    Running, State, When,
 };
 
 const ACKNOWLEDGED: State = State::End(Answer::Acknowledge);
@@ -30,11 +30,12 @@ fn check_with(policy: &Policy, state: State, input: Input, outcome: Outcome, nex
 
 fn running(retries: u32, delay: Duration) -> Running {
     let (policy, postponed) = (retry_policy(2, delay), Duration::ZERO);
-    Running { claim: claim(), retries, postponed, policy, longest: Duration::MAX }
+    Running { claim: claim(), retries, postponed, policy, left: None, longest: Duration::MAX }
 }
 
 fn claimed(losses: u32, is_cancelled: bool) -> Claimed {
-    Claimed { claim: claim(), retries: 0, losses, postponed: Duration::ZERO, is_cancelled }
+    let asked = EventPolicy::default();
+    Claimed { claim: claim(), retries: 0, losses, postponed: Duration::ZERO, is_cancelled, asked }
 }
 
 // Shows: EV2-53
@@ -136,8 +137,8 @@ fn the_claim_decides_who_runs() {
     let claiming = State::LockClaim(retry);
     check(claiming.clone(), Input::Claimed(None), Outcome::LockClaimFailed, SOON);
     let (claim, postponed, longest) = (claim(), Duration::from_secs(7), Duration::MAX);
-    let won = Claimed { claim, retries: 1, losses: 0, postponed, is_cancelled: false };
-    let running = Running { claim, retries: 1, postponed, policy: retry, longest };
+    let won = Claimed { claim, retries: 1, postponed, ..claimed(0, false) };
+    let running = Running { claim, retries: 1, postponed, policy: retry, left: None, longest };
     check(claiming, Input::Claimed(Some(won)), Outcome::LockClaimed, State::Process(running));
 }
 
@@ -233,7 +234,7 @@ fn an_event_that_its_facet_has_passed_is_recalled_first() {
 // Shows: ORD-22
 #[test]
 fn every_removal_of_an_event_of_an_object_hands_over_before_it_acknowledges() {
-    let deaths = [Cause::Retries, Cause::Poison, Cause::Rejected].map(Removal::Dead);
+    let deaths = [Cause::Retries, Cause::Poison, Cause::Rejected, Cause::Expired].map(Removal::Dead);
     let others = [Removal::Completed, Removal::Committed, Removal::Cancelled];
     for removal in others.into_iter().chain(deaths) {
         let delete = State::Delete(claim(), removal);

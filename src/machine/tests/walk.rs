@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{DAY, POLICY, claim, retry_policy, schedule};
 use crate::event::{RuleKind, Schedule, Turn};
-use crate::machine::{Claimed, Effect, HandlerEnd, Input, Outcome, State};
+use crate::machine::{Claimed, Effect, EventPolicy, HandlerEnd, Input, Outcome, State};
 
 /// An edge of the chart: from, outcome, to.
 pub(super) type Edge = (&'static str, &'static str, &'static str);
@@ -56,9 +56,19 @@ pub(super) fn answers(effect: &Effect) -> Vec<Input> {
         .map(Input::Handler)
         .into(),
         Effect::Defer => vec![Input::Deferred],
-        Effect::ClaimLock => [None, claimed(0, 0), claimed(1, 4), claimed(2, 0), claimed(0, 5), cancelled()]
-            .map(Input::Claimed)
-            .into(),
+        Effect::ClaimLock => [
+            None,
+            claimed(0, 0),
+            claimed(1, 4),
+            claimed(2, 0),
+            claimed(0, 5),
+            cancelled(),
+            claimed_with(Duration::ZERO),
+            claimed_with(Duration::from_secs(60)),
+            claimed_with(2 * DAY),
+        ]
+        .map(Input::Claimed)
+        .into(),
         Effect::RunHandler => [
             HandlerEnd::Completed,
             HandlerEnd::Committed,
@@ -84,7 +94,14 @@ pub(super) fn answers(effect: &Effect) -> Vec<Input> {
 }
 
 fn claimed(retries: u32, losses: u32) -> Option<Claimed> {
-    Some(Claimed { claim: claim(), retries, losses, postponed: Duration::ZERO, is_cancelled: false })
+    let (postponed, asked) = (Duration::ZERO, EventPolicy::default());
+    Some(Claimed { claim: claim(), retries, losses, postponed, is_cancelled: false, asked })
+}
+
+/// An event whose attempts may start for this long.
+fn claimed_with(left: Duration) -> Option<Claimed> {
+    let asked = EventPolicy { left: Some(left), ..EventPolicy::default() };
+    claimed(0, 0).map(|claimed| Claimed { asked, ..claimed })
 }
 
 fn cancelled() -> Option<Claimed> {

@@ -1,6 +1,7 @@
 //! Events that are cancelled while they run. The row says so until it is gone, which follows from
 //! whatever ends its claim: the handler that stops, the next claim, or the minute's pass.
 
+use super::history::AttemptEnd;
 use crate::event::{Actor, CanvasId, Claim, EventId, Lane, Name};
 use crate::store::kernel::{Sql, StoreError, address, interval};
 
@@ -90,13 +91,23 @@ impl Sql<'_> {
         Ok(rows.into_iter().map(|row| claim(row.id, row.claims, row.nonce)).collect())
     }
 
-    pub(in crate::store) async fn remove_cancelled(&self, claim: Claim) -> Result<bool, StoreError> {
+    pub(in crate::store) async fn remove_cancelled(
+        &self,
+        claim: Claim,
+        end: &AttemptEnd,
+    ) -> Result<bool, StoreError> {
         let query = sqlx::query_scalar!(
             r#"with gone as (
-                   delete from wakeq.events_v2
+                   delete from wakeq.events_v2 e
                     where id = $1 and claims::bigint << 32 | nonce = $2 and locked_at is not null
                       and coalesce(cancelled_by <> '', false)
-                returning canvas_id, module, name, object, queue, seq, prev
+                returning canvas_id, module, name, object, queue, seq, prev, options ->> 'batch' as batch, e as event
+               ), counted as (
+                   insert into wakeq.batch_ends (canvas_id, batch, completed, cancelled)
+                   select canvas_id, batch, -1, 1 from gone where batch is not null
+               ), kept as (
+                   select wakeq.keep_ended(
+                              event, wakeq.keep_of(event, $5), 'cancelled', $6, $7, null, (event).cancelled_by) from gone
                ), passed_over as (
                    insert into wakeq.tombstones (canvas_id, object, seq, queue, prev, cause)
                    select canvas_id, object, seq, coalesce(queue, ''), prev, 'cancelled' from gone where object is not null
@@ -111,11 +122,14 @@ impl Sql<'_> {
                                from gone where object is not null))
                            for update skip locked))
                )
-               select exists (select from gone) as "gone!""#,
+               select count(*) > 0 as "gone!" from kept"#,
             claim.id.0,
             claim.fence(),
             interval(self.timing().horizon),
-            interval(self.timing().grace)
+            interval(self.timing().grace),
+            end.keep.as_secs_f64(),
+            end.took_us(),
+            end.error
         );
         self.session().await?.one("delete a cancelled event", query).await
     }
@@ -126,11 +140,17 @@ impl Sql<'_> {
     ) -> Result<(usize, Vec<Lane>), StoreError> {
         let query = sqlx::query!(
             r#"with gone as (
-                   delete from wakeq.events_v2 where id = any (array(
+                   delete from wakeq.events_v2 e where id = any (array(
                        select id from wakeq.events_v2
                         where cancelled_by > '' and (locked_at is null or locked_at < clock_timestamp() - $2::interval)
                         order by cancelled_by limit $1 for update skip locked))
-                returning id, canvas_id, module, name, object, queue, seq, prev
+                returning id, canvas_id, module, name, object, queue, seq, prev, options ->> 'batch' as batch, e as event
+               ), counted as (
+                   insert into wakeq.batch_ends (canvas_id, batch, completed, cancelled)
+                   select canvas_id, batch, -count(*), count(*) from gone where batch is not null group by canvas_id, batch
+               ), kept as (
+                   select wakeq.keep_ended(
+                              event, wakeq.keep_of(event, null), 'cancelled', null, null, null, (event).cancelled_by) from gone
                ), lanes as (
                    select distinct canvas_id, object, queue, module, name from gone where object is not null
                ), passed_over as (
@@ -147,7 +167,7 @@ impl Sql<'_> {
                                         canvas_id, object, queue, module, name, array(select id from gone)) from lanes))
                            and (x.locked_at is null or x.locked_at < clock_timestamp() - $2) for update skip locked))
                )
-               select (select count(*) from gone) as "count!", lanes.canvas_id as "canvas?", lanes.module::text as module,
+               select (select count(*) from kept) as "count!", lanes.canvas_id as "canvas?", lanes.module::text as module,
                       lanes.name::text as name, lanes.object::text as object, lanes.queue::text as queue
                  from (values (1)) as one left join lanes on true"#,
             CANCELLED_PAGE as i64,

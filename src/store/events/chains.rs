@@ -9,10 +9,11 @@ use std::collections::{BTreeSet, HashMap};
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
+use super::columns::EventColumns;
 use super::outcome::InsertOutcome;
 use super::pages::pages;
 use super::placements::Placements;
-use super::rows::{EventColumns, write_linked};
+use super::rows::write_linked;
 use crate::event::{CanvasId, EventId, NewEvent, ObjectKey, Timestamp};
 use crate::store::kernel::{Emission, QueueRegistry, STALE_TRIES, too_busy};
 

@@ -49,6 +49,16 @@ pub(crate) struct Retry {
     pub(crate) retries: i32,
     pub(crate) delay: Duration,
     pub(crate) error: String,
+    /// What the history notes of the attempt, if anything.
+    pub(crate) noted: Option<NotedRetry>,
+}
+
+/// What the history notes of an attempt after which its event is tried again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NotedRetry {
+    pub(crate) took: Duration,
+    /// It was too early, and counts as no failure.
+    pub(crate) is_postponed: bool,
 }
 
 impl Retry {
@@ -134,14 +144,15 @@ impl Sql<'_> {
                   and (e.object is null or e.id = any (coalesce((select wakeq.firsts_of_lanes($1, true)), '{}')))
             returning e.id, e.canvas_id, e.module::text as "module!", e.name::text as "name!",
                       e.modifier::text as "modifier!",
-                      case when octet_length(e.value) <= 4096 then e.value::text end as value,
+                      case when octet_length(e.value) <= 4096 - coalesce(octet_length(e.options::text), 0)
+                           then e.value::text end as value,
                       e.retries, e.delay_until, e.enqueued_at, e.locked_at as "locked_at!", e.claims, e.nonce, e.losses,
                       e.postponed_since,
                       (e.losses > 0 and exists (
                           select from wakeq.events_v2 before
                            where before.id = e.id and before.locked_at is not null)) as "took_over!",
                       e.traceparent::text as traceparent, e.object::text as object, e.seq, e.prev,
-                      null::uuid as origin, false as "is_limited!", e.cancelled_by is not null as "is_cancelled!",
+                      e.options::text as options, null::uuid as origin, false as "is_limited!", e.cancelled_by is not null as "is_cancelled!",
                       null::text as token"#,
             keys,
             canvases,
@@ -201,25 +212,43 @@ impl Sql<'_> {
         let delays_s: Vec<f64> =
             in_order.iter().map(|retry| retry.delay.min(Retry::DELAY_MAX).as_secs_f64()).collect();
         let errors: Vec<String> = in_order.iter().map(|retry| retry.error.clone()).collect();
+        let noted = in_order.iter().map(|retry| retry.noted);
+        let (took_us, outcomes): (Vec<Option<i64>>, Vec<&str>) = noted.map(columns_of_noted).unzip();
         let query = sqlx::query_scalar!(
-            "update wakeq.events_v2
-                set retries = ($3::integer[])[array_position($1, id)],
-                    postponed_since = coalesce(
-                        postponed_since, case when retries = ($3::integer[])[array_position($1, id)] then now() end),
-                    delay_until = now() + ($4::float8[])[array_position($1, id)] * interval '1 second',
-                    notify_at = wakeq.wake_at(
-                        now() + ($4::float8[])[array_position($1, id)] * interval '1 second', now(), $6, $7),
-                    probes = 0, locked_at = null, worker = null, last_error = ($5::text[])[array_position($1, id)]
-              where id = any ((select $1::uuid[])::uuid[])
-                and claims::bigint << 32 | nonce = ($2::bigint[])[width_bucket(id, $1::uuid[])] and locked_at is not null
-          returning id",
+            "with saved as (
+                 update wakeq.events_v2
+                    set retries = ($3::integer[])[width_bucket(id, $1::uuid[])],
+                        postponed_since = coalesce(
+                            postponed_since,
+                            case when retries = ($3::integer[])[width_bucket(id, $1::uuid[])] then now() end),
+                        delay_until = now() + ($4::float8[])[width_bucket(id, $1::uuid[])] * interval '1 second',
+                        notify_at = wakeq.wake_at(
+                            now() + ($4::float8[])[width_bucket(id, $1::uuid[])] * interval '1 second', now(), $6, $7),
+                        probes = 0, locked_at = null, worker = null,
+                        last_error = ($5::text[])[width_bucket(id, $1::uuid[])]
+                  where id = any ((select $1::uuid[])::uuid[])
+                    and claims::bigint << 32 | nonce = ($2::bigint[])[width_bucket(id, $1::uuid[])]
+                    and locked_at is not null
+              returning id, canvas_id, claims, nonce, last_error
+             ), noted as (
+                 insert into wakeq.attempts
+                        (canvas_id, event_id, number, nonce, outcome, worker, started_at, took_us, error)
+                 select canvas_id, id, claims, nonce, ($9::text[])[width_bucket(id, $1::uuid[])], $10,
+                        clock_timestamp() - took.us * interval '1 microsecond', took.us, left(last_error, 1000)
+                   from saved cross join lateral (select ($8::bigint[])[width_bucket(id, $1::uuid[])]) as took (us)
+                  where took.us is not null and wakeq.is_noted(claims)
+             )
+             select id from saved",
             &ids,
             &fences,
             &counts,
             &delays_s,
             &errors,
             interval(self.timing().horizon),
-            interval(self.timing().grace)
+            interval(self.timing().grace),
+            took_us.as_slice() as &[Option<i64>],
+            outcomes.as_slice() as &[&str],
+            self.worker()
         );
         Ok(happened(&claims, self.session().await?.all("save retries", query).await?))
     }
@@ -279,6 +308,22 @@ impl Renewal {
             (true, false) => Self::Renewed,
             (true, true) => Self::Cancelled,
         }
+    }
+}
+
+/// How long an attempt took, as the columns have it: no longer than can be taken from a moment.
+pub(super) fn microseconds(took: Duration) -> i64 {
+    const MOST: Duration = Duration::from_secs(366 * 24 * 3600);
+    i64::try_from(took.min(MOST).as_micros()).unwrap_or(i64::MAX)
+}
+
+/// How long an attempt took, and its outcome, as the columns of attempts have them.
+fn columns_of_noted(noted: Option<NotedRetry>) -> (Option<i64>, &'static str) {
+    match noted {
+        Some(NotedRetry { took, is_postponed }) => {
+            (Some(microseconds(took)), if is_postponed { "postponed" } else { "retried" })
+        }
+        None => (None, "retried"),
     }
 }
 

@@ -36,9 +36,14 @@ impl Sql<'_> {
     ) -> Result<(CommandOutcome, Option<Lane>), StoreError> {
         let query = sqlx::query!(
             r#"with gone as (
-                   delete from wakeq.events_v2
+                   delete from wakeq.events_v2 e
                     where id = $1 and canvas_id = $2 and (locked_at is null or locked_at < clock_timestamp() - $3::interval)
-                returning id, canvas_id, module, name, object, queue, seq, prev
+                returning id, canvas_id, module, name, object, queue, seq, prev, options ->> 'batch' as batch, e as event
+               ), counted as (
+                   insert into wakeq.batch_ends (canvas_id, batch, completed, cancelled)
+                   select canvas_id, batch, -1, 1 from gone where batch is not null
+               ), kept as (
+                   select wakeq.keep_ended(event, wakeq.keep_of(event, null), 'cancelled', null, null, null, $4) from gone
                ), passed_over as (
                    insert into wakeq.tombstones (canvas_id, object, seq, queue, prev, cause)
                    select canvas_id, object, seq, coalesce(queue, ''), prev, 'cancelled' from gone where object is not null
@@ -59,7 +64,7 @@ impl Sql<'_> {
                select gone.id is not null as "done!", gone.module::text as module, gone.name::text as name,
                       gone.object::text as object, gone.queue::text as queue,
                       exists (select from wakeq.events_v2 where id = $1 and canvas_id = $2) as "there!"
-                 from (values (1)) as one left join gone on true"#,
+                 from (values (1)) as one left join gone on (select count(*) from kept) > 0"#,
             id.0,
             canvas.0,
             interval(self.timing().lease),
@@ -146,7 +151,10 @@ impl Sql<'_> {
                         where canvas_id = $1 and module = $2 and name = $3 and delay_until > '-infinity' and queue is null
                           and (locked_at is null or locked_at < now() - $4::interval) and enqueued_at < $11
                         limit $5 for update skip locked))
-                returning id, object, queue, seq, prev
+                returning id, object, queue, seq, prev, options ->> 'batch' as batch
+               ), counted as (
+                   insert into wakeq.batch_ends (canvas_id, batch, completed, cancelled)
+                   select $1, batch, -count(*), count(*) from gone where batch is not null group by batch
                ), passed_over as (
                    insert into wakeq.tombstones (canvas_id, object, seq, prev, cause)
                    select $1, object, seq, prev, 'purged' from gone where object is not null
@@ -203,6 +211,8 @@ impl Sql<'_> {
                    or exists (select from wakeq.dead_events d
                                where d.canvas_id = $1 and d.id = asked.id and ($3 or wakeq.is_shown(d.queue)) offset 0)
                    or exists (select from wakeq.emitted_ids i where i.canvas_id = $1 and i.id = asked.id offset 0)
+                   or exists (select from wakeq.ended_events d
+                               where d.canvas_id = $1 and d.id = asked.id and d.kept_until > now() offset 0)
                 order by asked.position limit 1"#,
             canvas.0,
             &meant.map(|id| id.0) as &[uuid::Uuid],

@@ -3,9 +3,10 @@
 use uuid::Uuid;
 
 use crate::event::{
-    CanvasId, CopyOf, EventId, HandlerAddress, Name, Place, RuleKind, Schedule, Timestamp, Turn,
+    CanvasId, CopyOf, EventFilter, EventId, HandlerAddress, Name, Place, RuleKind, Schedule, Tag, Timestamp,
+    Turn,
 };
-use crate::store::kernel::{Store, StoreError, address, interval};
+use crate::store::kernel::{Sql, StoreError, address, interval};
 
 /// Where a page ended: the key of the last event that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,8 +23,6 @@ pub(crate) struct ListedEvent {
     pub(crate) id: EventId,
     pub(crate) address: HandlerAddress,
     pub(crate) schedule: Schedule,
-    /// Its state, in the words of the state filter.
-    pub(crate) state: String,
     pub(crate) enqueued_at: Timestamp,
     pub(crate) retries: i32,
     pub(crate) losses: i32,
@@ -31,90 +30,168 @@ pub(crate) struct ListedEvent {
     /// The worker that has it, while its lease stands.
     pub(crate) worker: Option<Name>,
     pub(crate) copy_of: Option<CopyOf>,
-    /// Whether it may be shown; if not, it only marks the end of what was read: a copy whose queue
-    /// does not show it.
-    pub(crate) is_shown: bool,
-    /// Its number among the rows that were read, from 1.
+    pub(crate) tags: Vec<Tag>,
+    /// Whether it meets the filter and may be shown, as a copy may whose queue shows it. If not, it
+    /// only marks the end of what was looked at.
+    pub(crate) is_meant: bool,
+    /// Its number among the rows that were looked at, from 1.
     pub(crate) number: i64,
+    /// Whether it is the last row that was looked at, and if so, whether there may be others.
+    pub(crate) last: Option<bool>,
 }
 
-impl Store {
-    /// Reads up to `look` events after a position and lists up to `limit` of those in the given
-    /// state. If as many as `look` were read, the last one is listed in any case. States are those
-    /// of the machine's checks, in their order; with a worker, only what it has in hand. Copies in
-    /// queues are listed if their queue shows them, or with `copies` all.
-    ///
-    /// The last handler is looked up first, so that the list is a range of the index whatever the
-    /// planner knows.
-    pub(crate) async fn events(
-        &self,
-        canvas: CanvasId,
-        (module, name): (Option<&str>, Option<&str>),
-        (state, worker, copies): (Option<&str>, Option<&str>, bool),
-        after: Option<&Position>,
-        (look, limit): (i64, i64),
-    ) -> Result<Vec<ListedEvent>, StoreError> {
-        let query = sqlx::query_as!(
+/// A query for [`ListedRow`]s: those that a filter selects among the rows of a source, which is the
+/// end of a select of up to `$2` events, in their order.
+///
+/// The last handler is looked up first, so that the source is a range of an index whatever the
+/// planner knows. Values are read only if the filter asks for what is in them, and then up to 32
+/// MiB of them.
+macro_rules! listed_rows {
+    ($source:literal, $($argument:tt)*) => {
+        sqlx::query_as!(
             ListedRow,
             r#"with module as (
-                   select coalesce($2::text, (select module::text from wakeq.events_v2 where canvas_id = $1 and delay_until > '-infinity'
-                                               order by canvas_id desc, module desc limit 1)) as last
+                   select coalesce($8::text, (select module::text from wakeq.events_v2 where canvas_id = $1
+                             and delay_until > '-infinity' order by canvas_id desc, module desc limit 1)) as last
                ), name as (
-                   select coalesce($3::text, (select name::text from wakeq.events_v2 where canvas_id = $1 and module = (select last from module)
-                                                 and delay_until > '-infinity' order by canvas_id desc, module desc, name desc limit 1)) as last
+                   select coalesce($9::text, (select name::text from wakeq.events_v2 where canvas_id = $1
+                             and module = (select last from module) and delay_until > '-infinity'
+                           order by canvas_id desc, module desc, name desc limit 1)) as last
                ), looked as (
-                   select e.*, row_number() over () as number from (
-                       select e.id, e.canvas_id, e.module, e.name, e.modifier, e.delay_until, e.enqueued_at, e.locked_at,
-                              e.retries, e.losses, e.object, e.seq, e.prev, e.queue, e.origin,
-                              case when e.locked_at >= now() - $9::interval then e.worker end as worker,
-                              $12 or e.queue is null or wakeq.is_shown(e.queue) as is_shown
-                         from wakeq.events_v2 e where e.canvas_id = $1 and e.delay_until > '-infinity'
-                          and (e.module, e.name, e.delay_until, e.id) > ($4::text, $5::text, coalesce($6::timestamptz, '-infinity'), $7::uuid)
-                          and (e.module, e.name) <= ((select last from module), (select last from name))
-                        order by e.canvas_id, e.module, e.name, e.delay_until, e.id limit $8) as e
+                   select e.*, row_number() over seen as number, sum(e.value_bytes) over seen as bytes,
+                          lead(e.value_bytes) over seen as next_bytes
+                     from (
+                       select e.id, e.canvas_id, e.module, e.name, e.modifier, e.delay_until, e.enqueued_at,
+                              e.locked_at, e.retries, e.losses, e.object, e.seq, e.prev, e.queue, e.origin,
+                              e.last_error, e.options->'tags' as tags, case when $7 then e.value end as value,
+                              case when $7 then octet_length(e.value) else 0 end as value_bytes,
+                              case when e.locked_at >= now() - $3::interval then e.worker end as worker,
+                              $6 or e.queue is null or wakeq.is_shown(e.queue) as is_shown "# + $source + r#") as e
+                   window seen as (rows between unbounded preceding and current row)
                )
-               select e.id, e.canvas_id, e.module::text as "module!", e.name::text as "name!",
-                      e.modifier::text as "modifier!", e.delay_until, e.enqueued_at, e.locked_at, e.retries, e.losses,
-                      e.object::text as object, e.seq, e.prev, e.queue::text as queue, e.origin, turn.word as turn,
-                      e.worker::text as worker, e.number as "number!", e.is_shown as "is_shown!", rule.kind as rule,
-                      stands.state as "state!", now() as "now!"
+               select e.id as "id!", e.canvas_id as "canvas_id!", e.module::text as "module!", e.name::text as "name!",
+                      e.modifier::text as "modifier!", e.delay_until as "delay_until!",
+                      e.enqueued_at as "enqueued_at!", e.locked_at, e.retries as "retries!", e.losses as "losses!",
+                      e.object::text as object, e.seq, e.prev, e.queue::text as queue, e.origin, e.tags::text as tags,
+                      turn.word as turn, e.worker::text as worker, e.number as "number!",
+                      meant.is_meant as "is_meant!", rule.kind as rule, now() as "now!",
+                      case when ends.is_last then e.number = $2 or e.next_bytes is not null end as last
                  from looked e, lateral (select greatest(max(r.rule_type), case when (
                                     select exists (select from wakeq.scheduling_rules where event_space = 'CANVAS'))
-                                    then wakeq.switch_on(e.canvas_id, e.queue, now()) end)::text as kind from wakeq.scheduling_rules r
+                                    then wakeq.switch_on(e.canvas_id, e.queue, now()) end)::text as kind
+                                 from wakeq.scheduling_rules r
                                 where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
-                                  and (r.until is null or r.until > now()) and (e.queue is null or wakeq.is_shown(e.queue))) as rule,
+                                  and (r.until is null or r.until > now())
+                                  and (e.queue is null or wakeq.is_shown(e.queue))) as rule,
                       lateral (select case
                            when e.object is not null
                             and wakeq.lane_halts(e.canvas_id, e.object, e.queue, e.module, e.name) then 'halted'
                            when e.object is not null
                             and e.id <> wakeq.first_of_lane(e.canvas_id, e.object, e.queue, e.module, e.name) then 'behind'
                            when e.queue is not null and e.delay_until <= now()
-                            and not coalesce(e.locked_at >= now() - $9::interval, false)
-                            and wakeq.facet_holds(e.queue, e.canvas_id, $9::interval) then 'held' end as word) as turn,
+                            and not coalesce(e.locked_at >= now() - $3::interval, false)
+                            and wakeq.facet_holds(e.queue, e.canvas_id, $3::interval) then 'held' end as word) as turn,
                       lateral (select case when turn.word is not null then turn.word
                                            when e.delay_until > now() then 'delayed'
-                                           when e.locked_at >= now() - $9::interval then 'running'
+                                           when e.locked_at >= now() - $3::interval then 'running'
                                            when rule.kind = 'block' then 'blocked'
                                            when rule.kind = 'pause' then 'paused'
-                                           else 'ready' end as state) as stands
-                where (e.is_shown and ($10::text is null or stands.state = $10) and ($13::text is null or e.worker = $13) or e.number = $8)
-                order by e.canvas_id, e.module, e.name, e.delay_until, e.id limit $11"#,
+                                           else 'ready' end as state) as stands,
+                      lateral (select e.is_shown and ($4::text is null or wakeq.matches((select $4::text::jsonb),
+                                  e.module, e.name, e.modifier, stands.state, e.worker, e.tags, e.enqueued_at,
+                                  e.delay_until, null, e.last_error, e.value)) as is_meant) as meant,
+                      lateral (select coalesce(e.bytes + e.next_bytes > 33554432, true) as is_last) as ends
+                where (e.bytes <= 33554432 or e.number = 1) and (meant.is_meant or ends.is_last)
+                order by e.number limit $5"#,
+            $($argument)*
+        )
+    };
+}
+
+impl Sql<'_> {
+    /// The first tag of a filter finds the events, if it has any.
+    pub(in crate::store) async fn events(
+        &self,
+        canvas: CanvasId,
+        filter: &EventFilter,
+        copies: bool,
+        after: Option<&Position>,
+        looks: (i64, i64),
+    ) -> Result<Vec<ListedEvent>, StoreError> {
+        let rows = match filter.tags.first() {
+            Some(tag) => self.tagged_rows(canvas, (filter, tag), copies, after, looks).await?,
+            None => self.rows_by_handler(canvas, filter, copies, after, looks).await?,
+        };
+        Ok(rows.into_iter().filter_map(ListedRow::into_listed).collect())
+    }
+
+    async fn rows_by_handler(
+        &self,
+        canvas: CanvasId,
+        filter: &EventFilter,
+        copies: bool,
+        after: Option<&Position>,
+        (look, limit): (i64, i64),
+    ) -> Result<Vec<ListedRow>, StoreError> {
+        let (module, name) = filter.handler();
+        let (module, name) = (module.as_ref().map(Name::as_str), name.as_ref().map(Name::as_str));
+        let query = listed_rows!(
+            r#" from wakeq.events_v2 e where e.canvas_id = $1 and e.delay_until > '-infinity'
+                 and (e.module, e.name, e.delay_until, e.id)
+                     > ($10::text, $11::text, coalesce($12::timestamptz, '-infinity'), $13::uuid)
+                 and (e.module, e.name) <= ((select last from module), (select last from name))
+               order by e.canvas_id, e.module, e.name, e.delay_until, e.id limit $2"#,
             canvas.0,
+            look,
+            interval(self.timing().lease),
+            filter.asks_more().then(|| filter.json()),
+            limit,
+            copies,
+            filter.looks_inside(),
+            module,
+            name,
+            after.map_or(module.unwrap_or_default(), |after| &after.module),
+            after.map_or(name.unwrap_or_default(), |after| &after.name),
+            after.map(|after| after.delay_until),
+            after.map_or(Uuid::nil(), |after| after.id.0)
+        );
+        self.session().await?.all("list events", query).await
+    }
+
+    async fn tagged_rows(
+        &self,
+        canvas: CanvasId,
+        (filter, tag): (&EventFilter, &Tag),
+        copies: bool,
+        after: Option<&Position>,
+        (look, limit): (i64, i64),
+    ) -> Result<Vec<ListedRow>, StoreError> {
+        let (module, name) = filter.handler();
+        let (module, name) = (module.as_ref().map(Name::as_str), name.as_ref().map(Name::as_str));
+        let query = listed_rows!(
+            r#" from wakeq.tagged_events(
+                     $1, $14::text, (select last from module), (select last from name), $10::text, $11::text,
+                     coalesce($12::timestamptz, '-infinity'), $13::uuid, $2) with ordinality as t (id, place)
+               cross join lateral (
+                     select x.* from wakeq.events_v2 x where x.id = t.id and x.canvas_id is not distinct from $1
+                     offset 0) as e
+               order by t.place"#,
+            canvas.0,
+            look,
+            interval(self.timing().lease),
+            filter.json(),
+            limit,
+            copies,
+            filter.looks_inside(),
             module,
             name,
             after.map_or(module.unwrap_or_default(), |after| &after.module),
             after.map_or(name.unwrap_or_default(), |after| &after.name),
             after.map(|after| after.delay_until),
             after.map_or(Uuid::nil(), |after| after.id.0),
-            look,
-            interval(self.timing().lease),
-            state,
-            limit,
-            copies,
-            worker
+            tag.as_str()
         );
-        let rows = self.session().await?.all("list events", query).await?;
-        Ok(rows.into_iter().filter_map(ListedRow::into_listed).collect())
+        self.session().await?.all("list tagged events", query).await
     }
 }
 
@@ -134,12 +211,13 @@ struct ListedRow {
     prev: Option<i64>,
     queue: Option<String>,
     origin: Option<Uuid>,
+    tags: Option<String>,
     worker: Option<String>,
     turn: Option<String>,
     number: i64,
-    is_shown: bool,
+    is_meant: bool,
+    last: Option<bool>,
     rule: Option<String>,
-    state: String,
     now: Timestamp,
 }
 
@@ -151,15 +229,21 @@ impl ListedRow {
             id: EventId(self.id),
             address: address(self.canvas_id, &self.module, &self.name, &self.modifier).ok()?,
             schedule: Schedule { delay_until, locked_at, rule, turn: Turn::parse(self.turn.as_deref()), now },
-            state: self.state,
             enqueued_at: self.enqueued_at,
             retries: self.retries,
             losses: self.losses,
             worker: self.worker.and_then(|name| name.parse().ok()),
             place: Place::of(self.object.as_deref(), self.seq, self.prev),
             copy_of: CopyOf::of(self.queue.as_deref(), self.origin),
-            is_shown: self.is_shown,
+            tags: tags_of(self.tags.as_deref()),
+            is_meant: self.is_meant,
             number: self.number,
+            last: self.last,
         })
     }
+}
+
+/// The tags in an array of JSON. What another program wrote there and is not one counts as none.
+fn tags_of(array: Option<&str>) -> Vec<Tag> {
+    array.and_then(|array| serde_json::from_str(array).ok()).unwrap_or_default()
 }

@@ -4,8 +4,8 @@
 use uuid::Uuid;
 
 use crate::event::{
-    CanvasId, Claim, CopyOf, EventId, HandlerAddress, HandlerScope, Lane, Metadata, Name, Place, RuleKind,
-    Schedule, Timestamp, Turn,
+    BatchName, CanvasId, Claim, CopyOf, EventId, EventOptions, HandlerAddress, HandlerScope, Lane, Metadata,
+    Name, Place, RuleKind, Schedule, Timestamp, Turn,
 };
 use crate::store::kernel::{Sql, StoreError, address, interval};
 
@@ -21,6 +21,7 @@ pub(crate) struct LoadedEvent {
     pub(crate) losses: i32,
     pub(crate) last_error: Option<String>,
     pub(crate) metadata: Metadata,
+    pub(crate) options: Option<Box<EventOptions>>,
     /// The worker that has it, while its lease stands.
     pub(crate) worker: Option<Name>,
     pub(crate) place: Option<Place>,
@@ -36,6 +37,12 @@ impl LoadedEvent {
     pub(crate) fn lane(self) -> Option<Lane> {
         let (scope, queue) = (self.address.scope, self.copy_of.map(|copy| copy.queue));
         self.place.map(|place| Lane { scope, object: place.object, queue })
+    }
+
+    /// The batch that it is a member of.
+    pub(crate) fn batch(&self) -> Option<(CanvasId, BatchName)> {
+        let name = self.options.as_deref()?.batch()?;
+        Some((self.address.scope.canvas, name.clone()))
     }
 }
 
@@ -54,6 +61,7 @@ pub(crate) struct ClaimedEvent {
     pub(crate) enqueued_at: Timestamp,
     pub(crate) locked_at: Timestamp,
     pub(crate) metadata: Metadata,
+    pub(crate) options: Option<Box<EventOptions>>,
     pub(crate) place: Option<Place>,
     pub(crate) copy_of: Option<CopyOf>,
     /// It counts towards what its canvas may have in flight in its queue.
@@ -74,7 +82,7 @@ impl Sql<'_> {
             r#"select e.id, e.canvas_id, e.module::text as "module!", e.name::text as "name!",
                       e.modifier::text as "modifier!", e.retries, e.delay_until, e.enqueued_at, e.locked_at, e.notify_at,
                       case when e.locked_at >= now() - $2::interval then e.worker::text end as worker,
-                      e.claims, e.losses, e.last_error, e.traceparent::text as traceparent,
+                      e.claims, e.losses, e.last_error, e.traceparent::text as traceparent, e.options::text as options,
                       e.object::text as object, e.seq, e.prev, e.queue::text as queue, e.origin,
                       case when e.queue is not null then wakeq.is_pulled(e.queue)
                            when (select exists (select from wakeq.pulled_handlers))
@@ -138,6 +146,7 @@ struct EventRow {
     losses: i32,
     last_error: Option<String>,
     traceparent: Option<String>,
+    options: Option<String>,
     worker: Option<String>,
     object: Option<String>,
     seq: Option<i64>,
@@ -175,6 +184,7 @@ impl EventRow {
             losses: self.losses,
             last_error: self.last_error,
             metadata: Metadata::of(self.traceparent.as_deref()),
+            options: EventOptions::of(self.options.as_deref()),
             worker: self.worker.and_then(|name| name.parse().ok()),
             place: Place::of(self.object.as_deref(), self.seq, self.prev),
             copy_of: CopyOf::of(self.queue.as_deref(), self.origin),
@@ -203,6 +213,8 @@ pub(in crate::store) struct ClaimedRow {
     pub(in crate::store) postponed_since: Option<Timestamp>,
     pub(in crate::store) took_over: bool,
     pub(in crate::store) traceparent: Option<String>,
+    /// `None` for copies.
+    pub(in crate::store) options: Option<String>,
     pub(in crate::store) object: Option<String>,
     pub(in crate::store) seq: Option<i64>,
     pub(in crate::store) prev: Option<i64>,
@@ -210,11 +222,12 @@ pub(in crate::store) struct ClaimedRow {
     pub(in crate::store) origin: Option<Uuid>,
     pub(in crate::store) is_limited: bool,
     pub(in crate::store) is_cancelled: bool,
-    /// Of leased copies only.
+    /// Of what is leased only.
     pub(in crate::store) token: Option<String>,
 }
 
-/// A query for [`ClaimedRow`]s: with what only copies have, from a function that claims.
+/// A query for [`ClaimedRow`]s: with what only copies or only events have, from a function that
+/// claims.
 macro_rules! claimed_rows {
     ($of_copies:literal, $function:literal, $($argument:tt)*) => {
         sqlx::query_as!(
@@ -262,6 +275,7 @@ impl ClaimedRow {
             enqueued_at: self.enqueued_at,
             locked_at: self.locked_at,
             metadata: Metadata::of(self.traceparent.as_deref()),
+            options: EventOptions::of(self.options.as_deref()),
             place: Place::of(self.object.as_deref(), self.seq, self.prev),
             copy_of,
             is_limited: self.is_limited,
@@ -278,7 +292,7 @@ pub struct DeadEvent {
     pub id: EventId,
     /// The handler it was for.
     pub address: HandlerAddress,
-    /// Why it died: `retries` or `poison`.
+    /// Why it died: `retries`, `poison`, `rejected` or `expired`.
     pub cause: String,
     /// How many retries it had.
     pub retries: i32,
@@ -292,6 +306,8 @@ pub struct DeadEvent {
     pub died_at: Timestamp,
     /// Its metadata.
     pub metadata: Metadata,
+    /// What its emit asked for beside it.
+    pub options: Option<Box<EventOptions>>,
     /// The object that it was on, and its link there.
     pub place: Option<Place>,
     /// The queue that it was in and the event that it was a copy of, if it was a copy.
@@ -329,6 +345,7 @@ pub(super) struct DeadRow {
     pub(super) enqueued_at: Timestamp,
     pub(super) died_at: Timestamp,
     pub(super) traceparent: Option<String>,
+    pub(super) options: Option<String>,
     pub(super) object: Option<String>,
     pub(super) seq: Option<i64>,
     pub(super) prev: Option<i64>,
@@ -344,6 +361,7 @@ macro_rules! dead_rows {
             $crate::store::events::load::DeadRow,
             r#"select id, canvas_id, module::text as "module!", name::text as "name!", modifier::text as "modifier!",
                       cause, retries, losses, last_error, enqueued_at, died_at, traceparent::text as traceparent,
+                      options::text as options,
                       object::text as object, seq, prev, queue::text as queue, origin,
                       exists (select from wakeq.halted_lanes h
                                where h.canvas_id = dead_events.canvas_id and h.event_id = dead_events.id offset 0) as "halts!"
@@ -366,6 +384,7 @@ impl DeadRow {
             enqueued_at: self.enqueued_at,
             died_at: self.died_at,
             metadata: Metadata::of(self.traceparent.as_deref()),
+            options: EventOptions::of(self.options.as_deref()),
             place: Place::of(self.object.as_deref(), self.seq, self.prev),
             copy_of: CopyOf::of(self.queue.as_deref(), self.origin),
             halts: self.halts,

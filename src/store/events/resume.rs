@@ -45,15 +45,19 @@ impl Sql<'_> {
     ///
     /// The job's columns are read one by one, not joined: only then does the page limit the scan of
     /// the index, so that its cost does not depend on how much else waits.
+    ///
+    /// What another rule holds stays parked, as the job of that one will find it.
     async fn resume_waiting(&self, session: &mut Session, job: i64) -> Bounded<Vec<WokenRow>> {
         let query = sqlx::query_as!(
             WokenRow,
             r#"with job as (
                    select id, kind, canvas_id, module, name, after_id, after_due, back_id, created_at
                      from wakeq.resume_jobs where id = $1 and module <> 'CANVAS' for update skip locked
+               ), over as materialized (
+                   select canvas_id, wakeq.rules_hold(canvas_id, module, name) as held from job where kind = 'lifted'
                ), parked as (
-                   select e.id, e.delay_until from wakeq.events_v2 e
-                    where e.canvas_id = (select canvas_id from job where kind = 'lifted')
+                   select e.id, e.delay_until, e.queue from wakeq.events_v2 e
+                    where e.canvas_id = (select canvas_id from over where held <> 'all')
                       and e.module = (select module from job) and e.name = (select name from job)
                       and e.notify_at is null and greatest(e.id, e.id) > (select after_id from job)
                     order by greatest(e.id, e.id) limit $2 for update
@@ -74,7 +78,8 @@ impl Sql<'_> {
                ), page as (
                    select id, delay_until from parked union all select id, delay_until from due
                ), held as materialized (
-                   select id from parked union all select id from deferred
+                   select p.id from parked p where (select held from over) = 'none' or not wakeq.is_shown(p.queue)
+                    union all select id from deferred
                ), woken as (
                    update wakeq.events_v2 e
                       set notify_at = wakeq.wake_at(e.delay_until, statement_timestamp(), $3, $4), probes = 0
@@ -117,9 +122,11 @@ impl Sql<'_> {
             r#"with job as (
                    select id, kind, canvas_id, module, name, after_id, after_due, back_id, back_due, created_at
                      from wakeq.resume_jobs where id = $1 and module <> 'CANVAS' for update skip locked
+               ), over as materialized (
+                   select canvas_id, wakeq.rules_hold(canvas_id, module, name) as held from job where kind = 'lifted'
                ), parked as (
-                   select e.id, e.delay_until from wakeq.events_v2 e
-                    where e.canvas_id = (select canvas_id from job where kind = 'lifted')
+                   select e.id, e.delay_until, e.queue from wakeq.events_v2 e
+                    where e.canvas_id = (select canvas_id from over where held <> 'all')
                       and e.module = (select module from job) and e.name = (select name from job)
                       and e.notify_at is null and greatest(e.id, e.id) > (select after_id from job)
                     order by greatest(e.id, e.id) limit $2 for update skip locked
@@ -137,7 +144,9 @@ impl Sql<'_> {
                ), woken as (
                    update wakeq.events_v2 e
                       set notify_at = wakeq.wake_at(e.delay_until, statement_timestamp(), $3, $4), probes = 0
-                    where e.id = any (array(select id from page))
+                    where e.id = any (array(
+                        select p.id from parked p where (select held from over) = 'none' or not wakeq.is_shown(p.queue)
+                         union all select id from deferred))
                 returning e.id, e.canvas_id, e.delay_until
                ), moved as (
                    update wakeq.resume_jobs j

@@ -1,17 +1,18 @@
 //! Whole rows of events: the only statements that write all of one, when it is emitted, when it
 //! dies and when it is redriven. Which events they get, and in which order, is decided elsewhere.
 
-use std::collections::HashMap;
+use std::time::Duration;
 
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
+use super::claims::microseconds;
+use super::columns::{EventColumns, delay_s, moment};
 use super::load::DeadFilter;
 use super::outcome::{InsertOutcome, InsertedRows};
 use super::placements::Placements;
 use crate::event::{
-    Actor, CanvasId, Cause, Claim, Due, EventId, HandlerAddress, Link, NewEvent, Notification, Timestamp,
-    Timing, Traceparent,
+    Actor, CanvasId, Cause, Claim, EventId, HandlerAddress, Link, NewEvent, Notification, Timestamp, Timing,
 };
 use crate::store::kernel::{Emission, QueueRegistry, STALE_TRIES, Sql, StoreError, interval, too_busy};
 
@@ -42,6 +43,7 @@ macro_rules! query_rows {
 }
 
 /// Inserts events that are not on objects, on any connection: also inside a caller's transaction.
+/// The two quick statements are for events without options, while no queue is registered.
 /// With `chosen`, the callers chose their ids, which all differ, and those that are known are left
 /// out.
 ///
@@ -56,7 +58,8 @@ pub(super) async fn write_rows(
 ) -> Result<Vec<InsertOutcome>, sqlx::Error> {
     let mut registered = emission.registered();
     for _ in 0..STALE_TRIES {
-        let is_plain = !chosen && registered.is_empty() && !events.iter().any(|event| event.only_queues);
+        let is_more = |event: &&NewEvent| event.only_queues || event.options.is_some();
+        let is_plain = !chosen && registered.is_empty() && !events.iter().any(is_more);
         let mut rows = Placements::default();
         let answers = if let ([event], true) = (events, is_plain) {
             write_one(&mut *connection, event, &registered, emission).await?
@@ -167,21 +170,23 @@ async fn write_copied(
                       (select $6::text[]::wakeq.name[])[handler] as modifier,
                       coalesce(moment, now() + delay_s * interval '1 second') as due
                  from unnest($1::uuid[], $2::integer[], $7::text[], $8::timestamptz[], $9::float8[], $10::text[],
-                             $14::text[], $15::text[]) with ordinality
-                      as new (id, handler, value, moment, delay_s, traceparent, ids, queues, position),
+                             $14::text[], $15::text[], $16::text[]) with ordinality
+                      as new (id, handler, value, moment, delay_s, traceparent, ids, queues, options, position),
                       registry
            ), written as (
                insert into wakeq.events_v2
-                   (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent, queue, origin)
+                   (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent, queue, origin, options)
                select r.id, new.canvas_id, new.module, new.name, new.modifier, new.value, new.due,
                       wakeq.wake_at(new.due, statement_timestamp(), $11, $12), new.traceparent, r.queue,
-                      case when r.queue is not null then new.id end
+                      case when r.queue is not null then new.id end,
+                      case when r.queue is null then new.options::jsonb end
                  from new, unnest(new.ids::uuid[], new.queues::text[]) as r (id, queue)
            )
            select position as "position!", due <= clock_timestamp() + $11 as "due_soon!" from new"#,
         registered.version,
         &rows.ids,
         &rows.queues,
+        new.options.as_slice() as &[Option<String>],
     )
     .fetch_all(connection)
     .await?;
@@ -208,8 +213,8 @@ async fn write_chosen(
                       (select $6::text[]::wakeq.name[])[handler] as modifier,
                       coalesce(moment, now() + delay_s * interval '1 second') as due
                  from unnest($1::uuid[], $2::integer[], $7::text[], $8::timestamptz[], $9::float8[], $10::text[],
-                             $14::text[], $15::text[]) with ordinality
-                      as new (id, handler, value, moment, delay_s, traceparent, ids, queues, position),
+                             $14::text[], $15::text[], $16::text[]) with ordinality
+                      as new (id, handler, value, moment, delay_s, traceparent, ids, queues, options, position),
                       registry
            ), known as (
                insert into wakeq.emitted_ids (id, canvas_id, due_at)
@@ -220,10 +225,11 @@ async fn write_chosen(
                    on conflict do nothing returning id
            ), written as (
                insert into wakeq.events_v2
-                   (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent, queue, origin)
+                   (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent, queue, origin, options)
                select r.id, new.canvas_id, new.module, new.name, new.modifier, new.value, new.due,
                       wakeq.wake_at(new.due, statement_timestamp(), $11, $12), new.traceparent, r.queue,
-                      case when r.queue is not null then new.id end
+                      case when r.queue is not null then new.id end,
+                      case when r.queue is null then new.options::jsonb end
                  from new join known on known.id = new.id,
                       unnest(new.ids::uuid[], new.queues::text[]) as r (id, queue)
            )
@@ -232,6 +238,7 @@ async fn write_chosen(
         registered.version,
         &rows.ids,
         &rows.queues,
+        new.options.as_slice() as &[Option<String>],
     )
     .fetch_all(connection)
     .await?;
@@ -263,8 +270,9 @@ pub(super) async fn write_linked(
                               (select $6::text[]::wakeq.name[])[handler] as modifier,
                               coalesce(moment, now() + delay_s * interval '1 second') as due
                          from unnest($1::uuid[], $2::integer[], $7::text[], $8::timestamptz[], $9::float8[], $10::text[],
-                                     $13::text[], $15::text[], $16::text[]) with ordinality
-                              as new (id, handler, value, moment, delay_s, traceparent, object, ids, queues, position),
+                                     $13::text[], $15::text[], $16::text[], $17::text[]) with ordinality
+                              as new (id, handler, value, moment, delay_s, traceparent, object, ids, queues, options,
+                                      position),
                               wakeq.queue_registry
                         where version = $14
                         order by position) as new
@@ -281,10 +289,10 @@ pub(super) async fn write_linked(
            ), written as (
                insert into wakeq.events_v2
                    (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent, object, seq, prev,
-                    queue, origin)
+                    queue, origin, options)
                select r.id, l.canvas_id, l.module, l.name, l.modifier, l.value, l.due,
                       wakeq.wake_at(l.due, statement_timestamp(), $11, $12), l.traceparent, l.object, l.seq, l.prev, r.queue,
-                      case when r.queue is not null then l.id end
+                      case when r.queue is not null then l.id end, case when r.queue is null then l.options::jsonb end
                  from linked l, unnest(l.ids::uuid[], l.queues::text[]) as r (id, queue)
            )
            select position as "position!", due <= clock_timestamp() + $11 as "due_soon!", seq as "seq!", prev as "prev!"
@@ -293,6 +301,7 @@ pub(super) async fn write_linked(
         registered.version,
         &rows.ids,
         &rows.queues,
+        new.options.as_slice() as &[Option<String>],
     )
     .fetch_all(transaction)
     .await?;
@@ -311,6 +320,7 @@ impl Sql<'_> {
         cause: Cause,
         error: Option<&str>,
         halts: bool,
+        took: Option<Duration>,
     ) -> Result<bool, StoreError> {
         let query = sqlx::query!(
             "with gone as (
@@ -334,11 +344,22 @@ impl Sql<'_> {
                            select wakeq.next_in_lane(canvas_id, object, queue, module, name, seq)
                              from gone where object is not null))
                          for update skip locked))
+             ), moved as (
+                 -- The trigger of the deletion counts it as completed.
+                 insert into wakeq.batch_ends (canvas_id, batch, completed, dead)
+                 select canvas_id, options ->> 'batch', -1, 1 from gone where options ->> 'batch' is not null
+             ), noted as (
+                 insert into wakeq.attempts
+                        (canvas_id, event_id, number, nonce, outcome, worker, started_at, took_us, error)
+                 select canvas_id, id, claims, nonce, 'dead', worker, clock_timestamp() - $8::bigint * interval '1 microsecond',
+                        $8, left($4, 1000)
+                   from gone where $8 is not null
              )
              insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims,
-                                            losses, traceparent, last_error, cause, object, seq, prev, queue, origin)
+                                            losses, traceparent, last_error, cause, object, seq, prev, queue, origin,
+                                            options)
              select id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims,
-                    losses, traceparent, coalesce($4, last_error), $3, object, seq, prev, queue, origin
+                    losses, traceparent, coalesce($4, last_error), $3, object, seq, prev, queue, origin, options
                from gone
                  on conflict (canvas_id, id) do update
                 set module = excluded.module, name = excluded.name, modifier = excluded.modifier,
@@ -346,14 +367,15 @@ impl Sql<'_> {
                     enqueued_at = excluded.enqueued_at, claims = excluded.claims, losses = excluded.losses,
                     traceparent = excluded.traceparent, last_error = excluded.last_error, cause = excluded.cause,
                     died_at = excluded.died_at, object = excluded.object, seq = excluded.seq, prev = excluded.prev,
-                    queue = excluded.queue, origin = excluded.origin",
+                    queue = excluded.queue, origin = excluded.origin, options = excluded.options",
             claim.id.0,
             claim.fence(),
             cause.as_str(),
             error,
             halts,
             interval(self.timing().horizon),
-            interval(self.timing().grace)
+            interval(self.timing().grace),
+            took.map(microseconds)
         );
         Ok(self.session().await?.execute("move an event to the dead ones", query).await?.rows_affected() > 0)
     }
@@ -388,10 +410,10 @@ pub(super) async fn bring_back(
                 where o.canvas_id = any (array[latest.canvas_id]) and o.object = latest.object
            ), back as (
                insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, enqueued_at, notify_at, claims,
-                                            traceparent, last_error, object, seq, prev, queue, origin)
+                                            traceparent, last_error, object, seq, prev, queue, origin, options)
                select page.id, canvas_id, module, name, modifier, value, enqueued_at, wakeq.wake_at(now(), now(), $2, $3),
                       claims, traceparent, last_error, object, coalesce(links.seq, page.seq),
-                      coalesce(links.prev, page.prev), queue, origin
+                      coalesce(links.prev, page.prev), queue, origin, nullif(options - 'batch', '{}')
                  from page left join links on links.id = page.id
                    on conflict (id) do nothing
             returning id, canvas_id, module, name, object, seq, prev, queue
@@ -430,60 +452,4 @@ pub(super) async fn bring_back(
     .await?;
     let back = rows.into_iter();
     Ok(back.map(|row| Notification { id: EventId(row.id), canvas: CanvasId(row.canvas_id) }).collect())
-}
-
-/// Events as columns, for `unnest`. Their handlers stand in columns of their own, each once, so
-/// that Postgres checks their names once.
-#[derive(Default)]
-pub(super) struct EventColumns<'a> {
-    pub(super) ids: Vec<Uuid>,
-    /// The position of each event's handler, from 1.
-    pub(super) handlers: Vec<i32>,
-    pub(super) canvases: Vec<Uuid>,
-    pub(super) modules: Vec<&'a str>,
-    pub(super) names: Vec<&'a str>,
-    pub(super) modifiers: Vec<&'a str>,
-    pub(super) values: Vec<&'a str>,
-    pub(super) moments: Vec<Option<Timestamp>>,
-    pub(super) delays_s: Vec<f64>,
-    pub(super) traces: Vec<Option<&'a str>>,
-}
-
-impl<'a> EventColumns<'a> {
-    pub(super) fn of(events: impl Iterator<Item = &'a NewEvent>) -> Self {
-        let (mut columns, mut known) = (Self::default(), HashMap::new());
-        for event in events {
-            let handler = *known.entry(&event.address).or_insert_with(|| columns.handler(&event.address));
-            columns.handlers.push(handler);
-            columns.ids.push(event.id.0);
-            columns.values.push(&event.value);
-            columns.moments.push(moment(event.due));
-            columns.delays_s.push(delay_s(event.due));
-            columns.traces.push(event.metadata.traceparent.as_ref().map(Traceparent::as_str));
-        }
-        columns
-    }
-
-    /// Adds a handler.
-    fn handler(&mut self, address: &'a HandlerAddress) -> i32 {
-        self.canvases.push(address.scope.canvas.0);
-        self.modules.push(address.scope.module.as_str());
-        self.names.push(address.scope.name.as_str());
-        self.modifiers.push(address.modifier.as_str());
-        self.canvases.len() as i32
-    }
-}
-
-fn moment(due: Due) -> Option<Timestamp> {
-    match due {
-        Due::At(moment) => Some(moment),
-        Due::Now | Due::After(_) => None,
-    }
-}
-
-fn delay_s(due: Due) -> f64 {
-    match due {
-        Due::After(delay) => delay.as_secs_f64(),
-        Due::Now | Due::At(_) => 0.0,
-    }
 }

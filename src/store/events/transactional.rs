@@ -1,11 +1,13 @@
 //! An event that its handler completes in a transaction of its own.
 
+use std::time::Duration;
+
 use sqlx::postgres::PgConnection;
 
 use crate::event::Claim;
 use crate::store::kernel::{Store, StoreError};
 
-/// What `wakeq.complete` raises if the claim does not stand.
+/// What `wakeq.complete` and `wakeq.checkpoint` raise if the claim does not stand.
 const CLAIM_LOST: &str = "55000";
 
 /// What became of a claim whose handler has tried to complete the event itself.
@@ -39,15 +41,29 @@ impl Store {
     }
 }
 
-/// Completes an event on its handler's connection; whether the claim stood.
-pub(crate) async fn complete_in(connection: &mut PgConnection, claim: Claim) -> Result<bool, StoreError> {
-    let query = sqlx::query!("select wakeq.complete($1, $2)", claim.id.0, claim.token());
-    let lost = |error: &sqlx::Error| {
-        error.as_database_error().is_some_and(|error| error.code().as_deref() == Some(CLAIM_LOST))
-    };
+/// Completes an event on its handler's connection; whether the claim stood. It is kept as long as
+/// its emit asks for, or else for this time.
+pub(crate) async fn complete_in(
+    connection: &mut PgConnection,
+    claim: Claim,
+    result: Option<&str>,
+    keep: Duration,
+) -> Result<bool, StoreError> {
+    let query = sqlx::query!(
+        "select wakeq.complete($1, $2, $3, $4)",
+        claim.id.0,
+        claim.token(),
+        result,
+        keep.as_secs_f64()
+    );
     match query.execute(connection).await {
         Ok(_) => Ok(true),
-        Err(error) if lost(&error) => Ok(false),
+        Err(error) if is_lost(&error) => Ok(false),
         Err(error) => Err(StoreError::from_sqlx("complete an event in a transaction", error)),
     }
+}
+
+/// Whether the claim that was passed to `wakeq.complete` or `wakeq.checkpoint` did not stand.
+pub(super) fn is_lost(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_some_and(|error| error.code().as_deref() == Some(CLAIM_LOST))
 }

@@ -7,10 +7,10 @@ use std::time::Duration;
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
+use super::columns::EventColumns;
 use super::outcome::{InsertOutcome, InsertedRows};
 use super::pages::pages;
 use super::placements::Placements;
-use super::rows::EventColumns;
 use crate::event::{CanvasId, EventId, NewEvent, OnConflict, Timestamp, Unique, UniqueOutcome};
 use crate::store::kernel::{Emission, QueueRegistry, STALE_TRIES, Sql, StoreError, interval, too_busy};
 
@@ -94,9 +94,10 @@ async fn write(
                       coalesce(moment, now() + delay_s * interval '1 second') as due
                  from registry,
                       unnest($1::uuid[], $2::integer[], $7::text[], $8::timestamptz[], $9::float8[], $10::text[],
-                             $14::text[], $15::text[], $16::text[], $17::float8[], $18::text[], $19::float8[], $20::float8[])
+                             $14::text[], $15::text[], $16::text[], $17::float8[], $18::text[], $19::float8[], $20::float8[],
+                             $22::text[])
                       with ordinality as new (id, handler, value, moment, delay_s, traceparent, ids, queues, key, held_s,
-                                              on_conflict, postponed_s, at_most_s, position)
+                                              on_conflict, postponed_s, at_most_s, options, position)
                 order by position
            )
            select new.position as "position!", w.event_id as "event_id!", w.outcome as "outcome!", w.due as "due?",
@@ -104,7 +105,7 @@ async fn write(
              from new cross join lateral wakeq.write_unique(
                       row(new.id, new.canvas_id, new.module, new.name, new.modifier, new.value, new.due, new.traceparent,
                           new.key, new.held_s * interval '1 second', new.on_conflict, new.postponed_s * interval '1 second',
-                          new.at_most_s * interval '1 second')::wakeq.unique_event,
+                          new.at_most_s * interval '1 second', new.options::jsonb)::wakeq.unique_event,
                       new.ids::uuid[], new.queues::text[], $21, $11, $12) as w"#,
         &new.ids,
         &new.handlers,
@@ -126,7 +127,8 @@ async fn write(
         keys.conflicts.as_slice() as &[&str],
         keys.postponed_s.as_slice() as &[Option<f64>],
         keys.at_most_s.as_slice() as &[Option<f64>],
-        emission.goes_on
+        emission.goes_on,
+        new.options.as_slice() as &[Option<String>]
     )
     .fetch_all(connection)
     .await

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::event::{InvalidTiming, QuotaExceeded, Spelled};
+use sqlx::postgres::PgDatabaseError;
+
+use crate::event::{BatchName, InvalidTiming, QuotaExceeded, Spelled};
 
 /// Why a statement gave no result. Whether it took effect is unknown for
 /// [`StoreError::Unavailable`], [`StoreError::Defect`] and, unless `ended`,
@@ -107,6 +109,12 @@ pub enum StoreError {
     /// The canvas has used up a quota; nothing was done.
     #[error(transparent)]
     Quota(#[from] QuotaExceeded),
+    /// The batch of an event is over, or was never opened: nothing was emitted.
+    #[error(
+        "the batch {0} is over, or was never opened: open it before you emit into it, and emit into it before it is \
+         closed, or from its members"
+    )]
+    NoBatch(BatchName),
     /// The configuration is invalid.
     #[error("{0}")]
     Config(&'static str),
@@ -149,6 +157,15 @@ fn unavailable(source: &sqlx::Error) -> &'static str {
 const NO_TLS: &str = "Postgres answers, but no TLS connection can be made: check its certificate (X.509 version 3 is \
                       needed), and sslmode and sslrootcert in DATABASE_URL";
 
+/// The batch whose members the trigger of the events refuses, if the error is that.
+fn refused_batch(error: &sqlx::Error) -> Option<BatchName> {
+    let error = error.as_database_error().filter(|error| error.constraint() == Some(BATCH_IS_OPEN))?;
+    error.try_downcast_ref::<PgDatabaseError>()?.detail()?.parse().ok()
+}
+
+/// What the trigger names as the constraint that a member breaks.
+const BATCH_IS_OPEN: &str = "events_v2_batch_is_open";
+
 /// Deadlock, lock timeout, serialization failure.
 const CONTENTION: [&str; 3] = ["40P01", "55P03", "40001"];
 
@@ -157,6 +174,9 @@ impl StoreError {
     #[doc(hidden)]
     pub fn from_sqlx(statement: &'static str, error: sqlx::Error) -> Self {
         let source = Arc::new(error);
+        if let Some(batch) = refused_batch(&source) {
+            return Self::NoBatch(batch);
+        }
         match source.as_database_error().map(|error| error.code().unwrap_or_default().into_owned()) {
             // undefined table, schema, function or column
             Some(code) if ["42P01", "3F000", "42883", "42703"].contains(&code.as_str()) => {
@@ -197,6 +217,7 @@ impl StoreError {
             | Self::OtherTiming { .. }
             | Self::Overloaded
             | Self::Quota(_)
+            | Self::NoBatch(_)
             | Self::Config(_)
             | Self::Defect => None,
         }
@@ -211,6 +232,7 @@ impl StoreError {
             Self::NotMigrated(_) | Self::Migration(_) | Self::PartlyMigrated(_) => "not_migrated",
             Self::Overloaded => "overloaded",
             Self::Quota(_) => "quota",
+            Self::NoBatch(_) => "no_batch",
             Self::UnsafeDurability { .. }
             | Self::RoleSettings { .. }
             | Self::PoolSettings { .. }
@@ -244,7 +266,8 @@ impl StoreError {
     /// The data of one row was refused; the other rows of its batch may pass.
     #[doc(hidden)]
     pub fn is_data(&self) -> bool {
-        self.code().is_some_and(|code| code.starts_with("22") || code.starts_with("23"))
+        matches!(self, Self::NoBatch(_))
+            || self.code().is_some_and(|code| code.starts_with("22") || code.starts_with("23"))
     }
 }
 

@@ -35,9 +35,11 @@ const NOTICES: u32 = 1;
 /// The events, rules and chores in Postgres. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Store {
-    pool: PgPool,
+    pub(super) pool: PgPool,
     /// Whether the pool is the caller's: then it is neither closed nor changed here.
-    is_shared: bool,
+    pub(super) is_shared: bool,
+    /// For statements beside a transaction that may hold the caller's whole pool.
+    pub(super) beside: PgPool,
     renewals: PgPool,
     lookups: PgPool,
     notices: PgPool,
@@ -176,6 +178,7 @@ impl Store {
         Self {
             pool,
             is_shared,
+            beside: open(1),
             renewals: open(1),
             lookups: open(LOOKUPS),
             notices: open(NOTICES),
@@ -236,7 +239,7 @@ impl Store {
     /// The pools that only this store and its clones use.
     fn own_pools(&self) -> impl Iterator<Item = &PgPool> {
         let own = (!self.is_shared).then_some(&self.pool);
-        own.into_iter().chain([&self.renewals, &self.lookups, &self.notices])
+        own.into_iter().chain([&self.beside, &self.renewals, &self.lookups, &self.notices])
     }
 
     /// Whether the pool of its statements is the caller's.
@@ -466,7 +469,12 @@ impl Session {
             Err(error) if StoreError::is_ended(&error) => (true, Err(timed_out(true))),
             result => (false, result.map_err(|error| StoreError::from_sqlx(statement, error))),
         };
-        if ended || matches!(result, Ok(_) | Err(StoreError::Refused { .. } | StoreError::NotMigrated(_))) {
+        if ended
+            || matches!(
+                result,
+                Ok(_) | Err(StoreError::Refused { .. } | StoreError::NotMigrated(_) | StoreError::NoBatch(_))
+            )
+        {
             drop(self.connection.take());
         }
         result

@@ -67,13 +67,13 @@ impl Store {
     /// [`StoreConfig::prepare_session`] make, which is checked once, in one of them. Behind a
     /// [pooler](StoreConfig::transaction_pooler) the role must have them, as for any store.
     ///
-    /// Beside the pool the store opens up to four connections of its own with the pool's connect
-    /// options, and one for each `LISTEN`, so that leases are renewed and credentials looked up
-    /// while the program holds all connections of the pool. If the password changes, set it in the
-    /// pool and in the store ([`Store::set_connect_options`]). Those connections do not pass the
-    /// pool's `after_connect`: a role that all are to have belongs in the connect options
-    /// (`options([("role", "app")])`), not into a `set role` there. [`Store::close`] leaves the
-    /// pool open.
+    /// Beside the pool the store opens up to five connections of its own with the pool's connect
+    /// options, and one for each `LISTEN`, so that leases are renewed, credentials looked up and
+    /// quotas measured while the program holds all connections of the pool. If the password
+    /// changes, set it in the pool and in the store ([`Store::set_connect_options`]). Those
+    /// connections do not pass the pool's `after_connect`: a role that all are to have belongs in
+    /// the connect options (`options([("role", "app")])`), not into a `set role` there.
+    /// [`Store::close`] leaves the pool open.
     ///
     /// A statement waits for a connection of the pool as long as for its answer
     /// ([`StoreConfig::statement_timeout`]). A pool that pings before each use
@@ -105,6 +105,19 @@ impl Store {
         config.check()?;
         let options = checked(PgConnectOptions::clone(&pool.connect_options()), &config)?;
         Self::with_pool(pool, true, options.clone(), config).settled(&options).await
+    }
+
+    /// This store for a statement beside a transaction of the caller's, which may hold the only
+    /// connection of the pool. It is not sent in that transaction, which it would end if it failed,
+    /// and whose role may lack the rights.
+    #[doc(hidden)]
+    pub fn beside_transactions(&self) -> Self {
+        if !self.is_shared {
+            return self.clone();
+        }
+        let mut store = self.clone();
+        (store.pool, store.is_shared) = (self.beside.clone(), false);
+        store
     }
 
     /// Fails if a session of the caller's pool lacks a setting. A pool opens all of its sessions in

@@ -74,6 +74,7 @@ impl Tables {
             let place = self.place_again(*id, &row);
             // With its end it has lost its key.
             row.event.unique = None;
+            row.event.options = row.event.options.and_then(|options| options.without_batch()).map(Box::new);
             let row = LiveRow {
                 delay_until: self.now,
                 notify_at: Some(notify_at),
@@ -117,6 +118,7 @@ impl Tables {
             let row = self.events.get(id).or_else(|| self.dead.get(id).map(|dead| &dead.row));
             row.is_some_and(|row| row.address().scope.canvas == canvas)
                 || self.chosen.get(id).is_some_and(|chosen| chosen.canvas == canvas)
+                || self.kept(canvas, *id).is_some()
         };
         Ok(meant.into_iter().find(knows))
     }

@@ -19,13 +19,14 @@ impl Tables {
 
     pub(in crate::store) fn insert<'a>(
         &mut self,
-        events: impl ExactSizeIterator<Item = &'a NewEvent>,
+        events: impl ExactSizeIterator<Item = &'a NewEvent> + Clone,
     ) -> Result<Vec<InsertOutcome>, StoreError> {
         if self.events.len() + events.len() > EVENTS_MAX {
             return Err(StoreError::Config(
                 "a store in memory holds 1,000,000 events: use a database for more",
             ));
         }
+        events.clone().try_for_each(|event| self.check_member(event))?;
         Ok(events.map(|event| self.write_row(event)).collect())
     }
 
@@ -52,6 +53,7 @@ impl Tables {
             last_error: None,
             postponed_since: None,
             cancelled_by: None,
+            checkpoint: None,
         };
         let due_soon = self.is_due_soon(&row);
         self.events.insert(event.id, row);

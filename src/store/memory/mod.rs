@@ -6,10 +6,15 @@
 //! statement fails. Both completions are one function. `tests/it/testing/agreement.rs` runs the
 //! same steps on both.
 
+mod batch_row;
+mod batches;
+mod checkpoints;
 mod dead;
+mod history;
 mod inserts;
 mod keys;
 mod lanes;
+mod lists;
 mod row;
 mod rules;
 mod runs;
@@ -26,11 +31,13 @@ use std::time::{Duration, SystemTime};
 use crate::event::{
     CanvasId, EventId, HandlerAddress, HandlerScope, Lane, NewEvent, ObjectKey, RuleKind, Timestamp, Timing,
 };
-use crate::store::events::Rule;
+use crate::store::batches::BatchKey;
+use crate::store::events::{AttemptRecord, Rule};
 use crate::store::kernel::{Double, Store, StoreError};
 use crate::store::order::{HaltedLane, Object, Tombstone};
+use batch_row::Batch;
 use keys::Keys;
-use row::{Dead, LiveRow};
+use row::{Dead, Ended, LiveRow};
 
 /// How many of the most recently emitted events are remembered.
 const EMITTED_MAX: usize = 100_000;
@@ -70,6 +77,8 @@ pub(in crate::store) struct Tables {
     events: BTreeMap<EventId, LiveRow>,
     rules: BTreeMap<(HandlerScope, RuleKind), Rule>,
     dead: BTreeMap<EventId, Dead>,
+    attempts: BTreeMap<(CanvasId, EventId), Vec<AttemptRecord>>,
+    ended: BTreeMap<EventId, Ended>,
     /// Ids that callers chose: of which canvas, and since when.
     chosen: HashMap<EventId, ChosenId>,
     unknown: BTreeMap<HandlerAddress, UnknownHandler>,
@@ -77,6 +86,7 @@ pub(in crate::store) struct Tables {
     last_job: i64,
     keys: HashMap<(CanvasId, String, String), KeptAnswer>,
     unique: Keys,
+    batches: BTreeMap<BatchKey, Batch>,
     objects: BTreeMap<(CanvasId, ObjectKey), Object>,
     /// The last value of the sequence for links.
     last_seq: i64,
@@ -163,12 +173,15 @@ impl Tables {
             events: BTreeMap::new(),
             rules: BTreeMap::new(),
             dead: BTreeMap::new(),
+            attempts: BTreeMap::new(),
+            ended: BTreeMap::new(),
             chosen: HashMap::new(),
             unknown: BTreeMap::new(),
             jobs: BTreeMap::new(),
             last_job: 0,
             keys: HashMap::new(),
             unique: Keys::default(),
+            batches: BTreeMap::new(),
             objects: BTreeMap::new(),
             last_seq: 0,
             halted: BTreeMap::new(),

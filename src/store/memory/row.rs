@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use crate::event::{Claim, HandlerAddress, Name, NewEvent, Notification, Place, Schedule, Timestamp, Unique};
-use crate::store::events::{ClaimedEvent, DeadEvent, LoadedEvent};
+use crate::event::{
+    Checkpoint, Claim, EventFacts, EventOptions, EventState, HandlerAddress, Name, NewEvent, Notification,
+    Place, Schedule, Tag, Timestamp, Unique,
+};
+use crate::store::events::{ClaimedEvent, DeadEvent, EndedEvent, LoadedEvent};
 
 #[derive(Clone, Debug)]
 pub(super) struct LiveRow {
@@ -22,6 +25,7 @@ pub(super) struct LiveRow {
     pub(super) last_error: Option<String>,
     pub(super) postponed_since: Option<Timestamp>,
     pub(super) cancelled_by: Option<String>,
+    pub(super) checkpoint: Option<Checkpoint>,
 }
 
 impl LiveRow {
@@ -31,6 +35,10 @@ impl LiveRow {
 
     pub(super) fn value_bytes(&self) -> i32 {
         i32::try_from(self.event.value.len()).unwrap_or(i32::MAX)
+    }
+
+    pub(super) fn tags(&self) -> &[Tag] {
+        self.event.options.as_deref().map_or(&[], EventOptions::tags)
     }
 
     /// The unique key that it has.
@@ -64,6 +72,7 @@ impl LiveRow {
             losses: self.losses,
             last_error: self.last_error.clone(),
             metadata: self.event.metadata.clone(),
+            options: self.event.options.clone(),
             worker: self.worker.clone().filter(|_| runs),
             place: self.place.clone(),
             copy_of: None,
@@ -86,12 +95,21 @@ impl LiveRow {
             enqueued_at: self.enqueued_at,
             locked_at,
             metadata: self.event.metadata.clone(),
+            options: self.event.options.clone(),
             place: self.place.clone(),
             copy_of: None,
             is_limited: false,
             is_cancelled: self.cancelled_by.is_some(),
         }
     }
+}
+
+/// An event that has ended and is kept.
+#[derive(Clone, Debug)]
+pub(super) struct Ended {
+    pub(super) event: EndedEvent,
+    pub(super) value: String,
+    pub(super) result: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -102,6 +120,21 @@ pub(super) struct Dead {
 }
 
 impl Dead {
+    /// What a filter looks at.
+    pub(super) fn facts(&self) -> EventFacts<'_> {
+        EventFacts {
+            address: self.row.address(),
+            state: EventState::Dead,
+            worker: None,
+            tags: self.row.tags(),
+            emitted: self.row.enqueued_at,
+            due: None,
+            died: Some(self.died_at),
+            error: self.row.last_error.as_deref(),
+            value: &self.row.event.value,
+        }
+    }
+
     /// As it is listed; `halts` while its lane is halted by it.
     pub(super) fn shown(&self, halts: bool) -> DeadEvent {
         let Self { row, cause, died_at } = self;
@@ -115,6 +148,7 @@ impl Dead {
             enqueued_at: row.enqueued_at,
             died_at: *died_at,
             metadata: row.event.metadata.clone(),
+            options: row.event.options.clone(),
             place: row.place.clone(),
             copy_of: None,
             halts,

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::Tables;
+use super::batch_row::MemberEnd;
 use super::lanes::lane_of;
-use crate::event::{Actor, CanvasId, EventId, HandlerScope, Lane, Name, RuleKind, Timestamp};
+use crate::event::{Actor, CanvasId, EndedOutcome, EventId, HandlerScope, Lane, Name, RuleKind, Timestamp};
 use crate::store::events::{
-    AddedRule, BULK_PAGE, CommandOutcome, LiftedRule, Rule, RulePosition, RunningCancel,
+    AddedRule, AttemptEnd, BULK_PAGE, CommandOutcome, LiftedRule, Rule, RulePosition, RunningCancel,
 };
 use crate::store::kernel::StoreError;
 
@@ -110,12 +111,14 @@ impl Tables {
         &mut self,
         canvas: CanvasId,
         id: EventId,
-        _actor: &Actor,
+        actor: &Actor,
     ) -> Result<(CommandOutcome, Option<Lane>), StoreError> {
         let outcome = self.command_outcome(canvas, id);
         let gone = if outcome == CommandOutcome::Done { self.events.remove(&id) } else { None };
         if let Some(row) = &gone {
             self.add_tombstone(row, "cancelled");
+            self.leave_batch(row, MemberEnd::Cancelled);
+            self.keep_ended(row, EndedOutcome::Cancelled, &AttemptEnd::default(), Some(actor.name()));
         }
         Ok((outcome, gone.as_ref().and_then(lane_of)))
     }
@@ -193,6 +196,7 @@ impl Tables {
         let page = self.free_of(scope, before, BULK_PAGE);
         let gone: Vec<_> = page.iter().filter_map(|id| self.events.remove(id)).collect();
         gone.iter().for_each(|row| self.add_tombstone(row, "purged"));
+        gone.iter().for_each(|row| self.leave_batch(row, MemberEnd::Cancelled));
         let lanes: BTreeSet<Lane> = gone.iter().filter_map(lane_of).collect();
         Ok((page.len() as u64, lanes.into_iter().collect()))
     }

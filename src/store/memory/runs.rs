@@ -1,10 +1,14 @@
 //! The statements of runs: load, claim, and the fenced writes of an owner.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use super::batch_row::MemberEnd;
 use super::{Dead, LiveRow, Tables, UnknownHandler};
-use crate::event::{Cause, Claim, EventId, HandlerAddress, Name, Notification, Schedule, Turn};
-use crate::store::events::{CANCELLED_PAGE, ClaimLimits, ClaimedEvent, LoadedEvent, Renewal, Retry};
+use crate::event::{Cause, Claim, EndedOutcome, EventId, HandlerAddress, Name, Notification, Schedule, Turn};
+use crate::store::events::{
+    AttemptEnd, CANCELLED_PAGE, ClaimLimits, ClaimedEvent, LoadedEvent, NotedRetry, Renewal, Retry,
+};
 use crate::store::kernel::StoreError;
 
 impl Tables {
@@ -13,14 +17,18 @@ impl Tables {
     }
 
     fn loaded(&self, row: &LiveRow) -> LoadedEvent {
-        let schedule = Schedule {
+        row.loaded(self.schedule(row), !self.is_free(row))
+    }
+
+    /// What decides whether the event may run now.
+    pub(super) fn schedule(&self, row: &LiveRow) -> Schedule {
+        Schedule {
             delay_until: row.delay_until,
             locked_at: row.locked_at,
             rule: self.rule_on(&row.address().scope),
             turn: self.turn(row),
             now: self.now,
-        };
-        row.loaded(schedule, !self.is_free(row))
+        }
     }
 
     pub(in crate::store) fn claim(
@@ -63,7 +71,7 @@ impl Tables {
     }
 
     /// The row that a claim stands on: the fence of every write by a worker.
-    fn owned(&mut self, claim: &Claim) -> Option<&mut LiveRow> {
+    pub(super) fn owned(&mut self, claim: &Claim) -> Option<&mut LiveRow> {
         self.events
             .get_mut(&claim.id)
             .filter(|row| (row.claims, row.nonce) == (claim.claims, claim.nonce) && row.locked_at.is_some())
@@ -88,22 +96,34 @@ impl Tables {
         Ok(cancelled.map(claim).take(CANCELLED_PAGE).collect())
     }
 
-    pub(in crate::store) fn remove_cancelled(&mut self, claim: Claim) -> Result<bool, StoreError> {
+    pub(in crate::store) fn remove_cancelled(
+        &mut self,
+        claim: Claim,
+        end: &AttemptEnd,
+    ) -> Result<bool, StoreError> {
         if self.owned(&claim).is_none_or(|row| row.cancelled_by.is_none()) {
             return Ok(false);
         }
         let removed = self.remove_owned(&claim);
         if let Some(row) = &removed {
             self.add_tombstone(row, "cancelled");
+            self.leave_batch(row, MemberEnd::Cancelled);
+            self.keep_ended(row, EndedOutcome::Cancelled, end, row.cancelled_by.as_deref());
         }
         Ok(removed.is_some())
     }
 
     pub(in crate::store) fn complete(&mut self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
-        Ok(claims.iter().map(|claim| self.remove_owned(claim).is_some()).collect())
+        Ok(claims.iter().map(|claim| self.complete_one(claim).is_some()).collect())
     }
 
-    fn remove_owned(&mut self, claim: &Claim) -> Option<LiveRow> {
+    fn complete_one(&mut self, claim: &Claim) -> Option<()> {
+        let row = self.remove_owned(claim)?;
+        self.leave_batch(&row, MemberEnd::Completed);
+        Some(())
+    }
+
+    pub(super) fn remove_owned(&mut self, claim: &Claim) -> Option<LiveRow> {
         self.owned(claim)?;
         let removed = self.events.remove(&claim.id)?;
         self.arm_first_of(&removed);
@@ -118,6 +138,11 @@ impl Tables {
         let due = self.now + retry.delay.min(Retry::DELAY_MAX);
         let notify_at = self.wake_at(due, self.timing.grace);
         let now = self.now;
+        let claimed = self.owned(&retry.claim)?.clone();
+        if let Some(NotedRetry { took, is_postponed }) = retry.noted {
+            let outcome = if is_postponed { "postponed" } else { "retried" };
+            self.note_attempt(&claimed, outcome, Some(took), Some(&retry.error));
+        }
         let row = self.owned(&retry.claim)?;
         let is_postponed = row.retries == retry.retries;
         row.postponed_since = row.postponed_since.or(is_postponed.then_some(now));
@@ -147,11 +172,13 @@ impl Tables {
         cause: Cause,
         error: Option<&str>,
         halts: bool,
+        took: Option<Duration>,
     ) -> Result<bool, StoreError> {
         if self.owned(&claim).is_some_and(|row| row.cancelled_by.is_some()) {
             return Ok(false);
         }
         let Some(mut row) = self.remove_owned(&claim) else { return Ok(false) };
+        self.note_attempt(&row, "dead", took, error);
         if let Some(error) = error {
             row.last_error = Some(error.to_owned());
         }
@@ -160,6 +187,7 @@ impl Tables {
         } else {
             self.add_tombstone(&row, "dead");
         }
+        self.leave_batch(&row, MemberEnd::Dead);
         self.dead.insert(claim.id, Dead { row, cause: cause.as_str(), died_at: self.now });
         Ok(true)
     }

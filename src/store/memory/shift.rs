@@ -16,12 +16,23 @@ impl Sql<'_> {
                  update wakeq.events_v2
                     set delay_until = delay_until - $1::interval, enqueued_at = enqueued_at - $1::interval,
                         locked_at = locked_at - $1::interval, notify_at = notify_at - $1::interval,
-                        postponed_since = postponed_since - $1::interval
+                        postponed_since = postponed_since - $1::interval,
+                        options = case when options ? 'not_after' then options || wakeq.kept_options(jsonb_build_object(
+                            'not_after', ((options ->> 'not_after')::timestamptz - $1::interval)::text)) else options end
              ), rules as (
                  update wakeq.scheduling_rules set until = until - $1::interval, created_at = created_at - $1::interval
              ), dead as (
                  update wakeq.dead_events
-                    set died_at = died_at - $1::interval, enqueued_at = enqueued_at - $1::interval
+                    set died_at = died_at - $1::interval, enqueued_at = enqueued_at - $1::interval,
+                        options = case when options ? 'not_after' then options || wakeq.kept_options(jsonb_build_object(
+                            'not_after', ((options ->> 'not_after')::timestamptz - $1::interval)::text)) else options end
+             ), ended as (
+                 update wakeq.ended_events
+                    set kept_until = kept_until - $1::interval, ended_at = ended_at - $1::interval,
+                        started_at = started_at - $1::interval, enqueued_at = enqueued_at - $1::interval,
+                        due_at = due_at - $1::interval
+             ), attempts as (
+                 update wakeq.attempts set started_at = started_at - $1::interval
              ), jobs as (
                  update wakeq.resume_jobs
                     set created_at = created_at - $1::interval, after_due = after_due - $1::interval,
@@ -36,6 +47,13 @@ impl Sql<'_> {
                  update wakeq.idempotency_keys set created_at = created_at - $1::interval
              ), unique_keys as (
                  update wakeq.unique_keys set until = until - $1::interval
+             ), checkpoints as (
+                 update wakeq.checkpoints
+                    set stored_at = stored_at - $1::interval, looked_at = looked_at - $1::interval
+             ), batches as (
+                 update wakeq.batches
+                    set opened_at = opened_at - $1::interval, closed_at = closed_at - $1::interval,
+                        over_at = over_at - $1::interval, looked_at = looked_at - $1::interval
              ), facets as (
                  update wakeq.facets set head_at = head_at - $1::interval where isfinite(head_at)
              ), targets as (

@@ -72,8 +72,10 @@ impl Tables {
             row.event.address.modifier = event.address.modifier.clone();
             row.event.value.clone_from(&event.value);
             row.event.metadata = event.metadata.clone();
+            row.event.options = event.options.clone();
             (row.delay_until, row.notify_at, row.postponed_since) = (due, notify_at, None);
             (row.probes, row.retries, row.losses, row.last_error) = (0, 0, 0, None);
+            row.checkpoint = None;
         }
         let outcome = match unique.conflict() {
             OnConflict::Postpone { .. } => UniqueOutcome::Postponed { due },

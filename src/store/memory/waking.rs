@@ -3,10 +3,13 @@
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
+use super::batch_row::MemberEnd;
 use super::lanes::lane_of;
 use super::{LiveRow, Tables};
-use crate::event::{CanvasId, EventId, HandlerScope, Lane, Notification, RuleKind, RuleReach, Timestamp};
-use crate::store::events::{CANCELLED_PAGE, ResumePage};
+use crate::event::{
+    CanvasId, EndedOutcome, EventId, HandlerScope, Lane, Notification, RuleKind, RuleReach, Timestamp,
+};
+use crate::store::events::{AttemptEnd, CANCELLED_PAGE, ResumePage};
 use crate::store::kernel::StoreError;
 use crate::store::minute::{MakingDue, MinuteOutcome};
 use crate::store::queues::PulledSplit;
@@ -61,6 +64,7 @@ impl Tables {
             crons: false,
             queues: false,
             cancelled: self.events.values().any(|row| row.cancelled_by.is_some()),
+            batches: self.has_open_batches(),
             log: false,
             more,
             open,
@@ -74,7 +78,12 @@ impl Tables {
         let page = self.events.iter().filter(|(_, row)| free(row)).map(|(id, _)| *id);
         let page: Vec<EventId> = page.take(CANCELLED_PAGE).collect();
         let gone: Vec<LiveRow> = page.iter().filter_map(|id| self.events.remove(id)).collect();
-        gone.iter().for_each(|row| self.add_tombstone(row, "cancelled"));
+        gone.iter().for_each(|row| self.leave_batch(row, MemberEnd::Cancelled));
+        for row in &gone {
+            self.add_tombstone(row, "cancelled");
+            let by = row.cancelled_by.as_deref();
+            self.keep_ended(row, EndedOutcome::Cancelled, &AttemptEnd::default(), by);
+        }
         gone.iter().for_each(|row| self.arm_first_of(row));
         let lanes: BTreeSet<Lane> = gone.iter().filter_map(lane_of).collect();
         Ok((gone.len(), lanes.into_iter().collect()))
@@ -190,7 +199,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Runs the whole job, since nothing can come between its pages here. That of a lifted switch
+    /// Runs the whole job, since nothing can come between its pages here. That of a lifted rule
     /// wakes what no other rule holds.
     pub(in crate::store) fn resume_page(&mut self, job: i64) -> Result<ResumePage, StoreError> {
         let mut notifications = Vec::new();
@@ -202,11 +211,13 @@ impl Tables {
                 });
                 later && row.delay_until <= self.now && self.is_free(row)
             };
-            let waits = |row: &LiveRow| if job.lifted { row.notify_at.is_none() } else { deferred(row) };
+            let parked =
+                |row: &LiveRow| row.notify_at.is_none() && self.rule_on(&row.address().scope).is_none();
+            let waits = |row: &LiveRow| if job.lifted { parked(row) } else { deferred(row) };
             let concerns = |scope: &HandlerScope| match job.scope.reach() {
                 RuleReach::Handler => *scope == job.scope,
-                RuleReach::Canvas => scope.canvas == job.scope.canvas && self.rule_on(scope).is_none(),
-                RuleReach::Everything => self.rule_on(scope).is_none(),
+                RuleReach::Canvas => scope.canvas == job.scope.canvas,
+                RuleReach::Everything => true,
             };
             let woken = self.events.iter().filter(|(_, row)| concerns(&row.address().scope) && waits(row));
             let woken: Vec<(EventId, Timestamp)> =

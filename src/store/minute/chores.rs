@@ -34,6 +34,8 @@ pub(crate) struct MinuteOutcome {
     pub(crate) queues: bool,
     /// Whether events were cancelled while they ran and are left.
     pub(crate) cancelled: bool,
+    /// Whether there are batches that are not over.
+    pub(crate) batches: bool,
     /// Whether the log needs partitions for what is appended next; checked in every tenth pass.
     pub(crate) log: bool,
     /// Whether the statement should run again at once.
@@ -54,6 +56,7 @@ struct MinuteRow {
     crons: bool,
     queues: bool,
     cancelled: bool,
+    batches: bool,
     log: bool,
     recovered: i64,
     open: bool,
@@ -75,6 +78,7 @@ impl MinuteRow {
             crons: self.crons,
             queues: self.queues,
             cancelled: self.cancelled,
+            batches: self.batches,
             log: self.log,
             more: self.full || self.lifted,
             open: self.open,
@@ -206,7 +210,7 @@ impl Sql<'_> {
                       case when not $1 and (select passes % 10 = 0 from gate) then (select last_value + 5000000 >= made_to from wakeq.log_seq, wakeq.log_partitioning) else false end as "log!",
                       (select count(*) from moved where publish and due) as "recovered!", exists (select from gate) as "open!",
                       (select count(*) from found) >= 1000 as "full!", exists (select from expired) as "lifted!", (select retimed from others) as "retimed!", exists (select from seen) as "seen!",
-                      not $1 and exists (select from gate) and exists (select from wakeq.events_v2 where cancelled_by > '') as "cancelled!",
+                      not $1 and exists (select from gate) and exists (select from wakeq.events_v2 where cancelled_by > '') as "cancelled!", not $1 and exists (select from gate) and exists (select from wakeq.batches where over_at is null) as "batches!",
                       (select count(*) from overdue) < (select count(*) from found) and (select passes % 10 <> 0 from gate) as "passed_over!",
                       (select max(notify_at) from found) + case when exists (select from overdue) then interval '0' else interval '1 microsecond' end as reached, now() as "now!""#,
             again,
@@ -295,6 +299,8 @@ impl Store {
                           case when exists (select from wakeq.resume_jobs) or exists (select from wakeq.queue_wakes)
                                  or exists (select from wakeq.queues where draining)
                                  or exists (select from wakeq.facets where running <> '{}' or was_full)
+                                 or exists (select from wakeq.batches where closed_at is not null and over_at is null
+                                                   and not wakeq.has_members(canvas_id, name))
                                then now() end) - now())::float8"#,
             interval(self.cron_ahead())
         );

@@ -15,6 +15,11 @@ const TOMBSTONES_KEPT_MAX: i64 = 100_000;
 /// Maximum number of tombstones that one statement removes.
 const TOMBSTONES_PAGE: u64 = 1_000;
 
+/// Maximum number of batches that one statement looks at, since it also deletes their ends.
+const BATCHES_PAGE: u64 = 100;
+/// How long batches that are over are remembered.
+const BATCHES_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+
 /// How long data that is removed by age alone is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
@@ -29,6 +34,9 @@ pub struct Retention {
     /// Unused data: objects without a state and without new events, and the records of events that
     /// were sent to entities of a type without a processor. Default 90 days.
     pub idle: Duration,
+    /// Attempts that failed, in whole days: at least a day. Those of an event that is kept after it
+    /// has ended are kept with it. Default 7 days.
+    pub attempts: Duration,
     /// Events of the log: whole partitions that are older and that no consumer group still needs.
     /// Default `None`: for ever.
     pub log: Option<Duration>,
@@ -40,7 +48,14 @@ pub(in crate::store) const IDEMPOTENCY_KEPT: Duration = Duration::from_secs(24 *
 impl Default for Retention {
     fn default() -> Self {
         let days = |count: u64| Duration::from_secs(count * 24 * 3600);
-        Self { emitted_ids: days(7), dead_events: days(30), audit: days(90), idle: days(90), log: None }
+        Self {
+            emitted_ids: days(7),
+            dead_events: days(30),
+            audit: days(90),
+            idle: days(90),
+            attempts: days(7),
+            log: None,
+        }
     }
 }
 
@@ -59,13 +74,15 @@ pub(crate) enum ExpiryPart {
     Minutes,
     Hours,
     UniqueKeys,
+    Batches,
     IdempotencyKeys,
     Workers,
+    Checkpoints,
 }
 
 impl ExpiryPart {
     /// In the order in which they are deleted.
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::PreviousSecrets,
         Self::GroupDead,
         Self::Tombstones,
@@ -78,8 +95,10 @@ impl ExpiryPart {
         Self::Minutes,
         Self::Hours,
         Self::UniqueKeys,
+        Self::Batches,
         Self::IdempotencyKeys,
         Self::Workers,
+        Self::Checkpoints,
     ];
 
     /// Its name in log lines.
@@ -97,8 +116,10 @@ impl ExpiryPart {
             Self::Minutes => "statistics by minute",
             Self::Hours => "statistics by hour",
             Self::UniqueKeys => "unique keys",
+            Self::Batches => "batches that are over",
             Self::IdempotencyKeys => "idempotency keys",
             Self::Workers => "rows of lost workers",
+            Self::Checkpoints => "checkpoints of events that have ended",
         }
     }
 }
@@ -146,8 +167,10 @@ impl Store {
             ExpiryPart::Minutes => (self.roll_up_statistics().await?, PAGE),
             ExpiryPart::Hours => (self.expire_statistics().await?, PAGE),
             ExpiryPart::UniqueKeys => (self.expire_unique_keys().await?, PAGE),
+            ExpiryPart::Batches => (self.expire_batches().await?, BATCHES_PAGE),
             ExpiryPart::IdempotencyKeys => (self.expire_idempotency_keys().await?, PAGE),
             ExpiryPart::Workers => (self.expire_workers().await?, PAGE),
+            ExpiryPart::Checkpoints => (self.expire_checkpoints().await?, PAGE),
         };
         Ok(looked_at >= page)
     }
@@ -267,6 +290,32 @@ impl Store {
         Ok(self.session().await?.execute("delete old dead events", query).await?.rows_affected())
     }
 
+    /// Deletes checkpoints of events that are neither live nor dead any longer. The others are
+    /// looked at again in the next hour: a page that is read has moved on. Returns how many were
+    /// looked at.
+    async fn expire_checkpoints(&self) -> Result<u64, StoreError> {
+        let query = sqlx::query_scalar!(
+            r#"with page as materialized (
+                   select c.canvas_id, c.event_id,
+                          exists (select from wakeq.events_v2 e
+                                   where e.id = c.event_id and e.canvas_id = c.canvas_id offset 0)
+                       or exists (select from wakeq.dead_events d
+                                   where d.canvas_id = c.canvas_id and d.id = c.event_id offset 0) as has_event
+                     from wakeq.checkpoints c
+                    where c.looked_at < now() - interval '10 minutes'
+                    order by c.looked_at limit 1000 for update of c skip locked
+               ), kept as (
+                   update wakeq.checkpoints k set looked_at = now() from page p
+                    where p.has_event and k.canvas_id = any (array[p.canvas_id]) and k.event_id = p.event_id
+               ), gone as (
+                   delete from wakeq.checkpoints k using page p
+                    where not p.has_event and k.canvas_id = any (array[p.canvas_id]) and k.event_id = p.event_id
+               )
+               select count(*) as "count!" from page"#
+        );
+        Ok(self.session().await?.one("delete checkpoints of ended events", query).await?.unsigned_abs())
+    }
+
     async fn expire_unknown_handlers(&self, kept: Duration) -> Result<u64, StoreError> {
         let query = sqlx::query!(
             "delete from wakeq.unknown_handlers u using (
@@ -321,6 +370,40 @@ impl Store {
               where k.canvas_id = any (array[old.canvas_id]) and (k.module, k.name, k.key) = (old.module, old.name, old.key)"
         );
         Ok(self.session().await?.execute("forget old unique keys", query).await?.rows_affected())
+    }
+
+    /// Forgets batches that are over. One that was given up while members of it are left is looked
+    /// at again when it is as old once more: its name is not free before. One with rows of ends
+    /// loses up to 10,000 of them, and goes the next time. Returns how many were looked at.
+    async fn expire_batches(&self) -> Result<u64, StoreError> {
+        let query = sqlx::query_scalar!(
+            r#"with page as materialized (
+                   select b.canvas_id, b.name, wakeq.has_members(b.canvas_id, b.name) as has_members
+                     from wakeq.batches b
+                    where b.over_at < now() - $1::interval
+                    order by b.over_at limit 100 for update skip locked
+               ), held as (
+                   update wakeq.batches b set over_at = now() from page p
+                    where p.has_members and b.canvas_id = any (array[p.canvas_id]) and b.name = p.name
+               ), ends as materialized (
+                   select e.canvas_id, e.batch, e.id
+                     from page p cross join lateral (
+                          select e.canvas_id, e.batch, e.id from wakeq.batch_ends e
+                           where e.canvas_id = p.canvas_id and e.batch = p.name limit 10000) as e
+                    where not p.has_members limit 10000
+               ), gone as (
+                   delete from wakeq.batch_ends e using ends
+                    where e.canvas_id = any (array[ends.canvas_id]) and (e.batch, e.id) = (ends.batch, ends.id)
+               ), forgotten as (
+                   delete from wakeq.batches b using page p
+                    where not p.has_members and b.canvas_id = any (array[p.canvas_id]) and b.name = p.name
+                      and not exists (select from wakeq.batch_ends e
+                                       where e.canvas_id = p.canvas_id and e.batch = p.name offset 0)
+               )
+               select count(*) as "count!" from page"#,
+            interval(BATCHES_KEPT)
+        );
+        Ok(self.session().await?.one("forget batches", query).await?.unsigned_abs())
     }
 
     async fn expire_idempotency_keys(&self) -> Result<u64, StoreError> {

@@ -4,6 +4,7 @@
 
 mod chores;
 mod expiry;
+mod history;
 mod idle;
 mod missed;
 mod parts;

@@ -54,6 +54,7 @@ impl Store {
         let Some(opened) = self.open_pass(again).await? else { return Ok(outcome) };
         (outcome.open, outcome.queues, outcome.log) = (true, !again, opened.log);
         outcome.cancelled = !again;
+        outcome.batches = !again;
         self.probe.begin(again, (opened.low_water, opened.now), opened.behind);
         match self.end_rule().await {
             Ok(ended) => outcome.more = ended,

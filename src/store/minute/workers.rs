@@ -2,6 +2,7 @@
 //! for people: nothing decides by them.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,16 @@ pub(crate) struct NewWorker {
     /// How many it has.
     pub(crate) handler_count: i32,
     pub(crate) has_targets: bool,
+    /// Shared by all copies of this.
+    pub(crate) row: Arc<RowOrder>,
+}
+
+/// The order of what is written to a worker's row: once the worker leaves, nothing adds the row.
+#[derive(Debug, Default)]
+pub(crate) struct RowOrder {
+    pub(in crate::store) has_left: AtomicBool,
+    /// Held while the row is added or deleted.
+    pub(in crate::store) turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// What a worker does at a moment.

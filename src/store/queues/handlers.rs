@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::admin::milliseconds;
 use super::pulls::{Fence, LeasedRow};
-use crate::event::{Claim, EventId, HandlerScope, LeaseToken, PullPolicy};
+use crate::event::{Claim, EventId, EventOptions, HandlerScope, LeaseToken, PullPolicy};
 use crate::store::events::{ClaimedRow, claimed_rows};
 use crate::store::kernel::{Store, StoreError, interval};
 
@@ -22,7 +22,7 @@ impl Store {
     ) -> Result<Vec<LeasedRow>, StoreError> {
         let lease = self.timing().lease;
         let query = claimed_rows!(
-            r#"null::uuid as origin, false as "is_limited!", false as "is_cancelled!", token"#,
+            r#"null::uuid as origin, options, false as "is_limited!", false as "is_cancelled!", token"#,
             "wakeq.lease_events($1, $2, $3, $4, $5, $6, $7)",
             scope.canvas.0,
             scope.module.as_str(),
@@ -46,7 +46,8 @@ impl Store {
         }
         let leased = events.into_iter().filter_map(|event| {
             let token = tokens.remove(&event.claim.id)?;
-            Some(LeasedRow { until: event.locked_at + lease, event, token })
+            let until = event.locked_at + lease;
+            Some(LeasedRow { event, token, since: until - held_for, until })
         });
         Ok(leased.collect())
     }
@@ -99,7 +100,8 @@ impl Store {
         let query = sqlx::query!(
             r#"select e.claims as "claims?", e.nonce as "nonce?", e.retries as "retries?", e.object::text as object,
                       wakeq.lease_token(p.lease_secret, $4, $5, $6) = $7 as "genuine!",
-                      coalesce(e.locked_at >= clock_timestamp() - $8::interval, false) as "held!"
+                      coalesce(e.locked_at >= clock_timestamp() - $8::interval, false) as "held!",
+                      e.options::text as options, clock_timestamp() as "now!"
                  from wakeq.pulled_handlers p
                  left join wakeq.events_v2 e
                    on e.id = $4 and e.canvas_id = p.canvas_id and e.module = p.module and e.name = p.name
@@ -126,6 +128,8 @@ impl Store {
                 scope: scope.clone(),
                 retries: row.retries.unwrap_or_default().unsigned_abs(),
                 object: row.object.and_then(|object| object.parse().ok()),
+                options: EventOptions::of(row.options.as_deref()),
+                now: row.now,
             },
         })
     }

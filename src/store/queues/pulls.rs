@@ -10,7 +10,8 @@ use uuid::Uuid;
 
 use super::admin::milliseconds;
 use crate::event::{
-    CanvasId, Claim, EventId, HandlerScope, LeaseToken, Name, Notification, ObjectKey, PullPolicy, Timestamp,
+    CanvasId, Claim, EventId, EventOptions, HandlerScope, LeaseToken, Name, Notification, ObjectKey,
+    PullPolicy, Timestamp,
 };
 use crate::store::events::{ClaimedEvent, ClaimedRow, claimed_rows};
 use crate::store::kernel::{Sql, Store, StoreError, address, interval};
@@ -24,7 +25,8 @@ const LOOK: i32 = 1000;
 pub(crate) struct LeasedRow {
     pub(crate) event: ClaimedEvent,
     pub(crate) token: LeaseToken,
-    /// By the database's clock.
+    /// When the lease began and when it ends, by the database's clock.
+    pub(crate) since: Timestamp,
     pub(crate) until: Timestamp,
 }
 
@@ -48,6 +50,10 @@ pub(crate) enum Fence {
         retries: u32,
         /// The object in whose lane it is first, if it is on one.
         object: Option<ObjectKey>,
+        /// What its emit asked for, unless it is a copy.
+        options: Option<Box<EventOptions>>,
+        /// When this was looked up, by the database's clock.
+        now: Timestamp,
     },
 }
 
@@ -63,7 +69,7 @@ impl Store {
     ) -> Result<Vec<LeasedRow>, StoreError> {
         let lease = self.timing().lease;
         let query = claimed_rows!(
-            r#"origin, is_limited as "is_limited!", false as "is_cancelled!", token"#,
+            r#"origin, null::text as options, is_limited as "is_limited!", false as "is_cancelled!", token"#,
             "wakeq.pull_turns($1, $2, $3, $4, $5, $6)",
             queue.as_str(),
             i32::try_from(most).unwrap_or(i32::MAX),
@@ -86,7 +92,8 @@ impl Store {
         }
         let leased = events.into_iter().filter_map(|event| {
             let token = tokens.remove(&event.claim.id)?;
-            Some(LeasedRow { until: event.locked_at + lease, event, token })
+            let until = event.locked_at + lease;
+            Some(LeasedRow { event, token, since: until - held_for, until })
         });
         Ok(leased.collect())
     }
@@ -157,7 +164,8 @@ impl Store {
             r#"select e.canvas_id as "canvas_id?", e.claims as "claims?", e.nonce as "nonce?", e.retries as "retries?",
                       e.module::text as "module?", e.name::text as "name?", e.object::text as object,
                       wakeq.lease_token(q.lease_secret, $2, $3, $6) = $4 as "genuine!",
-                      coalesce(e.locked_at >= clock_timestamp() - $5::interval, false) as "held!"
+                      coalesce(e.locked_at >= clock_timestamp() - $5::interval, false) as "held!",
+                      clock_timestamp() as "now!"
                  from wakeq.queues q
                  left join wakeq.events_v2 e on e.id = $2 and e.queue = q.name
                 where q.name = $1"#,
@@ -184,6 +192,8 @@ impl Store {
                 scope: address.scope,
                 retries: row.retries.unwrap_or_default().unsigned_abs(),
                 object: row.object.and_then(|object| object.parse().ok()),
+                options: None,
+                now: row.now,
             },
         })
     }

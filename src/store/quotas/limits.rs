@@ -88,6 +88,7 @@ impl Store {
                       (select count(*) from wakeq.access_keys where canvas_id = $1) as "keys!",
                       (select count(*) from wakeq.http_targets where canvas_id = $1) as "targets!",
                       (select count(*) from wakeq.hooks where canvas_id = $1) as "hooks!",
+                      (select count(*) from wakeq.batches where canvas_id = $1 and over_at is null) as "batches!",
                       (select count(*) from wakeq.scheduling_rules where canvas_id = $1 and event_space <> 'CANVAS') as "rules!""#,
             canvas.0
         );
@@ -98,6 +99,7 @@ impl Store {
             (Quota::Keys, number(row.keys)),
             (Quota::Targets, number(row.targets)),
             (Quota::Hooks, number(row.hooks)),
+            (Quota::Batches, number(row.batches)),
             (Quota::Rules, number(row.rules)),
         ])
     }

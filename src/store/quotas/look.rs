@@ -107,7 +107,8 @@ impl Store {
             QuotaPair::Waiting => {
                 let [events, bytes] = self.sample_events(canvas, pages).await?;
                 let [dead, dead_bytes] = self.sample_dead_events(canvas, pages).await?;
-                [events.saturating_add(dead), bytes.saturating_add(dead_bytes)]
+                let [_, checkpoints] = self.sample_checkpoints(canvas, pages).await?;
+                [events.saturating_add(dead), bytes.saturating_add(dead_bytes).saturating_add(checkpoints)]
             }
             QuotaPair::Objects => self.sample_objects(canvas, pages).await?,
             QuotaPair::Remembered => {

@@ -30,9 +30,9 @@ pub fn default_quota(quota: Quota) -> i64 {
 }
 
 impl Store {
-    /// Waiting and dead events and the bytes of their values. The events are counted in their
-    /// indexes, up to one beyond the limit. The sizes are those of every n-th event, from a random
-    /// start, so that large ones can't be hidden.
+    /// Waiting, dead and kept events and the bytes of their values and checkpoints. All are counted
+    /// in their indexes, up to one beyond the limit. The sizes are those of every n-th one, from a
+    /// random start, so that large ones can't be hidden.
     pub(super) async fn measure_waiting(&self, canvas: CanvasId) -> Result<(Pair, Pair), StoreError> {
         let query = sqlx::query!(
             r#"with limits as materialized (
@@ -48,7 +48,8 @@ impl Store {
                             order by canvas_id, module, name, delay_until, id limit (select events from counted)) as waiting) as numbered
                     where (number + $4) % (select greatest(1, events / $5) from counted) = 0
                ), sizes as (
-                   select avg(octet_length(e.value)) as mean from wakeq.events_v2 e
+                   select avg(octet_length(e.value) + coalesce(octet_length(e.options::text), 0)) as mean
+                     from wakeq.events_v2 e
                     where e.id = any (array(select id from sampled)) and e.canvas_id = $1
                ), dead as materialized (
                    select count(*) as events from (
@@ -60,15 +61,31 @@ impl Store {
                             order by canvas_id, died_at, id limit (select events from dead)) as dead) as numbered
                     where (number + $4) % (select greatest(1, events / $5) from dead) = 0
                ), dead_sizes as (
-                   select avg(octet_length(d.value) + coalesce(octet_length(d.last_error), 0)) as mean
+                   select avg(octet_length(d.value) + coalesce(octet_length(d.last_error), 0)
+                              + coalesce(octet_length(d.options::text), 0)) as mean
                      from dead_sampled s cross join lateral (
-                          select value, last_error from wakeq.dead_events d
+                          select value, last_error, options from wakeq.dead_events d
                            where d.canvas_id = $1 and d.id = s.id offset 0) as d
+               ), kept as materialized (
+                   select count(*) as checkpoints from (
+                       select from wakeq.checkpoints where canvas_id = $1 limit (select 2 * events + 1 from limits)) as kept
+               ), kept_sampled as materialized (
+                   select event_id from (
+                       select event_id, row_number() over () as number from (
+                           select event_id from wakeq.checkpoints where canvas_id = $1
+                            order by canvas_id, event_id limit (select checkpoints from kept)) as kept) as numbered
+                    where (number + $4) % (select greatest(1, checkpoints / $5) from kept) = 0
+               ), kept_sizes as (
+                   select avg(octet_length(k.value)) as mean
+                     from kept_sampled s cross join lateral (
+                          select x.value from wakeq.checkpoints x
+                           where x.canvas_id = $1 and x.event_id = s.event_id offset 0) as k
                )
                select c.events + d.events as "events!",
-                      (coalesce(s.mean * c.events, 0) + coalesce(t.mean * d.events, 0))::bigint as "bytes!",
+                      (coalesce(s.mean * c.events, 0) + coalesce(t.mean * d.events, 0)
+                       + coalesce(z.mean * k.checkpoints, 0))::bigint as "bytes!",
                       l.events as "events_max!", l.bytes as "bytes_max!"
-                 from limits l, counted c, sizes s, dead d, dead_sizes t"#,
+                 from limits l, counted c, sizes s, dead d, dead_sizes t, kept k, kept_sizes z"#,
             canvas.0,
             default_quota(Quota::Events),
             default_quota(Quota::EventBytes),
@@ -76,8 +93,39 @@ impl Store {
             SAMPLE
         );
         let row = self.session().await?.one("count the events of a canvas", query).await?;
-        let used = [number(row.events), number(row.bytes)];
+        let [ended, ended_bytes] = self.measure_ended(canvas, row.events_max).await?;
+        let used = [number(row.events) + ended, number(row.bytes) + ended_bytes];
         Ok((used, [number(row.events_max), number(row.bytes_max)]))
+    }
+
+    /// Events that are kept after they have ended, up to one beyond `limit`, and their bytes: those
+    /// of every n-th one, from a random start.
+    async fn measure_ended(&self, canvas: CanvasId, limit: i64) -> Result<Pair, StoreError> {
+        let query = sqlx::query!(
+            r#"with ended as materialized (
+                   select count(*) as events from (
+                       select from wakeq.ended_events where canvas_id = $1 limit $2::bigint + 1) as ended
+               ), sampled as materialized (
+                   select id, kept_until from (
+                       select id, kept_until, row_number() over () as number from (
+                           select id, kept_until from wakeq.ended_events where canvas_id = $1
+                            order by canvas_id, id, kept_until limit (select events from ended)) as ended) as numbered
+                    where (number + $3) % (select greatest(1, events / $4) from ended) = 0
+               ), sizes as (
+                   select avg(octet_length(e.value) + coalesce(octet_length(e.result), 0)
+                              + coalesce(octet_length(e.error), 0)) as mean
+                     from sampled s cross join lateral (
+                          select value, result, error from wakeq.ended_events e
+                           where e.canvas_id = $1 and e.id = s.id and e.kept_until = s.kept_until offset 0) as e
+               )
+               select e.events as "events!", coalesce(s.mean * e.events, 0)::bigint as "bytes!" from ended e, sizes s"#,
+            canvas.0,
+            limit,
+            chance(),
+            SAMPLE
+        );
+        let row = self.session().await?.one("count the ended events of a canvas", query).await?;
+        Ok([number(row.events), number(row.bytes)])
     }
 
     /// Objects, counted in their index, and the bytes of their states: of every n-th object, from a

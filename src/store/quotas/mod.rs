@@ -81,9 +81,9 @@ impl<'a> Additions<'a> {
         let mut all: BTreeMap<CanvasId, Self> = BTreeMap::new();
         for event in events {
             let added = all.entry(event.address.scope.canvas).or_default();
-            let bytes = bytes(event.value.len());
+            let asked_bytes = event.options.as_deref().map_or(0, |options| options.json().len());
             added.events += 1;
-            added.event_bytes += bytes;
+            added.event_bytes += bytes(event.value.len() + asked_bytes);
             added.chosen_ids += u64::from(event.id.is_chosen());
             let unique = event.unique.as_deref();
             added.remembered_keys += u64::from(unique.is_some_and(Unique::is_remembered));

@@ -60,12 +60,16 @@ macro_rules! samples {
 }
 
 samples! {
-    /// Events that wait or run, and the bytes of their values.
-    sample_events: "sum(octet_length(value))"
+    /// Events that wait or run, and the bytes of their values and options.
+    sample_events: "sum(octet_length(value) + coalesce(octet_length(options::text), 0))"
         in "wakeq.events_v2" "", "sample the events of a canvas";
-    /// Dead events, and the bytes of their values and errors.
-    sample_dead_events: "sum(octet_length(value) + coalesce(octet_length(last_error), 0))"
+    /// Dead events, and the bytes of their values, errors and options.
+    sample_dead_events: "sum(octet_length(value) + coalesce(octet_length(last_error), 0)
+                             + coalesce(octet_length(options::text), 0))"
         in "wakeq.dead_events" "", "sample the dead events of a canvas";
+    /// Checkpoints, and their bytes.
+    sample_checkpoints: "sum(octet_length(value))"
+        in "wakeq.checkpoints" "", "sample the checkpoints of a canvas";
     /// Objects, and the bytes of their states.
     sample_objects: "sum(coalesce(octet_length(state), 0))"
         in "wakeq.objects" "", "sample the objects of a canvas";

@@ -6,9 +6,13 @@
 //! twin there, and fails without Postgres. Nothing below calls the functions here: a statement
 //! calls another one on `Sql`. Nothing here is SQL, or decides anything else.
 
+mod batches;
+mod checkpoints;
 mod dead;
+mod history;
 mod inserts;
 mod lanes;
+mod lists;
 mod rules;
 mod runs;
 #[cfg(feature = "testing")]

@@ -1,10 +1,11 @@
 //! Runs: load, claim, and the fenced writes of an owner; and what becomes of events that can't run.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Backing, on_backing};
 use crate::event::{Cause, Claim, EventId, Notification};
-use crate::store::events::{ClaimLimits, ClaimedEvent, LoadedEvent, Renewal, Retry};
+use crate::store::events::{AttemptEnd, ClaimLimits, ClaimedEvent, KeptEnd, LoadedEvent, Renewal, Retry};
 use crate::store::kernel::{Store, StoreError};
 
 impl Store {
@@ -50,7 +51,7 @@ impl Store {
     }
 
     /// Counts a retry, or postpones the event if the count stays the same, sets when it is due and
-    /// releases the claim.
+    /// releases the claim. The history notes the attempt if the retry says so.
     pub(crate) async fn retry(&self, retries: &[Arc<Retry>]) -> Result<Vec<bool>, StoreError> {
         on_backing!(self.retry(retries))
     }
@@ -68,25 +69,33 @@ impl Store {
         on_backing!(self.cancelled_claims())
     }
 
+    /// Deletes completed events and keeps each as long as its emit asks for, or else its end says.
+    /// If that is not at all, it is only deleted. Otherwise as [`Store::complete_links`].
+    pub(crate) async fn complete_kept(&self, ends: &[Arc<KeptEnd>]) -> Result<Vec<bool>, StoreError> {
+        on_backing!(self.complete_kept(ends))
+    }
+
     /// Deletes a claimed event that was cancelled while it ran; `false` if it was not, or the claim
-    /// does not stand. If it was on an object, a tombstone takes its place there, and the promise
-    /// of its successor is renewed.
-    pub(crate) async fn remove_cancelled(&self, claim: Claim) -> Result<bool, StoreError> {
-        on_backing!(self.remove_cancelled(claim))
+    /// does not stand. It is kept as by [`Store::complete_kept`]. If it was on an object, a
+    /// tombstone takes its place there, and the promise of its successor is renewed.
+    pub(crate) async fn remove_cancelled(&self, claim: Claim, end: &AttemptEnd) -> Result<bool, StoreError> {
+        on_backing!(self.remove_cancelled(claim, end))
     }
 
     /// Moves an event to the dead events, unless it was cancelled while it ran. If its canvas
     /// already has a dead event of the same id, written by hand, the later death is kept. If it was
     /// on an object: with `halts` its lane is halted from then on, otherwise a tombstone takes its
-    /// place there; the promise of its successor is renewed.
+    /// place there; the promise of its successor is renewed. The history notes the attempt if it
+    /// says how long that took.
     pub(crate) async fn die(
         &self,
         claim: Claim,
         cause: Cause,
         error: Option<&str>,
         halts: bool,
+        took: Option<Duration>,
     ) -> Result<bool, StoreError> {
-        on_backing!(self.die(claim, cause, error, halts))
+        on_backing!(self.die(claim, cause, error, halts, took))
     }
 
     /// Clears the promise of events while a rule stands on their handler; `false` for each that no

@@ -41,16 +41,23 @@ impl Store {
                    select at, canvas_id, module, name, sum(emitted)::bigint as emitted, sum(completed)::bigint as completed,
                           sum(failed)::bigint as failed, sum(retried)::bigint as retried, sum(dead)::bigint as dead,
                           sum(wait_us)::bigint as wait_us, sum(run_us)::bigint as run_us,
-                          array_agg(wait order by bin) as wait_bins, array_agg(run order by bin) as run_bins,
-                          row_number() over (partition by at, canvas_id order by module, name) as number
+                          array_agg(wait order by bin) as wait_bins, array_agg(run order by bin) as run_bins
                      from binned group by at, canvas_id, module, name
+               ), known as (
+                   select h.*, exists (select from wakeq.hour_statistics x
+                                        where x.at = h.at and x.canvas_id = h.canvas_id and x.module = h.module and x.name = h.name
+                                       offset 0) as has_row
+                     from hours h
+               ), numbered as (
+                   select k.*, row_number() over (partition by k.at, k.canvas_id, k.has_row order by k.module, k.name) as number
+                     from known k
                ), limited as (
                    select h.*, max(case h.number when 1 then (
                                select count(*) from (
                                    select from wakeq.hour_statistics x
                                     where x.at = h.at and x.canvas_id = h.canvas_id limit $2) as x) end)
                                over (partition by h.at, h.canvas_id) as kept
-                     from hours h
+                     from numbered h
                ), added as (
                    insert into wakeq.hour_statistics as s
                           (at, canvas_id, module, name, emitted, completed, failed, retried, dead, wait_us, run_us,
@@ -58,10 +65,7 @@ impl Store {
                    select h.at, h.canvas_id, h.module, h.name, h.emitted, h.completed, h.failed, h.retried, h.dead, h.wait_us,
                           h.run_us, h.wait_bins, h.run_bins
                      from limited h
-                    where h.module = '' or h.number + h.kept <= $2
-                       or exists (select from wakeq.hour_statistics x
-                                   where x.at = h.at and x.canvas_id = h.canvas_id and x.module = h.module and x.name = h.name
-                                  offset 0)
+                    where h.module = '' or h.has_row or h.number + h.kept <= $2
                     order by 1, 2, 3, 4
                        on conflict (at, canvas_id, module, name) do update
                       set emitted = s.emitted + excluded.emitted, completed = s.completed + excluded.completed,

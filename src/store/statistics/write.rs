@@ -63,10 +63,14 @@ impl Store {
         }
     }
 
-    /// The same, after this time at the latest: for the end of a process.
+    /// The same, and returns after this time at the latest: for the end of a worker or a process.
+    /// The write then goes on as long as the process does, so that what it has taken is written or
+    /// comes with the next.
     #[doc(hidden)]
     pub async fn write_statistics_within(&self, limit: Duration) {
-        if tokio::time::timeout(limit, self.write_statistics()).await.is_err() {
+        let store = self.clone();
+        let writing = tokio::spawn(async move { store.write_statistics().await });
+        if tokio::time::timeout(limit, writing).await.is_err() {
             tracing::warn!("the last statistics of this process may not have been written");
         }
     }
@@ -97,20 +101,21 @@ async fn add_to_minute(session: Session, columns: &Columns) -> Result<f64, Store
                               from unnest($1::uuid[]) with ordinality as c (canvas_id, place) order by c.place) as rows
            ), given as (
                select g.*, ($1::uuid[])[g.place] as canvas_id,
-                      row_number() over (partition by g.place order by g.module, g.name) as number
+                      exists (select from wakeq.minute_statistics x
+                               where x.at = (select minute from at) and x.canvas_id = ($1::uuid[])[g.place]
+                                 and x.module = g.module and x.name = g.name offset 0) as has_row
                  from unnest($2::integer[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[],
                              $9::bigint[], $10::bigint[], $11::bigint[], $12::text[], $13::text[])
                       as g (place, module, name, emitted, completed, failed, retried, dead, wait_us, run_us, wait_bins, run_bins)
+           ), numbered as (
+               select *, row_number() over (partition by place, has_row order by module, name) as number from given
            ), added as (
                insert into wakeq.minute_statistics as s
                       (at, canvas_id, module, name, emitted, completed, failed, retried, dead, wait_us, run_us, wait_bins, run_bins)
                select a.minute, g.canvas_id, g.module, g.name, g.emitted, g.completed, g.failed, g.retried, g.dead,
                       g.wait_us, g.run_us, g.wait_bins::integer[], g.run_bins::integer[]
-                 from at a, kept k, given g
-                where g.module = '' or k.rows[g.place] + g.number <= $14
-                   or exists (select from wakeq.minute_statistics x
-                               where x.at = a.minute and x.canvas_id = g.canvas_id and x.module = g.module and x.name = g.name
-                              offset 0)
+                 from at a, kept k, numbered g
+                where g.module = '' or g.has_row or k.rows[g.place] + g.number <= $14
                 order by 2, 3, 4
                    on conflict (at, canvas_id, module, name) do update
                   set emitted = s.emitted + excluded.emitted, completed = s.completed + excluded.completed,
@@ -155,6 +160,7 @@ fn took_no_effect(error: &StoreError) -> bool {
         | StoreError::OtherTiming { .. }
         | StoreError::Overloaded
         | StoreError::Quota(_)
+        | StoreError::NoBatch(_)
         | StoreError::Config(_)
         | StoreError::Defect => false,
     }

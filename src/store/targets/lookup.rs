@@ -37,6 +37,7 @@ struct FoundRow {
     timeout_ms: i64,
     concurrency: Option<i32>,
     halts: bool,
+    keep_s: Option<i32>,
     audience: Option<String>,
     secret: Vec<u8>,
     secret_key: Option<String>,
@@ -62,7 +63,7 @@ impl Sql<'_> {
             FoundRow,
             r#"select t.canvas_id, t.module::text as "module!", t.name::text as "name!",
                       t.modifier::text as "modifier!", t.url, t.retries, t.delay_ms, t.factor, t.delay_max_ms, t.timeout_ms,
-                      t.concurrency, t.halts, t.audience, t.secret, t.secret_key, t.previous_key, t.headers, t.headers_key,
+                      t.concurrency, t.halts, t.keep_s, t.audience, t.secret, t.secret_key, t.previous_key, t.headers, t.headers_key,
                       t.revision,
                       d.namespace, d.names as own_names,
                       case when t.previous_until > now() then t.previous_secret end as previous_secret
@@ -121,12 +122,18 @@ impl FoundRow {
             timeout: milliseconds(self.timeout_ms),
             concurrency: self.concurrency.map(i32::cast_unsigned),
             halts: self.halts,
+            keep: kept_for(self.keep_s),
         };
         let secrets = Secrets { current, previous };
         let target = Target { url, policy, audience: self.audience, secrets, headers };
         let own = OwnDeployment::new(self.namespace, self.own_names);
         Some((address, Arc::new(FoundTarget { target, revision: self.revision, own })))
     }
+}
+
+/// How long events are kept, from a row.
+pub(super) fn kept_for(keep_s: Option<i32>) -> Duration {
+    Duration::from_secs(u64::from(keep_s.unwrap_or(0).unsigned_abs()))
 }
 
 /// A duration from a row; a constraint keeps it from being negative.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::{Connection, PgConnection};
 
 use super::headers::{self, SealedHeaders};
-use super::lookup::milliseconds;
+use super::lookup::{kept_for, milliseconds};
 use crate::event::{
     Actor, CanvasId, HandlerAddress, HandlerScope, Name, Quota, QuotaExceeded, RuleKind, SealedSecret,
     Secret, SecretKeys, TargetPolicy, TargetUrl, Timestamp,
@@ -115,6 +115,7 @@ struct TargetRow {
     timeout_ms: i64,
     concurrency: Option<i32>,
     halts: bool,
+    keep_s: Option<i32>,
     audience: Option<String>,
     header_names: Vec<String>,
     previous_until: Option<Timestamp>,
@@ -185,7 +186,7 @@ impl Store {
                       target.url as "url!", target.retries as "retries!", target.delay_ms as "delay_ms!",
                       target.factor as "factor!", target.delay_max_ms as "delay_max_ms!",
                       target.timeout_ms as "timeout_ms!", target.concurrency, target.halts as "halts!",
-                      target.audience, target.header_names as "header_names!", target.previous_until, target.gone_at,
+                      target.keep_s, target.audience, target.header_names as "header_names!", target.previous_until, target.gone_at,
                       target.created_at as "created_at!",
                       target.created_by as "created_by!", target.updated_at as "updated_at!",
                       target.updated_by as "updated_by!"
@@ -193,7 +194,7 @@ impl Store {
                          from unnest($2::text[], $3::text[]) with ordinality as given (module, name, at)) as wanted
                 cross join lateral (
                     select t.module::text as module, t.name::text as name, t.modifier::text as modifier, t.url, t.retries,
-                           t.delay_ms, t.factor, t.delay_max_ms, t.timeout_ms, t.concurrency, t.halts, t.audience,
+                           t.delay_ms, t.factor, t.delay_max_ms, t.timeout_ms, t.concurrency, t.halts, t.keep_s, t.audience,
                            t.header_names,
                            case when t.previous_until > now() then t.previous_until end as previous_until,
                            t.gone_at, t.created_at, t.created_by, t.updated_at, t.updated_by
@@ -223,7 +224,7 @@ impl Sql<'_> {
         let query = sqlx::query_as!(
             TargetRow,
             r#"select module::text as "module!", name::text as "name!", modifier::text as "modifier!", url, retries, delay_ms,
-                      factor, delay_max_ms, timeout_ms, concurrency, halts, audience, header_names,
+                      factor, delay_max_ms, timeout_ms, concurrency, halts, keep_s, audience, header_names,
                       case when previous_until > now() then previous_until end as previous_until,
                       gone_at, created_at, created_by, updated_at, updated_by
                  from wakeq.http_targets
@@ -319,13 +320,13 @@ async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, facts: Tar
            ), put as (
                insert into wakeq.http_targets as t
                    (canvas_id, module, name, modifier, url, retries, delay_ms, factor, delay_max_ms, timeout_ms,
-                    concurrency, audience, secret, secret_key, created_by, updated_by, halts)
-               select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::integer, $12::text, $13, $24::text, $17, $17, $22
+                    concurrency, audience, secret, secret_key, created_by, updated_by, halts, keep_s)
+               select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::integer, $12::text, $13, $24::text, $17, $17, $22, $25
                  from others where count < wakeq.quota_of($1, 'targets', $15) on conflict (canvas_id, module, name, modifier) do update
                   set url = excluded.url, retries = excluded.retries, delay_ms = excluded.delay_ms, halts = excluded.halts,
                       factor = excluded.factor, delay_max_ms = excluded.delay_max_ms, timeout_ms = excluded.timeout_ms,
                       concurrency = excluded.concurrency, audience = excluded.audience, revision = excluded.revision,
-                      updated_by = excluded.updated_by, updated_at = now(), gone_at = null,
+                      updated_by = excluded.updated_by, updated_at = now(), gone_at = null, keep_s = excluded.keep_s,
                       secret = case when $14 then excluded.secret else t.secret end,
                       secret_key = case when $14 then excluded.secret_key else t.secret_key end,
                       (previous_secret, previous_key, previous_until) = (
@@ -373,7 +374,7 @@ async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, facts: Tar
         facts.is_awaited,
         new.policy.halts,
         facts.repeats,
-        new.sealed.key.as_deref()
+        new.sealed.key.as_deref(), kept_seconds(new.policy.keep)
     )
     .fetch_optional(connection)
     .await
@@ -443,6 +444,7 @@ impl TargetRow {
                 timeout: milliseconds(self.timeout_ms),
                 concurrency: self.concurrency.map(i32::cast_unsigned),
                 halts: self.halts,
+                keep: kept_for(self.keep_s),
             },
             audience: self.audience,
             header_names: self.header_names,
@@ -458,6 +460,11 @@ impl TargetRow {
 
 fn integer(number: u32) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+/// How long events are kept; `None` for not at all.
+fn kept_seconds(keep: Duration) -> Option<i32> {
+    i32::try_from(keep.as_secs()).ok().filter(|seconds| *seconds > 0)
 }
 
 fn in_milliseconds(duration: Duration) -> i64 {

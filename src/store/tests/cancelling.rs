@@ -8,7 +8,8 @@ use super::queues::{EMAILS, canvas, emails, emit_emails, events, take};
 use super::{Table, limits, tester, told};
 use crate::event::{CanvasId, Cause, Claim, EventId, Name};
 use crate::store::{
-    CANCELLED_PAGE, CommandOutcome, DeadFilter, FacetSettings, Renewal, Retry, RunningCancel, TurnRequest,
+    AttemptEnd, CANCELLED_PAGE, CommandOutcome, DeadFilter, FacetSettings, Renewal, Retry, RunningCancel,
+    TurnRequest,
 };
 
 const CANCELLED: &str = "select count(*) from wakeq.events_v2 where cancelled_by = 'test'";
@@ -76,7 +77,7 @@ impl Table {
 }
 
 fn retry(claim: Claim) -> Arc<Retry> {
-    Arc::new(Retry { claim, retries: 1, delay: Duration::from_secs(3600), error: "no".into() })
+    Arc::new(Retry { claim, retries: 1, delay: Duration::from_secs(3600), error: "no".into(), noted: None })
 }
 
 #[tokio::test]
@@ -118,7 +119,7 @@ async fn the_mark_does_not_stop_a_completion() {
     let table = Table::new().await;
     let claim = table.cancelled().await;
     assert_eq!(table.store.complete(&[claim]).await.unwrap(), [true]);
-    assert!(!table.store.remove_cancelled(claim).await.unwrap());
+    assert!(!table.store.remove_cancelled(claim, &AttemptEnd::default()).await.unwrap());
 }
 
 /// It is removed only under its claim, and only if it was cancelled; the next event of its object
@@ -132,12 +133,21 @@ async fn its_owner_removes_it() {
     let first = sqlx::query_scalar("select id from wakeq.events_v2 where seq = 1");
     let first = EventId(first.fetch_one(&table.pool).await.unwrap());
     let claim = table.claim(&[first]).await[0];
-    assert!(!table.store.remove_cancelled(claim).await.unwrap(), "nobody has cancelled it");
+    assert!(
+        !table.store.remove_cancelled(claim, &AttemptEnd::default()).await.unwrap(),
+        "nobody has cancelled it"
+    );
     table.cancel_running(CanvasId::DEFAULT, first).await;
-    assert!(!table.store.remove_cancelled(Claim { nonce: claim.nonce ^ 1, ..claim }).await.unwrap());
+    assert!(
+        !table
+            .store
+            .remove_cancelled(Claim { nonce: claim.nonce ^ 1, ..claim }, &AttemptEnd::default())
+            .await
+            .unwrap()
+    );
     assert_eq!(table.left().await, ids.len() as i64);
-    assert!(table.store.remove_cancelled(claim).await.unwrap());
-    assert!(!table.store.remove_cancelled(claim).await.unwrap());
+    assert!(table.store.remove_cancelled(claim, &AttemptEnd::default()).await.unwrap());
+    assert!(!table.store.remove_cancelled(claim, &AttemptEnd::default()).await.unwrap());
     let promised =
         "select count(*) from wakeq.events_v2 where seq = 2 and notify_at < now() + interval '1 min'";
     let missing =
@@ -151,9 +161,9 @@ async fn its_owner_removes_it() {
 async fn it_does_not_die() {
     let table = Table::new().await;
     let claim = table.cancelled().await;
-    assert!(!table.store.die(claim, Cause::Retries, Some("no"), true).await.unwrap());
+    assert!(!table.store.die(claim, Cause::Retries, Some("no"), true, None).await.unwrap());
     assert_eq!((table.left().await, table.number("select count(*) from wakeq.dead_events").await), (1, 0));
-    assert!(table.store.remove_cancelled(claim).await.unwrap());
+    assert!(table.store.remove_cancelled(claim, &AttemptEnd::default()).await.unwrap());
 }
 
 /// It failed and waits, was released, lost its worker, or is parked: a page removes all of them,
@@ -242,12 +252,37 @@ async fn a_leased_copy_is_left_alone() {
     assert_eq!((table.number(CANCELLED).await, table.number(LINES).await), (0, 0));
 }
 
+/// A copy that was cancelled, and whose worker died before its queue was pulled, is leased to no
+/// service. That of another canvas is, and the minute's pass deletes the first.
+#[tokio::test]
+async fn a_cancelled_copy_is_not_leased() {
+    let table = emails(FacetSettings { weight: None, in_flight_max: Some(10) }).await;
+    let cancelled = emit_emails(&table.store, canvas(1), 1).await[0];
+    let other = emit_emails(&table.store, canvas(2), 1).await[0];
+    assert_eq!(take(&table.store, 2).await.len(), 2);
+    assert_eq!(table.cancel_running(canvas(1), cancelled).await, RunningCancel::Asked);
+    table.end_leases().await;
+    table.run("update wakeq.queues set pulled = true").await;
+    let queue: Name = EMAILS.parse().unwrap();
+    let lease = async || {
+        table.store.enter_due(&queue, uuid::Uuid::nil()).await.unwrap();
+        let leased = table.store.lease_copies(&queue, 10, Duration::from_secs(60), 1 << 20).await.unwrap();
+        leased.into_iter().map(|leased| leased.event.claim.id).collect::<Vec<_>>()
+    };
+    assert_eq!(lease().await, [other]);
+    assert_eq!(lease().await, []);
+    let has = table.store.has_turns(&queue, uuid::Uuid::nil(), true).await.unwrap();
+    assert_eq!(has, Some(false), "no service asks for it in vain");
+    assert_eq!(table.store.remove_unclaimed_cancelled().await.unwrap().0, 1);
+    assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 1);
+}
+
 /// Nothing of it is kept with a dead event.
 #[tokio::test]
 async fn a_redriven_event_starts_without_it() {
     let table = Table::new().await;
     let claim = table.claim(&table.add(1).await).await[0];
-    assert!(table.store.die(claim, Cause::Retries, Some("no"), false).await.unwrap());
+    assert!(table.store.die(claim, Cause::Retries, Some("no"), false, None).await.unwrap());
     let back = table.store.redrive_page(&DeadFilter::default(), true, (0, 10), &tester()).await.unwrap().back;
     let claimed = table.store.claim(&back, &limits()).await.unwrap().remove(0).unwrap();
     assert_eq!((claimed.is_cancelled, table.number(CANCELLED).await), (false, 0));

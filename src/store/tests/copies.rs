@@ -24,7 +24,7 @@ async fn a_redriven_copy_leaves_the_chain_of_its_object_alone() {
     };
     let first = emit_on(canvas(1)).await;
     let dying = take(&table.store, 1).await.remove(0);
-    assert!(table.store.die(dying.claim, Cause::Retries, Some("no"), false).await.unwrap());
+    assert!(table.store.die(dying.claim, Cause::Retries, Some("no"), false, None).await.unwrap());
     let (second, other) = (emit_on(canvas(1)).await, emit_on(canvas(2)).await);
     let filter = DeadFilter { canvas: canvas(1), ..DeadFilter::default() };
     let back = table.store.redrive_page(&filter, true, (0, 10), &tester()).await.unwrap().back;

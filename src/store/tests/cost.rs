@@ -7,7 +7,7 @@ use std::time::Duration;
 use sqlx::AssertSqlSafe;
 
 use super::{Table, scope, tester};
-use crate::event::{CanvasId, EventId, HandlerScope};
+use crate::event::{CanvasId, EventFilter, EventId, HandlerScope};
 use crate::store::{Depth, HandlerDepth, Renewal, Store, StoreConfig};
 
 impl Table {
@@ -460,21 +460,20 @@ async fn a_page_of_events_reads_a_page() {
     table.add_for(40_000, "known").await;
     table.add_for(40_000, "zebra").await;
     table.run("vacuum analyze wakeq.events_v2").await;
-    let handlers = (Some("WORKER"), Some("rare"));
-    let listed =
-        table.store.events(CanvasId::DEFAULT, handlers, (None, None, true), None, (101, 101)).await.unwrap();
+    let rare = EventFilter { name: Some("rare".parse().unwrap()), ..EventFilter::default() };
+    let listed = table.store.events(CanvasId::DEFAULT, &rare, true, None, (101, 101)).await.unwrap();
     assert_eq!(listed.len(), 101);
     for mode in ["force_custom_plan", "force_generic_plan"] {
         let set = sqlx::query("select set_config('plan_cache_mode', $1, false)").bind(mode);
         table.store.session().await.unwrap().execute("set", set).await.unwrap();
-        for (state, look, pages) in [("null", 101, 600), ("'delayed'", 10_000, 1200)] {
+        for (filter, look, pages) in [("null", 101, 600), (r#"'{"states":["delayed"]}'"#, 10_000, 1200)] {
             let arguments = format!(
-                "'{}', 'WORKER', 'rare', 'WORKER', 'rare', null, '{}', {look}, '1 min', {state}, 101, true, null",
+                "'{}', {look}, '1 min', {filter}, 101, true, false, 'WORKER', 'rare', 'WORKER', 'rare', null, '{}'",
                 CanvasId::DEFAULT,
                 CanvasId::DEFAULT
             );
-            let plan = plan(&table.store, "), looked as (\n                   select e.*", &arguments).await;
-            println!("a page of events, {mode}, state {state}: {} pages", buffers(&plan, ""));
+            let plan = plan(&table.store, "as is_shown  from wakeq.events_v2 e where", &arguments).await;
+            println!("a page of events, {mode}, filter {filter}: {} pages", buffers(&plan, ""));
             assert!(buffers(&plan, "") < pages, "{plan}");
         }
     }

@@ -35,6 +35,8 @@ impl Table {
              values ($1, 'ada', 'k', '1', '1', now() - interval '1 year')",
             "insert into wakeq.unique_keys (canvas_id, module, name, key, event_id, until)
              values ($1, 'm', 'n', 'k', gen_random_uuid(), now() - interval '1 s')",
+            "insert into wakeq.checkpoints (canvas_id, event_id, claims, value, looked_at)
+             values ($1, gen_random_uuid(), 1, '1', now() - interval '1 year')",
             "insert into wakeq.entity_events (canvas_id, event_id, correlation_id, entity_type, entity, name, link_id, link_prev,
                                               status, ended_at)
              values ($1, gen_random_uuid(), gen_random_uuid(), 'account', 'ada', 'deposit', 1, 0, 'failed',
@@ -68,7 +70,7 @@ impl Table {
         self.number(
             "select (select count(*) from wakeq.dead_events) + (select count(*) from wakeq.unknown_handlers)
                   + (select count(*) from wakeq.audit_log) + (select count(*) from wakeq.idempotency_keys)
-                  + (select count(*) from wakeq.unique_keys)
+                  + (select count(*) from wakeq.unique_keys) + (select count(*) from wakeq.checkpoints)
                   + (select count(*) from wakeq.entity_events) + (select count(*) from wakeq.tombstones)
                   + (select count(*) from wakeq.consumer_dead) + (select count(previous_secret) from wakeq.http_targets)
                   + (select count(previous_secret) from wakeq.hooks)

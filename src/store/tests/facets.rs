@@ -267,7 +267,8 @@ impl Desk {
         let told = Notification { id: claim.id, canvas: event.address.scope.canvas };
         match how {
             Failure::Retry(delay) => {
-                let retry = Retry { claim, retries: event.retries + 1, delay, error: "no".into() };
+                let retry =
+                    Retry { claim, retries: event.retries + 1, delay, error: "no".into(), noted: None };
                 assert_eq!(store.retry(&[retry.into()]).await.unwrap(), [true]);
                 self.memory.push(told);
                 self.ended_with(&event, false);
@@ -281,7 +282,7 @@ impl Desk {
                 self.ended_with(&event, false);
             }
             Failure::Death { halts } => {
-                assert!(store.die(claim, Cause::Retries, Some("no"), halts).await.unwrap());
+                assert!(store.die(claim, Cause::Retries, Some("no"), halts, None).await.unwrap());
                 self.ended_with(&event, true);
             }
             Failure::Owner => {

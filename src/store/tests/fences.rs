@@ -7,10 +7,10 @@ use std::time::Duration;
 use super::crowds::MANY;
 use super::{Table, limits, shuffled, tester, told};
 use crate::event::{Cause, Claim, EventId, Notification};
-use crate::store::{ClaimLimits, DeadFilter, Fence, Renewal, Retry, Store};
+use crate::store::{AttemptEnd, ClaimLimits, DeadFilter, Fence, Renewal, Retry, Store};
 
 fn retry(claim: Claim, retries: i32) -> Arc<Retry> {
-    Arc::new(Retry { claim, retries, delay: Duration::ZERO, error: "no".into() })
+    Arc::new(Retry { claim, retries, delay: Duration::ZERO, error: "no".into(), noted: None })
 }
 
 impl Table {
@@ -27,8 +27,8 @@ impl Table {
         assert_eq!(self.store.complete(&[claim]).await.unwrap(), [false]);
         assert_eq!(self.store.complete_links(&[claim]).await.unwrap(), [false]);
         assert_eq!(self.store.retry(&[retry(claim, 1)]).await.unwrap(), [false]);
-        assert!(!self.store.die(claim, Cause::Retries, Some("no"), false).await.unwrap());
-        assert!(!self.store.remove_cancelled(claim).await.unwrap());
+        assert!(!self.store.die(claim, Cause::Retries, Some("no"), false, None).await.unwrap());
+        assert!(!self.store.remove_cancelled(claim, &AttemptEnd::default()).await.unwrap());
         assert_eq!(self.store.extend_lease((MANY, claim), Duration::from_secs(60)).await.unwrap(), None);
         self.store.release(&[claim]).await.unwrap();
         assert_eq!(self.row(claim.id).await, before);
@@ -165,7 +165,7 @@ async fn the_longest_delay_of_a_retry_is_a_hundred_years() {
     let table = Table::new().await;
     let ids = table.add(1).await;
     let claim = table.claim(&ids).await[0];
-    let endless = Retry { claim, retries: 1, delay: Duration::MAX, error: String::new() };
+    let endless = Retry { claim, retries: 1, delay: Duration::MAX, error: String::new(), noted: None };
     assert_eq!(table.store.retry(&[Arc::new(endless)]).await.unwrap(), [true]);
     assert!(
         table.holds("select bool_and(delay_until > now() + interval '99 years') from wakeq.events_v2").await
@@ -185,7 +185,7 @@ async fn claims_are_never_reset() {
     table.end_leases().await;
     let fourth = table.claim(&ids).await[0];
     assert!(table.holds("select bool_and(losses = 1 and retries = 1) from wakeq.events_v2").await);
-    assert!(table.store.die(fourth, Cause::Retries, Some("enough"), false).await.unwrap());
+    assert!(table.store.die(fourth, Cause::Retries, Some("enough"), false, None).await.unwrap());
     let notifications =
         table.store.redrive_page(&DeadFilter::default(), true, (0, 1000), &tester()).await.unwrap().back;
     assert_eq!(notifications.iter().map(|notification| notification.id).collect::<Vec<_>>(), ids);
@@ -271,7 +271,7 @@ async fn an_id_may_die_twice() {
     let table = Table::new().await;
     let ids = table.add(1).await;
     let claim = table.claim(&ids).await[0];
-    assert!(table.store.die(claim, Cause::Retries, Some("first"), false).await.unwrap());
+    assert!(table.store.die(claim, Cause::Retries, Some("first"), false, None).await.unwrap());
     table
         .run(
             "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value)
@@ -285,7 +285,7 @@ async fn an_id_may_die_twice() {
         "its id lives again"
     );
     let claim = table.claim(&ids).await[0];
-    assert!(table.store.die(claim, Cause::Poison, Some("second"), false).await.unwrap());
+    assert!(table.store.die(claim, Cause::Poison, Some("second"), false, None).await.unwrap());
     let dead = table.store.dead_events(&filter, true, None, 10).await.unwrap();
     assert_eq!(dead.len(), 1);
     assert_eq!((dead[0].cause.as_str(), dead[0].last_error.as_deref()), ("poison", Some("second")));

@@ -92,7 +92,7 @@ async fn a_chosen_id_is_known_as_long_as_its_event_waits() {
     table.run("delete from wakeq.emitted_ids").await;
     assert_eq!(table.store.insert_chosen(&chosen).await.unwrap(), InsertOutcome::Known);
     let claim = table.claim(&[chosen.id]).await[0];
-    assert!(table.store.die(claim, Cause::Retries, None, false).await.unwrap());
+    assert!(table.store.die(claim, Cause::Retries, None, false, None).await.unwrap());
     let linked = NewEvent { object: Some("work:1".parse().unwrap()), ..chosen.clone() };
     assert_eq!(table.store.insert_chosen(&chosen).await.unwrap(), InsertOutcome::Known, "it is dead");
     assert_eq!(table.store.insert_all(&[linked], &[true]).await.unwrap(), [InsertOutcome::Known]);

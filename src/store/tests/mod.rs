@@ -1,6 +1,8 @@
 //! Tests of the statements on a real Postgres, each with a database of its own.
 
+mod batches;
 mod cancelling;
+mod checkpoints;
 mod coalescer;
 mod contention;
 mod copies;
@@ -12,6 +14,7 @@ mod expiring;
 mod facets;
 mod fences;
 mod frozen;
+mod history;
 mod identity;
 mod idle;
 mod inserts;
@@ -19,6 +22,7 @@ mod log;
 mod log_pages;
 mod minute;
 mod missed;
+mod options;
 mod order;
 mod overlapping;
 mod parking;
@@ -32,6 +36,7 @@ mod recalls;
 mod registering;
 mod resuming;
 mod sampled_quotas;
+mod search;
 mod secrets;
 mod statistics;
 mod strangers;

@@ -58,7 +58,7 @@ async fn complete(store: &Store, id: EventId) {
 
 async fn die(store: &Store, id: EventId, halts: bool) {
     let claim = store.claim(&told(&[id]), &limits()).await.unwrap().pop().flatten().expect("its turn").claim;
-    assert!(store.die(claim, Cause::Retries, Some("no"), halts).await.unwrap());
+    assert!(store.die(claim, Cause::Retries, Some("no"), halts, None).await.unwrap());
 }
 
 /// With concurrent emits on several objects, each object has one chain without forks or gaps, whose
@@ -185,7 +185,13 @@ async fn only_the_first_of_a_lane_runs() {
     }
     let running = table.claim(&ids[..1]).await[0];
     assert!(!may_claim(&table.store, ids[1]).await, "the first of them runs");
-    let retry = Retry { claim: running, retries: 1, delay: Duration::from_secs(900), error: "no".into() };
+    let retry = Retry {
+        claim: running,
+        retries: 1,
+        delay: Duration::from_secs(900),
+        error: "no".into(),
+        noted: None,
+    };
     assert_eq!(table.store.retry(&[Arc::new(retry)]).await.unwrap(), [true]);
     assert!(!may_claim(&table.store, ids[1]).await, "the first of them is tried again later");
     table.run("update wakeq.events_v2 set delay_until = now()").await;
@@ -228,7 +234,7 @@ async fn a_locked_next_event_does_not_delay_completions_and_deaths() {
     let held = sqlx::query("select from wakeq.events_v2 where locked_at is null for update");
     assert_eq!(held.execute(&mut *stranger).await.unwrap().rows_affected(), 2);
     assert_eq!(table.store.complete_links(&claims[..1]).await.unwrap(), [true]);
-    assert!(table.store.die(claims[1], Cause::Retries, None, false).await.unwrap());
+    assert!(table.store.die(claims[1], Cause::Retries, None, false, None).await.unwrap());
     stranger.rollback().await.unwrap();
     assert!(may_claim(&table.store, ids[1]).await && may_claim(&table.store, ids[3]).await);
 }
@@ -401,7 +407,7 @@ async fn a_redriven_event_takes_its_place_or_the_last() {
     die(&table.store, left[1], false).await;
     let alone = table.add(1).await;
     let claim = table.claim(&alone).await[0];
-    assert!(table.store.die(claim, Cause::Retries, None, true).await.unwrap());
+    assert!(table.store.die(claim, Cause::Retries, None, true, None).await.unwrap());
     let redriven = table.store.redrive_page(&DeadFilter::default(), true, (0, 10), &tester()).await.unwrap();
     assert_eq!((redriven.back.len(), redriven.looked), (3, 3), "with and without objects");
 }

@@ -128,7 +128,13 @@ impl Crowd {
             3 => store.release(&claims).await?,
             4 => {
                 let retry = |claim| {
-                    Arc::new(Retry { claim, retries: 1, delay: Duration::ZERO, error: String::new() })
+                    Arc::new(Retry {
+                        claim,
+                        retries: 1,
+                        delay: Duration::ZERO,
+                        error: String::new(),
+                        noted: None,
+                    })
                 };
                 drop(store.retry(&claims.into_iter().map(retry).collect::<Vec<_>>()).await?);
             }
@@ -147,7 +153,7 @@ impl Crowd {
             14 => {
                 store.register(&["WORKER/known/_".into()], &[]).await?;
                 if let Some(claim) = claims.first() {
-                    store.die(*claim, Cause::Retries, None, true).await?;
+                    store.die(*claim, Cause::Retries, None, true, None).await?;
                 }
             }
             _ => {

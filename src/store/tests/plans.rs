@@ -19,7 +19,8 @@ async fn workers_statements_are_not_planned_at_each_call() {
         let ids = table.add(4).await;
         table.store.load(&ids[..1]).await.unwrap();
         let claims = table.claim(&ids).await;
-        let retry = Retry { claim: claims[0], retries: 1, delay: Duration::ZERO, error: "no".into() };
+        let retry =
+            Retry { claim: claims[0], retries: 1, delay: Duration::ZERO, error: "no".into(), noted: None };
         assert_eq!(table.store.retry(&[Arc::new(retry)]).await.unwrap(), [true]);
         table.store.release(&claims[1..2]).await.unwrap();
         assert_eq!(table.store.complete(&claims[2..3]).await.unwrap(), [true]);

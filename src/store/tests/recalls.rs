@@ -80,7 +80,7 @@ async fn the_minutes_pass_looks_past_blocked_copies() {
     let free = desk.emit(vec![event(canvas(1), "email_event", OPENED)]).await;
     desk.bag.clear();
     let first = take(&desk.table.store, 1).await.remove(0);
-    assert!(desk.table.store.die(first.claim, Cause::Retries, Some("no"), true).await.unwrap());
+    assert!(desk.table.store.die(first.claim, Cause::Retries, Some("no"), true, None).await.unwrap());
     desk.ended_with(&first, true);
     while !desk.ended.is_empty() {
         desk.after(0).await;

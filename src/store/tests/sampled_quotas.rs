@@ -144,6 +144,8 @@ async fn a_sample_of_everything_finds_what_a_count_does() {
         "insert into wakeq.dead_events (canvas_id, id, module, name, modifier, value, retries, enqueued_at, claims, losses,
                                         last_error, cause)
          select c, gen_random_uuid(), 'WORKER', 'h' || n % 5, '_', v, 0, now(), 1, 0, 'oh', 'poison' from public.rows",
+        "insert into wakeq.checkpoints (canvas_id, event_id, claims, value)
+         select c, gen_random_uuid(), 1, v from public.rows",
         "insert into wakeq.objects (canvas_id, object, last_seq, state, state_at)
          select c, 'o' || n, n, v, now() from public.rows",
         "insert into wakeq.emitted_ids (canvas_id, id) select c, gen_random_uuid() from public.rows",
@@ -165,9 +167,9 @@ async fn a_sample_of_everything_finds_what_a_count_does() {
     ] {
         assert_eq!(table.run(fill).await, 400);
     }
-    // Values of 1 or 5 bytes, and dead events with two bytes more.
+    // Values and checkpoints of 1 or 5 bytes, and dead events with two bytes more.
     let expected = [
-        (QuotaPair::Waiting, [600, 1_200], [200, 1_200]),
+        (QuotaPair::Waiting, [600, 1_500], [200, 1_700]),
         (QuotaPair::Objects, [300, 300], [100, 500]),
         (QuotaPair::Remembered, [300, 600], [100, 200]),
         (QuotaPair::Log, [300, 0], [100, 0]),

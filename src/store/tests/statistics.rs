@@ -69,7 +69,7 @@ const MANY: [(&str, u64, &str); 19] = [
     ("with live as", 400_000, "counts the events of a canvas, after a vacuum in the index alone"),
     ("with asked as materialized", 40_000, "counts up to 20,000 copies"),
     ("with recursive canvases as ( (select canvas_id, 1 as number", 40_000, "counts up to 10,000 copies"),
-    ("with limits as materialized ( select wakeq.quota_of($1, 'events'", 100_000, "counts a canvas's events"),
+    ("with limits as materialized ( select wakeq.quota_of($1, 'events'", 200_000, "counts a canvas's events"),
     ("with limits as materialized ( select wakeq.quota_of($1, 'chosen-ids'", 50_000, "counts chosen ids"),
     ("select live.due", 250_000, "counts the dead events of ten handlers, each among all of the canvas"),
     ("select id, canvas_id, module::text as \"module!\"", 50_000, "looks for a handler's dead events"),
@@ -84,7 +84,7 @@ const MANY: [(&str, u64, &str); 19] = [
 ];
 
 /// Other tables that a canvas fills: their columns, and a row of them.
-const OTHERS: [(&str, &str, &str); 15] = [
+const OTHERS: [(&str, &str, &str); 16] = [
     ("objects", "canvas_id, object, last_seq", "c, 'o' || n, n"),
     (
         "dead_events",
@@ -104,6 +104,7 @@ const OTHERS: [(&str, &str, &str); 15] = [
         "canvas_id, module, name, key, event_id, until",
         "c, 'WORKER', 'h' || n % 5, n::text, gen_random_uuid(), now() + interval '1 h'",
     ),
+    ("checkpoints", "canvas_id, event_id, claims, value", "c, gen_random_uuid(), 1, '1'"),
     ("unknown_handlers", "canvas_id, module, name, modifier", "c, 'WORKER', 'u' || n, '_'"),
     ("log_streams", "canvas_id, category, stream, position, last_seq", "c, 'work', 'o' || n, 0, n"),
     ("entities", "canvas_id, entity_type, id, version, last_link", "c, 'account', 'o' || n, 1, 1"),

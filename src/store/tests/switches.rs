@@ -199,6 +199,52 @@ async fn a_switch_under_another_wakes_nothing_and_one_that_ends_wakes_its_canvas
     assert_eq!(resume_all(&table.store, minute.jobs[0].1).await.len(), 4);
 }
 
+/// What a switch holds still is not woken when the pause of its handler is lifted, but with the
+/// switch. Another canvas, whose handler is lifted meanwhile, is woken.
+#[tokio::test]
+async fn a_handler_lifted_beneath_a_switch_stays_parked() {
+    let table = Table::new().await;
+    let theirs = HandlerScope::worker(OTHER, "h0").unwrap();
+    let own = HandlerScope::worker(CanvasId::DEFAULT, "h0").unwrap();
+    table.add_parked(CanvasId::DEFAULT, 1, 1_200).await;
+    table.add_parked(OTHER, 1, 3).await;
+    for switch in [whole(), HandlerScope::of_everything()] {
+        table.switch_off(&switch).await;
+        table.store.add_rule(RuleKind::Pause, &own, None, None, &tester()).await.unwrap();
+        let job = table.store.lift_rule(RuleKind::Pause, &own, &tester()).await.unwrap().jobs[0];
+        let page = table.store.resume_page(job).await.unwrap();
+        assert!(page.notifications.is_empty() && !page.more && !page.elsewhere, "{page:?}");
+        assert_eq!((table.parked().await, table.jobs_left().await), (1_203, 0));
+        table.run("delete from wakeq.scheduling_rules").await;
+    }
+    table.switch_off(&whole()).await;
+    table.store.add_rule(RuleKind::Pause, &theirs, None, None, &tester()).await.unwrap();
+    let job = table.store.lift_rule(RuleKind::Pause, &theirs, &tester()).await.unwrap().jobs[0];
+    assert_eq!(resume_all(&table.store, job).await.len(), 3);
+    let job = table.switch_on(&whole()).await;
+    assert_eq!(resume_all(&table.store, job).await.len(), 1_200);
+    assert_eq!((table.parked().await, table.jobs_left().await), (0, 0));
+}
+
+/// A queue that does not show its copies is not held by the switch of a canvas, so its copies are
+/// woken beneath it.
+#[tokio::test]
+async fn copies_that_a_switch_does_not_hold_are_woken_beneath_it() {
+    let table = emails(FacetSettings::default()).await;
+    table.run("update wakeq.queues set tenant_visible = true").await;
+    let copies = emit_emails(&table.store, canvas(1), 2).await;
+    let (switch, handler) = (HandlerScope::of_canvas(canvas(1)), email(canvas(1)).address.scope);
+    table.store.add_rule(RuleKind::Pause, &handler, None, None, &tester()).await.unwrap();
+    table.switch_off(&switch).await;
+    assert_eq!(table.store.park(&copies).await.unwrap(), [true; 2]);
+    let job = table.store.lift_rule(RuleKind::Pause, &handler, &tester()).await.unwrap().jobs[0];
+    assert!(resume_all(&table.store, job).await.is_empty(), "the queue shows them");
+    table.run("update wakeq.queues set tenant_visible = false").await;
+    table.store.add_rule(RuleKind::Pause, &handler, None, None, &tester()).await.unwrap();
+    let job = table.store.lift_rule(RuleKind::Pause, &handler, &tester()).await.unwrap().jobs[0];
+    assert_eq!(resume_all(&table.store, job).await.len(), 2);
+}
+
 /// A claim that has not seen a switch can't commit after it has been set.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_claim_commits_after_a_switch_was_set() {
@@ -320,4 +366,22 @@ async fn a_claim_pays_for_no_switch_where_there_is_none() {
     let looked_up =
         ruled.lines().filter(|line| line.contains("scheduling_rules_switches") && line.contains("loops=50"));
     assert_eq!(looked_up.count(), 0, "{ruled}");
+}
+
+/// However many canvases have jobs, that of everything is among those that a pass continues.
+#[tokio::test]
+async fn the_job_of_everything_is_among_the_first() {
+    let table = Table::new().await;
+    table
+        .run(
+            "insert into wakeq.resume_jobs (kind, canvas_id, module, name)
+             select 'lifted', gen_random_uuid(), 'WORKER', 'greet' from generate_series(1, 1500)
+              union all
+             select 'lifted', 'ffffffff-ffff-ffff-ffff-ffffffffffff', 'CANVAS', '_'",
+        )
+        .await;
+    let of_all =
+        "select count(*) from wakeq.open_jobs() where canvas_id = 'ffffffff-ffff-ffff-ffff-ffffffffffff'";
+    assert_eq!(table.number(of_all).await, 1);
+    assert_eq!(table.number("select count(*) from wakeq.open_jobs()").await, 1_000);
 }

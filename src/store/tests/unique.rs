@@ -73,7 +73,8 @@ async fn a_retried_event_has_its_key_unless_it_was_given_on() {
     let claims = table.claim(&[first]).await;
     table.store.release(&claims).await.unwrap();
     assert_eq!(table.emit_key(key()).await, (first, UniqueOutcome::Kept));
-    let retry = |claim| Arc::new(Retry { claim, retries: 1, delay: Duration::ZERO, error: "no".into() });
+    let retry =
+        |claim| Arc::new(Retry { claim, retries: 1, delay: Duration::ZERO, error: "no".into(), noted: None });
     let claim = table.claim(&[first]).await[0];
     assert_eq!(table.store.retry(&[retry(claim)]).await.unwrap(), [true]);
     assert_eq!(table.emit_key(key()).await, (first, UniqueOutcome::Kept));
@@ -121,7 +122,7 @@ async fn a_redriven_event_has_no_key() {
     let table = Table::new().await;
     let (first, _) = table.emit_key(key().until_ended()).await;
     let claim = table.claim(&[first]).await[0];
-    assert!(table.store.die(claim, Cause::Retries, None, false).await.unwrap());
+    assert!(table.store.die(claim, Cause::Retries, None, false, None).await.unwrap());
     let (second, outcome) = table.emit_key(key().until_ended()).await;
     assert_eq!(outcome, UniqueOutcome::Inserted);
     let back =
@@ -184,7 +185,7 @@ async fn a_replaced_event_begins_anew() {
     let table = Table::new().await;
     let (first, _) = table.emit_key(key()).await;
     let claim = table.claim(&[first]).await[0];
-    let retry = Retry { claim, retries: 2, delay: HOUR, error: "no".into() };
+    let retry = Retry { claim, retries: 2, delay: HOUR, error: "no".into(), noted: None };
     table.store.retry(&[Arc::new(retry)]).await.unwrap();
     table.run("update wakeq.events_v2 set losses = 1, probes = 3, postponed_since = now()").await;
     table.run("create table public.before as select id, enqueued_at, traceparent from wakeq.events_v2").await;
@@ -253,7 +254,7 @@ async fn a_cancelled_event_is_neither_replaced_nor_postponed() {
             if unique.held_for().is_some() {
                 assert_eq!(table.emit_key(again()).await, (first, UniqueOutcome::Kept));
             }
-            let retry = Retry { claim, retries: 1, delay: HOUR, error: "no".into() };
+            let retry = Retry { claim, retries: 1, delay: HOUR, error: "no".into(), noted: None };
             table.store.retry(&[Arc::new(retry)]).await.unwrap();
             let (second, outcome) = table.emit_key(again()).await;
             assert!(second != first && outcome == UniqueOutcome::Inserted, "{conflict:?}: {outcome:?}");

@@ -210,7 +210,7 @@ async fn a_key_is_found_by_its_index() {
         let explain = format!(
             "explain (analyze, buffers, timing off) select w.* from wakeq.write_unique(
                  row(gen_random_uuid(), '{}', 'WORKER', 'known', '_', '1', now(), null, '{key}', interval '1 hour',
-                     '{conflict}', null, null)::wakeq.unique_event, '{{}}', '{{}}', true, '10 min', '30 s') as w",
+                     '{conflict}', null, null, null)::wakeq.unique_event, '{{}}', '{{}}', true, '10 min', '30 s') as w",
             CanvasId::DEFAULT
         );
         let mut session = table.store.session().await.unwrap();

@@ -29,6 +29,7 @@ fn worker(name: &str, running: usize) -> Attendance {
         handlers: vec!["WORKER/known/_".to_owned()],
         handler_count: 1,
         has_targets: false,
+        row: Arc::default(),
     };
     let runs = (0..running).map(run).collect();
     let running = i32::try_from(running).unwrap();
@@ -77,6 +78,33 @@ async fn every_pass_writes_the_row_of_its_own_worker() {
     table.store.leave_worker(&two.worker).await.unwrap();
     assert_eq!(table.working().await.len(), 1);
     assert!(!table.store.see_worker(&two).await.unwrap(), "what is over is not written");
+}
+
+/// A pass that was under way when its worker left finds no row, and adds none.
+#[tokio::test]
+async fn a_worker_that_has_left_gets_no_row_again() {
+    let table = Table::new().await;
+    let (one, two) = (worker("one", 0), worker("two", 0));
+    for worker in [&one, &two] {
+        table.store.enter_worker(worker).await.unwrap();
+    }
+    table.store.leave_worker(&one.worker).await.unwrap();
+    for worker in [&one, &two] {
+        table.store.enter_worker(worker).await.unwrap();
+    }
+    assert_eq!(table.working().await, [("two".to_owned(), 0)]);
+    // It is deleted after a row that is just being added, though nobody waits for that any longer.
+    let mut stranger = table.pool.begin().await.unwrap();
+    sqlx::query("lock table wakeq.workers").execute(&mut *stranger).await.unwrap();
+    let (store, seen) = (table.store.clone(), two.clone());
+    let entering = tokio::spawn(async move { store.enter_worker(&seen).await });
+    table.until_waiting(1).await;
+    entering.abort();
+    let (store, left) = (table.store.clone(), Arc::clone(&two.worker));
+    let leaving = tokio::spawn(async move { store.leave_worker(&left).await });
+    stranger.rollback().await.unwrap();
+    leaving.await.unwrap().unwrap();
+    assert_eq!(table.working().await, []);
 }
 
 /// A worker's row costs five pages at most, however many workers there are.

@@ -4,20 +4,20 @@
 //! An event gathers after its claim, within its own run: its lease, time-out and shutdown are those
 //! of any run. Must never put events of two canvases into one call.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tracing::Instrument;
 
 use super::batch::{Batch, BatchHandler, BoxedBatch};
 use super::room::Room;
 use super::route::{InvalidRoute, Route};
-use crate::event::{CanvasId, Traceparent};
+use crate::event::{CanvasId, HandlerScope, Traceparent};
 use crate::telemetry;
 use crate::worker::answers::{Completion, HandlerError, HandlerResult, panic_message};
 use crate::worker::cancellation::CancelReason;
@@ -98,7 +98,8 @@ impl Gatherer {
             tokio::spawn(Arc::clone(self).call(vec![member]));
             return;
         }
-        let (canvas, bytes) = (member.execution.address.scope.canvas, member.execution.json.len());
+        let (address, bytes) = (member.execution.address.clone(), member.execution.json.len());
+        let canvas = address.scope.canvas;
         let is_full = self.room.enter();
         {
             let mut open = self.open();
@@ -109,7 +110,9 @@ impl Gatherer {
             let gathering = open.entry(canvas).or_insert_with(|| self.gather(canvas));
             gathering.bytes += bytes;
             gathering.members.push(member);
-            if gathering.members.len() >= self.batch.max || gathering.bytes >= self.batch.bytes_max {
+            let events = gathering.members.len();
+            let is_enough = events >= self.batch.max || gathering.bytes >= self.batch.bytes_max;
+            if is_enough || self.room.is_share(&address, events) {
                 begin(&mut open, canvas);
             }
         }
@@ -122,7 +125,8 @@ impl Gatherer {
     fn gather(self: &Arc<Self>, canvas: CanvasId) -> Gathering {
         let number = self.last_number.fetch_add(1, Ordering::Relaxed);
         let (begins, begun) = oneshot::channel();
-        tokio::spawn(Arc::clone(self).carry_out(canvas, number, begun, self.room.until_closed()));
+        let closed = (self.room.until_closed(), self.room.refusals());
+        tokio::spawn(Arc::clone(self).carry_out(canvas, number, begun, closed));
         Gathering { number, members: Vec::new(), bytes: 0, begins }
     }
 
@@ -132,12 +136,13 @@ impl Gatherer {
         canvas: CanvasId,
         number: u64,
         mut begun: oneshot::Receiver<Vec<Member>>,
-        closed: impl Future<Output = ()>,
+        (closed, refusals): (impl Future<Output = ()>, watch::Receiver<()>),
     ) {
         let complete = tokio::select! {
             biased;
             members = &mut begun => Some(members.unwrap_or_default()),
             _ = tokio::time::timeout(self.batch.wait, closed) => None,
+            () = self.until_share(canvas, number, refusals) => None,
         };
         let members = match complete.or_else(|| self.take(canvas, number)) {
             Some(members) => members,
@@ -145,7 +150,47 @@ impl Gatherer {
             None => begun.await.unwrap_or_default(),
         };
         self.room.leave(members.len());
+        let members = self.unless_held(members).await;
         self.call(members).await;
+    }
+
+    /// Completes when a batch has all the places that its function may have: that can become so
+    /// while it gathers, and another event is refused then.
+    async fn until_share(&self, canvas: CanvasId, number: u64, mut refusals: watch::Receiver<()>) {
+        while refusals.changed().await.is_ok() {
+            let open = self.open();
+            let Some(gathering) = open.get(&canvas).filter(|gathering| gathering.number == number) else {
+                continue;
+            };
+            let last = gathering.members.last();
+            if last.is_some_and(|last| self.room.is_share(&last.execution.address, gathering.members.len())) {
+                return;
+            }
+        }
+        std::future::pending().await
+    }
+
+    /// The members whose handler no rule holds by now: one may have been added while they gathered.
+    /// The runs of the others end, as if they had not claimed their events.
+    async fn unless_held(&self, members: Vec<Member>) -> Vec<Member> {
+        let handlers: BTreeSet<HandlerScope> =
+            members.iter().map(|member| member.execution.address.scope.clone()).collect();
+        let mut held = BTreeSet::new();
+        for handler in handlers {
+            if self.room.is_held(&handler).await {
+                held.insert(handler);
+            }
+        }
+        let is_held = |member: &Member| held.contains(&member.execution.address.scope);
+        let (mut leaving, staying): (Vec<Member>, Vec<Member>) = members.into_iter().partition(is_held);
+        for member in &leaving {
+            member.execution.hold_back();
+        }
+        for member in &mut leaving {
+            // Before that its run must not see that its answer is dropped.
+            member.answer.closed().await;
+        }
+        staying
     }
 
     /// Takes the members of a batch that has not begun.
@@ -220,5 +265,66 @@ fn results(ended: std::thread::Result<Vec<HandlerResult<Completion>>>, events: u
             let panicked = || Ended::Panicked(panic_message(panic.as_ref()).to_owned());
             std::iter::repeat_with(panicked).take(events).collect()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::event::{HandlerAddress, Name};
+    use crate::worker::handlers::Handlers;
+    use crate::worker::places::{PlaceKind, PlaceRequest, Places};
+
+    const WAIT: Duration = Duration::from_secs(60);
+
+    fn address(name: &str) -> HandlerAddress {
+        let scope = HandlerScope::worker(CanvasId::DEFAULT, name).unwrap();
+        HandlerAddress { scope, modifier: Name::no_modifier() }
+    }
+
+    /// The last places are for other handlers, so a batch with the others begins without them.
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_with_all_places_of_a_slow_function_does_not_wait() {
+        let places = Places::new(8, None);
+        let function = |name| PlaceRequest { address: address(name), kind: PlaceKind::Function };
+        drop(places.try_take(&function("other")));
+        let room = Room::new(places.clone(), None, 2, CancellationToken::new());
+        let (sizes, mut calls) = tokio::sync::mpsc::unbounded_channel();
+        let handlers: Handlers = Handlers::new()
+            .state(sizes)
+            .on_batch(
+                "rows",
+                Batch { wait: WAIT, ..Batch::default() },
+                async |sizes: tokio::sync::mpsc::UnboundedSender<usize>, events: Vec<Execution>| {
+                    sizes.send(events.len()).unwrap();
+                    Ok(())
+                },
+            )
+            .into();
+        let registry = handlers.registry(&room).unwrap();
+        let handler = registry.find(&address("rows")).unwrap();
+        let started = Instant::now();
+        let mut runs = tokio::task::JoinSet::new();
+        for _ in 0..7 {
+            let place = places.try_take(&function("rows")).unwrap();
+            let run =
+                (handler.run)(Execution::new(address("rows"), "1", "2026-01-31T08:00:00Z".parse().unwrap()));
+            runs.spawn(async move {
+                run.await.unwrap();
+                drop(place);
+            });
+        }
+        // None has ended by then, so the function counts as slow.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(calls.try_recv().is_err());
+        assert!(places.try_take(&function("rows")).is_none());
+        assert_eq!(calls.recv().await, Some(7));
+        runs.join_all().await;
+        assert!(started.elapsed() < WAIT);
     }
 }

@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use super::route::{InvalidRoute, Route};
-use crate::event::{CanvasId, HandlerAddress, Name, target_of_queue};
+use crate::event::{CanvasId, EventOptions, HandlerAddress, Keep, Name, target_of_queue};
 use crate::machine::RetryPolicy;
 use crate::worker::execution::BoxedHandler;
 use crate::worker::places::PlaceKind;
@@ -24,6 +24,8 @@ pub(in crate::worker) struct Handler {
     pub(in crate::worker) halts: bool,
     /// How long "not yet" is not counted as an attempt, from the first time.
     pub(in crate::worker) patience: Duration,
+    /// How long its events are kept after they have ended.
+    pub(in crate::worker) keep: Keep,
     /// The revision of the target's registration; `None` for a function.
     pub(in crate::worker) revision: Option<Uuid>,
 }
@@ -36,6 +38,14 @@ impl Handler {
             (Some(_), None) => PlaceKind::Target,
             (Some(_), Some(_)) => PlaceKind::LimitedTarget,
         }
+    }
+
+    /// After how long an attempt is cut off of an event with these options. A target's attempt ends
+    /// by itself when the time that the event asks for is over, so there its own comes on top.
+    pub(in crate::worker) fn timeout_for(&self, options: Option<&EventOptions>) -> Option<Duration> {
+        let Some(asked) = options.and_then(EventOptions::timeout) else { return self.timeout };
+        let own = self.revision.and(self.timeout).unwrap_or_default();
+        Some(asked.saturating_add(own))
     }
 }
 
@@ -142,10 +152,13 @@ fn handler(called: &str, route: Route, run: BoxedHandler) -> Result<Handler, Inv
     if route.concurrency == Some(0) {
         return Err(InvalidRoute::NoConcurrency(called.to_owned()));
     }
+    if !route.keep.is_within_limits() {
+        return Err(InvalidRoute::Keep(called.to_owned()));
+    }
     let concurrency =
         route.concurrency.map(|limit| Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS))));
-    let Route { retry, timeout, halts, patience, .. } = route;
-    Ok(Handler { run, retry, timeout, concurrency, halts, patience, revision: None })
+    let Route { retry, timeout, halts, patience, keep, .. } = route;
+    Ok(Handler { run, retry, timeout, concurrency, halts, patience, keep, revision: None })
 }
 
 /// A handler's key on one canvas, as the claim compares it.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::event::{CanvasId, InvalidName};
+use crate::event::{CanvasId, InvalidName, Keep};
 use crate::machine::RetryPolicy;
 
 /// Default of [`Route::patience`].
@@ -29,6 +29,7 @@ pub struct Route {
     pub(super) concurrency: Option<usize>,
     pub(super) halts: bool,
     pub(super) patience: Duration,
+    pub(super) keep: Keep,
 }
 
 impl Route {
@@ -44,6 +45,7 @@ impl Route {
             concurrency: None,
             halts: false,
             patience: PATIENCE,
+            keep: Keep::default(),
         }
     }
 
@@ -100,6 +102,24 @@ impl Route {
         self
     }
 
+    /// Keeps these events after they have ended, with their values and results, so that people can
+    /// look at them. Default: they are deleted. An emit can ask for another time
+    /// ([`Event::keep`](crate::Event::keep)).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wakeq::history::Keep;
+    /// use wakeq::{Handlers, Route};
+    ///
+    /// let week = Duration::from_secs(7 * 24 * 3600);
+    /// let refunds = Route::new("refund").keep(Keep::all(week));
+    /// let handlers = Handlers::new().on(refunds, |_event| async { Ok(()) });
+    /// ```
+    pub fn keep(mut self, keep: Keep) -> Self {
+        self.keep = keep;
+        self
+    }
+
     /// Sets how many of these events run at once on one worker. Default: the worker's capacity.
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.concurrency = Some(concurrency);
@@ -126,6 +146,9 @@ pub enum InvalidRoute {
     /// A handler that could never run.
     #[error("the handler for {0} has concurrency 0: use at least 1, or leave it out")]
     NoConcurrency(String),
+    /// A handler that would keep events for too long.
+    #[error("the handler for {0} keeps events for more than 90 days: choose a shorter time")]
+    Keep(String),
     /// A batch handler whose events can't gather like that: its name, and what to change.
     #[error("the batch handler for {0}: {1}")]
     Batch(String, &'static str),

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::stage::{Attempt, Ending, HandOver, LaneLook, Owner, Stage, UnexpectedEffect};
+use super::stage::{Attempt, AttemptReport, Ending, HandOver, LaneLook, Owner, Stage, UnexpectedEffect};
 use super::{NextStage, Run, defect};
-use crate::event::{Cause, Claim, Lane, Notification, Place};
+use crate::event::{Cause, Claim, EndedOutcome, Lane, Notification, Place};
 use crate::machine::{Effect, Input, Removal};
-use crate::store::{LoadedEvent, Retry, Standing, StoreError};
+use crate::store::{BatchKey, KeptEnd, LoadedEvent, NotedRetry, Retry, Standing, StoreError};
 use crate::worker::leases::HeldClaim;
 use crate::worker::statements::Statements;
 
@@ -60,7 +60,9 @@ impl Run<'_> {
         let Attempt { owner, report } = attempt;
         let retries = i32::try_from(retries).unwrap_or(i32::MAX);
         let error = report.error.clone().unwrap_or_default();
-        let retry = Arc::new(Retry { claim, retries, delay, error });
+        let is_postponed = i64::from(retries) < i64::from(report.number);
+        let noted = Some(NotedRetry { took: report.took, is_postponed });
+        let retry = Arc::new(Retry { claim, retries, delay, error, noted });
         let save = || self.runner.statements.retries.call(Arc::clone(&retry));
         let is_saved = |found: Option<LoadedEvent>| {
             found.is_some_and(|event| {
@@ -83,27 +85,37 @@ impl Run<'_> {
     pub(super) async fn remove(&self, stage: Stage, claim: Claim, removal: Removal) -> NextStage {
         match (stage, removal) {
             (Stage::Attempt(attempt), Removal::Completed) => {
-                let removed = self.complete(claim, &attempt.owner).await;
+                let removed = self.complete(claim, &attempt).await;
+                self.drop_checkpoint(&attempt.owner, removed).await;
                 self.after_removal(attempt.into_ending(), removed).await
             }
             (Stage::Attempt(attempt), Removal::Committed) => {
+                self.drop_checkpoint(&attempt.owner, true).await;
                 self.after_removal(attempt.into_ending(), true).await
             }
             (Stage::Attempt(attempt), Removal::Cancelled) => {
-                let removed = self.cancel(claim, &attempt.owner).await;
+                let removed = self.cancel(claim, &attempt.owner, Some(&attempt.report)).await;
+                self.drop_checkpoint(&attempt.owner, removed).await;
                 self.after_removal(attempt.into_ending(), removed).await
             }
-            (Stage::Attempt(attempt), Removal::Dead(cause @ (Cause::Retries | Cause::Rejected))) => {
-                let error = attempt.report.error.as_deref();
-                let removed = self.die(claim, cause, error, &attempt.owner).await;
+            (
+                Stage::Attempt(attempt),
+                Removal::Dead(cause @ (Cause::Retries | Cause::Rejected | Cause::Expired)),
+            ) => {
+                let removed = self.die(claim, cause, &attempt.owner, Some(&attempt.report)).await;
                 self.after_removal(attempt.into_ending(), removed).await
             }
             (Stage::ReadyEvent(ready), Removal::Cancelled) => {
-                let removed = self.cancel(claim, &ready.owner).await;
+                let removed = self.cancel(claim, &ready.owner, None).await;
                 self.after_removal(ready.into_ending(), removed).await
             }
             (Stage::ReadyEvent(ready), Removal::Dead(Cause::Poison)) => {
-                let removed = self.die(claim, Cause::Poison, Some(POISON), &ready.owner).await;
+                let removed = self.die(claim, Cause::Poison, &ready.owner, None).await;
+                self.after_removal(ready.into_ending(), removed).await
+            }
+            // The error of its last attempt stays.
+            (Stage::ReadyEvent(ready), Removal::Dead(Cause::Expired)) => {
+                let removed = self.die(claim, Cause::Expired, &ready.owner, None).await;
                 self.after_removal(ready.into_ending(), removed).await
             }
             (stage, removal) => {
@@ -114,14 +126,23 @@ impl Run<'_> {
         }
     }
 
-    /// Deletes an event that completed; returns whether the claim still stood.
-    pub(super) async fn complete(&self, claim: Claim, owner: &Owner) -> bool {
+    /// Deletes an event that completed, and keeps it if that was asked for; returns whether the
+    /// claim still stood.
+    pub(super) async fn complete(&self, claim: Claim, attempt: &Attempt) -> bool {
+        let Attempt { owner, report } = attempt;
         let Owner { subject, held_claim, handler } = owner;
         let statements = &self.runner.statements;
         // Its end frees only the worker's capacity, and no room that is short.
         let lingers = subject.copy.is_none() && handler.concurrency.is_none() && handler.revision.is_none();
         // A target may have called `wakeq.complete` before it answered.
         let maybe_done = handler.revision.is_some();
+        let outcome = if report.error.is_some() { EndedOutcome::Failed } else { EndedOutcome::Completed };
+        let end = owner.end(Some(report), outcome);
+        if !end.keep.is_zero() {
+            let kept = Arc::new(KeptEnd { claim, end });
+            let complete = || statements.complete_kept(Arc::clone(&kept));
+            return self.until_settled(held_claim, claim, maybe_done, complete, is_gone).await;
+        }
         if subject.place.is_some() {
             crate::fault::point("link.processed");
             let complete = || statements.link_completions.call(claim);
@@ -143,22 +164,48 @@ impl Run<'_> {
     }
 
     /// Deletes an event that was cancelled while it ran; returns whether the claim still stood.
-    pub(super) async fn cancel(&self, claim: Claim, owner: &Owner) -> bool {
-        let remove = || self.runner.statements.remove_cancelled(claim);
+    pub(super) async fn cancel(&self, claim: Claim, owner: &Owner, report: Option<&AttemptReport>) -> bool {
+        let end = owner.end(report, EndedOutcome::Cancelled);
+        let remove = || self.runner.statements.remove_cancelled(claim, &end);
         self.until_settled(&owner.held_claim, claim, false, remove, is_gone).await
+    }
+
+    /// Deletes the checkpoint of an event that has ended, if its handler had to do with one. The
+    /// expiry deletes what is left, so an error is none.
+    async fn drop_checkpoint(&self, owner: &Owner, ended: bool) {
+        let Owner { subject, held_claim, handler: _ } = owner;
+        if !ended || !held_claim.has_checkpoint() {
+            return;
+        }
+        let (canvas, id) = (subject.address.scope.canvas, held_claim.claim().id);
+        if let Err(error) = self.runner.statements.drop_checkpoint(canvas, id).await {
+            let error = &error as &dyn std::error::Error;
+            tracing::debug!(error, "a checkpoint waits for the expiry");
+        }
     }
 
     /// Moves an event to the dead events, or deletes it if it was cancelled, which this process may
     /// not have known; returns whether the claim still stood.
-    pub(super) async fn die(&self, claim: Claim, cause: Cause, error: Option<&str>, owner: &Owner) -> bool {
+    pub(super) async fn die(
+        &self,
+        claim: Claim,
+        cause: Cause,
+        owner: &Owner,
+        report: Option<&AttemptReport>,
+    ) -> bool {
         let Owner { subject, held_claim, handler } = owner;
+        // Without a report, no attempt was made.
+        let unattempted = (cause == Cause::Poison).then_some(POISON);
+        let error = report.map_or(unattempted, |report| report.error.as_deref());
+        let took = report.map(|report| report.took);
         let (halts, was_cancelled) = (handler.halts, AtomicBool::new(false));
+        let end = owner.end(report, EndedOutcome::Cancelled);
         let die = async || -> Result<bool, StoreError> {
-            let died = self.runner.statements.die(claim, cause, error, halts).await?;
+            let died = self.runner.statements.die(claim, cause, error, halts, took).await?;
             if died {
                 return Ok(true);
             }
-            let removed = self.runner.statements.remove_cancelled(claim).await?;
+            let removed = self.runner.statements.remove_cancelled(claim, &end).await?;
             was_cancelled.store(removed, Ordering::Relaxed);
             Ok(removed)
         };
@@ -178,6 +225,10 @@ impl Run<'_> {
 
     /// The step after a removal.
     pub(super) async fn after_removal(&self, ending: Ending, removed: bool) -> NextStage {
+        // Whatever was answered: the removal may have happened all the same.
+        if let Some(batch) = ending.batch() {
+            Box::pin(self.leave_batch(batch)).await;
+        }
         match (removed, ending.lane()) {
             (true, Some(lane)) => {
                 (Stage::HandOver(Box::new(HandOver { lane, ending })), Ok(Input::LinkRemoved))
@@ -188,6 +239,20 @@ impl Run<'_> {
                 (Stage::Ending(ending.after(self.next(lane).await)), Ok(Input::Removed(false)))
             }
             (removed, None) => (Stage::Ending(ending), Ok(Input::Removed(removed))),
+        }
+    }
+
+    /// Looks whether the batch of an event that has ended is over, and ends it then. Without an
+    /// answer it is left to the minute's pass.
+    async fn leave_batch(&self, batch: BatchKey) {
+        crate::fault::point("batch.left");
+        match self.runner.statements.batch_looks.call(batch.clone()).await {
+            Ok(false) => {}
+            Ok(true) => self.runner.waker.end_batch_if_over(&batch).await,
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, batch = %batch.1, "a batch that may be over is left to the minute's pass");
+            }
         }
     }
 

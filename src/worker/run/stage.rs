@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::event::{HandlerAddress, Lane, Name, Notification};
-use crate::machine::{Claimed, Effect};
-use crate::store::{ClaimedEvent, LoadedEvent};
+use crate::event::{EndedOutcome, HandlerAddress, Lane, Name, Notification};
+use crate::machine::{Claimed, Effect, EventPolicy};
+use crate::store::{AttemptEnd, BatchKey, ClaimedEvent, LoadedEvent};
 use crate::worker::handlers::{Handler, canvas_key};
 use crate::worker::leases::HeldClaim;
 use crate::worker::subject::{CopyTurn, Subject};
@@ -108,6 +108,23 @@ pub(super) struct Owner {
     pub(super) handler: Arc<Handler>,
 }
 
+impl Owner {
+    /// How the event's history ends, where this is the last attempt at it. A copy is not kept.
+    pub(super) fn end(&self, report: Option<&AttemptReport>, outcome: EndedOutcome) -> AttemptEnd {
+        let (subject, usual) = (&self.subject, self.handler.keep.time(outcome));
+        let keep = if subject.copy.is_some() { Duration::ZERO } else { subject.keep.unwrap_or(usual) };
+        if keep.is_zero() {
+            return AttemptEnd::default();
+        }
+        AttemptEnd {
+            took: report.map(|report| report.took),
+            keep,
+            error: report.and_then(|report| report.error.clone()),
+            result: report.and_then(|report| report.result.as_deref()).map(ToOwned::to_owned),
+        }
+    }
+}
+
 /// How an attempt ended.
 pub(super) struct AttemptReport {
     /// Counted from 1.
@@ -118,6 +135,8 @@ pub(super) struct AttemptReport {
     pub(super) error: Option<String>,
     /// What went wrong, as one word for metrics.
     pub(super) fault: Option<&'static str>,
+    /// What the handler returned, as JSON.
+    pub(super) result: Option<Box<str>>,
 }
 
 /// A look for the first event of a lane.
@@ -239,7 +258,14 @@ impl ReadyEvent {
             losses: u32::try_from(self.event.losses).unwrap_or(0),
             postponed: self.postponed(),
             is_cancelled: self.event.is_cancelled,
+            asked: self.asked(),
         }
+    }
+
+    /// What its emit asked for, as far as this attempt needs it.
+    fn asked(&self) -> EventPolicy {
+        let retries = u32::try_from(self.event.retries).unwrap_or(0);
+        EventPolicy::of(self.event.options.as_deref(), retries, self.event.locked_at)
     }
 
     /// For how long the event has been postponed already.
@@ -260,6 +286,11 @@ impl ReadyEvent {
 }
 
 impl Attempt {
+    /// Gives up the claim, as if its handler had not been asked for.
+    pub(super) fn into_unstarted(self) -> Ending {
+        Ending::of(self.owner.subject, None)
+    }
+
     /// Gives up the claim.
     pub(super) fn into_ending(self) -> Ending {
         Ending::of(self.owner.subject, Some(self.report))
@@ -276,6 +307,12 @@ impl Ending {
         let Subject { address, place, .. } = self.subject.as_ref();
         let queue = self.subject.queue().cloned();
         place.as_ref().map(|place| Lane { scope: address.scope.clone(), object: place.object.clone(), queue })
+    }
+
+    /// The batch that the event was a member of.
+    pub(super) fn batch(&self) -> Option<BatchKey> {
+        let Subject { address, batch, .. } = self.subject.as_ref();
+        batch.clone().map(|name| (address.scope.canvas, name))
     }
 
     pub(super) fn after(self, look: LaneLook) -> Self {

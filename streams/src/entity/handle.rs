@@ -160,7 +160,7 @@ impl Entities {
         events: Vec<(EntityId, EntityEvent)>,
     ) -> Result<Vec<SentToEntity>, EntityError> {
         let to = self.checked(events)?;
-        self.admit(&to).await?;
+        self.admit(self.queue.store(), &to).await?;
         self.sent(&to, None).await
     }
 
@@ -225,7 +225,7 @@ impl Entities {
         events: Vec<(EntityId, EntityEvent)>,
     ) -> Result<SendReceipt, EntityError> {
         let to = self.checked(events)?;
-        self.admit(&to).await?;
+        self.admit(&self.queue.store().beside_transactions(), &to).await?;
         let end = send_to_entities(connection, &to).await;
         let end = end.map_err(|error| StoreError::from_sqlx("send to entities", error))?;
         let sent = outcome(&to, end)?;
@@ -312,7 +312,7 @@ impl Entities {
     }
 
     /// Refuses events that exceed the quotas of their canvas, before anything is written.
-    async fn admit(&self, to: &[ToEntity]) -> Result<(), StoreError> {
+    async fn admit(&self, store: &wakeq::Store, to: &[ToEntity]) -> Result<(), StoreError> {
         if !self.queue.has_quotas() {
             return Ok(());
         }
@@ -323,7 +323,7 @@ impl Entities {
             all.entry(*canvas).or_default().send(entity_type.as_str(), id.as_str(), size_bytes);
         }
         for (canvas, added) in all {
-            self.store.admit(canvas, &added).await?;
+            store.admit(canvas, &added).await?;
         }
         Ok(())
     }

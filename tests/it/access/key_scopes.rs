@@ -66,6 +66,8 @@ async fn a_key_for_a_module_writes_nothing_but_its_events() {
     let own = CanvasId::DEFAULT;
     let state = json!({"main": {"module": "image", "name": "resize"}, "state": {"balance": 500}});
     assert_eq!(emit(&service, &wide, own, "/objects/acct:1/events", state).await.0, 202);
+    let open = json!({"on_end": {"name": "imported"}});
+    assert_eq!(emit(&service, &wide, own, "/batches/import:1", open).await.0, 201);
     let fields = [
         ("value", json!({"x": 1}), true),
         ("modifier", json!("small"), true),
@@ -74,8 +76,11 @@ async fn a_key_for_a_module_writes_nothing_but_its_events() {
         ("id", json!(Uuid::new_v4()), true),
         ("only_queues", json!(false), true),
         ("unique", json!({"key": "order:1", "on_conflict": "replace"}), true),
+        ("options", json!({"retries": 0}), true),
+        ("options", json!({"tags": ["customer:7"]}), true),
         ("logged", json!(false), true),
         ("object", json!("acct:1"), false),
+        ("batch", json!("import:1"), false),
         ("logged", json!(true), false),
         ("logged", json!({"category": "ledger", "stream": "acct-1"}), false),
     ];
@@ -111,15 +116,6 @@ async fn a_key_for_a_module_writes_nothing_but_its_events() {
             assert_eq!(answer.status.as_u16(), expected(allowed).0, "{kind} with {attribute}");
         }
     }
-    for (path, body) in [
-        (
-            "/log",
-            json!({"appends": [{"category": "c", "stream": "s", "events": [{"name": "n", "payload": 1}]}]}),
-        ),
-        ("/entities/account/ada/events", json!({"name": "deposit", "payload": 1})),
-    ] {
-        assert_eq!(emit(&service, &narrow, own, path, body).await, expected(false), "{path}");
-    }
     let object = service.get("/objects/acct:1").await.json();
     assert_eq!(object["state"], json!({"balance": 500}));
     let stage = service.stop().await;
@@ -127,7 +123,24 @@ async fn a_key_for_a_module_writes_nothing_but_its_events() {
     assert_eq!(stage.count(by_narrow).await, 1, "only what the unlimited key logged there");
     let reasons = "select count(distinct detail) from wakeq.audit_log
                     where outcome = 'refused' and action = 'emit' and detail like '%needs the scope for all handlers'";
-    assert_eq!(stage.count(reasons).await, 3, "`object`, `logged` and a change of an object");
+    assert_eq!(stage.count(reasons).await, 4, "`object`, `batch`, `logged` and a change of an object");
+}
+
+#[tokio::test]
+async fn a_key_for_a_module_writes_nothing_that_is_no_event() {
+    let service = Service::start().await;
+    let narrow = key(&service, &["emit:image/*"]).await;
+    let (own, refused) = (CanvasId::DEFAULT, (403, "forbidden".to_owned()));
+    for (path, body) in [
+        (
+            "/log",
+            json!({"appends": [{"category": "c", "stream": "s", "events": [{"name": "n", "payload": 1}]}]}),
+        ),
+        ("/batches/import:1", json!({"on_end": {"module": "image", "name": "resize"}})),
+        ("/entities/account/ada/events", json!({"name": "deposit", "payload": 1})),
+    ] {
+        assert_eq!(emit(&service, &narrow, own, path, body).await, refused, "{path}");
+    }
 }
 
 /// A chosen id counts among those of its handler, so that a limited key can't use up the ids that

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use wakeq::control::{Cursor, DeadFilter, EventFilter, EventSummary, Explanation, RuleKind};
+use wakeq::control::{Cursor, DeadFilter, EventFilter, EventState, EventSummary, Explanation, RuleKind};
 use wakeq::machine::CheckResult;
 use wakeq::{Actor, AdminError, CanvasId, Event, EventId, HandlerScope, Stop};
 
@@ -61,7 +61,7 @@ async fn pages_hold_every_event_once_and_states_are_those_of_the_machine() {
     let [pause, block] = [RuleKind::Pause, RuleKind::Block].map(CheckResult::Held);
     let states = [CheckResult::Ready, CheckResult::Behind, CheckResult::Halted, CheckResult::Delayed];
     for state in states.into_iter().chain([CheckResult::Running, pause, block]) {
-        let filter = EventFilter { state: Some(state), ..EventFilter::default() };
+        let filter = EventFilter { states: vec![state.into()], ..EventFilter::default() };
         let found = all_events(&stage, &filter, 3).await;
         let meant: Vec<_> = all.iter().filter(|event| event.state == state).cloned().collect();
         assert!(!meant.is_empty());
@@ -89,8 +89,7 @@ async fn events_are_listed_by_handler() {
         let filter = EventFilter {
             module: module.map(|module| module.parse().unwrap()),
             name: name.map(|name| name.parse().unwrap()),
-            state: None,
-            worker: None,
+            ..EventFilter::default()
         };
         let found = all_events(&stage, &filter, 5).await;
         assert_eq!(found.len(), expected, "{module:?} {name:?}");
@@ -117,7 +116,7 @@ async fn a_page_may_be_empty_and_have_a_next_one() {
                       now() + case when n = 10001 then interval '1 h' else '0' end
                  from generate_series(1, 10001) n";
     stage.execute(sql).await;
-    let delayed = EventFilter { state: Some(CheckResult::Delayed), ..EventFilter::default() };
+    let delayed = EventFilter { states: vec![EventState::Delayed], ..EventFilter::default() };
     let first = stage.admin.events(CanvasId::DEFAULT, &delayed, None, 100).await.unwrap();
     assert_eq!(first.items, []);
     let second = stage.admin.events(CanvasId::DEFAULT, &delayed, first.next.as_ref(), 100).await.unwrap();
@@ -132,7 +131,7 @@ async fn the_depth_is_what_is_free_to_run() {
     let (stage, _) = Stage::memory().await;
     varied(&stage).await;
     let depth = stage.admin.depth(CanvasId::DEFAULT, None).await.unwrap();
-    let ready = EventFilter { state: Some(CheckResult::Ready), ..EventFilter::default() };
+    let ready = EventFilter { states: vec![EventState::Ready], ..EventFilter::default() };
     let ready = all_events(&stage, &ready, 1000).await;
     assert_eq!((depth.depth, depth.capped), (ready.len() as u64, false));
     assert_eq!(depth.oldest_due, ready.iter().map(|event| event.delay_until).min());

@@ -54,7 +54,10 @@ impl Stage {
     async fn worker_of(&self, id: EventId) -> Option<String> {
         match self.admin.explain(CanvasId::DEFAULT, id).await.unwrap() {
             Explanation::Live(live) => live.worker.map(|worker| worker.to_string()),
-            Explanation::Dead(_) | Explanation::Gone { .. } | Explanation::Unknown => panic!("it is there"),
+            Explanation::Dead(_)
+            | Explanation::Ended(_)
+            | Explanation::Gone { .. }
+            | Explanation::Unknown => panic!("it is there"),
         }
     }
 

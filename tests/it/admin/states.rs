@@ -51,6 +51,7 @@ fn ready(name: &str, row: &Row, now: Timestamp) -> LiveEvent {
         target_gone_since: None,
         last_error: None,
         unique_key: None,
+        options: None,
         copy_of: None,
         pulled: false,
         running: 0,

@@ -82,8 +82,9 @@ async fn rules_of_handlers_stand_beneath_the_switch() {
     worker.until(greet, Outcome::RulePaused).await;
     worker.until(index, Outcome::RulePaused).await;
     let lifted = stage.admin.unpause(&scope("index"), &ada()).await.unwrap();
-    assert_eq!(lifted.under.map(|rule| rule.reach()), Some(RuleReach::Canvas));
-    worker.until(index, Outcome::RulePaused).await;
+    let reach = lifted.under.map(|rule| rule.reach());
+    assert_eq!((lifted.woken, reach), (0, Some(RuleReach::Canvas)), "the switch holds it still");
+    assert_eq!(stage.live(CANVAS, index).await.notify_at, None, "and it stays parked");
     let lifted = stage.admin.unpause_canvas(CANVAS, &ada()).await.unwrap();
     assert_eq!((lifted.woken, lifted.under), (1, None));
     worker.until(index, Outcome::Deleted).await;

@@ -36,7 +36,9 @@ const QUEUES: Coverage = OfThePlatform("queues belong to the platform");
 const GROUPS: Coverage = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tested.
-const CALLS: [(&str, &str, Coverage); 130] = [
+const CALLS: [(&str, &str, Coverage); 142] = [
+    ("Admin", "checkpoint", By("show_checkpoint")),
+    ("Admin", "store_checkpoint", By("store_checkpoint")),
     ("Admin", "put_cron", By("put_cron")),
     ("Admin", "cron", By("show_cron")),
     ("Admin", "crons", By("list_crons")),
@@ -50,9 +52,13 @@ const CALLS: [(&str, &str, Coverage); 130] = [
     ("Admin", "delete_dead_until_now", By("delete_dead_events")),
     ("Admin", "explain", By("show_event")),
     ("Admin", "value", Here),
+    ("Admin", "attempts", By("show_event")),
+    ("Admin", "result", By("show_event")),
+    ("Admin", "ended", By("list_ended_events")),
     ("Admin", "cancel", By("cancel_event")),
     ("Admin", "cancel_running", By("cancel_event")),
     ("Admin", "run_now", By("run_event_now")),
+    ("Admin", "set_tags", By("set_event_tags")),
     ("Admin", "purge", By("purge_handler")),
     ("Admin", "purge_before", By("purge_handler")),
     ("Groups", "group_nodes", GROUPS),
@@ -65,6 +71,8 @@ const CALLS: [(&str, &str, Coverage); 130] = [
     ("Groups", "remove_group", GROUPS),
     ("Admin", "events", By("list_events")),
     ("Admin", "dead", Here),
+    ("Admin", "search_dead", By("list_dead_events")),
+    ("Admin", "count_events", By("count_events")),
     ("Admin", "audit", By("list_audit")),
     ("Admin", "clock", OfThePlatform("the time")),
     ("Admin", "is_migrated", OfThePlatform("the state of the schema")),
@@ -108,6 +116,7 @@ const CALLS: [(&str, &str, Coverage); 130] = [
     ("Admin", "extend_event", By("extend_event")),
     ("Admin", "complete_event", By("complete_event")),
     ("Admin", "release_event", By("release_event")),
+    ("Admin", "give_back_event", By("release_event")),
     ("Admin", "pause", By("pause_handler")),
     ("Admin", "unpause", By("unpause_handler")),
     ("Admin", "block", By("block_handler")),
@@ -134,6 +143,9 @@ const CALLS: [(&str, &str, Coverage); 130] = [
     ("Admin", "hooks", By("list_hooks")),
     ("Admin", "delete_hook", By("delete_hook")),
     ("Admin", "hook_to_receive", There("hooks::callers")),
+    ("Admin", "batch", By("show_batch")),
+    ("Admin", "batches", By("list_batches")),
+    ("Admin", "cancel_batch", By("cancel_batch")),
     ("Admin", "quotas", By("list_quotas")),
     ("Admin", "set_quota", Here),
     ("Admin", "unset_quota", Here),

@@ -7,7 +7,7 @@ use super::seed::Values;
 use super::world::QUEUE;
 
 /// Query parameters and fields of bodies that name nothing of a tenant.
-const NAMES_NOTHING: [&str; 63] = [
+const NAMES_NOTHING: [&str; 76] = [
     // Content that is stored as the caller sends it.
     "value",
     "payload",
@@ -25,6 +25,12 @@ const NAMES_NOTHING: [&str; 63] = [
     "limit",
     "delay_s",
     "delay_until",
+    "emitted_since",
+    "emitted_before",
+    "due_since",
+    "due_before",
+    "died_since",
+    "died_before",
     "since",
     "from",
     "before",
@@ -36,6 +42,8 @@ const NAMES_NOTHING: [&str; 63] = [
     "factor",
     "delay_max_s",
     "timeout_s",
+    "delays_s",
+    "not_after",
     "concurrency",
     "weight",
     "in_flight_max",
@@ -45,12 +53,16 @@ const NAMES_NOTHING: [&str; 63] = [
     "remember_s",
     "postpone_s",
     "at_most_s",
+    "keep_s",
     // Modes.
     "on_conflict",
+    "outcome",
     "view",
     "all",
     "count_up_to",
     "dry_run",
+    "error_text",
+    "value_text",
     "only_queues",
     "running",
     "waiting",
@@ -62,6 +74,8 @@ const NAMES_NOTHING: [&str; 63] = [
     "policy",
     // A secret that the caller chooses signs the caller's deliveries, and is never looked up.
     "secret",
+    // The claim of an attempt, which counts only for the event that the path names.
+    "claim",
     // Fields of a queue or a group, which belong to the platform.
     "source",
     "tenant_visible",
@@ -99,6 +113,7 @@ pub(super) fn of_path(part: &str, values: &Values) -> Vec<Vec<(&'static str, Str
         }
         "cron" => single("cron", &values.crons),
         "hook" => single("hook", &values.hooks),
+        "batch" => single("batch", &values.batches),
         "object" => single("object", &values.objects),
         "key" => single("key", &values.keys),
         "queue" => vec![vec![("queue", QUEUE.to_owned())]],
@@ -142,6 +157,10 @@ pub(super) fn of_query(operation: &str, name: &str, values: &Values) -> Vec<Vec<
             ["waiting", "delayed", "paused", "running"].map(|state| vec![("state", state.to_owned())]).into()
         }
         "id" => values.ids.iter().map(|(_, id)| vec![("id", id.clone())]).collect(),
+        "tag" => values.tags.iter().map(|tag| vec![("tag", tag.clone())]).collect(),
+        "modifier" => {
+            values.handlers.iter().map(|[_, _, modifier]| vec![("modifier", modifier.clone())]).collect()
+        }
         "queue" => vec![vec![("queue", QUEUE.to_owned())]],
         "worker" => vec![vec![("worker", format!("worker-{}", &values.canvas[..8]))]],
         "view" => vec![vec![("view", "full".to_owned())]],
@@ -186,6 +205,7 @@ pub(super) fn of_body(operation: &str, pointer: &str, values: &Values) -> Vec<Ve
             values.handlers.iter().map(parts).collect()
         }
         ("key", "emit" | "emit_batch" | "change_object") => texts("key", &values.unique_keys),
+        ("batch", _) => texts("batch", &values.batches),
         ("object", "change_object") => vec![],
         ("object", _) => texts("object", &values.objects),
         ("category" | "stream", _) => {
@@ -195,6 +215,7 @@ pub(super) fn of_body(operation: &str, pointer: &str, values: &Values) -> Vec<Ve
             values.streams.iter().map(both).collect()
         }
         ("holder", _) => texts("holder", &values.holders),
+        ("tags", _) => values.tags.iter().map(|tag| vec![("tags", json!([tag]))]).collect(),
         (other, _) if NAMES_NOTHING.contains(&other) => vec![],
         (other, _) => panic!(
             "no victim value known for the field `{other}` of `{operation}`: say in this file what it names"

@@ -108,7 +108,7 @@ const ENTITIES: &str = "
       from wakeq.log where category = 'entities:note' and stream = 'one';";
 
 /// Setup, action, and the condition that must hold.
-const QUESTIONS: [(&[&str], &str, &str); 23] = [
+const QUESTIONS: [(&[&str], &str, &str); 25] = [
     (
         &[ENTITIES],
         "select wakeq.erase_entity('ATTACKER', 'note', 'one', 9000005, 0, 1000)",
@@ -135,6 +135,8 @@ const QUESTIONS: [(&[&str], &str, &str); 23] = [
     ),
     (&[FACETS, PAUSED], "", "array(select id from <turns>) = '{<b3>}'"),
     (&[SWITCHED_OFF], "", "wakeq.switch_on('VICTIM', null, now()) is null"),
+    (&[SWITCHED_OFF], "", "wakeq.rules_hold('VICTIM', 'audit', 'note') = 'none'"),
+    (&[PAUSED], "", "wakeq.rules_hold('VICTIM', 'audit', 'note') = 'none'"),
     (&[FACETS, SWITCHED_OFF], "", "array(select wakeq.room_in_facet('audit', 'VICTIM', '1 minute')) = '{<b3>}'"),
     (&[FACETS, SWITCHED_OFF], "", "array(select id from <turns>) = '{<b3>}'"),
     (

@@ -37,6 +37,7 @@ pub(super) struct Values {
     pub(super) handlers: Vec<[String; 3]>,
     pub(super) crons: Vec<String>,
     pub(super) hooks: Vec<String>,
+    pub(super) batches: Vec<String>,
     pub(super) objects: Vec<String>,
     /// Type and id.
     pub(super) entities: Vec<[String; 2]>,
@@ -47,6 +48,7 @@ pub(super) struct Values {
     pub(super) holders: Vec<String>,
     pub(super) idempotency_keys: Vec<String>,
     pub(super) unique_keys: Vec<String>,
+    pub(super) tags: Vec<String>,
     /// By the operation that lists.
     pub(super) cursors: Vec<(String, String)>,
 }
@@ -138,6 +140,11 @@ impl Planting<'_> {
             self.emit("with a unique key", event).await;
             self.values.unique_keys.push(key);
         }
+        for tag in ["order:1".to_owned(), format!("{}:tag", self.tenant.word)] {
+            self.emit("tagged", json!({"name": "greet", "delay_s": 36_000, "options": {"tags": [tag]}}))
+                .await;
+            self.values.tags.push(tag);
+        }
         self.emit("paused", json!({"name": "held"})).await;
         self.emit("blocked", json!({"name": "blocked"})).await;
         let running = self.emit("running", json!({"name": "greet"})).await;
@@ -147,6 +154,7 @@ impl Planting<'_> {
             &running,
         )
         .await;
+        self.sql(CHECKPOINT, &running).await;
         for what in ["dead", "another dead"] {
             let id = self.emit(what, json!({"name": "broken"})).await;
             self.sql(DIES, &id).await;
@@ -258,6 +266,13 @@ impl Planting<'_> {
             self.put(&format!("/hooks/{hook}"), put).await;
             self.values.hooks.push(hook.to_owned());
         }
+        for batch in ["import:1", &own] {
+            let open = json!({"on_end": {"name": "imported", "value": secret(self.tenant.word)}});
+            self.post(&format!("/batches/{batch}"), open).await;
+            let member = json!({"name": "greet", "delay_s": 36_000, "batch": batch});
+            self.emit("in a batch", member).await;
+            self.values.batches.push(batch.to_owned());
+        }
         let url = format!("https://{}.example/events", secret(self.tenant.word));
         for path in ["/handlers/WORKER/sent", "/handlers/WORKER/sent/other"] {
             self.put(path, json!({"url": url})).await;
@@ -286,6 +301,11 @@ impl Planting<'_> {
         let pool = &self.world.service.stage.pool;
         let settled = SETTLED.replace("CANVAS", &self.tenant.canvas.to_string()).replace("OWN", &own);
         sqlx::raw_sql(AssertSqlSafe(settled)).execute(pool).await.unwrap();
+        let ended = "select id::text from wakeq.ended_events where canvas_id = $1 order by id";
+        let ended = sqlx::query_scalar::<_, String>(ended).bind(self.tenant.canvas.0);
+        for id in ended.fetch_all(pool).await.unwrap() {
+            self.values.ids.push(("of an ended event", id));
+        }
         let facet = "insert into wakeq.facet_settings (queue, canvas_id, weight) values ($1, $2, 3)";
         sqlx::query(facet).bind(QUEUE).bind(self.tenant.canvas.0).execute(pool).await.unwrap();
         let quota = "insert into wakeq.canvas_quotas (canvas_id, quota, most, set_by) values ($1, 'events', $2, 'tests')";
@@ -308,6 +328,7 @@ impl Planting<'_> {
                 _ if operation.everywhere => Some(self.tenant.canvas.to_string()),
                 "list_tombstones" => Some("0".to_owned()),
                 "list_switches" => Some("block-canvas".to_owned()),
+                "count_events" => Some(format!("e~WORKER~a~0~{}", self.tenant.canvas.0.simple())),
                 "list_pulled_handlers" => Some("h~WORKER~a".to_owned()),
                 "list_targets" => Some("g~WORKER~a~_".to_owned()),
                 "list_halted_objects" => Some(format!("o~0~{}", self.tenant.canvas.0.simple())),
@@ -354,6 +375,13 @@ const SETTLED: &str = "
     select date_trunc('minute', now()) - interval '5 hours', canvas_id, module, name, 2 * emitted, completed, failed, retried, dead,
            wait_us, run_us, wait_bins, run_bins
       from wakeq.hour_statistics where canvas_id = 'CANVAS';
+    insert into wakeq.ended_events (canvas_id, id, kept_until, module, name, modifier, value, result, outcome, enqueued_at, due_at,
+                                    claims, retries, losses)
+    select 'CANVAS', md5('CANVAS' || n)::uuid, now() + interval '1 day', 'WORKER', 'greet', '_', '\"OWN\"', '\"OWN\"', 'completed',
+           now(), now(), 2, 1, 0
+      from generate_series(1, 2) n;
+    insert into wakeq.attempts (canvas_id, event_id, number, nonce, outcome, started_at, took_us, error)
+    select canvas_id, id, 1, 7, 'retried', now(), 5, 'OWN' from wakeq.ended_events where canvas_id = 'CANVAS';
     insert into wakeq.canvas_quotas (canvas_id, quota, most, set_by)
     select 'CANVAS'::uuid, 'keys', count(*) + 2, 'tests' from wakeq.access_keys where canvas_id = 'CANVAS'
      union all
@@ -361,7 +389,15 @@ const SETTLED: &str = "
      union all
     select 'CANVAS'::uuid, 'hooks', count(*) + 1, 'tests' from wakeq.hooks where canvas_id = 'CANVAS'
      union all
+    select 'CANVAS'::uuid, 'batches', count(*) + 2, 'tests' from wakeq.batches where canvas_id = 'CANVAS'
+     union all
     select 'CANVAS'::uuid, 'targets', count(*) + 9, 'tests' from wakeq.http_targets where canvas_id = 'CANVAS'";
+
+/// What the attempt that runs has left. It tells of its tenant.
+const CHECKPOINT: &str = "insert into wakeq.checkpoints (canvas_id, event_id, claims, value)
+    select canvas_id, id, claims,
+           to_json(case left(canvas_id::text, 1) when 'a' then 'hush-attacker' else 'hush-victim' end || ' left')::text
+      from wakeq.events_v2 where id = $1";
 
 /// Moves an event to the dead ones, as the worker's statement does.
 const DIES: &str = "with gone as (delete from wakeq.events_v2 where id = $1 returning *)

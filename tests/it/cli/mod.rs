@@ -2,16 +2,21 @@
 //! where they are stable.
 
 mod access;
+mod batches;
 mod both;
 mod bulk;
+mod checkpoints;
 mod ends;
 mod groups;
+mod history;
 mod life;
+mod options;
 mod pulled;
 mod pulls;
 mod queues;
 mod quotas;
 mod running_events;
+mod search;
 mod statistics;
 mod switches;
 mod unique;
@@ -177,6 +182,10 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (10, "hooks"),
     (11, "unique"),
     (12, "workers"),
+    (13, "history"),
+    (14, "checkpoints"),
+    (15, "batches"),
+    (16, "search"),
     (20, "pulled handlers"),
 ];
 

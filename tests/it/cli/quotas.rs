@@ -26,6 +26,7 @@ cron-ticks           0         6000
 keys                 1         1000
 targets              0         1000
 hooks                0          100
+batches              0        10000
 rules                0        10000
 audit-lines          1     10000000
 $ quotas set crons 0

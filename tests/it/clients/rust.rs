@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 use wakeq::{CanvasId, Handlers, WorkerConfig};
 use wakeq_client::{
-    Client, DeadFilter, Error, EventState, Heard, Method, NewEvent, Outcome, Pause, PullPolicy, Release,
-    Request, StatisticsRange, Unique, Verifier,
+    Client, DeadFilter, Error, EventOptions, EventState, Heard, Method, NewEvent, OnEnd, Outcome, Pause,
+    PullPolicy, Release, Request, StatisticsRange, Unique, Verifier,
 };
 use wakeq_service::access::Scope;
 use wakeq_service::server::HttpConfig;
@@ -80,6 +80,30 @@ async fn an_event_is_emitted_explained_read_and_cancelled() {
 }
 
 #[tokio::test]
+async fn an_attempt_leaves_a_checkpoint_to_the_next() {
+    let service = service().await;
+    let Tenants { mine, other, intruder } = Tenants::of(&service).await;
+    let id = mine.emit(&later("greet")).await.unwrap().id;
+    refused(mine.checkpoint(id).await, 404, "not-found");
+    let claim = "0000000100000000";
+    refused(mine.store_checkpoint(id, claim, &1).await, 410, "lease-over");
+    service.stage.execute("update wakeq.events_v2 set locked_at = now(), claims = 1").await;
+    for stranger in [&other, &intruder] {
+        refused(stranger.store_checkpoint(id, claim, &1).await, 404, "not-found");
+    }
+    mine.store_checkpoint(id, claim, &json!({"page": 7})).await.unwrap();
+    let left = mine.checkpoint(id).await.unwrap();
+    assert_eq!((left.bytes, left.value.unwrap().get()), (10, r#"{"page":7}"#));
+    for stranger in [&other, &intruder] {
+        refused(stranger.checkpoint(id).await, 404, "not-found");
+    }
+    let (shown, explained) = (mine.event(id).await.unwrap(), mine.explain(id).await.unwrap());
+    assert_eq!(shown.checkpoint.unwrap().value.unwrap().get(), r#"{"page":7}"#);
+    assert_eq!(explained.checkpoint.unwrap().stored_at, left.stored_at);
+    service.stop().await;
+}
+
+#[tokio::test]
 async fn an_answer_says_what_became_of_a_unique_key() {
     let service = service().await;
     let Tenants { mine, other, .. } = Tenants::of(&service).await;
@@ -102,6 +126,54 @@ async fn an_answer_says_what_became_of_a_unique_key() {
     assert!(theirs.id != first.id && theirs.outcome == Some(Outcome::Inserted));
     refused(mine.emit(&keyed(Unique::key("no blanks"))).await, 400, "bad-request");
     assert_eq!(mine.emit(&later("greet")).await.unwrap().outcome, None);
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_batch_is_opened_closed_listed_and_given_up() {
+    let service = service().await;
+    let Tenants { mine, other, intruder } = Tenants::of(&service).await;
+    let on_end = OnEnd::new("imported", "a.csv").unwrap();
+    let opened = mine.open_batch("import:1/a", &on_end).await.unwrap();
+    assert_eq!((opened.name.as_str(), opened.state.as_str(), opened.left), ("import:1/a", "open", Some(0)));
+    refused(mine.open_batch("import:1/a", &OnEnd::new("imported", "b.csv").unwrap()).await, 409, "conflict");
+    let member = later("greet").batch("import:1/a");
+    let id = mine.emit(&member).await.unwrap().id;
+    assert_eq!(mine.event(id).await.unwrap().batch.as_deref(), Some("import:1/a"));
+    refused(other.batch("import:1/a").await, 404, "not-found");
+    refused(other.emit(&member).await, 409, "conflict");
+    refused(intruder.batch("import:1/a").await, 404, "not-found");
+    let closed = mine.close_batch("import:1/a").await.unwrap();
+    assert_eq!((closed.state.as_str(), closed.left), ("closed", Some(1)));
+    mine.cancel(id).await.unwrap();
+    let ended = mine.batch("import:1/a").await.unwrap();
+    assert_eq!((ended.state.as_str(), ended.counts.map(|counts| counts.cancelled)), ("ended", Some(1)));
+    assert_eq!(ended.on_end, opened.on_end);
+    refused(mine.emit(&member).await, 409, "conflict");
+    mine.open_batch("import:2", &on_end).await.unwrap();
+    mine.cancel_batch("import:2").await.unwrap();
+    let first = mine.batches(1, None).await.unwrap();
+    let second = mine.batches(1, first.next_cursor.as_deref()).await.unwrap();
+    let states = [first, second].map(|page| page.items[0].state.clone());
+    assert_eq!(states, ["ended", "cancelled"]);
+    assert!(other.batches(10, None).await.unwrap().items.is_empty());
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn an_event_asks_for_options_and_shows_them() {
+    let service = service().await;
+    let Tenants { mine, other, .. } = Tenants::of(&service).await;
+    let delays = [1, 60].map(Duration::from_secs);
+    let options = EventOptions::default().retries(7).delays(delays).timeout(Duration::from_millis(1_500));
+    let options = options.not_after("2030-01-31T08:00:00Z".parse().unwrap());
+    let id = mine.emit(&later("greet").options(options.clone())).await.unwrap().id;
+    assert_eq!(mine.event(id).await.unwrap().options, Some(options));
+    refused(other.event(id).await, 404, "not-found");
+    let plain = mine.emit(&later("greet")).await.unwrap().id;
+    assert_eq!(mine.explain(plain).await.unwrap().options, None);
+    let too_many = EventOptions::default().retries(1_001);
+    refused(mine.emit(&later("greet").options(too_many)).await, 400, "bad-request");
     service.stop().await;
 }
 

@@ -274,6 +274,7 @@ async fn each_statement_is_permitted_to_the_processes_that_send_it() {
     assert_eq!(unknown(&both, &owners), [""; 0], "neither may, and somebody does");
     let api = refused_to(&stage, &[RoleKind::Api]).await;
     let workers = [
+        "function checkpoint",
         "function complete",
         "function drop_log_partition",
         "function erase_entity",
@@ -292,7 +293,6 @@ async fn each_statement_is_permitted_to_the_processes_that_send_it() {
         "function pull_turns",
         "table access_keys",
         "table canvas_quotas",
-        "table canvas_turns",
         "table cron_records",
         "table deployment",
         "table facet_settings",

@@ -45,6 +45,7 @@ async fn events_have_the_agreed_columns() {
         "unique_key text",
         "unique_for interval",
         "cancelled_by text",
+        "options jsonb",
     ];
     assert_eq!(columns(&stage, "events_v2").await, agreed);
 }

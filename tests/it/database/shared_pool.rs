@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use wakeq::control::Quota;
 use wakeq::machine::Outcome;
 use wakeq::{
-    CanvasId, EmitError, Event, Handlers, Queue, QueueConfig, Store, StoreConfig, StoreError, WorkerConfig,
+    Actor, Admin, CanvasId, EmitError, Event, Handlers, Queue, QueueConfig, Store, StoreConfig, StoreError,
+    WorkerConfig,
 };
 
 use crate::support::handlers::{Door, recording};
@@ -119,6 +121,28 @@ async fn leases_are_renewed_beside_the_pool() {
     worker.until(id, Outcome::Deleted).await;
     assert_eq!(door.left.rest(), [true], "it ran once");
     worker.stop().await;
+}
+
+/// The transaction in which events are written may have the pool's only connection.
+#[tokio::test]
+async fn quotas_are_measured_beside_the_pool() {
+    let (stage, _) = Stage::memory().await;
+    let (pool, store) = shared(&stage, config(), 1).await;
+    let queue = Queue::new(store.clone(), stage.notifier.clone(), QueueConfig::default());
+    let admin = Admin::new(store.clone(), stage.notifier.clone());
+    let event = |canvas| Event::new("greet", "Ada").unwrap().canvas(canvas);
+    queue.emit(event(CanvasId::DEFAULT)).await.unwrap();
+    // From here on a measurement is needed before anything is added.
+    admin.set_quota(CanvasId::DEFAULT, Quota::Events, 1, &Actor::admin("ops")).await.unwrap();
+    let mut transaction = pool.begin().await.unwrap();
+    let refused = queue.emit_in(&mut transaction, event(CanvasId::DEFAULT)).await;
+    let refused = refused.map(|receipt| receipt.id());
+    assert!(matches!(refused, Err(EmitError::Store(StoreError::Quota(_)))), "{refused:?}");
+    let receipt = queue.emit_in(&mut transaction, event(OTHER)).await.unwrap();
+    transaction.commit().await.unwrap();
+    receipt.notify().await;
+    assert_eq!(stage.rows().await, 2);
+    store.close().await;
 }
 
 /// However long the pool lets its program wait.

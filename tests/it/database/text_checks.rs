@@ -59,6 +59,7 @@ async fn each_check_accepts_what_its_pattern_does() {
         ("object_key_check", r"^(?!\.{1,2}$)[A-Za-z0-9_.:@=+~-]{1,200}$"),
         ("idempotency_keys_key_check", r"^[\x21-\x7e]{1,255}$"),
         ("unique_key_check", r"^[\x21-\x7e]{1,255}$"),
+        ("batch_name_check", r"^(?!\.{1,2}$)[\x21-\x7e]{1,255}$"),
         ("traceparent_check", "^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$"),
     ] {
         let (accepted, refused, different) = judged(&mut connection, check, pattern).await;
@@ -75,6 +76,7 @@ async fn each_check_accepts_what_its_pattern_does() {
         ("object_key_check", "^[A-Za-z0-9_.:@=+~é-]{1,200}$"),
         ("idempotency_keys_key_check", r"^[\x20-\x7e]{1,255}$"),
         ("unique_key_check", r"^[\x21-\x7d]{1,255}$"),
+        ("batch_name_check", r"^[\x21-\x7e]{1,255}$"),
         ("traceparent_check", "^[0-9a-f]{2}-[0-9a-f-]{32}-[0-9a-f]{16}-[0-9a-f]{2}$"),
         ("traceparent_check", "^[0-9a-f]{2}-[0-9a-f]{31,32}-[0-9a-f]{16,17}-[0-9a-f]{2}$"),
     ] {

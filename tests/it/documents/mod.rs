@@ -1,7 +1,11 @@
 //! What documents say, run as it stands: SQL, shell lines, and the programs in `examples/`.
 
+mod batches;
+mod checkpoints;
 mod examples;
 mod finish;
+mod options;
 mod pages;
+mod search;
 mod sql;
 mod unique;

@@ -27,19 +27,23 @@ const fn page(name: &'static str) -> Page {
     Page { name, placeholders: &[], left_out: &[] }
 }
 
-const PAGES: [Page; 16] = [
+const PAGES: [Page; 20] = [
     Page {
         placeholders: &[("wakeq_…", "$THE_KEY"), ("http://127.0.0.1:8080", "$SERVER")],
         ..page("http.md")
     },
     page("guide.md"),
+    page("history.md"),
     page("cli.md"),
     page("coming-from.md"),
     page("cron.md"),
     page("operations.md"),
+    page("options.md"),
     page("running.md"),
+    page("search.md"),
     page("statistics.md"),
     page("unique.md"),
+    page("batches.md"),
     Page {
         placeholders: &[("wakeq_0123456789ab", "${KEY:0:18}")],
         left_out: &[

@@ -4,7 +4,8 @@
 use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 
-use super::requests::{Operation, Targets, contents, operations};
+use super::contents::contents;
+use super::requests::{Operation, Targets, operations};
 use crate::support::service::{Answer, Service};
 
 /// Whether an operation declares a parameter of this name.

@@ -11,7 +11,8 @@ use wakeq::CanvasId;
 use wakeq_service::access::{AccessConfig, Reach, Scope};
 use wakeq_service::server::HttpConfig;
 
-use super::requests::{FOREIGN, Operation, Targets, contents, operations};
+use super::contents::contents;
+use super::requests::{FOREIGN, Operation, Targets, operations};
 use crate::support::google_keys::{AUDIENCE, KeyServer, ROBOT, Signer, base64_url, claims, now, unsigned};
 use crate::support::service::{Answer, Service, make_key};
 

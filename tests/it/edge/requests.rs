@@ -1,11 +1,10 @@
 //! A request for every operation and every status that the OpenAPI document lists. A new operation
 //! needs lines here.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
-use sqlx::Row;
 use uuid::Uuid;
 use wakeq::crons::{CronSchedule, NewCron};
 use wakeq::queues::NewQueue;
@@ -22,13 +21,13 @@ use crate::support::service::{Answer, Service};
 
 pub(super) const FOREIGN: CanvasId = CanvasId(Uuid::from_u128(0xf0e1));
 
-/// The cron of the requests.
+/// What the requests are about.
 const CRON: &str = "nightly";
-/// Their hook.
 const HOOK: &str = "incoming";
+/// Their batch.
+const BATCH: &str = "import:1";
 /// The operation that a signature authorizes.
 const RECEIVES: &str = "receive_webhook";
-/// Their queue.
 const QUEUE: &str = "email_events";
 const GROUP: &str = "projection";
 const WORKER: &str = "orders-1";
@@ -122,7 +121,8 @@ impl Targets {
         let event = wakeq::Event::new("greet", &1).unwrap().on(OBJECT).unwrap();
         service.stage.queue.emit(event).await.unwrap();
         let pool = &service.stage.pool;
-        let start = "update wakeq.events_v2 set locked_at = now(), claims = 1 where id = $1";
+        let start = "with runs as (update wakeq.events_v2 set locked_at = now(), claims = 1 where id = $1 returning *)
+             insert into wakeq.checkpoints (canvas_id, event_id, claims, value) select canvas_id, id, 1, '6' from runs";
         sqlx::query(start).bind(running.0).execute(pool).await.unwrap();
         let kill = "with gone as (delete from wakeq.events_v2 where id = $1 returning *)
              insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims,
@@ -132,8 +132,12 @@ impl Targets {
         entities(pool, waiting).await;
         let make_room =
             "delete from wakeq.cron_records; delete from wakeq.http_targets; delete from wakeq.queues;
-             delete from wakeq.hooks; delete from wakeq.scheduling_rules; delete from wakeq.pulled_handlers";
+             delete from wakeq.hooks; delete from wakeq.scheduling_rules; delete from wakeq.batches;
+             delete from wakeq.pulled_handlers";
         sqlx::raw_sql(make_room).execute(pool).await.unwrap();
+        let batch = "insert into wakeq.batches (canvas_id, name, event_id, module, handler, modifier, value)
+                     values ($1, $2, gen_random_uuid(), 'WORKER', 'greet', '_', 'null')";
+        sqlx::query(batch).bind(CanvasId::DEFAULT.0).bind(BATCH).execute(pool).await.unwrap();
         put(service, HOOK, "github", json!({})).await;
         let target = "insert into wakeq.http_targets (canvas_id, module, name, modifier, url, retries, delay_ms, factor,
                           delay_max_ms, timeout_ms, secret, created_by, updated_by)
@@ -187,6 +191,7 @@ impl Targets {
             .replace("{key}", &self.key)
             .replace("{cron}", CRON)
             .replace("{hook}", HOOK)
+            .replace("{batch}", BATCH)
             .replace("{queue}", self.queue)
             .replace("{group}", self.group)
             .replace("{worker}", self.worker)
@@ -203,6 +208,7 @@ impl Targets {
         }
         let event = match operation.id.as_str() {
             "redrive_dead_event" => self.dead,
+            "show_checkpoint" | "store_checkpoint" => self.running,
             id if OF_COPIES.contains(&id) || id == "end_lease" => self.leased.0,
             id if OF_EVENTS.contains(&id) => self.leased_event.0,
             _ => self.waiting,
@@ -242,7 +248,7 @@ impl Targets {
         let good = || self.good(service, operation);
         match (operation.id.as_str(), status) {
             (_, 200..300) if operation.scopes.is_empty() => good(),
-            (id @ ("put_queue" | "put_cron" | "put_hook"), 201) => to(&another(&path)).json(&body(id)),
+            (id, 201) if MAKES.contains(&id) => to(&another(&path)).json(&body(id)),
             (RECEIVES, _) => receiving(good(), status),
             ("put_pull", 201) => to(&path).json(&body("put_pull")),
             ("put_target" | "put_target_of_modifier", 201) => {
@@ -268,6 +274,7 @@ impl Targets {
                 self.emitting_for(service, operation, status).await
             }
             ("cancel_event" | "run_event_now", 409) => to(&path),
+            ("store_checkpoint", 410) => to(&path).json(&json!({"claim": "0000000900000000", "value": 1})),
             ("append_to_log", 409) => to(&path).json(&expecting_in_vain()),
             ("put_target" | "put_target_of_modifier", 409) => {
                 fill_with_targets(service).await;
@@ -284,6 +291,7 @@ impl Targets {
                 to(&path).json(&json!({"lease": lease}))
             }
             ("put_hook", 409) => to(&path).json(&json!({"kind": "standard", "handler": {"name": "greet"}})),
+            ("open_batch", 409 | 413) => to(&path).json(&refused_batch(status)),
             ("create_key", 409) => to(&path).json(&json!({"holder": "twice", "scopes": ["read"]})),
             ("unpause_cron", 409) => {
                 service.stage.execute(UNREADABLE_CRON).await;
@@ -372,7 +380,7 @@ fn of_pulled(path: &str) -> String {
 
 /// The path of something of the same kind that is not there yet.
 fn another(path: &str) -> String {
-    [QUEUE, CRON, HOOK].iter().fold(path.to_owned(), |path, name| path.replace(name, "another"))
+    [QUEUE, CRON, HOOK, BATCH].iter().fold(path.to_owned(), |path, name| path.replace(name, "another"))
 }
 
 /// A webhook that is answered with this status.
@@ -401,6 +409,9 @@ fn emitting(operation: &str, event: Value) -> Value {
 /// Operations that emit.
 const EMITS: [&str; 5] = ["emit", "emit_batch", "change_object", "send_to_entity", "erase_entity"];
 
+/// Operations that make something with the name in their path.
+const MAKES: [&str; 4] = ["put_queue", "put_cron", "put_hook", "open_batch"];
+
 /// Operations on a leased copy.
 const OF_COPIES: [&str; 3] = ["extend_copy", "complete_copy", "release_copy"];
 
@@ -412,12 +423,13 @@ const OF_GROUPS: [&str; 6] =
     ["list_nodes", "list_groups", "show_group", "list_group_dead", "recover_group", "remove_group"];
 
 const WITHOUT_BODY: &str =
-    "livez wake readyz list_events show_event cancel_event run_event_now list_handlers show_handler show_target
-     delete_target delete_target_of_modifier unpause_handler depth total_depth list_dead_events list_halted_objects show_object
+    "livez wake readyz list_events count_events show_event cancel_event run_event_now list_handlers show_handler show_target
+     delete_target delete_target_of_modifier unpause_handler depth total_depth list_dead_events list_ended_events list_halted_objects show_object
      list_tombstones list_targets read_log list_queues show_queue delete_queue queue_depth list_facets list_crons show_cron
-     unpause_cron delete_cron list_hooks show_hook delete_hook redrive_dead_event unblock_handler list_audit list_keys list_quotas unset_quota
+     unpause_cron delete_cron list_hooks show_hook delete_hook list_batches show_batch close_batch cancel_batch
+     redrive_dead_event unblock_handler list_audit list_keys list_quotas unset_quota
      revoke_key listen canvas_statistics handler_statistics list_workers show_worker list_switches unpause_canvas
-     unblock_canvas unblock_all show_pull delete_pull list_pulled_handlers";
+     unblock_canvas unblock_all show_checkpoint show_pull delete_pull list_pulled_handlers";
 
 /// The body of a good request of an operation; `None` if it has no body.
 pub(crate) fn body(operation: &str) -> Option<Value> {
@@ -428,11 +440,14 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
             Some(json!({"reason": "maintenance"}))
         }
         "purge_handler" => Some(json!({"dry_run": false})),
+        "set_event_tags" => Some(json!({"tags": ["customer:7"]})),
         "redrive_dead_events" | "delete_dead_events" => Some(json!({"all": true})),
         "put_target" | "put_target_of_modifier" => {
             Some(json!({"url": "https://target.example/events", "headers": {"x-api-key": "of the target"}}))
         }
+        "store_checkpoint" => Some(json!({"claim": "0000000100000000", "value": {"page": 7}})),
         "put_hook" => Some(json!({"kind": "github", "handler": {"name": "greet"}})),
+        "open_batch" => Some(json!({"on_end": {"name": "greet"}})),
         // It is sent with its signature: `good` makes both.
         RECEIVES => Some(json!({})),
         "put_cron" => Some(json!({"expression": "0 0 1 1 *", "value": 2})),
@@ -466,30 +481,17 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
     }
 }
 
+/// A batch that is not opened: for another event, or with a value that is too large.
+fn refused_batch(status: u16) -> Value {
+    let value = "x".repeat(if status == 413 { 300_000 } else { 1 });
+    json!({"on_end": {"name": "greet", "value": value}})
+}
+
 /// The path with a space for each name.
 fn broken(operation: &Operation) -> String {
     let parts = [
         "name", "id", "key", "cron", "hook", "object", "queue", "group", "type", "entity", "quota", "worker",
+        "batch",
     ];
     parts.iter().fold(operation.path.clone(), |path, part| path.replace(&format!("{{{part}}}"), "%20"))
-}
-
-/// Every table of the queue, with a checksum of its contents. Records of requests are not a change:
-/// the audit log, the last use of keys, and statistics are left out.
-pub(super) async fn contents(service: &Service) -> BTreeMap<String, (i64, String)> {
-    let pool = &service.stage.pool;
-    let tables = "select table_name::text from information_schema.tables where table_schema = 'wakeq'
-                  and table_type = 'BASE TABLE' and table_name not in ('audit_log', 'minute_statistics')";
-    let tables: Vec<String> = sqlx::query_scalar(tables).fetch_all(pool).await.unwrap();
-    let mut contents = BTreeMap::new();
-    for table in tables {
-        let sum = format!(
-            "select count(*), coalesce(md5(string_agg(row, '' order by row)), '')
-             from (select (to_jsonb(t) - 'last_used_at')::text as row from wakeq.\"{table}\" t) rows"
-        );
-        let row = sqlx::query(sqlx::AssertSqlSafe(sum)).fetch_one(pool).await.unwrap();
-        contents.insert(table, (row.get(0), row.get(1)));
-    }
-    assert!(contents.len() >= 6, "{contents:?}");
-    contents
 }

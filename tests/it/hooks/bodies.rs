@@ -90,9 +90,15 @@ async fn bodies_that_are_no_values_are_refused_with_advice() {
     }
     let large = webhook("github", "1").body(format!("\"{}\"", "x".repeat(300_000)));
     assert_eq!(large.sent(&service, "github").await.problem(), (413, "too-large".into()));
+    // What is stored has the limit: a body fits alone, and not into an envelope.
+    put(&service, "whole", "github", json!({"value": "envelope"})).await;
+    let near = webhook("github", "2").body(format!("\"{}\"", "x".repeat(256 * 1024 - 2)));
+    near.sent(&service, "whole").await.says((413, "too-large"), "with its envelope of");
+    let (rows, status) = (service.stage.rows().await, near.sent(&service, "github").await.status);
+    assert_eq!((rows, status.as_u16(), service.stage.rows().await), (0, 202, 1));
     let query = webhook("github", "1").to(&service, CanvasId::DEFAULT, "github").query(&[("source", "x")]);
     assert_eq!(crate::support::service::Answer::of(query).await.problem(), (400, "bad-request".into()));
-    assert_eq!(service.stage.rows().await, 0);
+    assert_eq!(service.stage.rows().await, 1);
     assert_eq!(webhook("github", "1").sent(&service, "github").await.json()["duplicate"], false);
     service.stop().await;
 }

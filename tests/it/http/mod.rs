@@ -1,6 +1,8 @@
 //! The HTTP API as its callers see it, a file per kind of resource.
 
 mod admin;
+mod batches;
+mod checkpoints;
 mod cloudevents_sdk;
 mod crons;
 mod dead_events;
@@ -8,11 +10,14 @@ mod emit;
 mod events;
 mod every_route;
 mod handlers;
+mod history;
 mod idempotency;
 mod long_lists;
 mod mounted;
 mod objects;
+mod options;
 mod queues;
+mod search;
 mod statistics;
 mod switches;
 mod unique;

@@ -1,5 +1,6 @@
 //! Processes: how they run, share the work, end and die.
 
+mod checkpoints;
 mod killed;
 mod leases;
 mod local;

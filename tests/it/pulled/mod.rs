@@ -4,6 +4,7 @@
 mod apart;
 mod crashes;
 mod leases;
+mod options;
 mod waiting;
 
 use reqwest::Method;

@@ -112,6 +112,9 @@ impl Simulation {
         let delay_s = self.dice.one_of(&[0, 0, 0, 5, 90, 600, 601, 7_200]);
         let object = self.dice.one_of(&OBJECTS);
         let id = self.world.emit(&label, handler, object, Duration::from_secs(delay_s));
+        if self.dice.below(10) == 0 {
+            self.world.expires(id, Duration::from_secs(self.dice.one_of(&[1, 100, 1_000])));
+        }
         if self.dice.below(5) > 0 {
             self.world.publish_if_due(id);
         }

@@ -81,6 +81,11 @@ pub(crate) const WORK_OR_HALT: &str = "work-or-halt";
 pub(crate) const BOOK: &str = "book";
 /// The registered queue whose handler is as [`WORK`]; it gets the events emitted for `queued`.
 pub(crate) const QUEUE: &str = "work-queue";
+/// The handler that books each of its [`PAGES`] together with a checkpoint, and kills its process
+/// after one commit, and before another.
+pub(crate) const IMPORT: &str = "import";
+/// The pages of an import.
+pub(crate) const PAGES: i64 = 6;
 /// The handler that records its run and kills the process.
 pub(crate) const PILL: &str = "pill";
 
@@ -358,6 +363,10 @@ async fn handlers(services: &Services) -> Handlers {
             let pool = pool.clone();
             move |event| book(pool.clone(), event)
         })
+        .on(Route::new(IMPORT).retry(soon), {
+            let pool = pool.clone();
+            move |event| import(pool.clone(), event)
+        })
         .on(PILL, move |event| swallow(pool.clone(), event))
 }
 
@@ -395,6 +404,26 @@ async fn book(pool: PgPool, event: Execution) -> HandlerResult {
     tokio::time::sleep(Duration::from_millis(work.first_ms)).await;
     event.complete_in(&mut transaction).await?;
     transaction.commit().await?;
+    Ok(())
+}
+
+/// Books each page together with its checkpoint. The first claim dies after three pages, and the
+/// second after one more whose transaction is not committed.
+async fn import(pool: PgPool, event: Execution) -> HandlerResult {
+    let first: i64 = event.last_checkpoint().await?.unwrap_or(0);
+    for page in first..PAGES {
+        let mut transaction = pool.begin().await?;
+        let booking = sqlx::query("insert into bookings (event) values ($1)").bind(event.id.0);
+        booking.execute(&mut *transaction).await?;
+        event.checkpoint_in(&mut transaction, &(page + 1)).await?;
+        if event.losses == 1 && page == 4 {
+            std::process::abort();
+        }
+        transaction.commit().await?;
+        if event.losses == 0 && page == 2 {
+            std::process::abort();
+        }
+    }
     Ok(())
 }
 

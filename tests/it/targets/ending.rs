@@ -6,8 +6,8 @@ use wakeq::machine::Outcome;
 use wakeq::{CanvasId, Event, EventId, Handlers};
 
 use super::scene::{put, service, worker};
-use crate::support::Stage;
 use crate::support::receiver::{PendingRequest, Receiver};
+use crate::support::{Stage, wait_while};
 
 /// Completes the event as the target would, in its own database transaction.
 async fn complete(stage: &Stage, arrived: &PendingRequest) {
@@ -56,6 +56,42 @@ async fn a_target_completes_an_event_in_its_own_transaction() {
     }
     assert_eq!(service.stage.rows().await, 1, "that of the other canvas");
     assert_eq!(service.stage.count("select count(*) from wakeq.dead_events").await, 0);
+    running.stop().await;
+    service.stop().await;
+}
+
+/// A renewal in between finds no claim, since the event has ended. The run waits for the answer and
+/// counts as completed, as that of a function would.
+#[tokio::test]
+async fn a_target_that_has_completed_an_event_may_answer_late() {
+    let service = service().await;
+    let mut receiver = Receiver::start().await;
+    let mut running = worker(&service.stage, Handlers::new());
+    put(&service, &receiver.url, json!({})).await;
+    let late = service.stage.emit("greet").await;
+    let completed = receiver.next().await;
+    let other = service.stage.emit("greet").await;
+    let pending = receiver.next().await;
+    complete(&service.stage, &completed).await;
+    // The claims of a worker are renewed together. The first of two renewals may have begun before.
+    let renewed = async || -> String {
+        let newest = sqlx::query_scalar("select max(locked_at)::text from wakeq.events_v2");
+        newest.fetch_one(&service.stage.pool).await.unwrap()
+    };
+    for _ in 0..2 {
+        let last = renewed().await;
+        wait_while!(renewed().await == last, "its lease is not renewed");
+    }
+    completed.answer("204 No Content", &[]);
+    let report = running.until(late, Outcome::Deleted).await;
+    assert_eq!((report.error.as_deref(), report.attempt), (None, Some(1)));
+    let trail = &report.trail;
+    assert!(
+        trail.contains(&Outcome::ExecutesToCompletion) && !trail.contains(&Outcome::LeaseLost),
+        "{trail:?}"
+    );
+    pending.answer("204 No Content", &[]);
+    running.until(other, Outcome::Deleted).await;
     running.stop().await;
     service.stop().await;
 }

@@ -39,7 +39,7 @@ const KNOWN: [(&str, &str, &[&str], &[&str]); 3] = [
 ];
 
 /// Our own metrics: unit and attributes.
-const OWN: [(&str, &str, &[&str]); 17] = [
+const OWN: [(&str, &str, &[&str]); 18] = [
     ("wakeq.broadcasts", "{event}", &["outcome"]),
     ("wakeq.run.outcomes", "{outcome}", &["outcome"]),
     ("wakeq.handler.retries", "{event}", &["handler"]),
@@ -51,6 +51,7 @@ const OWN: [(&str, &str, &[&str]); 17] = [
     ("wakeq.queue.depth", "{event}", &["queue"]),
     ("wakeq.queue.canvases", "{canvas}", &["queue"]),
     ("wakeq.queue.pulls", "{event}", &["outcome", "queue"]),
+    ("wakeq.webhooks", "{request}", &["outcome"]),
     ("wakeq.log.held", "s", &[]),
     ("wakeq.quota.used", "1", &["canvas", "quota"]),
     ("wakeq.pool.connections", "{connection}", &["state"]),

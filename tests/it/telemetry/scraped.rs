@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
+use aws_lc_rs::hmac;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use wakeq::queues::{NewQueue, PullPolicy};
-use wakeq::{Actor, Timing};
+use wakeq::{Actor, CanvasId, Timing};
 use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
 
 use super::{Client, ObservedDeployment};
@@ -223,6 +224,41 @@ async fn deaths_of_pulled_copies_are_counted() {
         let name = format!("wakeq_queue_pulls_total{{outcome=\"{outcome}\",queue=\"emails\"}}");
         assert_eq!(series.get(&name).copied(), Some(count), "{outcome}");
     }
+}
+
+/// Webhooks are counted by what became of them, and under no name that a stranger can choose.
+#[tokio::test]
+async fn webhooks_are_counted() {
+    const SECRET: &str = "It's_a_Secret_to_Everybody";
+    let whole = ObservedDeployment::start(&ANY_PORT, json!({})).await;
+    let url = address(&whole.process).unwrap();
+    let (http, hooks) =
+        (&whole.client.http, format!("{}/v1/canvases/{}/hooks", whole.client.origin, CanvasId::DEFAULT));
+    let hook = json!({"kind": "github", "handler": {"name": "greet"}, "secret": SECRET});
+    let put = http.put(format!("{hooks}/pushes")).bearer_auth(&whole.client.key).json(&hook);
+    assert_eq!(put.send().await.unwrap().status(), StatusCode::CREATED);
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes()), b"{}");
+    let right: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let wrong = "0".repeat(64);
+    for (hook, signature, expected) in [
+        ("pushes", Some(&right), StatusCode::ACCEPTED),
+        ("pushes", Some(&wrong), StatusCode::UNAUTHORIZED),
+        ("pushes", Some(&wrong), StatusCode::UNAUTHORIZED),
+        ("s3cr3t", Some(&right), StatusCode::UNAUTHORIZED),
+        ("pushes", None, StatusCode::UNAUTHORIZED),
+    ] {
+        let request = http.post(format!("{hooks}/{hook}")).header("x-github-delivery", "1").body("{}");
+        let signed = signature.map(|signature| format!("sha256={signature}"));
+        let request =
+            signed.into_iter().fold(request, |request, signed| request.header("x-hub-signature-256", signed));
+        assert_eq!(request.send().await.unwrap().status(), expected, "{hook}");
+    }
+    let series = scrape(&url).await;
+    for (outcome, count) in [("accepted", 1.0), ("refused", 2.0), ("unknown", 1.0), ("unsigned", 1.0)] {
+        let name = format!("wakeq_webhooks_total{{outcome=\"{outcome}\"}}");
+        assert_eq!(series.get(&name).copied(), Some(count), "{outcome}");
+    }
+    assert!(series.keys().all(|name| !name.contains("s3cr3t")));
 }
 
 /// That port answers only `GET /metrics`, and the API's own port serves no metrics.

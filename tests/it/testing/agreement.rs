@@ -162,11 +162,13 @@ fn program(seed: u64) -> Vec<Step> {
 }
 
 /// What the plan says for this attempt: o(k), f(ails), v(alue), p(anics), r(etries later), e(mits
-/// another), is c(ancelled).
+/// another), is c(ancelled). Each leaves to the next one how many there were.
 async fn act(event: Execution, queue: Queue, admin: Admin) -> HandlerResult {
     let plan: String = event.value()?;
+    let runs = event.last_checkpoint::<u32>().await?.unwrap_or(0) + 1;
+    event.checkpoint(&runs).await?;
     match plan.chars().nth(event.attempt as usize - 1).unwrap_or('o') {
-        'f' => Err(HandlerError::operational(format!("failure {}", event.attempt))),
+        'f' => Err(HandlerError::operational(format!("failure {} of {runs}", event.attempt))),
         'v' => Err(HandlerError::value("as told")),
         'p' => panic!("as told"),
         'r' => Err(HandlerError::operational("later").retry_after(4 * KILO)),
@@ -222,6 +224,13 @@ fn shown(drained: &DrainReport, looks: bool) -> String {
 }
 
 async fn explained(kit: &TestKit, event: EventId) -> String {
+    let left = kit.admin().checkpoint(CanvasId::DEFAULT, event).await.unwrap();
+    let left = left.map(|checkpoint| checkpoint.json);
+    let explained = explanation(kit, event).await;
+    format!("{explained}, left {left:?}")
+}
+
+async fn explanation(kit: &TestKit, event: EventId) -> String {
     match kit.explain(event).await.unwrap() {
         Explanation::Live(live) => {
             // Adding 0.0 drops the sign of a negative zero.
@@ -248,6 +257,7 @@ async fn explained(kit: &TestKit, event: EventId) -> String {
                 dead.cause, dead.retries, dead.last_error, dead.place, dead.halts
             )
         }
+        Explanation::Ended(ended) => format!("{} after {}", ended.outcome, ended.retries),
         Explanation::Gone { .. } => "gone".into(),
         Explanation::Unknown => "unknown".into(),
     }

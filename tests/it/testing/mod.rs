@@ -2,8 +2,13 @@
 //! say.
 
 mod agreement;
+mod batches;
 mod cancelling;
+mod checkpoints;
+mod history;
 mod kit;
+mod options;
+mod search;
 mod unique;
 mod worker;
 

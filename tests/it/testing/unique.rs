@@ -149,7 +149,9 @@ impl Player {
                     )
                 }
                 Explanation::Dead(dead) => format!("\ndead after {}", dead.retries),
-                Explanation::Gone { .. } | Explanation::Unknown => "\ngone".to_owned(),
+                Explanation::Ended(_) | Explanation::Gone { .. } | Explanation::Unknown => {
+                    "\ngone".to_owned()
+                }
             });
         }
         found

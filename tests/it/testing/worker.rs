@@ -79,7 +79,10 @@ async fn ends(story: &mut Story, ids: &BTreeMap<EventId, &'static str>, admin: &
             Explanation::Live(live) => {
                 format!("{} after {} retries", live.state.as_str(), live.retries)
             }
-            Explanation::Dead(_) | Explanation::Gone { .. } | Explanation::Unknown => "gone".into(),
+            Explanation::Dead(_)
+            | Explanation::Ended(_)
+            | Explanation::Gone { .. }
+            | Explanation::Unknown => "gone".into(),
         };
         story.get_mut(plan).unwrap().1 = words.unwrap_or(live);
     }

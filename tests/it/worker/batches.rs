@@ -13,8 +13,8 @@ use wakeq::machine::Outcome;
 use wakeq::testing::TestKit;
 use wakeq::workers::{Batch, Completion, Next};
 use wakeq::{
-    CanvasId, Event, EventId, Execution, HandlerError, HandlerResult, Handlers, RetryPolicy, Route,
-    WorkerConfig,
+    Actor, CanvasId, Event, EventId, Execution, HandlerError, HandlerResult, HandlerScope, Handlers,
+    RetryPolicy, Route, Stop, WorkerConfig,
 };
 
 use crate::support::{OTHER, Stage, once, patient, quick, until, wait_while};
@@ -360,4 +360,32 @@ async fn in_the_test_kit_a_batch_begins_at_once() {
     kit.drain().await.unwrap().assert_all_fine(4);
     assert!(begun.elapsed() < SHORT, "{:?}", begun.elapsed());
     assert_eq!(calls.sizes(), [1; 4]);
+}
+
+/// A rule that was made while events gathered holds them: their call does not begin. Those of
+/// another canvas are called.
+#[tokio::test]
+async fn a_batch_looks_at_the_rules_before_it_begins() {
+    let (stage, _) = Stage::memory_with(patient()).await;
+    let calls = Calls::default();
+    let worker = stage.worker(calls.handlers("row", batch(100, LONG)));
+    stage.queue.emit_all(events(3)).await.unwrap();
+    let claimed = "select count(*) from wakeq.events_v2 where locked_at is not null";
+    wait_while!(stage.count(claimed).await < 6, "all are claimed");
+    let (scope, ada) = (HandlerScope::worker(CanvasId::DEFAULT, "row").unwrap(), Actor::user("ada"));
+    stage.admin.pause(&scope, &ada, &Stop::default()).await.unwrap();
+    // They begin now.
+    worker.stop().await;
+    assert_eq!((calls.sizes(), stage.rows().await), (vec![3], 3));
+    let called: BTreeSet<_> = calls.all().concat().iter().map(|event| event.address.scope.canvas).collect();
+    assert_eq!(called, BTreeSet::from([OTHER]));
+    let unharmed =
+        "select count(*) from wakeq.events_v2 where locked_at is null and retries = 0 and losses = 0";
+    assert_eq!(stage.count(unharmed).await, 3);
+    let mut worker = stage.worker(calls.handlers("row", batch(3, LONG)));
+    worker.until_count(3, Outcome::RulePaused).await;
+    stage.admin.unpause(&scope, &ada).await.unwrap();
+    worker.until_count(3, Outcome::Deleted).await;
+    assert_eq!(calls.sizes(), [3, 3]);
+    worker.stop().await;
 }

@@ -3,10 +3,13 @@
 mod basics;
 mod batches;
 mod cancelling;
+mod checkpoints;
 mod failures;
 mod fair_intake;
+mod history;
 mod layers;
 mod missing_handlers;
+mod options;
 mod parking_lot;
 mod presence;
 mod reasons_to_wait;

@@ -55,6 +55,7 @@ pub(super) fn sentence(report: &RunReport) -> Option<String> {
         | Outcome::LockClaimed
         | Outcome::LockClaimFailed
         | Outcome::Poison
+        | Outcome::Expired
         | Outcome::ExecutesToCompletion
         | Outcome::Exception
         | Outcome::Rejected
@@ -78,6 +79,8 @@ fn end(report: &RunReport, attempt: u32, error: &str) -> String {
         format!("attempt {attempt} failed ({error}), and no retry can help: dead, see `dead list`")
     } else if took(Outcome::Poison) {
         "its workers died too often: dead, see `dead list`".to_owned()
+    } else if took(Outcome::Expired) {
+        "the moment after which it may not start has passed: dead, see `dead list`".to_owned()
     } else if took(Outcome::Cancelled) {
         "cancelled while it ran, and deleted".to_owned()
     } else {

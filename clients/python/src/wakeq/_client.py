@@ -131,6 +131,19 @@ class Client:
         answer = self.request("POST", EVENTS + "/{id}/cancel", path={"id": id}, query=query)
         return cast(schema.CancelledEvent, answer)
 
+    def checkpoint(self, id: str) -> schema.Checkpoint:
+        """What the attempts of an event have left to the next one; without that the code is `not-found`."""
+        return cast(schema.Checkpoint, self.request("GET", EVENTS + "/{id}/checkpoint", path={"id": id}))
+
+    def store_checkpoint(self, id: str, claim: str, value: object) -> None:
+        """Leaves a value of at most 64 KiB of JSON to the next attempt of an event.
+
+        `claim` is the header `wakeq-claim` of a delivery, or the `lease`. If it does not
+        stand any more, the code is `lease-over`, and the attempt has to stop.
+        """
+        body = {"claim": claim, "value": value}
+        self.request("PUT", EVENTS + "/{id}/checkpoint", path={"id": id}, body=body, repeatable=True)
+
     def handlers(self) -> list[schema.Handler]:
         """All handlers of the canvas, their counts, rules and targets: a request for each thousand."""
         found: list[schema.Handler] = []

@@ -2,7 +2,7 @@
 
 use super::{Kind, Problem};
 use crate::access::{AccessError, Denied, Unauthenticated};
-use wakeq::events::{InvalidName, JsonError};
+use wakeq::events::{BatchError, InvalidName, JsonError};
 use wakeq::log::LogError;
 use wakeq::{AdminError, EmitError, EventError, StoreError};
 use wakeq_streams::{EntityError, GroupError};
@@ -24,6 +24,7 @@ impl Problem {
                 let kind = if exceeded.quota.drains() { Kind::QuotaExceeded } else { Kind::QuotaReached };
                 Self::new(kind, error.to_string())
             }
+            StoreError::NoBatch(_) => Self::new(Kind::Conflict, error.to_string()),
             StoreError::NotMigrated(_) => Self::unavailable("an up-to-date schema"),
             error if error.is_contention() => Self::unavailable("a lock in the database"),
             StoreError::Refused { .. }
@@ -51,6 +52,7 @@ impl Problem {
             | EventError::Value(_)
             | EventError::Metadata(_)
             | EventError::Unique(_)
+            | EventError::Options(_)
             | EventError::TooLate
             | EventError::LogName(_)
             | EventError::ReservedCategory(_)
@@ -101,13 +103,14 @@ impl From<AdminError> for Problem {
             AdminError::NotFound(_)
             | AdminError::NoCron(_)
             | AdminError::NoHook(_)
+            | AdminError::NoBatch(_)
             | AdminError::NoTarget(_)
             | AdminError::NoQueue(_) => Self::not_found(),
             AdminError::NoCopy(_)
             | AdminError::NoLease(_)
             | AdminError::NoPulledHandler(_)
             | AdminError::NoWorker(_) => Self::new(Kind::NotFound, error.to_string()),
-            AdminError::LeaseOver(_) | AdminError::EventLeaseOver(_) => {
+            AdminError::LeaseOver(_) | AdminError::EventLeaseOver(_) | AdminError::ClaimLost(_) => {
                 Self::new(Kind::LeaseOver, error.to_string())
             }
             AdminError::LeasedCopy { .. }
@@ -120,7 +123,9 @@ impl From<AdminError> for Problem {
             | AdminError::TooManyQueues
             | AdminError::TooCostlyPatterns
             | AdminError::QueuesChange => Self::new(Kind::Conflict, error.to_string()),
-            AdminError::OwnTarget(_) | AdminError::Cursor => Self::invalid(&error),
+            AdminError::OwnTarget(_) | AdminError::Checkpoint(_) | AdminError::Cursor => {
+                Self::invalid(&error)
+            }
             AdminError::NotWaiting(_) => {
                 let words =
                     "the event is running: cancel it with `running=true`, or try again when it has ended";
@@ -167,6 +172,20 @@ impl From<EmitError> for Problem {
             EmitError::IdempotencyKey(_) | EmitError::OtherCanvas | EmitError::TooMany(_) => {
                 Self::invalid(&error)
             }
+            _ => Self::internal(),
+        };
+        problem.because(error)
+    }
+}
+
+impl From<BatchError> for Problem {
+    fn from(error: BatchError) -> Self {
+        let problem = match &error {
+            BatchError::Event(error) => Self::of_event(error),
+            BatchError::Store(error) => Self::of_store(error),
+            BatchError::Name(_) | BatchError::OnEnd(_) => Self::invalid(&error),
+            BatchError::Taken(_) => Self::new(Kind::Conflict, error.to_string()),
+            BatchError::Missing(_) => Self::not_found(),
             _ => Self::internal(),
         };
         problem.because(error)

@@ -28,7 +28,7 @@ pub(crate) async fn list(
     let (limit, after) = query.read::<Name>()?;
     let crons = api.admin.crons(caller.canvas, after.as_ref(), limit).await?;
     let next_cursor = crons.last().filter(|_| crons.len() as u32 == limit).map(|cron| cron.name.to_string());
-    Ok(Json(List { items: crons.into_iter().map(CronJson::from).collect(), next_cursor }))
+    Ok(Json(List { next_cursor, ..List::whole(crons) }))
 }
 
 /// Show a cron

@@ -9,7 +9,7 @@ use crate::cli::client::{Client, Request};
 use crate::cli::failure::Failure;
 use crate::cli::show::{self, JsonArg, moment};
 use crate::resources::dead_events::wire::{BulkRequest, DeadEventJson, Deleted, Redriven};
-use crate::resources::events::command::in_queue;
+use crate::resources::events::command::{filter as events, in_queue};
 use crate::resources::events::wire::EventState;
 use wakeq::{EventId, Timestamp};
 
@@ -35,6 +35,8 @@ struct ListDead {
     filter: FilterArgs,
     #[command(flatten)]
     table: TableArgs,
+    #[command(flatten)]
+    found: events::EventFilterArgs,
 }
 
 #[derive(Args)]
@@ -123,6 +125,7 @@ impl ListDead {
             .query("name", name)
             .query("since", since.map(|moment| moment.to_rfc3339()))
             .query("before", before.map(|moment| moment.to_rfc3339()));
+        let request = self.found.add_to(request);
         let head = ["DIED", "EVENT", "HANDLER", "CAUSE", "ERROR"];
         self.table.print(context, request, head, "no dead events", row).await
     }

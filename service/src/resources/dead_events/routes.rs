@@ -8,6 +8,7 @@ use utoipa::IntoParams;
 use crate::access::Scope;
 use crate::http::body;
 use crate::http::caller::{Call, Caller};
+use crate::http::filter::common_filter;
 use crate::http::paging;
 use crate::http::path::{EventPath, Parameters};
 use crate::http::problem::{Answer, Problem};
@@ -15,7 +16,7 @@ use crate::resources::dead_events::wire::{BulkRequest, DeadEventJson, Deleted, R
 use crate::resources::events::wire::TheEvent;
 use crate::resources::handlers::routes as handlers;
 use crate::resources::wire::List;
-use wakeq::control::DeadFilter;
+use wakeq::control::{DeadFilter, EventFilter};
 
 /// Which dead events to list, and which page of them.
 #[derive(Deserialize, IntoParams)]
@@ -32,6 +33,26 @@ pub(crate) struct DeadQuery {
     since: Option<DateTime<Utc>>,
     /// Only events that died before this time.
     before: Option<DateTime<Utc>>,
+    /// Only events of handlers with this modifier.
+    #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
+    modifier: Option<String>,
+    /// Only events that have this tag. Of several, separated by commas or in repeated parameters,
+    /// all of them.
+    #[param(max_length = 1009, example = "customer:7")]
+    tag: Option<String>,
+    /// Only events that were emitted at or after this time.
+    emitted_since: Option<DateTime<Utc>>,
+    /// Only events that were emitted before this time.
+    emitted_before: Option<DateTime<Utc>>,
+    /// Only events whose last error contains this text.
+    #[param(max_length = 200)]
+    error_text: Option<String>,
+    /// Only events whose value contains this text, as it was emitted.
+    #[param(max_length = 200)]
+    value_text: Option<String>,
+    /// Only events whose value has a scalar at a path: `$.customer.id = "7"`.
+    #[param(max_length = 4000)]
+    value: Option<String>,
     /// Maximum number of items. Default 100.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
@@ -42,7 +63,9 @@ pub(crate) struct DeadQuery {
 
 /// List dead events
 ///
-/// The latest come first.
+/// The latest come first. They can be filtered by handler, tags, times, last error and value. A page
+/// examines at most 10,000 events, and 32 MiB of values if they are searched, so it may be short or
+/// even empty while `next_cursor` is set. `looked_at` is how many it has examined.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/dead-events", operation_id = "list_dead_events",
     tag = "dead events", params(DeadQuery),
     responses((status = 200, description = "A page of dead events", body = List<DeadEventJson>)))]
@@ -50,15 +73,17 @@ pub(crate) async fn list(
     Call { api, caller }: Call,
     Parameters(query): Parameters<DeadQuery>,
 ) -> Answer<List<DeadEventJson>> {
-    let filter = DeadFilter {
-        canvas: caller.canvas,
-        scope: handlers::scope(&caller, query.module.as_deref(), query.name.as_deref())?,
-        id: None,
-        since: query.since.map(handlers::storable).transpose()?,
-        before: query.before.map(handlers::storable).transpose()?,
+    let scope = handlers::scope(&caller, query.module.as_deref(), query.name.as_deref())?;
+    let filter = EventFilter {
+        module: scope.as_ref().map(|scope| scope.module.clone()),
+        name: scope.map(|scope| scope.name),
+        died_since: query.since,
+        died_before: query.before,
+        ..common_filter!(query)
     };
     let (limit, cursor) = (paging::limit(query.limit)?, paging::cursor(query.cursor.as_deref())?);
-    Ok(Json(caller.admin(&api, Scope::Read).dead(&filter, cursor.as_ref(), limit).await?.into()))
+    let admin = caller.admin(&api, Scope::Read);
+    Ok(Json(admin.search_dead(caller.canvas, &filter, cursor.as_ref(), limit).await?.into()))
 }
 
 /// Redrive a dead event

@@ -23,8 +23,9 @@ pub(crate) struct DeadEventJson {
     #[schema(example = "_")]
     pub(crate) modifier: String,
     /// Why the event died: `retries` (its handler failed too often), `rejected` (its handler said
-    /// that no retry can help) or `poison` (its workers died or stalled too often while they ran it
-    /// or, for a pulled copy, its leases expired too often).
+    /// that no retry can help), `expired` (the moment had passed after which its emit wanted no
+    /// attempt to start) or `poison` (its workers died or stalled too often while they ran it or,
+    /// for a pulled copy, its leases expired too often).
     #[schema(example = "retries")]
     pub(crate) cause: String,
     /// Failed attempts before the last one.
@@ -49,6 +50,10 @@ pub(crate) struct DeadEventJson {
     /// Whether the event halts its object.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) halts: bool,
+    /// The event's tags; omitted if it has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(example = json!(["customer:7"]))]
+    pub(crate) tags: Vec<String>,
 }
 
 /// The dead events to act on, which are those that match all given filters.
@@ -114,6 +119,7 @@ wire_from! { wakeq::control::DeadEvent => DeadEventJson, |dead| {
     cause: dead.cause.to_string(),
     place: dead.place.map(PlaceJson::from),
     copy_of: dead.copy_of.map(Copied::from),
+    tags: dead.options.iter().flat_map(|options| options.tags()).map(ToString::to_string).collect(),
 } }
 
 impl From<(Bulk, DateTime<Utc>)> for Redriven {

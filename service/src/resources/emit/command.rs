@@ -1,5 +1,6 @@
 //! `wakeq events emit`.
 
+mod options;
 mod unique;
 
 use std::time::Duration;
@@ -15,7 +16,9 @@ use crate::cli::given::json;
 use crate::cli::show::{self, JsonArg, moment};
 use crate::resources::emit::wire::{EmittedBatch, EmittedJson, NewChange, NewEvent, UniqueOutcomeJson};
 use crate::resources::log::wire::{Logged, StreamName};
+use options::OptionArgs;
 use unique::UniqueArgs;
+use wakeq::events::BatchName;
 use wakeq::log::StreamId;
 use wakeq::order::ObjectKey;
 use wakeq::{CanvasId, EventId, Name, Timestamp};
@@ -55,10 +58,15 @@ pub(crate) struct Emit {
     /// the stream of its address
     #[arg(long, value_name = "STREAM", num_args = 0..=1, default_missing_value = "", require_equals = true, value_parser = logged)]
     logged: Option<Logged>,
+    /// Make it a member of this batch (`wakeq batches open`)
+    #[arg(long, value_name = "BATCH")]
+    batch: Option<BatchName>,
     #[command(flatten)]
     json: JsonArg,
     #[command(flatten)]
     unique: UniqueArgs,
+    #[command(flatten)]
+    options: OptionArgs,
 }
 
 /// An event that accompanies the main one.
@@ -117,6 +125,8 @@ impl Emit {
             only_queues: self.only_to_queues,
             logged: self.logged,
             unique: self.unique.json(),
+            options: self.options.json(),
+            batch: self.batch.map(String::from),
             ..event_for(HandlerAddressArg { handler, modifier: modifier.or(self.modifier) }, &self.value)?
         };
         let client = context.client().await?;

@@ -2,6 +2,7 @@
 
 mod event;
 pub(crate) mod json;
+mod options;
 pub(crate) mod refusal;
 mod unique;
 
@@ -13,6 +14,7 @@ use uuid::Uuid;
 
 use crate::resources::objects::wire::LinkJson;
 pub(crate) use event::NewEvent;
+pub(crate) use options::OptionsJson;
 pub(crate) use unique::{OnConflictJson, UniqueJson, UniqueOutcomeJson, UniqueUntil};
 use wakeq::events::UniqueOutcome;
 
@@ -43,7 +45,7 @@ pub(crate) struct NewChange {
 
 /// A CloudEvent 1.0 in JSON format. Its type names the handler: `name`, `MODULE/name` or
 /// `MODULE/name/modifier`. Any further attribute is allowed; the queue interprets `modifier`,
-/// `object`, `delayuntil`, `delayseconds` and `traceparent`.
+/// `object`, `delayuntil`, `delayseconds`, `expirytime` and `traceparent`.
 #[derive(ToSchema)]
 #[allow(
     dead_code,

@@ -187,7 +187,11 @@ wire_from! { wakeq_streams::entities::EntitySummary => EntitySummaryJson, |entit
 impl From<wakeq_streams::entities::EntityPage> for List<EntitySummaryJson> {
     fn from(page: wakeq_streams::entities::EntityPage) -> Self {
         let next_cursor = page.next.map(|next| next.to_string());
-        Self { items: page.entities.into_iter().map(EntitySummaryJson::from).collect(), next_cursor }
+        Self {
+            items: page.entities.into_iter().map(EntitySummaryJson::from).collect(),
+            next_cursor,
+            looked_at: None,
+        }
     }
 }
 

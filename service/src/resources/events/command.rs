@@ -1,20 +1,28 @@
-//! `wakeq events`: list, cancel and hurry events. Emitting and showing are in files of their own.
+//! `wakeq events`: list, cancel and hurry events. Emitting, showing, counting and tagging are in files
+//! of their own.
 
+mod count;
 pub(crate) mod event;
+pub(crate) mod filter;
+mod tag;
 
 use clap::{Args, Subcommand};
 
 use crate::cli::Context;
 use crate::cli::arguments::{self, HandlerName, ListArgs};
-use crate::cli::client::{Client, Page, Request};
+use crate::cli::client::{Client, Request};
 use crate::cli::show::{self, JsonArg, moment};
 use crate::cli::table::Table;
 use crate::resources::emit::command::Emit;
+use crate::resources::ended_events::command::ListEnded;
+use crate::resources::events::command::count::{CountEvents, joined};
 use crate::resources::events::command::event::{Explain, ShowEvent, state_word};
+use crate::resources::events::command::filter::{DueArgs, EventFilterArgs};
+use crate::resources::events::command::tag::TagEvent;
 use crate::resources::events::wire::{CancelledEvent, EventDetail, EventState, EventSummaryJson, TheEvent};
 use crate::resources::queues::wire::Copied;
 use crate::resources::wire::List;
-use wakeq::machine::CheckResult;
+use wakeq::control::EventState as FilteredState;
 use wakeq::{EventId, Name};
 
 #[derive(Args)]
@@ -29,6 +37,10 @@ enum EventVerb {
     Emit(Box<Emit>),
     /// List events that have not ended, by handler and by when they are due
     List(ListEvents),
+    /// List events that have ended and are kept, latest first
+    Ended(ListEnded),
+    /// Count events by a filter
+    Count(CountEvents),
     /// Show an event: why it is not running, and its value
     Show(ShowEvent),
     /// Explain why an event is not running, and what happens next
@@ -37,6 +49,8 @@ enum EventVerb {
     Cancel(Cancel),
     /// Make a waiting event due at once; a rule on its handler still holds it
     RunNow(RunNow),
+    /// Replace the tags of an event
+    Tag(TagEvent),
 }
 
 #[derive(Args)]
@@ -44,10 +58,10 @@ struct ListEvents {
     /// Only events of this handler: its name, or MODULE/name
     #[arg(long)]
     handler: Option<HandlerName>,
-    /// Only events in this state: ready, behind, halted, held, delayed, running,
-    /// paused or blocked
-    #[arg(long, value_parser = state)]
-    state: Option<CheckResult>,
+    /// Only events in this state: ready, behind, halted, held, delayed, running, paused or
+    /// blocked; repeatable, for any of them
+    #[arg(long = "state", value_name = "STATE", value_parser = state)]
+    states: Vec<FilteredState>,
     /// Only events that this worker has claimed
     #[arg(long, value_name = "NAME")]
     worker: Option<Name>,
@@ -55,6 +69,10 @@ struct ListEvents {
     list: ListArgs,
     #[command(flatten)]
     json: JsonArg,
+    #[command(flatten)]
+    filter: EventFilterArgs,
+    #[command(flatten)]
+    due: DueArgs,
 }
 
 #[derive(Args)]
@@ -81,9 +99,9 @@ pub(crate) struct RunNow {
     json: JsonArg,
 }
 
-fn state(text: &str) -> Result<CheckResult, &'static str> {
-    CheckResult::parse(text)
-        .ok_or("a state is ready, behind, halted, held, delayed, running, paused or blocked")
+fn state(text: &str) -> Result<FilteredState, &'static str> {
+    let state = text.parse::<FilteredState>().ok().filter(|state| *state != FilteredState::Dead);
+    state.ok_or("a state is ready, behind, halted, held, delayed, running, paused or blocked")
 }
 
 impl Events {
@@ -91,10 +109,13 @@ impl Events {
         match self.verb {
             EventVerb::Emit(command) => command.run(context).await,
             EventVerb::List(command) => command.run(context).await,
+            EventVerb::Ended(command) => command.run(context).await,
+            EventVerb::Count(command) => command.run(context).await,
             EventVerb::Show(command) => command.run(context).await,
             EventVerb::Explain(command) => command.run(context).await,
             EventVerb::Cancel(command) => command.run(context).await,
             EventVerb::RunNow(command) => command.run(context).await,
+            EventVerb::Tag(command) => command.run(context).await,
         }
     }
 }
@@ -102,8 +123,15 @@ impl Events {
 impl ListEvents {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let client = context.client().await?;
-        let which = WhichEvents { handler: self.handler, state: self.state, worker: self.worker };
-        let list = self.list.gather(async |page| client.events(&which, page).await).await?;
+        let handler = self.handler.as_ref();
+        let request = Request::get(&["events"])
+            .query("module", handler.map(|handler| &handler.module))
+            .query("name", handler.map(|handler| &handler.name))
+            .query("state", joined(&self.states))
+            .query("worker", self.worker.as_ref());
+        let request = self.due.add_to(self.filter.add_to(request));
+        let page = async |page| client.call(request.clone().page(page)).await;
+        let list: List<EventSummaryJson> = self.list.gather(page).await?;
         self.json.print_list(&list, |events| {
             let mut table = Table::new(["EVENT", "STATE", "DUE", ">RETRIES", ">LOSSES", "HANDLER"]);
             events.iter().for_each(|event| table.row(row(event)));
@@ -162,29 +190,7 @@ impl RunNow {
     }
 }
 
-/// The events to list.
-pub(crate) struct WhichEvents {
-    pub(crate) handler: Option<HandlerName>,
-    pub(crate) state: Option<CheckResult>,
-    pub(crate) worker: Option<Name>,
-}
-
 impl Client {
-    pub(crate) async fn events(
-        &self,
-        which: &WhichEvents,
-        page: Page,
-    ) -> anyhow::Result<List<EventSummaryJson>> {
-        let handler = which.handler.as_ref();
-        let request = Request::get(&["events"])
-            .query("module", handler.map(|handler| &handler.module))
-            .query("name", handler.map(|handler| &handler.name))
-            .query("state", which.state.map(|state| state.as_str()))
-            .query("worker", which.worker.as_ref())
-            .page(page);
-        self.call(request).await
-    }
-
     /// The description of an event, with its value only if requested.
     pub(crate) async fn event(&self, id: EventId, value: bool) -> anyhow::Result<EventDetail> {
         let view = value.then_some("full");

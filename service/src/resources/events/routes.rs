@@ -1,21 +1,30 @@
 //! Events: list, explain, cancel and run now.
 
+pub(crate) mod checkpoints;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use chrono::{DateTime, Utc};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::access::Scope;
+use crate::http::body;
 use crate::http::caller::Caller;
+use crate::http::filter::{common_filter, several};
 use crate::http::path::{EventPath, Parameters};
 use crate::http::problem::Problem;
 use crate::http::{Api, paging};
-use crate::resources::events::wire::{CancelledEvent, EventDetail, EventSummaryJson, TheEvent, WaitingState};
+use crate::resources::events::wire::checkpoint::CheckpointJson;
+use crate::resources::events::wire::{
+    self, AttemptJson, CancelledEvent, EventCountJson, EventDetail, EventSummaryJson, SetTags, TheEvent,
+};
 use crate::resources::wire::List;
 use wakeq::Name;
-use wakeq::control::EventFilter;
+use wakeq::control::{EventFilter, EventState};
+use wakeq::events::Tag;
 
 /// Which events to list, and which page of them.
 #[derive(Deserialize, IntoParams)]
@@ -28,12 +37,37 @@ pub(crate) struct EventsQuery {
     /// Only events of this handler.
     #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
     name: Option<String>,
-    /// Only events in this state.
-    #[param(inline)]
-    state: Option<WaitingState>,
+    /// Only events in this state: `ready`, `behind`, `halted`, `held`, `delayed`, `running`,
+    /// `paused` or `blocked`. Of several, separated by commas or in repeated parameters, any.
+    #[param(max_length = 100, example = "paused")]
+    state: Option<String>,
     /// Only events that this worker has claimed.
     #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
     worker: Option<String>,
+    /// Only events of handlers with this modifier.
+    #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
+    modifier: Option<String>,
+    /// Only events that have this tag. Of several, separated by commas or in repeated parameters,
+    /// all of them.
+    #[param(max_length = 1009, example = "customer:7")]
+    tag: Option<String>,
+    /// Only events that were emitted at or after this time.
+    emitted_since: Option<DateTime<Utc>>,
+    /// Only events that were emitted before this time.
+    emitted_before: Option<DateTime<Utc>>,
+    /// Only events whose last error contains this text.
+    #[param(max_length = 200)]
+    error_text: Option<String>,
+    /// Only events whose value contains this text, as it was emitted.
+    #[param(max_length = 200)]
+    value_text: Option<String>,
+    /// Only events whose value has a scalar at a path: `$.customer.id = "7"`.
+    #[param(max_length = 4000)]
+    value: Option<String>,
+    /// Only events that are due at or after this time.
+    due_since: Option<DateTime<Utc>>,
+    /// Only events that are due before this time.
+    due_before: Option<DateTime<Utc>>,
     /// Maximum number of items. Default 100.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
@@ -44,9 +78,10 @@ pub(crate) struct EventsQuery {
 
 /// List events that have not ended
 ///
-/// They can be filtered by handler, state and worker, and are sorted by handler and due time. A
-/// page examines at most 10,000 events, so it may be short or even empty while `next_cursor` is
-/// set.
+/// They can be filtered by handler, state, worker, tags, times, last error and value, and are sorted
+/// by handler and due time. A page examines at most 10,000 events, and 32 MiB of values if they are
+/// searched, so it may be short or even empty while `next_cursor` is set. `looked_at` is how many
+/// it has examined.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/events", operation_id = "list_events", tag = "events",
     params(EventsQuery),
     responses((status = 200, description = "A page of events", body = List<EventSummaryJson>)))]
@@ -58,13 +93,94 @@ pub(crate) async fn list(
     let filter = EventFilter {
         module: query.module.as_deref().map(str::parse::<Name>).transpose()?,
         name: query.name.as_deref().map(str::parse::<Name>).transpose()?,
-        state: query.state.map(Into::into),
+        states: several(query.state.as_deref())?,
         worker: query.worker.as_deref().map(str::parse::<Name>).transpose()?,
+        due_since: query.due_since,
+        due_before: query.due_before,
+        ..common_filter!(query)
     };
+    if filter.states.contains(&EventState::Dead) {
+        return Err(Problem::bad_request("dead events are listed at `/dead-events`: leave `dead` out"));
+    }
     let (limit, cursor) = (paging::limit(query.limit)?, paging::cursor(query.cursor.as_deref())?);
     Ok(Json(
         caller.admin(&api, Scope::Read).events(caller.canvas, &filter, cursor.as_ref(), limit).await?.into(),
     ))
+}
+
+/// Which events to count, and where to go on.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CountQuery {
+    /// Only events of handlers of this module. Default `WORKER` if `name` is given.
+    #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
+    module: Option<String>,
+    /// Only events of this handler.
+    #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
+    name: Option<String>,
+    /// Only events in this state, as in the list. `dead` alone counts dead events, and otherwise
+    /// those are counted that have not ended.
+    #[param(max_length = 100, example = "paused")]
+    state: Option<String>,
+    /// Only events of handlers with this modifier.
+    #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
+    modifier: Option<String>,
+    /// Only events that have this tag. Of several, separated by commas or in repeated parameters,
+    /// all of them.
+    #[param(max_length = 1009, example = "customer:7")]
+    tag: Option<String>,
+    /// Only events that were emitted at or after this time.
+    emitted_since: Option<DateTime<Utc>>,
+    /// Only events that were emitted before this time.
+    emitted_before: Option<DateTime<Utc>>,
+    /// Only events whose last error contains this text.
+    #[param(max_length = 200)]
+    error_text: Option<String>,
+    /// Only events whose value contains this text, as it was emitted.
+    #[param(max_length = 200)]
+    value_text: Option<String>,
+    /// Only events whose value has a scalar at a path: `$.customer.id = "7"`.
+    #[param(max_length = 4000)]
+    value: Option<String>,
+    /// Only events that are due at or after this time.
+    due_since: Option<DateTime<Utc>>,
+    /// Only events that are due before this time.
+    due_before: Option<DateTime<Utc>>,
+    /// Only dead events that died at or after this time.
+    died_since: Option<DateTime<Utc>>,
+    /// Only dead events that died before this time.
+    died_before: Option<DateTime<Utc>>,
+    /// The `next_cursor` of the previous count.
+    #[param(max_length = 400)]
+    cursor: Option<String>,
+}
+
+/// Count events
+///
+/// Counts those that meet the filter among at most 10,000. While `next_cursor` is set, there may be
+/// more: `count` is the least number. To go on, repeat the request with it, and add the counts.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/events/count", operation_id = "count_events", tag = "events",
+    params(CountQuery),
+    responses((status = 200, description = "How many there are at least", body = EventCountJson)))]
+pub(crate) async fn count(
+    State(api): State<Api>,
+    caller: Caller,
+    Parameters(query): Parameters<CountQuery>,
+) -> Result<Json<EventCountJson>, Problem> {
+    let filter = EventFilter {
+        module: query.module.as_deref().map(str::parse::<Name>).transpose()?,
+        name: query.name.as_deref().map(str::parse::<Name>).transpose()?,
+        states: several(query.state.as_deref())?,
+        due_since: query.due_since,
+        due_before: query.due_before,
+        died_since: query.died_since,
+        died_before: query.died_before,
+        ..common_filter!(query)
+    };
+    let cursor = paging::cursor(query.cursor.as_deref())?;
+    let admin = caller.admin(&api, Scope::Read);
+    Ok(Json(admin.count_events(caller.canvas, &filter, cursor.as_ref()).await?.into()))
 }
 
 /// How much of an event to show.
@@ -87,7 +203,8 @@ enum View {
 
 /// Explain an event
 ///
-/// Says why it is not running, since when, until when, and what happens next.
+/// Says why it is not running, since when, until when, and what happens next; and what the attempts
+/// at it were. An event that has ended is shown for as long as it is kept.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/events/{id}", operation_id = "show_event", tag = "events",
     params(ViewQuery),
     responses((status = 200, description = "What is known about the event", body = EventDetail)))]
@@ -105,9 +222,18 @@ pub(crate) async fn one(
             "there is no event {id} on canvas {canvas}: it completed, was cancelled or purged, or never existed"
         ))
     })?;
-    if query.view == Some(View::Full) {
+    let is_full = query.view == Some(View::Full);
+    if detail.state != wire::EventState::Gone {
+        let found = admin.checkpoint(caller.canvas, id).await?;
+        let attempts = admin.attempts(caller.canvas, id).await?;
+        detail.attempts = attempts.into_iter().map(AttemptJson::from).collect();
+        detail.checkpoint = found.map(|found| CheckpointJson::of(found, is_full));
+    }
+    if is_full {
         let value = admin.value(caller.canvas, id).await?;
         detail.value = value.and_then(|value| RawValue::from_string(value).ok());
+        let result = admin.result(caller.canvas, id).await?;
+        detail.result = result.and_then(|result| RawValue::from_string(result).ok());
     }
     Ok(Json(detail))
 }
@@ -166,5 +292,25 @@ pub(crate) async fn run_now(
     EventPath(id): EventPath,
 ) -> Result<Json<TheEvent>, Problem> {
     let id = caller.admin(&api, Scope::Operate).run_now(caller.canvas, id, &caller.actor()).await?;
+    Ok(Json(TheEvent { id: id.0 }))
+}
+
+/// Replace the tags of an event
+///
+/// Also of one that runs, whose handler sees the former ones, or that is dead. An empty list removes
+/// them. A copy in a queue has no tags.
+#[utoipa::path(put, path = "/v1/canvases/{canvas}/events/{id}/tags", operation_id = "set_event_tags",
+    tag = "events", request_body = SetTags,
+    responses((status = 200, description = "The event has these tags", body = TheEvent)))]
+pub(crate) async fn set_tags(
+    State(api): State<Api>,
+    caller: Caller,
+    EventPath(id): EventPath,
+    body::Json(request): body::Json<SetTags>,
+) -> Result<Json<TheEvent>, Problem> {
+    let tags = request.tags.iter().map(|tag| tag.parse()).collect::<Result<Vec<Tag>, _>>();
+    let tags = tags.map_err(Problem::invalid)?;
+    let admin = caller.admin(&api, Scope::Operate);
+    let id = admin.set_tags(caller.canvas, id, &tags, &caller.actor()).await?;
     Ok(Json(TheEvent { id: id.0 }))
 }

@@ -1,17 +1,24 @@
 //! Events, singly and in lists.
 
+pub(crate) mod checkpoint;
+
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::resources::emit::wire::OptionsJson;
+use crate::resources::events::wire::checkpoint::CheckpointJson;
 use crate::resources::handlers::wire::RuleJson;
 use crate::resources::objects::wire::{LinkJson, PlaceJson};
 use crate::resources::queues::wire::Copied;
+use crate::resources::wire::wire_from;
 use crate::resources::workers::wire::WorkerProcessJson;
 use wakeq::EventId;
-use wakeq::control::{CancelResult, Explanation, LiveEvent, RuleKind};
+use wakeq::control::{CancelResult, EventCount, Explanation, LiveEvent, RuleKind};
+use wakeq::events::EventOptions;
+use wakeq::history::{EndedEvent, EndedOutcome};
 use wakeq::machine::CheckResult;
 
 /// An event in a list.
@@ -47,6 +54,10 @@ pub(crate) struct EventSummaryJson {
     /// If it is a copy in a registered queue: the queue, and the event it was copied from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) copy_of: Option<Copied>,
+    /// The event's tags; omitted if it has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(example = json!(["customer:7"]))]
+    pub(crate) tags: Vec<String>,
 }
 
 /// What an event waits for, or how it ended.
@@ -72,37 +83,47 @@ pub(crate) enum EventState {
     Blocked,
     /// No longer retried, and kept.
     Dead,
+    /// Completed, and kept.
+    Completed,
+    /// Completed with an error value, and kept.
+    Failed,
+    /// Cancelled, and kept.
+    Cancelled,
     /// Completed, cancelled or purged; known because its chosen id is remembered.
     Gone,
 }
 
-/// What an event that has not ended waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum WaitingState {
-    Ready,
-    Behind,
-    Halted,
-    Held,
-    Delayed,
-    Running,
-    Paused,
-    Blocked,
+/// How many events meet a filter.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = EventCount)]
+pub(crate) struct EventCountJson {
+    /// How many of the examined events meet the filter.
+    #[schema(minimum = 0)]
+    pub(crate) count: u64,
+    /// How many events were examined.
+    #[schema(minimum = 0)]
+    pub(crate) looked_at: u64,
+    /// Where the next request goes on. Null if all were examined.
+    pub(crate) next_cursor: Option<String>,
 }
 
-impl From<WaitingState> for CheckResult {
-    fn from(state: WaitingState) -> Self {
-        match state {
-            WaitingState::Ready => Self::Ready,
-            WaitingState::Behind => Self::Behind,
-            WaitingState::Halted => Self::Halted,
-            WaitingState::Held => Self::FacetHeld,
-            WaitingState::Delayed => Self::Delayed,
-            WaitingState::Running => Self::Running,
-            WaitingState::Paused => Self::Held(RuleKind::Pause),
-            WaitingState::Blocked => Self::Held(RuleKind::Block),
+impl From<EventCount> for EventCountJson {
+    fn from(counted: EventCount) -> Self {
+        Self {
+            count: counted.count,
+            looked_at: counted.looked_at,
+            next_cursor: counted.next.map(|cursor| cursor.to_string()),
         }
     }
+}
+
+/// The tags that an event gets in place of its own.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SetTags {
+    /// Up to ten tags of 1 to 100 printable ASCII characters, without commas.
+    #[schema(max_items = 10, example = json!(["customer:7"]))]
+    pub(crate) tags: Vec<String>,
 }
 
 /// An event, and why it is not running.
@@ -114,8 +135,9 @@ pub(crate) struct EventDetail {
     #[schema(example = "RulePaused")]
     pub(crate) outcome: Option<String>,
     /// Why the event died: `retries` (its handler failed too often), `rejected` (its handler said
-    /// that no retry can help) or `poison` (its workers died or stalled too often while they ran it
-    /// or, for a pulled copy, its leases expired too often).
+    /// that no retry can help), `expired` (the moment had passed after which its emit wanted no
+    /// attempt to start) or `poison` (its workers died or stalled too often while they ran it or,
+    /// for a pulled copy, its leases expired too often).
     pub(crate) cause: Option<String>,
     /// Since when the event has been in this state.
     pub(crate) since: Option<DateTime<Utc>>,
@@ -153,7 +175,21 @@ pub(crate) struct EventDetail {
     /// The process of that worker; omitted if it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) worker_process: Option<WorkerProcessJson>,
-    /// Who has cancelled the event while it ran; omitted if nobody has.
+    /// When the attempt that ended the event began, and how long it took in seconds; omitted unless
+    /// the event has ended and is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) started_at: Option<DateTime<Utc>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) took_s: Option<f64>,
+    /// Until when the event is kept, if it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) kept_until: Option<DateTime<Utc>>,
+    /// The last 100 attempts that failed or were too early, in their order. Those whose numbers are
+    /// missing completed the event, lost their worker, were shut down, or are no longer kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub(crate) attempts: Vec<AttemptJson>,
+    /// Who has cancelled the event; omitted if nobody has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "key:ada")]
     pub(crate) cancelled_by: Option<String>,
@@ -173,6 +209,13 @@ pub(crate) struct EventDetail {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "invoice:42")]
     pub(crate) unique_key: Option<String>,
+    /// The batch that it is a member of; omitted if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "import:42")]
+    pub(crate) batch: Option<String>,
+    /// What its emit asked for in place of its handler's policy; omitted if that is nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) options: Option<OptionsJson>,
     /// If it is a copy in a registered queue: the queue, and the event it was copied from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) copy_of: Option<Copied>,
@@ -182,16 +225,45 @@ pub(crate) struct EventDetail {
     /// The link of that event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) first_link: Option<LinkJson>,
+    /// What its attempts have left to the next one, if they have; the value only with `view=full`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) checkpoint: Option<CheckpointJson>,
     /// The value that was emitted, verbatim; only with `view=full`.
-    #[serde(default, deserialize_with = "even_null", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "checkpoint::even_null", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Value)]
     pub(crate) value: Option<Box<RawValue>>,
+    /// What its handler returned, if the event has ended and is kept; only with `view=full`.
+    #[serde(default, deserialize_with = "checkpoint::even_null", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Value)]
+    pub(crate) result: Option<Box<RawValue>>,
 }
 
-/// Keeps a value of `null` apart from a missing value.
-fn even_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
-    Box::deserialize(deserializer).map(Some)
+/// An attempt at an event that failed or was too early.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = Attempt)]
+pub(crate) struct AttemptJson {
+    /// The number of the attempt, from 1.
+    #[schema(minimum = 1)]
+    pub(crate) number: u32,
+    /// What came of it: `retried`, `postponed` (it was too early) or `dead`.
+    #[schema(example = "retried")]
+    pub(crate) outcome: String,
+    /// The worker that made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "orders-6d4cf-x7k2p-1f0c5a9e")]
+    pub(crate) worker: Option<String>,
+    pub(crate) started_at: DateTime<Utc>,
+    /// How long it took, in seconds.
+    pub(crate) took_s: f64,
+    /// Its error, or the first 1,000 characters of it.
+    pub(crate) error: Option<String>,
 }
+
+wire_from! { wakeq::history::AttemptRecord => AttemptJson, |attempt| {
+    number, outcome, started_at, error;
+    worker: attempt.worker.as_ref().map(ToString::to_string),
+    took_s: attempt.took.as_secs_f64(),
+} }
 
 /// The event that a request acted on.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -214,6 +286,16 @@ impl From<CancelResult> for CancelledEvent {
         let next = "its handler is told to stop, and cut off after a grace of seconds; the event is deleted \
                     then, unless its handler completes it before";
         Self { id: cancelled.id.0, next: cancelled.running.then(|| next.to_owned()) }
+    }
+}
+
+impl From<EndedOutcome> for EventState {
+    fn from(outcome: EndedOutcome) -> Self {
+        match outcome {
+            EndedOutcome::Completed => Self::Completed,
+            EndedOutcome::Failed => Self::Failed,
+            EndedOutcome::Cancelled => Self::Cancelled,
+        }
     }
 }
 
@@ -247,6 +329,7 @@ impl From<wakeq::control::EventSummary> for EventSummaryJson {
             worker: event.worker.as_ref().map(ToString::to_string),
             place: event.place.map(PlaceJson::from),
             copy_of: event.copy_of.map(Copied::from),
+            tags: event.tags.iter().map(ToString::to_string).collect(),
         }
     }
 }
@@ -257,6 +340,7 @@ impl EventDetail {
         match explanation {
             Explanation::Live(live) => Some(Self::of_live(*live)),
             Explanation::Dead(dead) => Some(Self::of_dead(*dead)),
+            Explanation::Ended(ended) => Some(Self::of_ended(*ended)),
             Explanation::Gone { id, emitted_at } => Some(Self::of_gone(id, emitted_at)),
             Explanation::Unknown => None,
         }
@@ -272,7 +356,12 @@ impl EventDetail {
             | EventState::Delayed
             | EventState::Paused
             | EventState::Blocked => true,
-            EventState::Running | EventState::Dead | EventState::Gone => false,
+            EventState::Running
+            | EventState::Dead
+            | EventState::Completed
+            | EventState::Failed
+            | EventState::Cancelled
+            | EventState::Gone => false,
         }
     }
 
@@ -301,6 +390,8 @@ impl EventDetail {
             traceparent: live.metadata.traceparent.map(|trace| trace.to_string()),
             place: live.place.map(PlaceJson::from),
             unique_key: live.unique_key,
+            batch: batch_of(live.options.as_deref()),
+            options: live.options.as_deref().and_then(OptionsJson::of_event),
             copy_of: live.copy_of.map(Copied::from),
             first: live.first.map(|(id, _)| id.0),
             first_link: live.first.map(|(_, link)| link.into()),
@@ -328,8 +419,34 @@ impl EventDetail {
             last_error: dead.last_error,
             traceparent: dead.metadata.traceparent.map(|trace| trace.to_string()),
             place: dead.place.map(PlaceJson::from),
+            batch: batch_of(dead.options.as_deref()),
+            options: dead.options.as_deref().and_then(OptionsJson::of_event),
             copy_of: dead.copy_of.map(Copied::from),
             ..Self::of_gone(dead.id, dead.enqueued_at)
+        }
+    }
+
+    fn of_ended(ended: EndedEvent) -> Self {
+        Self {
+            state: ended.outcome.into(),
+            since: Some(ended.ended_at),
+            next: "has ended, and is kept for a while".to_owned(),
+            module: Some(ended.address.scope.module.to_string()),
+            name: Some(ended.address.scope.name.to_string()),
+            modifier: Some(ended.address.modifier.to_string()),
+            delay_until: Some(ended.due_at),
+            retries: ended.retries,
+            losses: ended.losses,
+            worker: ended.worker.as_ref().map(ToString::to_string),
+            started_at: ended.ran.map(|(started_at, _)| started_at),
+            took_s: ended.ran.map(|(_, took)| took.as_secs_f64()),
+            kept_until: Some(ended.kept_until),
+            cancelled_by: ended.ended_by,
+            last_error: ended.error,
+            traceparent: ended.metadata.traceparent.map(|trace| trace.to_string()),
+            options: ended.options.as_deref().map(OptionsJson::from),
+            place: ended.place.map(PlaceJson::from),
+            ..Self::of_gone(ended.id, ended.enqueued_at)
         }
     }
 
@@ -353,6 +470,10 @@ impl EventDetail {
             losses: 0,
             worker: None,
             worker_process: None,
+            started_at: None,
+            took_s: None,
+            kept_until: None,
+            attempts: Vec::new(),
             cancelled_by: None,
             last_error: None,
             unknown_since: None,
@@ -360,10 +481,19 @@ impl EventDetail {
             traceparent: None,
             place: None,
             unique_key: None,
+            batch: None,
+            options: None,
             copy_of: None,
             first: None,
             first_link: None,
+            checkpoint: None,
             value: None,
+            result: None,
         }
     }
+}
+
+/// The batch that an event with these options is a member of.
+fn batch_of(options: Option<&EventOptions>) -> Option<String> {
+    options?.batch().map(ToString::to_string)
 }

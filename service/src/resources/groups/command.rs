@@ -138,9 +138,9 @@ async fn nodes(context: &Context, table: TableArgs) -> anyhow::Result<()> {
         let request = Request::get(&["nodes"]).everywhere().page(page);
         let nodes: GroupNodesJson = client.call(request).await?;
         (coordinator, term) = (nodes.coordinator, nodes.term);
-        Ok(List { items: nodes.items, next_cursor: nodes.next_cursor })
+        Ok(List { items: nodes.items, next_cursor: nodes.next_cursor, looked_at: None })
     };
-    let List { items, next_cursor } = table.list.gather(page).await?;
+    let List { items, next_cursor, .. } = table.list.gather(page).await?;
     let nodes = GroupNodesJson { items, next_cursor, coordinator, term };
     table.json.print(&nodes, |nodes| {
         let rows = nodes.items.iter().map(|node| node_row(node, nodes));

@@ -256,7 +256,7 @@ impl GroupNodesJson {
     /// The page of nodes after the one with this id.
     pub(crate) fn page(nodes: wakeq_streams::control::GroupNodes, limit: u32, after: Option<Uuid>) -> Self {
         let after = after.map(|node| node.to_string());
-        let List { items, next_cursor } =
+        let List { items, next_cursor, .. } =
             List::part(nodes.nodes, limit, after.as_deref(), |node| node.id.0.to_string());
         Self {
             items,
@@ -343,7 +343,11 @@ impl From<wakeq_streams::control::GroupDead> for GroupDeadJson {
 impl From<wakeq_streams::control::GroupDeadPage> for List<GroupDeadJson> {
     fn from(page: wakeq_streams::control::GroupDeadPage) -> Self {
         let next_cursor = page.next.map(|cursor| cursor.to_string());
-        Self { items: page.items.into_iter().map(GroupDeadJson::from).collect(), next_cursor }
+        Self {
+            items: page.items.into_iter().map(GroupDeadJson::from).collect(),
+            next_cursor,
+            looked_at: None,
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use crate::resources::pulls::wire::{
     CompleteRequest, ExtendRequest, LeaseRequest, Pull, ReleaseRequest, Released,
 };
 use crate::resources::wire::List;
-use wakeq::internals::EventBatch;
+use wakeq::internals::EventLeaseBatch;
 use wakeq::machine::Cause;
 
 /// How much of a request's time is left for its answer when it stops waiting.
@@ -85,9 +85,10 @@ pub(crate) async fn list(
 /// No one else receives the events until their leases end. Those that were due first come first. An
 /// event on an object is leased when no earlier one of its object is left.
 ///
-/// A response has at most 4 MiB of values, or a single event; an event whose leases expired twice
-/// is leased alone. With `wait_s`, the response is sent as soon as there are any events. An event
-/// whose lease expires can be leased again; the fifth time, it dies.
+/// A response has at most 4 MiB of values, or a single event, and what attempts before have left in
+/// checkpoints. An event whose leases expired twice is leased alone. With `wait_s`, the response is
+/// sent as soon as there are any events. An event whose lease expires can be leased again; the
+/// fifth time, it dies. So does one for which it is too late to start.
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/handlers/{module}/{name}/leases", operation_id = "lease_events",
     tag = "handlers", request_body = LeaseRequest, responses(
     (status = 200, description = "The leased events; none if there are none to lease", body = LeasedEvents)))]
@@ -103,8 +104,10 @@ pub(crate) async fn lease(
     let end = Instant::now() + wait.min(api.limits.request_time.saturating_sub(TO_ANSWER));
     let mut place = None;
     loop {
-        let EventBatch { events, died } = api.admin.lease_events_now(&scope, request.max, lease).await?;
+        let leased = api.admin.lease_events_now(&scope, request.max, lease).await?;
+        let EventLeaseBatch { events, died, expired } = leased;
         api.pulls.events_died(&scope, died, Cause::Poison);
+        api.pulls.events_died(&scope, expired, Cause::Expired);
         if !events.is_empty() || Instant::now() >= end {
             return LeasedEvents::of(events).map(Json).map_err(|error| Problem::internal().because(error));
         }
@@ -145,7 +148,7 @@ pub(crate) async fn extend(
 
 /// Complete a leased event
 ///
-/// The event is deleted.
+/// The event is deleted, and kept in the history if its emit asked for that.
 ///
 /// A request whose response was lost may have been carried out. Repeated, it is answered with 404
 /// if it was.
@@ -185,9 +188,9 @@ pub(crate) async fn release(
 ) -> Answer<Released> {
     let (token, release) = request.read().map_err(Problem::invalid)?;
     let scope = caller.scope(handler);
-    let released = Released::from(api.admin.release_event(&scope, id, &token, &release).await?);
-    if released.died {
-        api.pulls.events_died(&scope, 1, if release.dead { Cause::Rejected } else { Cause::Retries });
+    let (released, died) = api.admin.give_back_event(&scope, id, &token, &release).await?;
+    if let Some(cause) = died {
+        api.pulls.events_died(&scope, 1, cause);
     }
-    Ok(Json(released))
+    Ok(Json(released.into()))
 }

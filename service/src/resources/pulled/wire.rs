@@ -6,10 +6,13 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::resources::emit::wire::OptionsJson;
+use crate::resources::events::wire::checkpoint::CheckpointJson;
 use crate::resources::handlers::wire::RuleKind;
 use crate::resources::objects::wire::PlaceJson;
 use crate::resources::pulls::wire::Pull;
 use crate::resources::wire::wire_from;
+use wakeq::events::EventOptions;
 
 /// A handler whose events programs lease.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -69,6 +72,17 @@ pub(crate) struct LeasedEventJson {
     /// The value that was emitted, verbatim.
     #[schema(value_type = Value)]
     pub(crate) value: Box<RawValue>,
+    /// What the attempts before have left, if they have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) checkpoint: Option<CheckpointJson>,
+    /// What its emit asked for in place of the policy, with its tags. The program itself sees to
+    /// the timeout.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) options: Option<OptionsJson>,
+    /// The batch that it is a member of; omitted if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "import:42")]
+    pub(crate) batch: Option<String>,
     /// The event's object, and its link there, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) place: Option<PlaceJson>,
@@ -111,7 +125,7 @@ impl LeasedEvents {
 
 impl LeasedEventJson {
     fn of(event: wakeq::targets::LeasedEvent) -> Result<Self, serde_json::Error> {
-        let scope = event.address.scope;
+        let (scope, options) = (event.address.scope, event.options.as_deref());
         Ok(Self {
             id: event.id.0,
             lease: event.lease.reveal().to_owned(),
@@ -121,6 +135,9 @@ impl LeasedEventJson {
             name: scope.name.to_string(),
             modifier: event.address.modifier.to_string(),
             value: RawValue::from_string(event.value)?,
+            checkpoint: event.checkpoint.map(|left| CheckpointJson::of(left, true)),
+            options: options.and_then(OptionsJson::of_event),
+            batch: options.and_then(EventOptions::batch).map(ToString::to_string),
             place: event.place.map(PlaceJson::from),
             traceparent: event.metadata.traceparent.map(|trace| trace.to_string()),
             emitted_at: event.emitted_at,

@@ -31,9 +31,10 @@ const TO_ANSWER: Duration = Duration::from_secs(5);
 /// No one else receives the copies until their leases end. Canvases take turns, each with its
 /// oldest copies first.
 ///
-/// A response has at most 4 MiB of values, or a single copy; a copy whose leases expired twice is
-/// leased alone. With `wait_s`, the response is sent as soon as there are any copies. A copy whose
-/// lease expires can be leased again; the fifth time, it dies.
+/// A response has at most 4 MiB of values, or a single copy, and what attempts before have left in
+/// checkpoints. A copy whose leases expired twice is leased alone. With `wait_s`, the response is
+/// sent as soon as there are any copies. A copy whose lease expires can be leased again; the fifth
+/// time, it dies.
 #[utoipa::path(post, path = "/v1/admin/queues/{queue}/copies/lease", operation_id = "lease_copies", tag = "queues",
     request_body = LeaseRequest, responses(
     (status = 200, description = "The leased copies; none if there are none to lease",

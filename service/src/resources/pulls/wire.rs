@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::resources::events::wire::checkpoint::CheckpointJson;
 use crate::resources::objects::wire::PlaceJson;
 use crate::resources::targets::wire::OnDeath;
 use wakeq::queues::{InvalidLeaseToken, LeaseToken, PullPolicy};
@@ -91,6 +92,9 @@ pub(crate) struct LeasedCopyJson {
     /// The value that was emitted, verbatim.
     #[schema(value_type = Value)]
     pub(crate) value: Box<RawValue>,
+    /// What the attempts before have left, if they have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) checkpoint: Option<CheckpointJson>,
     /// The event that was copied.
     pub(crate) origin: Uuid,
     /// The event's object, and its link there, if any.
@@ -298,6 +302,7 @@ impl LeasedCopyJson {
             name: scope.name.to_string(),
             modifier: copy.address.modifier.to_string(),
             value: RawValue::from_string(copy.value)?,
+            checkpoint: copy.checkpoint.map(|left| CheckpointJson::of(left, true)),
             origin: copy.origin.0,
             place: copy.place.map(PlaceJson::from),
             traceparent: copy.metadata.traceparent.map(|trace| trace.to_string()),

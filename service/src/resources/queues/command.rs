@@ -251,9 +251,9 @@ impl ShowQueue {
             let mut queue: QueueJson = client.call(at(Request::get, &name, &[]).page(page)).await?;
             let (items, next_cursor) = (queue.settings.take().unwrap_or_default(), queue.next_cursor.take());
             shown = Some(queue);
-            Ok(List { items, next_cursor })
+            Ok(List { items, next_cursor, looked_at: None })
         };
-        let List { items, next_cursor } = table.list.gather(page).await?;
+        let List { items, next_cursor, .. } = table.list.gather(page).await?;
         let queue = shown.context("no page of the queue was requested")?;
         table.json.print(&QueueJson { settings: Some(items), next_cursor, ..queue }, print_queue)
     }

@@ -248,7 +248,7 @@ impl QueueJson {
     ) -> Self {
         let settings: Vec<FacetSettingsJson> =
             settings.into_iter().map(|(canvas, own)| FacetSettingsJson::of(canvas, own)).collect();
-        let List { items, next_cursor } =
+        let List { items, next_cursor, .. } =
             List::<FacetSettingsJson>::page(settings, limit, |own: &FacetSettingsJson| {
                 own.canvas.to_string()
             });

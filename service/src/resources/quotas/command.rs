@@ -23,7 +23,7 @@ enum QuotaVerb {
     Set {
         /// The quota: events, event-bytes, objects, object-bytes, chosen-ids, idempotency-keys,
         /// log-streams, log-bytes, entities, entity-events, crons, cron-ticks, keys, targets,
-        /// hooks, rules or audit-lines
+        /// hooks, batches, rules or audit-lines
         quota: Quota,
         /// The limit; existing data is kept
         limit: u64,

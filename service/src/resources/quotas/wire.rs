@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 pub(crate) struct Quota {
     /// The quota: `events`, `event-bytes`, `objects`, `object-bytes`, `chosen-ids`,
     /// `idempotency-keys`, `log-streams`, `log-bytes`, `entities`, `entity-events`, `crons`,
-    /// `cron-ticks`, `keys`, `targets`, `hooks`, `rules` or `audit-lines`.
+    /// `cron-ticks`, `keys`, `targets`, `hooks`, `batches`, `rules` or `audit-lines`.
     #[schema(example = "events")]
     pub(crate) quota: String,
     /// The limit.

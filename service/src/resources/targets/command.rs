@@ -37,6 +37,11 @@ pub(crate) struct PutTargetArgs {
     /// Generate a new secret; the old one also signs for 24 more hours
     #[arg(long)]
     rotate_secret: bool,
+    /// Keep events for this long after they have ended (7days)
+    ///
+    /// It is 90days at most. The result is the target's answer, if that is JSON.
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    keep: Option<Duration>,
     #[command(flatten)]
     headers: HeaderArgs,
     #[command(flatten)]
@@ -114,7 +119,8 @@ fn row(target: &wire::TargetJson) -> [String; 5] {
 impl PutTargetArgs {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let secret = self.secret_file.as_deref().map(read_secret).transpose()?;
-        let (policy, rotate_secret) = (self.policy.over_default(), self.rotate_secret);
+        let keep_s = self.keep.map_or(0, whole_seconds);
+        let (policy, rotate_secret) = (Policy { keep_s, ..self.policy.over_default() }, self.rotate_secret);
         let (url, audience, headers) = (self.url, self.audience, self.headers.read()?);
         let new = PutTarget { url, policy, audience, secret, rotate_secret, headers };
         let client = context.client_to_targets(&self.delivery).await?;
@@ -141,8 +147,13 @@ impl PolicyArgs {
             timeout_s: seconds(self.timeout, default.timeout_s),
             concurrency: self.concurrency,
             on_death: self.halt_on_death.into(),
+            keep_s: default.keep_s,
         }
     }
+}
+
+fn whole_seconds(time: Duration) -> u32 {
+    u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
 }
 
 fn print_put(handler: &HandlerAddressArg, answer: &PutAnswer) -> anyhow::Result<()> {
@@ -190,7 +201,8 @@ impl DeleteTarget {
 /// Prints a target: a line for its URL, and one for its policy.
 pub(crate) fn print(target: &wire::TargetJson) -> anyhow::Result<()> {
     field("target", format_args!("{} to {}", target.modifier, target.url))?;
-    let Policy { retries, delay_s, factor, delay_max_s, timeout_s, concurrency, on_death } = target.policy;
+    let Policy { retries, delay_s, factor, delay_max_s, timeout_s, concurrency, on_death, keep_s } =
+        target.policy;
     let growing = if factor == 1 {
         String::new()
     } else {
@@ -200,11 +212,15 @@ pub(crate) fn print(target: &wire::TargetJson) -> anyhow::Result<()> {
         OnDeath::Skip => "",
         OnDeath::Halt => "; objects halt when an event dies",
     };
+    let kept = match keep_s {
+        0 => String::new(),
+        keep_s => format!("; ended events are kept for {keep_s} s"),
+    };
     let at_once = concurrency.map(|concurrency| format!("; {concurrency} at once")).unwrap_or_default();
     field(
         "",
         format_args!(
-            "{} after {delay_s} s{growing}; {timeout_s} s for an answer{at_once}{halts}",
+            "{} after {delay_s} s{growing}; {timeout_s} s for an answer{at_once}{halts}{kept}",
             count_retries(retries)
         ),
     )?;

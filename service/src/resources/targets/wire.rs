@@ -81,6 +81,16 @@ pub(crate) struct Policy {
     pub(crate) concurrency: Option<u32>,
     /// What happens to later events of an object when one of its events dies.
     pub(crate) on_death: OnDeath,
+    /// How long events are kept after they have ended, in whole seconds, with the body of the
+    /// target's answer as their result if that is JSON of at most 65,536 bytes. Default: 0, not at
+    /// all. Copies in queues are not kept.
+    #[serde(skip_serializing_if = "is_zero")]
+    #[schema(minimum = 0, maximum = 7_776_000, default = 0)]
+    pub(crate) keep_s: u32,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// What happens to later events of an object when one of its events dies.
@@ -183,7 +193,7 @@ impl PutTarget {
 
 impl Policy {
     fn read(self) -> Result<TargetPolicy, InvalidTarget> {
-        let Self { retries, delay_s, factor, delay_max_s, timeout_s, concurrency, on_death } = self;
+        let Self { retries, delay_s, factor, delay_max_s, timeout_s, concurrency, on_death, keep_s } = self;
         Ok(TargetPolicy {
             retries,
             delay: duration("delay_s", delay_s)?,
@@ -192,6 +202,7 @@ impl Policy {
             timeout: duration("timeout_s", timeout_s)?,
             concurrency,
             halts: on_death == OnDeath::Halt,
+            keep: Duration::from_secs(keep_s.into()),
         })
     }
 }
@@ -207,21 +218,23 @@ struct GivenPolicy {
     timeout_s: f64,
     concurrency: Option<u32>,
     on_death: OnDeath,
+    keep_s: u32,
 }
 
 impl Default for GivenPolicy {
     fn default() -> Self {
-        let Policy { retries, delay_s: _, factor, delay_max_s, timeout_s, concurrency, on_death } =
+        let Policy { retries, delay_s: _, factor, delay_max_s, timeout_s, concurrency, on_death, keep_s } =
             Policy::default();
-        Self { retries, delay_s: None, factor, delay_max_s, timeout_s, concurrency, on_death }
+        Self { retries, delay_s: None, factor, delay_max_s, timeout_s, concurrency, on_death, keep_s }
     }
 }
 
 impl From<GivenPolicy> for Policy {
     fn from(given: GivenPolicy) -> Self {
-        let GivenPolicy { retries, delay_s, factor, delay_max_s, timeout_s, concurrency, on_death } = given;
+        let GivenPolicy { retries, delay_s, factor, delay_max_s, timeout_s, concurrency, on_death, keep_s } =
+            given;
         let delay_s = delay_s.unwrap_or_else(|| Self::usual_delay_s(delay_max_s));
-        Self { retries, delay_s, factor, delay_max_s, timeout_s, concurrency, on_death }
+        Self { retries, delay_s, factor, delay_max_s, timeout_s, concurrency, on_death, keep_s }
     }
 }
 
@@ -240,7 +253,7 @@ impl Default for Policy {
 
 impl From<TargetPolicy> for Policy {
     fn from(policy: TargetPolicy) -> Self {
-        let TargetPolicy { retries, delay, factor, delay_max, timeout, concurrency, halts } = policy;
+        let TargetPolicy { retries, delay, factor, delay_max, timeout, concurrency, halts, keep } = policy;
         Self {
             retries,
             delay_s: delay.as_secs_f64(),
@@ -249,6 +262,7 @@ impl From<TargetPolicy> for Policy {
             timeout_s: timeout.as_secs_f64(),
             concurrency,
             on_death: halts.into(),
+            keep_s: u32::try_from(keep.as_secs()).unwrap_or(u32::MAX),
         }
     }
 }

@@ -63,7 +63,7 @@ async fn exceeding_a_quota_is_reported_with_retry_after() {
     let refused = service.post("/events", event.clone()).await;
     assert_eq!(refused.problem(), (429, "quota-exceeded".into()));
     assert_eq!(refused.headers["retry-after"], "10");
-    for words in ["1 waiting and dead events", "`events` is 1", "purge"] {
+    for words in ["1 waiting, dead and kept events", "`events` is 1", "purge"] {
         assert!(refused.text.contains(words), "{}", refused.text);
     }
     let again = crate::support::service::Answer::of(emit).await;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use wakeq::control::Quota;
 use wakeq::crons::{CronSchedule, NewCron};
+use wakeq::events::BatchError;
 use wakeq::hooks::{HookKind, NewHook, NewHookSecret};
 use wakeq::log::{AppendCondition, Log, LogError, NewLogEvent, StreamId};
 use wakeq::targets::{NewSecret, NewTarget, TargetPolicy};
@@ -247,4 +248,29 @@ async fn hooks_beyond_the_quota() {
     put(VICTIM, "a").await.unwrap();
     put(VICTIM, "b").await.unwrap();
     assert_eq!(used(&stage.admin, VICTIM, Quota::Hooks).await, 2);
+}
+
+/// Only those that are not over count, and what is added at once exceeds nothing together.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn batches_beyond_the_quota() {
+    let (stage, _) = Stage::memory().await;
+    set(&stage.admin, Quota::Batches, 3).await;
+    let on_end = || Event::new("imported", &1).unwrap();
+    let mut openers = tokio::task::JoinSet::new();
+    for number in 0..12 {
+        let batch = stage.queue.batch(&format!("import:{number}")).unwrap().canvas(GREEDY);
+        openers.spawn(async move { batch.open(on_end()).await });
+    }
+    let answers = openers.join_all().await;
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 3);
+    for refused in answers.into_iter().filter_map(Result::err) {
+        let BatchError::Store(error) = refused else { panic!("{refused}") };
+        exceeded(&error, Quota::Batches);
+    }
+    for name in ["a", "b", "c", "d"] {
+        stage.queue.batch(name).unwrap().canvas(VICTIM).open(on_end()).await.unwrap();
+    }
+    assert_eq!(used(&stage.admin, VICTIM, Quota::Batches).await, 4);
+    stage.queue.batch("a").unwrap().canvas(VICTIM).close().await.unwrap();
+    assert_eq!(used(&stage.admin, VICTIM, Quota::Batches).await, 3);
 }

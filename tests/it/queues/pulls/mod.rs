@@ -1,6 +1,7 @@
 //! Queues that services pull over HTTP: canvases take turns, and a lease is a claim that only its
 //! token can end.
 
+mod checkpoints;
 mod crowd;
 mod ends;
 mod leases;

@@ -73,6 +73,9 @@ impl Simulation {
                 Some(Removal::Dead(Cause::Poison)) if record.last.losses < self.world.losses_max => {
                     found.push(format!("{label} died of {} losses", record.last.losses));
                 }
+                Some(Removal::Dead(Cause::Expired)) if record.last.not_after.is_none() => {
+                    found.push(format!("{label} has expired without a moment"));
+                }
                 Some(Removal::Cancelled) if !record.is_cancelled => {
                     found.push(format!("{label} was removed as cancelled, and nobody cancelled it"));
                 }

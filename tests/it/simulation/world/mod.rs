@@ -69,6 +69,8 @@ pub(crate) struct Row {
     pub(crate) retries: u32,
     pub(crate) postponed_since: Option<Timestamp>,
     pub(crate) is_cancelled: bool,
+    /// No attempt starts at this moment or later.
+    pub(crate) not_after: Option<Timestamp>,
 }
 
 /// What the test remembers of an event, even after its row is gone.

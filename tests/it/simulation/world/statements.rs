@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use wakeq::control::RuleKind;
-use wakeq::machine::{Claim, Claimed, Removal, Schedule, Turn};
+use wakeq::machine::{Claim, Claimed, EventPolicy, Removal, Schedule, Turn};
 use wakeq::{EventId, Timestamp};
 
 use super::{Defect, Record, ResumeJob, Row, World};
@@ -29,6 +29,7 @@ impl World {
             retries: 0,
             postponed_since: None,
             is_cancelled: false,
+            not_after: None,
         };
         let record = Record {
             label: label.to_owned(),
@@ -46,6 +47,13 @@ impl World {
         self.rows.insert(id, row);
         self.records.insert(id, record);
         id
+    }
+
+    /// The event wants no attempt to start this long after it is due.
+    pub(crate) fn expires(&mut self, id: EventId, time: Duration) {
+        if let Some(row) = self.rows.get_mut(&id) {
+            row.not_after = Some(row.delay_until + time);
+        }
     }
 
     /// Publishes the event's notification if the event is due within the horizon.
@@ -121,6 +129,10 @@ impl World {
             losses: row.losses,
             postponed: row.postponed_since.and_then(|since| (now - since).to_std().ok()).unwrap_or_default(),
             is_cancelled: row.is_cancelled && !forgets,
+            asked: EventPolicy {
+                left: row.not_after.map(|moment| (moment - now).to_std().unwrap_or_default()),
+                ..EventPolicy::default()
+            },
         };
         let row = row.clone();
         let record = self.record(id);
@@ -222,15 +234,18 @@ impl World {
     }
 
     /// One page of a resume job: sets the promises and moves the cursor in one transaction. Returns
-    /// what to publish next; the process may die before it does.
+    /// what to publish next; the process may die before it does. What another rule holds stays
+    /// parked.
     pub(crate) fn resume_page(&mut self, job: usize) -> Vec<EventId> {
         let ResumeJob { handler, only_parked, after } = self.jobs[job].clone();
         let skip_running = self.defect == Some(Defect::ResumeSkipsRunning);
+        let is_held = only_parked && self.rules.iter().any(|(held, _)| *held == handler);
         let page: Vec<EventId> = self
             .rows
             .iter()
             .filter(|(id, row)| {
                 self.records[id].handler == handler
+                    && !is_held
                     && after.is_none_or(|after| **id > after)
                     && (!only_parked || row.notify_at.is_none())
                     && !(skip_running && row.locked_at.is_some())

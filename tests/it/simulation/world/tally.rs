@@ -27,7 +27,7 @@ impl Tally {
             self.lost_claims += record.last.losses;
             match record.removed {
                 Some(Removal::Completed | Removal::Committed) => self.completed += 1,
-                Some(Removal::Dead(Cause::Retries | Cause::Rejected)) => self.dead += 1,
+                Some(Removal::Dead(Cause::Retries | Cause::Rejected | Cause::Expired)) => self.dead += 1,
                 Some(Removal::Dead(Cause::Poison)) => self.poison += 1,
                 Some(Removal::Cancelled) => self.cancelled += 1,
                 None => self.parked += 1,

@@ -159,6 +159,10 @@ impl Worker {
             if world.rows.get(&event).is_some_and(|row| row.is_cancelled) {
                 world.violated("a cancelled event was started".to_owned());
             }
+            let not_after = world.rows.get(&event).and_then(|row| row.not_after);
+            if not_after.is_some_and(|moment| moment <= world.now) {
+                world.violated("an event was started after its moment".to_owned());
+            }
         }
         if matches!(outcome, Outcome::DelayNone | Outcome::DelayNotYet) {
             world.is_taken_on(event);

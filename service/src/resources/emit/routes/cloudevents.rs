@@ -121,6 +121,9 @@ impl<'a> CloudEvent<'a> {
         if let Some(object) = self.attributes.optional("object") {
             event = event.on(object)?;
         }
+        if let Some(moment) = self.attributes.optional("expirytime") {
+            event = event.not_after(json::timestamp(moment, "`expirytime`")?)?;
+        }
         match (self.attributes.optional("delayuntil"), self.attributes.optional("delayseconds")) {
             (Some(_), Some(_)) => Err(Fault::Both("`delayuntil`", "`delayseconds`")),
             (Some(moment), None) => Ok(event.at(json::timestamp(moment, "`delayuntil`")?)?),

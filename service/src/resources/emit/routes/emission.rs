@@ -1,7 +1,7 @@
 //! What a request asks to emit, and the headers that say so.
 
 use crate::resources::emit::wire::refusal::Fault;
-use wakeq::events::Traceparent;
+use wakeq::events::{EventOptions, Traceparent};
 use wakeq::order::ObjectKey;
 use wakeq::{CanvasId, Event, EventId};
 
@@ -38,14 +38,17 @@ impl Emission {
     }
 
     /// The other data that it writes beside events of their handlers, if any: a chain belongs to an
-    /// object with all of its handlers, and the log and the state of an object to the canvas.
+    /// object with all of its handlers; and the log, a batch and the state of an object to the
+    /// canvas.
     pub(super) fn beside_events(&self) -> Option<&'static str> {
         let of_event = |event: &Event| {
             let fields = event.fields();
-            match (fields.object, fields.is_logged) {
-                (Some(_), _) => Some("`object`"),
-                (None, true) => Some("`logged`"),
-                (None, false) => None,
+            let batch = fields.options.and_then(EventOptions::batch);
+            match (fields.object, fields.is_logged, batch) {
+                (Some(_), _, _) => Some("`object`"),
+                (None, true, _) => Some("`logged`"),
+                (None, false, Some(_)) => Some("`batch`"),
+                (None, false, None) => None,
             }
         };
         match self {

@@ -9,14 +9,15 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::json;
+use super::options::OptionsJson;
 use super::refusal::{Fault, named};
 use super::unique::UniqueJson;
 use crate::resources::log::wire::{Logged, StreamName};
 use wakeq::{Event, EventId};
 
 /// All fields, as an answer to an unknown one lists them.
-const FIELDS: &str =
-    "module, name, modifier, value, id, delay_until, delay_s, object, only_queues, logged and unique";
+const FIELDS: &str = "module, name, modifier, value, id, delay_until, delay_s, object, only_queues, logged, \
+                      unique, options and batch";
 
 /// An event to be emitted.
 #[derive(Debug, Default, Serialize, ToSchema)]
@@ -68,6 +69,14 @@ pub(crate) struct NewEvent {
     /// `object`, `only_queues` and `logged`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) unique: Option<UniqueJson>,
+    /// What the event asks for in place of its handler's policy. Its copies in queues do not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) options: Option<OptionsJson>,
+    /// The batch that the event is a member of, which has to be open. Excludes `only_queues` and
+    /// `unique`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^[!-~]{1,255}$", example = "import:42")]
+    pub(crate) batch: Option<String>,
 }
 
 impl NewEvent {
@@ -94,6 +103,8 @@ impl NewEvent {
                 "only_queues" => new.only_queues = given.map_or(Ok(false), only_queues)?,
                 "logged" => new.logged = given.map(logged).transpose()?,
                 "unique" => new.unique = given.map(UniqueJson::read).transpose()?,
+                "batch" => new.batch = string("`batch`")?.map(Into::into),
+                "options" => new.options = given.map(OptionsJson::read).transpose()?,
                 _ => return Err(Fault::UnknownField(named(&field), FIELDS)),
             }
         }
@@ -124,6 +135,12 @@ impl NewEvent {
         }
         if let Some(unique) = self.unique {
             event = event.unique(unique.unique()?)?;
+        }
+        if let Some(batch) = self.batch {
+            event = event.batch(&batch)?;
+        }
+        if let Some(options) = self.options {
+            event = options.of(event)?;
         }
         match (self.delay_until, self.delay_s) {
             (Some(_), Some(_)) => Err(Fault::Both("`delay_until`", "`delay_s`")),

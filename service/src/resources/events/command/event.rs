@@ -4,9 +4,10 @@ use clap::Args;
 
 use crate::cli::Context;
 use crate::cli::arguments;
-use crate::cli::show::{JsonArg, field, moment, or_dash, rule, worker_state};
-use crate::cli::value;
-use crate::resources::events::wire::{EventDetail, EventState};
+use crate::cli::show::{JsonArg, field, json_field, moment, or_dash, rule, worker_state};
+use crate::resources::emit::wire::OptionsJson;
+use crate::resources::events::wire::checkpoint::CheckpointJson;
+use crate::resources::events::wire::{AttemptJson, EventDetail, EventState};
 use crate::resources::objects::wire::PlaceJson;
 use crate::resources::queues::wire::Copied;
 use crate::resources::workers::wire::WorkerProcessJson;
@@ -38,10 +39,10 @@ impl ShowEvent {
         let event = context.client().await?.event(self.id, true).await?;
         self.json.print(&event, |event| {
             print(event)?;
-            match &event.value {
-                Some(value) => field("value", value::pretty(value.get(), self.full)),
-                None => Ok(()),
-            }
+            let left = event.checkpoint.as_ref().and_then(|checkpoint| checkpoint.value.as_deref());
+            json_field("left", left, self.full)?;
+            json_field("value", event.value.as_deref(), self.full)?;
+            json_field("result", event.result.as_deref(), self.full)
         })
     }
 }
@@ -65,6 +66,12 @@ fn print(event: &EventDetail) -> anyhow::Result<()> {
     if let Some(key) = &event.unique_key {
         field("key", key)?;
     }
+    if let Some(batch) = &event.batch {
+        field("batch", batch)?;
+    }
+    if let Some(options) = &event.options {
+        field("asks", asked(options))?;
+    }
     if let Some(Copied { queue, origin }) = &event.copy_of {
         field("copy", format_args!("in queue {queue}, of {origin}"))?;
     }
@@ -77,7 +84,11 @@ fn print(event: &EventDetail) -> anyhow::Result<()> {
         field("process", worker_process(process))?;
     }
     if let Some(by) = &event.cancelled_by {
-        field("cancelled", format_args!("while it ran, by {by}"))?;
+        let when = if event.state == EventState::Cancelled { "" } else { "while it ran, " };
+        field("cancelled", format_args!("{when}by {by}"))?;
+    }
+    if let Some(until) = event.kept_until {
+        field("kept", format_args!("until {}{}", moment(until), took(event.took_s)))?;
     }
     if let Some(until) = event.until {
         field("until", moment(until))?;
@@ -95,6 +106,9 @@ fn print(event: &EventDetail) -> anyhow::Result<()> {
     if let Some(error) = &event.last_error {
         field("error", error)?;
     }
+    for attempt in &event.attempts {
+        field("attempt", attempt_line(attempt))?;
+    }
     if let Some(since) = event.unknown_since {
         field("unknown", format_args!("a worker has had no handler for it since {}", moment(since)))?;
     }
@@ -104,7 +118,41 @@ fn print(event: &EventDetail) -> anyhow::Result<()> {
     if let (Some(first), Some(link)) = (event.first, event.first_link) {
         field("first", format_args!("{first}, link {}", link.id))?;
     }
+    if let Some(CheckpointJson { bytes, stored_at, value: _ }) = &event.checkpoint {
+        field("progress", format_args!("a checkpoint of {bytes} bytes, stored at {}", moment(*stored_at)))?;
+    }
     field("next", next(event))
+}
+
+/// How long the attempt took that ended the event, if one did.
+fn took(took_s: Option<f64>) -> String {
+    took_s.map(|took| format!(", after an attempt of {took} s")).unwrap_or_default()
+}
+
+/// An attempt at the event: its number, what came of it, when, where, and why.
+fn attempt_line(attempt: &AttemptJson) -> String {
+    let AttemptJson { number, outcome, worker, started_at, took_s, error } = attempt;
+    let worker = worker.as_ref().map(|worker| format!(" on {worker}")).unwrap_or_default();
+    let error = error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
+    format!("{number} {outcome} after {took_s} s, begun {}{worker}{error}", moment(*started_at))
+}
+
+/// What its emit asked for, as the options of `wakeq emit` have it.
+fn asked(options: &OptionsJson) -> String {
+    let OptionsJson { retries, delays_s, timeout_s, not_after, keep_s, tags } = options;
+    let delays = delays_s.as_ref().map(|delays| {
+        let delays: Vec<String> = delays.iter().map(|delay| format!("{delay}s")).collect();
+        format!("delays {}", delays.join(","))
+    });
+    let parts = [
+        retries.map(|retries| format!("retries {retries}")),
+        delays,
+        timeout_s.map(|timeout| format!("timeout {timeout}s")),
+        not_after.map(|at| format!("not after {}", moment(at))),
+        keep_s.map(|keep| format!("keep {keep}s")),
+        (!tags.is_empty()).then(|| format!("tags {}", tags.join(","))),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// Where the worker of a running event is, and whether it is still there.
@@ -144,6 +192,9 @@ pub(crate) fn state_word(state: EventState) -> &'static str {
         EventState::Paused => "paused",
         EventState::Blocked => "blocked",
         EventState::Dead => "dead",
+        EventState::Completed => "completed",
+        EventState::Failed => "failed",
+        EventState::Cancelled => "cancelled",
         EventState::Gone => "gone",
     }
 }

@@ -30,6 +30,22 @@ pub(super) struct Received {
     pub(super) id: String,
     /// JSON.
     pub(super) value: String,
+    /// How many bytes of the value are around what the sender has sent.
+    pub(super) envelope_bytes: usize,
+}
+
+impl Received {
+    /// Why this is too large for an event of at most this many bytes, if it is.
+    pub(super) fn excess(&self, most: usize) -> Option<String> {
+        let (bytes, envelope_bytes) = (self.value.len(), self.envelope_bytes);
+        (bytes > most).then(|| match (envelope_bytes, most.saturating_sub(envelope_bytes)) {
+            (0, _) => format!("the JSON has {bytes} bytes, and an event has {most} at most: send less"),
+            (_, left) => format!(
+                "with its envelope of {envelope_bytes} bytes the JSON has {bytes} bytes, and an event has {most} at \
+                 most: send {left} bytes at most, or let the hook pass on `data` alone"
+            ),
+        })
+    }
 }
 
 /// The fields of a body that a sender may have put its id and its name of the event into.
@@ -47,7 +63,7 @@ pub(super) fn read(proof: &Proof<'_>, headers: &HeaderMap, body: &[u8]) -> Resul
     let text = text_of(proof, headers, body)?;
     let value = json::value(&text)?;
     let id = id_of(proof, value)?.into_owned();
-    Ok(Received { id, value: value.get().to_owned() })
+    Ok(Received { id, value: value.get().to_owned(), envelope_bytes: 0 })
 }
 
 /// The same, with a CloudEvent around the body as the value.
@@ -62,14 +78,15 @@ pub(super) fn read_enveloped(
     let id = id_of(proof, value)?.into_owned();
     let source = format!("/canvases/{canvas}/hooks/{hook}");
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
-    let value = format!(
+    let enveloped = format!(
         r#"{{"specversion":"1.0","id":{},"source":{},"type":{},"datacontenttype":"application/json","data":{}}}"#,
         quoted(&id),
         quoted(&source),
         quoted(&type_of(proof, value)),
         value.get()
     );
-    Ok(Received { id, value })
+    let envelope_bytes = enveloped.len() - value.get().len();
+    Ok(Received { id, value: enveloped, envelope_bytes })
 }
 
 fn text_of<'a>(proof: &Proof<'_>, headers: &HeaderMap, body: &'a [u8]) -> Result<Cow<'a, str>, Fault> {
@@ -200,6 +217,23 @@ mod tests {
             let refused = received(headers, body).unwrap_err();
             assert!(refused.contains(words) && !refused.contains("s3cr3t"), "{body}: {refused}");
         }
+    }
+
+    /// What counts is what will be stored.
+    #[test]
+    fn a_body_that_does_not_fit_is_told_what_would() {
+        let github = headers(HookKind::GitHub);
+        let proof = &Proof::read(&github, NOW_S).unwrap();
+        let body = format!(" \"{}\" ", "x".repeat(98));
+        let plain = read(proof, &github, body.as_bytes()).unwrap();
+        assert_eq!(plain.excess(100), None);
+        assert!(plain.excess(99).unwrap().contains("the JSON has 100 bytes, and an event has 99 at most"));
+        let hook = (CanvasId::DEFAULT, &"incoming".parse::<Name>().unwrap());
+        let whole = read_enveloped(proof, &github, body.as_bytes(), hook).unwrap();
+        assert_eq!(whole.value.len(), 100 + whole.envelope_bytes);
+        assert_eq!(whole.excess(whole.value.len()), None);
+        let told = whole.excess(whole.value.len() - 1).unwrap();
+        assert!(told.contains("send 99 bytes at most"), "{told}");
     }
 
     #[test]

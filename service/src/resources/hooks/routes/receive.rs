@@ -15,7 +15,7 @@ use super::signature::Unsigned;
 use crate::http::Api;
 use crate::http::body::CompleteBody;
 use crate::http::path::HookPath;
-use crate::http::problem::Problem;
+use crate::http::problem::{Kind, Problem};
 use crate::http::senders::Sender;
 use crate::resources::emit::wire::EmittedJson;
 use wakeq::hooks::HookSecret;
@@ -54,6 +54,7 @@ impl FromRequestParts<Api> for Signed {
 
 /// The answer to a request that has no signature to be verified.
 fn refused(sender: &Sender, api: &Api, unsigned: Unsigned) -> Problem {
+    api.webhooks.unsigned();
     let words = unsigned.to_string();
     sender.refused(api, ACTION, words.clone(), words)
 }
@@ -96,14 +97,21 @@ pub(crate) async fn receive(
     let canvas = sender.canvas;
     let proof = Proof::read(&headers, now_s).map_err(|unsigned| refused(&sender, &api, unsigned))?;
     let found = Sender::look(api.admin.hook_to_receive(canvas, &name)).await?;
-    let hook = accepted(found, &name, &proof, &body)
-        .map_err(|reason| sender.refused(&api, ACTION, reason, REFUSED))?;
+    let has_hook = found.is_some();
+    let hook = accepted(found, &name, &proof, &body).map_err(|reason| {
+        api.webhooks.refused(has_hook);
+        sender.refused(&api, ACTION, reason, REFUSED)
+    })?;
     let received = match hook.enveloped {
         true => body::read_enveloped(&proof, &headers, &body, (canvas, &name))?,
         false => body::read(&proof, &headers, &body)?,
     };
+    if let Some(words) = received.excess(api.queue.payload_limit_bytes()) {
+        return Err(Problem::new(Kind::TooLarge, words));
+    }
     let event = event(canvas, &name, &hook, received)?;
     let emitted = sender.admitted(&api, body.len(), api.queue.emit(event)).await??;
+    api.webhooks.accepted();
     Ok((StatusCode::ACCEPTED, axum::Json(emitted.into())))
 }
 

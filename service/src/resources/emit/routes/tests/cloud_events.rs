@@ -96,6 +96,11 @@ fn delays_and_traces_are_extensions() {
     let both = [("ce-delayuntil", "2030-01-31T08:00:00Z"), ("ce-delayseconds", "1")];
     check_refused(binary(&both, ""), "exclude each other");
 
+    let event = binary(&[("ce-expirytime", "2030-01-31T08:00:00Z")], "").unwrap();
+    let not_after = event.fields().options.and_then(|options| options.not_after());
+    assert_eq!(not_after, Some("2030-01-31T08:00:00Z".parse().unwrap()));
+    check_refused(binary(&[("ce-expirytime", "secret")], ""), "`expirytime` must be a moment");
+
     let other = TRACE.replace("4bf9", "5bf9");
     let trace = |headers: &[(&str, &str)]| {
         binary(headers, "")

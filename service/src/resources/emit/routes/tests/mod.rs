@@ -3,6 +3,7 @@
 
 mod changes;
 mod cloud_events;
+mod options;
 mod plain_json;
 mod unique;
 

@@ -1,0 +1,80 @@
+//! What an event asks for in place of its handler's policy.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+/// What an event asks for in place of what its handler's route or target says. Nothing, unless set.
+///
+/// ```
+/// use std::time::Duration;
+/// use wakeq_client::{EventOptions, NewEvent};
+///
+/// # fn example() -> Result<(), wakeq_client::Error> {
+/// let delays = [1, 10, 600].map(Duration::from_secs);
+/// let options = EventOptions::default().retries(5).delays(delays).timeout(Duration::from_secs(30));
+/// let event = NewEvent::new("call-back", &42)?.options(options);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct EventOptions {
+    /// Retries after the first failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<u32>,
+    /// Seconds before the retries, in their order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delays_s: Option<Vec<f64>>,
+    /// Seconds after which an attempt is cut off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_s: Option<f64>,
+    /// Moment after which no attempt starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_after: Option<DateTime<Utc>>,
+    /// Seconds for which the event is kept after it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_s: Option<f64>,
+    /// Tags by which the event is found.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+}
+
+impl EventOptions {
+    /// Sets the retries after the first failure: 1,000 at most.
+    pub fn retries(self, retries: u32) -> Self {
+        Self { retries: Some(retries), ..self }
+    }
+
+    /// Sets the delays before the retries: up to 100, each of 30 days at most. The last one counts
+    /// for all further retries.
+    pub fn delays(self, delays: impl IntoIterator<Item = Duration>) -> Self {
+        let delays_s = delays.into_iter().map(|delay| delay.as_secs_f64()).collect();
+        Self { delays_s: Some(delays_s), ..self }
+    }
+
+    /// Sets the time after which an attempt is cut off: up to 30 days, or 10 minutes for an HTTP
+    /// target.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout_s: Some(timeout.as_secs_f64()), ..self }
+    }
+
+    /// Sets for how long the event is kept after it has ended, with its result: 90 days at most, and
+    /// zero for not at all.
+    pub fn keep(self, time: Duration) -> Self {
+        Self { keep_s: Some(time.as_secs_f64()), ..self }
+    }
+
+    /// Adds a tag by which the event is found: up to ten of 1 to 100 printable ASCII characters,
+    /// without commas.
+    pub fn tag(mut self, tag: &str) -> Self {
+        self.tags.push(tag.to_owned());
+        self
+    }
+
+    /// Sets the moment after which no attempt starts: the event then dies.
+    pub fn not_after(self, moment: DateTime<Utc>) -> Self {
+        Self { not_after: Some(moment), ..self }
+    }
+}

@@ -1,0 +1,123 @@
+-- Batches: a name that many events share, and an event that is emitted when the last has ended.
+--
+-- A batch is a row of `batches`. Its members name it in their options, and a partial index of
+-- `events_v2` holds those that are left. What ends a member is a deletion of its row, of which
+-- there are a dozen: so the end is counted by a trigger, in the transaction of the deletion,
+-- whoever deletes. It looks at members only, and the statements of all other events stay as they
+-- are. An end counts as completed, and what knows better (a death, a removal) moves it in the same
+-- statement.
+--
+-- Members end in many sessions at once, so nothing is counted in one row: each end adds a row to
+-- `batch_ends`, and their sum is the count. No two ends wait for each other. The minute's pass
+-- replaces thousands of these rows by one with their sum.
+--
+-- A batch is over once it is closed and no member is left. Whoever has ended a member looks for
+-- that afterwards, in a later statement with a snapshot of its own: of two that end the last
+-- members at once, the one that commits second sees that none is left. The look locks the batch,
+-- and looks again. So does the minute's pass, for what no process has looked at.
+
+-- As a unique key; but a path can't contain . and .. as they are.
+create domain wakeq.batch_name as text collate "C" check (
+    octet_length(value) between 1 and 255 and value !~ '[^\x21-\x7e]' and value not in ('.', '..'));
+
+create table wakeq.batches (
+    canvas_id    uuid not null,
+    name         wakeq.batch_name not null,
+    -- The event that is emitted at the end: its id, which is known from the beginning, its handler,
+    -- and what its value gets beside the counts.
+    event_id     uuid not null,
+    module       wakeq.name not null,
+    handler      wakeq.name not null,
+    modifier     wakeq.name not null,
+    value        wakeq.payload not null,
+    traceparent  wakeq.traceparent,
+    opened_at    timestamptz not null default now(),
+    -- Since when it has been waiting for its last member.
+    closed_at    timestamptz,
+    -- When its event was emitted, or when it was given up, after which it emits none.
+    over_at      timestamptz,
+    is_cancelled boolean not null default false,
+    -- When the minute's pass has last looked at it.
+    looked_at    timestamptz not null default now(),
+    -- How its members have ended, once its event was emitted.
+    completed    bigint not null default 0 check (completed >= 0),
+    dead         bigint not null default 0 check (dead >= 0),
+    cancelled    bigint not null default 0 check (cancelled >= 0),
+    constraint batches_pkey primary key (canvas_id, name),
+    constraint batches_canvas check (canvas_id <> 'ffffffff-ffff-ffff-ffff-ffffffffffff'),
+    constraint batches_module check (module not in ('ANSWER', 'CANVAS', 'CRON', 'QUEUE')),
+    constraint batches_given_up_are_over check (not is_cancelled or over_at is not null)
+);
+
+comment on column wakeq.batches.is_cancelled is 'It was given up: its event is never emitted';
+
+-- Those that the minute's pass looks at, the one that it has not looked at for longest first.
+create index batches_looked_at on wakeq.batches (looked_at) where over_at is null;
+create index batches_over on wakeq.batches (over_at) where over_at is not null;
+-- How many a canvas has that are not over, for its quota.
+create index batches_open on wakeq.batches (canvas_id) where over_at is null;
+
+-- How members have ended. Only sums count: a single row may be below zero, where it moves what
+-- another has counted.
+create table wakeq.batch_ends (
+    canvas_id uuid not null,
+    batch     wakeq.batch_name not null,
+    id        bigint generated always as identity,
+    completed bigint not null default 0,
+    dead      bigint not null default 0,
+    cancelled bigint not null default 0,
+    constraint batch_ends_pkey primary key (canvas_id, batch, id)
+);
+
+-- Members that are left, of which the latest is looked for: it is likely to be the last to end, and
+-- entries of those that are gone are not read again with each look.
+create index events_v2_batch on wakeq.events_v2 (canvas_id, (options ->> 'batch'), id)
+    where (options ->> 'batch') is not null;
+
+-- Refuses a member of a batch that is over, or was never opened. The lock keeps the batch from
+-- being over before the member's transaction has ended.
+create function wakeq.join_batch() returns trigger language plpgsql as $$
+begin
+    if new.unique_key is not null then
+        raise exception 'an event of a batch can''t have a unique key'
+            using errcode = 'invalid_parameter_value', hint = 'Leave one of them out.';
+    end if;
+    perform from wakeq.batches b
+      where b.canvas_id = new.canvas_id and b.name = new.options ->> 'batch' and b.over_at is null
+        for share;
+    if not found then
+        raise exception 'the batch % is over, or was never opened', new.options ->> 'batch'
+            using
+                errcode = 'foreign_key_violation', schema = 'wakeq', table = 'events_v2',
+                constraint = 'events_v2_batch_is_open', detail = new.options ->> 'batch',
+                hint = 'Open the batch before you emit into it. It is over once it is closed and its members have '
+                    || 'ended, and they may emit into it until then.';
+    end if;
+    return null;
+end
+$$;
+create trigger events_v2_join_batch after insert on wakeq.events_v2
+    for each row when (new.options ->> 'batch' is not null) execute function wakeq.join_batch();
+
+-- Counts the end of a member as a completion.
+create function wakeq.leave_batch() returns trigger language plpgsql as $$
+begin
+    insert into wakeq.batch_ends (canvas_id, batch, completed) values (old.canvas_id, old.options ->> 'batch', 1);
+    return null;
+end
+$$;
+create trigger events_v2_leave_batch after delete on wakeq.events_v2
+    for each row when (old.options ->> 'batch' is not null) execute function wakeq.leave_batch();
+
+-- Whether a member of a batch is left.
+create function wakeq.has_members(canvas uuid, batch text) returns boolean
+language plpgsql stable set enable_seqscan = off set enable_bitmapscan = off as $$
+begin
+    perform from wakeq.events_v2 e
+      where e.canvas_id = has_members.canvas and e.options ->> 'batch' = has_members.batch
+      order by e.canvas_id desc, e.options ->> 'batch' desc, e.id desc limit 1;
+    return found;
+end
+$$;
+
+revoke all on all functions in schema wakeq from public;

@@ -1,0 +1,77 @@
+//! `wakeq events count`.
+
+use clap::Args;
+
+use crate::cli::Context;
+use crate::cli::arguments::{self, HandlerName};
+use crate::cli::client::Request;
+use crate::cli::show::{self, JsonArg};
+use crate::resources::events::command::filter::{DueArgs, EventFilterArgs, text};
+use crate::resources::events::wire::EventCountJson;
+use wakeq::Timestamp;
+use wakeq::control::EventState;
+
+/// Maximum number of requests, each of which examines 10,000 events.
+const REQUESTS: u32 = 1000;
+
+#[derive(Args)]
+pub(crate) struct CountEvents {
+    /// Only events of this handler: its name, or MODULE/name
+    #[arg(long)]
+    handler: Option<HandlerName>,
+    /// Only events in this state: ready, behind, halted, held, delayed, running, paused or
+    /// blocked; repeatable, for any of them. `dead` alone counts dead events
+    #[arg(long = "state", value_name = "STATE")]
+    states: Vec<EventState>,
+    /// Only dead events that died at or after this time
+    #[arg(long, value_name = "TIME", value_parser = arguments::timestamp)]
+    died_since: Option<Timestamp>,
+    /// Only dead events that died before this time
+    #[arg(long, value_name = "TIME", value_parser = arguments::timestamp)]
+    died_before: Option<Timestamp>,
+    /// Stop when this many events were counted
+    #[arg(long, value_name = "NUMBER", default_value_t = 1_000_000)]
+    up_to: u64,
+    #[command(flatten)]
+    json: JsonArg,
+    #[command(flatten)]
+    filter: EventFilterArgs,
+    #[command(flatten)]
+    due: DueArgs,
+}
+
+impl CountEvents {
+    pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let client = context.client().await?;
+        let handler = self.handler.as_ref();
+        let request = Request::get(&["events", "count"])
+            .query("module", handler.map(|handler| &handler.module))
+            .query("name", handler.map(|handler| &handler.name))
+            .query("state", joined(&self.states))
+            .query("died_since", text(self.died_since))
+            .query("died_before", text(self.died_before));
+        let request = self.due.add_to(self.filter.add_to(request));
+        let mut all = EventCountJson { count: 0, looked_at: 0, next_cursor: None };
+        for _ in 0..REQUESTS {
+            let page = request.clone().query("cursor", all.next_cursor.take());
+            let counted: EventCountJson = client.call(page).await?;
+            all.count += counted.count;
+            all.looked_at += counted.looked_at;
+            all.next_cursor = counted.next_cursor;
+            if all.next_cursor.is_none() || all.count >= self.up_to {
+                break;
+            }
+        }
+        self.json.print(&all, |all| {
+            let words = if all.next_cursor.is_some() { "at least " } else { "" };
+            let events = show::count(all.count, "event");
+            show::line(format_args!("{words}{events} of {} examined", all.looked_at))
+        })
+    }
+}
+
+/// Several states as a parameter.
+pub(crate) fn joined(states: &[EventState]) -> Option<String> {
+    let words: Vec<&str> = states.iter().map(|state| state.as_str()).collect();
+    (!words.is_empty()).then(|| words.join(","))
+}

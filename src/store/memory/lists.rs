@@ -1,0 +1,159 @@
+//! What a filter selects: of the events that have not ended, and of the dead ones.
+
+use super::{LiveRow, Tables};
+use crate::event::{
+    Actor, CanvasId, EventFacts, EventFilter, EventId, EventOptions, EventState, RuleKind, Schedule, Tag,
+    Timestamp, Turn,
+};
+use crate::store::events::{DeadEvent, FoundDead, ListedEvent, Position};
+use crate::store::kernel::StoreError;
+
+impl Tables {
+    /// There are no queues in memory.
+    pub(in crate::store) fn events(
+        &self,
+        canvas: CanvasId,
+        filter: &EventFilter,
+        _copies: bool,
+        after: Option<&Position>,
+        (look, limit): (i64, i64),
+    ) -> Result<Vec<ListedEvent>, StoreError> {
+        let (module, name) = filter.handler();
+        let mut rows: Vec<&LiveRow> = self
+            .events
+            .values()
+            .filter(|row| {
+                let scope = &row.address().scope;
+                scope.canvas == canvas
+                    && module.as_ref().is_none_or(|module| *module == scope.module)
+                    && name.as_ref().is_none_or(|name| *name == scope.name)
+            })
+            .collect();
+        rows.sort_by(|one, other| key(one).cmp(&key(other)));
+        let after =
+            after.map(|after| (after.module.as_str(), after.name.as_str(), after.delay_until, after.id));
+        rows.retain(|row| after.is_none_or(|after| key(row) > after));
+        let looked = rows.len().min(usize::try_from(look).unwrap_or(0));
+        let listed = rows.into_iter().take(looked).zip(1..).map(|(row, number)| {
+            let last = (number == looked).then_some(i64::try_from(looked) == Ok(look));
+            self.listed(row, filter, i64::try_from(number).unwrap_or(i64::MAX), last)
+        });
+        let listed = listed.filter(|event| event.is_meant || event.last.is_some());
+        Ok(listed.take(usize::try_from(limit).unwrap_or(0)).collect())
+    }
+
+    pub(in crate::store) fn search_dead(
+        &self,
+        canvas: CanvasId,
+        filter: &EventFilter,
+        _copies: bool,
+        after: Option<(Timestamp, EventId)>,
+        (look, limit): (i64, i64),
+    ) -> Result<Vec<FoundDead>, StoreError> {
+        let mut looked: Vec<_> = self
+            .dead
+            .iter()
+            .filter(|(_, dead)| dead.row.address().scope.canvas == canvas)
+            .map(|(id, dead)| ((dead.died_at, *id), dead))
+            .filter(|(position, _)| after.is_none_or(|after| *position < after))
+            .collect();
+        looked.sort_by(|(one, _), (other, _)| other.cmp(one));
+        let has_more = looked.len() > usize::try_from(look).unwrap_or(0);
+        looked.truncate(usize::try_from(look).unwrap_or(0));
+        let count = looked.len();
+        let found = looked.into_iter().zip(1..).map(|(((died_at, id), dead), number)| FoundDead {
+            id,
+            died_at,
+            is_meant: filter.matches(&dead.facts()),
+            number: i64::try_from(number).unwrap_or(i64::MAX),
+            last: (number == count).then_some(has_more),
+        });
+        let found = found.filter(|event| event.is_meant || event.last.is_some());
+        Ok(found.take(usize::try_from(limit).unwrap_or(0)).collect())
+    }
+
+    pub(in crate::store) fn set_tags(
+        &mut self,
+        canvas: CanvasId,
+        id: EventId,
+        tags: &[Tag],
+        _actor: &Actor,
+    ) -> Result<bool, StoreError> {
+        let row = match self.events.get_mut(&id) {
+            Some(row) => Some(row),
+            None => self.dead.get_mut(&id).map(|dead| &mut dead.row),
+        };
+        let row = row.filter(|row| row.address().scope.canvas == canvas);
+        let is_there = row.is_some();
+        if let Some(row) = row {
+            row.event.options = EventOptions::tagged(row.event.options.take(), tags);
+        }
+        Ok(is_there)
+    }
+
+    pub(in crate::store) fn dead_of(
+        &self,
+        canvas: CanvasId,
+        ids: &[EventId],
+    ) -> Result<Vec<DeadEvent>, StoreError> {
+        let mut found = Vec::new();
+        for id in ids {
+            found.extend(self.dead_event(canvas, *id)?);
+        }
+        Ok(found)
+    }
+
+    fn listed(&self, row: &LiveRow, filter: &EventFilter, number: i64, last: Option<bool>) -> ListedEvent {
+        let schedule = self.schedule(row);
+        let worker = row.worker.as_ref().filter(|_| !self.is_free(row));
+        let tags = row.tags();
+        let facts = EventFacts {
+            address: row.address(),
+            state: self.state(row, schedule),
+            worker,
+            tags,
+            emitted: row.enqueued_at,
+            due: Some(row.delay_until),
+            died: None,
+            error: row.last_error.as_deref(),
+            value: &row.event.value,
+        };
+        ListedEvent {
+            id: row.event.id,
+            address: row.address().clone(),
+            schedule,
+            enqueued_at: row.enqueued_at,
+            retries: row.retries,
+            losses: row.losses,
+            place: row.place.clone(),
+            worker: worker.cloned(),
+            copy_of: None,
+            tags: tags.to_vec(),
+            is_meant: filter.matches(&facts),
+            number,
+            last,
+        }
+    }
+
+    /// As the statement of Postgres says it.
+    fn state(&self, row: &LiveRow, schedule: Schedule) -> EventState {
+        match schedule.turn {
+            Turn::Halted => EventState::Halted,
+            Turn::Behind => EventState::Behind,
+            Turn::Held | Turn::Passed => EventState::Held,
+            Turn::First if row.delay_until > self.now => EventState::Delayed,
+            Turn::First if !self.is_free(row) => EventState::Running,
+            Turn::First => match schedule.rule {
+                Some(RuleKind::Block) => EventState::Blocked,
+                Some(RuleKind::Pause) => EventState::Paused,
+                None => EventState::Ready,
+            },
+        }
+    }
+}
+
+/// The order of the list.
+fn key(row: &LiveRow) -> (&str, &str, Timestamp, EventId) {
+    let scope = &row.address().scope;
+    (scope.module.as_str(), scope.name.as_str(), row.delay_until, row.event.id)
+}

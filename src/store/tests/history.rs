@@ -1,0 +1,247 @@
+//! The history: attempts are noted by the statements that end them, ended events are kept as long
+//! as was asked for, and whole partitions go.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::queues::canvas;
+use super::{Table, tester};
+use crate::event::{CanvasId, Cause, Claim, EndedOutcome, EventId};
+use crate::store::{AttemptEnd, CommandOutcome, EndedFilter, KeptEnd, NotedRetry, Retry};
+
+const TOOK: Duration = Duration::from_millis(1500);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+fn retry(claim: Claim, retries: i32, is_postponed: bool) -> Arc<Retry> {
+    let noted = Some(NotedRetry { took: TOOK, is_postponed });
+    Arc::new(Retry { claim, retries, delay: Duration::ZERO, error: "no route".into(), noted })
+}
+
+fn kept(claim: Claim, keep: Duration, error: Option<&str>, result: Option<&str>) -> Arc<KeptEnd> {
+    let (error, result) = (error.map(ToOwned::to_owned), result.map(ToOwned::to_owned));
+    Arc::new(KeptEnd { claim, end: AttemptEnd { took: Some(TOOK), keep, error, result } })
+}
+
+impl Table {
+    async fn outcomes(&self, canvas: CanvasId, id: EventId) -> Vec<(u32, String)> {
+        let attempts = self.store.attempts(canvas, id).await.unwrap();
+        attempts.into_iter().map(|attempt| (attempt.number, attempt.outcome)).collect()
+    }
+
+    async fn ended(&self, filter: &EndedFilter) -> Vec<EventId> {
+        let ended = self.store.ended_events(filter, None, 100).await.unwrap();
+        ended.into_iter().map(|event| event.id).collect()
+    }
+
+    /// What their emits ask for.
+    async fn ask_to_keep(&self, options: &'static str) {
+        let asked = "update wakeq.events_v2 set options = $1::text::jsonb";
+        sqlx::query(asked).bind(options).execute(&self.pool).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn retries_postponements_and_deaths_are_noted() {
+    let table = Table::new().await;
+    let ids = table.add(1).await;
+    let claim = table.claim(&ids).await[0];
+    assert_eq!(table.store.retry(&[retry(claim, 1, false)]).await.unwrap(), [true]);
+    assert_eq!(table.store.retry(&[retry(claim, 1, false)]).await.unwrap(), [false], "its claim is gone");
+    let claim = table.claim(&ids).await[0];
+    assert_eq!(table.store.retry(&[retry(claim, 1, true)]).await.unwrap(), [true]);
+    let claim = table.claim(&ids).await[0];
+    assert!(table.store.die(claim, Cause::Retries, Some("enough"), false, Some(TOOK)).await.unwrap());
+    let expected = [(1, "retried".to_owned()), (2, "postponed".to_owned()), (3, "dead".to_owned())];
+    assert_eq!(table.outcomes(CanvasId::DEFAULT, ids[0]).await, expected);
+    assert_eq!(table.outcomes(canvas(7), ids[0]).await, [], "another tenant sees nothing");
+    let attempts = table.store.attempts(CanvasId::DEFAULT, ids[0]).await.unwrap();
+    assert_eq!(
+        (attempts[0].error.as_deref(), attempts[2].error.as_deref()),
+        (Some("no route"), Some("enough"))
+    );
+    assert_eq!(attempts[0].took, TOOK);
+}
+
+/// What nobody keeps leaves nothing, and what is not to be noted is not.
+#[tokio::test]
+async fn a_plain_completion_writes_nothing() {
+    let table = Table::new().await;
+    let claims = table.claim(&table.add(2).await).await;
+    assert_eq!(table.store.complete(&claims[..1]).await.unwrap(), [true]);
+    assert_eq!(
+        table.store.complete_kept(&[kept(claims[1], Duration::ZERO, None, None)]).await.unwrap(),
+        [true]
+    );
+    let written = "select (select count(*) from wakeq.attempts) + (select count(*) from wakeq.ended_events)";
+    assert_eq!((table.number(written).await, table.left().await), (0, 0));
+}
+
+#[tokio::test]
+async fn an_ended_event_is_kept_with_its_result_and_its_attempts() {
+    let table = Table::new().await;
+    let ids = table.add(2).await;
+    let claims = table.claim(&ids).await;
+    table.store.retry(&[retry(claims[0], 1, false)]).await.unwrap();
+    let again = table.claim(&ids[..1]).await[0];
+    let foreign = Claim { nonce: claims[1].nonce ^ 1, ..claims[1] };
+    assert_eq!(table.store.complete_kept(&[kept(foreign, DAY, None, None)]).await.unwrap(), [false]);
+    let ends =
+        [kept(again, DAY, None, Some("{\"ok\":true}")), kept(claims[1], DAY, Some("no address"), None)];
+    assert_eq!(table.store.complete_kept(&ends).await.unwrap(), [true, true]);
+    assert_eq!(table.store.complete_kept(&ends).await.unwrap(), [false, false]);
+
+    let ended = table.store.ended_event(CanvasId::DEFAULT, ids[0]).await.unwrap().unwrap();
+    assert_eq!((ended.outcome, ended.claims, ended.has_result), (EndedOutcome::Completed, 2, true));
+    assert_eq!((ended.kept_until - ended.ended_at).to_std().unwrap(), DAY);
+    assert_eq!(ended.ran.unwrap().1, TOOK);
+    table.run("truncate wakeq.attempts").await;
+    assert_eq!(
+        table.outcomes(CanvasId::DEFAULT, ids[0]).await,
+        [(1, "retried".to_owned())],
+        "it has them itself"
+    );
+    let value = table.store.ended_value(CanvasId::DEFAULT, ids[0]).await.unwrap().unwrap();
+    assert_eq!(value.1.as_deref(), Some("{\"ok\":true}"));
+
+    let failed = table.store.ended_event(CanvasId::DEFAULT, ids[1]).await.unwrap().unwrap();
+    assert_eq!((failed.outcome, failed.error.as_deref()), (EndedOutcome::Failed, Some("no address")));
+    let all = EndedFilter::default();
+    assert_eq!(table.ended(&all).await.len(), 2);
+    let only = EndedFilter { outcome: Some(EndedOutcome::Failed), ..all.clone() };
+    assert_eq!(table.ended(&only).await, [ids[1]]);
+    let scope = Some(failed.address.scope.clone());
+    assert_eq!(table.ended(&EndedFilter { scope, ..only }).await, [ids[1]]);
+
+    let other = EndedFilter { canvas: canvas(7), ..all };
+    assert_eq!(table.ended(&other).await, [], "another tenant sees nothing");
+    assert_eq!(table.store.ended_event(canvas(7), ids[0]).await.unwrap(), None);
+    assert_eq!(table.store.ended_value(canvas(7), ids[0]).await.unwrap(), None);
+}
+
+/// The emit's wish takes the place of the handler's, also if it wants nothing to be kept.
+#[tokio::test]
+async fn an_emit_decides_how_long_its_event_is_kept() {
+    for (options, handler, kept_s) in [
+        ("{\"keep_s\": 60.0}", Duration::ZERO, Some(60)),
+        ("{\"keep_s\": 60.0}", DAY, Some(60)),
+        ("{\"keep_s\": 0}", DAY, None),
+        ("{\"retries\": 1}", DAY, Some(86_400)),
+    ] {
+        let table = Table::new().await;
+        let ids = table.add(1).await;
+        table.ask_to_keep(options).await;
+        let claim = table.claim(&ids).await[0];
+        assert_eq!(table.store.complete_kept(&[kept(claim, handler, None, None)]).await.unwrap(), [true]);
+        let ended = table.store.ended_event(CanvasId::DEFAULT, ids[0]).await.unwrap();
+        let found = ended.map(|event| (event.kept_until - event.ended_at).num_seconds());
+        assert_eq!(found, kept_s, "{options}");
+    }
+}
+
+#[tokio::test]
+async fn cancelled_events_are_kept_as_their_emits_ask() {
+    let table = Table::new().await;
+    let ids = table.add(3).await;
+    table.ask_to_keep("{\"keep_s\": 60.0}").await;
+    let (outcome, _) = table.store.cancel(CanvasId::DEFAULT, ids[0], &tester()).await.unwrap();
+    assert_eq!(outcome, CommandOutcome::Done);
+    let claims = table.claim(&ids[1..]).await;
+    table.mark_cancelled().await;
+    assert!(table.store.remove_cancelled(claims[0], &AttemptEnd::default()).await.unwrap());
+    table.store.release(&claims[1..]).await.unwrap();
+    assert_eq!(table.store.remove_unclaimed_cancelled().await.unwrap().0, 1);
+    for (id, by) in ids.into_iter().zip(["test", "ada", "ada"]) {
+        let ended = table.store.ended_event(CanvasId::DEFAULT, id).await.unwrap().unwrap();
+        assert_eq!((ended.outcome, ended.ended_by.as_deref()), (EndedOutcome::Cancelled, Some(by)));
+    }
+}
+
+/// A target keeps the events of its own canvas that are cancelled while they wait.
+#[tokio::test]
+async fn a_target_keeps_events_of_its_own_canvas_alone() {
+    let table = Table::new().await;
+    let ids = table.add(2).await;
+    let moved = "update wakeq.events_v2 set canvas_id = $1 where id = $2";
+    sqlx::query(moved).bind(canvas(7).0).bind(ids[1].0).execute(&table.pool).await.unwrap();
+    table
+        .run(
+            "insert into wakeq.http_targets (canvas_id, module, name, modifier, url, retries, delay_ms, factor, delay_max_ms,
+                                             timeout_ms, secret, created_by, updated_by, keep_s)
+             values ('00000000-0000-0000-0000-000000000000', 'WORKER', 'known', '_', 'https://example.com', 1, 1000, 2, 10000,
+                     1000, sha256('1'), 'test', 'test', 60)",
+        )
+        .await;
+    for (of, id) in [(CanvasId::DEFAULT, ids[0]), (canvas(7), ids[1])] {
+        table.store.cancel(of, id, &tester()).await.unwrap();
+        let kept = table.store.ended_event(of, id).await.unwrap();
+        assert_eq!(kept.is_some(), of == CanvasId::DEFAULT);
+    }
+}
+
+/// An event whose time is over is hidden at once; its partition goes when its week is over.
+/// Attempts go by days.
+#[tokio::test]
+async fn what_is_no_longer_kept_is_hidden_and_goes_with_its_partition() {
+    let table = Table::new().await;
+    let ids = table.add(1).await;
+    let claim = table.claim(&ids).await[0];
+    table.store.complete_kept(&[kept(claim, DAY, None, None)]).await.unwrap();
+    table
+        .run(
+            "create table wakeq.attempts_20200101 partition of wakeq.attempts
+                 for values from ('2020-01-01') to ('2020-01-02')",
+        )
+        .await;
+    table
+        .run(
+            "create table wakeq.ended_events_20200106 partition of wakeq.ended_events
+                 for values from ('2020-01-06') to ('2020-01-13')",
+        )
+        .await;
+    table
+        .run(
+            "update wakeq.ended_events
+                set ended_at = '2020-01-06', enqueued_at = '2020-01-06', kept_until = '2020-01-07',
+                    started_at = '2020-01-06'",
+        )
+        .await;
+    table
+        .run(
+            "insert into wakeq.attempts (canvas_id, event_id, day, number, nonce, outcome, started_at, took_us)
+             values (gen_random_uuid(), gen_random_uuid(), '2020-01-01', 1, 1, 'retried', now(), 1)",
+        )
+        .await;
+    assert_eq!(table.number("select count(*) from wakeq.ended_events_20200106").await, 1);
+    assert_eq!(table.store.ended_event(CanvasId::DEFAULT, ids[0]).await.unwrap(), None);
+    let dropped = async || table.store.drop_history_partition(7 * DAY).await.unwrap();
+    assert_eq!(dropped().await.as_deref(), Some("attempts_20200101"));
+    assert_eq!(dropped().await.as_deref(), Some("ended_events_20200106"));
+    assert_eq!(dropped().await, None);
+    table.store.add_history_partitions().await.unwrap();
+    assert_eq!(table.store.add_history_partitions().await.unwrap(), 0, "they are there");
+}
+
+/// What comes while there is no partition for it goes to the rest, and from there when it is old.
+#[tokio::test]
+async fn nothing_fails_for_want_of_a_partition() {
+    let table = Table::new().await;
+    table
+        .run(
+            "insert into wakeq.attempts (canvas_id, event_id, day, number, nonce, outcome, started_at, took_us)
+             select gen_random_uuid(), gen_random_uuid(), current_date + n, 1, 1, 'retried', now(), 1
+               from unnest(array[-30, 30]) n",
+        )
+        .await;
+    let rest = "select count(*) from wakeq.attempts_rest";
+    assert_eq!(table.number(rest).await, 2);
+    assert_eq!(table.store.drop_history_partition(7 * DAY).await.unwrap(), None);
+    assert_eq!(table.number(rest).await, 1);
+}
+
+/// An event that is tried for days does not fill the table.
+#[tokio::test]
+async fn attempts_are_thinned_out() {
+    let table = Table::new().await;
+    let noted = "select count(*) from generate_series(1, 10000) n where wakeq.is_noted(n)";
+    assert_eq!(table.number(noted).await, 100 + 90 + 90);
+}

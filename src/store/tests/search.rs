@@ -1,0 +1,117 @@
+//! Tags and filters in Postgres: which rows they read, that a page is bounded also by the bytes of
+//! values, and that an event without tags pays nothing.
+
+use std::sync::Arc;
+
+use super::Table;
+use super::cost::{buffers, plan};
+use crate::event::{CanvasId, Event, EventFilter, NewEvent, Traceparent};
+
+fn event(draft: Event) -> Arc<NewEvent> {
+    Arc::new(draft.checked(CanvasId::DEFAULT, usize::MAX, |_| Traceparent::root()).unwrap())
+}
+
+fn tagged(tag: &str) -> EventFilter {
+    EventFilter { tags: vec![tag.parse().unwrap()], ..EventFilter::default() }
+}
+
+/// An event without tags has no entry in an index of tags.
+#[tokio::test]
+async fn an_event_without_tags_pays_nothing() {
+    let table = Table::of_one_connection().await;
+    let plain: Vec<_> = (0..100).map(|number| event(Event::new("known", &number).unwrap())).collect();
+    table.store.insert(&plain).await.unwrap();
+    let entries = "select sum(pg_relation_size(indexrelid) / 8192 - 1)::bigint from pg_stat_user_indexes
+                    where indexrelname like 'events\\_v2\\_tag\\_%'";
+    assert_eq!(table.number(entries).await, 0, "only the first page of each");
+    table.store.insert(&[event(Event::new("known", &1).unwrap().tag("a").unwrap())]).await.unwrap();
+    assert_eq!(table.number(entries).await, 1, "one entry in one index");
+}
+
+/// A page by a tag is a range of the indexes, in a generic plan as well, whatever the statistics.
+#[tokio::test]
+async fn a_tag_is_found_by_its_index() {
+    let table = Table::of_one_connection().await;
+    table
+        .run(
+            "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, options)
+             select gen_random_uuid(), case n % 2 when 0 then '00000000-0000-0000-0000-000000000000'
+                        else '00000000-0000-0000-0000-000000000007' end::uuid, 'WORKER', 'h' || n % 5, '_', '1',
+                    jsonb_build_object('tags', jsonb_build_array('all', 'half:' || n % 50000))
+               from generate_series(1, 100000) n",
+        )
+        .await;
+    let rare = tagged("half:42");
+    let found = table.store.events(CanvasId::DEFAULT, &rare, true, None, (101, 101)).await.unwrap();
+    assert_eq!((found.len(), found[0].tags.len()), (2, 2));
+    for mode in ["force_custom_plan", "force_generic_plan"] {
+        let set = sqlx::query("select set_config('plan_cache_mode', $1, false)").bind(mode);
+        table.store.session().await.unwrap().execute("set", set).await.unwrap();
+        for (tag, look, pages) in [("half:42", 10_000, 600), ("all", 101, 2500), ("none", 10_000, 400)] {
+            let arguments = format!(
+                "'{}', {look}, '1 min', '{}', 101, true, false, null, null, '', '', null, '{}', '{tag}'",
+                CanvasId::DEFAULT,
+                tagged(tag).json(),
+                CanvasId::DEFAULT
+            );
+            let plan = plan(&table.store, "wakeq.tagged_events(", &arguments).await;
+            println!("the tag {tag}, {mode}: {} pages", buffers(&plan, ""));
+            assert!(buffers(&plan, "") < pages, "{plan}");
+        }
+    }
+}
+
+/// Values of 1 MiB: a page looks into 32 of them, and says so.
+#[tokio::test]
+async fn a_page_looks_into_a_limited_number_of_bytes() {
+    let table = Table::new().await;
+    table
+        .run(
+            "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value)
+             select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'WORKER', 'h', '_',
+                    '\"' || repeat('x', 1048574) || '\"'
+               from generate_series(1, 40)",
+        )
+        .await;
+    let within = EventFilter { value_text: Some("y".parse().unwrap()), ..EventFilter::default() };
+    let looked = table.store.events(CanvasId::DEFAULT, &within, true, None, (1000, 101)).await.unwrap();
+    let [last] = looked.as_slice() else { panic!("{looked:?}") };
+    assert_eq!((last.is_meant, last.number, last.last), (false, 32, Some(true)));
+    let all = EventFilter { modifier: Some("x".parse().unwrap()), ..EventFilter::default() };
+    let looked = table.store.events(CanvasId::DEFAULT, &all, true, None, (1000, 101)).await.unwrap();
+    assert_eq!((looked.len(), looked[0].number, looked[0].last), (1, 40, Some(false)), "values are not read");
+}
+
+/// Each place among the tags has its index: an event is found by each of ten tags, and not by those
+/// of another tenant, which has the same.
+#[tokio::test]
+async fn an_event_is_found_by_each_of_ten_tags() {
+    let table = Table::new().await;
+    let other = CanvasId(uuid::Uuid::from_u128(7));
+    for canvas in [CanvasId::DEFAULT, other] {
+        let draft = (0..10).fold(Event::new("known", &1).unwrap(), |draft, number| {
+            draft.tag(&format!("n:{number}")).unwrap()
+        });
+        table.store.insert(&[event(draft.canvas(canvas))]).await.unwrap();
+    }
+    table
+        .run(
+            "insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims,
+                                            losses, cause, options)
+             select gen_random_uuid(), canvas_id, module, name, modifier, value, 1, enqueued_at, 1, 0, 'retries', options
+               from wakeq.events_v2",
+        )
+        .await;
+    for number in 0..10 {
+        let filter = tagged(&format!("n:{number}"));
+        let live = table.store.events(CanvasId::DEFAULT, &filter, true, None, (100, 100)).await.unwrap();
+        assert_eq!((live.len(), live[0].tags.len(), live[0].is_meant), (1, 10, true), "{number}");
+        assert_eq!(live[0].address.scope.canvas, CanvasId::DEFAULT);
+        let dead = table.store.search_dead(CanvasId::DEFAULT, &filter, true, None, (100, 100)).await.unwrap();
+        assert_eq!((dead.len(), dead[0].is_meant, dead[0].last), (1, true, Some(false)), "{number}");
+        let found = table.store.dead_of(other, &[dead[0].id]).await.unwrap();
+        assert!(found.is_empty(), "{found:?}");
+    }
+    let none = table.store.events(other, &tagged("n:10"), true, None, (100, 100)).await.unwrap();
+    assert!(none.is_empty(), "{none:?}");
+}

@@ -1,0 +1,63 @@
+//! Targets that leave to the next delivery how far they have come.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use wakeq::machine::Outcome;
+use wakeq::{Event, Handlers};
+
+use super::scene::{put, service, worker};
+use crate::support::OTHER;
+use crate::support::receiver::{PendingRequest, Receiver};
+
+/// The checkpoint of an event that another tenant's worker has.
+const THEIRS: &str = "insert into wakeq.checkpoints (canvas_id, event_id, claims, value)
+    select canvas_id, id, 1, '\"theirs\"' from wakeq.events_v2 where canvas_id = '00000000-0000-0000-0000-000000000007'";
+
+fn left(arrived: &PendingRequest) -> Option<Value> {
+    let header = arrived.headers.get("wakeq-checkpoint")?;
+    Some(serde_json::from_slice(&URL_SAFE_NO_PAD.decode(header).unwrap()).unwrap())
+}
+
+/// By an answer, then over HTTP with more than goes into a header.
+#[tokio::test]
+async fn a_target_goes_on_where_it_was() {
+    let service = service().await;
+    let mut receiver = Receiver::start().await;
+    let mut running = worker(&service.stage, Handlers::new());
+    put(&service, &receiver.url, json!({"policy": {"retries": 5, "delay_s": 0}})).await;
+    service.stage.queue.emit(Event::new("greet", &2).unwrap().canvas(OTHER)).await.unwrap();
+    service.stage.execute(THEIRS).await;
+    let id = service.stage.emit("greet").await;
+
+    let first = receiver.next().await;
+    assert_eq!(left(&first), None);
+    let page = format!("wakeq-checkpoint: {}", URL_SAFE_NO_PAD.encode(r#"{"page":7}"#));
+    first.answer("503 Service Unavailable", &[&page]);
+    let second = receiver.next().await;
+    assert_eq!(left(&second), Some(json!({"page": 7})));
+    let path = format!("/events/{id}/checkpoint");
+    let long = json!("x".repeat(4_000));
+    let claim = second.header("wakeq-claim").to_owned();
+    let stored = service.put(&path, json!({"claim": claim, "value": long})).await;
+    assert_eq!(stored.status, StatusCode::NO_CONTENT, "{}", stored.text);
+    second.answer("500 Internal Server Error", &["wakeq-checkpoint: %"]);
+    let failed = running.until(id, Outcome::RetryAllowed).await;
+    let failed =
+        if failed.attempt == Some(1) { running.until(id, Outcome::RetryAllowed).await } else { failed };
+    assert!(failed.error.unwrap().ends_with("is not JSON as base64url without padding"));
+
+    let third = receiver.next().await;
+    assert_eq!(left(&third), None);
+    assert!(third.header("wakeq-checkpoint-at").ends_with(&path), "{third:?}");
+    assert_eq!(service.get(&path).await.json()["value"], long);
+    let late = service.put(&path, json!({"claim": claim, "value": 1})).await;
+    assert_eq!(late.problem(), (410, "lease-over".into()), "the claim of the attempt before");
+    third.answer("204 No Content", &[&page]);
+    running.until(id, Outcome::Deleted).await;
+    let values = "select count(*) filter (where value = '\"theirs\"') * 10 + count(*) from wakeq.checkpoints";
+    assert_eq!(service.stage.count(values).await, 11, "only theirs is there");
+    running.stop().await;
+    service.stop().await;
+}

@@ -1,0 +1,39 @@
+//! Events of targets that are kept: their result is the target's answer, if that is JSON.
+
+use serde_json::json;
+use wakeq::machine::Outcome;
+use wakeq::{CanvasId, Handlers};
+use wiremock::ResponseTemplate;
+
+use super::scene::{GREET, put, service, worker};
+use crate::support::OTHER;
+use crate::support::receiver::answering;
+
+#[tokio::test]
+async fn the_result_is_the_answer_if_that_is_json() {
+    let service = service().await;
+    let long = format!("{:?}", "x".repeat(70_000));
+    let answers = [
+        ResponseTemplate::new(200).set_body_raw(r#"{"sent": true}"#, "application/json"),
+        ResponseTemplate::new(200).set_body_raw("<html></html>", "text/html"),
+        ResponseTemplate::new(200).set_body_raw("not JSON", "application/json"),
+        ResponseTemplate::new(200).set_body_raw(long, "application/json"),
+        ResponseTemplate::new(204),
+    ];
+    let target = answering(answers).await;
+    let registered = put(&service, &target.uri(), json!({"policy": {"keep_s": 3600}})).await;
+    assert_eq!(registered["target"]["policy"]["keep_s"], 3600);
+    assert_eq!(service.get(GREET).await.json()["targets"][0]["policy"]["keep_s"], 3600);
+    let mut running = worker(&service.stage, Handlers::new());
+    for result in [Some(r#"{"sent": true}"#), None, None, None, None] {
+        let id = service.stage.emit("greet").await;
+        running.until(id, Outcome::Deleted).await;
+        let kept = service.stage.admin.result(CanvasId::DEFAULT, id).await.unwrap();
+        assert_eq!(kept.as_deref(), result);
+        let shown = service.get(&format!("/events/{id}")).await.json();
+        assert_eq!(shown["state"], "completed", "{shown}");
+        assert_eq!(service.stage.admin.result(OTHER, id).await.unwrap(), None);
+    }
+    running.stop().await;
+    service.stop().await;
+}
