@@ -185,9 +185,10 @@ create table wakeq.scheduling_rules (
 -- The work of waking a handler's events, which survives the process that does it: a job is made for
 -- each lifted rule and for each newly known handler, and replaces the older ones of its kind. That
 -- of a lifted switch makes one for each handler or, if the switch was on everything, each canvas.
+-- That of an operation (0017) names the operation.
 create table wakeq.resume_jobs (
     id           bigint generated always as identity primary key,
-    kind         text not null check (kind in ('lifted', 'registered')),
+    kind         text not null check (kind in ('lifted', 'registered', 'operation')),
     canvas_id    uuid not null,
     module       wakeq.name not null,
     name         wakeq.name not null,

@@ -377,8 +377,9 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
         ('events_v2',            'select, insert, update, delete', 'select, insert, update, delete'),
         ('facet_settings',       'select, insert, update',        'select'),
         ('facets',               'select, insert, update, delete', 'select, insert, update, delete'),
-        -- A redrive locks what halts a lane, which requires the right to update.
-        ('halted_lanes',         'select, insert, update, delete', 'select, insert, delete'),
+        -- A redrive, which workers carry on, locks what halts a lane. That requires the right to
+        -- update.
+        ('halted_lanes',         'select, insert, update, delete', 'select, insert, update, delete'),
         -- Workers clear replaced secrets.
         ('hooks',                'select, insert, update, delete', 'select, update'),
         ('hour_statistics',      'select',                         'select, insert, update, delete'),
@@ -398,6 +399,7 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
         ('minute_statistics',    'select, insert, update',         'select, insert, update, delete'),
         ('nodes',                'select, insert, update, delete', 'select, insert, update, delete'),
         ('objects',              'select, insert, update, delete', 'select, insert, update, delete'),
+        ('operations',           'select, insert, update, delete', 'select, update, delete'),
         ('pulled_handlers',      'select, insert, update, delete', 'select'),
         ('queue_patterns',       'select, insert, delete',        'select'),
         ('queue_registry',       'select, update',                 'select'),

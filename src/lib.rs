@@ -199,8 +199,9 @@ pub mod control {
         Page, ResumeResult, Statistics, StatisticsPoint, StatisticsRange, StopResult,
     };
     pub use crate::event::{
-        DurationHistogram, EventCounts, EventFilter, EventState, InvalidFilter, InvalidQuota, Quota,
-        QuotaExceeded, RuleKind, RuleReach, SearchText, ValueCondition,
+        DurationHistogram, EventCounts, EventFilter, EventState, InvalidFilter, InvalidQuota, NewOperation,
+        Operation, OperationId, OperationKind, OperationPreview, OperationState, Quota, QuotaExceeded,
+        RuleKind, RuleReach, SearchText, ValueCondition,
     };
     pub use crate::explain::{Explanation, LiveEvent};
     pub use crate::store::{
@@ -298,6 +299,8 @@ pub mod workers {
 mod pages {
     #[doc = include_str!("../docs/batches.md")]
     struct BatchesDocument;
+    #[doc = include_str!("../docs/bulk.md")]
+    struct BulkDocument;
     #[doc = include_str!("../docs/cancel.md")]
     struct CancelDocument;
     #[doc = include_str!("../docs/checkpoints.md")]

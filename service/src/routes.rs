@@ -29,6 +29,7 @@ use crate::resources::hooks::routes as hooks;
 use crate::resources::keys::routes as keys;
 use crate::resources::log::routes as log;
 use crate::resources::objects::routes as objects;
+use crate::resources::operations::routes as operations;
 use crate::resources::pulled::routes as pulled;
 use crate::resources::pulls::routes as pulls;
 use crate::resources::pulls::routes::leases;
@@ -72,7 +73,7 @@ pub(crate) fn routes(api: &Api) -> OpenApiRouter<Api> {
 
 /// The routes that need a credential, each next to its scopes and before its marks.
 fn guarded() -> GuardedRoutes {
-    of_the_platform(of_admins(of_a_canvas(GuardedRoutes::default())))
+    of_the_platform(of_admins(of_many_events(of_a_canvas(GuardedRoutes::default()))))
 }
 
 fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
@@ -160,6 +161,11 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Emit, routes!(log::append))
         .on(Scope::Read, routes!(log::read))
         .records_reads()
+}
+
+/// What is about events that have ended, or about many at once.
+fn of_many_events(guarded: GuardedRoutes) -> GuardedRoutes {
+    guarded
         .on(Scope::Read, routes!(dead_events::list))
         .records_reads()
         .on(Scope::Read, routes!(ended_events::list))
@@ -167,6 +173,12 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Operate, routes!(dead_events::redrive_one))
         .on(Scope::Operate, routes!(dead_events::redrive))
         .on(Scope::Operate, routes!(dead_events::delete))
+        // A filter may ask for what is in values, so a count tells of them.
+        .on_both([Scope::Operate, Scope::Read], routes!(operations::begin))
+        .on_both([Scope::Operate, Scope::Read], routes!(operations::preview))
+        .on(Scope::Read, routes!(operations::list))
+        .on(Scope::Read, routes!(operations::one))
+        .on(Scope::Operate, routes!(operations::cancel))
         .on(Scope::Read, routes!(quotas::list))
 }
 

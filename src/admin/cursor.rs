@@ -11,7 +11,8 @@ use uuid::Uuid;
 use super::AdminError;
 use crate::event::{CanvasId, EventId, HandlerScope, Name, Timestamp, is_storable};
 use crate::store::{
-    HaltedPosition, HandlerPosition, LeasePosition, Position, RulePosition, TargetPosition, WorkerPosition,
+    HaltedPosition, HandlerPosition, LeasePosition, OperationsAfter, Position, RulePosition, TargetPosition,
+    WorkerPosition,
 };
 
 /// Longest text of a cursor: three names and the rest of a key.
@@ -37,6 +38,7 @@ enum CursorPosition {
     Target(TargetPosition),
     Rule(RulePosition),
     Worker(WorkerPosition),
+    Operation(OperationsAfter),
 }
 
 /// When an event died, or has ended, and its id.
@@ -82,6 +84,15 @@ impl Cursor {
 
     pub(super) fn of_worker(position: WorkerPosition) -> Self {
         Self(CursorPosition::Worker(position))
+    }
+
+    pub(super) fn of_operation(position: OperationsAfter) -> Self {
+        Self(CursorPosition::Operation(position))
+    }
+
+    pub(super) fn operation(&self) -> Result<OperationsAfter, AdminError> {
+        let CursorPosition::Operation(position) = self.0 else { return Err(AdminError::Cursor) };
+        Ok(position)
     }
 
     pub(super) fn lease(&self) -> Result<LeasePosition, AdminError> {
@@ -162,6 +173,9 @@ impl fmt::Display for Cursor {
                 write!(formatter, "r~{}~{module}~{name}~{kind}", canvas.0.simple())
             }
             CursorPosition::Worker((name, instance)) => write!(formatter, "w~{name}~{}", instance.simple()),
+            CursorPosition::Operation((started_at, id)) => {
+                write!(formatter, "p~{}~{}", started_at.timestamp_micros(), id.0.simple())
+            }
         }
     }
 }
@@ -185,6 +199,7 @@ impl FromStr for Cursor {
             ["f", ended_at, id] => CursorPosition::Ended(DeadPosition(moment(ended_at)?, part(id)?)),
             ["a", id] => CursorPosition::Audit(part(id)?),
             ["l", canvas, id] => CursorPosition::Lease((part::<CanvasId>(canvas)?, part(id)?)),
+            ["p", started_at, id] => CursorPosition::Operation((moment(started_at)?, part(id)?)),
             ["h", module, name] => CursorPosition::Handler((part(module)?, part(name)?)),
             ["o", halted_at, id] => CursorPosition::Halted((moment(halted_at)?, part(id)?)),
             ["g", module, name, modifier] => {
@@ -214,7 +229,7 @@ fn moment(text: &str) -> Result<Timestamp, AdminError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::RuleKind;
+    use crate::event::{OperationId, RuleKind};
 
     #[test]
     fn cursors_round_trip_exactly() {
@@ -240,6 +255,7 @@ mod tests {
                 RuleKind::Block,
             )),
             Cursor::of_worker((name.clone(), Uuid::max())),
+            Cursor::of_operation((delay_until, OperationId(Uuid::max()))),
         ] {
             let text = cursor.to_string();
             assert!(
@@ -270,6 +286,8 @@ mod tests {
             "h~m~",
             "o~1",
             "g~m~n",
+            "p~1",
+            "p~1~x",
             "g~m~n~m n",
             "r~m~n~pause",
             "w~n",

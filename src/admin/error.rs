@@ -2,6 +2,7 @@
 
 use crate::event::{
     BatchName, EventId, HandlerAddress, HandlerScope, HookKind, InvalidCheckpoint, InvalidFilter, Name,
+    OperationId,
 };
 use crate::store::StoreError;
 use crate::wake::WakeError;
@@ -69,6 +70,14 @@ pub enum AdminError {
         /// Its kind.
         kind: HookKind,
     },
+    /// The canvas has no such operation.
+    #[error("there is no operation {0}: `wakeq operations list` shows those of the last 14 days")]
+    NoOperation(OperationId),
+    /// As many operations of the canvas are open as may be.
+    #[error(
+        "{0} operations of the canvas are open, which is the limit: wait until one has ended, or cancel one"
+    )]
+    TooManyOperations(usize),
     /// The canvas has no such batch.
     #[error("the canvas has no batch {0}: `wakeq batches list` shows those that it has")]
     NoBatch(BatchName),

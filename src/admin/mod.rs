@@ -18,6 +18,7 @@ mod leases;
 mod lists;
 mod looks;
 mod objects;
+mod operations;
 mod pulled;
 mod pulls;
 mod queues;

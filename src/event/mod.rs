@@ -32,6 +32,7 @@ mod keep;
 mod log;
 mod metadata;
 mod object;
+mod operation;
 mod options;
 mod own;
 mod pull;
@@ -71,6 +72,7 @@ pub use log::{
 };
 pub use metadata::{InvalidMetadata, Metadata, Traceparent};
 pub use object::{InvalidObjectKey, Lane, Link, ObjectKey, Place, Turn};
+pub use operation::{NewOperation, Operation, OperationId, OperationKind, OperationPreview, OperationState};
 pub use options::{EventOptions, InvalidOptions};
 pub use own::{OwnDeployment, OwnTarget};
 pub use pull::{InvalidLeaseToken, LeaseToken, PullPolicy};
@@ -174,7 +176,7 @@ macro_rules! displayed_as_uuid {
     )*};
 }
 
-displayed_as_uuid!(CanvasId, EventId);
+displayed_as_uuid!(CanvasId, EventId, OperationId);
 
 /// The message "now would be a good time to look at this event". It carries no other information,
 /// and may be lost, late, duplicated, reordered or forged.

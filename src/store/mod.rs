@@ -35,8 +35,8 @@ pub(crate) use crons::{CronDue, CronPut, CronRow, CronStep, CronUnpaused, NewCro
 pub(crate) use events::{
     AttemptEnd, BULK_PAGE, CANCELLED_PAGE, ClaimLimits, ClaimedEvent, CommandOutcome, FoundDead,
     HandlerActivity, HandlerPosition, IdempotencyOutcome, KeptEnd, ListedEvent, LoadedEvent, NewKey,
-    NewState, NotedRetry, Position, Renewal, Retry, RulePosition, RunningCancel, Standing, add_one,
-    checkpoint_in, complete_in,
+    NewState, NotedRetry, OPERATIONS_OPEN_MAX, OperationEvents, OperationsAfter, Position, Renewal, Retry,
+    RulePosition, RunningCancel, Standing, add_one, checkpoint_in, complete_in,
 };
 pub use events::{
     AttemptRecord, DeadEvent, DeadFilter, Depth, EndedEvent, EndedFilter, HandlerCounts, HandlerDepth,

@@ -25,7 +25,7 @@ impl Waker {
     }
 
     /// Wakes the events whose turn it is now.
-    async fn wake_firsts(&self, lanes: &[Lane]) -> Result<(), WakeError> {
+    pub(super) async fn wake_firsts(&self, lanes: &[Lane]) -> Result<(), WakeError> {
         let firsts = self.store.arm_firsts(lanes).await?;
         self.publish(&firsts).await
     }

@@ -1,17 +1,21 @@
 //! Continues resume jobs: the events that waited for a rule to end, or for a handler, are published
-//! page by page.
+//! page by page, and operations are carried on.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
 
 use super::pace::PAGE;
 use super::{WakeError, Waker};
+use crate::broadcast::Signal;
 use crate::event::CanvasId;
 
 /// Maximum number of jobs made by a lifted switch that are continued at once, as in a pass.
 const MADE_MAX: usize = 1_000;
+/// How long workers are waited for that have to learn of cancelled events, which only saves time.
+const SIGNALLED_WITHIN: Duration = Duration::from_secs(1);
 
 impl Waker {
     /// Continues a resume job of a canvas to its end, until another process has it, or until the
@@ -24,12 +28,29 @@ impl Waker {
         published: &AtomicUsize,
     ) -> Result<bool, WakeError> {
         let (mut made, mut is_elsewhere) = (Vec::new(), false);
-        while let Some(turn) = self.turn(canvas, PAGE).await {
+        let mut is_quiet = false;
+        loop {
+            let turn = if is_quiet { None } else { self.turn(canvas, PAGE).await };
+            match &turn {
+                Some(_) => {}
+                None if is_quiet => self.pace.page().await,
+                None => break,
+            }
             let page = self.store.resume_page(job).await?;
             crate::fault::point("resume.page");
             self.publish(&page.notifications).await?;
-            turn.took(&page.notifications);
-            self.pace.page_had(page.notifications.len());
+            if let Some(turn) = turn {
+                turn.took(&page.notifications);
+            }
+            is_quiet = page.quiet;
+            if !is_quiet {
+                // The pages of the others are not many events, but much work of the database.
+                self.pace.page_had(page.notifications.len());
+            }
+            self.wake_firsts(&page.lanes).await?;
+            if page.stops {
+                self.notifier.signals().send_within(Signal::Cancellations, SIGNALLED_WITHIN).await;
+            }
             published.fetch_add(page.notifications.len(), Ordering::Relaxed);
             made.extend(page.jobs);
             if !page.more || self.is_over() {

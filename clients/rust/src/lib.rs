@@ -28,6 +28,7 @@ mod client;
 mod error;
 mod history;
 mod listen;
+mod operations;
 mod options;
 mod pulled;
 mod request;
@@ -41,6 +42,9 @@ pub use client::Client;
 pub use error::{Error, Problem};
 pub use history::{Attempt, EndedEvent, EndedFilter};
 pub use listen::{Heard, Listening};
+pub use operations::{
+    NewOperation, Operation, OperationFilter, OperationKind, OperationPreview, OperationState,
+};
 pub use options::EventOptions;
 pub use pulled::{Extended, LeasedEvent, PullPolicy, Release, Released};
 pub use request::{Method, Request};

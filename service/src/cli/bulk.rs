@@ -4,13 +4,9 @@
 use std::io::Write;
 use std::time::Duration;
 
-use chrono::SecondsFormat;
-
-use super::failure::Failure;
 use super::progress::Progress;
 use super::show;
 use wakeq::Timestamp;
-use wakeq::internals::COUNT_MAX;
 
 /// How long to wait after a request that changed nothing, because others hold the remaining rows.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -33,38 +29,6 @@ pub(crate) async fn all(
     request: impl AsyncFnMut(Option<Timestamp>) -> anyhow::Result<Step>,
 ) -> anyhow::Result<Step> {
     repeat(words, Progress::on_stderr(), request).await
-}
-
-/// The same, or only counts for a dry run: `request` is also told up to which number.
-pub(crate) async fn all_or_count(
-    dry_run: bool,
-    words: (&str, &str),
-    mut request: impl AsyncFnMut(Option<Timestamp>, Option<u64>) -> anyhow::Result<Step>,
-) -> anyhow::Result<Step> {
-    if dry_run { count(request).await } else { all(words, async |before| request(before, None).await).await }
-}
-
-/// If there is more than one request would change, counts up to [`COUNT_MAX`].
-async fn count(
-    mut request: impl AsyncFnMut(Option<Timestamp>, Option<u64>) -> anyhow::Result<Step>,
-) -> anyhow::Result<Step> {
-    let first = request(None, None).await?;
-    if first.more { request(first.before, Some(COUNT_MAX)).await } else { Ok(first) }
-}
-
-/// The outcome of a command after its report: an error if others hold some of its rows.
-pub(crate) fn ended(more: bool, before: Option<Timestamp>) -> anyhow::Result<()> {
-    if !more {
-        return Ok(());
-    }
-    let words =
-        format!("the rest is locked by other transactions: repeat the command later{}", counted(before));
-    Err(Failure::Conflict(words).into())
-}
-
-/// The time of a dry run's count, as an option that limits the command to the same rows.
-pub(crate) fn counted(before: Option<Timestamp>) -> String {
-    before.map(|before| format!(" (--before {})", moment(before))).unwrap_or_default()
 }
 
 async fn repeat(
@@ -94,12 +58,8 @@ async fn repeat(
 
 /// Includes the time, so that a person who interrupts the command can continue with the same rows.
 fn so_far(all: Step, (thing, done): (&str, &str)) -> String {
-    format!("{} {done} so far{}", show::count(all.count, thing), counted(all.before))
-}
-
-/// In microseconds, the precision of the database.
-fn moment(moment: Timestamp) -> String {
-    moment.to_rfc3339_opts(SecondsFormat::Micros, true)
+    let before = all.before.map(|before| format!(" (--before {})", show::exact(before))).unwrap_or_default();
+    format!("{} {done} so far{before}", show::count(all.count, thing))
 }
 
 #[cfg(test)]

@@ -139,11 +139,13 @@ fn of_admin(error: &AdminError) -> Exit {
         | AdminError::NoBatch(_)
         | AdminError::NoTarget(_)
         | AdminError::NoQueue(_)
+        | AdminError::NoOperation(_)
         | AdminError::NoPulledHandler(_)
         | AdminError::NoWorker(_)
         | AdminError::NoCopy(_)
         | AdminError::NoLease(_) => Exit::NotFound,
         AdminError::NotWaiting(_)
+        | AdminError::TooManyOperations(_)
         | AdminError::TooManyQueues
         | AdminError::TooCostlyPatterns
         | AdminError::QueuesChange

@@ -28,7 +28,7 @@ impl<W: Write> Progress<W> {
         Self { is_terminal, to }
     }
 
-    pub(super) fn say(&mut self, words: impl Display) {
+    pub(crate) fn say(&mut self, words: impl Display) {
         if self.is_terminal {
             // If no one can read it, that is fine.
             writeln!(self.to, "{words}").ok();

@@ -4,6 +4,7 @@
 use std::fmt::Display;
 use std::io::Write;
 
+use chrono::SecondsFormat;
 use clap::Args;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -84,6 +85,11 @@ pub(crate) fn note(text: impl Display) {
 /// A time, to the second.
 pub(crate) fn moment(moment: Timestamp) -> String {
     moment.format("%Y-%m-%d %H:%M:%SZ").to_string()
+}
+
+/// A time in microseconds, the precision of the database.
+pub(crate) fn exact(moment: Timestamp) -> String {
+    moment.to_rfc3339_opts(SecondsFormat::Micros, true)
 }
 
 /// A number of things, in words: `1 event`, `2 events`.

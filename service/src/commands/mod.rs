@@ -43,6 +43,7 @@ use crate::resources::hooks::command as hooks;
 use crate::resources::keys::command as keys;
 use crate::resources::log::command as log;
 use crate::resources::objects::command as objects;
+use crate::resources::operations::command as operations;
 use crate::resources::queues::command as queues;
 use crate::resources::quotas::command as quotas;
 use crate::resources::switches::command as switches;
@@ -234,6 +235,8 @@ enum Command {
     Groups(groups::Groups),
     /// List, redrive and delete dead events
     Dead(dead::Dead),
+    /// Cancel, hurry, redrive, delete or re-tag all events that match a filter
+    Operations(operations::Operations),
     /// Show objects and resume halted ones
     Objects(objects::Objects),
     /// List, show and erase entities, send events to them, show the outcomes
@@ -352,6 +355,7 @@ impl Cli {
             Command::Quotas(command) => command.run(&context).await,
             Command::Groups(command) => command.run(&context).await,
             Command::Dead(command) => command.run(&context).await,
+            Command::Operations(command) => command.run(&context).await,
             Command::Objects(command) => command.run(&context).await,
             Command::Entities(command) => command.run(&context).await,
             Command::Log(command) => command.run(&context).await,

@@ -194,6 +194,7 @@ fn path_parameters(path: &str) -> Vec<RefOr<Parameter>> {
             "canvas" => ("The canvas, which is a tenant", text.format(Some(UUID))),
             "id" if path.contains("{queue}") => ("The copy's id", text.format(Some(UUID))),
             "id" => ("The event's id", text.format(Some(UUID))),
+            "operation" => ("The operation's id", text.format(Some(UUID))),
             "module" => {
                 ("The handler's module; `WORKER` for events that user code emits", text.pattern(Some(NAME)))
             }

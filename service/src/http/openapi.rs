@@ -51,6 +51,7 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(60);
             description = "States that events change, kept in memory by one processor per type"),
         (name = "log",
             description = "What happened, in order: events appended to streams, never changed"),
+        (name = "operations", description = "What is done to all events that match a filter"),
         (name = "dead events", description = "Events that are no longer retried"),
         (name = "ended events", description = "Events that are kept after they have ended"),
         (name = "groups", description = "Consumer groups, and their positions in the log"),

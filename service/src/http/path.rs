@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use super::problem::{Kind, Problem};
 use super::{Api, filter};
 use crate::access::KeyId;
-use wakeq::control::Quota;
+use wakeq::control::{OperationId, Quota};
 use wakeq::events::BatchName;
 use wakeq::order::ObjectKey;
 use wakeq::{CanvasId, EventId, Name};
@@ -75,6 +75,20 @@ impl FromRequestParts<Api> for EventPath {
         let parameters = parameters(parts, api).await?;
         let id = plain(&parameters, "id", parts).and_then(|text| text.parse().ok());
         id.map(Self).ok_or_else(|| Problem::bad_request("an event's id is a uuid, as its emit returned it"))
+    }
+}
+
+/// The operation in the path: `{operation}`.
+pub(crate) struct OperationPath(pub(crate) OperationId);
+
+impl FromRequestParts<Api> for OperationPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let parameters = parameters(parts, api).await?;
+        let id = plain(&parameters, "operation", parts).and_then(|text| text.parse().ok());
+        id.map(Self)
+            .ok_or_else(|| Problem::bad_request("an operation's id is a uuid, as its begin returned it"))
     }
 }
 

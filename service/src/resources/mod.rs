@@ -95,6 +95,12 @@ pub(crate) mod objects {
     pub(crate) mod wire;
 }
 
+pub(crate) mod operations {
+    pub(crate) mod command;
+    pub(crate) mod routes;
+    pub(crate) mod wire;
+}
+
 pub(crate) mod pulled {
     pub(crate) mod command;
     pub(crate) mod routes;

@@ -187,20 +187,34 @@ async fn redrive(
     let looked = page.len() as u64;
     let objects: BTreeSet<ObjectKey> =
         page.iter().filter_map(|row| row.object.as_deref()?.parse().ok()).collect();
-    let mut ids: Vec<Uuid> = page.into_iter().map(|row| row.id).collect();
+    let ids = page.into_iter().map(|row| row.id).collect();
+    let back = redrive_ids(&mut transaction, filter, (ids, &objects), actor, timing).await?;
+    transaction.commit().await?;
+    Ok(RedriveOutcome { back, looked })
+}
+
+/// Brings these dead events back, whose rows are locked; `objects` are those that they were on.
+/// Those that were emitted again in the meantime are left out. Without them it is tried again, so
+/// that no other event names one of them as predecessor.
+pub(super) async fn redrive_ids(
+    transaction: &mut PgConnection,
+    filter: &DeadFilter,
+    (mut ids, objects): (Vec<Uuid>, &BTreeSet<ObjectKey>),
+    actor: &Actor,
+    timing: &Timing,
+) -> Result<Vec<Notification>, sqlx::Error> {
     let mut halting = Vec::new();
     if !objects.is_empty() {
         let objects = objects.iter().map(|object| (filter.canvas, object)).collect();
-        chains::lock(&mut transaction, objects).await?;
-        halting = lock_halting(&mut transaction, filter.canvas, &ids).await?;
+        chains::lock(&mut *transaction, objects).await?;
+        halting = lock_halting(&mut *transaction, filter.canvas, &ids).await?;
     }
     for _ in 0..REDRIVE_TRIES {
         let mut attempt = transaction.begin().await?;
         let back = bring_back(&mut attempt, filter, (&ids, &halting), actor, timing).await?;
         if back.len() == ids.len() {
             attempt.commit().await?;
-            transaction.commit().await?;
-            return Ok(RedriveOutcome { back, looked });
+            return Ok(back);
         }
         // An id was emitted after the read: its event is already live, and its object's chain must
         // not name another one.

@@ -18,6 +18,7 @@ mod list;
 mod load;
 mod logged;
 mod long_values;
+mod operations;
 mod outcome;
 mod pages;
 mod placements;
@@ -52,6 +53,11 @@ pub(crate) use list::{ListedEvent, Position};
 pub(crate) use load::{ClaimedEvent, LoadedEvent};
 pub(in crate::store) use load::{ClaimedRow, claimed_rows};
 pub use load::{DeadEvent, DeadFilter};
+#[cfg(feature = "testing")]
+pub(crate) use operations::OPERATIONS_MAX;
+pub(crate) use operations::{
+    BegunOperation, Looked, OPERATIONS_OPEN_MAX, OperationEvents, OperationPosition, OperationsAfter,
+};
 pub use outcome::InsertOutcome;
 pub(crate) use resume::ResumePage;
 pub use rules::Rule;

@@ -2,14 +2,21 @@
 
 use uuid::Uuid;
 
-use crate::event::{CanvasId, EventId, Notification};
+use crate::event::{CanvasId, EventId, Lane, Notification};
 use crate::store::kernel::{Bounded, Session, Sql, StoreError, interval};
 
 /// The result of a page of a resume job.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ResumePage {
     /// To be published now.
     pub(crate) notifications: Vec<Notification>,
+    /// Lanes whose next events have to be woken, if it is of an operation.
+    pub(crate) lanes: Vec<Lane>,
+    /// Whether it has cancelled events that run, of which their workers have to learn.
+    pub(crate) stops: bool,
+    /// Whether it is of an operation that publishes nothing, so that its next page needs no turn of
+    /// its canvas.
+    pub(crate) quiet: bool,
     /// Jobs that it made, if it is of a lifted switch.
     pub(crate) jobs: Vec<(CanvasId, i64)>,
     /// Whether there may be more: `false` if the job is done, if another process has it, or if all
@@ -37,8 +44,16 @@ impl Sql<'_> {
             rows = self.resume_passing(&mut session, job).await;
         }
         let page = page(session.answered(statement, rows).await?);
-        // That of a lifted switch looks as if another process had it.
-        if page.elsewhere { self.spread_page(job).await } else { Ok(page) }
+        if !page.elsewhere {
+            return Ok(page);
+        }
+        // That of a lifted switch looks as if another process had it, and so does that of an
+        // operation.
+        let page = self.spread_page(job).await?;
+        if !page.elsewhere {
+            return Ok(page);
+        }
+        Ok(self.operation_page(job).await?.unwrap_or(page))
     }
 
     /// The page, with all of its rows, locked in the order of their ids, as everywhere.
@@ -52,7 +67,7 @@ impl Sql<'_> {
             WokenRow,
             r#"with job as (
                    select id, kind, canvas_id, module, name, after_id, after_due, back_id, created_at
-                     from wakeq.resume_jobs where id = $1 and module <> 'CANVAS' for update skip locked
+                     from wakeq.resume_jobs where id = $1 and module <> 'CANVAS' and kind <> 'operation' for update skip locked
                ), over as materialized (
                    select canvas_id, wakeq.rules_hold(canvas_id, module, name) as held from job where kind = 'lifted'
                ), parked as (
@@ -121,7 +136,7 @@ impl Sql<'_> {
             WokenRow,
             r#"with job as (
                    select id, kind, canvas_id, module, name, after_id, after_due, back_id, back_due, created_at
-                     from wakeq.resume_jobs where id = $1 and module <> 'CANVAS' for update skip locked
+                     from wakeq.resume_jobs where id = $1 and module <> 'CANVAS' and kind <> 'operation' for update skip locked
                ), over as materialized (
                    select canvas_id, wakeq.rules_hold(canvas_id, module, name) as held from job where kind = 'lifted'
                ), parked as (
@@ -194,5 +209,5 @@ fn page(rows: Vec<WokenRow>) -> ResumePage {
         .filter(|row| row.due_soon.unwrap_or(false))
         .filter_map(|row| Some(Notification { id: EventId(row.id?), canvas: CanvasId(row.canvas_id?) }))
         .collect();
-    ResumePage { notifications, jobs: Vec::new(), more, elsewhere }
+    ResumePage { notifications, more, elsewhere, ..ResumePage::default() }
 }

@@ -75,6 +75,6 @@ impl Sql<'_> {
         let row = self.session().await?.one("spread the job of a lifted switch", query).await?;
         let canvases: Vec<Uuid> = row.canvases;
         let jobs = canvases.into_iter().map(CanvasId).zip(row.jobs).collect();
-        Ok(ResumePage { notifications: Vec::new(), jobs, more: row.more, elsewhere: row.elsewhere })
+        Ok(ResumePage { jobs, more: row.more, elsewhere: row.elsewhere, ..ResumePage::default() })
     }
 }

@@ -1,7 +1,7 @@
 //! The dead events, and single values.
 
 use super::{Dead, LiveRow, Tables};
-use crate::event::{Actor, CanvasId, EventId, Timestamp};
+use crate::event::{Actor, CanvasId, EventId, Notification, Timestamp};
 use crate::store::events::{BULK_PAGE, DeadEvent, DeadFilter, RedriveOutcome};
 use crate::store::kernel::StoreError;
 
@@ -67,9 +67,15 @@ impl Tables {
         let (skip, limit) =
             (usize::try_from(skip).unwrap_or(usize::MAX), usize::try_from(limit).unwrap_or(usize::MAX));
         let page: Vec<EventId> = meant.skip(skip).take(limit).map(|(_, id)| id).collect();
+        let back = self.bring_back(&page);
+        Ok(RedriveOutcome { back, looked: page.len() as u64 })
+    }
+
+    /// Brings these dead events back.
+    pub(super) fn bring_back(&mut self, page: &[EventId]) -> Vec<Notification> {
         let notify_at = self.wake_at(self.now, self.timing.grace);
         let mut back = Vec::new();
-        for id in &page {
+        for id in page {
             let Some(Dead { mut row, .. }) = self.dead.remove(id) else { continue };
             let place = self.place_again(*id, &row);
             // With its end it has lost its key.
@@ -91,7 +97,7 @@ impl Tables {
             back.push(row.notification());
             self.events.insert(*id, row);
         }
-        Ok(RedriveOutcome { back, looked: page.len() as u64 })
+        back
     }
 
     pub(in crate::store) fn delete_dead_page(

@@ -104,34 +104,36 @@ impl Tables {
     }
 
     fn listed(&self, row: &LiveRow, filter: &EventFilter, number: i64, last: Option<bool>) -> ListedEvent {
-        let schedule = self.schedule(row);
-        let worker = row.worker.as_ref().filter(|_| !self.is_free(row));
-        let tags = row.tags();
-        let facts = EventFacts {
+        let facts = self.facts(row);
+        ListedEvent {
+            id: row.event.id,
+            address: row.address().clone(),
+            schedule: self.schedule(row),
+            enqueued_at: row.enqueued_at,
+            retries: row.retries,
+            losses: row.losses,
+            place: row.place.clone(),
+            worker: facts.worker.cloned(),
+            copy_of: None,
+            tags: facts.tags.to_vec(),
+            is_meant: filter.matches(&facts),
+            number,
+            last,
+        }
+    }
+
+    /// What a filter looks at.
+    pub(super) fn facts<'r>(&self, row: &'r LiveRow) -> EventFacts<'r> {
+        EventFacts {
             address: row.address(),
-            state: self.state(row, schedule),
-            worker,
-            tags,
+            state: self.state(row, self.schedule(row)),
+            worker: row.worker.as_ref().filter(|_| !self.is_free(row)),
+            tags: row.tags(),
             emitted: row.enqueued_at,
             due: Some(row.delay_until),
             died: None,
             error: row.last_error.as_deref(),
             value: &row.event.value,
-        };
-        ListedEvent {
-            id: row.event.id,
-            address: row.address().clone(),
-            schedule,
-            enqueued_at: row.enqueued_at,
-            retries: row.retries,
-            losses: row.losses,
-            place: row.place.clone(),
-            worker: worker.cloned(),
-            copy_of: None,
-            tags: tags.to_vec(),
-            is_meant: filter.matches(&facts),
-            number,
-            last,
         }
     }
 
@@ -153,7 +155,7 @@ impl Tables {
 }
 
 /// The order of the list.
-fn key(row: &LiveRow) -> (&str, &str, Timestamp, EventId) {
+pub(super) fn key(row: &LiveRow) -> (&str, &str, Timestamp, EventId) {
     let scope = &row.address().scope;
     (scope.module.as_str(), scope.name.as_str(), row.delay_until, row.event.id)
 }

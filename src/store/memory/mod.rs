@@ -15,6 +15,7 @@ mod inserts;
 mod keys;
 mod lanes;
 mod lists;
+mod operations;
 mod row;
 mod rules;
 mod runs;
@@ -29,7 +30,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use crate::event::{
-    CanvasId, EventId, HandlerAddress, HandlerScope, Lane, NewEvent, ObjectKey, RuleKind, Timestamp, Timing,
+    CanvasId, EventId, HandlerAddress, HandlerScope, Lane, NewEvent, ObjectKey, Operation, OperationId,
+    RuleKind, Timestamp, Timing,
 };
 use crate::store::batches::BatchKey;
 use crate::store::events::{AttemptRecord, Rule};
@@ -84,6 +86,9 @@ pub(in crate::store) struct Tables {
     unknown: BTreeMap<HandlerAddress, UnknownHandler>,
     jobs: BTreeMap<i64, Job>,
     last_job: i64,
+    operations: BTreeMap<OperationId, Operation>,
+    /// The jobs of those that have not ended.
+    operation_jobs: BTreeMap<i64, OperationJob>,
     keys: HashMap<(CanvasId, String, String), KeptAnswer>,
     unique: Keys,
     batches: BTreeMap<BatchKey, Batch>,
@@ -113,6 +118,13 @@ struct Job {
     scope: HandlerScope,
     lifted: bool,
     created_at: Timestamp,
+}
+
+/// Carries an operation on: does it, and then ends it.
+#[derive(Clone, Copy, Debug)]
+struct OperationJob {
+    id: OperationId,
+    is_done: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -179,6 +191,8 @@ impl Tables {
             unknown: BTreeMap::new(),
             jobs: BTreeMap::new(),
             last_job: 0,
+            operations: BTreeMap::new(),
+            operation_jobs: BTreeMap::new(),
             keys: HashMap::new(),
             unique: Keys::default(),
             batches: BTreeMap::new(),

@@ -37,6 +37,11 @@ impl Sql<'_> {
                  update wakeq.resume_jobs
                     set created_at = created_at - $1::interval, after_due = after_due - $1::interval,
                         back_due = back_due - $1::interval
+             ), operations as (
+                 update wakeq.operations
+                    set cut_off = cut_off - $1::interval, after_at = after_at - $1::interval,
+                        started_at = started_at - $1::interval, updated_at = updated_at - $1::interval,
+                        ended_at = ended_at - $1::interval
              ), unknown as (
                  update wakeq.unknown_handlers
                     set first_seen = first_seen - $1::interval, last_seen = last_seen - $1::interval

@@ -56,7 +56,9 @@ impl Tables {
                 row.probes += i32::from(moved.counts);
             }
         }
-        let jobs = self.jobs.iter().map(|(id, job)| (job.scope.canvas, *id)).collect();
+        let operations = self.operation_jobs.iter();
+        let operations = operations.filter_map(|(id, of)| Some((self.operations.get(&of.id)?.canvas, *id)));
+        let jobs = self.jobs.iter().map(|(id, job)| (job.scope.canvas, *id)).chain(operations).collect();
         Ok(MinuteOutcome {
             notifications,
             recovered,
@@ -202,6 +204,9 @@ impl Tables {
     /// Runs the whole job, since nothing can come between its pages here. That of a lifted rule
     /// wakes what no other rule holds.
     pub(in crate::store) fn resume_page(&mut self, job: i64) -> Result<ResumePage, StoreError> {
+        if let Some(page) = self.operation_page(job)? {
+            return Ok(page);
+        }
         let mut notifications = Vec::new();
         if let Some(job) = self.jobs.remove(&job) {
             let deferred = |row: &LiveRow| {
@@ -231,7 +236,7 @@ impl Tables {
                 }
             }
         }
-        Ok(ResumePage { notifications, jobs: Vec::new(), more: false, elsewhere: false })
+        Ok(ResumePage { notifications, ..ResumePage::default() })
     }
 }
 

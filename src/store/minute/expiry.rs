@@ -45,6 +45,9 @@ pub struct Retention {
 /// How long the answer to an idempotent emit is repeated.
 pub(in crate::store) const IDEMPOTENCY_KEPT: Duration = Duration::from_secs(24 * 3600);
 
+/// How long an operation that has ended is kept.
+const OPERATIONS_KEPT: Duration = Duration::from_secs(14 * 24 * 3600);
+
 impl Default for Retention {
     fn default() -> Self {
         let days = |count: u64| Duration::from_secs(count * 24 * 3600);
@@ -78,11 +81,12 @@ pub(crate) enum ExpiryPart {
     IdempotencyKeys,
     Workers,
     Checkpoints,
+    Operations,
 }
 
 impl ExpiryPart {
     /// In the order in which they are deleted.
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::PreviousSecrets,
         Self::GroupDead,
         Self::Tombstones,
@@ -99,6 +103,7 @@ impl ExpiryPart {
         Self::IdempotencyKeys,
         Self::Workers,
         Self::Checkpoints,
+        Self::Operations,
     ];
 
     /// Its name in log lines.
@@ -120,6 +125,7 @@ impl ExpiryPart {
             Self::IdempotencyKeys => "idempotency keys",
             Self::Workers => "rows of lost workers",
             Self::Checkpoints => "checkpoints of events that have ended",
+            Self::Operations => "operations that have ended",
         }
     }
 }
@@ -171,6 +177,7 @@ impl Store {
             ExpiryPart::IdempotencyKeys => (self.expire_idempotency_keys().await?, PAGE),
             ExpiryPart::Workers => (self.expire_workers().await?, PAGE),
             ExpiryPart::Checkpoints => (self.expire_checkpoints().await?, PAGE),
+            ExpiryPart::Operations => (self.expire_operations().await?, PAGE),
         };
         Ok(looked_at >= page)
     }
@@ -416,5 +423,18 @@ impl Store {
             interval(IDEMPOTENCY_KEPT)
         );
         Ok(self.session().await?.execute("delete old idempotency keys", query).await?.rows_affected())
+    }
+
+    /// Deletes operations that have ended.
+    async fn expire_operations(&self) -> Result<u64, StoreError> {
+        let query = sqlx::query!(
+            "delete from wakeq.operations o using (
+                 select canvas_id, id from wakeq.operations
+                  where ended_at < now() - $1::interval
+                  order by ended_at limit 1000 for update skip locked) as old
+              where o.canvas_id = any (array[old.canvas_id]) and o.id = old.id",
+            interval(OPERATIONS_KEPT)
+        );
+        Ok(self.session().await?.execute("delete old operations", query).await?.rows_affected())
     }
 }

@@ -13,6 +13,7 @@ mod history;
 mod inserts;
 mod lanes;
 mod lists;
+mod operations;
 mod rules;
 mod runs;
 #[cfg(feature = "testing")]

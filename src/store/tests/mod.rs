@@ -22,6 +22,7 @@ mod log;
 mod log_pages;
 mod minute;
 mod missed;
+mod operations;
 mod options;
 mod order;
 mod overlapping;

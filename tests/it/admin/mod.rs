@@ -1,5 +1,6 @@
 //! What operators see and do: lists and counts, rules, single events, dead events, the doctor.
 
+mod by_filter;
 mod cockroach;
 pub(crate) mod doctor;
 mod lifting_rules;

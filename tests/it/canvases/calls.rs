@@ -36,7 +36,7 @@ const QUEUES: Coverage = OfThePlatform("queues belong to the platform");
 const GROUPS: Coverage = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tested.
-const CALLS: [(&str, &str, Coverage); 142] = [
+const CALLS: [(&str, &str, Coverage); 147] = [
     ("Admin", "checkpoint", By("show_checkpoint")),
     ("Admin", "store_checkpoint", By("store_checkpoint")),
     ("Admin", "put_cron", By("put_cron")),
@@ -50,6 +50,11 @@ const CALLS: [(&str, &str, Coverage); 142] = [
     ("Admin", "redrive_one", By("redrive_dead_event")),
     ("Admin", "delete_dead", Here),
     ("Admin", "delete_dead_until_now", By("delete_dead_events")),
+    ("Admin", "preview_operation", By("preview_operation")),
+    ("Admin", "begin_operation", There("admin::by_filter")),
+    ("Admin", "operation", By("show_operation")),
+    ("Admin", "operations", By("list_operations")),
+    ("Admin", "cancel_operation", By("cancel_operation")),
     ("Admin", "explain", By("show_event")),
     ("Admin", "value", Here),
     ("Admin", "attempts", By("show_event")),

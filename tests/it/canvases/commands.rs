@@ -14,7 +14,7 @@ use crate::cli::Terminal;
 
 /// Command lines with placeholders for the victim's values. Verbs without one are here too, for
 /// their output.
-const LINES: [&str; 101] = [
+const LINES: [&str; 106] = [
     "events list",
     "events list --handler <handler>",
     "events list --cursor <cursor list_events>",
@@ -98,6 +98,11 @@ const LINES: [&str; 101] = [
     "objects skip <object> step",
     "dead redrive --id <id>",
     "dead redrive --handler <handler>",
+    "operations list",
+    "operations show <operation>",
+    "operations cancel <operation>",
+    "operations begin retag --handler <handler> --add-tag marked --dry-run",
+    "operations begin retag --handler <handler> --add-tag marked",
     "handlers unpause <handler>",
     "handlers unblock <handler>",
     "unpause <handler>",
@@ -191,6 +196,7 @@ fn filled(line: &str, values: &Values) -> Vec<(String, Vec<String>)> {
         ),
         ("<cron>", values.crons.clone()),
         ("<hook>", values.hooks.clone()),
+        ("<operation>", vec![format!("0000a001{}", &values.canvas[8..])]),
         ("<batch>", values.batches.clone()),
         ("<object>", values.objects.clone()),
         ("<entity>", values.entities.iter().map(|[kind, id]| format!("{kind}/{id}")).collect()),

@@ -7,7 +7,7 @@ use super::seed::Values;
 use super::world::QUEUE;
 
 /// Query parameters and fields of bodies that name nothing of a tenant.
-const NAMES_NOTHING: [&str; 76] = [
+const NAMES_NOTHING: [&str; 80] = [
     // Content that is stored as the caller sends it.
     "value",
     "payload",
@@ -60,6 +60,10 @@ const NAMES_NOTHING: [&str; 76] = [
     "view",
     "all",
     "count_up_to",
+    "look_up_to",
+    "states",
+    "add_tags",
+    "remove_tags",
     "dry_run",
     "error_text",
     "value_text",
@@ -117,6 +121,7 @@ pub(super) fn of_path(part: &str, values: &Values) -> Vec<Vec<(&'static str, Str
         "object" => single("object", &values.objects),
         "key" => single("key", &values.keys),
         "queue" => vec![vec![("queue", QUEUE.to_owned())]],
+        "operation" => vec![vec![("operation", operation(values))]],
         "quota" => vec![vec![("quota", "events".to_owned())]],
         "group" => vec![vec![("group", "projection".to_owned())]],
         "worker" => vec![vec![("worker", format!("worker-{}", &values.canvas[..8]))]],
@@ -124,6 +129,11 @@ pub(super) fn of_path(part: &str, values: &Values) -> Vec<Vec<(&'static str, Str
             "no victim value known for the parameter `{other}` of a path: say in this file what it names"
         ),
     }
+}
+
+/// The operation of a canvas, as its seed has it.
+fn operation(values: &Values) -> String {
+    format!("0000a001{}", &values.canvas[8..])
 }
 
 /// The values for a query parameter, together with the parameters that it requires; empty if it
@@ -215,6 +225,7 @@ pub(super) fn of_body(operation: &str, pointer: &str, values: &Values) -> Vec<Ve
             values.streams.iter().map(both).collect()
         }
         ("holder", _) => texts("holder", &values.holders),
+        ("worker", _) => vec![vec![("worker", json!(format!("worker-{}", &values.canvas[..8])))]],
         ("tags", _) => values.tags.iter().map(|tag| vec![("tags", json!([tag]))]).collect(),
         (other, _) if NAMES_NOTHING.contains(&other) => vec![],
         (other, _) => panic!(

@@ -13,8 +13,9 @@ use super::seed::Values;
 use crate::edge::requests::{Operation, body};
 
 /// Endless answers about the canvases that the caller may read: the tests of `listening` use other
-/// canvases.
-const LEFT_OUT: [&str; 1] = ["listen"];
+/// canvases. What is done after the answer, in no fixed order with other requests: the tests of
+/// operations do.
+const LEFT_OUT: [&str; 2] = ["begin_operation", "listen"];
 
 #[derive(Clone, Debug)]
 pub(super) struct Request {

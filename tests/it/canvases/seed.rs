@@ -331,6 +331,9 @@ impl Planting<'_> {
                 "count_events" => Some(format!("e~WORKER~a~0~{}", self.tenant.canvas.0.simple())),
                 "list_pulled_handlers" => Some("h~WORKER~a".to_owned()),
                 "list_targets" => Some("g~WORKER~a~_".to_owned()),
+                "list_operations" => {
+                    Some(format!("p~{}~{}", 4_000_000_000_000_000_i64, self.tenant.canvas.0.simple()))
+                }
                 "list_halted_objects" => Some(format!("o~0~{}", self.tenant.canvas.0.simple())),
                 _ => None,
             };
@@ -352,10 +355,14 @@ impl Planting<'_> {
     }
 }
 
-/// Set up without a request: unknown handlers, an expired key, a cron whose tick was emitted ahead,
+/// Set up without a request: an operation that has ended, unknown handlers, an expired key, a cron whose tick was emitted ahead,
 /// events that are parked under a rule or deferred because their handler is unknown; statistics of
 /// two days ago and of some hours ago; and just as much room as the attacks need.
 const SETTLED: &str = "
+    insert into wakeq.operations (canvas_id, id, kind, filter, cut_off, state, preview_count, looked_at, matched, changed, author, job,
+                                  ended_at)
+    select 'CANVAS'::uuid, ('0000a001' || substr('CANVAS', 9))::uuid, 'delete', jsonb_build_object('name', 'OWN'), now(), 'done',
+           length('OWN'), 9, length('OWN'), length('OWN'), 'OWN', 1, now();
     insert into wakeq.unknown_handlers (canvas_id, module, name, modifier)
     select 'CANVAS', 'WORKER', name, '_' from unnest(array['greet', 'OWN']) name;
     update wakeq.access_keys set created_at = now() - interval '2 hours', expires_at = now() - interval '1 hour'

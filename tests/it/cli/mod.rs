@@ -10,6 +10,7 @@ mod ends;
 mod groups;
 mod history;
 mod life;
+mod operations;
 mod options;
 mod pulled;
 mod pulls;
@@ -186,6 +187,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (14, "checkpoints"),
     (15, "batches"),
     (16, "search"),
+    (17, "operations"),
     (20, "pulled handlers"),
 ];
 

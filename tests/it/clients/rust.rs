@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 use wakeq::{CanvasId, Handlers, WorkerConfig};
 use wakeq_client::{
-    Client, DeadFilter, Error, EventOptions, EventState, Heard, Method, NewEvent, OnEnd, Outcome, Pause,
-    PullPolicy, Release, Request, StatisticsRange, Unique, Verifier,
+    Client, DeadFilter, Error, EventOptions, EventState, Heard, Method, NewEvent, NewOperation, OnEnd,
+    OperationFilter, OperationKind, OperationState, Outcome, Pause, PullPolicy, Release, Request,
+    StatisticsRange, Unique, Verifier,
 };
 use wakeq_service::access::Scope;
 use wakeq_service::server::HttpConfig;
@@ -374,6 +375,35 @@ async fn a_delivery_is_verified_and_a_dead_event_is_redriven() {
     let redriven = mine.redrive(&greet).await.unwrap();
     assert_eq!((redriven.redriven, redriven.more), (1, false));
     worker.stop().await;
+    service.stop().await;
+}
+
+/// What a preview counts is what the operation changes, on the canvas of the client.
+#[tokio::test]
+async fn many_events_are_changed_by_an_operation() {
+    let service = service().await;
+    let Tenants { mine, other, intruder } = Tenants::of(&service).await;
+    for client in [&mine, &other] {
+        client.emit_all(&[later("greet"), later("greet"), later("other")]).await.unwrap();
+    }
+    let greets = OperationFilter { name: Some("greet".into()), ..OperationFilter::default() };
+    let delete = NewOperation::new(OperationKind::Delete, greets.clone());
+    let preview = mine.preview_operation(&delete).await.unwrap();
+    assert_eq!((preview.count, preview.more), (2, false));
+    refused(intruder.begin_operation(&delete).await, 404, "not-found");
+    let begun = mine.begin_operation(&delete.before(preview.before)).await.unwrap();
+    let ended = async || mine.operation(begun.id).await.unwrap();
+    wait_while!(ended().await.state == OperationState::Open, "it does not end");
+    let ended = ended().await;
+    assert_eq!((ended.state, ended.changed, ended.kind), (OperationState::Done, 2, OperationKind::Delete));
+    assert_eq!((ended.filter.name, ended.before), (greets.name, preview.before));
+    assert_eq!(mine.operations(10, None).await.unwrap().items.len(), 1);
+    assert_eq!(mine.cancel_operation(begun.id).await.unwrap().state, OperationState::Done);
+    for stranger in [&other, &intruder] {
+        refused(stranger.operation(begun.id).await, 404, "not-found");
+        refused(stranger.cancel_operation(begun.id).await, 404, "not-found");
+    }
+    assert_eq!(service.stage.rows().await, 4);
     service.stop().await;
 }
 

@@ -27,12 +27,13 @@ const fn page(name: &'static str) -> Page {
     Page { name, placeholders: &[], left_out: &[] }
 }
 
-const PAGES: [Page; 20] = [
+const PAGES: [Page; 21] = [
     Page {
         placeholders: &[("wakeq_…", "$THE_KEY"), ("http://127.0.0.1:8080", "$SERVER")],
         ..page("http.md")
     },
     page("guide.md"),
+    page("bulk.md"),
     page("history.md"),
     page("cli.md"),
     page("coming-from.md"),

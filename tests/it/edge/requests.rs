@@ -12,7 +12,7 @@ use wakeq::{Actor, CanvasId, EventId};
 use wakeq_service::access::Scope;
 
 use super::full::{
-    ENTITY, GROUP_AT_WORK, HELD_KEY, QUEUES, UNREADABLE_CRON, entities, fill_with_crons, fill_with_pulled,
+    ENDED, ENTITY, GROUP_AT_WORK, HELD_KEY, UNREADABLE_CRON, add_ended, entities, fill, fill_with_pulled,
     fill_with_targets,
 };
 use super::leased::{OF_EVENTS, PULLED, lease, lease_event, run_out};
@@ -132,7 +132,7 @@ impl Targets {
         entities(pool, waiting).await;
         let make_room =
             "delete from wakeq.cron_records; delete from wakeq.http_targets; delete from wakeq.queues;
-             delete from wakeq.hooks; delete from wakeq.scheduling_rules; delete from wakeq.batches;
+             delete from wakeq.hooks; delete from wakeq.scheduling_rules; delete from wakeq.operations; delete from wakeq.batches;
              delete from wakeq.pulled_handlers";
         sqlx::raw_sql(make_room).execute(pool).await.unwrap();
         let batch = "insert into wakeq.batches (canvas_id, name, event_id, module, handler, modifier, value)
@@ -162,6 +162,7 @@ impl Targets {
         let worker = "insert into wakeq.workers (name, instance, release, capacity, handler_count, handlers, has_targets)
                       values ($1, gen_random_uuid(), '0.1.0', 64, 1, '{WORKER/greet/_}', false)";
         sqlx::query(worker).bind(WORKER).execute(pool).await.unwrap();
+        add_ended(pool).await;
         let holder = Uuid::new_v4().to_string();
         let everywhere = service.wide_key(&holder, &Scope::ALL).await;
         let (canvas, queue, group, worker) = (CanvasId::DEFAULT, QUEUE, GROUP, WORKER);
@@ -195,6 +196,7 @@ impl Targets {
             .replace("{queue}", self.queue)
             .replace("{group}", self.group)
             .replace("{worker}", self.worker)
+            .replace("{operation}", &ENDED.to_string())
             .replace("{quota}", "targets")
             .replace("{object}", OBJECT)
             .replace("{type}", ENTITY[0])
@@ -250,7 +252,6 @@ impl Targets {
             (_, 200..300) if operation.scopes.is_empty() => good(),
             (id, 201) if MAKES.contains(&id) => to(&another(&path)).json(&body(id)),
             (RECEIVES, _) => receiving(good(), status),
-            ("put_pull", 201) => to(&path).json(&body("put_pull")),
             ("put_target" | "put_target_of_modifier", 201) => {
                 to(&path.replace("/greet", "/another")).json(&body("put_target"))
             }
@@ -297,18 +298,15 @@ impl Targets {
                 service.stage.execute(UNREADABLE_CRON).await;
                 to(&path)
             }
-            ("put_queue", 409) => {
-                service.stage.execute(QUEUES).await;
-                to(&path.replace(QUEUE, "one-too-many")).json(&body("put_queue"))
-            }
             (_, 409 | 410) if is_about_copies(operation) => self.leasing(service, operation, status).await,
             ("remove_group", 409) => {
                 service.stage.execute(GROUP_AT_WORK).await;
                 to(&path.replace(GROUP, "worked-on"))
             }
-            ("put_cron", 409) => {
-                fill_with_crons(service).await;
-                to(&path.replace(CRON, "one-too-many")).json(&body("put_cron"))
+            ("begin_operation" | "put_queue" | "put_cron", 409) => {
+                fill(service, &operation.id).await;
+                to(&path.replace(QUEUE, "one-too-many").replace(CRON, "one-too-many"))
+                    .json(&body(&operation.id))
             }
             ("readyz", 503) => {
                 service.stage.execute("alter schema wakeq rename to elsewhere").await;
@@ -365,7 +363,7 @@ impl Targets {
 
 fn is_about_copies(operation: &Operation) -> bool {
     let id = operation.id.as_str();
-    id == "lease_copies" || OF_LEASES.contains(&id) || OF_COPIES.contains(&id)
+    matches!(id, "lease_copies" | "list_leases" | "end_lease") || OF_COPIES.contains(&id)
 }
 
 fn is_about_pulled(operation: &Operation) -> bool {
@@ -410,26 +408,19 @@ fn emitting(operation: &str, event: Value) -> Value {
 const EMITS: [&str; 5] = ["emit", "emit_batch", "change_object", "send_to_entity", "erase_entity"];
 
 /// Operations that make something with the name in their path.
-const MAKES: [&str; 4] = ["put_queue", "put_cron", "put_hook", "open_batch"];
+const MAKES: [&str; 5] = ["put_queue", "put_cron", "put_hook", "open_batch", "put_pull"];
 
 /// Operations on a leased copy.
 const OF_COPIES: [&str; 3] = ["extend_copy", "complete_copy", "release_copy"];
 
-/// Operations on leases without a body.
-const OF_LEASES: [&str; 2] = ["list_leases", "end_lease"];
-
-/// Operations on consumer groups without a body.
-const OF_GROUPS: [&str; 6] =
-    ["list_nodes", "list_groups", "show_group", "list_group_dead", "recover_group", "remove_group"];
-
 const WITHOUT_BODY: &str =
-    "livez wake readyz list_events count_events show_event cancel_event run_event_now list_handlers show_handler show_target
-     delete_target delete_target_of_modifier unpause_handler depth total_depth list_dead_events list_ended_events list_halted_objects show_object
-     list_tombstones list_targets read_log list_queues show_queue delete_queue queue_depth list_facets list_crons show_cron
-     unpause_cron delete_cron list_hooks show_hook delete_hook list_batches show_batch close_batch cancel_batch
-     redrive_dead_event unblock_handler list_audit list_keys list_quotas unset_quota
-     revoke_key listen canvas_statistics handler_statistics list_workers show_worker list_switches unpause_canvas
-     unblock_canvas unblock_all show_checkpoint show_pull delete_pull list_pulled_handlers";
+    "livez wake readyz list_events count_events show_event cancel_event run_event_now list_handlers show_handler show_target delete_target
+     delete_target_of_modifier unpause_handler depth total_depth list_dead_events list_ended_events list_halted_objects show_object
+     list_tombstones list_targets read_log list_queues show_queue delete_queue queue_depth list_facets list_crons show_cron unpause_cron
+     delete_cron list_hooks show_hook delete_hook list_batches show_batch close_batch cancel_batch redrive_dead_event unblock_handler
+     list_audit list_keys list_quotas unset_quota revoke_key listen canvas_statistics handler_statistics list_workers show_worker list_switches
+     unpause_canvas unblock_canvas unblock_all show_checkpoint list_operations show_operation cancel_operation list_leases end_lease list_nodes
+     list_groups show_group list_group_dead recover_group remove_group show_pull delete_pull list_pulled_handlers";
 
 /// The body of a good request of an operation; `None` if it has no body.
 pub(crate) fn body(operation: &str) -> Option<Value> {
@@ -440,6 +431,9 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
             Some(json!({"reason": "maintenance"}))
         }
         "purge_handler" => Some(json!({"dry_run": false})),
+        "begin_operation" | "preview_operation" => {
+            Some(json!({"kind": "retag", "filter": {"name": "greet"}, "add_tags": ["marked"]}))
+        }
         "set_event_tags" => Some(json!({"tags": ["customer:7"]})),
         "redrive_dead_events" | "delete_dead_events" => Some(json!({"all": true})),
         "put_target" | "put_target_of_modifier" => {
@@ -474,8 +468,6 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
         "push" => Some(json!({"message": {"data": ""}})),
         "create_key" => Some(json!({"holder": "somebody", "scopes": ["read"]})),
         bodiless if WITHOUT_BODY.split_whitespace().any(|id| id == bodiless) => None,
-        of_lease if OF_LEASES.contains(&of_lease) => None,
-        of_group if OF_GROUPS.contains(&of_group) => None,
         of_entity if OF_ENTITIES.contains(&of_entity) => None,
         other => panic!("say in this file what a good request of the new operation `{other}` sends"),
     }
@@ -489,9 +481,7 @@ fn refused_batch(status: u16) -> Value {
 
 /// The path with a space for each name.
 fn broken(operation: &Operation) -> String {
-    let parts = [
-        "name", "id", "key", "cron", "hook", "object", "queue", "group", "type", "entity", "quota", "worker",
-        "batch",
-    ];
-    parts.iter().fold(operation.path.clone(), |path, part| path.replace(&format!("{{{part}}}"), "%20"))
+    let parts =
+        "name id key cron hook object queue group type entity quota worker batch operation".split(' ');
+    parts.fold(operation.path.clone(), |path, part| path.replace(&format!("{{{part}}}"), "%20"))
 }

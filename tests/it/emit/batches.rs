@@ -7,7 +7,8 @@ use tokio::task::JoinSet;
 use wakeq::events::BatchState;
 use wakeq::{CanvasId, Event, EventError, Handlers};
 
-use crate::support::{OTHER, Stage, recording};
+use crate::support::handlers::recording;
+use crate::support::{OTHER, Stage};
 
 const MEMBERS: usize = 200;
 

@@ -15,6 +15,7 @@ mod idempotency;
 mod long_lists;
 mod mounted;
 mod objects;
+mod operations;
 mod options;
 mod queues;
 mod search;

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use uuid::Uuid;
-use wakeq::control::{DeadFilter, Explanation};
+use wakeq::control::{DeadFilter, EventFilter, Explanation, NewOperation, OperationKind};
 use wakeq::machine::Outcome;
 use wakeq::order::Lane;
 use wakeq::testing::{DrainReport, TestKit};
@@ -106,6 +106,7 @@ enum Step {
     Explain(u128),
     Purge(&'static str),
     Redrive,
+    Operate(OperationKind, &'static str),
     Learn,
 }
 
@@ -142,7 +143,11 @@ fn program(seed: u64) -> Vec<Step> {
                 21 => Step::Cancel(old),
                 22 => Step::RunNow(old),
                 23 => Step::Explain(old),
-                24 => [Step::Purge(name), Step::Redrive][dice.below(2)].clone(),
+                24 => {
+                    let kinds = [OperationKind::Cancel, OperationKind::RunNow, OperationKind::Delete];
+                    let operate = Step::Operate(kinds[dice.below(3)].clone(), name);
+                    [Step::Purge(name), Step::Redrive, operate][dice.below(3)].clone()
+                }
                 25 | 26 => {
                     let first = if dice.below(6) == 0 { old } else { last + 1 };
                     last = last.max(first + 2);
@@ -346,6 +351,20 @@ async fn switch_on(kit: &TestKit, everything: bool) -> String {
 }
 
 /// Takes a step and returns what can be observed.
+/// What an operation on the events of a handler counted, and did.
+async fn operate(kit: &TestKit, kind: OperationKind, name: &str) -> String {
+    let filter = EventFilter { name: Some(name.parse().unwrap()), ..EventFilter::default() };
+    let new = NewOperation::new(kind, filter);
+    let begun = kit.admin().begin_operation(CanvasId::DEFAULT, &new, &Actor::admin("ada")).await.unwrap();
+    loop {
+        let latest = kit.admin().operation(CanvasId::DEFAULT, begun.id).await.unwrap();
+        if latest.ended_at.is_some() {
+            return format!("{} {} {}", begun.preview_count, latest.changed, latest.skipped);
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
 async fn take(kit: &mut TestKit, step: &Step) -> String {
     let (ada, admin) = (Actor::admin("ada"), kit.admin());
     let kilo = |count: u32| KILO * count;
@@ -403,6 +422,7 @@ async fn take(kit: &mut TestKit, step: &Step) -> String {
         Step::Explain(number) => explained(kit, id(number)).await,
         Step::Purge(name) => format!("{:?}", admin.purge(&scope(name), &ada, false).await.unwrap()),
         Step::Redrive => redrive(kit).await,
+        Step::Operate(kind, name) => operate(kit, kind, name).await,
         Step::Learn => {
             let all = handlers(kit, true);
             kit.handlers(all).unwrap();

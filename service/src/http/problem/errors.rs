@@ -108,6 +108,7 @@ impl From<AdminError> for Problem {
             | AdminError::NoQueue(_) => Self::not_found(),
             AdminError::NoCopy(_)
             | AdminError::NoLease(_)
+            | AdminError::NoOperation(_)
             | AdminError::NoPulledHandler(_)
             | AdminError::NoWorker(_) => Self::new(Kind::NotFound, error.to_string()),
             AdminError::LeaseOver(_) | AdminError::EventLeaseOver(_) | AdminError::ClaimLost(_) => {
@@ -120,6 +121,7 @@ impl From<AdminError> for Problem {
             | AdminError::TooManyPulled
             | AdminError::UnreadableCron(_)
             | AdminError::HookKind { .. }
+            | AdminError::TooManyOperations(_)
             | AdminError::TooManyQueues
             | AdminError::TooCostlyPatterns
             | AdminError::QueuesChange => Self::new(Kind::Conflict, error.to_string()),

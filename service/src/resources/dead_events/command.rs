@@ -4,13 +4,14 @@ use clap::{Args, Subcommand};
 
 use crate::cli::Context;
 use crate::cli::arguments::{self, HandlerName, TableArgs};
-use crate::cli::bulk;
 use crate::cli::client::{Client, Request};
 use crate::cli::failure::Failure;
-use crate::cli::show::{self, JsonArg, moment};
-use crate::resources::dead_events::wire::{BulkRequest, DeadEventJson, Deleted, Redriven};
+use crate::cli::show::{self, JsonArg, exact, moment};
+use crate::resources::dead_events::wire::{DeadEventJson, Deleted, Redriven};
 use crate::resources::events::command::{filter as events, in_queue};
 use crate::resources::events::wire::EventState;
+use crate::resources::operations::command::Ended;
+use crate::resources::operations::wire::{NewOperationJson, OperationFilter, OperationKindJson};
 use wakeq::{EventId, Timestamp};
 
 #[derive(Args)]
@@ -84,26 +85,22 @@ struct FilterArgs {
 }
 
 impl FilterArgs {
-    fn which(&self) -> BulkRequest {
-        let handler = self.handler.as_ref();
-        BulkRequest {
-            module: handler.map(|handler| handler.module.to_string()),
-            name: handler.map(|handler| handler.name.to_string()),
-            since: self.since,
-            before: self.before,
-            ..BulkRequest::default()
-        }
-    }
-
     /// For commands that change many events: all of them have to be requested explicitly.
-    fn checked(&self, all: bool, dry_run: bool, or: &str) -> Result<BulkRequest, Failure> {
+    fn checked(&self, kind: OperationKindJson, all: bool, or: &str) -> Result<NewOperationJson, Failure> {
         if !all && self.handler.is_none() && self.since.is_none() && self.before.is_none() {
             let words = format!(
                 "say which: {or}--handler HANDLER, --since or --before MOMENT, or --all of the canvas"
             );
             return Err(Failure::Usage(words));
         }
-        Ok(BulkRequest { all, dry_run, ..self.which() })
+        let handler = self.handler.as_ref();
+        let filter = OperationFilter {
+            module: handler.map(|handler| handler.module.to_string()),
+            name: handler.map(|handler| handler.name.to_string()),
+            died_since: self.since,
+            ..OperationFilter::default()
+        };
+        Ok(NewOperationJson { all, before: self.before, ..NewOperationJson::new(kind, filter) })
     }
 }
 
@@ -119,10 +116,10 @@ impl Dead {
 
 impl ListDead {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let BulkRequest { module, name, since, before, .. } = self.filter.which();
+        let FilterArgs { handler, since, before } = self.filter;
         let request = Request::get(&["dead-events"])
-            .query("module", module)
-            .query("name", name)
+            .query("module", handler.as_ref().map(|handler| &handler.module))
+            .query("name", handler.as_ref().map(|handler| &handler.name))
             .query("since", since.map(|moment| moment.to_rfc3339()))
             .query("before", before.map(|moment| moment.to_rfc3339()));
         let request = self.found.add_to(request);
@@ -145,18 +142,19 @@ fn row(event: &DeadEventJson) -> [String; 5] {
 
 impl Redrive {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let redriven = match self.id {
-            Some(id) => redrive_one(&context.client().await?, id, self.dry_run).await?,
-            None => {
-                let which = self.filter.checked(self.all, self.dry_run, "--id EVENT, ")?;
-                redrive(&context.client().await?, which).await?
-            }
+        let Some(id) = self.id else {
+            let redrive = self.filter.checked(OperationKindJson::Redrive, self.all, "--id EVENT, ")?;
+            let ended = context.client().await?.operate(&redrive, self.dry_run).await?;
+            let Ended { count: redriven, more, before } = ended;
+            let all = Redriven { redriven, more, before: Some(before) };
+            self.json.print(&all, |_| ended.say(self.dry_run, "brought back"))?;
+            return ended.outcome(self.dry_run);
         };
-        self.json.print(&redriven, |redriven| {
-            let events = counted(self.dry_run, redriven.redriven, redriven.more);
-            show::line(format_args!("{events} {}", done(self.dry_run, "brought back", redriven.before)))
-        })?;
-        bulk::ended(redriven.more && !self.dry_run, redriven.before)
+        let redriven = redrive_one(&context.client().await?, id, self.dry_run).await?;
+        self.json.print(&redriven, |_| {
+            let would = if self.dry_run { "would be " } else { "" };
+            show::line(format_args!("1 dead event {would}brought back"))
+        })
     }
 }
 
@@ -170,55 +168,24 @@ async fn redrive_one(client: &Client, id: EventId, dry_run: bool) -> anyhow::Res
     Ok(Redriven { redriven: 1, more: false, before: None })
 }
 
-/// Redrives all of them in bounded requests; leaves events that die again meanwhile.
-async fn redrive(client: &Client, which: BulkRequest) -> anyhow::Result<Redriven> {
-    let request = async |before, count_up_to| {
-        let which = BulkRequest { count_up_to, ..until(&which, before) };
-        let redrive = Request::post(&["dead-events", "redrive"]).body(&which)?;
-        let redrive = if which.dry_run { redrive.silent() } else { redrive };
-        let Redriven { redriven: count, more, before } = client.call(redrive).await?;
-        Ok(bulk::Step { count, more, before })
-    };
-    let words = ("dead event", "brought back");
-    let bulk::Step { count, more, before } = bulk::all_or_count(which.dry_run, words, request).await?;
-    Ok(Redriven { redriven: count, more, before })
-}
-
-/// The number of events: only a dry run's may be incomplete.
-fn counted(dry_run: bool, number: u64, more: bool) -> String {
-    show::at_least(number, more && dry_run, "dead event")
-}
-
-/// The words for what was done to them, or would be.
-fn done(dry_run: bool, done: &str, before: Option<Timestamp>) -> String {
-    if dry_run { format!("would be {done}{}", bulk::counted(before)) } else { done.to_owned() }
-}
-
-/// The first request, or a following one.
-fn until(which: &BulkRequest, before: Option<Timestamp>) -> BulkRequest {
-    match before {
-        Some(_) => BulkRequest { before, all: false, ..which.clone() },
-        None => which.clone(),
+impl Ended {
+    /// Says what was done to the dead events, or would be.
+    fn say(&self, dry_run: bool, done: &str) -> anyhow::Result<()> {
+        let events = show::at_least(self.count, self.more && dry_run, "dead event");
+        if dry_run {
+            show::line(format_args!("{events} would be {done} (--before {})", exact(self.before)))
+        } else {
+            show::line(format_args!("{events} {done}"))
+        }
     }
 }
 
 impl DeleteDead {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let which = self.filter.checked(self.all, self.dry_run, "")?;
-        let client = context.client().await?;
-        let request = async |before, count_up_to| {
-            let which = BulkRequest { count_up_to, ..until(&which, before) };
-            let delete = Request::post(&["dead-events", "delete"]).silent().body(&which)?;
-            let Deleted { deleted: count, more, before } = client.call(delete).await?;
-            Ok(bulk::Step { count, more, before })
-        };
-        let words = ("dead event", "deleted");
-        let bulk::Step { count, more, before } = bulk::all_or_count(self.dry_run, words, request).await?;
-        let all = Deleted { deleted: count, more, before };
-        self.json.print(&all, |all| {
-            let events = counted(self.dry_run, all.deleted, all.more);
-            show::line(format_args!("{events} {}", done(self.dry_run, "deleted", all.before)))
-        })?;
-        bulk::ended(all.more && !self.dry_run, all.before)
+        let delete = self.filter.checked(OperationKindJson::DeleteDead, self.all, "")?;
+        let ended = context.client().await?.operate(&delete, self.dry_run).await?;
+        let all = Deleted { deleted: ended.count, more: ended.more, before: Some(ended.before) };
+        self.json.print(&all, |_| ended.say(self.dry_run, "deleted"))?;
+        ended.outcome(self.dry_run)
     }
 }

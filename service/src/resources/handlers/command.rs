@@ -9,16 +9,14 @@ use clap::{Args, Subcommand};
 
 use crate::cli::Context;
 use crate::cli::arguments::{self, HandlerArg};
-use crate::cli::bulk;
-use crate::cli::client::Request;
-use crate::cli::show::{self, JsonArg, field, moment};
-use crate::resources::handlers::wire::{Handler, PurgeRequest, Purged};
+use crate::cli::show::{self, JsonArg, exact, field, moment};
+use crate::resources::handlers::wire::{Handler, Purged};
+use crate::resources::operations::wire::{NewOperationJson, OperationFilter, OperationKindJson};
 use crate::resources::pulled::command::{
     CompleteEvent, ExtendEvent, LeaseEvents, ListPulled, PullHandler, ReleaseEvent, UnpullHandler,
 };
 use crate::resources::targets::command as targets;
 use crate::resources::targets::command::{DeleteTarget, ListTargets, PutTargetArgs};
-use calls::at;
 pub(crate) use rules::{Block, Pause, Unblock, Unpause};
 use stats::Stats;
 use wakeq::Timestamp;
@@ -139,25 +137,26 @@ fn print(handler: &Handler) -> anyhow::Result<()> {
 impl Purge {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let (client, handler) = (context.client().await?, &self.handler.handler);
-        let request = async |before: Option<Timestamp>, count_up_to| {
-            let before = before.or(self.before);
-            let which = PurgeRequest { before, all: false, dry_run: self.dry_run, count_up_to };
-            let purge = at(Request::post, handler, &["purge"]).silent().body(&which)?;
-            let Purged { purged: count, more, before } = client.call(purge).await?;
-            Ok(bulk::Step { count, more, before })
+        let filter = OperationFilter {
+            module: Some(handler.module.to_string()),
+            name: Some(handler.name.to_string()),
+            ..OperationFilter::default()
         };
-        let words = ("event", "deleted");
-        let bulk::Step { count, more, before } = bulk::all_or_count(self.dry_run, words, request).await?;
-        let all = Purged { purged: count, more, before };
+        let delete = NewOperationJson {
+            before: self.before,
+            ..NewOperationJson::new(OperationKindJson::Delete, filter)
+        };
+        let ended = client.operate(&delete, self.dry_run).await?;
+        let all = Purged { purged: ended.count, more: ended.more, before: Some(ended.before) };
         self.json.print(&all, |all| {
             if self.dry_run {
                 let events = show::at_least(all.purged, all.more, "event");
-                let counted = bulk::counted(all.before);
-                show::line(format_args!("{handler}: {events} would be deleted{counted}"))
+                let before = exact(ended.before);
+                show::line(format_args!("{handler}: {events} would be deleted (--before {before})"))
             } else {
                 show::line(format_args!("{handler}: {} deleted", show::count(all.purged, "event")))
             }
         })?;
-        bulk::ended(all.more && !self.dry_run, all.before)
+        ended.outcome(self.dry_run)
     }
 }

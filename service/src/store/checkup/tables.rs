@@ -79,9 +79,9 @@ impl ServiceStore {
                       (select count(*) from (
                            select from wakeq.events_v2 where notify_at < now() - $1::interval
                             order by notify_at limit 1000) as overdue) as "overdue!",
-                      (select count(*) from (select from wakeq.resume_jobs limit 1000) as jobs) as "jobs!",
+                      (select count(*) from (select from wakeq.resume_jobs where kind <> 'operation' limit 1000) as jobs) as "jobs!",
                       (select extract(epoch from now() - min(created_at))::float8 from (
-                           select created_at from wakeq.resume_jobs order by id limit 1000) as j) as oldest_job_s
+                           select created_at from wakeq.resume_jobs where kind <> 'operation' order by id limit 1000) as j) as oldest_job_s
                  from wakeq.chores where name = 'minute'"#,
             wakeq::internals::interval(after)
         );

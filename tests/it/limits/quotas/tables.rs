@@ -67,6 +67,7 @@ const TABLES: &[(&str, Bound)] = &[
     ("minute_statistics", Stated("1,001 rows per canvas and minute, for a day")),
     ("nodes", Platform),
     ("objects", Quotas(&[Quota::Objects, Quota::ObjectBytes])),
+    ("operations", Stated("1,000 per canvas, of which 10 are open; ended ones go after 14 days")),
     ("pulled_handlers", Stated("1,000 per canvas; further ones are refused")),
     ("queue_patterns", Platform),
     ("queue_registry", Platform),

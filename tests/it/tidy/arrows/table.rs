@@ -95,7 +95,7 @@ const QUEUE: &[Row] = &[
     ),
     ("broadcast", &["event", "telemetry"], &[]),
     ("notify", &["event", "broadcast", "store"], &[]),
-    ("wake", &["event", "fault", "telemetry", "cron", "store", "notify"], &[]),
+    ("wake", &["event", "fault", "telemetry", "cron", "store", "broadcast", "notify"], &[]),
     ("explain", &["event", "machine", "store"], &[]),
     ("emit", &["event", "fault", "telemetry", "store", "broadcast", "notify"], &[]),
     ("admin", &["event", "fault", "cron", "machine", "store", "broadcast", "notify", "wake", "explain"], &[]),

@@ -4,6 +4,7 @@ use clap::Args;
 
 use crate::cli::arguments;
 use crate::cli::client::Request;
+use crate::resources::operations::wire::OperationFilter;
 use wakeq::control::{SearchText, ValueCondition};
 use wakeq::events::Tag;
 use wakeq::{Name, Timestamp};
@@ -58,6 +59,24 @@ impl EventFilterArgs {
             .query("error_text", self.error_text.as_ref())
             .query("value_text", self.value_text.as_ref())
             .query("value", self.value.as_ref())
+    }
+}
+
+impl EventFilterArgs {
+    /// As the filter of an operation.
+    pub(crate) fn of_operation(&self, due: &DueArgs) -> OperationFilter {
+        OperationFilter {
+            modifier: self.modifier.as_ref().map(ToString::to_string),
+            tags: self.tags.iter().map(ToString::to_string).collect(),
+            emitted_since: self.emitted_since,
+            emitted_before: self.emitted_before,
+            due_since: due.due_since,
+            due_before: due.due_before,
+            error_text: self.error_text.as_ref().map(ToString::to_string),
+            value_text: self.value_text.as_ref().map(ToString::to_string),
+            value: self.value.as_ref().map(ToString::to_string),
+            ..OperationFilter::default()
+        }
     }
 }
 

@@ -1,0 +1,106 @@
+//! Operations: previewed, begun, shown and cancelled.
+
+use axum::Json;
+use axum::http::StatusCode;
+
+use crate::access::Scope;
+use crate::http::body;
+use crate::http::caller::Call;
+use crate::http::paging::PageQuery;
+use crate::http::path::{OperationPath, Parameters};
+use crate::http::problem::{Answer, Problem};
+use crate::resources::handlers::routes as handlers;
+use crate::resources::operations::wire::{NewOperationJson, OperationJson, OperationPreviewJson};
+use crate::resources::wire::List;
+use wakeq::control::{COUNT_MAX, NewOperation};
+
+/// How many events a preview looks at by default.
+const LOOKED_AT: u64 = 10_000;
+
+/// Begin an operation
+///
+/// What the operation does is done to each event that matches its filter and was emitted, or died,
+/// before the request. The response comes at once, and the deployment carries the operation on,
+/// whatever becomes of its processes. Show the operation to see how far it has come. A canvas has
+/// at most 10 open operations; ended ones are kept for 14 days.
+#[utoipa::path(post, path = "/v1/canvases/{canvas}/operations", operation_id = "begin_operation",
+    tag = "operations", request_body = NewOperationJson, responses(
+    (status = 202, description = "The operation has begun", body = OperationJson),
+    (status = 409, description = "The canvas has 10 open operations (`conflict`)",
+        body = crate::http::problem::Details, content_type = "application/problem+json")))]
+pub(crate) async fn begin(
+    Call { api, caller }: Call,
+    body::Json(request): body::Json<NewOperationJson>,
+) -> Result<(StatusCode, Json<OperationJson>), Problem> {
+    let new = read(&request)?;
+    let admin = caller.admin(&api, Scope::Operate);
+    let begun = admin.begin_operation(caller.canvas, &new, &caller.actor()).await?;
+    Ok((StatusCode::ACCEPTED, Json(begun.into())))
+}
+
+/// Preview an operation
+///
+/// Counts the events that the operation would change, among the first `look_up_to` events, and
+/// changes nothing.
+#[utoipa::path(post, path = "/v1/canvases/{canvas}/operations/preview", operation_id = "preview_operation",
+    tag = "operations", request_body = NewOperationJson,
+    responses((status = 200, description = "What it would change", body = OperationPreviewJson)))]
+pub(crate) async fn preview(
+    Call { api, caller }: Call,
+    body::Json(request): body::Json<NewOperationJson>,
+) -> Answer<OperationPreviewJson> {
+    let new = read(&request)?;
+    let look_up_to = request.look_up_to.unwrap_or(LOOKED_AT);
+    let admin = caller.admin(&api, Scope::Operate);
+    Ok(Json(admin.preview_operation(caller.canvas, &new, look_up_to).await?.into()))
+}
+
+fn read(request: &NewOperationJson) -> Result<NewOperation, Problem> {
+    if request.look_up_to.is_some_and(|looks| !(1..=COUNT_MAX).contains(&looks)) {
+        return Err(Problem::bad_request(format!("`look_up_to` must be from 1 to {COUNT_MAX}")));
+    }
+    let mut new = request.read().map_err(Problem::bad_request)?;
+    new.before = new.before.map(handlers::storable).transpose()?;
+    Ok(new)
+}
+
+/// List operations
+///
+/// The latest come first.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/operations", operation_id = "list_operations", tag = "operations",
+    params(PageQuery),
+    responses((status = 200, description = "A page of operations", body = List<OperationJson>)))]
+pub(crate) async fn list(
+    Call { api, caller }: Call,
+    Parameters(query): Parameters<PageQuery>,
+) -> Answer<List<OperationJson>> {
+    let (limit, cursor) = query.read()?;
+    Ok(Json(api.admin.operations(caller.canvas, cursor.as_ref(), limit).await?.into()))
+}
+
+/// Show an operation
+///
+/// Says how far it has come.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/operations/{operation}", operation_id = "show_operation",
+    tag = "operations",
+    responses((status = 200, description = "The operation", body = OperationJson)))]
+pub(crate) async fn one(
+    Call { api, caller }: Call,
+    OperationPath(id): OperationPath,
+) -> Answer<OperationJson> {
+    Ok(Json(api.admin.operation(caller.canvas, id).await?.into()))
+}
+
+/// Cancel an operation
+///
+/// Once the response is sent, the operation changes no further events. What it has done stays, and
+/// the response says how much that is. An operation that has ended stays as it is.
+#[utoipa::path(delete, path = "/v1/canvases/{canvas}/operations/{operation}", operation_id = "cancel_operation",
+    tag = "operations",
+    responses((status = 200, description = "The operation has ended", body = OperationJson)))]
+pub(crate) async fn cancel(
+    Call { api, caller }: Call,
+    OperationPath(id): OperationPath,
+) -> Answer<OperationJson> {
+    Ok(Json(api.admin.cancel_operation(caller.canvas, id, &caller.actor()).await?.into()))
+}

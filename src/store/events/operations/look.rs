@@ -1,0 +1,204 @@
+//! Which of the next events an operation is about. Changes nothing, and holds nothing.
+
+use uuid::Uuid;
+
+use crate::event::{CanvasId, EventFilter, EventId, Name, OperationKind, Timestamp};
+use crate::store::kernel::{Sql, StoreError, interval};
+
+/// The events of an operation, or of one that may be begun.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OperationEvents<'o> {
+    pub(crate) canvas: CanvasId,
+    pub(crate) kind: &'o OperationKind,
+    pub(crate) filter: &'o EventFilter,
+    /// Only those that were emitted or, of dead ones, died before this.
+    pub(crate) before: Timestamp,
+    /// Whether copies are meant that their queue does not show.
+    pub(crate) copies: bool,
+}
+
+/// Where a look ended: the key of the last event in the order of the index that it reads, which of
+/// dead events has no handler in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OperationPosition {
+    pub(crate) module: String,
+    pub(crate) name: String,
+    pub(crate) at: Timestamp,
+    pub(crate) id: Uuid,
+}
+
+/// What a look found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Looked {
+    /// How many events it looked at: fewer than it may if there are no more.
+    pub(crate) looked_at: u64,
+    /// How many of them match.
+    pub(crate) matched: u64,
+    /// Those that match, in their order, if they were asked for.
+    pub(crate) ids: Vec<EventId>,
+    /// Where it ended; `None` if there was nothing.
+    pub(crate) last: Option<OperationPosition>,
+}
+
+struct LookedRow {
+    looked_at: i64,
+    ids: Vec<Uuid>,
+    matched: i64,
+    last_module: Option<String>,
+    last_name: Option<String>,
+    last_at: Option<Timestamp>,
+    last_id: Option<Uuid>,
+}
+
+impl LookedRow {
+    fn into_looked(self) -> Looked {
+        let last = self.last_at.zip(self.last_id).map(|(at, id)| OperationPosition {
+            module: self.last_module.unwrap_or_default(),
+            name: self.last_name.unwrap_or_default(),
+            at,
+            id,
+        });
+        Looked {
+            looked_at: self.looked_at.unsigned_abs(),
+            matched: self.matched.unsigned_abs(),
+            ids: self.ids.into_iter().map(EventId).collect(),
+            last,
+        }
+    }
+}
+
+impl Sql<'_> {
+    pub(in crate::store) async fn look_for_operation(
+        &self,
+        events: OperationEvents<'_>,
+        after: Option<&OperationPosition>,
+        limit: u64,
+        wants_ids: bool,
+    ) -> Result<Looked, StoreError> {
+        let looked = if events.kind.of_dead() {
+            self.look_at_dead(events, after, (limit, wants_ids)).await?
+        } else {
+            self.look_at_live(events, after, (limit, wants_ids)).await?
+        };
+        Ok(looked.into_looked())
+    }
+
+    /// The next events that have not ended, in the order of the index of handlers. As in a list,
+    /// the last handler is looked up first, so that they are a range of the index whatever the
+    /// planner knows. State and value are only read if the filter asks for them.
+    async fn look_at_live(
+        &self,
+        events: OperationEvents<'_>,
+        after: Option<&OperationPosition>,
+        (limit, wants_ids): (u64, bool),
+    ) -> Result<LookedRow, StoreError> {
+        let (module, name) = events.filter.handler();
+        let (module, name) = (module.as_ref().map(Name::as_str), name.as_ref().map(Name::as_str));
+        let query = sqlx::query_as!(
+            LookedRow,
+            r#"with module as (
+                   select coalesce($2::text, (select module::text from wakeq.events_v2 where canvas_id = $1 and delay_until > '-infinity'
+                                               order by canvas_id desc, module desc limit 1)) as last
+               ), name as (
+                   select coalesce($3::text, (select name::text from wakeq.events_v2 where canvas_id = $1 and module = (select last from module)
+                                                 and delay_until > '-infinity' order by canvas_id desc, module desc, name desc limit 1)) as last
+               ), asked as materialized (
+                   select $10::text::jsonb as filter, $10::text::jsonb ?| array['value', 'value_text'] as reads_value
+               ), page as materialized (
+                   select e.*, row_number() over () as number from (
+                       select e.id, e.canvas_id, e.module, e.name, e.modifier, e.delay_until, e.enqueued_at, e.queue, e.object, e.options,
+                              e.last_error, e.worker, coalesce(e.locked_at >= now() - $9::interval, false) as runs,
+                              case when (select reads_value from asked) then e.value end as value
+                         from wakeq.events_v2 e where e.canvas_id = $1 and e.delay_until > '-infinity'
+                          and (e.module, e.name, e.delay_until, e.id) > ($4::text, $5::text, coalesce($6::timestamptz, '-infinity'), $7::uuid)
+                          and (e.module, e.name) <= ((select last from module), (select last from name))
+                        order by e.canvas_id, e.module, e.name, e.delay_until, e.id limit $8) as e
+               ), looked as (
+                   select p.id, p.number,
+                          case when p.queue is null and p.enqueued_at < $11 and ($12 or not p.runs) then wakeq.matches((select filter from asked), p.module, p.name, p.modifier,
+                              case when (select filter ? 'states' from asked) then (select case
+                                  when p.object is not null
+                                   and wakeq.lane_halts(p.canvas_id, p.object, null, p.module, p.name) then 'halted'
+                                  when p.object is not null
+                                   and p.id <> wakeq.first_of_lane(p.canvas_id, p.object, null, p.module, p.name) then 'behind'
+                                  when p.delay_until > now() then 'delayed'
+                                  when p.runs then 'running'
+                                  else coalesce((
+                                      select case greatest(max(r.rule_type), case when (
+                                                      select exists (select from wakeq.scheduling_rules where event_space = 'CANVAS'))
+                                                      then wakeq.switch_on(p.canvas_id, null, now()) end)
+                                             when 'block' then 'blocked' when 'pause' then 'paused' end
+                                        from wakeq.scheduling_rules r
+                                       where r.canvas_id = p.canvas_id and r.event_space = p.module and r.handler_name = p.name
+                                         and (r.until is null or r.until > now())), 'ready') end) end,
+                              case when p.runs then p.worker end, p.options->'tags', p.enqueued_at, p.delay_until, null,
+                              p.last_error, p.value) else false end as matches
+                     from page p
+               )
+               select (select count(*) from page) as "looked_at!", count(m.id) as "matched!",
+                      case when $13 then coalesce(array_agg(m.id order by m.number) filter (where m.id is not null), '{}') else '{}' end as "ids!",
+                      max(l.module::text) as last_module, max(l.name::text) as last_name, max(l.delay_until) as last_at, (array_agg(l.id))[1] as last_id
+                 from (values (1)) as one left join (select * from page order by number desc limit 1) as l on true left join looked m on m.matches"#,
+            events.canvas.0,
+            module,
+            name,
+            after.map_or(module.unwrap_or_default(), |after| &after.module),
+            after.map_or(name.unwrap_or_default(), |after| &after.name),
+            after.map(|after| after.at),
+            after.map_or(Uuid::nil(), |after| after.id),
+            limit.cast_signed(),
+            interval(self.timing().lease),
+            events.filter.json(),
+            events.before,
+            events.kind.of_running(),
+            wants_ids
+        );
+        self.session().await?.one("look for the events of an operation", query).await
+    }
+
+    /// The next dead events, the oldest first, whatever their handler.
+    async fn look_at_dead(
+        &self,
+        events: OperationEvents<'_>,
+        after: Option<&OperationPosition>,
+        (limit, wants_ids): (u64, bool),
+    ) -> Result<LookedRow, StoreError> {
+        let query = sqlx::query_as!(
+            LookedRow,
+            r#"with asked as materialized (
+                   select $6::text::jsonb as filter, $6::text::jsonb ?| array['value', 'value_text'] as reads_value
+               ), page as materialized (
+                   select d.*, row_number() over () as number from (
+                       select d.id, d.canvas_id, d.module, d.name, d.modifier, d.died_at, d.enqueued_at, d.queue, d.options, d.last_error,
+                              case when (select reads_value from asked) then d.value end as value
+                         from wakeq.dead_events d where d.canvas_id = $1 and d.died_at > '-infinity' and d.died_at < $4
+                          and (d.died_at, d.id) > (coalesce($2::timestamptz, '-infinity'), $3::uuid)
+                        order by d.died_at, d.id limit $5) as d
+               ), looked as (
+                   select p.id, p.number,
+                          case when ($7 or p.queue is null or wakeq.is_shown(p.queue))
+                                and not ($8 and exists (select from wakeq.events_v2 e where e.id = p.id and e.canvas_id = $1 offset 0))
+                          then wakeq.matches((select filter from asked), p.module, p.name, p.modifier, 'dead', null,
+                                             p.options->'tags', p.enqueued_at, null, p.died_at, p.last_error, p.value)
+                          else false end as matches
+                     from page p
+               )
+               select (select count(*) from page) as "looked_at!", count(m.id) as "matched!",
+                      case when $9 then coalesce(array_agg(m.id order by m.number) filter (where m.id is not null), '{}') else '{}' end as "ids!",
+                      null::text as last_module, null::text as last_name, max(l.died_at) as last_at, (array_agg(l.id))[1] as last_id
+                 from (values (1)) as one
+                 left join (select * from page order by number desc limit 1) as l on true
+                 left join looked m on m.matches"#,
+            events.canvas.0,
+            after.map(|after| after.at),
+            after.map_or(Uuid::nil(), |after| after.id),
+            events.before,
+            limit.cast_signed(),
+            events.filter.json(),
+            events.copies,
+            *events.kind == OperationKind::Redrive,
+            wants_ids
+        );
+        self.session().await?.one("look for the dead events of an operation", query).await
+    }
+}

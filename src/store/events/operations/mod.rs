@@ -1,0 +1,11 @@
+//! Operations on all events that match a filter: their rows, what a page looks at and what it does.
+
+mod acts;
+mod look;
+mod page;
+mod rows;
+
+pub(crate) use look::{Looked, OperationEvents, OperationPosition};
+#[cfg(feature = "testing")]
+pub(crate) use rows::OPERATIONS_MAX;
+pub(crate) use rows::{BegunOperation, OPERATIONS_OPEN_MAX, OperationsAfter};

@@ -1,0 +1,122 @@
+//! Operations on all events that match a filter, over HTTP: previewed, begun, followed, listed and
+//! cancelled, by those who may. Another canvas has the same events, and neither loses nor learns of
+//! any.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use wakeq::{CanvasId, Event};
+use wakeq_service::access::Scope;
+
+use crate::support::service::{NONE, Service, has};
+use crate::support::{OTHER, Statements, wait_while};
+
+impl Service {
+    /// Emits this many events of `greet` on both canvases.
+    async fn greet_both(&self, count: usize) {
+        for canvas in [CanvasId::DEFAULT, OTHER] {
+            let event = |at: usize| Event::new("greet", &json!({"n": at})).unwrap().canvas(canvas);
+            self.stage.queue.emit_all((0..count).map(event).collect()).await.unwrap();
+        }
+    }
+
+    /// Begins an operation, and shows it once it has ended.
+    async fn operate(&self, body: Value) -> Value {
+        let begun = self.post("/operations", body).await;
+        assert_eq!(begun.status, 202, "{}", begun.text);
+        let path = format!("/operations/{}", begun.json()["id"].as_str().unwrap());
+        wait_while!(self.get(&path).await.json()["state"] == "open", "it does not end");
+        self.get(&path).await.json()
+    }
+}
+
+const OF_OTHER: &str = "select count(*) from wakeq.events_v2 where canvas_id = '00000000-0000-0000-0000-000000000007' and options is null";
+
+#[tokio::test]
+async fn an_operation_is_previewed_begun_and_followed() {
+    let service = Service::start().await;
+    service.greet_both(20).await;
+    let filter = json!({"name": "greet", "states": ["ready"], "value": "$.n = 7"});
+    let marked = json!({"kind": "retag", "filter": filter, "add_tags": ["seven"]});
+    let preview = service.post("/operations/preview", marked.clone()).await.json();
+    has(&preview, json!({"count": 1, "more": false, "looked_at": 20}));
+    let ended = service.operate(marked).await;
+    has(
+        &ended,
+        json!({"kind": "retag", "state": "done", "matched": 1, "changed": 1, "skipped": 0, "looked_at": 20}),
+    );
+    has(&ended, json!({"add_tags": ["seven"], "preview_count": 1, "error": NONE}));
+    has(
+        &ended["filter"],
+        json!({"module": "WORKER", "name": "greet", "states": ["ready"], "value": "$.n = 7"}),
+    );
+    let tagged = json!({"kind": "delete", "filter": {"tags": ["seven"]}, "before": preview["before"]});
+    has(&service.operate(tagged).await, json!({"changed": 1, "before": preview["before"]}));
+    has(&service.operate(json!({"kind": "cancel", "all": true})).await, json!({"changed": 19, "filter": {}}));
+    let items = service
+        .items_by(async |cursor: &str| service.get(&format!("/operations?limit=2{cursor}")).await.json());
+    let kinds: Vec<Value> = items.await.iter().map(|operation| operation["kind"].clone()).collect();
+    assert_eq!(kinds, ["cancel", "delete", "retag"], "the latest first");
+    assert_eq!(service.stage.pool.value::<i64>(OF_OTHER).await, 20);
+    service.stop().await;
+}
+
+/// To begin or preview one takes both scopes, since a filter can ask for what is in values. A key of
+/// another canvas reaches none.
+#[tokio::test]
+async fn each_does_what_it_may() {
+    let service = Service::start().await;
+    service.greet_both(3).await;
+    let ended = service.operate(json!({"kind": "delete", "filter": {"name": "greet"}})).await;
+    let path = format!("/canvases/{}/operations", CanvasId::DEFAULT);
+    let one = format!("{path}/{}", ended["id"].as_str().unwrap());
+    let body = json!({"kind": "delete", "all": true});
+    let reader = service.key("eve", CanvasId::DEFAULT, &[Scope::Read]).await;
+    let operator = service.key("ada", CanvasId::DEFAULT, &[Scope::Operate]).await;
+    let preview = format!("{path}/preview");
+    for key in [&reader, &operator] {
+        for path in [&path, &preview] {
+            service.ask(key, Method::POST, path, body.clone()).await.says((403, "forbidden"), "");
+        }
+    }
+    service.ask(&reader, Method::DELETE, &one, NONE).await.says((403, "forbidden"), "");
+    has(
+        &service.ask(&operator, Method::DELETE, &one, NONE).await.json(),
+        json!({"state": "done", "changed": 3}),
+    );
+    let other = service.key("bo", OTHER, &Scope::ALL).await;
+    let elsewhere = format!("/canvases/{OTHER}/operations");
+    assert_eq!(service.ask(&other, Method::GET, &elsewhere, NONE).await.json()["items"], json!([]));
+    let theirs = format!("{elsewhere}/{}", ended["id"].as_str().unwrap());
+    for method in [Method::GET, Method::DELETE] {
+        service.ask(&other, method.clone(), &theirs, NONE).await.says((404, "not-found"), "no operation");
+        service.ask(&other, method, &one, NONE).await.says((404, "not-found"), "");
+    }
+    assert_eq!(service.stage.pool.value::<i64>(OF_OTHER).await, 3);
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_no_operation_is_refused() {
+    let service = Service::start().await;
+    for (body, words) in [
+        (json!({"kind": "delete"}), "say which"),
+        (json!({"kind": "delete", "filter": {"name": "greet"}, "all": true}), "say which"),
+        (json!({"kind": "delete", "all": true, "add_tags": ["a"]}), "for the kind `retag`"),
+        (json!({"kind": "retag", "all": true}), "which tags"),
+        (json!({"kind": "retag", "all": true, "add_tags": ["a,b"]}), "a tag"),
+        (json!({"kind": "redrive", "filter": {"states": ["paused"]}}), "dead events"),
+        (json!({"kind": "delete", "filter": {"states": ["dead"]}}), "not ended"),
+        (json!({"kind": "delete", "filter": {"value": "n = 7"}}), "condition"),
+        (json!({"kind": "delete", "all": true, "look_up_to": 0}), "look_up_to"),
+    ] {
+        for path in ["/operations", "/operations/preview"] {
+            service.post(path, body.clone()).await.says((400, "bad-request"), words);
+        }
+    }
+    for body in [json!({"kind": "stop", "all": true}), json!({"kind": "delete", "filter": {"names": "x"}})] {
+        assert_eq!(service.post("/operations", body).await.problem().0, 400);
+    }
+    service.get("/operations/1").await.says((400, "bad-request"), "an operation's id is a uuid");
+    service.get("/operations?cursor=a~1").await.says((400, "bad-request"), "cursor");
+    service.stop().await;
+}
