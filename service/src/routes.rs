@@ -73,7 +73,7 @@ pub(crate) fn routes(api: &Api) -> OpenApiRouter<Api> {
 
 /// The routes that need a credential, each next to its scopes and before its marks.
 fn guarded() -> GuardedRoutes {
-    of_the_platform(of_admins(of_many_events(of_a_canvas(GuardedRoutes::default()))))
+    of_the_platform(of_admins(of_many_events(of_pulled_handlers(of_a_canvas(GuardedRoutes::default())))))
 }
 
 fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
@@ -100,22 +100,6 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Read, routes!(targets::one))
         .on_both([Scope::Operate, Scope::Read], routes!(targets::put_modifier))
         .on(Scope::Operate, routes!(targets::delete_modifier))
-        .on_both([Scope::Operate, Scope::Read], routes!(pulled::put))
-        .optional_body()
-        .on(Scope::Read, routes!(pulled::one))
-        .on(Scope::Operate, routes!(pulled::delete))
-        .on(Scope::Read, routes!(pulled::list))
-        // Leased events contain their values.
-        .on_both([Scope::Operate, Scope::Read], routes!(pulled::lease))
-        .optional_body()
-        .records_reads()
-        .works()
-        .on(Scope::Operate, routes!(pulled::extend))
-        .works()
-        .on(Scope::Operate, routes!(pulled::complete))
-        .works()
-        .on(Scope::Operate, routes!(pulled::release))
-        .works()
         .on(Scope::Operate, routes!(handlers::pause, handlers::unpause))
         .optional_body()
         .on(Scope::Operate, routes!(handlers::purge))
@@ -161,6 +145,27 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Emit, routes!(log::append))
         .on(Scope::Read, routes!(log::read))
         .records_reads()
+}
+
+/// Handlers whose events programs lease, and the leases.
+fn of_pulled_handlers(guarded: GuardedRoutes) -> GuardedRoutes {
+    guarded
+        .on_both([Scope::Operate, Scope::Read], routes!(pulled::put))
+        .optional_body()
+        .on(Scope::Read, routes!(pulled::one))
+        .on(Scope::Operate, routes!(pulled::delete))
+        .on(Scope::Read, routes!(pulled::list))
+        // Leased events contain their values.
+        .on_both([Scope::Operate, Scope::Read], routes!(pulled::lease))
+        .optional_body()
+        .records_reads()
+        .works()
+        .on(Scope::Operate, routes!(pulled::extend))
+        .works()
+        .on(Scope::Operate, routes!(pulled::complete))
+        .works()
+        .on(Scope::Operate, routes!(pulled::release))
+        .works()
 }
 
 /// What is about events that have ended, or about many at once.
