@@ -400,6 +400,7 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
         ('nodes',                'select, insert, update, delete', 'select, insert, update, delete'),
         ('objects',              'select, insert, update, delete', 'select, insert, update, delete'),
         ('operations',           'select, insert, update, delete', 'select, update, delete'),
+        ('pulled_handlers',      'select, insert, update, delete', 'select'),
         ('queue_patterns',       'select, insert, delete',        'select'),
         ('queue_registry',       'select, update',                 'select'),
         ('queue_turns',          'select, insert, update, delete', 'select, insert, update, delete'),
@@ -447,7 +448,8 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     select 'function', p.oid::regprocedure::text, 'execute'
       from pg_proc p
       left join (values
-          ('await_claims', 'api'), ('pull_turns', 'api'), ('drop_log_partition', 'worker'),
+          ('await_claims', 'api'), ('pull_turns', 'api'), ('lease_events', 'api'), ('has_leasable', 'api'),
+          ('lock_leasable', null), ('look_until', null), ('fit_events', null), ('drop_log_partition', 'worker'),
           ('add_history_partition', null), ('drop_history_partition', 'worker'),
           ('erase_entity', 'worker'), ('kept_for', null), ('emit', null), ('check_emit', null), ('grant_rights', null),
           ('emit_unique', null), ('caller', null), ('may_emit', null), ('complete', 'worker'),

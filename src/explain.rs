@@ -52,7 +52,8 @@ pub struct LiveEvent {
     pub enqueued_at: Timestamp,
     /// When it is or was due.
     pub delay_until: Timestamp,
-    /// The worker that has claimed it, while the lease stands; `None` for a pulled copy.
+    /// The worker that has claimed it, while the lease stands; `None` for one that
+    /// was leased over HTTP.
     pub worker: Option<Name>,
     /// What is known of that worker: its host, its release, and when it was last seen. `None` if it
     /// has no row, because it ended, or was lost a day ago.
@@ -85,7 +86,8 @@ pub struct LiveEvent {
     pub unique_key: Option<String>,
     /// If it is a copy: its queue, and the event that was copied.
     pub copy_of: Option<CopyOf>,
-    /// Whether its queue is pulled: services lease its copies over HTTP, and no worker runs it.
+    /// Whether its handler, or the queue of a copy, is pulled: programs lease its events over HTTP,
+    /// and no worker runs it.
     pub pulled: bool,
     /// The first event left in its lane, with its link, if that is another one: it has to end
     /// first.
@@ -130,6 +132,9 @@ impl LiveEvent {
             }
             CheckResult::Running => "ends when its handler returns, or is taken over when its lease expires",
             CheckResult::Held(kind) => self.next_of_held(kind),
+            CheckResult::Ready if self.pulled && self.copy_of.is_none() => {
+                "waits until a program leases it: its handler is pulled over HTTP"
+            }
             CheckResult::Ready if self.pulled => {
                 "waits until a service leases it: its queue is pulled over HTTP"
             }

@@ -1,7 +1,7 @@
 //! What `wakeq-streams` and `wakeq-service` use of the queue beside its public API. Any release may
 //! change it.
 
-pub use crate::admin::{COUNT_MAX, LeaseBatch, check_wait, search};
+pub use crate::admin::{COUNT_MAX, EventLeaseBatch, LeaseBatch, check_wait, search};
 pub use crate::broadcast::{Hub, HubListener};
 pub use crate::event::{
     EventFields, NewEvent, SealError, Spelled, answer_event, check_json, spread, stable_hash,

@@ -270,15 +270,18 @@ pub mod queues {
     pub use crate::store::{Facet, FacetSettings, Lease, QueueDepth, RegisteredQueue};
 }
 
-/// HTTP targets: handlers in any language, and the secrets that sign requests to them.
+/// Handlers in any language: HTTP targets, the secrets that sign requests to them, and pulled
+/// handlers, whose events programs lease.
 pub mod targets {
-    pub use crate::admin::{NewSecret, NewTarget, PutTargetResult};
+    pub use crate::admin::{
+        ExtendedLease, LeasedEvent, NewSecret, NewTarget, PutPulledResult, PutTargetResult,
+    };
     pub use crate::event::{
         InvalidHeaders, InvalidSecret, InvalidSecretKeys, InvalidTargetUrl, NewSecretKey, NoSecret,
         OwnDeployment, OwnTarget, Secret, SecretKeys, Secrets, Target, TargetHeaders, TargetPolicy,
         TargetUrl,
     };
-    pub use crate::store::RegisteredTarget;
+    pub use crate::store::{PulledHandler, RegisteredTarget};
 }
 
 /// Workers from inside: what they report, layers around handlers and the state that these share,

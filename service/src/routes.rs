@@ -30,6 +30,7 @@ use crate::resources::keys::routes as keys;
 use crate::resources::log::routes as log;
 use crate::resources::objects::routes as objects;
 use crate::resources::operations::routes as operations;
+use crate::resources::pulled::routes as pulled;
 use crate::resources::pulls::routes as pulls;
 use crate::resources::pulls::routes::leases;
 use crate::resources::queues::routes as queues;
@@ -72,7 +73,7 @@ pub(crate) fn routes(api: &Api) -> OpenApiRouter<Api> {
 
 /// The routes that need a credential, each next to its scopes and before its marks.
 fn guarded() -> GuardedRoutes {
-    of_the_platform(of_admins(of_many_events(of_a_canvas(GuardedRoutes::default()))))
+    of_the_platform(of_admins(of_many_events(of_pulled_handlers(of_a_canvas(GuardedRoutes::default())))))
 }
 
 fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
@@ -144,6 +145,27 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Emit, routes!(log::append))
         .on(Scope::Read, routes!(log::read))
         .records_reads()
+}
+
+/// Handlers whose events programs lease, and the leases.
+fn of_pulled_handlers(guarded: GuardedRoutes) -> GuardedRoutes {
+    guarded
+        .on_both([Scope::Operate, Scope::Read], routes!(pulled::put))
+        .optional_body()
+        .on(Scope::Read, routes!(pulled::one))
+        .on(Scope::Operate, routes!(pulled::delete))
+        .on(Scope::Read, routes!(pulled::list))
+        // Leased events contain their values.
+        .on_both([Scope::Operate, Scope::Read], routes!(pulled::lease))
+        .optional_body()
+        .records_reads()
+        .works()
+        .on(Scope::Operate, routes!(pulled::extend))
+        .works()
+        .on(Scope::Operate, routes!(pulled::complete))
+        .works()
+        .on(Scope::Operate, routes!(pulled::release))
+        .works()
 }
 
 /// What is about events that have ended, or about many at once.

@@ -5,7 +5,7 @@ use crate::event::{CanvasId, Checkpoint, Claim, EventId};
 
 /// The text of a claim that is none.
 const NOT_A_CLAIM: &str = "not the claim of an attempt: send what came with the event (the header \
-                           `wakeq-claim`, or the `lease` of a copy), unchanged";
+                           `wakeq-claim`, or the `lease`), unchanged";
 
 impl Admin {
     /// What the attempts of an event that waits, runs or died have left to the next one; `None` if
@@ -28,7 +28,7 @@ impl Admin {
 
     /// Stores a checkpoint for an attempt that runs elsewhere, as
     /// [`Execution::checkpoint`](crate::Execution::checkpoint) does. `claim` is the attempt's, or
-    /// the lease of a copy, and `json` is JSON of at most 64 KiB. Errors:
+    /// the lease of a copy or event, and `json` is JSON of at most 64 KiB. Errors:
     /// [`AdminError::ClaimLost`] if another attempt has begun, or the event has ended.
     ///
     /// ```no_run

@@ -1,7 +1,8 @@
 //! Why a call of the admin failed.
 
 use crate::event::{
-    BatchName, EventId, HandlerAddress, HookKind, InvalidCheckpoint, InvalidFilter, Name, OperationId,
+    BatchName, EventId, HandlerAddress, HandlerScope, HookKind, InvalidCheckpoint, InvalidFilter, Name,
+    OperationId,
 };
 use crate::store::StoreError;
 use crate::wake::WakeError;
@@ -113,6 +114,21 @@ pub enum AdminError {
     /// The copy is not leased.
     #[error("copy {0} is not leased in this queue: `wakeq queues leases` shows those that are")]
     NoLease(EventId),
+    /// The handler is not pulled.
+    #[error("the handler {0} is not pulled: register it first (`wakeq handlers pull {0}`)")]
+    NoPulledHandler(Box<HandlerScope>),
+    /// The limit of 1,000 pulled handlers of a canvas is reached.
+    #[error("the canvas has 1,000 pulled handlers, which is the limit: delete one first")]
+    TooManyPulled,
+    /// The token does not belong to any lease of this event.
+    #[error("event {0} is not held by this lease: send the `lease` that you were given with it, unchanged")]
+    EventNotLeased(EventId),
+    /// The lease of an event expired or was released.
+    #[error(
+        "the lease of event {0} is over: it expired, or was released; the event may be leased by \
+         others, and nothing was changed"
+    )]
+    EventLeaseOver(EventId),
     /// The limit of 100 queues is reached.
     #[error("100 queues are registered, which is the limit: unregister one first, or add patterns to one")]
     TooManyQueues,

@@ -9,14 +9,17 @@ mod cursor;
 mod dead;
 mod due_checks;
 mod error;
+mod event_looks;
 mod events;
 mod history;
 mod hooks;
+mod leased;
 mod leases;
 mod lists;
 mod looks;
 mod objects;
 mod operations;
+mod pulled;
 mod pulls;
 mod queues;
 mod quotas;
@@ -34,10 +37,13 @@ pub use crons::{Cron, CronPause, CronTick, NewCron, PutCron, search};
 pub use cursor::Cursor;
 use due_checks::DueChecks;
 pub use error::AdminError;
+use event_looks::EventLooks;
 pub use events::CancelResult;
 pub use hooks::{NewHook, NewHookSecret, PutHookResult};
+pub use leased::{Release, ReleaseResult, check_wait};
 pub use lists::{EventCount, EventSummary, Page};
-pub use pulls::{LeaseBatch, LeasedCopy, Release, ReleaseResult, check_wait};
+pub use pulled::{EventLeaseBatch, ExtendedLease, LeasedEvent, PutPulledResult};
+pub use pulls::{LeaseBatch, LeasedCopy};
 pub use queues::{DeletedQueue, NewQueue, PutQueue, SetFacet, WaitingCopies};
 pub use rules::{ResumeResult, Stop, StopResult};
 pub use statistics::{Statistics, StatisticsPoint, StatisticsRange};
@@ -80,6 +86,7 @@ pub struct Admin {
     /// Whether copies are visible even if their queue does not show them to their canvases.
     copies: bool,
     due_checks: Arc<DueChecks>,
+    event_looks: EventLooks,
 }
 
 impl Admin {
@@ -87,7 +94,8 @@ impl Admin {
     /// called inside a tokio runtime.
     pub fn new(store: Store, notifier: Arc<dyn Notifier>) -> Self {
         let waker = Waker::new(store.clone(), Arc::clone(&notifier));
-        Self { store, notifier, waker, patience: None, copies: true, due_checks: Arc::default() }
+        let (due_checks, event_looks) = (Arc::default(), EventLooks::default());
+        Self { store, notifier, waker, patience: None, copies: true, due_checks, event_looks }
     }
 
     /// When many events of a canvas wait, they are woken as fast as workers take them. This sets

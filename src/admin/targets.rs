@@ -16,7 +16,7 @@ use crate::event::{
 use crate::store::{NewTargetRow, PutOutcome, RegisteredTarget, SealedHeaders};
 
 /// Modifiers that are refused, because the paths of the API use these words for other things.
-const RESERVED: [&str; 5] = ["pause", "block", "purge", "statistics", "handlers"];
+const RESERVED: [&str; 7] = ["pause", "block", "purge", "statistics", "handlers", "pull", "leases"];
 /// Shortest and longest timeout of an attempt.
 const TIMEOUT_MIN: Duration = Duration::from_secs(1);
 const TIMEOUT_MAX: Duration = Duration::from_secs(600);
@@ -207,8 +207,8 @@ impl Admin {
     pub(super) fn check_target(&self, address: &HandlerAddress, new: &NewTarget) -> Result<(), AdminError> {
         if RESERVED.contains(&address.modifier.as_str()) {
             return Err(AdminError::Invalid(
-                "`pause`, `block`, `purge`, `statistics` and `handlers` can't be modifiers of a target: \
-                 the API's paths use them",
+                "`pause`, `block`, `purge`, `statistics`, `handlers`, `pull` and `leases` can't be \
+                 modifiers of a target: the API's paths use them",
             ));
         }
         check_policy(&new.policy).map_err(AdminError::Invalid)?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::event::{Claim, Timing};
+use crate::event::{Claim, EventOptions, Timestamp, Timing};
 
 /// The durations and limits of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +39,18 @@ pub struct EventPolicy {
     /// For how long after the claim an attempt may start. Zero: not even this one. `None`: for
     /// ever.
     pub left: Option<Duration>,
+}
+
+impl EventPolicy {
+    /// What these options mean for an attempt that began at `moment`, after `retries` retries.
+    pub(crate) fn of(options: Option<&EventOptions>, retries: u32, moment: Timestamp) -> Self {
+        let Some(options) = options else { return Self::default() };
+        Self {
+            retries: options.retries(),
+            delay: options.delay_after(retries),
+            left: options.time_left(moment),
+        }
+    }
 }
 
 /// When and how often a handler is retried after an operational error.
@@ -94,7 +106,7 @@ impl RetryPolicy {
 
     /// The policy for an attempt of an event. A delay that the event asks for is never too long for
     /// the policy.
-    pub(super) fn for_event(self, asked: EventPolicy) -> Self {
+    pub(crate) fn for_event(self, asked: EventPolicy) -> Self {
         let retries = asked.retries.unwrap_or(self.retries);
         match asked.delay {
             Some(delay) => Self { retries, delay, factor: 1, delay_max: self.delay_max.max(delay), ..self },

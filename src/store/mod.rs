@@ -63,5 +63,7 @@ pub(crate) use queues::{
     Fence, LeasePosition, LeasedRow, NewQueueRow, PulledSplit, QueuePut, TurnOutcome, TurnRequest,
 };
 pub use quotas::{Additions, QuotaUse, default_quota, quota_exceeded, serialize_on_canvas};
-pub use targets::{FoundTarget, RegisteredTarget, SecretCounts};
-pub(crate) use targets::{NewTargetRow, PutOutcome, SealedHeaders, TargetPosition};
+pub use targets::{FoundTarget, PulledHandler, RegisteredTarget, SecretCounts};
+pub(crate) use targets::{
+    NewTargetRow, PulledDeletion, PulledPosition, PulledPut, PutOutcome, SealedHeaders, TargetPosition,
+};

@@ -44,7 +44,13 @@ const TYPESCRIPT: Package = Package {
     folder: "clients/typescript",
     program: "node",
     is_new_enough: ["--eval", "process.exit(Number(process.versions.node.split('.')[0]) < 20)"],
-    tests: &["--test", "test/client.test.js", "test/transport.test.js", "test/verify.test.js"],
+    tests: &[
+        "--test",
+        "test/client.test.js",
+        "test/transport.test.js",
+        "test/verify.test.js",
+        "test/worker.test.js",
+    ],
     receiver: "examples/target.js",
 };
 
@@ -241,5 +247,60 @@ async fn check_receiver(package: &Package) {
     assert!(!example.child.last_lines().contains("Mallory"));
     service.stage.until_empty().await;
     worker.stop().await;
+    service.stop().await;
+}
+
+/// The page about workers in other languages.
+const WORKERS: &str = include_str!("../../docs/workers-in-other-languages.md");
+
+#[tokio::test]
+async fn the_program_in_javascript_on_the_page_works() {
+    check_worker(&TYPESCRIPT, "js", &["--input-type=module", "--eval"]).await;
+}
+
+#[tokio::test]
+async fn the_program_in_python_on_the_page_works() {
+    check_worker(&PYTHON, "python", &["-c"]).await;
+}
+
+/// The page's program works off the events of its canvas with a key for its handler alone, and ends
+/// on SIGTERM.
+async fn check_worker(package: &Package, language: &str, evaluate: &[&str]) {
+    if !package.is_runnable() {
+        return;
+    }
+    let service = service().await;
+    for (canvas, key) in
+        [(CanvasId::DEFAULT, service.key.clone()), (OTHER, service.key("b", OTHER, &Scope::ALL).await)]
+    {
+        let pull = format!("/canvases/{canvas}/handlers/WORKER/send-email/pull");
+        service.ask(&key, Method::PUT, &pull, json!({"retries": 5})).await.json();
+        let to = if canvas == OTHER { "Bo" } else { "Ada" };
+        let event = json!({"name": "send-email", "value": {"to": to}});
+        service.ask(&key, Method::POST, &format!("/canvases/{canvas}/events"), event).await.json();
+    }
+    service.post("/events", json!({"name": "send-email", "value": {}})).await.json();
+    let scopes = json!(["operate:WORKER/send-email", "read:WORKER/send-email"]);
+    let created = json!({"holder": "mailer", "scopes": scopes});
+    let key = service.admin(Method::POST, "/keys", created).await.json()["key"].clone();
+    let program =
+        WORKERS.split(&format!("\n```{language}\n")).nth(1).and_then(|rest| rest.split("\n```").next());
+    let (sender, mut lines) = mpsc::channel(1_000);
+    let arguments = [evaluate, &[program.expect("a program")]].concat();
+    let launch = package
+        .launch(&arguments)
+        .environment("WAKEQ_SERVER", format!("http://{}", service.address))
+        .environment("WAKEQ_KEY", key.as_str().unwrap())
+        .on_line(move |line| drop(sender.try_send(line.to_owned())));
+    let guard = Guard::new(None).unwrap();
+    let child = guard.start(launch).unwrap();
+    says(&mut lines, &child, "working").await;
+    says(&mut lines, &child, "sent to Ada (attempt 1)").await;
+    let dead = "select count(*) from wakeq.dead_events where last_error = 'there is nobody to send it to'";
+    wait_while!(service.stage.count(dead).await == 0, "the event for nobody does not die");
+    wait_while!(service.stage.rows().await > 1, "an event is not completed");
+    child.stop(TIMEOUT).await.unwrap();
+    assert_eq!(child.ended().await.code(), Some(0), "{}", child.last_lines());
+    assert!(child.last_lines().contains("stopped") && !child.last_lines().contains("Bo"));
     service.stop().await;
 }

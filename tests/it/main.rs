@@ -21,6 +21,7 @@ mod log;
 mod notify;
 mod order;
 mod processes;
+mod pulled;
 mod push;
 mod queues;
 mod simulation;

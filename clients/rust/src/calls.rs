@@ -133,7 +133,7 @@ impl Client {
     }
 
     /// Leaves a value of at most 64 KiB of JSON to the next attempt of an event. `claim` is the
-    /// header `wakeq-claim` of a delivery, or the `lease` of a copy. If it does not stand any more
+    /// header `wakeq-claim` of a delivery, or the `lease`. If it does not stand any more
     /// the code is `lease-over`, and the attempt has to stop.
     ///
     /// ```no_run

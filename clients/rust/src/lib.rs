@@ -30,6 +30,7 @@ mod history;
 mod listen;
 mod operations;
 mod options;
+mod pulled;
 mod request;
 mod search;
 mod types;
@@ -45,6 +46,7 @@ pub use operations::{
     NewOperation, Operation, OperationFilter, OperationKind, OperationPreview, OperationState,
 };
 pub use options::EventOptions;
+pub use pulled::{Extended, LeasedEvent, PullPolicy, Release, Released};
 pub use request::{Method, Request};
 pub use search::{EventCount, EventFilter, EventSummary};
 pub use types::{

@@ -40,6 +40,11 @@ export class Client {
     }
   }
 
+  /** How long each attempt waits for its answer. */
+  get timeoutMs() {
+    return this.#timeoutMs;
+  }
+
   /** Whether the key travels in the clear to another machine. */
   get isInTheClear() {
     const { protocol, hostname } = new URL(this.#base);
@@ -111,7 +116,7 @@ export class Client {
 
   /**
    * Leaves a value of at most 64 KiB of JSON to the next attempt of an event. `claim` is the header
-   * `wakeq-claim` of a delivery, or the `lease` of a copy. If it does not stand any more, the error's
+   * `wakeq-claim` of a delivery, or the `lease`. If it does not stand any more, the error's
    * code is `lease-over`, and the attempt has to stop.
    * @param {string} id
    * @param {string} claim
@@ -177,6 +182,27 @@ export class Client {
    */
   unpauseCanvas(options = {}) {
     return this.request("DELETE", "/v1/canvases/{canvas}/pause", options);
+  }
+
+  /**
+   * Lets a `Worker` lease the events of a handler: no other worker and no target gets them from
+   * then on. Repeated, it replaces the policy.
+   * @param {string} name
+   * @param {PullPolicy & OfHandler & CallOptions} [options]
+   */
+  pull(name, { module = "WORKER", signal, ...body } = {}) {
+    const sent = { signal, repeatable: true, path: { module, name }, body };
+    return this.request("PUT", "/v1/canvases/{canvas}/handlers/{module}/{name}/pull", sent);
+  }
+
+  /**
+   * Gives the events of a pulled handler to workers and targets again.
+   * @param {string} name
+   * @param {OfHandler & CallOptions} [options]
+   */
+  unpull(name, { module = "WORKER", ...options } = {}) {
+    const sent = { ...options, path: { module, name } };
+    return this.request("DELETE", "/v1/canvases/{canvas}/handlers/{module}/{name}/pull", sent);
   }
 
   /**
@@ -289,6 +315,16 @@ export class Client {
     return answerOf(`${method} ${path}`, response, text);
   }
 }
+
+/**
+ * How events of a pulled handler are tried again.
+ * @typedef {object} PullPolicy
+ * @property {number} [retries] after the first failure; default 2
+ * @property {number} [delay_s] of the first retry; default 300
+ * @property {number} [factor] of each further delay; default 1
+ * @property {number} [delay_max_s] default a day
+ * @property {"skip" | "halt"} [on_death] what becomes of later events of the object of one that dies
+ */
 
 /**
  * Which dead events to list.

@@ -78,3 +78,35 @@ export interface OfHandler {
   /** Default `WORKER`. */
   module?: string | undefined;
 }
+
+/** An event that a worker has leased. */
+export type LeasedEvent = Schemas["LeasedEvent"];
+
+/** What a function knows besides its event. */
+export interface WorkerContext {
+  /**
+   * Aborted with a `StopError` when the function has to stop: its lease is lost, its event was
+   * cancelled, or the worker's grace is over.
+   */
+  readonly signal: AbortSignal;
+  /** When the lease ends. It is extended by itself, so this moves. */
+  readonly leaseUntil: Date;
+}
+
+/** Functions by `name`, or by `MODULE/name`. */
+export type WorkerHandlers = Record<string, (event: LeasedEvent, context: WorkerContext) => unknown>;
+
+export interface WorkerOptions {
+  /** How many events run at once. Default 10. */
+  concurrency?: number | undefined;
+  /** The length of a lease, 1 to 3,600. It is extended each third of it. Default 60. */
+  leaseS?: number | undefined;
+  /** How long functions may go on when the worker stops. Default 25. */
+  graceS?: number | undefined;
+  /** What stops the worker. Default SIGTERM and SIGINT; `[]` for none. */
+  signals?: NodeJS.Signals[] | undefined;
+  /** Stops the worker when it is aborted. */
+  signal?: AbortSignal | undefined;
+  /** Told of each request that fails. Default: `console.error`. */
+  onError?: ((error: unknown) => void) | undefined;
+}

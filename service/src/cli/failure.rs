@@ -140,6 +140,7 @@ fn of_admin(error: &AdminError) -> Exit {
         | AdminError::NoTarget(_)
         | AdminError::NoQueue(_)
         | AdminError::NoOperation(_)
+        | AdminError::NoPulledHandler(_)
         | AdminError::NoWorker(_)
         | AdminError::NoCopy(_)
         | AdminError::NoLease(_) => Exit::NotFound,
@@ -153,6 +154,9 @@ fn of_admin(error: &AdminError) -> Exit {
         | AdminError::NotPulled(_)
         | AdminError::NotLeased(_)
         | AdminError::LeaseOver(_)
+        | AdminError::TooManyPulled
+        | AdminError::EventNotLeased(_)
+        | AdminError::EventLeaseOver(_)
         | AdminError::ClaimLost(_) => Exit::Conflict,
         AdminError::Store(error) => of_store(error),
         AdminError::Wake(waking) => waking.of_store().map_or(Exit::Unavailable, of_store),

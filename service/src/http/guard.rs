@@ -75,6 +75,7 @@ struct Marks {
     recorded_reads: RecordedReads,
     has_optional_body: bool,
     is_always_there: bool,
+    is_work: bool,
 }
 
 /// A route, what it operates on, and the scopes that it requires.
@@ -136,6 +137,11 @@ impl GuardedRoutes {
         self.marked(|marks| marks.has_optional_body = true)
     }
 
+    /// Marks a route of programs that work on events: the audit log has no line for its requests.
+    pub(crate) fn works(self) -> Self {
+        self.marked(|marks| marks.is_work = true)
+    }
+
     /// Marks a route for every canvas that never answers 404, even if what it names does not exist.
     pub(crate) fn always_there(self) -> Self {
         self.marked(|marks| marks.is_always_there = true)
@@ -172,8 +178,8 @@ impl GuardedRoute {
             let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
             operations.into_iter().flatten().for_each(|operation| describe(operation, about, scopes, marks));
         }
-        let (recorded_reads, operations) = (marks.recorded_reads, Operations::of(&paths));
-        let rule = Rule { api: api.clone(), about, scopes, recorded_reads, operations };
+        let operations = Operations::of(&paths);
+        let rule = Rule { api: api.clone(), about, scopes, marks, operations };
         let routes: UtoipaMethodRouter<Api> = (schemas, paths, methods);
         routes.map(|methods| methods.route_layer(from_fn_with_state(rule, admit)))
     }
@@ -259,7 +265,7 @@ struct Rule {
     about: About,
     /// All of them are required.
     scopes: Scopes,
-    recorded_reads: RecordedReads,
+    marks: Marks,
     operations: Operations,
 }
 
@@ -381,7 +387,8 @@ impl Rule {
     /// Whether the audit log has a line for each request, and its canvas needs room for that. An
     /// admin is never kept from changing keys and blocks by what others had recorded.
     fn records_changes(&self, method: &Method) -> bool {
-        self.about == About::Canvas && !method.is_safe() && self.scopes.contains(Scope::Operate)
+        let changes = !method.is_safe() && !self.marks.is_work && self.scopes.contains(Scope::Operate);
+        self.about == About::Canvas && changes
     }
 
     /// The first of the route's scopes that the caller lacks, as the reason for the refusal.
@@ -407,7 +414,7 @@ impl Rule {
     fn reading(&self, parts: &Parts, caller: &Caller) -> Option<Line> {
         let query = parts.uri.query().unwrap_or_default().as_bytes();
         let is_full = || form_urlencoded::parse(query).any(|(name, value)| name == "view" && value == "full");
-        let is_recorded = match self.recorded_reads {
+        let is_recorded = match self.marks.recorded_reads {
             RecordedReads::None => false,
             RecordedReads::FullViews => is_full(),
             RecordedReads::All => true,

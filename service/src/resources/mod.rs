@@ -101,6 +101,12 @@ pub(crate) mod operations {
     pub(crate) mod wire;
 }
 
+pub(crate) mod pulled {
+    pub(crate) mod command;
+    pub(crate) mod routes;
+    pub(crate) mod wire;
+}
+
 pub(crate) mod pulls {
     pub(crate) mod command;
     pub(crate) mod routes;

@@ -100,7 +100,8 @@ impl Sql<'_> {
     ///
     /// It names the gate, which Postgres therefore locks before it takes the statement's snapshot:
     /// a claim sees every rule whose maker has passed the gate. If there are no rules at all, none
-    /// is looked up, and if there are no switches, none of a canvas. An event on an object runs
+    /// is looked up, and if there are no switches, none of a canvas. The same goes for pulled
+    /// handlers, whose events are left to others. An event on an object runs
     /// when no earlier event of its lane is left and the lane is not halted; the first event of
     /// each lane is looked up once, and only if some event is on an object. Earlier events of a
     /// lane were committed earlier, so a claim that sees an event sees all events before it.
@@ -128,6 +129,9 @@ impl Sql<'_> {
                   and (   e.module || '/' || e.name || '/' || e.modifier = any ((select $4::text[])::text[])
                        or e.canvas_id || '/' || e.module || '/' || e.name || '/' || e.modifier
                           = any ((select $5::text[])::text[]))
+                  and ((select not exists (select from wakeq.pulled_handlers)) or not exists (
+                      select from wakeq.pulled_handlers p
+                       where p.canvas_id = e.canvas_id and p.module = e.module and p.name = e.name))
                   and ((select not exists (select from wakeq.scheduling_rules)) or not exists (
                       select from wakeq.scheduling_rules r
                        where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name

@@ -26,7 +26,7 @@ pub(crate) struct LoadedEvent {
     pub(crate) worker: Option<Name>,
     pub(crate) place: Option<Place>,
     pub(crate) copy_of: Option<CopyOf>,
-    /// Its queue is pulled: no worker takes it.
+    /// Its queue or its handler is pulled: no worker takes it.
     pub(crate) pulled: bool,
     /// The size of its value, which is not loaded.
     pub(crate) value_bytes: i32,
@@ -84,7 +84,10 @@ impl Sql<'_> {
                       case when e.locked_at >= now() - $2::interval then e.worker::text end as worker,
                       e.claims, e.losses, e.last_error, e.traceparent::text as traceparent, e.options::text as options,
                       e.object::text as object, e.seq, e.prev, e.queue::text as queue, e.origin,
-                      e.queue is not null and wakeq.is_pulled(e.queue) as "pulled!", octet_length(e.value) as "value_bytes!",
+                      case when e.queue is not null then wakeq.is_pulled(e.queue)
+                           when (select exists (select from wakeq.pulled_handlers))
+                           then wakeq.is_pulled_handler(e.canvas_id, e.module, e.name) else false end as "pulled!",
+                      octet_length(e.value) as "value_bytes!",
                       greatest((select max(r.rule_type) from wakeq.scheduling_rules r
                                  where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
                                    and (r.until is null or r.until > now())
@@ -219,11 +222,12 @@ pub(in crate::store) struct ClaimedRow {
     pub(in crate::store) origin: Option<Uuid>,
     pub(in crate::store) is_limited: bool,
     pub(in crate::store) is_cancelled: bool,
-    /// Of leased copies only.
+    /// Of what is leased only.
     pub(in crate::store) token: Option<String>,
 }
 
-/// A query for [`ClaimedRow`]s: with what only copies have, from a function that claims.
+/// A query for [`ClaimedRow`]s: with what only copies or only events have, from a function that
+/// claims.
 macro_rules! claimed_rows {
     ($of_copies:literal, $function:literal, $($argument:tt)*) => {
         sqlx::query_as!(
@@ -232,8 +236,7 @@ macro_rules! claimed_rows {
                       modifier as "modifier!", case when octet_length(value) <= 4096 then value end as value,
                       retries as "retries!", delay_until as "delay_until!", enqueued_at as "enqueued_at!",
                       locked_at as "locked_at!", claims as "claims!", nonce as "nonce!", losses as "losses!",
-                      postponed_since, took_over as "took_over!", traceparent, object, seq, prev, null::text as options,
-                      "# + $of_copies + " from " + $function,
+                      postponed_since, took_over as "took_over!", traceparent, object, seq, prev, "# + $of_copies + " from " + $function,
             $($argument)*
         )
     };

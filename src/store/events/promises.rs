@@ -72,6 +72,8 @@ impl Sql<'_> {
              insert into wakeq.unknown_handlers (canvas_id, module, name, modifier)
              select distinct d.canvas_id, d.module, d.name, d.modifier from deferred d
               where d.queue is null
+                and not exists (select from wakeq.pulled_handlers p
+                                 where p.canvas_id = d.canvas_id and p.module = d.module and p.name = d.name offset 0)
                 and (d.canvas_id not in (select f.canvas_id from full_up f)
                      or exists (select from wakeq.unknown_handlers u
                                  where u.canvas_id = d.canvas_id and u.module = d.module and u.name = d.name
@@ -126,6 +128,9 @@ impl Sql<'_> {
                     and t.module = case when e.queue is null then e.module::text else 'QUEUE' end
                     and t.name = coalesce(e.queue, e.name)::text
                     and t.modifier = case when e.queue is null then e.modifier::text else '_' end
+                    and (e.queue is not null or not exists (
+                        select from wakeq.pulled_handlers p
+                         where p.canvas_id = e.canvas_id and p.module = e.module and p.name = e.name offset 0))
               returning e.canvas_id, e.module, e.name, e.modifier
              )
              delete from wakeq.unknown_handlers u using woken w

@@ -3,6 +3,7 @@
 
 mod admin;
 mod depth;
+mod handlers;
 mod leases;
 mod pulls;
 mod registration;

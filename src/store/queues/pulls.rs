@@ -10,7 +10,8 @@ use uuid::Uuid;
 
 use super::admin::milliseconds;
 use crate::event::{
-    CanvasId, Claim, EventId, HandlerScope, LeaseToken, Name, Notification, ObjectKey, PullPolicy, Timestamp,
+    CanvasId, Claim, EventId, EventOptions, HandlerScope, LeaseToken, Name, Notification, ObjectKey,
+    PullPolicy, Timestamp,
 };
 use crate::store::events::{ClaimedEvent, ClaimedRow, claimed_rows};
 use crate::store::kernel::{Sql, Store, StoreError, address, interval};
@@ -24,18 +25,19 @@ const LOOK: i32 = 1000;
 pub(crate) struct LeasedRow {
     pub(crate) event: ClaimedEvent,
     pub(crate) token: LeaseToken,
-    /// By the database's clock.
+    /// When the lease began and when it ends, by the database's clock.
+    pub(crate) since: Timestamp,
     pub(crate) until: Timestamp,
 }
 
-/// The result of checking a token against a copy.
+/// The result of checking a token against a copy, or an event of a pulled handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fence {
-    /// No queue has this name.
-    NoQueue,
-    /// The queue has no such copy.
+    /// No queue has this name, or the handler is not pulled.
+    Unregistered,
+    /// It has no such copy or event.
     Gone,
-    /// The token was not made for any claim of this copy.
+    /// The token was not made for any claim of it.
     Wrong,
     /// The lease has run out, or was given up.
     Over,
@@ -48,6 +50,10 @@ pub(crate) enum Fence {
         retries: u32,
         /// The object in whose lane it is first, if it is on one.
         object: Option<ObjectKey>,
+        /// What its emit asked for, unless it is a copy.
+        options: Option<Box<EventOptions>>,
+        /// When this was looked up, by the database's clock.
+        now: Timestamp,
     },
 }
 
@@ -63,7 +69,7 @@ impl Store {
     ) -> Result<Vec<LeasedRow>, StoreError> {
         let lease = self.timing().lease;
         let query = claimed_rows!(
-            r#"origin, is_limited as "is_limited!", false as "is_cancelled!", token"#,
+            r#"origin, null::text as options, is_limited as "is_limited!", false as "is_cancelled!", token"#,
             "wakeq.pull_turns($1, $2, $3, $4, $5, $6)",
             queue.as_str(),
             i32::try_from(most).unwrap_or(i32::MAX),
@@ -86,7 +92,8 @@ impl Store {
         }
         let leased = events.into_iter().filter_map(|event| {
             let token = tokens.remove(&event.claim.id)?;
-            Some(LeasedRow { until: event.locked_at + lease, event, token })
+            let until = event.locked_at + lease;
+            Some(LeasedRow { event, token, since: until - held_for, until })
         });
         Ok(leased.collect())
     }
@@ -157,7 +164,8 @@ impl Store {
             r#"select e.canvas_id as "canvas_id?", e.claims as "claims?", e.nonce as "nonce?", e.retries as "retries?",
                       e.module::text as "module?", e.name::text as "name?", e.object::text as object,
                       wakeq.lease_token(q.lease_secret, $2, $3, $6) = $4 as "genuine!",
-                      coalesce(e.locked_at >= clock_timestamp() - $5::interval, false) as "held!"
+                      coalesce(e.locked_at >= clock_timestamp() - $5::interval, false) as "held!",
+                      clock_timestamp() as "now!"
                  from wakeq.queues q
                  left join wakeq.events_v2 e on e.id = $2 and e.queue = q.name
                 where q.name = $1"#,
@@ -169,7 +177,7 @@ impl Store {
             token.nonce()
         );
         let Some(row) = self.session().await?.optional("look at a lease", query).await? else {
-            return Ok(Fence::NoQueue);
+            return Ok(Fence::Unregistered);
         };
         let (Some(canvas), Some(claims), Some(nonce)) = (row.canvas_id, row.claims, row.nonce) else {
             return Ok(Fence::Gone);
@@ -184,28 +192,31 @@ impl Store {
                 scope: address.scope,
                 retries: row.retries.unwrap_or_default().unsigned_abs(),
                 object: row.object.and_then(|object| object.parse().ok()),
+                options: None,
+                now: row.now,
             },
         })
     }
 
     /// Extends a lease that stands to this long from now; returns when it ends, by the database's
-    /// clock.
+    /// clock, and whether somebody has cancelled the event.
     pub(crate) async fn extend_lease(
         &self,
         (canvas, claim): (CanvasId, Claim),
         held_for: Duration,
-    ) -> Result<Option<Timestamp>, StoreError> {
-        let query = sqlx::query_scalar!(
+    ) -> Result<Option<(Timestamp, bool)>, StoreError> {
+        let query = sqlx::query!(
             r#"update wakeq.events_v2 set locked_at = clock_timestamp() + ($4::interval - $5::interval)
                 where id = $1 and canvas_id = $2 and claims::bigint << 32 | nonce = $3 and locked_at >= clock_timestamp() - $5::interval
-            returning locked_at + $5::interval as "until!""#,
+            returning locked_at + $5::interval as "until!", cancelled_by is not null as "is_cancelled!""#,
             claim.id.0,
             canvas.0,
             claim.fence(),
             interval(held_for),
             interval(self.timing().lease)
         );
-        self.session().await?.optional("extend a lease", query).await
+        let extended = self.session().await?.optional("extend a lease", query).await?;
+        Ok(extended.map(|row| (row.until, row.is_cancelled)))
     }
 
     /// Puts copies of a pulled queue into its rotation, so that they get their turns. Where the
@@ -230,15 +241,21 @@ impl Sql<'_> {
     ) -> Result<PulledSplit, StoreError> {
         let ids: Vec<Uuid> = notifications.iter().map(|notification| notification.id.0).collect();
         let query = sqlx::query!(
-            r#"select e.queue::text as "queue!", array_agg(e.id) as "ids!"
+            r#"select e.queue::text as queue, array_agg(e.id) as "ids!"
                  from wakeq.events_v2 e
-                where e.id = any ($1) and e.queue is not null and wakeq.is_pulled(e.queue) group by e.queue"#,
+                where e.id = any ($1)
+                  and (e.queue is not null and wakeq.is_pulled(e.queue)
+                       or e.queue is null and (select exists (select from wakeq.pulled_handlers))
+                          and wakeq.is_pulled_handler(e.canvas_id, e.module, e.name))
+                group by e.queue"#,
             &ids
         );
         let rows = self.session().await?.all("look for copies that are pulled", query).await?;
-        let pulled: Vec<_> =
-            rows.into_iter().map(|row| PulledCopies { queue: row.queue, ids: row.ids }).collect();
-        let found: HashSet<Uuid> = pulled.iter().flat_map(|copies| copies.ids.iter().copied()).collect();
+        let found: HashSet<Uuid> = rows.iter().flat_map(|row| row.ids.iter().copied()).collect();
+        // Events of pulled handlers are announced to nobody: a lease finds them by their index.
+        let copies =
+            rows.into_iter().filter_map(|row| Some(PulledCopies { queue: row.queue?, ids: row.ids }));
+        let pulled: Vec<_> = copies.collect();
         let others = notifications.iter().filter(|notification| !found.contains(&notification.id.0));
         Ok(PulledSplit { workers: others.copied().collect(), pulled })
     }

@@ -95,7 +95,8 @@ impl Store {
     ) -> Result<Vec<ClaimedRow>, StoreError> {
         let ids: Vec<Uuid> = asked.iter().map(|id| id.0).collect();
         let query = claimed_rows!(
-            r#"origin, is_limited as "is_limited!", is_cancelled as "is_cancelled!", null::text as token"#,
+            r#"origin, null::text as options, is_limited as "is_limited!", is_cancelled as "is_cancelled!",
+               null::text as token"#,
             "wakeq.take_turns($1, $2, $3, $4, $5, $6, $7, $8, by_worker => $9)",
             queue.as_str(),
             &ids,

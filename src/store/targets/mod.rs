@@ -4,6 +4,7 @@
 mod headers;
 mod lookup;
 mod own;
+mod pulled;
 mod registered;
 mod resealing;
 
@@ -14,6 +15,8 @@ use crate::store::kernel::{Sql, StoreError};
 
 pub(crate) use headers::SealedHeaders;
 pub use lookup::FoundTarget;
+pub use pulled::PulledHandler;
+pub(crate) use pulled::{PulledDeletion, PulledPosition, PulledPut};
 pub use registered::RegisteredTarget;
 pub(crate) use registered::{NewTargetRow, PutOutcome, TargetPosition};
 pub(in crate::store) use registered::{PutRefusal, put_within};

@@ -29,6 +29,7 @@ mod overlapping;
 mod parking;
 mod parts;
 mod plans;
+mod pulled;
 mod queue_chores;
 mod queues;
 mod quotas;

@@ -154,10 +154,12 @@ const BY_ID: [(&str, &str, &str); 5] = [
 const FEW_ROWS: [&str; 4] = ["log_seq", "log_partitioning", "queues", "queue_patterns"];
 
 /// What a statement that is about events contains, or calls.
-const ABOUT_EVENTS: [&str; 9] = [
+const ABOUT_EVENTS: [&str; 11] = [
     "wakeq.events_v2",
     "wakeq.take_turns",
     "wakeq.pull_turns",
+    "wakeq.lease_events",
+    "wakeq.has_leasable",
     "wakeq.write_unique",
     "wakeq.announce(",
     "wakeq.recall_held",

@@ -264,13 +264,8 @@ impl ReadyEvent {
 
     /// What its emit asked for, as far as this attempt needs it.
     fn asked(&self) -> EventPolicy {
-        let Some(options) = self.event.options.as_deref() else { return EventPolicy::default() };
         let retries = u32::try_from(self.event.retries).unwrap_or(0);
-        EventPolicy {
-            retries: options.retries(),
-            delay: options.delay_after(retries),
-            left: options.time_left(self.event.locked_at),
-        }
+        EventPolicy::of(self.event.options.as_deref(), retries, self.event.locked_at)
     }
 
     /// For how long the event has been postponed already.

@@ -138,7 +138,7 @@ pub(super) fn mask(text: &str) -> String {
         let id = rest.get(..36).filter(|start| Uuid::parse_str(start).is_ok());
         let moment = moment(rest);
         let hexadecimal = |text: &str| {
-            [12, 16, 32].contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+            [12, 16, 32, 40].contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
         };
         let (mask, length) = match (id, moment, &rest[..word]) {
             (Some(_), ..) => ("<id>", 36),

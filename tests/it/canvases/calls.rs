@@ -36,7 +36,7 @@ const QUEUES: Coverage = OfThePlatform("queues belong to the platform");
 const GROUPS: Coverage = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tested.
-const CALLS: [(&str, &str, Coverage); 136] = [
+const CALLS: [(&str, &str, Coverage); 147] = [
     ("Admin", "checkpoint", By("show_checkpoint")),
     ("Admin", "store_checkpoint", By("store_checkpoint")),
     ("Admin", "put_cron", By("put_cron")),
@@ -111,6 +111,17 @@ const CALLS: [(&str, &str, Coverage); 136] = [
     ("Admin", "give_back", QUEUES),
     ("Admin", "leases", QUEUES),
     ("Admin", "end_lease", QUEUES),
+    ("Admin", "put_pulled", By("put_pull")),
+    ("Admin", "pulled_handler", By("show_pull")),
+    ("Admin", "pulled_handlers", By("list_pulled_handlers")),
+    ("Admin", "delete_pulled", By("delete_pull")),
+    ("Admin", "lease_events", By("lease_events")),
+    ("Admin", "lease_events_now", By("lease_events")),
+    ("Admin", "await_events", There("pulled::waiting")),
+    ("Admin", "extend_event", By("extend_event")),
+    ("Admin", "complete_event", By("complete_event")),
+    ("Admin", "release_event", By("release_event")),
+    ("Admin", "give_back_event", By("release_event")),
     ("Admin", "pause", By("pause_handler")),
     ("Admin", "unpause", By("unpause_handler")),
     ("Admin", "block", By("block_handler")),

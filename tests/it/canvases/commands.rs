@@ -14,7 +14,7 @@ use crate::cli::Terminal;
 
 /// Command lines with placeholders for the victim's values. Verbs without one are here too, for
 /// their output.
-const LINES: [&str; 99] = [
+const LINES: [&str; 106] = [
     "events list",
     "events list --handler <handler>",
     "events list --cursor <cursor list_events>",
@@ -30,6 +30,13 @@ const LINES: [&str; 99] = [
     "handlers list",
     "handlers show <handler>",
     "handlers targets <handler>",
+    "handlers pulled",
+    "handlers lease <handler>",
+    "handlers extend <handler> <id> 0000000000000000000000000000000000000000",
+    "handlers complete <handler> <id> 0000000000000000000000000000000000000000",
+    "handlers release <handler> <id> 0000000000000000000000000000000000000000",
+    "handlers pull <handler>",
+    "handlers unpull <handler>",
     "stats",
     "stats <handler>",
     "depth",
@@ -182,7 +189,7 @@ fn filled(line: &str, values: &Values) -> Vec<(String, Vec<String>)> {
                 .handlers
                 .iter()
                 .rev()
-                .take(9)
+                .take(11)
                 .map(|[module, name, _]| format!("{module}/{name}"))
                 .filter(|name| name.contains("only") || name.contains("held"))
                 .collect(),

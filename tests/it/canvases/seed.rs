@@ -285,6 +285,11 @@ impl Planting<'_> {
         for bulk in 0..10 {
             self.put(&format!("/handlers/WORKER/bulk-{bulk}"), json!({"url": url})).await;
         }
+        for name in ["pulled", &format!("{own}-pulled")] {
+            self.put(&format!("/handlers/WORKER/{name}/pull"), json!({"retries": name.len()})).await;
+            self.emit("for a puller", json!({"name": name, "value": secret(self.tenant.word)})).await;
+            self.values.handlers.push(["WORKER".into(), name.to_owned(), "_".into()]);
+        }
         for holder in ["bob", &own] {
             let created = json!({"holder": holder, "scopes": ["read"]});
             let created =
@@ -324,6 +329,7 @@ impl Planting<'_> {
                 "list_tombstones" => Some("0".to_owned()),
                 "list_switches" => Some("block-canvas".to_owned()),
                 "count_events" => Some(format!("e~WORKER~a~0~{}", self.tenant.canvas.0.simple())),
+                "list_pulled_handlers" => Some("h~WORKER~a".to_owned()),
                 "list_targets" => Some("g~WORKER~a~_".to_owned()),
                 "list_operations" => {
                     Some(format!("p~{}~{}", 4_000_000_000_000_000_i64, self.tenant.canvas.0.simple()))

@@ -12,6 +12,7 @@ mod history;
 mod life;
 mod operations;
 mod options;
+mod pulled;
 mod pulls;
 mod queues;
 mod quotas;
@@ -187,6 +188,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (15, "batches"),
     (16, "search"),
     (17, "operations"),
+    (20, "pulled handlers"),
 ];
 
 fn migrations(status: &str) -> String {
@@ -216,14 +218,14 @@ async fn migrate_of_the_release_before_succeeds_on_a_newer_schema() {
     let terminal = Terminal::on(&database);
     let pool = sqlx::PgPool::connect(database.url()).await.unwrap();
     let add = "insert into wakeq._migrations (version, description, success, checksum, execution_time)
-               values (15, 'of tomorrow', true, '', 0)";
+               values (21, 'of tomorrow', true, '', 0)";
     sqlx::query(add).execute(&pool).await.unwrap();
-    let newer = "  15  newer    of a newer release\n      the schema is newer than this program: 15\n";
+    let newer = "  21  newer    of a newer release\n      the schema is newer than this program: 21\n";
     let expected = migrations("present") + newer;
     assert_eq!(terminal.prints(&["migrate"]).await, expected);
     assert_eq!(terminal.prints(&["migrate", "--dry-run"]).await, expected);
     assert_eq!(terminal.prints(&["stats"]).await, "no events, no rules, and no targets\n");
-    sqlx::query("delete from wakeq._migrations where version = 12").execute(&pool).await.unwrap();
+    sqlx::query("delete from wakeq._migrations where version = 20").execute(&pool).await.unwrap();
     sqlx::query("update wakeq._migrations set success = false where version = 3")
         .execute(&pool)
         .await

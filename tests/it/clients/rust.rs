@@ -7,8 +7,8 @@ use uuid::Uuid;
 use wakeq::{CanvasId, Handlers, WorkerConfig};
 use wakeq_client::{
     Client, DeadFilter, Error, EventOptions, EventState, Heard, Method, NewEvent, NewOperation, OnEnd,
-    OperationFilter, OperationKind, OperationState, Outcome, Pause, Request, StatisticsRange, Unique,
-    Verifier,
+    OperationFilter, OperationKind, OperationState, Outcome, Pause, PullPolicy, Release, Request,
+    StatisticsRange, Unique, Verifier,
 };
 use wakeq_service::access::Scope;
 use wakeq_service::server::HttpConfig;
@@ -253,6 +253,39 @@ async fn a_whole_canvas_is_paused_and_no_other() {
     let lifted = mine.unpause("WORKER", "greet").await.unwrap();
     assert_eq!(lifted.under.map(|rule| rule.stops).as_deref(), Some("canvas"));
     assert!(mine.unpause_canvas().await.unwrap().lifted);
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_handlers_events_are_leased_on_its_canvas_only() {
+    let service = service().await;
+    let Tenants { mine, other, intruder } = Tenants::of(&service).await;
+    let policy = PullPolicy::default().retries(1).delay(Duration::ZERO);
+    mine.pull("WORKER", "greet", &policy).await.unwrap();
+    let now = |value: u32| NewEvent::new("greet", &value).unwrap();
+    let ids = [mine.emit(&now(1)).await.unwrap().id, mine.emit(&now(2)).await.unwrap().id];
+    other.emit(&now(3)).await.unwrap();
+    let lease = async |client: &Client| {
+        client.lease("WORKER", "greet", 10, Duration::from_secs(60), Duration::ZERO).await
+    };
+    let leased = lease(&mine).await.unwrap();
+    assert_eq!(leased.iter().map(|event| event.id).collect::<Vec<_>>(), ids);
+    refused(lease(&other).await, 404, "not-found");
+    refused(lease(&intruder).await, 404, "not-found");
+    let [first, second] = &leased[..] else { unreachable!() };
+    refused(other.complete(first).await, 404, "not-found");
+    let extended = mine.extend(first, Duration::from_secs(600)).await.unwrap();
+    assert!(extended.lease_until > first.lease_until && !extended.cancelled);
+    mine.complete(first).await.unwrap();
+    refused(mine.complete(first).await, 404, "not-found");
+    let again = mine.release(second, &Release::failed("no route")).await.unwrap();
+    assert_eq!((again.died, again.retry_s), (false, Some(0.0)));
+    refused(mine.complete(second).await, 410, "lease-over");
+    let second = lease(&mine).await.unwrap().remove(0);
+    assert_eq!((second.attempt, second.value.get()), (2, "2"));
+    assert!(mine.release(&second, &Release::dead("no such user")).await.unwrap().died);
+    mine.unpull("WORKER", "greet").await.unwrap();
+    refused(mine.unpull("WORKER", "greet").await, 404, "not-found");
     service.stop().await;
 }
 

@@ -288,6 +288,8 @@ async fn each_statement_is_permitted_to_the_processes_that_send_it() {
     let worker = refused_to(&stage, &[RoleKind::Worker]).await;
     let apis = [
         "function await_claims",
+        "function has_leasable",
+        "function lease_events",
         "function pull_turns",
         "table access_keys",
         "table canvas_quotas",
@@ -297,6 +299,7 @@ async fn each_statement_is_permitted_to_the_processes_that_send_it() {
         "table hooks",
         "table http_targets",
         "table operations",
+        "table pulled_handlers",
         "table queue_patterns",
         "table queue_registry",
         "table queue_wakes",

@@ -1,15 +1,35 @@
-//! Canvases and deployments that have room for no more of something, and the operation that the
-//! requests are about.
+//! What requests find in the database: as many things as there may be, others in use, or in an odd
+//! state.
 
 use sqlx::PgPool;
 use uuid::Uuid;
-use wakeq::CanvasId;
+use wakeq::{CanvasId, EventId};
 
 use crate::support::service::Service;
 
-/// The operation on many events that has ended.
-pub(super) const ENDED: Uuid = Uuid::from_u128(0x0000_a001_0000_7000_8000_0000_0000_0001);
+/// The type and id of the entity of requests.
+pub(super) const ENTITY: [&str; 2] = ["account", "ada"];
 
+/// Creates as many targets as a canvas may have.
+pub(super) async fn fill_with_targets(service: &Service) {
+    let fill = "insert into wakeq.http_targets (canvas_id, module, name, modifier, url, retries, delay_ms, factor,
+                    delay_max_ms, timeout_ms, secret, created_by, updated_by)
+                select $1, 'FULL', 'h' || number, '_', 'https://a.example/', 2, 0, 1, 0, 1000, decode(repeat('ab', 32), 'hex'),
+                       'test', 'test' from generate_series(1, 1000) as number on conflict do nothing";
+    sqlx::query(fill).bind(CanvasId::DEFAULT.0).execute(&service.stage.pool).await.unwrap();
+}
+
+/// Creates as many pulled handlers as a canvas may have.
+pub(super) async fn fill_with_pulled(service: &Service) {
+    let fill = "insert into wakeq.pulled_handlers (canvas_id, module, name, retries, delay_ms, factor, delay_max_ms, halts,
+                                                   created_by, updated_by)
+                select $1, 'FULL', 'h' || number, 2, 0, 1, 0, false, 'test', 'test'
+                  from generate_series(1, 1000) as number on conflict do nothing";
+    sqlx::query(fill).bind(CanvasId::DEFAULT.0).execute(&service.stage.pool).await.unwrap();
+}
+
+/// As many queues as there may be, as many crons as a canvas may have, and as many open operations,
+/// which nobody carries on.
 const QUEUES: &str = "insert into wakeq.queues (name, created_by, updated_by)
                       select 'full-' || number, 'tests', 'tests' from generate_series(1, 100) as number";
 const CRONS: &str = "
@@ -17,18 +37,10 @@ const CRONS: &str = "
                                     changed_at)
     select '00000000-0000-0000-0000-000000000000', 'full-' || number, '0 0 1 1 *', 'UTC', '_', '1', 'skip', 'tests', now(), now()
       from generate_series(1, 1000) as number";
-/// Nobody carries them on.
 const OPERATIONS: &str = "
     insert into wakeq.operations (canvas_id, kind, filter, cut_off, author, job)
     select '00000000-0000-0000-0000-000000000000', 'delete', '{\"name\": \"greet\"}', now(), 'tests', -number
       from generate_series(1, 10) as number on conflict do nothing";
-
-/// Adds the operation that has ended, unless it is there.
-pub(super) async fn add_ended(pool: &PgPool) {
-    let add = "insert into wakeq.operations (canvas_id, id, kind, filter, cut_off, state, author, job, ended_at)
-               values ($1, $2, 'delete', '{\"name\": \"greet\"}', now(), 'done', 'tests', 1, now()) on conflict do nothing";
-    sqlx::query(add).bind(CanvasId::DEFAULT.0).bind(ENDED).execute(pool).await.unwrap();
-}
 
 /// Leaves no room for what this operation of the API adds.
 pub(super) async fn fill(service: &Service, operation: &str) {
@@ -40,3 +52,44 @@ pub(super) async fn fill(service: &Service, operation: &str) {
     };
     service.stage.execute(fill).await;
 }
+
+/// The operation on many events that has ended.
+pub(super) const ENDED: Uuid = Uuid::from_u128(0x0000_a001_0000_7000_8000_0000_0000_0001);
+
+/// Adds the operation that has ended, unless it is there.
+pub(super) async fn add_ended(pool: &PgPool) {
+    let add = "insert into wakeq.operations (canvas_id, id, kind, filter, cut_off, state, author, job, ended_at)
+               values ($1, $2, 'delete', '{\"name\": \"greet\"}', now(), 'done', 'tests', 1, now()) on conflict do nothing";
+    sqlx::query(add).bind(CanvasId::DEFAULT.0).bind(ENDED).execute(pool).await.unwrap();
+}
+
+/// Creates an entity, and the status of an event of it with this id.
+pub(super) async fn entities(pool: &PgPool, event: EventId) {
+    let stored = "insert into wakeq.entities (entity_type, canvas_id, id, version, last_link, state, state_version, state_seq)
+                  values ($2, $1, $3, 1, 1, '{}', 1, 2) on conflict do nothing";
+    let [entity_type, entity] = ENTITY;
+    let stored = sqlx::query(stored).bind(CanvasId::DEFAULT.0).bind(entity_type).bind(entity);
+    stored.execute(pool).await.unwrap();
+    let sent = "insert into wakeq.entity_events (canvas_id, event_id, correlation_id, entity_type, entity, name, link_id, link_prev)
+                values ($1, $4, $4, $2, $3, 'deposit', 1, 0)";
+    let sent = sqlx::query(sent).bind(CanvasId::DEFAULT.0).bind(entity_type).bind(entity).bind(event.0);
+    sent.execute(pool).await.unwrap();
+}
+
+/// Makes one idempotency key appear to be in use by another request.
+pub(super) const HELD_KEY: &str = "create or replace function wakeq.hold() returns trigger language plpgsql as $$ begin return null; end $$;
+                        create or replace trigger held before insert on wakeq.idempotency_keys for each row
+                            when (new.key = 'held') execute function wakeq.hold()";
+
+/// Makes each cron unreadable for this release.
+pub(super) const UNREADABLE_CRON: &str = "update wakeq.cron_records
+                                  set expression = 'of a later release', next_at = null, paused_at = now(), paused_by = 'tests'";
+
+/// Creates a subscriber of another group, on a live node.
+pub(super) const GROUP_AT_WORK: &str = "insert into wakeq.nodes (node_id, heartbeat_timestamp, expires_at)
+                          values ('00000000-0000-7000-8000-000000000001', now(), 'infinity');
+                      insert into wakeq.subscribers (subscriber_name, subscriber_id, node_id, heartbeat_timestamp, expires_at, requests,
+                                                     request_count)
+                          values ('worked-on', '00000000-0000-7000-8000-000000000003', '00000000-0000-7000-8000-000000000001', now(),
+                                  'infinity', '[{\"type\":\"log\"}]', 1);
+                      insert into wakeq.consumer_positions (consumer_group, source) values ('worked-on', 'log')";

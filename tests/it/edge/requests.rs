@@ -11,8 +11,11 @@ use wakeq::queues::NewQueue;
 use wakeq::{Actor, CanvasId, EventId};
 use wakeq_service::access::Scope;
 
-use super::full::{ENDED, add_ended, fill};
-use super::leased::{PULLED, lease, run_out};
+use super::full::{
+    ENDED, ENTITY, GROUP_AT_WORK, HELD_KEY, UNREADABLE_CRON, add_ended, entities, fill, fill_with_pulled,
+    fill_with_targets,
+};
+use super::leased::{OF_EVENTS, PULLED, lease, lease_event, run_out};
 use crate::hooks::signing::{put, webhook};
 use crate::support::service::{Answer, Service};
 
@@ -33,8 +36,6 @@ const OBJECT: &str = "work:1";
 /// Operations on entities; the one that sends has a body.
 const OF_ENTITIES: [&str; 5] =
     ["list_entities", "show_entity", "entity_status", "erase_entity", "send_to_entity"];
-/// The type and id of their entity.
-const ENTITY: [&str; 2] = ["account", "ada"];
 
 /// An operation of the document.
 #[derive(Clone, Debug)]
@@ -107,6 +108,8 @@ pub(super) struct Targets {
     worker: &'static str,
     /// A copy in the pulled queue, and its lease.
     leased: (EventId, String),
+    /// An event of the pulled handler, and its lease.
+    leased_event: (EventId, String),
     /// A key with every scope on every canvas.
     everywhere: String,
 }
@@ -129,7 +132,8 @@ impl Targets {
         entities(pool, waiting).await;
         let make_room =
             "delete from wakeq.cron_records; delete from wakeq.http_targets; delete from wakeq.queues;
-             delete from wakeq.hooks; delete from wakeq.scheduling_rules; delete from wakeq.operations; delete from wakeq.batches";
+             delete from wakeq.hooks; delete from wakeq.scheduling_rules; delete from wakeq.operations; delete from wakeq.batches;
+             delete from wakeq.pulled_handlers";
         sqlx::raw_sql(make_room).execute(pool).await.unwrap();
         let batch = "insert into wakeq.batches (canvas_id, name, event_id, module, handler, modifier, value)
                      values ($1, $2, gen_random_uuid(), 'WORKER', 'greet', '_', 'null')";
@@ -152,7 +156,7 @@ impl Targets {
         assert_eq!(put.unwrap().cron.ticks, 0, "not at the turn of the year");
         let emails = NewQueue { patterns: vec![":email_event:".parse().unwrap()], ..NewQueue::default() };
         service.stage.admin.put_queue(&QUEUE.parse().unwrap(), &emails, &Actor::user("tests")).await.unwrap();
-        let leased = lease(service).await;
+        let (leased, leased_event) = (lease(service).await, lease_event(service).await);
         let group = "insert into wakeq.consumer_positions (consumer_group, source) values ($1, 'log') on conflict do nothing";
         sqlx::query(group).bind(GROUP).execute(pool).await.unwrap();
         let worker = "insert into wakeq.workers (name, instance, release, capacity, handler_count, handlers, has_targets)
@@ -162,7 +166,20 @@ impl Targets {
         let holder = Uuid::new_v4().to_string();
         let everywhere = service.wide_key(&holder, &Scope::ALL).await;
         let (canvas, queue, group, worker) = (CanvasId::DEFAULT, QUEUE, GROUP, WORKER);
-        Self { canvas, waiting, running, dead, key, taken, queue, group, worker, leased, everywhere }
+        Self {
+            canvas,
+            waiting,
+            running,
+            dead,
+            key,
+            taken,
+            queue,
+            group,
+            worker,
+            leased,
+            leased_event,
+            everywhere,
+        }
     }
 
     fn path(&self, template: &str, event: EventId) -> String {
@@ -195,14 +212,19 @@ impl Targets {
             "redrive_dead_event" => self.dead,
             "show_checkpoint" | "store_checkpoint" => self.running,
             id if OF_COPIES.contains(&id) || id == "end_lease" => self.leased.0,
+            id if OF_EVENTS.contains(&id) => self.leased_event.0,
             _ => self.waiting,
         };
         let path = self.path(&operation.path, event);
         let path = if is_about_copies(operation) { path.replace(QUEUE, PULLED) } else { path };
+        let path = if is_about_pulled(operation) { of_pulled(&path) } else { path };
         let request = service.request(operation.method.clone(), &path);
         match body(&operation.id) {
             Some(_) if OF_COPIES.contains(&operation.id.as_str()) => {
                 request.json(&json!({"lease": self.leased.1}))
+            }
+            Some(_) if OF_EVENTS.contains(&operation.id.as_str()) => {
+                request.json(&json!({"lease": self.leased_event.1}))
             }
             Some(body) => request.json(&body),
             None if operation.id == "listen" => request.query(&[("pattern", "*")]),
@@ -258,6 +280,16 @@ impl Targets {
             ("put_target" | "put_target_of_modifier", 409) => {
                 fill_with_targets(service).await;
                 to(&path.replace("/greet", "/one-more")).json(&json!({"url": "https://target.example/"}))
+            }
+            ("put_pull", 409) => {
+                fill_with_pulled(service).await;
+                to(&path.replace("/greet", "/one-more")).json(&body("put_pull"))
+            }
+            (_, 409 | 410) if is_about_pulled(operation) => {
+                let path = of_pulled(&self.path(&operation.path, self.leased_event.0));
+                let lease = if status == 409 { "0".repeat(40) } else { self.leased_event.1.clone() };
+                run_out(service, status == 410).await;
+                to(&path).json(&json!({"lease": lease}))
             }
             ("put_hook", 409) => to(&path).json(&json!({"kind": "standard", "handler": {"name": "greet"}})),
             ("open_batch", 409 | 413) => to(&path).json(&refused_batch(status)),
@@ -334,6 +366,16 @@ fn is_about_copies(operation: &Operation) -> bool {
     matches!(id, "lease_copies" | "list_leases" | "end_lease") || OF_COPIES.contains(&id)
 }
 
+fn is_about_pulled(operation: &Operation) -> bool {
+    let id = operation.id.as_str();
+    OF_EVENTS.contains(&id) || ["put_pull", "show_pull", "delete_pull", "lease_events"].contains(&id)
+}
+
+/// The path about the pulled handler.
+fn of_pulled(path: &str) -> String {
+    path.replace("/greet", &format!("/{PULLED}"))
+}
+
 /// The path of something of the same kind that is not there yet.
 fn another(path: &str) -> String {
     [QUEUE, CRON, HOOK, BATCH].iter().fold(path.to_owned(), |path, name| path.replace(name, "another"))
@@ -348,36 +390,7 @@ fn receiving(good: RequestBuilder, status: u16) -> RequestBuilder {
     }
 }
 
-/// Creates an entity, and the status of an event of it with this id.
-async fn entities(pool: &sqlx::PgPool, event: EventId) {
-    let stored = "insert into wakeq.entities (entity_type, canvas_id, id, version, last_link, state, state_version, state_seq)
-                  values ($2, $1, $3, 1, 1, '{}', 1, 2) on conflict do nothing";
-    let [entity_type, entity] = ENTITY;
-    let stored = sqlx::query(stored).bind(CanvasId::DEFAULT.0).bind(entity_type).bind(entity);
-    stored.execute(pool).await.unwrap();
-    let sent = "insert into wakeq.entity_events (canvas_id, event_id, correlation_id, entity_type, entity, name, link_id, link_prev)
-                values ($1, $4, $4, $2, $3, 'deposit', 1, 0)";
-    let sent = sqlx::query(sent).bind(CanvasId::DEFAULT.0).bind(entity_type).bind(entity).bind(event.0);
-    sent.execute(pool).await.unwrap();
-}
-
-/// Makes one idempotency key appear to be in use by another request.
-const HELD_KEY: &str = "create or replace function wakeq.hold() returns trigger language plpgsql as $$ begin return null; end $$;
-                        create or replace trigger held before insert on wakeq.idempotency_keys for each row
-                            when (new.key = 'held') execute function wakeq.hold()";
-
-/// Creates as many targets as a canvas may have.
-async fn fill_with_targets(service: &Service) {
-    let fill = "insert into wakeq.http_targets (canvas_id, module, name, modifier, url, retries, delay_ms, factor,
-                    delay_max_ms, timeout_ms, secret, created_by, updated_by)
-                select $1, 'FULL', 'h' || number, '_', 'https://a.example/', 2, 0, 1, 0, 1000, decode(repeat('ab', 32), 'hex'),
-                       'test', 'test' from generate_series(1, 1000) as number on conflict do nothing";
-    sqlx::query(fill).bind(CanvasId::DEFAULT.0).execute(&service.stage.pool).await.unwrap();
-}
-
-const UNREADABLE_CRON: &str = "update wakeq.cron_records
-                                  set expression = 'of a later release', next_at = null, paused_at = now(), paused_by = 'tests'";
-
+/// An expectation that no stream meets.
 fn expecting_in_vain() -> Value {
     json!({"appends": [{"category": "accounts", "stream": "a", "expect": 1_000_000}]})
 }
@@ -395,7 +408,7 @@ fn emitting(operation: &str, event: Value) -> Value {
 const EMITS: [&str; 5] = ["emit", "emit_batch", "change_object", "send_to_entity", "erase_entity"];
 
 /// Operations that make something with the name in their path.
-const MAKES: [&str; 4] = ["put_queue", "put_cron", "put_hook", "open_batch"];
+const MAKES: [&str; 5] = ["put_queue", "put_cron", "put_hook", "open_batch", "put_pull"];
 
 /// Operations on a leased copy.
 const OF_COPIES: [&str; 3] = ["extend_copy", "complete_copy", "release_copy"];
@@ -407,7 +420,7 @@ const WITHOUT_BODY: &str =
      delete_cron list_hooks show_hook delete_hook list_batches show_batch close_batch cancel_batch redrive_dead_event unblock_handler
      list_audit list_keys list_quotas unset_quota revoke_key listen canvas_statistics handler_statistics list_workers show_worker list_switches
      unpause_canvas unblock_canvas unblock_all show_checkpoint list_operations show_operation cancel_operation list_leases end_lease list_nodes
-     list_groups show_group list_group_dead recover_group remove_group";
+     list_groups show_group list_group_dead recover_group remove_group show_pull delete_pull list_pulled_handlers";
 
 /// The body of a good request of an operation; `None` if it has no body.
 pub(crate) fn body(operation: &str) -> Option<Value> {
@@ -435,6 +448,9 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
         "put_queue" => Some(json!({"patterns": ["page"]})),
         "lease_copies" => Some(json!({"max": 10})),
         "extend_copy" | "complete_copy" | "release_copy" => Some(json!({"lease": "0".repeat(40)})),
+        "put_pull" => Some(json!({"retries": 5})),
+        "lease_events" => Some(json!({"max": 10})),
+        "extend_event" | "complete_event" | "release_event" => Some(json!({"lease": "0".repeat(40)})),
         "reset_group" => Some(json!({"to": "start"})),
         "redrive_group_dead" => Some(json!({"seq": 1})),
         "set_quota" => Some(json!({"limit": 1000})),
@@ -469,12 +485,3 @@ fn broken(operation: &Operation) -> String {
         "name id key cron hook object queue group type entity quota worker batch operation".split(' ');
     parts.fold(operation.path.clone(), |path, part| path.replace(&format!("{{{part}}}"), "%20"))
 }
-
-/// Creates a subscriber of another group, on a live node.
-const GROUP_AT_WORK: &str = "insert into wakeq.nodes (node_id, heartbeat_timestamp, expires_at)
-                          values ('00000000-0000-7000-8000-000000000001', now(), 'infinity');
-                      insert into wakeq.subscribers (subscriber_name, subscriber_id, node_id, heartbeat_timestamp, expires_at, requests,
-                                                     request_count)
-                          values ('worked-on', '00000000-0000-7000-8000-000000000003', '00000000-0000-7000-8000-000000000001', now(),
-                                  'infinity', '[{\"type\":\"log\"}]', 1);
-                      insert into wakeq.consumer_positions (consumer_group, source) values ('worked-on', 'log')";

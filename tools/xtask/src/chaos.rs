@@ -89,6 +89,11 @@ const TESTS: &[(&str, &str, &str)] = &[
         "queues::crashes::copies_outlive_the_processes",
     ),
     (
+        "languages",
+        "10,000 events that a program in JavaScript works off, which is killed 20 times, and so is the API",
+        "pulled::crashes::every_event_runs_whatever_is_killed",
+    ),
+    (
         "entities",
         "200 owners of an entity type killed at random: memory matches the repository, one answer each",
         "streams::entities::crashes::memory_matches_the_repository_after_owners_are_killed",

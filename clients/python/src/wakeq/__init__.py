@@ -9,5 +9,18 @@
 from ._client import Client
 from ._errors import ApiError, TransportError, WakeqError
 from ._verify import Delivery, SignatureError, verify
+from ._worker import Context, DeadError, RetryError, Worker
 
-__all__ = ["ApiError", "Client", "Delivery", "SignatureError", "TransportError", "WakeqError", "verify"]
+__all__ = [
+    "ApiError",
+    "Client",
+    "Context",
+    "DeadError",
+    "Delivery",
+    "RetryError",
+    "SignatureError",
+    "TransportError",
+    "WakeqError",
+    "Worker",
+    "verify",
+]

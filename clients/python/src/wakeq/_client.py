@@ -13,12 +13,15 @@ import time
 import uuid
 import warnings
 from types import TracebackType
-from typing import Any, Callable, Mapping, Sequence, cast
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence, cast
 from urllib.parse import quote, urlencode
 
 from . import schema
 from ._errors import ApiError, TransportError, WakeqError
 from ._transport import Transport
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 NIL = "00000000-0000-0000-0000-000000000000"
 TIMEOUT_S_MAX = 600
@@ -61,10 +64,16 @@ class Client:
             raise ValueError("a canvas is a UUID") from None
         self._key = key if callable(key) else _Key(key)
         self._retries = retries
+        self._timeout_s = timeout_s
         self._transport = Transport(url, timeout_s)
         if self.is_in_the_clear:
             words = f"the key travels in the clear to {self._transport.origin}: prefer https://"
             warnings.warn(words, stacklevel=2)
+
+    @property
+    def timeout_s(self) -> float:
+        """How long each attempt waits for its answer."""
+        return self._timeout_s
 
     @property
     def is_in_the_clear(self) -> bool:
@@ -129,7 +138,7 @@ class Client:
     def store_checkpoint(self, id: str, claim: str, value: object) -> None:
         """Leaves a value of at most 64 KiB of JSON to the next attempt of an event.
 
-        `claim` is the header `wakeq-claim` of a delivery, or the `lease` of a copy. If it does not
+        `claim` is the header `wakeq-claim` of a delivery, or the `lease`. If it does not
         stand any more, the code is `lease-over`, and the attempt has to stop.
         """
         body = {"claim": claim, "value": value}
@@ -186,6 +195,20 @@ class Client:
         Handlers that are paused themselves stay so.
         """
         return cast(schema.Lifted, self.request("DELETE", CANVAS_PAUSE))
+
+    def pull(self, name: str, *, module: str = "WORKER", **policy: Unpack[schema.Pull]) -> schema.PutPulledAnswer:
+        """Lets a `Worker` lease the events of a handler.
+
+        No other worker and no target gets them from then on. Repeated, it replaces the policy:
+        `retries`, `delay_s`, `factor`, `delay_max_s` and `on_death`.
+        """
+        path = {"module": module, "name": name}
+        answer = self.request("PUT", HANDLERS + "/{module}/{name}/pull", path=path, body=policy, repeatable=True)
+        return cast(schema.PutPulledAnswer, answer)
+
+    def unpull(self, name: str, *, module: str = "WORKER") -> None:
+        """Gives the events of a pulled handler to workers and targets again."""
+        self.request("DELETE", HANDLERS + "/{module}/{name}/pull", path={"module": module, "name": name})
 
     def statistics(
         self,

@@ -109,13 +109,16 @@ impl From<AdminError> for Problem {
             AdminError::NoCopy(_)
             | AdminError::NoLease(_)
             | AdminError::NoOperation(_)
+            | AdminError::NoPulledHandler(_)
             | AdminError::NoWorker(_) => Self::new(Kind::NotFound, error.to_string()),
-            AdminError::LeaseOver(_) | AdminError::ClaimLost(_) => {
+            AdminError::LeaseOver(_) | AdminError::EventLeaseOver(_) | AdminError::ClaimLost(_) => {
                 Self::new(Kind::LeaseOver, error.to_string())
             }
             AdminError::LeasedCopy { .. }
             | AdminError::NotPulled(_)
             | AdminError::NotLeased(_)
+            | AdminError::EventNotLeased(_)
+            | AdminError::TooManyPulled
             | AdminError::UnreadableCron(_)
             | AdminError::HookKind { .. }
             | AdminError::TooManyOperations(_)

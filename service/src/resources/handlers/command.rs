@@ -12,6 +12,9 @@ use crate::cli::arguments::{self, HandlerArg};
 use crate::cli::show::{self, JsonArg, exact, field, moment};
 use crate::resources::handlers::wire::{Handler, Purged};
 use crate::resources::operations::wire::{NewOperationJson, OperationFilter, OperationKindJson};
+use crate::resources::pulled::command::{
+    CompleteEvent, ExtendEvent, LeaseEvents, ListPulled, PullHandler, ReleaseEvent, UnpullHandler,
+};
 use crate::resources::targets::command as targets;
 use crate::resources::targets::command::{DeleteTarget, ListTargets, PutTargetArgs};
 pub(crate) use rules::{Block, Pause, Unblock, Unpause};
@@ -41,6 +44,20 @@ enum HandlerVerb {
     Targets(ListTargets),
     /// Delete a handler's target; its events then wait
     Delete(DeleteTarget),
+    /// Let programs lease a handler's events, instead of workers and targets
+    Pull(PullHandler),
+    /// Give a pulled handler's events to workers and targets again
+    Unpull(UnpullHandler),
+    /// List the pulled handlers of the canvas
+    Pulled(ListPulled),
+    /// Lease events of a pulled handler
+    Lease(LeaseEvents),
+    /// Change when the lease of an event ends
+    Extend(ExtendEvent),
+    /// Complete a leased event, which deletes it
+    Complete(CompleteEvent),
+    /// Release a leased event, as failed if there is an error
+    Release(ReleaseEvent),
     /// Pause a handler or a whole canvas, as its user
     Pause(Pause),
     /// Lift a pause and wake the waiting events
@@ -77,6 +94,13 @@ impl Handlers {
             HandlerVerb::Put(command) => command.run(context).await,
             HandlerVerb::Targets(command) => command.run(context).await,
             HandlerVerb::Delete(command) => command.run(context).await,
+            HandlerVerb::Pull(command) => command.run(context).await,
+            HandlerVerb::Unpull(command) => command.run(context).await,
+            HandlerVerb::Pulled(command) => command.run(context).await,
+            HandlerVerb::Lease(command) => command.run(context).await,
+            HandlerVerb::Extend(command) => command.run(context).await,
+            HandlerVerb::Complete(command) => command.run(context).await,
+            HandlerVerb::Release(command) => command.run(context).await,
             HandlerVerb::Pause(command) => command.run(context).await,
             HandlerVerb::Unpause(command) => command.run(context).await,
             HandlerVerb::Block(command) => command.run(context).await,

@@ -13,7 +13,8 @@ use crate::resources::objects::wire::PlaceJson;
 use crate::resources::targets::wire::OnDeath;
 use wakeq::queues::{InvalidLeaseToken, LeaseToken, PullPolicy};
 
-/// How copies of a pulled queue that are released with an error are retried.
+/// How copies of a pulled queue, or events of a pulled handler, that are released with an error are
+/// retried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields, from = "GivenPull")]
 pub(crate) struct Pull {
@@ -29,7 +30,7 @@ pub(crate) struct Pull {
     /// Maximum delay, also of one that a release requests, in seconds.
     #[schema(minimum = 0, maximum = 2_592_000, default = 86_400)]
     pub(crate) delay_max_s: f64,
-    /// What happens to later copies of an object when one of its copies dies.
+    /// What happens to what comes later on an object when a copy or event of it dies.
     pub(crate) on_death: OnDeath,
 }
 
@@ -44,17 +45,17 @@ struct GivenPull {
     on_death: OnDeath,
 }
 
-/// How many copies to lease, for how long, and how long to wait for them.
+/// How many copies or events to lease, for how long, and how long to wait for them.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct LeaseRequest {
-    /// Maximum number of copies.
+    /// Maximum number of copies or events.
     #[schema(minimum = 1, maximum = 100, default = 1)]
     pub(crate) max: u32,
     /// Length of the lease, in seconds.
     #[schema(minimum = 1, maximum = 3600, default = 60)]
     pub(crate) lease_s: f64,
-    /// How long to wait for copies, in seconds.
+    /// How long to wait for them, in seconds.
     #[schema(minimum = 0, maximum = 20, default = 0)]
     pub(crate) wait_s: f64,
 }
@@ -135,7 +136,7 @@ pub(crate) struct LeaseJson {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExtendRequest {
-    /// The token of the copy's lease.
+    /// The token of the lease.
     pub(crate) lease: String,
     /// Length of the lease from now, in seconds.
     #[serde(default = "usual_lease_s")]
@@ -149,42 +150,42 @@ pub(crate) struct Extended {
     pub(crate) lease_until: DateTime<Utc>,
 }
 
-/// The lease under which to complete a copy.
+/// The lease under which to complete a copy or event.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CompleteRequest {
-    /// The token of the copy's lease.
+    /// The token of the lease.
     pub(crate) lease: String,
 }
 
-/// Why and for how long to return a copy to the queue.
+/// Why and for how long to release a copy or event.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReleaseRequest {
-    /// The token of the copy's lease.
+    /// The token of the lease.
     pub(crate) lease: String,
     /// The error; counts as a failed attempt. Without it nothing is counted. The first 4,000
     /// characters are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
-    /// Least delay before the copy can be leased again, in seconds, at most the queue's
-    /// `delay_max_s`. After an error the queue's delay applies if that is longer, and either is up
-    /// to 20 % longer. Default: none.
+    /// Least delay before it can be leased again, in seconds, at most the policy's `delay_max_s`.
+    /// After an error the policy's delay applies if that is longer, and either is up to 20 %
+    /// longer. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 2_592_000)]
     pub(crate) retry_s: Option<f64>,
-    /// No retry can help: the copy dies now. It needs an `error`.
+    /// No retry can help: it dies now. It needs an `error`.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) dead: bool,
 }
 
-/// What happened to a copy that was returned.
+/// What happened to a copy or event that was released.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Released {
-    /// Whether the copy died: it had no retries left, or none could help, and it is among the dead
-    /// events of its canvas.
+    /// Whether it died: it had no retries left, or none could help, and it is among the dead events
+    /// of its canvas.
     pub(crate) died: bool,
-    /// Delay before the copy can be leased again, in seconds; null if it died.
+    /// Delay before it can be leased again, in seconds; null if it died.
     #[schema(minimum = 0)]
     pub(crate) retry_s: Option<f64>,
 }

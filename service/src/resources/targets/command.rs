@@ -269,9 +269,9 @@ fn at(verb: fn(&[&str]) -> Request, target: &HandlerAddressArg) -> Result<Reques
     let (module, name) = (target.handler.module.as_str(), target.handler.name.as_str());
     match target.modifier.as_ref().map(Name::as_str) {
         // Deleting the target of the modifier `pause` would lift the pause.
-        Some("pause" | "block" | "purge" | "statistics" | "handlers") => Err(Failure::Usage(
-            "`pause`, `block`, `purge`, `statistics` and `handlers` can't be modifiers of a target: the \
-             API's paths use them"
+        Some("pause" | "block" | "purge" | "statistics" | "handlers" | "pull" | "leases") => Err(Failure::Usage(
+            "`pause`, `block`, `purge`, `statistics`, `handlers`, `pull` and `leases` can't be modifiers \
+             of a target: the API's paths use them"
                 .to_owned(),
         )),
         Some(modifier) => Ok(verb(&["handlers", module, name, modifier])),

@@ -68,6 +68,7 @@ const TABLES: &[(&str, Bound)] = &[
     ("nodes", Platform),
     ("objects", Quotas(&[Quota::Objects, Quota::ObjectBytes])),
     ("operations", Stated("1,000 per canvas, of which 10 are open; ended ones go after 14 days")),
+    ("pulled_handlers", Stated("1,000 per canvas; further ones are refused")),
     ("queue_patterns", Platform),
     ("queue_registry", Platform),
     ("queue_turns", Platform),

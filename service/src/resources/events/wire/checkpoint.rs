@@ -26,7 +26,8 @@ pub(crate) struct CheckpointJson {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StoreCheckpoint {
-    /// The claim of the attempt: the header `wakeq-claim` of a delivery, or the `lease` of a copy.
+    /// The claim of the attempt: the header `wakeq-claim` of a delivery, or the `lease` of a copy
+    /// or event.
     #[schema(pattern = "^([0-9a-f]{16}|[0-9a-f]{40})$", example = "0000000137ab6c1c")]
     pub(crate) claim: String,
     /// At most 64 KiB of JSON.

@@ -1,0 +1,191 @@
+-- Pulled handlers: handlers whose events programs in any language lease over HTTP.
+--
+-- The row says that a handler of a canvas is served in this way, and how its events are tried
+-- again. A lease is a claim (0001) like a worker's, with a length of its own, and its token is that
+-- of a pulled queue (0004). No event is marked for it, and none is written when a handler is
+-- registered: a lease finds the events that are due by the index of handlers, under its canvas,
+-- module and name.
+
+create table wakeq.pulled_handlers (
+    canvas_id    uuid not null,
+    module       wakeq.name not null,
+    name         wakeq.name not null,
+    retries      integer not null check (retries between 0 and 1000),
+    delay_ms     bigint not null check (delay_ms between 0 and 2592000000),
+    factor       integer not null check (factor between 1 and 100),
+    delay_max_ms bigint not null check (delay_max_ms between 0 and 2592000000),
+    -- An event that dies halts the lane of its object.
+    halts        boolean not null,
+    -- The tokens of leases are made with it, so that nobody can guess one. 244 random bits.
+    lease_secret bytea not null check (length(lease_secret) = 32)
+                 default sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())),
+    created_at   timestamptz not null default now(),
+    created_by   text not null check (length(created_by) between 1 and 200),
+    updated_at   timestamptz not null default now(),
+    updated_by   text not null check (length(updated_by) between 1 and 200),
+    constraint pulled_handlers_pkey primary key (canvas_id, module, name),
+    constraint pulled_handlers_delays check (delay_ms <= delay_max_ms)
+);
+
+comment on table wakeq.pulled_handlers is
+    'Handlers whose events are leased over HTTP: no worker claims them, and no target gets them';
+
+-- Whether a handler's events are leased over HTTP.
+create function wakeq.is_pulled_handler(canvas uuid, module text, name text)
+returns boolean language plpgsql stable as $$
+begin
+    return exists (select from wakeq.pulled_handlers p
+                    where p.canvas_id = is_pulled_handler.canvas and p.module = is_pulled_handler.module
+                      and p.name = is_pulled_handler.name);
+end
+$$;
+
+-- Whether a rule holds a handler, or its whole canvas, now.
+create function wakeq.is_held_handler(canvas uuid, module text, name text)
+returns boolean language plpgsql stable as $$
+begin
+    return exists (select from wakeq.scheduling_rules r
+                    where r.canvas_id = is_held_handler.canvas and r.event_space = is_held_handler.module
+                      and r.handler_name = is_held_handler.name
+                      and (r.until is null or r.until > clock_timestamp()))
+        or exists (select from wakeq.scheduling_rules where event_space = 'CANVAS')
+           and wakeq.switch_on(canvas, null, clock_timestamp()) is not null;
+end
+$$;
+
+-- How far a lease looks among the events of a handler that are due: the due time of the one at this
+-- place, or now if there are fewer. What is before it may be in other hands, wait behind an earlier
+-- event of its object, or be a copy in a queue.
+create function wakeq.look_until(of_canvas uuid, of_module text, of_name text, after timestamptz, look integer)
+returns timestamptz language plpgsql stable as $$
+begin
+    return coalesce(
+        (select e.delay_until from wakeq.events_v2 e
+          where e.canvas_id = of_canvas and e.module = of_module and e.name = of_name
+            and e.delay_until > '-infinity' and e.delay_until >= after and e.delay_until <= clock_timestamp()
+          order by e.delay_until, e.id offset look limit 1),
+        clock_timestamp());
+end
+$$;
+
+-- Locks events of a handler that may run now, in the order of their due times, without waiting for
+-- those that other sessions have locked.
+create function wakeq.lock_leasable(
+    of_canvas uuid, of_module text, of_name text, after timestamptz, until timestamptz, wanted integer, lease interval)
+returns uuid[] language plpgsql volatile as $$
+begin
+    return array(
+        select e.id from wakeq.events_v2 e
+         where e.canvas_id = of_canvas and e.module = of_module and e.name = of_name
+           and e.delay_until > '-infinity' and e.delay_until >= after and e.delay_until <= until
+           and e.queue is null and e.cancelled_by is null
+           and (e.locked_at is null or e.locked_at < clock_timestamp() - lease)
+           and (e.object is null or not exists (
+                   select from wakeq.events_v2 before
+                    where before.canvas_id = of_canvas and before.object = e.object and before.module = of_module
+                      and before.name = of_name and before.queue is null and before.seq < e.seq)
+               and not exists (
+                   select from wakeq.halted_lanes h
+                    where h.canvas_id = of_canvas and h.object = e.object and h.module = of_module
+                      and h.name = of_name and h.queue is null))
+         order by e.delay_until, e.id limit wanted for update of e skip locked);
+end
+$$;
+
+-- Whether a handler seems to have an event that can be leased now. It looks where a lease looks
+-- first.
+create function wakeq.has_leasable(of_canvas uuid, of_module text, of_name text, lease interval)
+returns boolean language plpgsql stable as $$
+begin
+    return not wakeq.is_held_handler(of_canvas, of_module, of_name) and exists (
+        select from (
+               select e.* from wakeq.events_v2 e
+                where e.canvas_id = of_canvas and e.module = of_module and e.name = of_name
+                  and e.delay_until > '-infinity' and e.delay_until <= clock_timestamp()
+                order by e.delay_until, e.id limit 1000) as e
+         where e.queue is null and e.cancelled_by is null
+           and (e.locked_at is null or e.locked_at < clock_timestamp() - lease)
+           and (e.object is null or not exists (
+                   select from wakeq.events_v2 before
+                    where before.canvas_id = of_canvas and before.object = e.object and before.module = of_module
+                      and before.name = of_name and before.queue is null and before.seq < e.seq)
+               and not exists (
+                   select from wakeq.halted_lanes h
+                    where h.canvas_id = of_canvas and h.object = e.object and h.module = of_module
+                      and h.name = of_name and h.queue is null)));
+end
+$$;
+
+-- The first of these events, whose values together have at most this many bytes; at least one.
+create function wakeq.fit_events(ids uuid[], bytes_max bigint) returns uuid[] language plpgsql stable as $$
+begin
+    return array(
+        select f.id
+          from (select o.id, o.number, sum(octet_length(e.value)) over (order by o.number) as bytes
+                  from unnest(ids) with ordinality as o (id, number)
+                  join wakeq.events_v2 e on e.id = o.id) as f
+         where f.number = 1 or f.bytes <= bytes_max
+         order by f.number);
+end
+$$;
+
+-- Leases events of a pulled handler: at most `wanted`, with at most `bytes_max` bytes of values or
+-- a single one, for `held_for`. It runs with the rights of the schema's owner, so that the role of
+-- the API can claim events of pulled handlers, and of no others.
+--
+-- The gate is locked before the statements that look for rules, so these see every rule whose maker
+-- has passed it. A lease looks at the first 1,000 events that are due. Where all of them are in
+-- other hands or wait for their objects, it looks at as many from a time that is chosen at random,
+-- so that none stays out of sight.
+create function wakeq.lease_events(
+    of_canvas uuid, of_module text, of_name text, wanted integer, held_for interval, lease interval, bytes_max bigint)
+returns table (
+    id uuid, canvas_id uuid, module text, name text, modifier text, value text, retries integer,
+    delay_until timestamptz, enqueued_at timestamptz, locked_at timestamptz, claims integer, nonce integer,
+    losses integer, postponed_since timestamptz, took_over boolean, traceparent text, object text, seq bigint,
+    prev bigint, options text, token text
+)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+    secret bytea;
+    edge   timestamptz;
+    after  timestamptz := '-infinity';
+    chosen uuid[];
+begin
+    lock table wakeq.claim_gate in row exclusive mode;
+    select p.lease_secret into secret from wakeq.pulled_handlers p
+     where p.canvas_id = of_canvas and p.module = of_module and p.name = of_name;
+    if secret is null or wakeq.is_held_handler(of_canvas, of_module, of_name) then
+        return;
+    end if;
+    edge := wakeq.look_until(of_canvas, of_module, of_name, after, 1000);
+    chosen := wakeq.lock_leasable(of_canvas, of_module, of_name, after, edge, wanted, lease);
+    if chosen = '{}' and edge < clock_timestamp() - interval '1 ms' then
+        after := edge + random() * (clock_timestamp() - edge);
+        edge := wakeq.look_until(of_canvas, of_module, of_name, after, 1000);
+        chosen := wakeq.lock_leasable(of_canvas, of_module, of_name, after, edge, wanted, lease);
+    end if;
+    if chosen = '{}' then
+        return;
+    end if;
+    chosen := wakeq.fit_events(chosen, bytes_max);
+    return query
+    with claimed as (
+        update wakeq.events_v2 e
+           set locked_at = clock_timestamp() + (held_for - lease), worker = null, claims = e.claims + 1,
+               nonce = floor(random() * 2147483648)::integer, losses = e.losses + (e.locked_at is not null)::integer
+         where e.id = any (chosen)
+        returning e.*, e.losses > 0 and exists (
+                      select from wakeq.events_v2 before
+                       where before.id = e.id and before.locked_at is not null) as took_over
+    )
+    select c.id, c.canvas_id, c.module::text, c.name::text, c.modifier::text, c.value::text, c.retries,
+           c.delay_until, c.enqueued_at, c.locked_at, c.claims, c.nonce, c.losses, c.postponed_since, c.took_over,
+           c.traceparent::text, c.object::text, c.seq, c.prev, c.options::text,
+           wakeq.lease_token(secret, c.id, c.claims, c.nonce)
+      from claimed c order by c.delay_until, c.id;
+end
+$$;
+
+revoke all on all functions in schema wakeq from public;

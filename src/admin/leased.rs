@@ -1,0 +1,423 @@
+//! Leases, of copies in pulled queues and of events of pulled handlers: extending, completing and
+//! releasing what is leased.
+//!
+//! A lease is a claim like a worker's, and each change of it is fenced by its token. Callers check
+//! the authorization.
+
+mod selection;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::settled::is_gone;
+use super::{Admin, AdminError};
+use crate::event::{
+    Cause, Claim, CountedRun, EventId, EventOptions, HandlerScope, Lane, LeaseToken, Name, Notification,
+    ObjectKey, PullPolicy, Timestamp,
+};
+use crate::machine::{EventPolicy, RetryPolicy};
+use crate::store::{AttemptEnd, BatchKey, Fence, KeptEnd, LeasedRow, LoadedEvent, Retry, StoreError};
+
+/// Maximum number of copies or events per call.
+const LEASED_MAX: u32 = 100;
+/// Maximum bytes of values per call, unless a single one has more.
+pub(super) const BYTES_MAX: i64 = 4 * 1024 * 1024;
+/// Shortest and longest lease.
+const LEASE_MIN: Duration = Duration::from_secs(1);
+const LEASE_MAX: Duration = Duration::from_secs(3600);
+/// Longest wait of a call.
+const WAIT_MAX: Duration = Duration::from_secs(20);
+/// Longest delay of a release.
+const RETRY_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Longest error that is stored, in characters.
+const ERROR_MAX: usize = 4000;
+
+/// A waiting call looks after this time, then at intervals that double up to `LOOK_LAST`.
+pub(super) const LOOK_FIRST: Duration = Duration::from_millis(100);
+pub(super) const LOOK_LAST: Duration = Duration::from_secs(1);
+
+/// How often a call continues if all that it found has died.
+pub(super) const TRIES: usize = 10;
+
+/// Why a copy, or an event of a pulled handler, is released, and for how long. By default it can be
+/// leased again immediately, as if it had not been taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Release {
+    /// The error of a failed attempt, which is counted. Without one nothing is counted.
+    pub error: Option<String>,
+    /// Least delay until it can be leased again, up to the longest delay of the policy.
+    /// After an error the policy's delay applies if that is longer, and jitter makes either up to
+    /// 20 % longer. Default: none.
+    pub retry: Option<Duration>,
+    /// No retry can help: it dies now, with `error` as its error. Default: no.
+    pub dead: bool,
+}
+
+/// What happened to a released copy or event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReleaseResult {
+    /// It can be leased again after this delay.
+    Again(Duration),
+    /// It had no retries left, or none could help or start in time: it is among the dead events of
+    /// its canvas.
+    Died,
+}
+
+/// What happened to something that was given back, and why it died if it did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GivenBack {
+    Again(Duration),
+    Died(Cause),
+}
+
+impl From<GivenBack> for ReleaseResult {
+    fn from(given_back: GivenBack) -> Self {
+        match given_back {
+            GivenBack::Again(delay) => Self::Again(delay),
+            GivenBack::Died(_) => Self::Died,
+        }
+    }
+}
+
+/// Where something is leased from.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Source<'a> {
+    /// A pulled queue: copies of events of every canvas.
+    Queue(&'a Name),
+    /// A pulled handler of a canvas: its events.
+    Handler(&'a HandlerScope),
+}
+
+impl Admin {
+    /// Moves the end of a lease; returns it, and whether somebody has cancelled the event.
+    pub(super) async fn extend_leased(
+        &self,
+        source: Source<'_>,
+        id: EventId,
+        token: &LeaseToken,
+        lease: Duration,
+    ) -> Result<(Timestamp, bool), AdminError> {
+        check_lease(lease)?;
+        let held = self.held(source, id, token).await?;
+        let extended = self.store.extend_lease((held.scope.canvas, held.claim), lease).await?;
+        extended.ok_or_else(|| source.over(id))
+    }
+
+    pub(super) async fn complete_leased(
+        &self,
+        source: Source<'_>,
+        id: EventId,
+        token: &LeaseToken,
+    ) -> Result<(), AdminError> {
+        let held = self.held(source, id, token).await?;
+        let claims = [held.claim];
+        // How long the attempt took is not known here.
+        let kept = [Arc::new(KeptEnd { claim: held.claim, end: AttemptEnd::default() })];
+        let complete = async || {
+            let completed = if held.is_kept() {
+                self.store.complete_kept(&kept).await?
+            } else if held.object.is_some() {
+                self.store.complete_links(&claims).await?
+            } else {
+                self.store.complete(&claims).await?
+            };
+            Ok(completed.contains(&true))
+        };
+        if !self.settled(id, complete, |done| *done, is_gone).await? {
+            return Err(source.over(id));
+        }
+        self.count_end(source, &CountedRun { completed: true, ..CountedRun::default() });
+        self.after_end(source, &held, true).await;
+        Ok(())
+    }
+
+    /// Releases what is leased; also returns the handler that it names.
+    pub(super) async fn give_back_leased(
+        &self,
+        source: Source<'_>,
+        id: EventId,
+        token: &LeaseToken,
+        release: &Release,
+    ) -> Result<(GivenBack, HandlerScope), AdminError> {
+        if release.retry.is_some_and(|retry| retry > RETRY_MAX) {
+            return Err(AdminError::Invalid("a copy or event can be delayed for at most 30 days"));
+        }
+        if release.dead && (release.error.is_none() || release.retry.is_some()) {
+            return Err(AdminError::Invalid(
+                "a copy or event that dies needs an `error`, and is not delayed",
+            ));
+        }
+        let held = self.held(source, id, token).await?;
+        // The default policy, if it is no longer pulled.
+        let policy = self.policy_of(source).await?.unwrap_or_default();
+        let (done, given_back) = match (&release.error, release.retry) {
+            (Some(error), _) if release.dead => {
+                let error = storable(error);
+                self.let_die(&held, Cause::Rejected, Some(&error), policy.halts).await?
+            }
+            (Some(error), retry) => self.end_failed_attempt(&held, &policy, &storable(error), retry).await?,
+            (None, Some(retry)) => self.postpone(&held, &policy, retry).await?,
+            (None, None) => {
+                let claims = [held.claim];
+                self.settled(id, || self.store.release(&claims), |()| true, |_| None).await?;
+                (true, GivenBack::Again(Duration::ZERO))
+            }
+        };
+        if !done {
+            return Err(source.over(id));
+        }
+        let (failed, dead) = (release.error.is_some(), matches!(given_back, GivenBack::Died(_)));
+        self.count_end(
+            source,
+            &CountedRun { failed, retried: failed && !dead, dead, ..CountedRun::default() },
+        );
+        self.after_end(source, &held, dead).await;
+        if given_back == GivenBack::Again(Duration::ZERO) {
+            self.publish_leasable(source, &[Notification { id, canvas: held.scope.canvas }]).await;
+        }
+        Ok((given_back, held.scope))
+    }
+
+    /// The retry policy of what is leased, if it is pulled.
+    async fn policy_of(&self, source: Source<'_>) -> Result<Option<PullPolicy>, StoreError> {
+        match source {
+            Source::Queue(queue) => Ok(self.store.pull_policy(queue).await?.flatten()),
+            Source::Handler(scope) => self.store.pulled_policy(scope).await,
+        }
+    }
+
+    /// Handles a failed attempt: it is retried or dies. Returns whether the lease stood, and which
+    /// of the two happened. What the event's emit asked for goes before the policy.
+    async fn end_failed_attempt(
+        &self,
+        held: &HeldEvent,
+        policy: &PullPolicy,
+        error: &str,
+        retry: Option<Duration>,
+    ) -> Result<(bool, GivenBack), StoreError> {
+        let PullPolicy { retries, delay, factor, delay_max, halts } = *policy;
+        let delays = RetryPolicy { retries, delay, factor, delay_max, ..RetryPolicy::default() };
+        let delays = delays.for_event(held.asked);
+        if held.retries >= delays.retries {
+            return self.let_die(held, Cause::Retries, Some(error), halts).await;
+        }
+        // As with a target's `Retry-After`, a service that repeats a failure at once must not use
+        // up the retries within a moment.
+        let asked = retry.unwrap_or_default().min(delays.delay_max);
+        let delay = delays.spread(delays.delay_after(held.retries).max(asked), held.claim);
+        if !held.may_wait(delay) {
+            return self.let_die(held, Cause::Expired, Some(error), halts).await;
+        }
+        Ok((self.save_retry(held, held.retries + 1, delay, error).await?, GivenBack::Again(delay)))
+    }
+
+    /// Gives something back that could not be worked on yet, which counts as no failure.
+    async fn postpone(
+        &self,
+        held: &HeldEvent,
+        policy: &PullPolicy,
+        retry: Duration,
+    ) -> Result<(bool, GivenBack), StoreError> {
+        let delay = retry.min(policy.delay_max);
+        if !held.may_wait(delay) {
+            return self.let_die(held, Cause::Expired, None, policy.halts).await;
+        }
+        Ok((self.save_retry(held, held.retries, delay, "not yet").await?, GivenBack::Again(delay)))
+    }
+
+    async fn let_die(
+        &self,
+        held: &HeldEvent,
+        cause: Cause,
+        error: Option<&str>,
+        halts: bool,
+    ) -> Result<(bool, GivenBack), StoreError> {
+        let died = self.move_to_dead(held.claim, cause, error, halts).await?;
+        Ok((died, GivenBack::Died(cause)))
+    }
+
+    async fn save_retry(
+        &self,
+        held: &HeldEvent,
+        retries: u32,
+        delay: Duration,
+        error: &str,
+    ) -> Result<bool, StoreError> {
+        let retries = i32::try_from(retries).unwrap_or(i32::MAX);
+        let claim = held.claim;
+        let retry = [Arc::new(Retry { claim, retries, delay, error: error.to_owned(), noted: None })];
+        let save = async || Ok(self.store.retry(&retry).await?.contains(&true));
+        let is_saved = |found: Option<LoadedEvent>| {
+            let event = found?;
+            Some(
+                event.schedule.locked_at.is_none()
+                    && (event.claims, event.retries) == (claim.claims, retries),
+            )
+        };
+        self.settled(claim.id, save, |saved| *saved, is_saved).await
+    }
+
+    async fn move_to_dead(
+        &self,
+        claim: Claim,
+        cause: Cause,
+        error: Option<&str>,
+        halts: bool,
+    ) -> Result<bool, StoreError> {
+        let die = || self.store.die(claim, cause, error, halts, None);
+        self.settled(claim.id, die, |died| *died, is_gone).await
+    }
+
+    /// The content of a token, or an error.
+    async fn held(
+        &self,
+        source: Source<'_>,
+        id: EventId,
+        token: &LeaseToken,
+    ) -> Result<HeldEvent, AdminError> {
+        let fence = match source {
+            Source::Queue(queue) => self.store.fence(queue, id, token).await?,
+            Source::Handler(scope) => self.store.fence_event(scope, id, token).await?,
+        };
+        match fence {
+            Fence::Unregistered => Err(source.unregistered()),
+            Fence::Gone => Err(source.gone(id)),
+            Fence::Wrong => Err(source.not_leased(id)),
+            Fence::Over => Err(source.over(id)),
+            Fence::Stands { claim, scope, retries, object, options, now } => {
+                let asked = EventPolicy::of(options.as_deref(), retries, now);
+                Ok(HeldEvent { claim, scope, retries, object, options, asked })
+            }
+        }
+    }
+
+    /// Does what follows from a release or removal: ends the batch of an event that was removed, if
+    /// the batch is over, and wakes what may be leased now. The release is committed, so errors are
+    /// only logged: the minute's pass makes up for them. What a handler has next is found by the
+    /// next lease without being woken.
+    async fn after_end(&self, source: Source<'_>, held: &HeldEvent, removed: bool) {
+        if removed && let Some(batch) = held.batch() {
+            self.waker.end_batch_if_over(&batch).await;
+        }
+        let Source::Queue(queue) = source else { return };
+        if removed && let Some(object) = held.object.clone() {
+            self.resume_lanes(&[Lane { scope: held.scope.clone(), object, queue: Some(queue.clone()) }])
+                .await;
+        }
+        self.wake_facet(queue, held.scope.canvas).await;
+    }
+
+    /// Announces copies that can be leased again.
+    async fn publish_leasable(&self, source: Source<'_>, notifications: &[Notification]) {
+        match source {
+            Source::Queue(_) => drop(self.publish(notifications).await),
+            Source::Handler(_) => {}
+        }
+    }
+
+    /// Counts how an attempt at an event ended, for the statistics, which leave out copies.
+    pub(super) fn count_end(&self, source: Source<'_>, run: &CountedRun) {
+        if let Source::Handler(scope) = source
+            && *run != CountedRun::default()
+        {
+            self.store.count_run(scope, run);
+        }
+    }
+}
+
+impl Source<'_> {
+    fn unregistered(self) -> AdminError {
+        match self {
+            Self::Queue(queue) => AdminError::NoQueue(queue.clone()),
+            Self::Handler(scope) => AdminError::NoPulledHandler(Box::new(scope.clone())),
+        }
+    }
+
+    fn gone(self, id: EventId) -> AdminError {
+        match self {
+            Self::Queue(_) => AdminError::NoCopy(id),
+            Self::Handler(_) => AdminError::NotFound(id),
+        }
+    }
+
+    fn not_leased(self, id: EventId) -> AdminError {
+        match self {
+            Self::Queue(_) => AdminError::NotLeased(id),
+            Self::Handler(_) => AdminError::EventNotLeased(id),
+        }
+    }
+
+    fn over(self, id: EventId) -> AdminError {
+        match self {
+            Self::Queue(_) => AdminError::LeaseOver(id),
+            Self::Handler(_) => AdminError::EventLeaseOver(id),
+        }
+    }
+}
+
+impl fmt::Display for Source<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Queue(queue) => write!(formatter, "queue {queue}"),
+            Self::Handler(scope) => write!(formatter, "handler {scope}"),
+        }
+    }
+}
+
+/// The content of a token.
+struct HeldEvent {
+    claim: Claim,
+    scope: HandlerScope,
+    retries: u32,
+    object: Option<ObjectKey>,
+    options: Option<Box<EventOptions>>,
+    asked: EventPolicy,
+}
+
+impl HeldEvent {
+    fn of(LeasedRow { event, since, .. }: LeasedRow) -> Self {
+        let (claim, retries) = (event.claim, event.retries.unsigned_abs());
+        let asked = EventPolicy::of(event.options.as_deref(), retries, since);
+        let object = event.place.map(|place| place.object);
+        Self { claim, scope: event.address.scope, retries, object, options: event.options, asked }
+    }
+
+    /// Whether another attempt may start after such a wait.
+    fn may_wait(&self, wait: Duration) -> bool {
+        self.asked.left.is_none_or(|left| wait < left)
+    }
+
+    /// Whether its emit asked for it to be kept when it has ended.
+    fn is_kept(&self) -> bool {
+        self.options.as_deref().and_then(EventOptions::keep).is_some_and(|keep| !keep.is_zero())
+    }
+
+    /// The batch that it is a member of.
+    fn batch(&self) -> Option<BatchKey> {
+        let name = self.options.as_deref()?.batch()?;
+        Some((self.scope.canvas, name.clone()))
+    }
+}
+
+pub(super) fn check_lease(lease: Duration) -> Result<(), AdminError> {
+    if (LEASE_MIN..=LEASE_MAX).contains(&lease) {
+        Ok(())
+    } else {
+        Err(AdminError::Invalid("a lease lasts 1 s to 3,600 s"))
+    }
+}
+
+pub(super) fn check_count(max: u32) -> Result<(), AdminError> {
+    if (1..=LEASED_MAX).contains(&max) { Ok(()) } else { Err(AdminError::Invalid("`max` is 1 to 100")) }
+}
+
+/// Errors: [`AdminError::Invalid`] if a request would wait for too long.
+pub fn check_wait(wait: Duration) -> Result<(), AdminError> {
+    if wait <= WAIT_MAX { Ok(()) } else { Err(AdminError::Invalid("a request waits for at most 20 s")) }
+}
+
+/// The error as it is stored.
+fn storable(error: &str) -> String {
+    error.chars().filter(|character| *character != '\0').take(ERROR_MAX).collect()
+}

@@ -1,0 +1,326 @@
+//! Pulled handlers: registering, showing and deleting them, and leasing their events to programs in
+//! any language.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::leased::{
+    BYTES_MAX, GivenBack, LOOK_FIRST, LOOK_LAST, Release, ReleaseResult, Source, TRIES, check_count,
+    check_lease, check_wait,
+};
+use super::retries::check_retries;
+use super::rules::of_handler;
+use super::{Admin, AdminError, Cursor, LIST_MAX, Page, checked};
+use crate::event::{
+    Actor, CanvasId, Cause, Checkpoint, CountedRun, EventId, EventOptions, HandlerAddress, HandlerScope,
+    LeaseToken, Metadata, Place, PullPolicy, RuleKind, Timestamp,
+};
+use crate::store::{LeasedRow, PulledDeletion, PulledHandler, PulledPut};
+
+/// The result of registering a pulled handler.
+#[derive(Clone, Debug)]
+pub struct PutPulledResult {
+    /// Whether it was not pulled before.
+    pub new: bool,
+    /// The handler as it is now.
+    pub handler: PulledHandler,
+    /// A rule that still holds the handler: registering lifts none.
+    pub still: Option<RuleKind>,
+}
+
+/// A leased event: no one else gets it until its lease ends.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LeasedEvent {
+    /// Its id, which can be a key for idempotent effects.
+    pub id: EventId,
+    /// The token that extends, completes and releases it.
+    pub lease: LeaseToken,
+    /// When the lease ends, on the database's clock.
+    pub lease_until: Timestamp,
+    /// The attempt, counted from 1. Leases that expired are not counted.
+    pub attempt: u32,
+    /// Canvas, module, name and modifier.
+    pub address: HandlerAddress,
+    /// The value as JSON.
+    pub value: String,
+    /// What its emit asked for in place of the policy, its batch and its tags. Its retries, delays
+    /// and the moment after which none starts hold by themselves. The program sees to the timeout.
+    pub options: Option<Box<EventOptions>>,
+    /// What the attempts before have left. [`Admin::store_checkpoint`] replaces it.
+    pub checkpoint: Option<Checkpoint>,
+    /// Its object, and its link there, if any.
+    pub place: Option<Place>,
+    /// Its metadata, with the trace of the emit.
+    pub metadata: Metadata,
+    /// When it was emitted.
+    pub emitted_at: Timestamp,
+    /// When it was due.
+    pub due_at: Timestamp,
+}
+
+/// The result of a call that leases events.
+#[derive(Debug, Default)]
+pub struct EventLeaseBatch {
+    /// The leased events.
+    pub events: Vec<LeasedEvent>,
+    /// How many died instead, because their leases had expired too often.
+    pub died: usize,
+    /// How many died instead, because it was too late to start.
+    pub expired: usize,
+}
+
+/// The end of a lease that was extended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ExtendedLease {
+    /// When it ends, on the database's clock.
+    pub until: Timestamp,
+    /// Whether somebody has cancelled the event: stop, and release or complete it.
+    pub cancelled: bool,
+}
+
+impl Admin {
+    /// Registers a handler whose events programs lease over HTTP, or replaces its policy. From then
+    /// on no worker claims an event of it, whatever its modifier, and no target gets one. What
+    /// waited for the handler can be leased at once.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: wakeq::Admin) -> Result<(), Box<dyn std::error::Error>> {
+    /// use wakeq::queues::PullPolicy;
+    /// use wakeq::{Actor, CanvasId, HandlerScope};
+    ///
+    /// let handler = HandlerScope::worker(CanvasId::DEFAULT, "send-email")?;
+    /// let policy = PullPolicy { retries: 5, ..PullPolicy::default() };
+    /// let registered = admin.put_pulled(&handler, &policy, &Actor::user("ada")).await?;
+    /// assert_eq!(registered.handler.policy.retries, 5);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn put_pulled(
+        &self,
+        scope: &HandlerScope,
+        policy: &PullPolicy,
+        actor: &Actor,
+    ) -> Result<PutPulledResult, AdminError> {
+        checked(actor)?;
+        if scope.canvas.is_reserved() {
+            return Err(AdminError::Invalid("no canvas has this id"));
+        }
+        of_handler(scope)?;
+        check_retries(policy.retries, (policy.delay, policy.factor, policy.delay_max))
+            .map_err(AdminError::Invalid)?;
+        let put = self.store.put_pulled(scope, policy, actor).await?.ok_or(AdminError::TooManyPulled)?;
+        let PulledPut { new, handler, rule } = put;
+        Ok(PutPulledResult { new, handler, still: rule })
+    }
+
+    /// How a handler is pulled, if it is.
+    pub async fn pulled_handler(&self, scope: &HandlerScope) -> Result<Option<PulledHandler>, AdminError> {
+        let handler = Some((&scope.module, &scope.name));
+        Ok(self.store.pulled_handlers(scope.canvas, handler, None, 1).await?.into_iter().next())
+    }
+
+    /// The pulled handlers of a canvas, by module and name; up to `limit`, 1 to [`LIST_MAX`].
+    pub async fn pulled_handlers(
+        &self,
+        canvas: CanvasId,
+        cursor: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<Page<PulledHandler>, AdminError> {
+        let after = cursor.map(Cursor::handler).transpose()?;
+        let limit = limit.clamp(1, LIST_MAX) as usize;
+        let found = self.store.pulled_handlers(canvas, None, after.as_ref(), limit as i64 + 1).await?;
+        Ok(Page::of(found, limit, |last| {
+            Cursor::of_handler((last.scope.module.clone(), last.scope.name.clone()))
+        }))
+    }
+
+    /// Deletes the registration of a pulled handler, and wakes its events for workers and targets.
+    /// Its leases can no longer be extended or completed.
+    pub async fn delete_pulled(&self, scope: &HandlerScope, actor: &Actor) -> Result<(), AdminError> {
+        checked(actor)?;
+        let PulledDeletion { deleted, job } = self.store.delete_pulled(scope, actor).await?;
+        if !deleted {
+            return Err(AdminError::NoPulledHandler(Box::new(scope.clone())));
+        }
+        self.resume(scope.canvas, job.into_iter().collect()).await?;
+        Ok(())
+    }
+
+    /// Leases up to `max` events of a pulled handler, 1 to 100, in the order of their due times. A
+    /// lease lasts 1 s to 1 h. Waits up to 20 s for events; after that the result may be empty. The
+    /// values have up to 4 MiB together, or there is a single event.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: wakeq::Admin) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use wakeq::{CanvasId, HandlerScope};
+    ///
+    /// let handler = HandlerScope::worker(CanvasId::DEFAULT, "send-email")?;
+    /// let (minute, wait) = (Duration::from_secs(60), Duration::from_secs(20));
+    /// for event in admin.lease_events(&handler, 10, minute, wait).await? {
+    ///     println!("{} (attempt {})", event.value, event.attempt);
+    ///     admin.complete_event(&handler, event.id, &event.lease).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn lease_events(
+        &self,
+        scope: &HandlerScope,
+        max: u32,
+        lease: Duration,
+        wait: Duration,
+    ) -> Result<Vec<LeasedEvent>, AdminError> {
+        check_wait(wait)?;
+        let end = Instant::now() + wait;
+        loop {
+            let EventLeaseBatch { events, died, expired: _ } =
+                self.lease_events_now(scope, max, lease).await?;
+            if died > 0 {
+                tracing::warn!(handler = %scope, events = died, "events died because their leases ran out too often");
+            }
+            if !events.is_empty() || !self.await_events(scope, end).await? {
+                return Ok(events);
+            }
+        }
+    }
+
+    /// Like [`Admin::lease_events`] without waiting; also returns how many died.
+    #[doc(hidden)]
+    pub async fn lease_events_now(
+        &self,
+        scope: &HandlerScope,
+        max: u32,
+        lease: Duration,
+    ) -> Result<EventLeaseBatch, AdminError> {
+        check_lease(lease)?;
+        check_count(max)?;
+        let Some(policy) = self.store.pulled_policy(scope).await? else {
+            return Err(AdminError::NoPulledHandler(Box::new(scope.clone())));
+        };
+        let (source, mut died) = (Source::Handler(scope), Vec::new());
+        let (mut events, mut expired) = (Vec::new(), 0);
+        for _ in 0..TRIES {
+            let rows = self.store.lease_events(scope, max, lease, BYTES_MAX).await?;
+            let nothing = rows.is_empty();
+            let rows = self.select_leased(source, rows, policy.halts, &mut died).await;
+            let (rows, late) = self.without_late(source, rows, policy.halts).await;
+            expired += late;
+            let rows = self.with_checkpoints(source, rows).await;
+            for (row, _) in &rows {
+                let wait = (row.since - row.event.delay_until).to_std().unwrap_or_default();
+                self.count_end(source, &CountedRun { wait: Some(wait), ..CountedRun::default() });
+            }
+            events = rows.into_iter().map(|(row, left)| LeasedEvent::of(row, left)).collect();
+            if nothing || !events.is_empty() {
+                break;
+            }
+        }
+        Ok(EventLeaseBatch { events, died: died.len(), expired })
+    }
+
+    /// Waits until a pulled handler may have events to lease; returns whether it does before `end`.
+    #[doc(hidden)]
+    pub async fn await_events(&self, scope: &HandlerScope, end: Instant) -> Result<bool, AdminError> {
+        let mut pause = LOOK_FIRST;
+        loop {
+            let now = Instant::now();
+            if now >= end {
+                return Ok(false);
+            }
+            tokio::time::sleep_until(end.min(now + pause)).await;
+            pause = (2 * pause).min(LOOK_LAST);
+            if self.event_looks.over(&self.store).call(scope.clone()).await? {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Extends a lease to 1 s to 1 h from now. An expired lease can't be extended.
+    pub async fn extend_event(
+        &self,
+        scope: &HandlerScope,
+        id: EventId,
+        token: &LeaseToken,
+        lease: Duration,
+    ) -> Result<ExtendedLease, AdminError> {
+        let (until, cancelled) = self.extend_leased(Source::Handler(scope), id, token, lease).await?;
+        Ok(ExtendedLease { until, cancelled })
+    }
+
+    /// Completes a leased event, which removes it. A repeated call fails with
+    /// [`AdminError::NotFound`].
+    pub async fn complete_event(
+        &self,
+        scope: &HandlerScope,
+        id: EventId,
+        token: &LeaseToken,
+    ) -> Result<(), AdminError> {
+        self.complete_leased(Source::Handler(scope), id, token).await
+    }
+
+    /// Releases an event before its lease ends: as if it had not been taken, or as a failed
+    /// attempt.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: wakeq::Admin, event: wakeq::targets::LeasedEvent) -> Result<(), Box<dyn std::error::Error>> {
+    /// use wakeq::queues::{Release, ReleaseResult};
+    ///
+    /// let failed = Release { error: Some("no route to the mail server".into()), ..Default::default() };
+    /// match admin.release_event(&event.address.scope, event.id, &event.lease, &failed).await? {
+    ///     ReleaseResult::Again(delay) => println!("again in {delay:?}"),
+    ///     ReleaseResult::Died => println!("it was tried often enough"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn release_event(
+        &self,
+        scope: &HandlerScope,
+        id: EventId,
+        token: &LeaseToken,
+        release: &Release,
+    ) -> Result<ReleaseResult, AdminError> {
+        Ok(self.give_back_event(scope, id, token, release).await?.0)
+    }
+
+    /// Like [`Admin::release_event`]; also returns why the event died, if it did.
+    #[doc(hidden)]
+    pub async fn give_back_event(
+        &self,
+        scope: &HandlerScope,
+        id: EventId,
+        token: &LeaseToken,
+        release: &Release,
+    ) -> Result<(ReleaseResult, Option<Cause>), AdminError> {
+        let (given_back, _) = self.give_back_leased(Source::Handler(scope), id, token, release).await?;
+        let cause = match given_back {
+            GivenBack::Again(_) => None,
+            GivenBack::Died(cause) => Some(cause),
+        };
+        Ok((given_back.into(), cause))
+    }
+}
+
+impl LeasedEvent {
+    fn of(row: LeasedRow, checkpoint: Option<Checkpoint>) -> Self {
+        let LeasedRow { event, token, until, since: _ } = row;
+        Self {
+            id: event.claim.id,
+            lease: token,
+            lease_until: until,
+            attempt: event.retries.unsigned_abs() + 1,
+            address: event.address,
+            value: event.value,
+            options: event.options,
+            checkpoint,
+            place: event.place,
+            metadata: event.metadata,
+            emitted_at: event.enqueued_at,
+            due_at: event.delay_until,
+        }
+    }
+}

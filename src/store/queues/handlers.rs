@@ -1,0 +1,136 @@
+//! Events of pulled handlers: leasing them, and checking their leases. Everything else about a
+//! lease is the same as of a copy in a pulled queue.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::admin::milliseconds;
+use super::pulls::{Fence, LeasedRow};
+use crate::event::{Claim, EventId, EventOptions, HandlerScope, LeaseToken, PullPolicy};
+use crate::store::events::{ClaimedRow, claimed_rows};
+use crate::store::kernel::{Store, StoreError, interval};
+
+impl Store {
+    /// Leases up to `most` events of a pulled handler, in the order of their due times: with at
+    /// most `bytes_max` bytes of values together, or one event.
+    pub(crate) async fn lease_events(
+        &self,
+        scope: &HandlerScope,
+        most: u32,
+        held_for: Duration,
+        bytes_max: i64,
+    ) -> Result<Vec<LeasedRow>, StoreError> {
+        let lease = self.timing().lease;
+        let query = claimed_rows!(
+            r#"null::uuid as origin, options, false as "is_limited!", false as "is_cancelled!", token"#,
+            "wakeq.lease_events($1, $2, $3, $4, $5, $6, $7)",
+            scope.canvas.0,
+            scope.module.as_str(),
+            scope.name.as_str(),
+            i32::try_from(most).unwrap_or(i32::MAX),
+            interval(held_for),
+            interval(lease),
+            bytes_max
+        );
+        let rows = self.session().await?.all("lease events of a handler", query).await?;
+        let token =
+            |row: &ClaimedRow| Some((EventId(row.id), row.token.as_ref()?.parse::<LeaseToken>().ok()?));
+        let mut tokens: HashMap<_, _> = rows.iter().filter_map(token).collect();
+        let (mut events, left) = ClaimedRow::into_events(rows, None);
+        if let Err(error) = self.add_long_values(&mut events, &left).await {
+            if events.is_empty() {
+                return Err(error);
+            }
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(error, handler = %scope, events = left.len(), "the values of events could not be read: they are leased again");
+        }
+        let leased = events.into_iter().filter_map(|event| {
+            let token = tokens.remove(&event.claim.id)?;
+            let until = event.locked_at + lease;
+            Some(LeasedRow { event, token, since: until - held_for, until })
+        });
+        Ok(leased.collect())
+    }
+
+    /// Which of these handlers seem to have events that can be leased now. One that is not pulled
+    /// counts as well: leasing says so.
+    pub(crate) async fn have_leasable(&self, handlers: &[HandlerScope]) -> Result<Vec<bool>, StoreError> {
+        let canvases: Vec<_> = handlers.iter().map(|scope| scope.canvas.0).collect();
+        let modules: Vec<_> = handlers.iter().map(|scope| scope.module.to_string()).collect();
+        let names: Vec<_> = handlers.iter().map(|scope| scope.name.to_string()).collect();
+        let query = sqlx::query_scalar!(
+            r#"select case when wakeq.is_pulled_handler(h.canvas_id, h.module, h.name)
+                           then wakeq.has_leasable(h.canvas_id, h.module, h.name, $4) else true end as "has!"
+                 from unnest($1::uuid[], $2::text[], $3::text[]) with ordinality as h (canvas_id, module, name, at)
+                order by h.at"#,
+            &canvases,
+            &modules,
+            &names,
+            interval(self.timing().lease)
+        );
+        self.session().await?.all("check whether handlers have events to lease", query).await
+    }
+
+    /// The retry policy of a handler's events, if it is pulled.
+    pub(crate) async fn pulled_policy(&self, scope: &HandlerScope) -> Result<Option<PullPolicy>, StoreError> {
+        let query = sqlx::query!(
+            "select retries, delay_ms, factor, delay_max_ms, halts from wakeq.pulled_handlers
+              where canvas_id = $1 and module = $2 and name = $3",
+            scope.canvas.0,
+            scope.module.as_str() as _,
+            scope.name.as_str() as _
+        );
+        let row = self.session().await?.optional("read how a handler is pulled", query).await?;
+        Ok(row.map(|row| PullPolicy {
+            retries: row.retries.cast_unsigned(),
+            delay: milliseconds(row.delay_ms),
+            factor: row.factor.cast_unsigned(),
+            delay_max: milliseconds(row.delay_max_ms),
+            halts: row.halts,
+        }))
+    }
+
+    /// Checks a token against an event of this handler, by the database's clock.
+    pub(crate) async fn fence_event(
+        &self,
+        scope: &HandlerScope,
+        id: EventId,
+        token: &LeaseToken,
+    ) -> Result<Fence, StoreError> {
+        let query = sqlx::query!(
+            r#"select e.claims as "claims?", e.nonce as "nonce?", e.retries as "retries?", e.object::text as object,
+                      wakeq.lease_token(p.lease_secret, $4, $5, $6) = $7 as "genuine!",
+                      coalesce(e.locked_at >= clock_timestamp() - $8::interval, false) as "held!",
+                      e.options::text as options, clock_timestamp() as "now!"
+                 from wakeq.pulled_handlers p
+                 left join wakeq.events_v2 e
+                   on e.id = $4 and e.canvas_id = p.canvas_id and e.module = p.module and e.name = p.name
+                  and e.queue is null
+                where p.canvas_id = $1 and p.module = $2 and p.name = $3"#,
+            scope.canvas.0,
+            scope.module.as_str() as _,
+            scope.name.as_str() as _,
+            id.0,
+            token.claims(),
+            token.nonce(),
+            token.reveal(),
+            interval(self.timing().lease)
+        );
+        let Some(row) = self.session().await?.optional("look at an event's lease", query).await? else {
+            return Ok(Fence::Unregistered);
+        };
+        let (Some(claims), Some(nonce)) = (row.claims, row.nonce) else { return Ok(Fence::Gone) };
+        Ok(match (row.genuine, row.held && (claims, nonce) == (token.claims(), token.nonce())) {
+            (false, _) => Fence::Wrong,
+            (true, false) => Fence::Over,
+            (true, true) => Fence::Stands {
+                claim: Claim { id, claims, nonce },
+                scope: scope.clone(),
+                retries: row.retries.unwrap_or_default().unsigned_abs(),
+                object: row.object.and_then(|object| object.parse().ok()),
+                options: EventOptions::of(row.options.as_deref()),
+                now: row.now,
+            },
+        })
+    }
+}

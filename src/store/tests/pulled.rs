@@ -1,0 +1,144 @@
+//! Events of pulled handlers: leases are disjoint, of one canvas, and find what is behind many
+//! others.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use super::Table;
+use super::crowds::{FEW, MANY};
+use crate::event::{Actor, CanvasId, HandlerScope, PullPolicy};
+use crate::store::{Fence, LeasedRow};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const BYTES: i64 = 4 * 1024 * 1024;
+
+fn mail(canvas: CanvasId) -> HandlerScope {
+    HandlerScope::worker(canvas, "mail").unwrap()
+}
+
+/// A table with a pulled handler on two canvases.
+async fn pulled() -> Table {
+    let table = Table::new().await;
+    for canvas in [MANY, FEW] {
+        let put = table.store.put_pulled(&mail(canvas), &PullPolicy::default(), &Actor::user("ada")).await;
+        assert!(put.unwrap().unwrap().new);
+    }
+    table
+}
+
+impl Table {
+    /// Adds events that were due one second after the other, the last one a second ago.
+    async fn add_mails(&self, canvas: CanvasId, count: i32) {
+        let add = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until)
+             select gen_random_uuid(), $1, 'WORKER', 'mail', '_', '1', now() - ($2 + 1 - n) * interval '1 s'
+               from generate_series(1, $2) n";
+        sqlx::query(add).bind(canvas.0).bind(count).execute(&self.pool).await.unwrap();
+    }
+
+    async fn lease(&self, canvas: CanvasId, most: u32) -> Vec<LeasedRow> {
+        self.store.lease_events(&mail(canvas), most, MINUTE, BYTES).await.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn leases_are_disjoint_and_of_one_canvas() {
+    let table = pulled().await;
+    table.add_mails(MANY, 40).await;
+    table.add_mails(FEW, 1).await;
+    let lease = || table.lease(MANY, 10);
+    let (one, two, three, four) = tokio::join!(lease(), lease(), lease(), lease());
+    let leased: Vec<_> = [one, two, three, four].into_iter().flatten().collect();
+    let ids: HashSet<_> = leased.iter().map(|row| row.event.claim.id).collect();
+    assert_eq!(ids.len(), leased.len(), "an event is leased twice");
+    assert!(leased.iter().all(|row| row.event.address.scope == mail(MANY)));
+    assert_eq!(ids.len() + table.lease(MANY, 100).await.len(), 40);
+    assert!(!table.store.have_leasable(&[mail(MANY)]).await.unwrap()[0]);
+    assert_eq!(table.lease(FEW, 100).await.len(), 1);
+}
+
+/// A look is bounded, and begins elsewhere when it has found nothing.
+#[tokio::test]
+async fn an_event_behind_a_thousand_others_is_found() {
+    let table = pulled().await;
+    table.add_mails(MANY, 1_500).await;
+    table
+        .run(
+            "update wakeq.events_v2 set locked_at = now(), claims = 1
+              where id <> (select id from wakeq.events_v2 order by delay_until desc limit 1)",
+        )
+        .await;
+    let mut found = Vec::new();
+    // A look begins at a random second of the last 500, and reaches the end from each of them.
+    for _ in 0..100 {
+        found = table.lease(MANY, 10).await;
+        if !found.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(found.len(), 1);
+}
+
+#[tokio::test]
+async fn values_are_bounded_together_and_one_is_whole() {
+    let table = pulled().await;
+    table.add_mails(MANY, 3).await;
+    table.run("update wakeq.events_v2 set value = to_jsonb(repeat('x', 10000))::text").await;
+    let lease = async |bytes| table.store.lease_events(&mail(MANY), 10, MINUTE, bytes).await.unwrap();
+    let leased = lease(20_100).await;
+    assert_eq!(leased.iter().map(|row| row.event.value.len()).collect::<Vec<_>>(), [10_002, 10_002]);
+    assert_eq!(lease(1).await.len(), 1);
+}
+
+/// A token is of one claim, one event, one handler and one canvas.
+#[tokio::test]
+async fn a_token_is_of_one_claim() {
+    let table = pulled().await;
+    table.add_mails(MANY, 2).await;
+    let [first, second] = &table.lease(MANY, 2).await[..] else { panic!("two events") };
+    let fence = async |scope: HandlerScope, row: &LeasedRow, token: &LeasedRow| {
+        table.store.fence_event(&scope, row.event.claim.id, &token.token).await.unwrap()
+    };
+    let stands = fence(mail(MANY), first, first).await;
+    assert!(matches!(stands, Fence::Stands { claim, .. } if claim == first.event.claim));
+    assert_eq!(fence(mail(MANY), first, second).await, Fence::Wrong);
+    assert_eq!(fence(mail(FEW), first, first).await, Fence::Gone);
+    let letters = HandlerScope::worker(MANY, "letters").unwrap();
+    assert_eq!(fence(letters, first, first).await, Fence::Unregistered);
+    table.store.release(&[first.event.claim]).await.unwrap();
+    assert_eq!(fence(mail(MANY), first, first).await, Fence::Over);
+    table.store.complete(&[second.event.claim]).await.unwrap();
+    assert_eq!(fence(mail(MANY), second, second).await, Fence::Gone);
+}
+
+/// Workers claim nothing of a pulled handler, and its events are no unknown handler's.
+#[tokio::test]
+async fn workers_leave_the_events_alone() {
+    let table = pulled().await;
+    table.add_mails(MANY, 1).await;
+    let other = CanvasId::DEFAULT;
+    table.add_mails(other, 1).await;
+    let told = sqlx::query_as::<_, (uuid::Uuid, uuid::Uuid)>("select id, canvas_id from wakeq.events_v2");
+    let told = told.fetch_all(&table.pool).await.unwrap().into_iter();
+    let told: Vec<_> = told
+        .map(|(id, canvas)| crate::event::Notification {
+            id: crate::event::EventId(id),
+            canvas: CanvasId(canvas),
+        })
+        .collect();
+    let limits = crate::store::ClaimLimits {
+        handlers: vec!["WORKER/mail/_".to_owned()],
+        canvas_handlers: Vec::new(),
+        losses_below: 2,
+        value_max: 1_000,
+    };
+    let claimed = table.store.claim(&told, &limits).await.unwrap();
+    let of: Vec<_> = claimed.iter().flatten().map(|event| event.address.scope.canvas).collect();
+    assert_eq!(of, [other]);
+    let ids: Vec<_> = told.iter().map(|notification| notification.id).collect();
+    let loaded = table.store.load(&ids).await.unwrap();
+    assert!(loaded.iter().flatten().all(|event| event.pulled == (event.address.scope.canvas == MANY)));
+    table.store.defer(&ids).await.unwrap();
+    assert_eq!(table.number("select count(*) from wakeq.unknown_handlers").await, 0);
+    let split = table.store.split_pulled(&told).await.unwrap();
+    assert_eq!((split.workers.len(), split.pulled.len()), (1, 0));
+}
