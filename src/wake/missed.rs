@@ -139,6 +139,7 @@ fn report(error: &WakeError, attempt: u32) {
 mod tests {
     use std::sync::Arc;
 
+    use futures_util::future::select_all;
     use tokio::time::timeout;
     use tokio_util::task::AbortOnDropHandle;
 
@@ -176,11 +177,12 @@ mod tests {
     }
 
     /// Completes what is delivered until these are all done.
-    async fn work(table: &Table, subscription: &mut dyn Subscription, all: &[Notification]) {
+    async fn work(table: &Table, subscriptions: &mut [Box<dyn Subscription>], all: &[Notification]) {
         let completion = table.completion();
         let mut left: HashSet<EventId> = all.iter().map(|one| one.id).collect();
         while !left.is_empty() {
-            let delivery = subscription.next().await.unwrap();
+            let (delivery, ..) = select_all(subscriptions.iter_mut().map(|one| one.next())).await;
+            let delivery = delivery.unwrap();
             let notification = *delivery.notification.as_ref().unwrap();
             completion.complete(&[notification]).await;
             left.remove(&notification.id);
@@ -188,14 +190,21 @@ mod tests {
         }
     }
 
-    /// Emits more than there is room for, and has all of it handled while no promise comes due.
-    async fn overflow(table: &Table, notifier: Arc<dyn Notifier>) {
+    /// Emits more than these processes have room for, and has all of it handled while no promise
+    /// comes due.
+    async fn overflow(table: &Table, notifiers: &[Arc<dyn Notifier>]) {
         let all = backlog(table).await;
-        let waker = Waker::new(table.store.clone(), Arc::clone(&notifier));
-        let mut subscription = notifier.subscribe(10).await.unwrap();
-        let _looking = AbortOnDropHandle::new(tokio::spawn(waker.find_missed()));
-        notifier.publish(&all).await.unwrap();
-        let worked = timeout(END, work(table, subscription.as_mut(), &all)).await;
+        let (mut subscriptions, mut looking) = (Vec::new(), Vec::new());
+        for notifier in notifiers {
+            let waker = Waker::new(table.store.clone(), Arc::clone(notifier));
+            subscriptions.push(notifier.subscribe(10).await.unwrap());
+            looking.push(AbortOnDropHandle::new(tokio::spawn(waker.find_missed())));
+        }
+        for notifier in notifiers {
+            assert_eq!(notifier.starts_empty().await, notifiers.len() == 1, "they know each other");
+        }
+        notifiers[0].publish(&all).await.unwrap();
+        let worked = timeout(END, work(table, &mut subscriptions, &all)).await;
         let left = table.left().await;
         assert!(worked.is_ok(), "{} events wait for their promises", left - 12_000);
         assert_eq!(left, 12_000, "delayed ones are left alone");
@@ -204,13 +213,20 @@ mod tests {
     #[tokio::test]
     async fn what_a_process_has_no_room_for_is_done_before_its_promise() {
         let table = Table::new().await;
-        overflow(&table, Arc::new(PostgresNotifier::holding(&table.store, ROOM))).await;
+        overflow(&table, &[Arc::new(PostgresNotifier::holding(&table.store, ROOM))]).await;
+    }
+
+    #[tokio::test]
+    async fn several_processes_find_what_each_of_them_had_no_room_for() {
+        let table = Table::new().await;
+        let notifier = || -> Arc<dyn Notifier> { Arc::new(PostgresNotifier::holding(&table.store, ROOM)) };
+        overflow(&table, &[notifier(), notifier()]).await;
     }
 
     #[tokio::test]
     async fn so_it_is_in_a_process_that_wakes_itself() {
         let table = Table::new().await;
-        overflow(&table, Arc::new(LocalNotifier::holding(ROOM))).await;
+        overflow(&table, &[Arc::new(LocalNotifier::holding(ROOM))]).await;
     }
 
     /// Events that can't start, such as those that wait for an earlier one on their object, are
