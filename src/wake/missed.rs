@@ -4,11 +4,11 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{PAGE_PERIOD, WakeError, Waker};
 use crate::event::CanvasId;
-use crate::store::{MissedCursor, PulledSplit};
+use crate::store::MissedCursor;
 
 /// Maximum number of pages that are looked at after one interruption. The promises wake the rest.
 const PAGES: usize = 10;
@@ -19,8 +19,8 @@ const TRIES: u32 = 6;
 const RETRY: Duration = Duration::from_millis(250);
 /// How many pages a look goes on for the sake of other canvases, once one of them has no room.
 const OTHERS_PAGES: usize = 25;
-/// The pause after a page, as a multiple of the time that it took.
-const PAUSE_MULTIPLE: u32 = 3;
+/// From one page to the next at least, as a multiple of the time that the first takes.
+const PERIOD_MULTIPLE: u32 = 2;
 
 /// How far a look for the events that wait has come.
 enum Look {
@@ -105,11 +105,12 @@ impl Waker {
             let started = Instant::now();
             let without: Vec<CanvasId> = full.iter().copied().collect();
             let page = self.store.waiting_after(after, &without).await?;
-            if !page.notifications.is_empty() {
-                // Copies that services pull have turns of their own, and no notifications.
-                let PulledSplit { workers, .. } = self.store.split_pulled(&page.notifications).await?;
-                full.extend(self.notifier.publish_again(&workers).await?);
+            let mut found = page.notifications;
+            if page.has_copies {
+                // Those that services pull have turns of their own, and no notifications.
+                found = self.store.split_pulled(&found).await?.workers;
             }
+            full.extend(self.notifier.publish_again(&found).await?);
             if !full.is_empty() {
                 // This page again, since not all of it was taken.
                 stopped.get_or_insert(after);
@@ -121,8 +122,8 @@ impl Waker {
                 (None, None) => return Ok(Look::Over),
                 (_, next) => after = next,
             }
-            // However long the statements take, connections and database are free for most of it.
-            sleep(PAGE_PERIOD.max(PAUSE_MULTIPLE * started.elapsed())).await;
+            // However long the statements take, half of the time is others'.
+            sleep_until(started + PAGE_PERIOD.max(PERIOD_MULTIPLE * started.elapsed())).await;
         }
     }
 }

@@ -204,7 +204,7 @@ impl Notifier for PostgresNotifier {
     /// to listen later has heard of none of them.
     async fn publish_again(&self, notifications: &[Notification]) -> Result<HashSet<CanvasId>, NotifyError> {
         let taken = self.shared.take_in(self.shared.id, notifications.iter().copied());
-        if !taken.is_alone {
+        if !taken.is_alone && !notifications.is_empty() {
             self.shared.sender.say(News::Again(notifications.to_vec()));
         }
         Ok(taken.refused)

@@ -17,6 +17,8 @@ const BACK_MAX: Duration = Duration::from_secs(10 * 60);
 #[derive(Debug, Default)]
 pub(crate) struct MissedPage {
     pub(crate) notifications: Vec<Notification>,
+    /// Whether copies in queues are among them, as far as that is asked.
+    pub(crate) has_copies: bool,
     /// Where the next page begins; `None` after the last.
     pub(crate) next: Option<MissedCursor>,
 }
@@ -52,7 +54,7 @@ impl Store {
         let next = rows.last().filter(|_| rows.len() >= MISSED_PAGE);
         let next = next.map(|row| MissedCursor { notify_at: row.notify_at, id: row.id });
         let (ids, canvases) = rows.iter().map(|row| (row.id, row.canvas_id)).unzip();
-        Ok(MissedPage { notifications: notifications(ids, canvases), next })
+        Ok(MissedPage { notifications: notifications(ids, canvases), has_copies: false, next })
     }
 
     /// Events that are due and that nobody has begun, whoever was notified of them, but for those
@@ -71,8 +73,10 @@ impl Store {
         let without: Vec<Uuid> = without.iter().map(|canvas| canvas.0).collect();
         let timing = self.timing();
         let query = sqlx::query!(
-            r#"select notify_at as "notify_at!", id as "id!", canvas_id as "canvas_id!", waits as "waits!", is_within as "is_within!", is_last as "is_last!" from (
-                   select notify_at, id, canvas_id, notify_at <= now() + $4::interval as is_within,
+            r#"select notify_at as "notify_at!", id as "id!", canvas_id as "canvas_id!", waits as "waits!",
+                      is_copy as "is_copy!", is_within as "is_within!", is_last as "is_last!" from (
+                   select notify_at, id, canvas_id, queue is not null as is_copy,
+                          notify_at <= now() + $4::interval as is_within,
                           delay_until <= now() and locked_at is null and canvas_id <> all ($3::uuid[]) as waits,
                           row_number() over (order by notify_at, id) = 10000 as is_last
                      from wakeq.events_v2
@@ -89,8 +93,9 @@ impl Store {
         let rows = self.session().await?.all("look for what waits", query).await?;
         let next = rows.last().filter(|row| row.is_within && (row.is_last || rows.len() >= MISSED_PAGE));
         let next = next.map(|row| MissedCursor { notify_at: row.notify_at, id: row.id });
+        let has_copies = rows.iter().any(|row| row.is_copy);
         let (ids, canvases) =
             rows.iter().filter(|row| row.waits && row.is_within).map(|row| (row.id, row.canvas_id)).unzip();
-        Ok(MissedPage { notifications: notifications(ids, canvases), next })
+        Ok(MissedPage { notifications: notifications(ids, canvases), has_copies, next })
     }
 }
