@@ -5,17 +5,20 @@
 //! row, which is kept by the minute's pass of a process with a [`LocalNotifier`]. Several processes
 //! need a [`PostgresNotifier`](super::PostgresNotifier) or [`PubSub`](super::PubSub).
 
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 use super::mailbox::{Content, Mailbox};
+use super::overflow::{self, Overflow};
 use super::{Notifier, NotifyError, Subscription};
 use crate::broadcast::{Broadcasts, Signals};
-use crate::event::Notification;
+use crate::event::{CanvasId, Notification};
 
-/// Maximum number of waiting notifications. They take about 30 MB; events beyond them are woken by
-/// their promises.
+/// Maximum number of waiting notifications. They take about 30 MB; events beyond them are looked
+/// for when most of these have been handled.
 const WAITING_MAX: usize = 250_000;
 
 /// The delay before a message that was put back is delivered again: the same as for the
@@ -26,7 +29,8 @@ const RETRY_DELAY: Duration = Duration::from_secs(10);
 /// share their messages.
 ///
 /// An event has one waiting notification, however often it is published, so nothing piles up when a
-/// handler was woken too early or the backlog is long. Notifications end with the process: when it
+/// handler was woken too early or the backlog is long. At most 250,000 wait, and the worker looks
+/// for the events beyond them when it has room again. Notifications end with the process: when it
 /// starts, call [`Admin::wake`](crate::Admin::wake) with `true` for the events that are waiting.
 /// Events of another process are found by the minute's pass, at most one and a half minutes later
 /// with the default durations.
@@ -51,6 +55,9 @@ const RETRY_DELAY: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub struct LocalNotifier {
     mailbox: Mailbox,
+    /// How many notifications wait at most.
+    most: usize,
+    overflow: Arc<Overflow>,
     broadcasts: Option<Broadcasts>,
     signals: Signals,
 }
@@ -64,7 +71,13 @@ impl Default for LocalNotifier {
 impl LocalNotifier {
     /// An empty notifier.
     pub fn new() -> Self {
-        Self { mailbox: Mailbox::new(RETRY_DELAY), broadcasts: None, signals: Signals::alone() }
+        Self::holding(WAITING_MAX)
+    }
+
+    /// An empty notifier in which this many notifications wait at most.
+    pub(crate) fn holding(most: usize) -> Self {
+        let (mailbox, overflow) = (Mailbox::new(RETRY_DELAY), Arc::default());
+        Self { mailbox, most, overflow, broadcasts: None, signals: Signals::alone() }
     }
 
     /// An empty notifier that also broadcasts what is emitted, to the listeners of this process.
@@ -83,28 +96,49 @@ impl LocalNotifier {
     pub fn waiting(&self) -> usize {
         self.mailbox.read(super::mailbox::Messages::waiting)
     }
-}
 
-#[async_trait]
-impl Notifier for LocalNotifier {
-    async fn publish(&self, notifications: &[Notification]) -> Result<(), NotifyError> {
+    /// Keeps these notifications. Returns the canvases of those for which there is no room.
+    fn take_in(&self, notifications: &[Notification]) -> HashSet<CanvasId> {
         self.mailbox.change(|messages| {
+            let mut refused = HashSet::new();
             for notification in notifications.iter().copied() {
                 // A worker that takes the waiting one sees everything that was committed before
                 // this call.
                 if messages.names(notification.id) {
                     continue;
                 }
-                if messages.waiting() >= WAITING_MAX {
-                    return Err(NotifyError::new(format!(
-                        "{WAITING_MAX} notifications wait in this process already; the minute's pass wakes the rest: \
-                         raise the worker's capacity, or run several workers with Pub/Sub"
-                    )));
+                if messages.waiting() < self.most {
+                    messages.push(Content::Notification(notification));
+                } else {
+                    refused.insert(notification.canvas);
                 }
-                messages.push(Content::Notification(notification));
             }
-            Ok(())
+            refused
         })
+    }
+}
+
+#[async_trait]
+impl Notifier for LocalNotifier {
+    async fn publish(&self, notifications: &[Notification]) -> Result<(), NotifyError> {
+        if !self.take_in(notifications).is_empty() {
+            self.overflow.note();
+        }
+        Ok(())
+    }
+
+    async fn overflowed(&self) {
+        self.overflow.noted().await;
+        self.drained().await;
+        self.overflow.look();
+    }
+
+    async fn drained(&self) {
+        overflow::drained(&self.mailbox, self.most).await;
+    }
+
+    async fn publish_again(&self, notifications: &[Notification]) -> Result<HashSet<CanvasId>, NotifyError> {
+        Ok(self.take_in(notifications))
     }
 
     async fn starts_empty(&self) -> bool {
@@ -158,8 +192,10 @@ impl Notifier for NoNotifier {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::timeout;
+
     use super::*;
-    use crate::event::{CanvasId, EventId};
+    use crate::event::EventId;
 
     fn notification() -> Notification {
         Notification { id: EventId::new(), canvas: CanvasId::DEFAULT }
@@ -190,18 +226,35 @@ mod tests {
         assert_eq!(notifier.waiting(), 1, "nothing is remembered of what is over");
     }
 
-    #[tokio::test]
-    async fn rejects_notifications_beyond_its_limit_and_keeps_the_waiting_ones() {
-        let notifier = LocalNotifier::new();
-        let first = notification();
-        notifier.publish(&[first]).await.unwrap();
-        let many: Vec<_> = (0..WAITING_MAX).map(|_| notification()).collect();
-        let error = notifier.publish(&many).await.unwrap_err();
-        assert!(error.to_string().contains("raise the worker's capacity"), "{error}");
-        assert_eq!(notifier.waiting(), WAITING_MAX);
-        notifier.publish(&[first]).await.expect("it waits already");
-        notifier.subscribe(1).await.unwrap().next().await.unwrap().acknowledge();
-        notifier.publish(&many[WAITING_MAX - 1..]).await.expect("there is room again");
+    /// What is beyond its limit is dropped, and the worker learns of that once most of the others
+    /// have been handled. Looking for it is no overflow.
+    #[tokio::test(start_paused = true)]
+    async fn what_it_has_no_room_for_is_to_be_looked_for_when_it_is_drained() {
+        let (notifier, long) = (LocalNotifier::holding(16), Duration::from_secs(3_600));
+        let many: Vec<_> = (0..20).map(|_| notification()).collect();
+        notifier.publish(&many[..16]).await.unwrap();
+        notifier.publish(&many[..1]).await.unwrap();
+        let mut subscription = notifier.subscribe(20).await.unwrap();
+        let mut overflowed = notifier.overflowed();
+        assert!(timeout(long, &mut overflowed).await.is_err(), "each of them waits");
+        notifier.publish(&many).await.unwrap();
+        assert_eq!(notifier.waiting(), 16);
+        for _ in 0..13 {
+            next(subscription.as_mut()).await.acknowledge();
+        }
+        assert!(timeout(long, &mut overflowed).await.is_err(), "three are left, which is too many");
+        next(subscription.as_mut()).await.acknowledge();
+        overflowed.await;
+
+        assert!(notifier.publish_again(&many[14..]).await.unwrap().is_empty());
+        assert_eq!(notifier.waiting(), 6, "those that waited and those that were dropped");
+        let more: Vec<_> = (0..20).map(|_| notification()).collect();
+        let refused = notifier.publish_again(&more).await.unwrap();
+        assert_eq!((refused, notifier.waiting()), (HashSet::from([CanvasId::DEFAULT]), 16));
+        while notifier.waiting() > 0 {
+            next(subscription.as_mut()).await.acknowledge();
+        }
+        assert!(timeout(long, notifier.overflowed()).await.is_err(), "the one that looks knows it");
     }
 
     #[tokio::test(start_paused = true)]

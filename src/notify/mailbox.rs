@@ -246,6 +246,11 @@ impl Messages {
         self.ready.len() + self.reserve.len() + self.delayed.len()
     }
 
+    /// How many of them are not in reserve.
+    pub(crate) fn own_waiting(&self) -> usize {
+        self.ready.len() + self.delayed.len()
+    }
+
     /// How many deliveries are unanswered.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn unanswered(&self) -> usize {

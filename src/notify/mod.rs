@@ -5,16 +5,19 @@
 
 mod local;
 mod mailbox;
+mod overflow;
 mod postgres;
 #[cfg(feature = "pubsub")]
 mod pubsub;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 use crate::broadcast::{Broadcasts, ListenError, Signals};
+use crate::event::CanvasId;
 
 pub use crate::event::{MalformedNotification, Notification};
 pub use local::{LocalNotifier, NoNotifier};
@@ -57,6 +60,24 @@ pub trait Notifier: Send + Sync + 'static {
     /// default it waits for ever, as a broker keeps what it was given.
     async fn missed(&self) -> Duration {
         std::future::pending().await
+    }
+
+    /// Waits until this process had no room for notifications that were its to handle, and most of
+    /// the others have been handled: it then has to look for the events that wait. By default it
+    /// waits for ever, as a broker keeps what it was given.
+    async fn overflowed(&self) {
+        std::future::pending().await
+    }
+
+    /// Waits until most of the notifications that wait in this process have been handled. By
+    /// default it does not wait.
+    async fn drained(&self) {}
+
+    /// Publishes notifications of events that were looked for. Returns the canvases for whose
+    /// notifications this process has no room; that is not an [overflow](Self::overflowed), since
+    /// the caller continues when they are [drained](Self::drained).
+    async fn publish_again(&self, notifications: &[Notification]) -> Result<HashSet<CanvasId>, NotifyError> {
+        self.publish(notifications).await.map(|()| HashSet::new())
     }
 
     /// The broadcasts of emitted events for listeners. Default none: nothing is broadcast.

@@ -53,7 +53,7 @@ pub(crate) use kernel::{BATCH_MAX, IN_FLIGHT, Listening, PAYLOAD_BYTES_MAX};
 pub(crate) use log::AppendRefusal;
 pub use log::{LogAppender, LogBatch, LogEnd, LogHolder, LogHorizon, append_batch, lacks_partition};
 pub(crate) use minute::{
-    Activity, Attendance, ExpiryPart, IdleRetention, MakingDue, NewWorker, WorkerPosition,
+    Activity, Attendance, ExpiryPart, IdleRetention, MakingDue, MissedCursor, NewWorker, WorkerPosition,
 };
 pub use minute::{Retention, Worker, WorkerRun, WorkerState, WorkerSummary};
 pub(crate) use order::HaltedPosition;

@@ -30,7 +30,8 @@ const REMEMBERED_MAX: usize = 4 * PAGE;
 /// with it.
 const ASKED_MAX: usize = 200;
 /// Events per second of [`CanvasId::DEFAULT`], the canvas of deployments with one tenant, where
-/// there is no other canvas to delay.
+/// there is no other canvas to delay: nothing is held back. A process that has no room for all that
+/// is published looks for the rest when it has some, which costs less than putting it off.
 const RATE_ALONE: u32 = 1_000_000;
 /// Number of canvases from which on accounts without published events are removed.
 const SWEEP_LEAST: usize = 64;

@@ -9,11 +9,11 @@ use uuid::Uuid;
 
 use crate::event::{CanvasId, Notification};
 
-/// Maximum number of notifications waiting in a process. They take about 30 MB; events beyond them
-/// are woken by their promises.
+/// Maximum number of notifications waiting in a process. They take about 30 MB; the process looks
+/// for the events beyond them when it has handled most of these.
 pub(super) const WAITING_MAX: usize = 250_000;
-/// Up to here the mailbox takes whatever comes.
-const FREE: usize = WAITING_MAX / 2;
+/// Up to this part of it the mailbox takes whatever comes.
+const FREE_PART: usize = 2;
 /// Beyond that, the messages that a process may have put in, in multiples of the room that is left.
 /// One process leaves an eighth of the upper half, however many canvases it names.
 const PROCESS_MULTIPLE: usize = 7;
@@ -24,23 +24,35 @@ const ANSWERS: Duration = Duration::from_secs(1);
 /// last half empty, in all and for each canvas. The thresholds fall with the room that is left, as
 /// those of a switch whose queues share its memory. A canvas gets at most as much from a process as
 /// it leaves, so there is room for the first event of another canvas, whichever process sends it.
-/// The promises wake the rest.
-#[derive(Debug, Default)]
+/// The rest is looked for.
+#[derive(Debug)]
 pub(super) struct Shares {
+    /// How many messages wait at most.
+    most: usize,
     processes: HashMap<Uuid, usize>,
     canvases: HashMap<(Uuid, CanvasId), usize>,
 }
 
 impl Shares {
+    /// Of a mailbox in which this many messages wait at most.
+    pub(super) fn of(most: usize) -> Self {
+        Self { most, processes: HashMap::new(), canvases: HashMap::new() }
+    }
+
+    /// How many messages wait at most.
+    pub(super) fn most(&self) -> usize {
+        self.most
+    }
+
     /// Whether the mailbox, in which this many wait, takes one more of this canvas from this
     /// process.
     pub(super) fn admit(&mut self, sender: Uuid, canvas: CanvasId, waiting: usize) -> bool {
-        if waiting < FREE {
+        if waiting < self.most / FREE_PART {
             self.processes.clear();
             self.canvases.clear();
             return true;
         }
-        let room = WAITING_MAX.saturating_sub(waiting);
+        let room = self.most.saturating_sub(waiting);
         let all = self.processes.get(&sender).copied().unwrap_or(0);
         let own = self.canvases.get(&(sender, canvas)).copied().unwrap_or(0);
         let is_admitted = own < room && all < PROCESS_MULTIPLE * room;
@@ -89,11 +101,16 @@ mod tests {
     const ONE: CanvasId = CanvasId(Uuid::from_u128(7));
     const OTHER: CanvasId = CanvasId(Uuid::from_u128(8));
 
+    const FREE: usize = WAITING_MAX / FREE_PART;
+
     /// Shares, and how many messages wait.
-    #[derive(Default)]
     struct Filling(Shares, usize);
 
     impl Filling {
+        fn empty() -> Self {
+            Self(Shares::of(WAITING_MAX), 0)
+        }
+
         fn admits(&mut self, sender: Uuid, canvas: CanvasId) -> bool {
             let is_admitted = self.0.admit(sender, canvas, self.1);
             self.1 += usize::from(is_admitted);
@@ -109,7 +126,7 @@ mod tests {
     /// A flood of one canvas leaves room to another, from the same process and from several.
     #[test]
     fn no_canvas_fills_the_mailbox_alone() {
-        let (mut filling, [first, second]) = (Filling::default(), [1, 2].map(Uuid::from_u128));
+        let (mut filling, [first, second]) = (Filling::empty(), [1, 2].map(Uuid::from_u128));
         assert_eq!(filling.fill(first, std::iter::repeat(ONE)), FREE + WAITING_MAX / 4);
         assert_eq!(filling.fill(first, [OTHER; 1_000]), 1_000, "its first events come from the same process");
         assert!(filling.fill(second, std::iter::repeat(ONE)) > 10_000);
@@ -123,7 +140,7 @@ mod tests {
     /// A process that names another canvas each time, or those of others, leaves room to others.
     #[test]
     fn no_process_fills_the_mailbox_alone() {
-        let (mut filling, [wild, other]) = (Filling::default(), [1, 2].map(Uuid::from_u128));
+        let (mut filling, [wild, other]) = (Filling::empty(), [1, 2].map(Uuid::from_u128));
         filling.fill(wild, std::iter::repeat(ONE));
         let made_up = (100..).map(|number| CanvasId(Uuid::from_u128(number)));
         filling.fill(wild, made_up);

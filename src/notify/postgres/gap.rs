@@ -77,7 +77,8 @@ impl Gaps {
     }
 }
 
-fn pause() -> Duration {
+/// A random pause.
+pub(super) fn pause() -> Duration {
     let share = uuid::Uuid::new_v4().as_u128() % 1_000;
     PAUSE + SPREAD.mul_f64(share as f64 / 1_000.0)
 }

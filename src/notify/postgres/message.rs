@@ -27,6 +27,9 @@ pub(super) enum News {
     Looking(Duration),
     /// These events are to be looked at.
     Wake(Vec<Notification>),
+    /// So are these, which were found waiting by a process that had no room for their
+    /// notifications.
+    Again(Vec<Notification>),
 }
 
 impl News {
@@ -40,7 +43,8 @@ impl News {
                 let seconds = u32::try_from(missed.as_secs()).unwrap_or(u32::MAX);
                 vec![[&[3], &seconds.to_be_bytes()[..]].concat()]
             }
-            Self::Wake(notifications) => wakes(notifications),
+            Self::Wake(notifications) => wakes(4, notifications),
+            Self::Again(notifications) => wakes(5, notifications),
         }
     }
 
@@ -56,19 +60,20 @@ impl News {
                 Some(Self::Looking(Duration::from_secs(seconds.into())))
             }
             (4, rest) => notifications(rest).map(Self::Wake),
+            (5, rest) => notifications(rest).map(Self::Again),
             _ => None,
         }
     }
 }
 
-/// The messages that carry these notifications, in their order.
-fn wakes(all: &[Notification]) -> Vec<Vec<u8>> {
+/// The messages of this kind that carry these notifications, in their order.
+fn wakes(kind: u8, all: &[Notification]) -> Vec<Vec<u8>> {
     let mut contents = Vec::new();
     let (mut events, mut bytes) = (BTreeMap::<CanvasId, Vec<EventId>>::new(), 1);
     for Notification { id, canvas } in all {
         let more = ID_BYTES + if events.contains_key(canvas) { 0 } else { CANVAS_BYTES };
         if bytes + more > CONTENT_BYTES_MAX {
-            contents.push(wake(&std::mem::take(&mut events)));
+            contents.push(wake(kind, &std::mem::take(&mut events)));
             bytes = 1 + CANVAS_BYTES + ID_BYTES;
         } else {
             bytes += more;
@@ -76,14 +81,14 @@ fn wakes(all: &[Notification]) -> Vec<Vec<u8>> {
         events.entry(*canvas).or_default().push(*id);
     }
     if !events.is_empty() {
-        contents.push(wake(&events));
+        contents.push(wake(kind, &events));
     }
     contents
 }
 
 /// One message: each canvas with the number of its events, and the events.
-fn wake(events: &BTreeMap<CanvasId, Vec<EventId>>) -> Vec<u8> {
-    let mut content = vec![4];
+fn wake(kind: u8, events: &BTreeMap<CanvasId, Vec<EventId>>) -> Vec<u8> {
+    let mut content = vec![kind];
     for (canvas, ids) in events {
         content.extend_from_slice(canvas.0.as_bytes());
         // A message has room for fewer than 400.
@@ -121,6 +126,10 @@ mod tests {
         let expected = [&[4][..], Uuid::from_u128(7).as_bytes(), &[0, 1], id.0.as_bytes()].concat();
         assert_eq!(content, expected);
         assert_eq!(News::read(&content), Some(sent));
+        let again = [&[5][..], &content[1..]].concat();
+        let News::Wake(found) = News::read(&content).unwrap() else { panic!("{content:?}") };
+        assert_eq!(News::Again(found.clone()).contents(), [again.as_slice()]);
+        assert_eq!(News::read(&again), Some(News::Again(found)));
         for (news, byte) in [(News::Hello, 0), (News::Here, 1), (News::Bye, 2)] {
             assert_eq!(news.contents(), [[byte]]);
             assert_eq!(News::read(&[byte]), Some(news));

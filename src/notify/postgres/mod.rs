@@ -6,7 +6,8 @@
 //! Every process hears every notification, and one of them is to handle it first; the others keep
 //! it in reserve for a moment, and look at the event if they have nothing else to do. So a worker
 //! that is busy, or dies, holds up nothing for longer than that, and one that comes later is told
-//! what waits. Events of which no process hears are found by the promises on their rows.
+//! what waits. Events of which no process hears are found by the promises on their rows. A process
+//! that had no room for messages looks for what waits when it has handled most of the others.
 
 mod bounds;
 mod broadcasts;
@@ -17,7 +18,10 @@ mod message;
 mod outlet;
 mod seal;
 mod sender;
+#[cfg(test)]
+mod tests;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -29,11 +33,12 @@ use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
 use super::mailbox::{Content, Mailbox};
+use super::overflow::{self, Overflow};
 use super::{Delivery, Notifier, NotifyError, Subscription};
 use crate::broadcast::{Broadcasts, Signals};
-use crate::event::Notification;
+use crate::event::{CanvasId, Notification};
 use crate::store::{Store, StoreError};
-use bounds::{Answers, Shares};
+use bounds::{Answers, Shares, WAITING_MAX};
 use broadcasts::PostgresChannel;
 use ear::{Ear, Hear};
 use gap::Gaps;
@@ -61,7 +66,9 @@ const ANSWER: Duration = Duration::from_secs(1);
 ///
 /// Notifications are kept by the workers only. If all of them end, call
 /// [`Admin::wake`](crate::Admin::wake) with `true` when the first one starts again; otherwise the
-/// minute's pass finds the events. After a connection broke, a worker looks for what it missed.
+/// minute's pass finds the events. After a connection broke, a worker looks for what it missed. At
+/// most 250,000 wait in a process, and a worker looks for the events beyond them when it has room
+/// again.
 ///
 /// The role of the store reads the table `wakeq.deployment`, whose secret keeps other roles of the
 /// database from reading and forging messages.
@@ -96,6 +103,7 @@ struct SharedNotifier {
     shares: Mutex<Shares>,
     answers: Mutex<Answers>,
     gaps: Gaps,
+    overflow: Overflow,
     working: Mutex<Weak<Working>>,
     /// Held while a first subscription begins to listen.
     beginning: tokio::sync::Mutex<()>,
@@ -106,6 +114,11 @@ impl PostgresNotifier {
     /// A notifier over the database of this store. Must be called inside a tokio runtime; nothing
     /// is sent yet.
     pub fn new(store: &Store) -> Self {
+        Self::holding(store, WAITING_MAX)
+    }
+
+    /// A notifier in which this many notifications wait at most.
+    pub(crate) fn holding(store: &Store, most: usize) -> Self {
         let (id, keyring) = (Uuid::new_v4(), Keyring::new(store));
         let outlet = Arc::new(Outlet::new(keyring.clone(), Purpose::Notifications, id));
         let signals = PostgresChannel::new(keyring.clone(), Purpose::Signals);
@@ -116,9 +129,10 @@ impl PostgresNotifier {
             sender: Sender::new(outlet),
             mailbox: Mailbox::new(RETRY_DELAY),
             members: Mutex::new(Members::of(id)),
-            shares: Mutex::default(),
+            shares: Mutex::new(Shares::of(most)),
             answers: Mutex::default(),
             gaps: Gaps::default(),
+            overflow: Overflow::default(),
             working: Mutex::default(),
             beginning: tokio::sync::Mutex::default(),
             trouble: Mutex::default(),
@@ -149,9 +163,12 @@ impl Notifier for PostgresNotifier {
         if notifications.is_empty() {
             return Ok(());
         }
-        let own = self.shared.id;
-        if self.shared.works() && self.shared.take_in(own, notifications.iter().copied()) {
-            return Ok(());
+        if self.shared.works() {
+            let taken = self.shared.take_in(self.shared.id, notifications.iter().copied());
+            self.shared.note(&taken);
+            if taken.is_alone {
+                return Ok(());
+            }
         }
         self.shared.sender.wake(notifications.to_vec()).await.map_err(failed)
     }
@@ -171,6 +188,26 @@ impl Notifier for PostgresNotifier {
         let missed = self.shared.gaps.next().await;
         self.shared.sender.say(News::Looking(missed));
         missed
+    }
+
+    async fn overflowed(&self) {
+        self.shared.overflow.noted().await;
+        self.shared.drained().await;
+        self.shared.overflow.look();
+    }
+
+    async fn drained(&self) {
+        self.shared.drained().await;
+    }
+
+    /// Others are told as well, since some of the events are theirs to handle first: one that began
+    /// to listen later has heard of none of them.
+    async fn publish_again(&self, notifications: &[Notification]) -> Result<HashSet<CanvasId>, NotifyError> {
+        let taken = self.shared.take_in(self.shared.id, notifications.iter().copied());
+        if !taken.is_alone && !notifications.is_empty() {
+            self.shared.sender.say(News::Again(notifications.to_vec()));
+        }
+        Ok(taken.refused)
     }
 
     fn broadcasts(&self) -> Option<Broadcasts> {
@@ -226,11 +263,32 @@ impl SharedNotifier {
         working
     }
 
-    /// Keeps these notifications of this sender for the workers of this process. Returns whether no
-    /// other process has any.
-    fn take_in(&self, sender: Uuid, notifications: impl Iterator<Item = Notification>) -> bool {
+    fn shares(&self) -> MutexGuard<'_, Shares> {
+        self.shares.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until most of what is this process's to handle has been. With others there, a random
+    /// time longer: one of those that had no room at the same time is the first to look, and what
+    /// it finds may be enough for all of them.
+    async fn drained(&self) {
+        let most = self.shares().most();
+        loop {
+            overflow::drained(&self.mailbox, most).await;
+            if self.members().is_alone() {
+                return;
+            }
+            sleep(gap::pause()).await;
+            if overflow::is_drained(&self.mailbox, most) {
+                return;
+            }
+        }
+    }
+
+    /// Keeps these notifications of this sender for the workers of this process.
+    fn take_in(&self, sender: Uuid, notifications: impl Iterator<Item = Notification>) -> TakenIn {
         let members = self.members();
-        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shares = self.shares();
+        let mut refused = HashSet::new();
         self.mailbox.change(|messages| {
             for notification in notifications {
                 // A worker that takes the waiting one sees everything that was committed before.
@@ -241,13 +299,23 @@ impl SharedNotifier {
                 let has_room = shares.admit(sender, notification.canvas, messages.waiting());
                 // Messages in reserve wait elsewhere as well, so they make room.
                 if !(has_room || is_own && messages.drop_reserve()) {
+                    if is_own {
+                        refused.insert(notification.canvas);
+                    }
                     continue;
                 }
                 let content = Content::Notification(notification);
                 if is_own { messages.push(content) } else { messages.push_reserve(content) }
             }
         });
-        members.is_alone()
+        TakenIn { is_alone: members.is_alone(), refused }
+    }
+
+    /// If there was no room for some of these, they are looked for later.
+    fn note(&self, taken: &TakenIn) {
+        if !taken.refused.is_empty() {
+            self.overflow.note();
+        }
     }
 
     /// Tells processes that have begun to listen what waits here.
@@ -268,6 +336,14 @@ impl SharedNotifier {
     fn divide(&self, members: &Members) {
         self.mailbox.change(|messages| messages.divide(|event| members.is_own(event)));
     }
+}
+
+/// Notifications that were taken in.
+struct TakenIn {
+    /// Whether no other process has a worker.
+    is_alone: bool,
+    /// The canvases of those that are this process's to handle and for which there was no room.
+    refused: HashSet<CanvasId>,
 }
 
 /// Ends when the last subscription of the process stops.
@@ -306,8 +382,12 @@ impl Hear for WorkerHearer {
         };
         match news {
             News::Wake(notifications) => {
-                shared.take_in(sender, notifications.into_iter());
+                let taken = shared.take_in(sender, notifications.into_iter());
+                shared.note(&taken);
             }
+            // The sender may look for what is left out here again; if each of two processes did so
+            // for the other, they would not end.
+            News::Again(notifications) => drop(shared.take_in(sender, notifications.into_iter())),
             News::Hello => {
                 shared.sender.say(News::Here);
                 // Read before its share of them becomes a reserve here.
@@ -375,45 +455,5 @@ impl Subscription for PostgresSubscription {
         let Self { inner, working, shared: _ } = *self;
         drop(working);
         inner.close(grace).await;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::bounds::WAITING_MAX;
-    use super::*;
-    use crate::event::{CanvasId, EventId};
-    use crate::store::tests::Table;
-
-    const ONE: CanvasId = CanvasId(Uuid::from_u128(7));
-    const OTHER: CanvasId = CanvasId(Uuid::from_u128(8));
-
-    fn notifications(canvas: CanvasId) -> impl Iterator<Item = Notification> {
-        std::iter::repeat_with(move || Notification { id: EventId::new(), canvas })
-    }
-
-    /// A process floods two workers with the events of one canvas. A message for which the mailbox
-    /// has no room takes room from the reserve if it is this worker's to handle, and is dropped
-    /// otherwise. The first events of another canvas, from the same process, are all taken.
-    #[tokio::test]
-    async fn a_flood_of_one_canvas_leaves_room_to_another() {
-        let table = Table::new().await;
-        let notifier = PostgresNotifier::new(&table.store);
-        let (shared, [sender, worker]) = (&notifier.shared, [1, 2].map(Uuid::from_u128));
-        assert!(shared.members().heard(worker), "half of the events are for another worker");
-        let (waiting, most) = (|| shared.mailbox.read(|messages| messages.waiting()), WAITING_MAX / 4 * 3);
-        shared.take_in(sender, notifications(ONE).take(most + 1_000));
-        assert_eq!(waiting(), most);
-
-        let own = notifications(ONE).find(|one| shared.members().is_own(one.id)).unwrap();
-        let foreign = notifications(ONE).find(|one| !shared.members().is_own(one.id)).unwrap();
-        shared.take_in(sender, [own, foreign].into_iter());
-        let names = |id| shared.mailbox.read(|messages| messages.names(id));
-        assert_eq!((names(own.id), names(foreign.id), waiting()), (true, false, most));
-
-        let others: Vec<_> = notifications(OTHER).take(100).collect();
-        shared.take_in(sender, others.iter().copied());
-        assert!(others.iter().all(|one| names(one.id)));
-        assert_eq!(waiting(), most + 100);
     }
 }

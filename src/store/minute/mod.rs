@@ -17,5 +17,6 @@ pub use expiry::Retention;
 pub(crate) use idle::IdleRetention;
 #[cfg(test)]
 pub(crate) use missed::MISSED_PAGE;
+pub(crate) use missed::MissedCursor;
 pub(crate) use workers::{Activity, Attendance, NewWorker, WorkerPosition};
 pub use workers::{Worker, WorkerRun, WorkerState, WorkerSummary};

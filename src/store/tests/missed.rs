@@ -1,4 +1,5 @@
-//! A look after an interruption finds the promises that emits made in it, and nothing else.
+//! A look after an interruption finds the promises that emits made in it, and nothing else. One
+//! after an overflow finds all events that wait.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -54,4 +55,59 @@ async fn events_of_an_interruption_are_found_page_by_page() {
     assert_eq!((found == in_it, found.len(), pages), (true, 2_500, 3));
     let none = table.store.missed_for(Duration::from_secs(5), None).await.unwrap();
     assert_eq!(none.notifications, [], "the interruption began later");
+}
+
+/// Wherever the promises of what waits are, and however many delayed events are between them. Those
+/// of a canvas that has no room are passed over, and nobody reads a promise twice.
+#[tokio::test]
+async fn events_that_wait_are_found_among_many_delayed_ones() {
+    let table = Table::new().await;
+    let (other, minutes) = (CanvasId(uuid::Uuid::from_u128(7)), [1, 10, 20]);
+    let promised = async |ids: &[EventId], minutes: i32, change: &'static str| {
+        let promise =
+            "update wakeq.events_v2 set notify_at = now() + make_interval(mins => $2) where id = any ($1)";
+        let ids: Vec<uuid::Uuid> = ids.iter().map(|id| id.0).collect();
+        sqlx::query(promise).bind(&ids).bind(minutes).execute(&table.pool).await.unwrap();
+        sqlx::query(change).bind(&ids).execute(&table.pool).await.unwrap();
+    };
+    let (mut waiting, mut of_other) = (HashSet::new(), HashSet::new());
+    for ahead in minutes {
+        let ids = table.add(700).await;
+        promised(&ids, ahead, "select $1::uuid[]").await;
+        waiting.extend(ids);
+        let ids = table.add(5).await;
+        let moved = "update wakeq.events_v2 set canvas_id = '00000000-0000-0000-0000-000000000007' where id = any ($1)";
+        promised(&ids, ahead, moved).await;
+        of_other.extend(ids);
+    }
+    let delayed = "update wakeq.events_v2 set delay_until = now() + interval '4 min' where id = any ($1)";
+    promised(&table.add(25_000).await, 5, delayed).await;
+    let runs = "update wakeq.events_v2 set locked_at = now(), claims = 1 where id = any ($1)";
+    promised(&table.add(10).await, 1, runs).await;
+    let parked = "update wakeq.events_v2 set notify_at = null where id = any ($1)";
+    promised(&table.add(10).await, 1, parked).await;
+    let overdue = "update wakeq.events_v2 set notify_at = now() - interval '1 s' where id = any ($1)";
+    promised(&table.add(10).await, 1, overdue).await;
+    promised(&table.add(10).await, 300, "select $1::uuid[]").await;
+
+    let find = async |without: &[CanvasId]| {
+        let (mut found, mut pages, mut after) = (Vec::new(), 0, None);
+        loop {
+            let page = table.store.waiting_after(after, without).await.unwrap();
+            assert!(page.notifications.len() <= MISSED_PAGE && !page.has_copies);
+            found.extend(page.notifications);
+            (pages, after) = (pages + 1, page.next);
+            if after.is_none() {
+                return (found, pages);
+            }
+        }
+    };
+    let (found, pages) = find(&[]).await;
+    let of = |canvas: CanvasId| -> HashSet<EventId> {
+        found.iter().filter(|one| one.canvas == canvas).map(|one| one.id).collect()
+    };
+    assert_eq!((of(CanvasId::DEFAULT), of(other)), (waiting, of_other.clone()));
+    assert_eq!((found.len(), pages), (3 * 705, 4), "10,000 are looked at, or 1,000 found");
+    let (found, _) = find(&[CanvasId::DEFAULT]).await;
+    assert_eq!(found.iter().map(|one| one.id).collect::<HashSet<_>>(), of_other);
 }

@@ -61,9 +61,10 @@ const OTHER_ROWS: u32 = 20_000;
 const PAGES_MAX: u64 = 2000;
 
 /// Statements that read more pages: how each begins, how many, and why.
-const MANY: [(&str, u64, &str); 19] = [
+const MANY: [(&str, u64, &str); 20] = [
     ("select id as \"id!\", canvas_id as \"canvas_id!\"", 50_000, "passes over copies that wait in lanes"),
     ("select id, canvas_id, notify_at as", 20_000, "reads a page of promises"),
+    ("select notify_at as \"notify_at!\", id as", 20_000, "looks at 10,000 promises"),
     ("with others as ( select exists (select from wakeq.settings", 50_000, "moves 1,000 promises"),
     ("with page as ( select id from wakeq.events_v2 where notify_at > now()", 50_000, "moves 1,000 promises"),
     ("with live as", 400_000, "counts the events of a canvas, after a vacuum in the index alone"),
