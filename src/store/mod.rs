@@ -65,5 +65,5 @@ pub(crate) use queues::{
 pub use quotas::{Additions, QuotaUse, default_quota, quota_exceeded, serialize_on_canvas};
 pub use targets::{FoundTarget, PulledHandler, RegisteredTarget, SecretCounts};
 pub(crate) use targets::{
-    NewTargetRow, PulledDeletion, PulledPosition, PulledPut, PutOutcome, SealedHeaders, TargetPosition,
+    NewTargetRow, PulledDeletion, PulledPut, PutOutcome, SealedHeaders, TargetPosition,
 };
