@@ -16,7 +16,7 @@ use crate::store::kernel::{Sql, StoreError};
 pub(crate) use headers::SealedHeaders;
 pub use lookup::FoundTarget;
 pub use pulled::PulledHandler;
-pub(crate) use pulled::{PulledDeletion, PulledPosition, PulledPut};
+pub(crate) use pulled::{PulledDeletion, PulledPut};
 pub use registered::RegisteredTarget;
 pub(crate) use registered::{NewTargetRow, PutOutcome, TargetPosition};
 pub(in crate::store) use registered::{PutRefusal, put_within};

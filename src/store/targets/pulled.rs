@@ -14,7 +14,7 @@ use crate::store::quotas::serialize_on_canvas;
 const HANDLERS_MAX: i64 = 1000;
 
 /// Where a page of pulled handlers ended: the last module and name.
-pub(crate) type PulledPosition = (Name, Name);
+pub(super) type PulledPosition = (Name, Name);
 
 /// A handler whose events programs lease over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
