@@ -70,9 +70,9 @@ impl Sql<'_> {
                   where exists (select from wakeq.unknown_handlers u where u.canvas_id = c.canvas_id offset $4)
              )
              insert into wakeq.unknown_handlers (canvas_id, module, name, modifier)
-             select distinct d.canvas_id, d.module, d.name, d.modifier from deferred d
-              where d.queue is null
-                and not exists (select from wakeq.pulled_handlers p
+             select d.canvas_id, d.module, d.name, d.modifier
+               from (select distinct canvas_id, module, name, modifier from deferred where queue is null) as d
+              where not exists (select from wakeq.pulled_handlers p
                                  where p.canvas_id = d.canvas_id and p.module = d.module and p.name = d.name offset 0)
                 and (d.canvas_id not in (select f.canvas_id from full_up f)
                      or exists (select from wakeq.unknown_handlers u

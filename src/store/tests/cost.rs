@@ -357,7 +357,8 @@ async fn the_minutes_statement_does_not_read_the_queue() {
         "the minute's statement among 100,000 parked events: {overdue} pages of the promises, {all} in all"
     );
     assert!(overdue < 10, "{plan}");
-    assert!(all <= 12, "{plan}");
+    // One of them is of the batches, for those that are closed.
+    assert!(all <= 13, "{plan}");
     println!("where another process was first: {} pages", buffers(&closed, ""));
     assert!(buffers(&closed, "") <= 4, "{closed}");
     snapshot.rollback().await.unwrap();
@@ -466,7 +467,7 @@ async fn a_page_of_events_reads_a_page() {
     for mode in ["force_custom_plan", "force_generic_plan"] {
         let set = sqlx::query("select set_config('plan_cache_mode', $1, false)").bind(mode);
         table.store.session().await.unwrap().execute("set", set).await.unwrap();
-        for (filter, look, pages) in [("null", 101, 600), (r#"'{"states":["delayed"]}'"#, 10_000, 1200)] {
+        for (filter, look, pages) in [("null", 101, 600), (r#"'{"states":["delayed"]}'"#, 10_000, 1300)] {
             let arguments = format!(
                 "'{}', {look}, '1 min', {filter}, 101, true, false, 'WORKER', 'rare', 'WORKER', 'rare', null, '{}'",
                 CanvasId::DEFAULT,

@@ -21,7 +21,7 @@ use crate::store::kernel::Session;
 const WHOLE: [(&str, &str, &str); 13] = [
     (
         "with events as ( update wakeq.events_v2 set delay_until = delay_until -",
-        "events_v2 dead_events emitted_ids idempotency_keys unique_keys unknown_handlers http_targets",
+        "events_v2 dead_events emitted_ids idempotency_keys unique_keys checkpoints unknown_handlers http_targets",
         "tests shift all events",
     ),
     ("select min(moment) from", "events_v2", "tests look for the next moment of any event"),
@@ -61,7 +61,7 @@ const OTHER_ROWS: u32 = 20_000;
 const PAGES_MAX: u64 = 2000;
 
 /// Statements that read more pages: how each begins, how many, and why.
-const MANY: [(&str, u64, &str); 20] = [
+const MANY: [(&str, u64, &str); 21] = [
     ("select id as \"id!\", canvas_id as \"canvas_id!\"", 50_000, "passes over copies that wait in lanes"),
     ("select id, canvas_id, notify_at as", 20_000, "reads a page of promises"),
     ("select notify_at as \"notify_at!\", id as", 20_000, "looks at 10,000 promises"),
@@ -77,6 +77,7 @@ const MANY: [(&str, u64, &str); 20] = [
     ("select count(*) as \"count!\" from ( select from wakeq.dead_events", 50_000, "counts such ones"),
     ("with gone as ( delete from wakeq.dead_events", 50_000, "deletes such ones"),
     ("select id, object::text as object from wakeq.dead_events", 50_000, "redrives such ones"),
+    ("with looked as ( select d.*", 50_000, "looks at a canvas's dead events, at most 10,000 at once"),
     ("select c.name::text as", 20_000, "lists the crons of a canvas"),
     ("select clock_timestamp() as \"now!\", count(*)", 20_000, "counts the crons of a canvas"),
     ("select (select count(*) from wakeq.cron_records", 50_000, "counts what a canvas has registered"),

@@ -94,7 +94,7 @@ impl Run<'_> {
                 self.after_removal(attempt.into_ending(), true).await
             }
             (Stage::Attempt(attempt), Removal::Cancelled) => {
-                let removed = self.cancel(claim, &attempt.owner, Some(&attempt.report)).await;
+                let removed = Box::pin(self.cancel(claim, &attempt.owner, Some(&attempt.report))).await;
                 self.drop_checkpoint(&attempt.owner, removed).await;
                 self.after_removal(attempt.into_ending(), removed).await
             }
@@ -102,20 +102,20 @@ impl Run<'_> {
                 Stage::Attempt(attempt),
                 Removal::Dead(cause @ (Cause::Retries | Cause::Rejected | Cause::Expired)),
             ) => {
-                let removed = self.die(claim, cause, &attempt.owner, Some(&attempt.report)).await;
+                let removed = Box::pin(self.die(claim, cause, &attempt.owner, Some(&attempt.report))).await;
                 self.after_removal(attempt.into_ending(), removed).await
             }
             (Stage::ReadyEvent(ready), Removal::Cancelled) => {
-                let removed = self.cancel(claim, &ready.owner, None).await;
+                let removed = Box::pin(self.cancel(claim, &ready.owner, None)).await;
                 self.after_removal(ready.into_ending(), removed).await
             }
             (Stage::ReadyEvent(ready), Removal::Dead(Cause::Poison)) => {
-                let removed = self.die(claim, Cause::Poison, &ready.owner, None).await;
+                let removed = Box::pin(self.die(claim, Cause::Poison, &ready.owner, None)).await;
                 self.after_removal(ready.into_ending(), removed).await
             }
             // The error of its last attempt stays.
             (Stage::ReadyEvent(ready), Removal::Dead(Cause::Expired)) => {
-                let removed = self.die(claim, Cause::Expired, &ready.owner, None).await;
+                let removed = Box::pin(self.die(claim, Cause::Expired, &ready.owner, None)).await;
                 self.after_removal(ready.into_ending(), removed).await
             }
             (stage, removal) => {
@@ -138,10 +138,9 @@ impl Run<'_> {
         let maybe_done = handler.revision.is_some();
         let outcome = if report.error.is_some() { EndedOutcome::Failed } else { EndedOutcome::Completed };
         let end = owner.end(Some(report), outcome);
-        if !end.keep.is_zero() {
-            let kept = Arc::new(KeptEnd { claim, end });
-            let complete = || statements.complete_kept(Arc::clone(&kept));
-            return self.until_settled(held_claim, claim, maybe_done, complete, is_gone).await;
+        if let Some(end) = Some(end).filter(|end| !end.keep.is_zero()) {
+            let kept = KeptEnd { claim, end };
+            return Box::pin(self.complete_kept(held_claim, kept, maybe_done)).await;
         }
         if subject.place.is_some() {
             crate::fault::point("link.processed");
@@ -152,6 +151,12 @@ impl Run<'_> {
                 if lingers { &statements.lingering_completions } else { &statements.completions };
             self.until_settled(held_claim, claim, maybe_done, || completions.call(claim), is_gone).await
         }
+    }
+
+    async fn complete_kept(&self, held_claim: &HeldClaim, kept: KeptEnd, maybe_done: bool) -> bool {
+        let (claim, kept) = (kept.claim, Arc::new(kept));
+        let complete = || self.runner.statements.complete_kept(Arc::clone(&kept));
+        self.until_settled(held_claim, claim, maybe_done, complete, is_gone).await
     }
 
     /// What became of the transaction in which the handler was to complete the event; `None`
