@@ -1,10 +1,12 @@
 //! Rounds with an effect that their stage can't perform.
 
+use super::stage::Candidate;
 use super::*;
 use crate::event::{CanvasId, Claim, EventId, HandlerScope, Timing};
 use crate::machine::Removal;
 use crate::notify::LocalNotifier;
 use crate::store::Store;
+use crate::worker::permits::{PermitKind, Shortage};
 use crate::worker::{Handlers, QueueWorker, Route, WorkerConfig};
 
 fn worker() -> QueueWorker {
