@@ -14,6 +14,25 @@ macro_rules! displayed_as_text {
 }
 pub(crate) use displayed_as_text;
 
+/// Displays and parses types as the UUIDs that they hold.
+macro_rules! displayed_as_uuid {
+    ($($name:ident),*) => {$(
+        impl std::fmt::Display for $name {
+            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                self.0.fmt(formatter)
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = uuid::Error;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                text.parse::<uuid::Uuid>().map($name)
+            }
+        }
+    )*};
+}
+
 mod actor;
 mod asked;
 mod batch;
@@ -93,9 +112,6 @@ pub use target::{
 pub use unique::{InvalidUnique, OnConflict, Unique, UniqueOutcome};
 pub use value_condition::{InvalidFilter, ValueCondition};
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -158,25 +174,7 @@ impl Default for EventId {
     }
 }
 
-macro_rules! displayed_as_uuid {
-    ($($name:ident),*) => {$(
-        impl fmt::Display for $name {
-            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.fmt(formatter)
-            }
-        }
-
-        impl FromStr for $name {
-            type Err = uuid::Error;
-
-            fn from_str(text: &str) -> Result<Self, Self::Err> {
-                Uuid::from_str(text).map($name)
-            }
-        }
-    )*};
-}
-
-displayed_as_uuid!(CanvasId, EventId, OperationId);
+displayed_as_uuid!(CanvasId, EventId);
 
 /// The message "now would be a good time to look at this event". It carries no other information,
 /// and may be lost, late, duplicated, reordered or forged.

@@ -250,6 +250,8 @@ impl OperationId {
     }
 }
 
+displayed_as_uuid!(OperationId);
+
 /// What an operation would change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
