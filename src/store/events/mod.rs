@@ -53,8 +53,6 @@ pub(crate) use list::{ListedEvent, Position};
 pub(crate) use load::{ClaimedEvent, LoadedEvent};
 pub(in crate::store) use load::{ClaimedRow, claimed_rows};
 pub use load::{DeadEvent, DeadFilter};
-#[cfg(feature = "testing")]
-pub(crate) use operations::OPERATIONS_MAX;
 pub(crate) use operations::{
     BegunOperation, Looked, OPERATIONS_OPEN_MAX, OperationEvents, OperationPosition, OperationsAfter,
 };

@@ -12,8 +12,8 @@ use crate::event::{
     OperationKind, OperationPreview, OperationState, Timestamp,
 };
 use crate::store::events::{
-    AttemptEnd, BegunOperation, Looked, OPERATIONS_MAX, OPERATIONS_OPEN_MAX, OperationEvents,
-    OperationPosition, OperationsAfter, ResumePage,
+    AttemptEnd, BegunOperation, Looked, OPERATIONS_OPEN_MAX, OperationEvents, OperationPosition,
+    OperationsAfter, ResumePage,
 };
 use crate::store::kernel::StoreError;
 
@@ -86,8 +86,10 @@ impl Tables {
         }
         // Their ids are in the order in which they were begun.
         let ended = own.iter().rev().filter(|operation| operation.state != OperationState::Open);
-        let old: Vec<OperationId> =
-            ended.skip(OPERATIONS_MAX - OPERATIONS_OPEN_MAX).map(|operation| operation.id).collect();
+        let old: Vec<OperationId> = ended
+            .skip(BegunOperation::KEPT_MAX - OPERATIONS_OPEN_MAX)
+            .map(|operation| operation.id)
+            .collect();
         for id in &old {
             self.operations.remove(id);
         }

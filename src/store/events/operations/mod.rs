@@ -6,6 +6,4 @@ mod page;
 mod rows;
 
 pub(crate) use look::{Looked, OperationEvents, OperationPosition};
-#[cfg(feature = "testing")]
-pub(crate) use rows::OPERATIONS_MAX;
 pub(crate) use rows::{BegunOperation, OPERATIONS_OPEN_MAX, OperationsAfter};

@@ -12,14 +12,17 @@ use crate::store::quotas::serialize_on_canvas;
 
 /// Maximum number of operations of a canvas that have not ended.
 pub(crate) const OPERATIONS_OPEN_MAX: usize = 10;
-/// Maximum number of operations that are kept of a canvas.
-pub(crate) const OPERATIONS_MAX: usize = 1_000;
 
 /// An operation that was begun, and the job that carries it on.
 #[derive(Clone, Debug)]
 pub(crate) struct BegunOperation {
     pub(crate) operation: Operation,
     pub(crate) job: i64,
+}
+
+impl BegunOperation {
+    /// Maximum number of operations that are kept of a canvas, with those that have not ended.
+    pub(crate) const KEPT_MAX: usize = 1_000;
 }
 
 /// Where a page of the list ended: when the last operation was begun, and its id.
@@ -222,7 +225,7 @@ async fn begin(
                 select id from wakeq.operations where canvas_id = $1 and ended_at is not null
                  order by started_at desc offset $2))",
         canvas.0,
-        (OPERATIONS_MAX - OPERATIONS_OPEN_MAX) as i64
+        (BegunOperation::KEPT_MAX - OPERATIONS_OPEN_MAX) as i64
     )
     .execute(&mut *transaction)
     .await?;
