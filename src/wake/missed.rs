@@ -148,34 +148,11 @@ mod tests {
     use crate::event::{EventId, Notification};
     use crate::notify::{LocalNotifier, Notifier, PostgresNotifier, Subscription};
     use crate::store::tests::Table;
-    use crate::store::tests::crowds::{FEW, MANY};
 
     /// How many notifications wait in a process here.
     const ROOM: usize = 1_600;
     /// The end of a test in which something is never found.
     const END: Duration = Duration::from_secs(120);
-
-    /// Events of both canvases that are due and whose promises are moved by ten minutes, the few
-    /// last, after as many delayed ones as a look passes over in two pages.
-    async fn backlog(table: &Table) -> Vec<Notification> {
-        table.add(12_000).await;
-        table
-            .run(
-                "update wakeq.events_v2
-                    set delay_until = now() + interval '4 min', notify_at = now() + interval '5 min'",
-            )
-            .await;
-        let mut all = Vec::new();
-        for (canvas, count) in [(MANY, 5_000), (FEW, 20)] {
-            let ids = table.add(count).await;
-            let moved = "update wakeq.events_v2 set canvas_id = $1, notify_at = now() + interval '10 min'
-                          where id = any ($2)";
-            let keys: Vec<_> = ids.iter().map(|id| id.0).collect();
-            sqlx::query(moved).bind(canvas.0).bind(keys).execute(&table.pool).await.unwrap();
-            all.extend(ids.into_iter().map(|id| Notification { id, canvas }));
-        }
-        all
-    }
 
     /// Completes what is delivered until these are all done.
     async fn work(table: &Table, subscriptions: &mut [Box<dyn Subscription>], all: &[Notification]) {
@@ -194,7 +171,7 @@ mod tests {
     /// Emits more than these processes have room for, and has all of it handled while no promise
     /// comes due.
     async fn overflow(table: &Table, notifiers: &[Arc<dyn Notifier>]) {
-        let all = backlog(table).await;
+        let all = table.backlog().await;
         let (mut subscriptions, mut looking) = (Vec::new(), Vec::new());
         for notifier in notifiers {
             let waker = Waker::new(table.store.clone(), Arc::clone(notifier));
@@ -235,7 +212,7 @@ mod tests {
     #[tokio::test]
     async fn a_look_ends_though_nothing_that_it_finds_can_start() {
         let table = Table::new().await;
-        let all = backlog(&table).await;
+        let all = table.backlog().await;
         let notifier = LocalNotifier::holding(ROOM);
         let mut subscription = notifier.subscribe(10).await.unwrap();
         let waker = Waker::new(table.store.clone(), Arc::new(notifier.clone()));

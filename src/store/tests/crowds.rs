@@ -47,6 +47,28 @@ impl Table {
         sqlx::query(moved).bind(FEW.0).bind(few).execute(&self.pool).await.unwrap();
     }
 
+    /// Adds events of both canvases that are due and whose promises are moved by ten minutes, the
+    /// few last, after 12,000 delayed ones, which a look passes over in two pages. Returns those
+    /// that are due.
+    pub(crate) async fn backlog(&self) -> Vec<Notification> {
+        self.add(12_000).await;
+        self.run(
+            "update wakeq.events_v2
+                set delay_until = now() + interval '4 min', notify_at = now() + interval '5 min'",
+        )
+        .await;
+        let mut all = Vec::new();
+        for (canvas, count) in [(MANY, 5_000), (FEW, 20)] {
+            let ids = self.add(count).await;
+            let moved = "update wakeq.events_v2 set canvas_id = $1, notify_at = now() + interval '10 min'
+                          where id = any ($2)";
+            let keys: Vec<_> = ids.iter().map(|id| id.0).collect();
+            sqlx::query(moved).bind(canvas.0).bind(keys).execute(&self.pool).await.unwrap();
+            all.extend(ids.into_iter().map(|id| Notification { id, canvas }));
+        }
+        all
+    }
+
     /// Adds an overdue copy of the canvas with many events, in a pulled queue of its own.
     pub(crate) async fn pulled_copy(&self, queue: &str) {
         let add = "with queue as (
