@@ -446,8 +446,9 @@ begin
             using
                 errcode = 'invalid_parameter_value',
                 hint = 'An event may have retries (0 to 1000), delays_s (1 to 100 numbers of seconds, up to 2592000), '
-                    || 'timeout_s (0.001 to 2592000), keep_s (0 to 7776000), not_after (a moment), batch (the name of an open '
-                    || 'batch) and tags (up to 10 different texts of 1 to 100 printable ASCII characters without commas).';
+                    || 'timeout_s (0.001 to 2592000), keep_s (0 to 7776000), not_after (a moment), batch (the name of '
+                    || 'an open batch) and tags (up to 10 different texts of 1 to 100 printable ASCII characters '
+                    || 'without commas).';
     end if;
     return kept;
 end

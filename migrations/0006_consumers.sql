@@ -326,4 +326,30 @@ begin
     return case when more or dead = deaths then coalesce(seqs[cardinality(seqs)], after) end;
 end $$;
 
+-- What processes may do with each table of the log and of what reads it: a part of
+-- wakeq.table_rights (0008).
+create function wakeq.log_table_rights() returns table (name text, api text, worker text)
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+    values
+        ('consumer_dead',        'select, insert, update, delete', 'select, insert, update, delete'),
+        ('consumer_groups',      'select, insert, update, delete', 'select, insert, update, delete'),
+        ('consumer_positions',   'select, insert, update, delete', 'select, insert, update, delete'),
+        ('entities',             'select, insert, update',        'select, insert, update'),
+        ('entity_asides',        'select, insert, update, delete', 'select, insert, update, delete'),
+        ('entity_events',        'select, insert, update, delete', 'select, insert, update, delete'),
+        ('entity_owners',        'select, insert, update, delete', 'select, insert, update, delete'),
+        ('locks',                'select, insert, update',         'select, insert, update'),
+        -- As for the audit log: nobody chooses when an event was appended.
+        ('log',                  'select',                         'select'),
+        ('log_appenders',        'select',                         'select'),
+        ('log_gate',             'insert',                         'insert'),
+        ('log_partitioning',     'select',                         'select'),
+        ('log_pins',             'select, insert, delete',        'select, insert, delete'),
+        ('log_streams',          'select, insert, update',         'select, insert, update'),
+        ('nodes',                'select, insert, update, delete', 'select, insert, update, delete'),
+        ('single_groups',        'select, insert, update, delete', 'select, insert, update, delete'),
+        ('subscribers',          'select, insert, update, delete', 'select, insert, update, delete'),
+        ('subscriptions',        'select, insert, update, delete', 'select, insert, update, delete')
+$$;
+
 revoke all on all functions in schema wakeq from public;

@@ -361,19 +361,12 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
         ('chores',               'select, update',                 'select, update'),
         ('claim_gate',           null,                             'insert'),
         ('canvas_turns',         'select, insert, update',         'select, insert, update'),
-        ('consumer_dead',        'select, insert, update, delete', 'select, insert, update, delete'),
-        ('consumer_groups',      'select, insert, update, delete', 'select, insert, update, delete'),
-        ('consumer_positions',   'select, insert, update, delete', 'select, insert, update, delete'),
         ('cron_records',         'select, insert, update, delete', 'select, update'),
         ('dead_events',          'select, insert, update, delete', 'select, insert, update, delete'),
         ('deployment',           'select, update',                 'select'),
         ('emitted_ids',          'select, insert, update, delete', 'select, insert, update, delete'),
         ('emitters',             null,                            null),
         ('ended_events',         'select, insert',                 'select, insert'),
-        ('entities',             'select, insert, update',        'select, insert, update'),
-        ('entity_asides',        'select, insert, update, delete', 'select, insert, update, delete'),
-        ('entity_events',        'select, insert, update, delete', 'select, insert, update, delete'),
-        ('entity_owners',        'select, insert, update, delete', 'select, insert, update, delete'),
         ('events_v2',            'select, insert, update, delete', 'select, insert, update, delete'),
         ('facet_settings',       'select, insert, update',        'select'),
         ('facets',               'select, insert, update, delete', 'select, insert, update, delete'),
@@ -387,17 +380,8 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
         ('idempotency_keys',     'select, insert, update, delete', 'select, insert, update, delete'),
         ('idle_cursor',          'select, update',                 'select, update'),
         ('idle_marks',           'select, insert, delete',         'select, insert, delete'),
-        ('locks',                'select, insert, update',         'select, insert, update'),
         ('least_kept',           'select',                         'select'),
-        -- As for the audit log: nobody chooses when an event was appended.
-        ('log',                  'select',                         'select'),
-        ('log_appenders',        'select',                         'select'),
-        ('log_gate',             'insert',                         'insert'),
-        ('log_partitioning',     'select',                         'select'),
-        ('log_pins',             'select, insert, delete',        'select, insert, delete'),
-        ('log_streams',          'select, insert, update',         'select, insert, update'),
         ('minute_statistics',    'select, insert, update',         'select, insert, update, delete'),
-        ('nodes',                'select, insert, update, delete', 'select, insert, update, delete'),
         ('objects',              'select, insert, update, delete', 'select, insert, update, delete'),
         ('operations',           'select, insert, update, delete', 'select, update, delete'),
         ('pulled_handlers',      'select, insert, update, delete', 'select'),
@@ -412,15 +396,14 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
         ('scheduling_rules',     'select, insert, update, delete', 'select, insert, update, delete'),
         ('service_accounts',     'select, insert, update',         null),
         ('settings',             'select, insert',                 'select, insert'),
-        ('single_groups',        'select, insert, update, delete', 'select, insert, update, delete'),
-        ('subscribers',          'select, insert, update, delete', 'select, insert, update, delete'),
         ('subscription_sources', 'select',                         'select'),
-        ('subscriptions',        'select, insert, update, delete', 'select, insert, update, delete'),
         ('tombstones',           'select, insert, delete',         'select, insert, delete'),
         ('unique_keys',          'select, insert, update, delete', 'select, insert, update, delete'),
         ('unknown_handlers',     'select, insert, update, delete', 'select, insert, update, delete'),
         -- The minute's statement, which both send, names it.
         ('workers',              'select, insert, update, delete', 'select, insert, update, delete')
+    union all
+    select l.name, l.api, l.worker from wakeq.log_table_rights() as l
 $$;
 
 -- The rights that processes of a kind need, 'api' or 'worker'. This is the only list of rights.

@@ -49,8 +49,8 @@ create index dead_events_tag_8 on wakeq.dead_events (canvas_id, (options #>> '{t
 create index dead_events_tag_9 on wakeq.dead_events (canvas_id, (options #>> '{tags,9}'), died_at, id)
     where options #>> '{tags,9}' is not null;
 
--- Whether a value, as JSON text, has this scalar at the place to which the path leads. A path has no
--- wildcards, so it costs no more than to read the value. One that is no jsonb has nothing there.
+-- Whether a value, as JSON text, has this scalar at the place to which the path leads. A path has
+-- no wildcards, so it costs no more than to read the value. One that is no jsonb has nothing there.
 create function wakeq.value_has(value text, asked jsonb) returns boolean language plpgsql immutable as $$
 begin
     return coalesce(

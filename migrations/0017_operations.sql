@@ -18,7 +18,8 @@ create table wakeq.operations (
     -- Only events that were emitted before this or, of dead events, that died before it.
     cut_off       timestamptz not null,
     state         text not null default 'open' check (state in ('open', 'done', 'cancelled', 'failed')),
-    -- How many pages were done, and where the last one ended, in the order of the index that it read.
+    -- How many pages were done, and where the last one ended, in the order of the index that it
+    -- read.
     pages         bigint not null default 0,
     after_module  text not null default '' check (octet_length(after_module) <= 128),
     after_name    text not null default '' check (octet_length(after_name) <= 128),
