@@ -10,24 +10,17 @@ use crate::support::service::Service;
 /// The type and id of the entity of requests.
 pub(super) const ENTITY: [&str; 2] = ["account", "ada"];
 
-/// Creates as many targets as a canvas may have.
-pub(super) async fn fill_with_targets(service: &Service) {
-    let fill = "insert into wakeq.http_targets (canvas_id, module, name, modifier, url, retries, delay_ms, factor,
-                    delay_max_ms, timeout_ms, secret, created_by, updated_by)
-                select $1, 'FULL', 'h' || number, '_', 'https://a.example/', 2, 0, 1, 0, 1000, decode(repeat('ab', 32), 'hex'),
-                       'test', 'test' from generate_series(1, 1000) as number on conflict do nothing";
-    sqlx::query(fill).bind(CanvasId::DEFAULT.0).execute(&service.stage.pool).await.unwrap();
-}
-
-/// Creates as many pulled handlers as a canvas may have.
-pub(super) async fn fill_with_pulled(service: &Service) {
-    let fill = "insert into wakeq.pulled_handlers (canvas_id, module, name, retries, delay_ms, factor, delay_max_ms, halts,
-                                                   created_by, updated_by)
-                select $1, 'FULL', 'h' || number, 2, 0, 1, 0, false, 'test', 'test'
-                  from generate_series(1, 1000) as number on conflict do nothing";
-    sqlx::query(fill).bind(CanvasId::DEFAULT.0).execute(&service.stage.pool).await.unwrap();
-}
-
+/// As many targets and pulled handlers as a canvas may have.
+const TARGETS: &str = "
+    insert into wakeq.http_targets (canvas_id, module, name, modifier, url, retries, delay_ms, factor,
+                                    delay_max_ms, timeout_ms, secret, created_by, updated_by)
+    select '00000000-0000-0000-0000-000000000000', 'FULL', 'h' || number, '_', 'https://a.example/', 2, 0, 1, 0, 1000,
+           decode(repeat('ab', 32), 'hex'), 'test', 'test' from generate_series(1, 1000) as number on conflict do nothing";
+const PULLED: &str = "
+    insert into wakeq.pulled_handlers (canvas_id, module, name, retries, delay_ms, factor, delay_max_ms, halts,
+                                       created_by, updated_by)
+    select '00000000-0000-0000-0000-000000000000', 'FULL', 'h' || number, 2, 0, 1, 0, false, 'test', 'test'
+      from generate_series(1, 1000) as number on conflict do nothing";
 /// As many queues as there may be, as many crons as a canvas may have, and as many open operations,
 /// which nobody carries on.
 const QUEUES: &str = "insert into wakeq.queues (name, created_by, updated_by)
@@ -42,12 +35,18 @@ const OPERATIONS: &str = "
     select '00000000-0000-0000-0000-000000000000', 'delete', '{\"name\": \"greet\"}', now(), 'tests', -number
       from generate_series(1, 10) as number on conflict do nothing";
 
+/// Operations that answer 409 when there is no room for what they add.
+pub(super) const FILLED: [&str; 6] =
+    ["begin_operation", "put_cron", "put_pull", "put_queue", "put_target", "put_target_of_modifier"];
+
 /// Leaves no room for what this operation of the API adds.
 pub(super) async fn fill(service: &Service, operation: &str) {
     let fill = match operation {
         "begin_operation" => OPERATIONS,
         "put_cron" => CRONS,
+        "put_pull" => PULLED,
         "put_queue" => QUEUES,
+        "put_target" | "put_target_of_modifier" => TARGETS,
         other => panic!("say in this file how `{other}` finds no room"),
     };
     service.stage.execute(fill).await;

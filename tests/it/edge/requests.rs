@@ -12,8 +12,7 @@ use wakeq::{Actor, CanvasId, EventId};
 use wakeq_service::access::Scope;
 
 use super::full::{
-    ENDED, ENTITY, GROUP_AT_WORK, HELD_KEY, UNREADABLE_CRON, add_ended, entities, fill, fill_with_pulled,
-    fill_with_targets,
+    ENDED, ENTITY, FILLED, GROUP_AT_WORK, HELD_KEY, UNREADABLE_CRON, add_ended, entities, fill,
 };
 use super::leased::{OF_EVENTS, PULLED, lease, lease_event, run_out};
 use crate::hooks::signing::{put, webhook};
@@ -277,13 +276,9 @@ impl Targets {
             ("cancel_event" | "run_event_now", 409) => to(&path),
             ("store_checkpoint", 410) => to(&path).json(&json!({"claim": "0000000900000000", "value": 1})),
             ("append_to_log", 409) => to(&path).json(&expecting_in_vain()),
-            ("put_target" | "put_target_of_modifier", 409) => {
-                fill_with_targets(service).await;
-                to(&path.replace("/greet", "/one-more")).json(&json!({"url": "https://target.example/"}))
-            }
-            ("put_pull", 409) => {
-                fill_with_pulled(service).await;
-                to(&path.replace("/greet", "/one-more")).json(&body("put_pull"))
+            (id, 409) if FILLED.contains(&id) => {
+                fill(service, id).await;
+                to(&one_too_many(&path)).json(&body(id))
             }
             (_, 409 | 410) if is_about_pulled(operation) => {
                 let path = of_pulled(&self.path(&operation.path, self.leased_event.0));
@@ -302,11 +297,6 @@ impl Targets {
             ("remove_group", 409) => {
                 service.stage.execute(GROUP_AT_WORK).await;
                 to(&path.replace(GROUP, "worked-on"))
-            }
-            ("begin_operation" | "put_queue" | "put_cron", 409) => {
-                fill(service, &operation.id).await;
-                to(&path.replace(QUEUE, "one-too-many").replace(CRON, "one-too-many"))
-                    .json(&body(&operation.id))
             }
             ("readyz", 503) => {
                 service.stage.execute("alter schema wakeq rename to elsewhere").await;
@@ -379,6 +369,11 @@ fn of_pulled(path: &str) -> String {
 /// The path of something of the same kind that is not there yet.
 fn another(path: &str) -> String {
     [QUEUE, CRON, HOOK, BATCH].iter().fold(path.to_owned(), |path, name| path.replace(name, "another"))
+}
+
+/// The path of something for which there is no room.
+fn one_too_many(path: &str) -> String {
+    path.replace("/greet", "/one-more").replace(QUEUE, "one-too-many").replace(CRON, "one-too-many")
 }
 
 /// A webhook that is answered with this status.
