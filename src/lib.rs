@@ -223,21 +223,18 @@ pub mod database {
     pub use crate::store::{DatabaseUse, MigrationState, MigrationStatus, Retention, RoleKind, TimingMode};
 }
 
-/// What an event can carry, emits that can be repeated, unique keys, checkpoints, batches, and tags.
+/// What an event can carry, emits that can be repeated, unique keys, checkpoints, batches, tags,
+/// and the history of events: their attempts, and those that are kept after they have ended.
 pub mod events {
     pub use crate::emit::{BatchError, EventBatch, IdempotencyKey, Idempotent};
     pub use crate::event::{
-        BatchCounts, BatchName, Checkpoint, Due, EventOptions, InvalidBatchName, InvalidCheckpoint,
-        InvalidMetadata, InvalidName, InvalidOptions, InvalidTag, InvalidUnique, JsonError, Metadata,
-        OnConflict, Tag, Traceparent, Unique, UniqueOutcome,
+        BatchCounts, BatchName, Checkpoint, Due, EndedOutcome, EventOptions, InvalidBatchName,
+        InvalidCheckpoint, InvalidMetadata, InvalidName, InvalidOptions, InvalidTag, InvalidUnique,
+        JsonError, Keep, Metadata, OnConflict, Tag, Traceparent, Unique, UniqueOutcome,
     };
-    pub use crate::store::{BatchProgress, BatchState, RegisteredBatch};
-}
-
-/// The history of events: their attempts, and events that are kept after they have ended.
-pub mod history {
-    pub use crate::event::{EndedOutcome, Keep};
-    pub use crate::store::{AttemptRecord, EndedEvent, EndedFilter};
+    pub use crate::store::{
+        AttemptRecord, BatchProgress, BatchState, EndedEvent, EndedFilter, RegisteredBatch,
+    };
 }
 
 /// Hooks: what other systems emit by webhooks, which a signature authorizes.

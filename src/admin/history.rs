@@ -47,7 +47,7 @@ impl Admin {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use wakeq::history::{EndedFilter, EndedOutcome, Keep};
+    /// use wakeq::events::{EndedFilter, EndedOutcome, Keep};
     /// use wakeq::testing::TestKit;
     /// use wakeq::workers::Completion;
     /// use wakeq::{CanvasId, Event, Execution, Handlers, Route};

@@ -29,7 +29,7 @@ impl EndedOutcome {
     /// The outcome with this name.
     ///
     /// ```
-    /// use wakeq::history::EndedOutcome;
+    /// use wakeq::events::EndedOutcome;
     ///
     /// assert_eq!(EndedOutcome::parse("failed"), Some(EndedOutcome::Failed));
     /// assert_eq!(EndedOutcome::parse("dead"), None, "dead events are listed by themselves");
@@ -49,7 +49,7 @@ displayed_as_text!(EndedOutcome);
 /// ```
 /// use std::time::Duration;
 /// use wakeq::Route;
-/// use wakeq::history::Keep;
+/// use wakeq::events::Keep;
 ///
 /// let day = Duration::from_secs(24 * 3600);
 /// let payments = Route::new("pay").keep(Keep { failed: 30 * day, ..Keep::all(7 * day) });

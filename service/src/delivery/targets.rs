@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
 use super::{Deliverer, DeliveryOutcome};
-use wakeq::history::Keep;
+use wakeq::events::Keep;
 use wakeq::internals::{Coalescer, FoundTarget};
 use wakeq::targets::TargetPolicy;
 use wakeq::workers::{BoxedHandler, Completion, RemoteHandler, RemoteHandlers};

@@ -108,7 +108,7 @@ impl Route {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use wakeq::history::Keep;
+    /// use wakeq::events::Keep;
     /// use wakeq::{Handlers, Route};
     ///
     /// let week = Duration::from_secs(7 * 24 * 3600);

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use wakeq::control::Explanation;
-use wakeq::history::{EndedFilter, EndedOutcome, Keep};
+use wakeq::events::{EndedFilter, EndedOutcome, Keep};
 use wakeq::testing::TestKit;
 use wakeq::workers::Completion;
 use wakeq::{Actor, CanvasId, Event, Execution, HandlerError, HandlerResult, Handlers, Route};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wakeq::history::{EndedFilter, EndedOutcome, Keep};
+use wakeq::events::{EndedFilter, EndedOutcome, Keep};
 use wakeq::machine::Outcome;
 use wakeq::workers::Completion;
 use wakeq::{CanvasId, Event, Execution, HandlerError, Handlers, Route};

@@ -189,7 +189,7 @@ impl RemoteHandlers for Elsewhere {
         _address: &'a HandlerAddress,
     ) -> BoxFuture<'a, Result<Option<RemoteHandler>, StoreError>> {
         let handler = RemoteHandler {
-            keep: wakeq::history::Keep::default(),
+            keep: wakeq::events::Keep::default(),
             run: Arc::clone(&self.0),
             retry: RetryPolicy::default(),
             timeout: Duration::from_secs(10),

@@ -7,7 +7,7 @@ use crate::cli::arguments::{HandlerName, TableArgs};
 use crate::cli::client::Request;
 use crate::cli::show::moment;
 use crate::resources::ended_events::wire::EndedEventJson;
-use wakeq::history::EndedOutcome;
+use wakeq::events::EndedOutcome;
 
 #[derive(Args)]
 pub(crate) struct ListEnded {

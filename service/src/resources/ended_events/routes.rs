@@ -12,7 +12,7 @@ use crate::http::problem::Answer;
 use crate::resources::ended_events::wire::{EndedEventJson, Outcome};
 use crate::resources::handlers::routes as handlers;
 use crate::resources::wire::List;
-use wakeq::history::EndedFilter;
+use wakeq::events::EndedFilter;
 
 /// Which ended events to list, and which page of them.
 #[derive(Deserialize, IntoParams)]

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::resources::objects::wire::PlaceJson;
 use crate::resources::wire::wire_from;
-use wakeq::history::{EndedEvent, EndedOutcome};
+use wakeq::events::{EndedEvent, EndedOutcome};
 
 /// An event that has ended, and is kept for a while.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]

@@ -17,8 +17,7 @@ use crate::resources::wire::wire_from;
 use crate::resources::workers::wire::WorkerProcessJson;
 use wakeq::EventId;
 use wakeq::control::{CancelResult, EventCount, Explanation, LiveEvent, RuleKind};
-use wakeq::events::EventOptions;
-use wakeq::history::{EndedEvent, EndedOutcome};
+use wakeq::events::{EndedEvent, EndedOutcome, EventOptions};
 use wakeq::machine::CheckResult;
 
 /// An event in a list.
@@ -259,7 +258,7 @@ pub(crate) struct AttemptJson {
     pub(crate) error: Option<String>,
 }
 
-wire_from! { wakeq::history::AttemptRecord => AttemptJson, |attempt| {
+wire_from! { wakeq::events::AttemptRecord => AttemptJson, |attempt| {
     number, outcome, started_at, error;
     worker: attempt.worker.as_ref().map(ToString::to_string),
     took_s: attempt.took.as_secs_f64(),
