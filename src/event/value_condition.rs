@@ -1,5 +1,5 @@
-//! A condition on the value of an event: that what a path leads to equals a scalar. A path names one
-//! place and has no wildcards, so that it costs no more than to read the value.
+//! A condition on the value of an event: that what a path leads to equals a scalar. A path names
+//! one place and has no wildcards, so that it costs no more than to read the value.
 
 use std::fmt;
 use std::str::FromStr;

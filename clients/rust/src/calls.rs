@@ -263,8 +263,8 @@ impl Client {
         self.request(&request).await
     }
 
-    /// A page of events that have ended and are kept, the latest first. Pass its `next_cursor`, with
-    /// the same filter, for the next one.
+    /// A page of events that have ended and are kept, the latest first. Pass its `next_cursor`,
+    /// with the same filter, for the next one.
     ///
     /// ```no_run
     /// # async fn example(wakeq: wakeq_client::Client) -> Result<(), wakeq_client::Error> {

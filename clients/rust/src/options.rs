@@ -60,8 +60,8 @@ impl EventOptions {
         Self { timeout_s: Some(timeout.as_secs_f64()), ..self }
     }
 
-    /// Sets for how long the event is kept after it has ended, with its result: 90 days at most, and
-    /// zero for not at all.
+    /// Sets for how long the event is kept after it has ended, with its result: 90 days at most,
+    /// and zero for not at all.
     pub fn keep(self, time: Duration) -> Self {
         Self { keep_s: Some(time.as_secs_f64()), ..self }
     }

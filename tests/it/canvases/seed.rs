@@ -355,9 +355,10 @@ impl Planting<'_> {
     }
 }
 
-/// Set up without a request: an operation that has ended, unknown handlers, an expired key, a cron whose tick was emitted ahead,
-/// events that are parked under a rule or deferred because their handler is unknown; statistics of
-/// two days ago and of some hours ago; and just as much room as the attacks need.
+/// Set up without a request: an operation that has ended, unknown handlers, an expired key, a cron
+/// whose tick was emitted ahead, events that are parked under a rule or deferred because their
+/// handler is unknown; statistics of two days ago and of some hours ago; and just as much room as
+/// the attacks need.
 const SETTLED: &str = "
     insert into wakeq.operations (canvas_id, id, kind, filter, cut_off, state, preview_count, looked_at, matched, changed, author, job,
                                   ended_at)

@@ -1,5 +1,5 @@
-//! `wakeq events list`, `count` and `tag` by a filter, on the database and against a server: the same
-//! output; another tenant's tags are others.
+//! `wakeq events list`, `count` and `tag` by a filter, on the database and against a server: the
+//! same output; another tenant's tags are others.
 
 use wakeq_service::access::Scope;
 

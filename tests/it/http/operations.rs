@@ -60,8 +60,8 @@ async fn an_operation_is_previewed_begun_and_followed() {
     service.stop().await;
 }
 
-/// To begin or preview one takes both scopes, since a filter can ask for what is in values. A key of
-/// another canvas reaches none.
+/// To begin or preview one takes both scopes, since a filter can ask for what is in values. A key
+/// of another canvas reaches none.
 #[tokio::test]
 async fn each_does_what_it_may() {
     let service = Service::start().await;

@@ -1,5 +1,5 @@
-//! `wakeq events`: list, cancel and hurry events. Emitting, showing, counting and tagging are in files
-//! of their own.
+//! `wakeq events`: list, cancel and hurry events. Emitting, showing, counting and tagging are in
+//! files of their own.
 
 mod count;
 pub(crate) mod event;

@@ -78,10 +78,10 @@ pub(crate) struct EventsQuery {
 
 /// List events that have not ended
 ///
-/// They can be filtered by handler, state, worker, tags, times, last error and value, and are sorted
-/// by handler and due time. A page examines at most 10,000 events, and 32 MiB of values if they are
-/// searched, so it may be short or even empty while `next_cursor` is set. `looked_at` is how many
-/// it has examined.
+/// They can be filtered by handler, state, worker, tags, times, last error and value, and are
+/// sorted by handler and due time. A page examines at most 10,000 events, and 32 MiB of values if
+/// they are searched, so it may be short or even empty while `next_cursor` is set. `looked_at` is
+/// how many it has examined.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/events", operation_id = "list_events", tag = "events",
     params(EventsQuery),
     responses((status = 200, description = "A page of events", body = List<EventSummaryJson>)))]
@@ -297,8 +297,8 @@ pub(crate) async fn run_now(
 
 /// Replace the tags of an event
 ///
-/// Also of one that runs, whose handler sees the former ones, or that is dead. An empty list removes
-/// them. A copy in a queue has no tags.
+/// Also of one that runs, whose handler sees the former ones, or that is dead. An empty list
+/// removes them. A copy in a queue has no tags.
 #[utoipa::path(put, path = "/v1/canvases/{canvas}/events/{id}/tags", operation_id = "set_event_tags",
     tag = "events", request_body = SetTags,
     responses((status = 200, description = "The event has these tags", body = TheEvent)))]
