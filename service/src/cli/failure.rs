@@ -11,7 +11,7 @@ use crate::resources::targets::wire::InvalidTarget;
 
 use super::text;
 use wakeq::control::InvalidQuota;
-use wakeq::events::InvalidName;
+use wakeq::events::{BatchError, InvalidName};
 use wakeq::listeners::ListenError;
 use wakeq::log::LogError;
 use wakeq::notify::NotifyError;
@@ -78,6 +78,7 @@ impl Exit {
             .or_else(|| cause.downcast_ref().map(of_admin))
             .or_else(|| cause.downcast_ref().map(of_access))
             .or_else(|| cause.downcast_ref().map(of_emit))
+            .or_else(|| cause.downcast_ref().map(of_batch))
             .or_else(|| cause.downcast_ref().map(of_group))
             .or_else(|| cause.downcast_ref().map(of_entity))
             .or_else(|| cause.downcast_ref().map(of_log))
@@ -161,6 +162,15 @@ fn of_admin(error: &AdminError) -> Exit {
         AdminError::Store(error) => of_store(error),
         AdminError::Wake(waking) => waking.of_store().map_or(Exit::Unavailable, of_store),
         AdminError::NoRandomness | AdminError::NoSecretKey | _ => Exit::Failed,
+    }
+}
+
+fn of_batch(error: &BatchError) -> Exit {
+    match error {
+        BatchError::Taken(_) => Exit::Conflict,
+        BatchError::Missing(_) => Exit::NotFound,
+        BatchError::Store(error) => of_store(error),
+        BatchError::Name(_) | BatchError::Event(_) | BatchError::OnEnd(_) | _ => Exit::Usage,
     }
 }
 

@@ -136,7 +136,7 @@ async fn hurried_events_run() {
     }
     let hurry = of_greet(OperationKind::RunNow);
     let begun = stage.admin.begin_operation(CanvasId::DEFAULT, &hurry, &ada()).await.unwrap();
-    worker.until_count(3, wakeq::machine::Outcome::Deleted).await;
+    worker.until_count(3, wakeq::machine::Outcome::HandedOver).await;
     let ran: Vec<_> = seen.take(3).await.into_iter().map(|event| event.id).collect();
     assert_eq!(ran, ids);
     assert_eq!(stage.ended(begun.id).await.changed, 3);

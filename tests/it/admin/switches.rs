@@ -41,8 +41,8 @@ async fn a_paused_canvas_holds_all_its_handlers_and_no_other_canvas() {
     assert_eq!((paused.new, paused.also, paused.rule.reach()), (true, None, RuleReach::Canvas));
     let mut worker = stage.worker(both());
     let held = [emit(&stage, CANVAS, "greet").await, emit(&stage, CANVAS, "index").await];
+    worker.until_count(2, Outcome::RulePaused).await;
     for id in held {
-        worker.until(id, Outcome::RulePaused).await;
         let live = stage.live(CANVAS, id).await;
         assert_eq!((live.state, live.notify_at), (CheckResult::Held(RuleKind::Pause), None));
         assert_eq!(live.rule.as_ref().map(|rule| rule.reach()), Some(RuleReach::Canvas));
@@ -64,9 +64,7 @@ async fn a_paused_canvas_holds_all_its_handlers_and_no_other_canvas() {
     assert!(!stage.admin.unpause_canvas(OTHER, &ada()).await.unwrap().lifted);
     let lifted = stage.admin.unpause_canvas(CANVAS, &ada()).await.unwrap();
     assert_eq!(lifted, ResumeResult { lifted: true, still: None, under: None, woken: 2, waking: false });
-    for id in held {
-        worker.until(id, Outcome::Deleted).await;
-    }
+    worker.until_count(2, Outcome::Deleted).await;
     worker.stop().await;
 }
 
@@ -79,8 +77,7 @@ async fn rules_of_handlers_stand_beneath_the_switch() {
     stage.admin.pause(&scope("index"), &ada(), &Stop::default()).await.unwrap();
     stage.admin.pause_canvas(CANVAS, &ada(), &Stop::default()).await.unwrap();
     let (greet, index) = (emit(&stage, CANVAS, "greet").await, emit(&stage, CANVAS, "index").await);
-    worker.until(greet, Outcome::RulePaused).await;
-    worker.until(index, Outcome::RulePaused).await;
+    worker.until_count(2, Outcome::RulePaused).await;
     let lifted = stage.admin.unpause(&scope("index"), &ada()).await.unwrap();
     let reach = lifted.under.map(|rule| rule.reach());
     assert_eq!((lifted.woken, reach), (0, Some(RuleReach::Canvas)), "the switch holds it still");

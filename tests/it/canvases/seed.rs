@@ -363,7 +363,7 @@ const SETTLED: &str = "
     insert into wakeq.operations (canvas_id, id, kind, filter, cut_off, state, preview_count, looked_at, matched, changed, author, job,
                                   ended_at)
     select 'CANVAS'::uuid, ('0000a001' || substr('CANVAS', 9))::uuid, 'delete', jsonb_build_object('name', 'OWN'), now(), 'done',
-           length('OWN'), 9, length('OWN'), length('OWN'), 'OWN', 1, now();
+           length('OWN'), 2 * length('OWN'), length('OWN'), length('OWN'), 'OWN', 1, now();
     insert into wakeq.unknown_handlers (canvas_id, module, name, modifier)
     select 'CANVAS', 'WORKER', name, '_' from unnest(array['greet', 'OWN']) name;
     update wakeq.access_keys set created_at = now() - interval '2 hours', expires_at = now() - interval '1 hour'

@@ -42,6 +42,6 @@ async fn a_checkpoint_is_shown_through_a_server() {
     let key = service.key("other", OTHER, &[Scope::Read]).await;
     let theirs = Terminal::with_key(&service, &key).set("WAKEQ_CANVAS", &OTHER.to_string());
     let missing = theirs.complains(3, &["events", "show", &id.to_string()]).await;
-    assert!(missing.contains("there is no event") && !missing.contains("page"), "{missing}");
+    assert!(missing.contains("no such resource") && !missing.contains("page"), "{missing}");
     service.stop().await;
 }

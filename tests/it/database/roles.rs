@@ -269,7 +269,7 @@ async fn each_statement_is_permitted_to_the_processes_that_send_it() {
         refused.iter().filter(|object| !known.contains(&object.as_str())).cloned().collect()
     };
     // For changing durations, and for shifting the time in a test.
-    let owners = ["function grant_rights", "table audit_log", "table settings"];
+    let owners = ["function grant_rights", "table audit_log", "table ended_events", "table settings"];
     let both = refused_to(&stage, &[RoleKind::Api, RoleKind::Worker]).await;
     assert_eq!(unknown(&both, &owners), [""; 0], "neither may, and somebody does");
     let api = refused_to(&stage, &[RoleKind::Api]).await;

@@ -55,8 +55,8 @@ async fn a_batch_is_opened_filled_closed_and_shown() {
     assert_eq!(refused.problem().0, 409);
 
     for id in emitted.json()["events"].as_array().unwrap() {
-        let path = format!("/events/{}", id["id"].as_str().unwrap());
-        assert!(service.delete(&path).await.status.is_success());
+        let path = format!("/events/{}/cancel", id["id"].as_str().unwrap());
+        assert!(service.post(&path, json!({})).await.status.is_success());
     }
     let ended = service.get("/batches/import:42").await.json();
     let counts = json!({"completed": 0, "dead": 0, "cancelled": 2, "total": 2});

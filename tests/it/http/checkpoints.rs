@@ -24,7 +24,7 @@ async fn an_attempt_stores_and_reads_its_checkpoint() {
     let service = Service::start().await;
     let id = service.stage.emit("greet").await;
     claim(&service).await;
-    service.get(&path(id)).await.says((404, "not-found"), "has no checkpoint");
+    service.get(&path(id)).await.says((404, "not-found"), "no such resource");
     let shown = service.get(&format!("/events/{id}")).await.json();
     assert!(shown.get("checkpoint").is_none(), "{shown}");
     for value in [json!({"page": 1}), json!(null)] {

@@ -59,7 +59,7 @@ async fn a_failed_event_is_tried_again_and_dies_at_last_or_at_once() {
     refused.says((400, "bad-request"), "needs an `error`");
     let died = puller.on(&hopeless, "release", json!({"error": "no such user", "dead": true})).await.json();
     assert_eq!(died["died"], true);
-    let expected = [("retries", "still no route"), ("rejected", "no such user")];
+    let expected = [("rejected", "no such user"), ("retries", "still no route")];
     let expected = expected.map(|(cause, error)| (cause.to_owned(), error.to_owned()));
     assert_eq!(puller.dead(CanvasId::DEFAULT).await, expected);
     assert!(puller.dead(OTHER).await.is_empty());

@@ -67,7 +67,7 @@ async fn a_target_that_has_completed_an_event_may_answer_late() {
     let service = service().await;
     let mut receiver = Receiver::start().await;
     let mut running = worker(&service.stage, Handlers::new());
-    put(&service, &receiver.url, json!({})).await;
+    put(&service, &receiver.url, json!({"policy": {"timeout_s": 300}})).await;
     let late = service.stage.emit("greet").await;
     let completed = receiver.next().await;
     let other = service.stage.emit("greet").await;

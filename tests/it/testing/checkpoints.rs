@@ -29,7 +29,7 @@ async fn goes_on(mut kit: TestKit) {
     let theirs = kit.emit(Event::new("import", &1).unwrap().canvas(OTHER)).await.unwrap().id;
     let drained = kit.drain_for(Duration::from_secs(3600)).await.unwrap();
     assert_eq!((drained.retried, drained.died), (2, 2), "{drained}");
-    assert_dead!(kit, "import", count = 1, error = "2 noted");
+    assert_dead!(kit, "import", count = 2, error = "2 noted");
     let admin = kit.admin().clone();
     let left =
         async |canvas, id| admin.checkpoint(canvas, id).await.unwrap().map(|checkpoint| checkpoint.json);

@@ -51,9 +51,8 @@ async fn kept_events_on_an_object_run_one_after_the_other() {
     let mut worker = stage.worker(handlers);
     let event = |number: u32| Event::new("book", &number).unwrap().on("work:1").unwrap();
     let emitted = stage.queue.emit_all(vec![event(1), event(2)]).await.unwrap();
-    for one in &emitted {
-        worker.until(one.id, Outcome::HandedOver).await;
-    }
+    assert_eq!(emitted.len(), 2);
+    worker.until_count(2, Outcome::HandedOver).await;
     let page = stage.admin.ended(&EndedFilter::default(), None, 100).await.unwrap();
     assert_eq!(page.items.len(), 2);
     assert!(page.items.iter().all(|event| event.outcome == EndedOutcome::Completed && event.place.is_some()));

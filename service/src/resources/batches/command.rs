@@ -60,7 +60,7 @@ impl Batches {
         match self.verb {
             BatchVerb::Open(command) => command.run(context).await,
             BatchVerb::Close(One { batch, json }) => {
-                let request = Request::post(&["batches", batch.as_str(), "close"]).repeatable();
+                let request = Request::post(&["batches", batch.as_str(), "close"]);
                 let closed: BatchJson = context.call(request).await?;
                 json.print(&closed, print)
             }
@@ -92,7 +92,7 @@ impl OpenArgs {
             value: Some(RawValue::from_string(self.value.trim().to_owned())?),
         };
         let request = Request::post(&["batches", self.batch.as_str()]).body(&OpenBatch { on_end })?;
-        let opened: BatchJson = context.call(request.repeatable()).await?;
+        let opened: BatchJson = context.call(request).await?;
         self.json.print(&opened, |batch| {
             show::line(format_args!("batch {} is open, and emits to {}", batch.name, address(&batch.on_end)))
         })

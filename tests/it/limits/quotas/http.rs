@@ -31,7 +31,7 @@ async fn a_tenant_sees_its_quotas_and_sets_none() {
 
     assert_eq!(service.ask(&everywhere, Method::PUT, &own, higher).await.status, 204);
     let listed = service.get("/quotas").await.json();
-    assert_eq!(listed["items"].as_array().unwrap().len(), 17);
+    assert_eq!(listed["items"].as_array().unwrap().len(), 18);
     assert_eq!(quota(&listed, "events"), &json!({"quota": "events", "limit": 5, "set": true, "used": 0}));
     let path = format!("/canvases/{VICTIM}/quotas");
     assert_eq!(service.ask(&service.key, Method::GET, &path, Value::Null).await.problem().0, 404);
