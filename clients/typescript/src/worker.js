@@ -116,7 +116,9 @@ class Run {
     this.#places = new Places(concurrency);
     this.#leaseS = within("leaseS", leaseS, 1, 3600);
     this.#graceS = within("graceS", graceS, 0, 3600);
-    this.#waitS = Math.max(0, Math.min(WAIT_S_MAX, client.timeoutMs / 1000 - TO_ANSWER_S));
+    // A lease counts from before its request, so most of it has to be left after the wait.
+    const waitS = Math.min(WAIT_S_MAX, this.#leaseS / 3, client.timeoutMs / 1000 - TO_ANSWER_S);
+    this.#waitS = Math.max(0, waitS);
     this.#signals = signals ?? ["SIGTERM", "SIGINT"];
     this.#signal = signal;
     this.#onError = onError ?? ((error) => console.error(error));
@@ -250,6 +252,8 @@ class Lease {
   /** When the lease is over at the latest, by this process's clock. */
   #overAt;
   #stop = new AbortController();
+  /** The worker stops, whatever the function was told before. */
+  #shutdown = new AbortController();
   #ended = new AbortController();
   until;
 
@@ -279,6 +283,7 @@ class Lease {
 
   /** @param {"lease-lost" | "cancelled" | "shutdown"} code */
   stop(code) {
+    if (code === "shutdown") this.#shutdown.abort();
     if (!this.#stop.signal.aborted) this.#stop.abort(new StopError(code));
   }
 
@@ -329,11 +334,8 @@ class Lease {
    */
   afterShutdown(afterMs) {
     return new Promise((_, reject) => {
-      const { signal } = this;
-      const over = () => {
-        if (signal.reason?.code !== "shutdown") return;
-        void pause(afterMs, this.#ended.signal).then(() => reject(signal.reason));
-      };
+      const { signal } = this.#shutdown;
+      const over = () => void pause(afterMs, this.#ended.signal).then(() => reject(this.signal.reason));
       if (signal.aborted) over();
       else signal.addEventListener("abort", over, { once: true });
     });

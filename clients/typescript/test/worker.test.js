@@ -200,6 +200,27 @@ test("what has not begun is released when the worker stops, and what runs has it
   assert.deepEqual(about(told, "complete").map(({ id }) => id), ["event-0"]);
 });
 
+test("a worker stops beside a function that did not heed the cancelling of its event", async (context) => {
+  const { told, worker } = await stub(context, ["deaf"], ({ verb }) =>
+    verb === "extend" ? { json: { lease_until: new Date(), cancelled: true } } : undefined);
+  context.mock.timers.enable({ apis: ["setTimeout"] });
+  const ticking = setInterval(() => context.mock.timers.tick(100), 1);
+  await worker.run({
+    deaf: (_, { signal }) => {
+      signal.addEventListener("abort", () => worker.stop());
+      return new Promise(() => {});
+    },
+  }, { ...quiet, graceS: 1 });
+  clearInterval(ticking);
+  assert.deepEqual(about(told, "release").map(({ body }) => body), [{ lease: TOKEN }]);
+});
+
+test("a request waits for a part of the lease that it asks for", async (context) => {
+  const { told, worker } = await stub(context, ["x"]);
+  await worker.run({ x: () => worker.stop() }, { ...quiet, leaseS: 6 });
+  assert.deepEqual([told[0]?.body.lease_s, told[0]?.body.wait_s], [6, 2]);
+});
+
 test("errors of the service are repeated, and a completion until it is answered", async (context) => {
   let refused = 0;
   const { told, worker } = await stub(context, ["x"], ({ verb }) =>
