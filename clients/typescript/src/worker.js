@@ -22,6 +22,9 @@ const FIRST_PAUSE_S = 0.5;
 const PAUSE_S_MAX = 30;
 /** How long functions may take to stop once the grace is over. */
 const CUT_OFF_MS = 5000;
+/** What the service stores of an error, and its longest delay. */
+const ERROR_MAX = 4000;
+const RETRY_S_MAX = 30 * 24 * 3600;
 /** What the service says of a lease that does not stand. */
 const LOST = [404, 409, 410];
 
@@ -232,12 +235,13 @@ class Run {
   async #failed(lease, error) {
     // What a function throws because it was told to stop is not its failure.
     if (lease.signal.aborted) return lease.release();
-    const said = error instanceof Error ? error.message || error.name : String(error);
+    // A release that the service refuses would leave the event to the end of its lease.
     const retryS = /** @type {{ retryS?: unknown } | null | undefined} */ (error)?.retryS;
+    const retry_s = typeof retryS === "number" && Math.max(0, Math.min(RETRY_S_MAX, retryS));
     await lease.release({
-      error: said || "failed",
+      error: storable(error),
       ...(error instanceof DeadError ? { dead: true } : {}),
-      ...(typeof retryS === "number" && !(error instanceof DeadError) ? { retry_s: retryS } : {}),
+      ...(typeof retry_s === "number" && !(error instanceof DeadError) ? { retry_s } : {}),
     });
   }
 }
@@ -378,6 +382,15 @@ function servedOf(handler, work) {
   }
   if (typeof work !== "function") throw new TypeError(`the handler ${handler} needs a function`);
   return { module, name, work };
+}
+
+/**
+ * As much of an error's message as is stored, without halves of characters.
+ * @param {unknown} error
+ */
+function storable(error) {
+  const said = error instanceof Error ? error.message || error.name : String(error);
+  return Buffer.from(said.slice(0, ERROR_MAX)).toString() || "failed";
 }
 
 /** @param {unknown} error */

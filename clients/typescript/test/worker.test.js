@@ -116,6 +116,22 @@ test("what a function throws says what becomes of its event", async (context) =>
   assert.equal(told[0]?.handler, "MAIL/send");
 });
 
+test("an error that the service would refuse is made to fit", async (context) => {
+  const { told, worker } = await stub(context, [-1, 1e12]);
+  let count = 0;
+  await worker.run({
+    big: ({ value }) => {
+      if (++count === 2) worker.stop();
+      throw Object.assign(new Error(`\ud83d${"x".repeat(300_000)}`), { retryS: value });
+    },
+  }, quiet);
+  const error = `\ufffd${"x".repeat(3_999)}`;
+  const released = about(told, "release").map(({ body: { lease, ...how } }) => how);
+  assert.deepEqual(released.sort((a, b) => a.retry_s - b.retry_s), [
+    { error, retry_s: 0 }, { error, retry_s: 2_592_000 },
+  ]);
+});
+
 test("many events at once are no warning", async (context) => {
   const { worker } = await stub(context, Array.from({ length: 40 }, (_, index) => index));
   /** @type {Error[]} */
