@@ -106,8 +106,8 @@ impl Waker {
             let without: Vec<CanvasId> = full.iter().copied().collect();
             let page = self.store.waiting_after(after, &without).await?;
             let mut found = page.notifications;
-            if page.has_copies {
-                // Those that services pull have turns of their own, and no notifications.
+            if page.may_be_pulled {
+                // Leases find those, and no worker may have them.
                 found = self.store.split_pulled(&found).await?.workers;
             }
             full.extend(self.notifier.publish_again(&found).await?);
@@ -168,8 +168,9 @@ mod tests {
         let mut all = Vec::new();
         for (canvas, count) in [(MANY, 5_000), (FEW, 20)] {
             let ids = table.add(count).await;
-            let moved = "update wakeq.events_v2 set canvas_id = $1, notify_at = now() + interval '10 min'
-                          where id = any ($2)";
+            let moved =
+                "update wakeq.events_v2 set canvas_id = $1, notify_at = now() + interval '10 min', probes = 1
+                  where id = any ($2)";
             let keys: Vec<_> = ids.iter().map(|id| id.0).collect();
             sqlx::query(moved).bind(canvas.0).bind(keys).execute(&table.pool).await.unwrap();
             all.extend(ids.into_iter().map(|id| Notification { id, canvas }));
