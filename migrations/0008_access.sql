@@ -432,7 +432,8 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
       from pg_proc p
       left join (values
           ('await_claims', 'api'), ('pull_turns', 'api'), ('lease_events', 'api'), ('has_leasable', 'api'),
-          ('lock_leasable', null), ('look_until', null), ('fit_events', null), ('drop_log_partition', 'worker'),
+          ('lock_leasable', null), ('look_at', 'api'), ('leasable_of', 'api'), ('some_later_id', null),
+          ('fit_events', null), ('drop_log_partition', 'worker'),
           ('add_history_partition', null), ('drop_history_partition', 'worker'),
           ('erase_entity', 'worker'), ('kept_for', null), ('emit', null), ('check_emit', null), ('grant_rights', null),
           ('emit_unique', null), ('caller', null), ('may_emit', null), ('complete', 'worker'),

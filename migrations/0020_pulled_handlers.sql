@@ -53,41 +53,92 @@ begin
 end
 $$;
 
--- How far a lease looks among the events of a handler that are due: the due time of the one at this
--- place, or now if there are fewer. What is before it may be in other hands, wait behind an earlier
--- event of its object, or be a copy in a queue.
-create function wakeq.look_until(of_canvas uuid, of_module text, of_name text, after timestamptz, look integer)
-returns timestamptz language plpgsql stable as $$
+-- What a lease looks at: 1,000 events of a handler that are due, from this place on, in the order of
+-- their due times and ids. Returns those that are on no object, and for the objects of the others
+-- the first event of each, wherever that is. So whatever waits behind one object does not hide it.
+-- Also returns the place of the next event; no id if there is none.
+create function wakeq.look_at(
+    of_canvas uuid, of_module text, of_name text, after timestamptz, after_id uuid,
+    out ids uuid[], out until timestamptz, out until_id uuid)
+language plpgsql stable as $$
 begin
-    return coalesce(
-        (select e.delay_until from wakeq.events_v2 e
-          where e.canvas_id = of_canvas and e.module = of_module and e.name = of_name
-            and e.delay_until > '-infinity' and e.delay_until >= after and e.delay_until <= clock_timestamp()
-          order by e.delay_until, e.id offset look limit 1),
-        clock_timestamp());
+    with looked as materialized (
+        select e.id, e.object, e.queue, e.delay_until, row_number() over (order by e.delay_until, e.id) as number
+          from (select o.* from wakeq.events_v2 o
+                 where o.canvas_id = of_canvas and o.module = of_module and o.name = of_name
+                   and o.delay_until > '-infinity' and (o.delay_until, o.id) >= (after, after_id)
+                   and o.delay_until <= clock_timestamp()
+                 order by o.delay_until, o.id limit 1001) as e
+    ), lanes as (
+        select distinct l.object from looked l where l.object is not null and l.queue is null and l.number <= 1000
+    )
+    select array(select l.id from looked l where l.object is null and l.queue is null and l.number <= 1000
+                  union all
+                 select f.id from lanes cross join lateral (
+                        select e.id from wakeq.events_v2 e
+                         where e.canvas_id = of_canvas and e.object = lanes.object and e.module = of_module
+                           and e.name = of_name and e.queue is null
+                         order by e.seq limit 1) as f),
+           (select l.delay_until from looked l where l.number = 1001),
+           (select l.id from looked l where l.number = 1001)
+      into ids, until, until_id;
 end
 $$;
 
--- Locks events of a handler that may run now, in the order of their due times, without waiting for
--- those that other sessions have locked.
-create function wakeq.lock_leasable(
-    of_canvas uuid, of_module text, of_name text, after timestamptz, until timestamptz, wanted integer, lease interval)
+-- An id at random, from this one to the last of the events of its handler that are due at the same
+-- time; null if it is the last one.
+create function wakeq.some_later_id(of_canvas uuid, of_module text, of_name text, due timestamptz, from_id uuid)
+returns uuid language plpgsql volatile as $$
+declare
+    last_id uuid;
+    lowest  bigint;
+    highest bigint;
+begin
+    select e.id into last_id from wakeq.events_v2 e
+     where e.canvas_id = of_canvas and e.delay_until = due and e.module = of_module and e.name = of_name
+       and e.delay_until > '-infinity'
+     order by e.delay_until desc, e.id desc limit 1;
+    if last_id is null or last_id <= from_id then
+        return null;
+    end if;
+    -- Their first 60 bits.
+    lowest := ('x0' || left(encode(uuid_send(from_id), 'hex'), 15))::bit(64)::bigint;
+    highest := ('x0' || left(encode(uuid_send(last_id), 'hex'), 15))::bit(64)::bigint;
+    return rpad(lpad(to_hex(lowest + floor(random() * (highest - lowest))::bigint), 15, '0'), 32, '0')::uuid;
+end
+$$;
+
+-- Which of the events that a lease looks at may run now. They were found on its canvas. Whether they are the first of
+-- their lanes is looked up again, since a redrive may have put another one before them meanwhile.
+create function wakeq.leasable_of(looked uuid[], lease interval)
+returns setof uuid language plpgsql stable as $$
+begin
+    return query
+    select e.id from wakeq.events_v2 e
+     where e.id = any (looked) and e.delay_until <= clock_timestamp()
+       and e.queue is null and e.cancelled_by is null
+       and (e.locked_at is null or e.locked_at < clock_timestamp() - lease)
+       and (e.object is null or not exists (
+               select from wakeq.events_v2 before
+                where before.canvas_id = e.canvas_id and before.object = e.object and before.module = e.module
+                  and before.name = e.name and before.queue is null and before.seq < e.seq)
+           and not exists (
+               select from wakeq.halted_lanes h
+                where h.canvas_id = e.canvas_id and h.object = e.object and h.module = e.module
+                  and h.name = e.name and h.queue is null));
+end
+$$;
+
+-- Locks those, in the order of their due times, without waiting for events that other sessions have
+-- locked.
+create function wakeq.lock_leasable(looked uuid[], wanted integer, lease interval)
 returns uuid[] language plpgsql volatile as $$
 begin
     return array(
         select e.id from wakeq.events_v2 e
-         where e.canvas_id = of_canvas and e.module = of_module and e.name = of_name
-           and e.delay_until > '-infinity' and e.delay_until >= after and e.delay_until <= until
-           and e.queue is null and e.cancelled_by is null
-           and (e.locked_at is null or e.locked_at < clock_timestamp() - lease)
-           and (e.object is null or not exists (
-                   select from wakeq.events_v2 before
-                    where before.canvas_id = of_canvas and before.object = e.object and before.module = of_module
-                      and before.name = of_name and before.queue is null and before.seq < e.seq)
-               and not exists (
-                   select from wakeq.halted_lanes h
-                    where h.canvas_id = of_canvas and h.object = e.object and h.module = of_module
-                      and h.name = of_name and h.queue is null))
+         where e.id = any (array(select wakeq.leasable_of(looked, lease)))
+           and e.cancelled_by is null and (e.locked_at is null or e.locked_at < clock_timestamp() - lease)
+           and e.delay_until <= clock_timestamp()
          order by e.delay_until, e.id limit wanted for update of e skip locked);
 end
 $$;
@@ -98,21 +149,9 @@ create function wakeq.has_leasable(of_canvas uuid, of_module text, of_name text,
 returns boolean language plpgsql stable as $$
 begin
     return not wakeq.is_held_handler(of_canvas, of_module, of_name) and exists (
-        select from (
-               select e.* from wakeq.events_v2 e
-                where e.canvas_id = of_canvas and e.module = of_module and e.name = of_name
-                  and e.delay_until > '-infinity' and e.delay_until <= clock_timestamp()
-                order by e.delay_until, e.id limit 1000) as e
-         where e.queue is null and e.cancelled_by is null
-           and (e.locked_at is null or e.locked_at < clock_timestamp() - lease)
-           and (e.object is null or not exists (
-                   select from wakeq.events_v2 before
-                    where before.canvas_id = of_canvas and before.object = e.object and before.module = of_module
-                      and before.name = of_name and before.queue is null and before.seq < e.seq)
-               and not exists (
-                   select from wakeq.halted_lanes h
-                    where h.canvas_id = of_canvas and h.object = e.object and h.module = of_module
-                      and h.name = of_name and h.queue is null)));
+        select from wakeq.look_at(
+                   of_canvas, of_module, of_name, '-infinity', '00000000-0000-0000-0000-000000000000') as l
+         cross join lateral wakeq.leasable_of(l.ids, lease));
 end
 $$;
 
@@ -134,9 +173,10 @@ $$;
 -- the API can claim events of pulled handlers, and of no others.
 --
 -- The gate is locked before the statements that look for rules, so these see every rule whose maker
--- has passed it. A lease looks at the first 1,000 events that are due. Where all of them are in
--- other hands or wait for their objects, it looks at as many from a time that is chosen at random,
--- so that none stays out of sight.
+-- has passed it. A lease looks at the first 1,000 events that are due. Where they and the first ones
+-- of their objects are in other hands, it looks at as many from a place that is chosen at random,
+-- so that none stays out of sight: a time, or an id among those that are due at the same time. It
+-- never looks at more, since whoever makes a rule waits for it at the gate.
 create function wakeq.lease_events(
     of_canvas uuid, of_module text, of_name text, wanted integer, held_for interval, lease interval, bytes_max bigint)
 returns table (
@@ -148,10 +188,11 @@ returns table (
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-    secret bytea;
-    edge   timestamptz;
-    after  timestamptz := '-infinity';
-    chosen uuid[];
+    secret  bytea;
+    seen    record;
+    after   timestamptz := '-infinity';
+    from_id uuid := '00000000-0000-0000-0000-000000000000';
+    chosen  uuid[];
 begin
     lock table wakeq.claim_gate in row exclusive mode;
     select p.lease_secret into secret from wakeq.pulled_handlers p
@@ -159,12 +200,18 @@ begin
     if secret is null or wakeq.is_held_handler(of_canvas, of_module, of_name) then
         return;
     end if;
-    edge := wakeq.look_until(of_canvas, of_module, of_name, after, 1000);
-    chosen := wakeq.lock_leasable(of_canvas, of_module, of_name, after, edge, wanted, lease);
-    if chosen = '{}' and edge < clock_timestamp() - interval '1 ms' then
-        after := edge + random() * (clock_timestamp() - edge);
-        edge := wakeq.look_until(of_canvas, of_module, of_name, after, 1000);
-        chosen := wakeq.lock_leasable(of_canvas, of_module, of_name, after, edge, wanted, lease);
+    seen := wakeq.look_at(of_canvas, of_module, of_name, after, from_id);
+    chosen := wakeq.lock_leasable(seen.ids, wanted, lease);
+    if chosen = '{}' and seen.until_id is not null then
+        after := seen.until;
+        from_id := case when random() < 0.5
+            then wakeq.some_later_id(of_canvas, of_module, of_name, seen.until, seen.until_id) end;
+        if from_id is null then
+            after := seen.until + random() * (clock_timestamp() - seen.until);
+            from_id := '00000000-0000-0000-0000-000000000000';
+        end if;
+        seen := wakeq.look_at(of_canvas, of_module, of_name, after, from_id);
+        chosen := wakeq.lock_leasable(seen.ids, wanted, lease);
     end if;
     if chosen = '{}' then
         return;

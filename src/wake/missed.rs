@@ -106,8 +106,8 @@ impl Waker {
             let without: Vec<CanvasId> = full.iter().copied().collect();
             let page = self.store.waiting_after(after, &without).await?;
             let mut found = page.notifications;
-            if page.has_copies {
-                // Those that services pull have turns of their own, and no notifications.
+            if page.may_be_pulled {
+                // Leases find those, and no worker may have them.
                 found = self.store.split_pulled(&found).await?.workers;
             }
             full.extend(self.notifier.publish_again(&found).await?);

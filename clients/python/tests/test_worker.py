@@ -3,6 +3,7 @@ and releases, and how it stops. The last test is against a real one."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -35,12 +36,17 @@ class Stub:
     """A service with events to lease, which notes what it is told of them."""
 
     def __init__(
-        self, test: unittest.TestCase, values: list[Any], answering: Callable[[Told, int], Answer | None] | None = None
+        self,
+        test: unittest.TestCase,
+        values: list[Any],
+        answering: Callable[[Told, int], Answer | None] | None = None,
+        held: Callable[[Told], object] = lambda told: None,
     ) -> None:
         self.waiting = [{"id": f"event-{index}", "value": value} for index, value in enumerate(values)]
         self.told: list[Told] = []
         self._lock = threading.Lock()
         self._answering = answering
+        self._held = held
         self._ended = threading.Event()
         self.url = serving(test, self._answer)
         test.addCleanup(self._ended.set)
@@ -63,6 +69,7 @@ class Stub:
             self.told.append(told)
             answer = self._answering(told, before) if self._answering else None
             answer = answer or self._usual(told)
+        self._held(told)
         if answer.json == {"events": []}:
             # A long poll: without events the answer takes until the test ends.
             self._ended.wait()
@@ -138,6 +145,67 @@ class Loop(unittest.TestCase):
         }
         self.assertEqual((told, stub.about("complete")), (expected, []))
         self.assertEqual(stub.told[0].handler, "MAIL/send")
+
+    def test_a_failure_that_the_service_would_refuse_is_made_to_fit(self) -> None:
+        stub = Stub(self, [-1.0, 1e12])
+        begun = threading.Barrier(2)
+
+        def big(event: Any, context: Context) -> None:
+            begun.wait()
+            stub.worker.stop()
+            raise RetryError("\udc80" + "x" * 300_000, retry_s=event["value"])
+
+        stub.worker.run({"big": big}, concurrency=2, signals=())
+        told = {told.id: {**told.body} for told in stub.about("release")}
+        error = "?" + "x" * 3_999
+        expected = {
+            "event-0": {"lease": TOKEN, "error": error, "retry_s": 0.0},
+            "event-1": {"lease": TOKEN, "error": error, "retry_s": 2_592_000},
+        }
+        self.assertEqual(told, expected)
+
+    def test_what_is_no_exception_of_a_function_is_a_failure_as_well(self) -> None:
+        stub = Stub(self, ["exit", "cancel"])
+        begun = threading.Barrier(2)
+
+        async def leave(event: Any, context: Context) -> None:
+            begun.wait()
+            stub.worker.stop()
+            if event["value"] == "exit":
+                sys.exit("bye")
+            raise asyncio.CancelledError
+
+        stub.worker.run({"leave": leave}, concurrency=2, signals=())
+        errors = {told.id: told.body.get("error") for told in stub.about("release")}
+        self.assertEqual(errors, {"event-0": "bye", "event-1": "CancelledError"})
+
+    def test_a_worker_goes_on_after_an_answer_that_is_not_the_services(self) -> None:
+        stub = Stub(self, [1], lambda told, before: Answer(200, []) if before == 0 else None)
+        with self.assertLogs("wakeq", "WARNING"):
+            stub.worker.run({"x": lambda event, context: stub.worker.stop()}, signals=())
+        self.assertEqual(len(stub.about("complete")), 1)
+
+    def test_a_request_waits_for_a_part_of_the_lease_that_it_asks_for(self) -> None:
+        stub = Stub(self, [1])
+        stub.worker.run({"x": lambda event, context: stub.worker.stop()}, lease_s=6, signals=())
+        first = {key: stub.told[0].body[key] for key in ("lease_s", "wait_s")}
+        self.assertEqual(first, {"lease_s": 6, "wait_s": 2.0})
+
+    def test_a_lease_is_over_by_itself_where_no_extension_is_answered(self) -> None:
+        held = threading.Event()
+        self.addCleanup(held.set)
+        stub = Stub(self, ["a", "b"], held=lambda told: held.wait() if told.verb == "extend" else None)
+        reasons: list[str | None] = []
+
+        def long(event: Any, context: Context) -> None:
+            context.cancelled.wait()
+            reasons.append(context.reason)
+            held.set()
+            stub.worker.stop()
+
+        with self.assertNoLogs("wakeq", "WARNING"):
+            stub.worker.run({"long": long}, concurrency=2, lease_s=1, signals=())
+        self.assertEqual(reasons, ["lease-lost", "lease-lost"])
 
     def test_no_more_than_the_concurrency_run_at_once(self) -> None:
         stub = Stub(self, list(range(30)))

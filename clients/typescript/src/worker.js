@@ -22,6 +22,9 @@ const FIRST_PAUSE_S = 0.5;
 const PAUSE_S_MAX = 30;
 /** How long functions may take to stop once the grace is over. */
 const CUT_OFF_MS = 5000;
+/** What the service stores of an error, and its longest delay. */
+const ERROR_MAX = 4000;
+const RETRY_S_MAX = 30 * 24 * 3600;
 /** What the service says of a lease that does not stand. */
 const LOST = [404, 409, 410];
 
@@ -116,7 +119,9 @@ class Run {
     this.#places = new Places(concurrency);
     this.#leaseS = within("leaseS", leaseS, 1, 3600);
     this.#graceS = within("graceS", graceS, 0, 3600);
-    this.#waitS = Math.max(0, Math.min(WAIT_S_MAX, client.timeoutMs / 1000 - TO_ANSWER_S));
+    // A lease counts from before its request, so most of it has to be left after the wait.
+    const waitS = Math.min(WAIT_S_MAX, this.#leaseS / 3, client.timeoutMs / 1000 - TO_ANSWER_S);
+    this.#waitS = Math.max(0, waitS);
     this.#signals = signals ?? ["SIGTERM", "SIGINT"];
     this.#signal = signal;
     this.#onError = onError ?? ((error) => console.error(error));
@@ -230,12 +235,13 @@ class Run {
   async #failed(lease, error) {
     // What a function throws because it was told to stop is not its failure.
     if (lease.signal.aborted) return lease.release();
-    const said = error instanceof Error ? error.message || error.name : String(error);
+    // A release that the service refuses would leave the event to the end of its lease.
     const retryS = /** @type {{ retryS?: unknown } | null | undefined} */ (error)?.retryS;
+    const retry_s = typeof retryS === "number" && Math.max(0, Math.min(RETRY_S_MAX, retryS));
     await lease.release({
-      error: said || "failed",
+      error: storable(error),
       ...(error instanceof DeadError ? { dead: true } : {}),
-      ...(typeof retryS === "number" && !(error instanceof DeadError) ? { retry_s: retryS } : {}),
+      ...(typeof retry_s === "number" && !(error instanceof DeadError) ? { retry_s } : {}),
     });
   }
 }
@@ -250,6 +256,8 @@ class Lease {
   /** When the lease is over at the latest, by this process's clock. */
   #overAt;
   #stop = new AbortController();
+  /** The worker stops, whatever the function was told before. */
+  #shutdown = new AbortController();
   #ended = new AbortController();
   until;
 
@@ -279,6 +287,7 @@ class Lease {
 
   /** @param {"lease-lost" | "cancelled" | "shutdown"} code */
   stop(code) {
+    if (code === "shutdown") this.#shutdown.abort();
     if (!this.#stop.signal.aborted) this.#stop.abort(new StopError(code));
   }
 
@@ -329,11 +338,8 @@ class Lease {
    */
   afterShutdown(afterMs) {
     return new Promise((_, reject) => {
-      const { signal } = this;
-      const over = () => {
-        if (signal.reason?.code !== "shutdown") return;
-        void pause(afterMs, this.#ended.signal).then(() => reject(signal.reason));
-      };
+      const { signal } = this.#shutdown;
+      const over = () => void pause(afterMs, this.#ended.signal).then(() => reject(this.signal.reason));
       if (signal.aborted) over();
       else signal.addEventListener("abort", over, { once: true });
     });
@@ -376,6 +382,15 @@ function servedOf(handler, work) {
   }
   if (typeof work !== "function") throw new TypeError(`the handler ${handler} needs a function`);
   return { module, name, work };
+}
+
+/**
+ * As much of an error's message as is stored, without halves of characters.
+ * @param {unknown} error
+ */
+function storable(error) {
+  const said = error instanceof Error ? error.message || error.name : String(error);
+  return Buffer.from(said.slice(0, ERROR_MAX)).toString() || "failed";
 }
 
 /** @param {unknown} error */

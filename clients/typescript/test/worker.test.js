@@ -116,6 +116,22 @@ test("what a function throws says what becomes of its event", async (context) =>
   assert.equal(told[0]?.handler, "MAIL/send");
 });
 
+test("an error that the service would refuse is made to fit", async (context) => {
+  const { told, worker } = await stub(context, [-1, 1e12]);
+  let count = 0;
+  await worker.run({
+    big: ({ value }) => {
+      if (++count === 2) worker.stop();
+      throw Object.assign(new Error(`\ud83d${"x".repeat(300_000)}`), { retryS: value });
+    },
+  }, quiet);
+  const error = `\ufffd${"x".repeat(3_999)}`;
+  const released = about(told, "release").map(({ body: { lease, ...how } }) => how);
+  assert.deepEqual(released.sort((a, b) => a.retry_s - b.retry_s), [
+    { error, retry_s: 0 }, { error, retry_s: 2_592_000 },
+  ]);
+});
+
 test("many events at once are no warning", async (context) => {
   const { worker } = await stub(context, Array.from({ length: 40 }, (_, index) => index));
   /** @type {Error[]} */
@@ -198,6 +214,27 @@ test("what has not begun is released when the worker stops, and what runs has it
   assert.deepEqual(begun, [1]);
   assert.deepEqual(about(told, "release").map(({ id }) => id), ["event-1"]);
   assert.deepEqual(about(told, "complete").map(({ id }) => id), ["event-0"]);
+});
+
+test("a worker stops beside a function that did not heed the cancelling of its event", async (context) => {
+  const { told, worker } = await stub(context, ["deaf"], ({ verb }) =>
+    verb === "extend" ? { json: { lease_until: new Date(), cancelled: true } } : undefined);
+  context.mock.timers.enable({ apis: ["setTimeout"] });
+  const ticking = setInterval(() => context.mock.timers.tick(100), 1);
+  await worker.run({
+    deaf: (_, { signal }) => {
+      signal.addEventListener("abort", () => worker.stop());
+      return new Promise(() => {});
+    },
+  }, { ...quiet, graceS: 1 });
+  clearInterval(ticking);
+  assert.deepEqual(about(told, "release").map(({ body }) => body), [{ lease: TOKEN }]);
+});
+
+test("a request waits for a part of the lease that it asks for", async (context) => {
+  const { told, worker } = await stub(context, ["x"]);
+  await worker.run({ x: () => worker.stop() }, { ...quiet, leaseS: 6 });
+  assert.deepEqual([told[0]?.body.lease_s, told[0]?.body.wait_s], [6, 2]);
 });
 
 test("errors of the service are repeated, and a completion until it is answered", async (context) => {

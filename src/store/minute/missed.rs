@@ -17,8 +17,9 @@ const BACK_MAX: Duration = Duration::from_secs(10 * 60);
 #[derive(Debug, Default)]
 pub(crate) struct MissedPage {
     pub(crate) notifications: Vec<Notification>,
-    /// Whether copies in queues are among them, as far as that is asked.
-    pub(crate) has_copies: bool,
+    /// Whether some may be pulled, as copies in queues and events of pulled handlers are, as far as
+    /// that is asked.
+    pub(crate) may_be_pulled: bool,
     /// Where the next page begins; `None` after the last.
     pub(crate) next: Option<MissedCursor>,
 }
@@ -26,6 +27,8 @@ pub(crate) struct MissedPage {
 /// The last event of a page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MissedCursor {
+    /// When the look began, as far as that is asked.
+    since: Option<Timestamp>,
     notify_at: Timestamp,
     id: Uuid,
 }
@@ -52,9 +55,9 @@ impl Store {
         );
         let rows = self.session().await?.all("look for what was missed", query).await?;
         let next = rows.last().filter(|_| rows.len() >= MISSED_PAGE);
-        let next = next.map(|row| MissedCursor { notify_at: row.notify_at, id: row.id });
+        let next = next.map(|row| MissedCursor { since: None, notify_at: row.notify_at, id: row.id });
         let (ids, canvases) = rows.iter().map(|row| (row.id, row.canvas_id)).unzip();
-        Ok(MissedPage { notifications: notifications(ids, canvases), has_copies: false, next })
+        Ok(MissedPage { notifications: notifications(ids, canvases), may_be_pulled: false, next })
     }
 
     /// Events that are due and that nobody has begun, whoever was notified of them, but for those
@@ -65,6 +68,11 @@ impl Store {
     /// may be empty. The last one has looked at promises that are further ahead than any of an
     /// event that is due. These are no condition of the index, or a plan without statistics would
     /// expect a few rows in between and sort all of them.
+    ///
+    /// Workers put off the promises of events whose handlers they do not know, which are then ahead
+    /// of the cursor. So what has a promise as far ahead as one that was put off, or moved by a
+    /// pass, since the look began, is left out: it was published then. Otherwise such events would
+    /// be published for ever.
     pub(crate) async fn waiting_after(
         &self,
         after: Option<MissedCursor>,
@@ -74,10 +82,15 @@ impl Store {
         let timing = self.timing();
         let query = sqlx::query!(
             r#"select notify_at as "notify_at!", id as "id!", canvas_id as "canvas_id!", waits as "waits!",
-                      is_copy as "is_copy!", is_within as "is_within!", is_last as "is_last!" from (
-                   select notify_at, id, canvas_id, queue is not null as is_copy,
+                      may_be_pulled as "may_be_pulled!", is_within as "is_within!", is_last as "is_last!",
+                      coalesce($5::timestamptz, now()) as "since!" from (
+                   select notify_at, id, canvas_id,
+                          queue is not null or (select exists (select from wakeq.pulled_handlers)) as may_be_pulled,
                           notify_at <= now() + $4::interval as is_within,
-                          delay_until <= now() and locked_at is null and canvas_id <> all ($3::uuid[]) as waits,
+                          delay_until <= now() and locked_at is null and canvas_id <> all ($3::uuid[])
+                          and notify_at < coalesce($5::timestamptz, now()) + greatest(wakeq.defer_for($6, probes),
+                              case when probes > 0 then least($7::interval * power(2, least(probes - 1, 20)), $4::interval)
+                              end) as waits,
                           row_number() over (order by notify_at, id) = 10000 as is_last
                      from wakeq.events_v2
                     where notify_at >= coalesce($1::timestamptz, now())
@@ -88,14 +101,18 @@ impl Store {
             after.map(|cursor| cursor.notify_at),
             after.map(|cursor| cursor.id),
             &without,
-            interval(timing.probe_backoff_max.max(timing.grace))
+            interval(timing.probe_backoff_max.max(timing.grace)),
+            after.and_then(|cursor| cursor.since),
+            interval(timing.unknown_handler_wait),
+            interval(timing.probe_backoff)
         );
         let rows = self.session().await?.all("look for what waits", query).await?;
         let next = rows.last().filter(|row| row.is_within && (row.is_last || rows.len() >= MISSED_PAGE));
-        let next = next.map(|row| MissedCursor { notify_at: row.notify_at, id: row.id });
-        let has_copies = rows.iter().any(|row| row.is_copy);
+        let next =
+            next.map(|row| MissedCursor { since: Some(row.since), notify_at: row.notify_at, id: row.id });
+        let may_be_pulled = rows.iter().any(|row| row.may_be_pulled);
         let (ids, canvases) =
             rows.iter().filter(|row| row.waits && row.is_within).map(|row| (row.id, row.canvas_id)).unzip();
-        Ok(MissedPage { notifications: notifications(ids, canvases), has_copies, next })
+        Ok(MissedPage { notifications: notifications(ids, canvases), may_be_pulled, next })
     }
 }

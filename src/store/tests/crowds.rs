@@ -60,7 +60,8 @@ impl Table {
         let mut all = Vec::new();
         for (canvas, count) in [(MANY, 5_000), (FEW, 20)] {
             let ids = self.add(count).await;
-            let moved = "update wakeq.events_v2 set canvas_id = $1, notify_at = now() + interval '10 min'
+            let moved =
+                "update wakeq.events_v2 set canvas_id = $1, notify_at = now() + interval '10 min', probes = 1
                           where id = any ($2)";
             let keys: Vec<_> = ids.iter().map(|id| id.0).collect();
             sqlx::query(moved).bind(canvas.0).bind(keys).execute(&self.pool).await.unwrap();

@@ -64,8 +64,10 @@ async fn events_that_wait_are_found_among_many_delayed_ones() {
     let table = Table::new().await;
     let (other, minutes) = (CanvasId(uuid::Uuid::from_u128(7)), [1, 10, 20]);
     let promised = async |ids: &[EventId], minutes: i32, change: &'static str| {
+        // As many probes as a pass has made that promises so far ahead, or more.
         let promise =
-            "update wakeq.events_v2 set notify_at = now() + make_interval(mins => $2) where id = any ($1)";
+            "update wakeq.events_v2 set notify_at = now() + make_interval(mins => $2), probes = $2 / 5
+                        where id = any ($1)";
         let ids: Vec<uuid::Uuid> = ids.iter().map(|id| id.0).collect();
         sqlx::query(promise).bind(&ids).bind(minutes).execute(&table.pool).await.unwrap();
         sqlx::query(change).bind(&ids).execute(&table.pool).await.unwrap();
@@ -94,7 +96,7 @@ async fn events_that_wait_are_found_among_many_delayed_ones() {
         let (mut found, mut pages, mut after) = (Vec::new(), 0, None);
         loop {
             let page = table.store.waiting_after(after, without).await.unwrap();
-            assert!(page.notifications.len() <= MISSED_PAGE && !page.has_copies);
+            assert!(page.notifications.len() <= MISSED_PAGE && !page.may_be_pulled);
             found.extend(page.notifications);
             (pages, after) = (pages + 1, page.next);
             if after.is_none() {
@@ -110,4 +112,47 @@ async fn events_that_wait_are_found_among_many_delayed_ones() {
     assert_eq!((found.len(), pages), (3 * 705, 4), "10,000 are looked at, or 1,000 found");
     let (found, _) = find(&[CanvasId::DEFAULT]).await;
     assert_eq!(found.iter().map(|one| one.id).collect::<HashSet<_>>(), of_other);
+}
+
+/// Workers that do not know the handlers of what is found put it off while the look goes on, so that
+/// it is ahead again.
+#[tokio::test]
+async fn what_is_put_off_during_a_look_is_found_once() {
+    let table = Table::new().await;
+    let waiting: HashSet<EventId> = table.add(3_500).await.into_iter().collect();
+    table.run("update wakeq.events_v2 set notify_at = now() + interval '10 min', probes = 1").await;
+    let (mut found, mut count, mut after) = (HashSet::new(), 0, None);
+    loop {
+        let page = table.store.waiting_after(after, &[]).await.unwrap();
+        let ids: Vec<EventId> = page.notifications.iter().map(|one| one.id).collect();
+        count += ids.len();
+        assert!(count <= 3_500, "some are found again");
+        table.store.defer(&ids).await.unwrap();
+        found.extend(ids);
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert!(found == waiting);
+    let again = table.store.waiting_after(None, &[]).await.unwrap();
+    assert_eq!(again.notifications.len(), MISSED_PAGE, "another look finds them again");
+}
+
+#[tokio::test]
+async fn what_programs_may_lease_is_told_apart_by_the_caller() {
+    let table = Table::new().await;
+    table.add(2).await;
+    table.run("update wakeq.events_v2 set notify_at = now() + interval '1 min'").await;
+    table
+        .run(
+            "insert into wakeq.pulled_handlers
+                    (canvas_id, module, name, retries, delay_ms, factor, delay_max_ms, halts, created_by, updated_by)
+             select canvas_id, module, name, 2, 1000, 1, 1000, false, 'test', 'test' from wakeq.events_v2 limit 1",
+        )
+        .await;
+    let page = table.store.waiting_after(None, &[]).await.unwrap();
+    assert!(page.may_be_pulled);
+    let split = table.store.split_pulled(&page.notifications).await.unwrap();
+    assert_eq!((page.notifications.len(), split.workers.len(), split.pulled.len()), (2, 0, 0));
 }

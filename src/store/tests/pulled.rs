@@ -78,6 +78,29 @@ async fn an_event_behind_a_thousand_others_is_found() {
     assert_eq!(found.len(), 1);
 }
 
+/// Wherever its id is among those of events that are due at the same time. Another canvas has the
+/// same object, whose events are before.
+#[tokio::test]
+async fn the_first_event_of_an_object_is_found_among_thousands_that_wait_for_it() {
+    let table = pulled().await;
+    let add = "insert into wakeq.events_v2
+                    (id, canvas_id, module, name, modifier, value, delay_until, object, seq, prev)
+             select gen_random_uuid(), $1, 'WORKER', 'mail', '_', '1', '2026-01-01Z', 'ada', $2 + n, $2 + n - 1
+               from generate_series(1, $3) n";
+    for (canvas, before, count) in [(FEW, 0_i32, 3_i32), (MANY, 10, 5_000)] {
+        sqlx::query(add).bind(canvas.0).bind(before).bind(count).execute(&table.pool).await.unwrap();
+    }
+    for seq in 11..14_i64 {
+        assert!(table.store.have_leasable(&[mail(MANY)]).await.unwrap()[0]);
+        let leased = table.lease(MANY, 10).await;
+        let places: Vec<_> = leased.iter().map(|row| row.event.place.as_ref().unwrap().link.id).collect();
+        assert_eq!(places, [seq]);
+        assert!(!table.store.have_leasable(&[mail(MANY)]).await.unwrap()[0]);
+        assert_eq!(table.lease(MANY, 10).await.len(), 0);
+        assert_eq!(table.store.complete_links(&[leased[0].event.claim]).await.unwrap(), [true]);
+    }
+}
+
 #[tokio::test]
 async fn values_are_bounded_together_and_one_is_whole() {
     let table = pulled().await;

@@ -14,7 +14,7 @@ import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Mapping, NamedTuple, Sequence, TypeAlias, cast
+from typing import Any, Callable, Mapping, NamedTuple, Sequence, TypeAlias
 
 from . import schema
 from ._client import Client
@@ -31,6 +31,9 @@ PAUSE_S_MAX = 30.0
 # How long functions may take to stop once the grace is over.
 CUT_OFF_S = 5.0
 EXTENDERS_MAX = 8
+# What the service stores of an error, and its longest delay.
+ERROR_MAX = 4000
+RETRY_S_MAX = 30 * 24 * 3600
 # What the service says of a lease that does not stand.
 LOST = (404, 409, 410)
 
@@ -159,7 +162,8 @@ class _Run:
         self._concurrency = concurrency
         self._leases: set[_Lease] = set()
         self._lease_s = lease_s
-        self._wait_s = max(0.0, min(WAIT_S_MAX, client.timeout_s - TO_ANSWER_S))
+        # A lease counts from before its request, so most of it has to be left after the wait.
+        self._wait_s = max(0.0, min(WAIT_S_MAX, lease_s / 3, client.timeout_s - TO_ANSWER_S))
         self._functions = ThreadPoolExecutor(concurrency, "wakeq-function")
         self._extenders = ThreadPoolExecutor(min(EXTENDERS_MAX, concurrency), "wakeq-extend")
         self._over = threading.Event()
@@ -183,7 +187,8 @@ class _Run:
                     leases = list(self._leases)
                 for lease in leases:
                     # What does not heed its context must not keep the worker from stopping.
-                    _logged(lease.release)
+                    if not lease.is_over(time.monotonic()):
+                        _logged(lease.release)
                     lease.stop("lease-lost")
         self._over.set()
         self._functions.shutdown(wait=False, cancel_futures=True)
@@ -201,14 +206,15 @@ class _Run:
             body = {"max": min(most, LEASED_MAX), "lease_s": self._lease_s, "wait_s": self._wait_s}
             path = {"module": served.module, "name": served.name}
             try:
-                answer = self._client.request("POST", LEASES, path=path, body=body)
-            except WakeqError as error:
-                log.warning("events could not be leased: %s", error)
+                events = self._client.request("POST", LEASES, path=path, body=body)["events"]
+            except Exception as error:
+                # Whatever it is, such as a key that can't be read now: the next request may succeed.
+                log.warning("events could not be leased: %s", _said(error))
                 failures += 1
                 self._stop.wait(_backoff_s(failures, error))
                 continue
             failures = 0
-            for leased in cast(Any, answer)["events"]:
+            for leased in events:
                 self._begin(served, leased, sent_at)
 
     def _free_places(self) -> int:
@@ -247,12 +253,13 @@ class _Run:
                 outcome = served.function(leased, Context(lease))
                 if inspect.isawaitable(outcome):
                     asyncio.run(_awaited(outcome))
-            except Exception as error:
+            except BaseException as error:
+                # Also `sys.exit` and the cancelling of a task, which are not for this thread.
                 lease.fail(error)
             else:
                 lease.complete()
-        except WakeqError as error:
-            log.warning("event %s: %s", leased["id"], error)
+        except Exception as error:
+            log.warning("event %s: %s", leased["id"], _said(error))
         finally:
             self._end(lease)
 
@@ -261,7 +268,11 @@ class _Run:
         while not self._over.wait(min(self._lease_s / 12, 1)):
             now = time.monotonic()
             with self._changed:
+                # Not only where a request says so: all of them may wait for answers.
+                over = [lease for lease in self._leases if lease.is_over(now)]
                 due = [lease for lease in self._leases if lease.is_due(now)]
+            for lease in over:
+                lease.stop("lease-lost")
             for lease in due:
                 try:
                     self._extenders.submit(lease.extend)
@@ -302,24 +313,28 @@ class _Lease:
             self._due_at = None
             return True
 
+    def is_over(self, now: float) -> bool:
+        return now >= self._over_at
+
     def extend(self) -> None:
         sent_at = time.monotonic()
-        if sent_at >= self._over_at:
+        if self.is_over(sent_at):
             self.stop("lease-lost")
             return
         due_at = sent_at + self._lease_s / 12
         try:
             body = {"lease": self._token, "lease_s": self._lease_s}
             answer = self._client.request("POST", LEASES + "/{id}/extend", path=self._path, body=body)
-        except WakeqError as error:
+            until, is_cancelled = answer["lease_until"], answer["cancelled"]
+        except Exception as error:
             if _is_lost(error):
                 self.stop("lease-lost")
                 return
-            log.warning("the lease of event %s could not be extended: %s", self._path["id"], error)
+            log.warning("the lease of event %s could not be extended: %s", self._path["id"], _said(error))
         else:
             self._over_at, due_at = sent_at + self._lease_s, sent_at + self._lease_s / 3
-            self.until = answer["lease_until"]
-            if answer["cancelled"]:
+            self.until = until
+            if is_cancelled:
                 self.stop("cancelled")
         with self._lock:
             self._due_at = due_at
@@ -331,16 +346,17 @@ class _Lease:
         """As if it had not been leased."""
         self._say("release", {})
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         # What a function raises because it was told to stop is not its failure.
         if self.stopped.is_set():
             self.release()
             return
-        how: dict[str, object] = {"error": str(error) or type(error).__name__}
+        # A release that the service refuses would leave the event to the end of its lease.
+        how: dict[str, object] = {"error": _said(error)}
         if isinstance(error, DeadError):
             how["dead"] = True
         elif isinstance(error, RetryError) and error.retry_s is not None:
-            how["retry_s"] = error.retry_s
+            how["retry_s"] = max(0.0, min(RETRY_S_MAX, error.retry_s))
         self._say("release", how)
 
     def _say(self, verb: str, how: Mapping[str, object]) -> None:
@@ -375,18 +391,27 @@ def _served(handler: str, function: Function) -> _Served:
     return _Served(module or "WORKER", name, function)
 
 
+def _said(error: BaseException) -> str:
+    """As much of its message as is stored, without halves of characters."""
+    try:
+        said = str(error)
+    except Exception:
+        said = ""
+    return (said or type(error).__name__)[:ERROR_MAX].encode(errors="replace").decode()
+
+
 def _logged(call: Callable[[], None]) -> None:
     try:
         call()
-    except WakeqError as error:
-        log.warning("%s", error)
+    except Exception as error:
+        log.warning("%s", _said(error))
 
 
-def _is_lost(error: WakeqError) -> bool:
+def _is_lost(error: Exception) -> bool:
     return isinstance(error, ApiError) and error.status in LOST
 
 
-def _backoff_s(failures: int, error: WakeqError) -> float:
+def _backoff_s(failures: int, error: Exception) -> float:
     """How long to wait: with jitter, so that the workers of a fleet spread."""
     backoff_s: float = min(PAUSE_S_MAX, FIRST_PAUSE_S * 2 ** min(failures - 1, 10))
     asked_s = error.retry_after_s or 0 if isinstance(error, ApiError) else 0
