@@ -71,7 +71,8 @@ create table wakeq.ended_events (
     constraint ended_events_outcome check (outcome in ('completed', 'failed', 'cancelled')),
     constraint ended_events_result check (octet_length(result) <= 65536),
     constraint ended_events_took check (took_us >= 0 and (took_us is null) = (started_at is null)),
-    constraint ended_events_kept check (kept_until > ended_at and kept_until <= ended_at + interval '90 days')
+    -- In seconds, since a day of a caller's time zone may have 23 hours.
+    constraint ended_events_kept check (kept_until > ended_at and kept_until <= ended_at + interval '7776000 seconds')
 ) partition by range (kept_until);
 
 -- Lists of several outcomes are merged from one of each, so that none reads what it does not show.
@@ -99,7 +100,9 @@ create function wakeq.keep_of(event wakeq.events_v2, usual double precision) ret
 language plpgsql stable as $$
 begin
     if event.options ? 'keep_s' then
-        return (event.options ->> 'keep_s')::double precision;
+        -- To the nanosecond, as the library reads it: JSON has numbers that are too small for a
+        -- double, and an error would keep this event and others from being removed.
+        return round((event.options ->> 'keep_s')::numeric, 9)::double precision;
     end if;
     if usual is not null then
         return usual;

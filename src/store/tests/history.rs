@@ -125,6 +125,8 @@ async fn an_emit_decides_how_long_its_event_is_kept() {
         ("{\"keep_s\": 60.0}", Duration::ZERO, Some(60)),
         ("{\"keep_s\": 60.0}", DAY, Some(60)),
         ("{\"keep_s\": 0}", DAY, None),
+        // Too small for a double.
+        ("{\"keep_s\": 1e-400}", DAY, None),
         ("{\"retries\": 1}", DAY, Some(86_400)),
     ] {
         let table = Table::new().await;
@@ -154,6 +156,36 @@ async fn cancelled_events_are_kept_as_their_emits_ask() {
         let ended = table.store.ended_event(CanvasId::DEFAULT, id).await.unwrap().unwrap();
         assert_eq!((ended.outcome, ended.ended_by.as_deref()), (EndedOutcome::Cancelled, Some(by)));
     }
+}
+
+/// Plain SQL may ask for a time that is too small for a double. That stops no removal, on no
+/// canvas.
+#[tokio::test]
+async fn the_smallest_time_holds_up_no_other_canvas() {
+    let table = Table::new().await;
+    let ids = table.add(2).await;
+    table.run("update wakeq.events_v2 set options = wakeq.kept_options('{\"keep_s\": 1e-400}')").await;
+    let theirs = "update wakeq.events_v2 set canvas_id = $1, options = '{\"keep_s\": 60}' where id = $2";
+    sqlx::query(theirs).bind(canvas(7).0).bind(ids[1].0).execute(&table.pool).await.unwrap();
+    let claims = table.claim(&ids[..1]).await;
+    table.mark_cancelled().await;
+    table.store.release(&claims).await.unwrap();
+    assert_eq!(table.store.remove_unclaimed_cancelled().await.unwrap().0, 2);
+    assert_eq!(table.store.ended_event(CanvasId::DEFAULT, ids[0]).await.unwrap(), None);
+    assert!(table.store.ended_event(canvas(7), ids[1]).await.unwrap().is_some());
+}
+
+/// Whoever completes an event by SQL may have a time zone in which 90 days have an hour less.
+#[tokio::test]
+async fn the_longest_time_is_the_same_in_every_time_zone() {
+    let table = Table::new().await;
+    let claim = table.claim(&table.add(1).await).await[0];
+    assert_eq!(table.store.complete_kept(&[kept(claim, DAY, None, None)]).await.unwrap(), [true]);
+    let mut session = table.pool.begin().await.unwrap();
+    sqlx::query("set local timezone = 'Europe/Berlin'").execute(&mut *session).await.unwrap();
+    let moved =
+        "update wakeq.ended_events set ended_at = '2027-03-01 00:00Z', kept_until = '2027-05-30 00:00Z'";
+    assert_eq!(sqlx::query(moved).execute(&mut *session).await.unwrap().rows_affected(), 1);
 }
 
 /// A target keeps the events of its own canvas that are cancelled while they wait.
