@@ -206,13 +206,15 @@ end
 $$;
 
 -- Drops the first partition whose rows are all too old: attempts that are older than this, or ended
--- events whose time is over. Returns its name, or null. What came to the rest is deleted there.
+-- events whose time is over. Returns its name, or null. What came to the rest is deleted there, up
+-- to 10,000 rows at a time. If there may be more, the name of the rest is returned.
 create function wakeq.drop_history_partition(kept interval) returns text
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp set lock_timeout = '150ms' set timezone = 'UTC' as $$
 declare
     part text;
     parent text;
+    gone bigint;
     today constant date := (now() at time zone 'UTC')::date;
 begin
     if kept is null or kept < interval '1 day' then
@@ -229,9 +231,16 @@ begin
         execute format('drop table wakeq.%I', part);
         return part;
     end if;
-    delete from wakeq.attempts_rest where day <= (now() - kept)::date - 1;
-    delete from wakeq.ended_events_rest where kept_until <= now();
-    return null;
+    delete from wakeq.attempts_rest where ctid = any (array(
+        select r.ctid from wakeq.attempts_rest r where r.day <= (now() - kept)::date - 1 limit 10000));
+    get diagnostics gone = row_count;
+    if gone >= 10000 then
+        return 'attempts_rest';
+    end if;
+    delete from wakeq.ended_events_rest where ctid = any (array(
+        select r.ctid from wakeq.ended_events_rest r where r.kept_until <= now() limit 10000));
+    get diagnostics gone = row_count;
+    return case when gone >= 10000 then 'ended_events_rest' end;
 end
 $$;
 

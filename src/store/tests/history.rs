@@ -270,6 +270,24 @@ async fn nothing_fails_for_want_of_a_partition() {
     assert_eq!(table.number(rest).await, 1);
 }
 
+/// However much came to the rest, a statement deletes a page of it.
+#[tokio::test]
+async fn the_rest_is_deleted_by_pages() {
+    let table = Table::new().await;
+    table
+        .run(
+            "insert into wakeq.attempts (canvas_id, event_id, day, number, nonce, outcome, started_at, took_us)
+             select gen_random_uuid(), gen_random_uuid(), current_date - 30, 1, 1, 'retried', now(), 1
+               from generate_series(1, 10001)",
+        )
+        .await;
+    let dropped = async || table.store.drop_history_partition(7 * DAY).await.unwrap();
+    assert_eq!(dropped().await.as_deref(), Some("attempts_rest"));
+    assert_eq!(table.number("select count(*) from wakeq.attempts_rest").await, 1);
+    assert_eq!(dropped().await, None);
+    assert_eq!(table.number("select count(*) from wakeq.attempts_rest").await, 0);
+}
+
 /// An event that is tried for days does not fill the table.
 #[tokio::test]
 async fn attempts_are_thinned_out() {
