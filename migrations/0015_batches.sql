@@ -75,7 +75,8 @@ create index events_v2_batch on wakeq.events_v2 (canvas_id, (options ->> 'batch'
     where (options ->> 'batch') is not null;
 
 -- Refuses a member of a batch that is over, or was never opened. The lock keeps the batch from
--- being over before the member's transaction has ended.
+-- being ended before the member's transaction has. It is the weakest that does, since those who
+-- emit without a pause would otherwise keep the batch from being closed.
 create function wakeq.join_batch() returns trigger language plpgsql as $$
 begin
     if new.unique_key is not null then
@@ -84,7 +85,7 @@ begin
     end if;
     perform from wakeq.batches b
       where b.canvas_id = new.canvas_id and b.name = new.options ->> 'batch' and b.over_at is null
-        for share;
+        for key share;
     if not found then
         raise exception 'the batch % is over, or was never opened', new.options ->> 'batch'
             using

@@ -122,8 +122,8 @@ impl EventBatch {
     /// its members can still emit further members. Closing it again changes nothing.
     ///
     /// Emit its members before: once it is over, emits into it are refused. A member that is
-    /// emitted in a transaction counts from its commit on, so commit that first, too; until then
-    /// this waits.
+    /// emitted in a transaction counts from its commit on, so commit that first, too. The batch
+    /// does not end before.
     pub async fn close(&self) -> Result<BatchProgress, BatchError> {
         match self.queue.store.close_batch(self.canvas, &self.name).await? {
             BatchClosing::Closed | BatchClosing::Repeated => {}

@@ -93,7 +93,7 @@ impl Sql<'_> {
         let query = sqlx::query!(
             r#"with page as materialized (
                    select canvas_id, name from wakeq.batches where over_at is null
-                    order by looked_at limit $1 for update skip locked
+                    order by looked_at limit $1 for no key update skip locked
                ), looked as (
                    update wakeq.batches b set looked_at = clock_timestamp() from page
                     where b.canvas_id = any (array[page.canvas_id]) and b.name = page.name
@@ -202,7 +202,8 @@ impl LockedRow {
     }
 }
 
-/// Locks a batch that is closed and not over.
+/// Locks a batch that is closed and not over. Only this lock waits for those who emit into it, and
+/// makes those who come later wait: that of an update does neither.
 async fn lock(
     connection: &mut PgConnection,
     canvas: CanvasId,

@@ -209,7 +209,8 @@ async fn emits_into_a_batch_that_is_over_or_unknown_are_refused() {
     assert_eq!(table.number("select count(*) from wakeq.events_v2 where name = 'known'").await, 1);
 }
 
-/// Its transaction may be committed at any time: until then the batch is not over.
+/// Its transaction may be committed at any time: until then the batch does not end. It is closed
+/// and looked at all the same, since others may emit without a pause.
 #[tokio::test]
 async fn a_member_that_is_not_committed_holds_the_end_up() {
     let config = StoreConfig { lock_timeout: Duration::from_secs(20), ..StoreConfig::default() };
@@ -219,14 +220,16 @@ async fn a_member_that_is_not_committed_holds_the_end_up() {
     let event = member();
     let inserted = add_one(&mut transaction, &event, false, table.store.emission()).await.unwrap();
     assert!(matches!(inserted, InsertOutcome::New { .. }));
-    let closing = {
+    assert_eq!(table.close().await, BatchClosing::Closed);
+    assert_eq!(table.store.look_at_batches().await.unwrap().over, [key()], "the member is not seen");
+    let ending = {
         let table = Arc::clone(&table);
-        tokio::spawn(async move { table.close().await })
+        tokio::spawn(async move { table.end().await })
     };
     table.until_waiting(1).await;
     transaction.commit().await.unwrap();
-    assert_eq!(closing.await.unwrap(), BatchClosing::Closed);
-    assert_eq!(table.end().await, (false, None), "the member is there");
+    assert_eq!(ending.await.unwrap(), (true, None), "the member is there");
+    assert_eq!(table.end().await, (false, None));
     let mut transaction = table.pool.begin().await.unwrap();
     add_one(&mut transaction, &member(), false, table.store.emission()).await.unwrap();
     let claims = table.claim(&[event.id]).await;
