@@ -24,7 +24,8 @@ create table wakeq.batches (
     canvas_id    uuid not null,
     name         wakeq.batch_name not null,
     -- The event that is emitted at the end: its id, which is known from the beginning, its handler,
-    -- and what its value gets beside the counts.
+    -- and what its value gets beside the counts, for which a KiB has to be left. One that is over
+    -- has no value: it is remembered for its name, and no quota counts it.
     event_id     uuid not null,
     module       wakeq.name not null,
     handler      wakeq.name not null,
@@ -45,6 +46,7 @@ create table wakeq.batches (
     cancelled    bigint not null default 0 check (cancelled >= 0),
     constraint batches_pkey primary key (canvas_id, name),
     constraint batches_canvas check (canvas_id <> 'ffffffff-ffff-ffff-ffff-ffffffffffff'),
+    constraint batches_value_leaves_room check (octet_length(value) <= 16776192),
     constraint batches_module check (module not in ('ANSWER', 'CANVAS', 'CRON', 'QUEUE')),
     constraint batches_given_up_are_over check (not is_cancelled or over_at is not null)
 );

@@ -251,7 +251,8 @@ async fn mark_ended(
 ) -> Result<(), sqlx::Error> {
     let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
     sqlx::query!(
-        "update wakeq.batches set over_at = clock_timestamp(), completed = $3, dead = $4, cancelled = $5
+        "update wakeq.batches
+            set over_at = clock_timestamp(), value = 'null', completed = $3, dead = $4, cancelled = $5
           where canvas_id = $1 and name = $2::text and over_at is null",
         canvas.0,
         name.as_str(),

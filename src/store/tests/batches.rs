@@ -334,6 +334,7 @@ async fn a_batch_that_is_over_is_remembered_for_a_week() {
     assert_eq!(table.store.cancel_batch(canvas(OTHER), &name(), &tester()).await.unwrap(), Some(true));
     assert_eq!(table.store.cancel_batch(canvas(OTHER), &name(), &tester()).await.unwrap(), Some(false));
     assert_eq!(table.store.cancel_batch(canvas(8), &name(), &tester()).await.unwrap(), None);
+    assert_eq!(table.number("select count(*) from wakeq.batches where value <> 'null'").await, 0);
     let expire = async || table.store.expire(ExpiryPart::Batches, Retention::default()).await.unwrap();
     table.run("update wakeq.batches set over_at = over_at - interval '6 days 23 hours'").await;
     expire().await;
