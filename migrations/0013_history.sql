@@ -158,7 +158,9 @@ end
 $$;
 
 -- Makes a partition for these bounds, unless it is there, another session makes it, or rows for it
--- have come to the rest in the meantime, where they stay. Returns whether it was made.
+-- have come to the rest in the meantime, where they stay. Returns whether it was made. It is
+-- attached rather than made as a partition, which would wait for every transaction that writes to
+-- another: a handler may keep one open that has completed its event.
 create function wakeq.add_history_partition(parent text, part text, lower text, upper text) returns boolean
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -168,8 +170,9 @@ begin
     if to_regclass('wakeq.' || part) is not null then
         return false;
     end if;
-    execute format('create table wakeq.%I partition of wakeq.%I for values from (%L) to (%L)',
-                   part, parent, lower, upper);
+    execute format('create table wakeq.%I (like wakeq.%I including all)', part, parent);
+    execute format('alter table wakeq.%I attach partition wakeq.%I for values from (%L) to (%L)',
+                   parent, part, lower, upper);
     return true;
 exception when check_violation or duplicate_table or unique_violation then
     return false;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::queues::canvas;
 use super::{Table, tester};
 use crate::event::{CanvasId, Cause, Claim, EndedOutcome, EventId};
-use crate::store::{AttemptEnd, CommandOutcome, EndedFilter, KeptEnd, NotedRetry, Retry};
+use crate::store::{AttemptEnd, CommandOutcome, EndedFilter, KeptEnd, NotedRetry, Retry, complete_in};
 
 const TOOK: Duration = Duration::from_millis(1500);
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -268,6 +268,27 @@ async fn nothing_fails_for_want_of_a_partition() {
     assert_eq!(table.number(rest).await, 2);
     assert_eq!(table.store.drop_history_partition(7 * DAY).await.unwrap(), None);
     assert_eq!(table.number(rest).await, 1);
+}
+
+/// A caller's transaction may have kept an event, and stay open.
+#[tokio::test]
+async fn partitions_are_made_beside_open_transactions() {
+    let table = Table::new().await;
+    let claim = table.claim(&table.add(1).await).await[0];
+    table
+        .run(
+            "do $$ begin
+                 execute 'drop table wakeq.attempts_' || to_char(now() at time zone 'UTC' + interval '1 day', 'YYYYMMDD');
+                 execute 'drop table wakeq.ended_events_'
+                     || to_char(date_trunc('week', now() at time zone 'UTC') + interval '91 days', 'YYYYMMDD');
+             end $$",
+        )
+        .await;
+    let mut open = table.pool.begin().await.unwrap();
+    assert!(complete_in(&mut open, claim, None, DAY).await.unwrap());
+    assert!(table.store.add_history_partitions().await.unwrap() >= 2);
+    open.commit().await.unwrap();
+    assert_eq!(table.number("select count(*) from wakeq.ended_events").await, 1);
 }
 
 /// However much came to the rest, a statement deletes a page of it.
