@@ -112,12 +112,13 @@ $$;
 create trigger events_v2_leave_batch after delete on wakeq.events_v2
     for each row when (old.options ->> 'batch' is not null) execute function wakeq.leave_batch();
 
--- Whether a member of a batch is left.
+-- Whether a member of a batch is left. The index has the collation of the database. Callers pass
+-- the name of a batch, which has another, and a comparison in that can't use the index.
 create function wakeq.has_members(canvas uuid, batch text) returns boolean
 language plpgsql stable set enable_seqscan = off set enable_bitmapscan = off as $$
 begin
     perform from wakeq.events_v2 e
-      where e.canvas_id = has_members.canvas and e.options ->> 'batch' = has_members.batch
+      where e.canvas_id = has_members.canvas and e.options ->> 'batch' = has_members.batch collate "default"
       order by e.canvas_id desc, e.options ->> 'batch' desc, e.id desc limit 1;
     return found;
 end

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sqlx::Connection;
 
+use super::cost::buffers;
 use super::queues::canvas;
 use super::{Table, limits, scope, tester, told};
 use crate::event::{
@@ -377,6 +378,33 @@ async fn a_canvas_has_a_quota_of_batches_that_are_not_over() {
     assert_eq!(states, [("import:42", BatchState::Ended), ("import:43", BatchState::Open)]);
     let after = table.store.batches(CanvasId::DEFAULT, Some(&name()), 10).await.unwrap();
     assert_eq!(after.len(), 1);
+}
+
+/// A look at one batch reads nothing of the others, of the same canvas or another.
+#[tokio::test]
+async fn a_look_reads_no_other_batch() {
+    let table = Table::new().await;
+    for fill in [
+        "insert into wakeq.batches (canvas_id, name, event_id, module, handler, modifier, value, closed_at)
+         select c, 'b' || n, gen_random_uuid(), 'WORKER', 'imported', '_', '1', now() from generate_series(1, 1000) n,
+                unnest('{00000000-0000-0000-0000-000000000000, 00000000-0000-0000-0000-000000000007}'::uuid[]) c",
+        "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, options)
+         select gen_random_uuid(), canvas_id, 'WORKER', 'known', '_', '1', jsonb_build_object('batch', name)
+           from wakeq.batches",
+    ] {
+        assert_eq!(table.run(fill).await, 2000);
+    }
+    let look = "explain (analyze, buffers, timing off)
+                select wakeq.has_members(canvas_id, name) from wakeq.batches
+                 where canvas_id = '00000000-0000-0000-0000-000000000000' and name = 'b1'";
+    let mut connection = table.pool.acquire().await.unwrap();
+    let mut read = 0;
+    // The first ones are planned.
+    for _ in 0..8 {
+        let lines = sqlx::query_scalar::<_, String>(look).fetch_all(&mut *connection).await.unwrap();
+        read = buffers(&lines.join("\n"), "");
+    }
+    assert!(read < 100, "{read} pages");
 }
 
 /// Those who complete events without a batch write nothing here.
