@@ -226,7 +226,8 @@ mod tests {
         table
             .run(
                 "do $$ begin
-                     execute 'drop table wakeq.attempts_' || to_char(now() at time zone 'UTC' + interval '1 day', 'YYYYMMDD');
+                     execute 'drop table wakeq.attempts_'
+                         || to_char(now() at time zone 'UTC' + interval '1 day', 'YYYYMMDD');
                  end $$",
             )
             .await;

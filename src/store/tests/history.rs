@@ -278,7 +278,8 @@ async fn partitions_are_made_beside_open_transactions() {
     table
         .run(
             "do $$ begin
-                 execute 'drop table wakeq.attempts_' || to_char(now() at time zone 'UTC' + interval '1 day', 'YYYYMMDD');
+                 execute 'drop table wakeq.attempts_'
+                     || to_char(now() at time zone 'UTC' + interval '1 day', 'YYYYMMDD');
                  execute 'drop table wakeq.ended_events_'
                      || to_char(date_trunc('week', now() at time zone 'UTC') + interval '91 days', 'YYYYMMDD');
              end $$",

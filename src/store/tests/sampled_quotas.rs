@@ -144,9 +144,9 @@ async fn a_sample_of_everything_finds_what_a_count_does() {
         "insert into wakeq.dead_events (canvas_id, id, module, name, modifier, value, retries, enqueued_at, claims, losses,
                                         last_error, cause)
          select c, gen_random_uuid(), 'WORKER', 'h' || n % 5, '_', v, 0, now(), 1, 0, 'oh', 'poison' from public.rows",
-        "insert into wakeq.ended_events (canvas_id, id, kept_until, module, name, modifier, value, result, outcome, error,
-                                         enqueued_at, due_at, claims, retries, losses, attempts, options)
-         select c, gen_random_uuid(), now() + (1 + n % 80) * interval '1 day', 'WORKER', 'h' || n % 5, '_', v, '1', 'failed',
+        "insert into wakeq.ended_events (canvas_id, id, kept_until, module, name, modifier, value, result, outcome,
+                                         error, enqueued_at, due_at, claims, retries, losses, attempts, options)
+         select c, gen_random_uuid(), now() + (1 + n % 80) * interval '1 day', 'WORKER', 'h', '_', v, '1', 'failed',
                 'oh', now(), now(), 1, 0, 0, '[]', '{}' from public.rows",
         "insert into wakeq.checkpoints (canvas_id, event_id, claims, value)
          select c, gen_random_uuid(), 1, v from public.rows",
