@@ -80,15 +80,18 @@ create index events_v2_batch on wakeq.events_v2 (canvas_id, (options ->> 'batch'
 -- being ended before the member's transaction has. It is the weakest that does, since those who
 -- emit without a pause would otherwise keep the batch from being closed.
 create function wakeq.join_batch() returns trigger language plpgsql as $$
+declare
+    is_open boolean;
 begin
     if new.unique_key is not null then
         raise exception 'an event of a batch can''t have a unique key'
             using errcode = 'invalid_parameter_value', hint = 'Leave one of them out.';
     end if;
-    perform from wakeq.batches b
-      where b.canvas_id = new.canvas_id and b.name = new.options ->> 'batch' and b.over_at is null
-        for key share;
-    if not found then
+    -- By its key alone: a condition on the end could be answered by an index of all open ones.
+    select b.over_at is null into is_open from wakeq.batches b
+     where b.canvas_id = new.canvas_id and b.name = new.options ->> 'batch'
+       for key share;
+    if is_open is not true then
         raise exception 'the batch % is over, or was never opened', new.options ->> 'batch'
             using
                 errcode = 'foreign_key_violation', schema = 'wakeq', table = 'events_v2',
