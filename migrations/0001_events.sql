@@ -422,7 +422,11 @@ begin
             using errcode = 'invalid_parameter_value', hint = 'Pass options => ''{"retries": 3}'', or none.';
     end if;
     if kept ? 'not_after' then
-        moment := (kept ->> 'not_after')::timestamptz;
+        begin
+            moment := (kept ->> 'not_after')::timestamptz;
+        exception when data_exception then
+            moment := null;
+        end;
         kept := kept || jsonb_build_object(
             'not_after', to_char(moment at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'));
     end if;

@@ -71,7 +71,8 @@ create table wakeq.ended_events (
     constraint ended_events_outcome check (outcome in ('completed', 'failed', 'cancelled')),
     constraint ended_events_result check (octet_length(result) <= 65536),
     constraint ended_events_took check (took_us >= 0 and (took_us is null) = (started_at is null)),
-    constraint ended_events_kept check (kept_until > ended_at and kept_until <= ended_at + interval '90 days')
+    -- In seconds, since a day of a caller's time zone may have 23 hours.
+    constraint ended_events_kept check (kept_until > ended_at and kept_until <= ended_at + interval '7776000 seconds')
 ) partition by range (kept_until);
 
 -- Lists of several outcomes are merged from one of each, so that none reads what it does not show.
@@ -99,7 +100,9 @@ create function wakeq.keep_of(event wakeq.events_v2, usual double precision) ret
 language plpgsql stable as $$
 begin
     if event.options ? 'keep_s' then
-        return (event.options ->> 'keep_s')::double precision;
+        -- To the nanosecond, as the library reads it: JSON has numbers that are too small for a
+        -- double, and an error would keep this event and others from being removed.
+        return round((event.options ->> 'keep_s')::numeric, 9)::double precision;
     end if;
     if usual is not null then
         return usual;
@@ -155,7 +158,9 @@ end
 $$;
 
 -- Makes a partition for these bounds, unless it is there, another session makes it, or rows for it
--- have come to the rest in the meantime, where they stay. Returns whether it was made.
+-- have come to the rest in the meantime, where they stay. Returns whether it was made. It is
+-- attached rather than made as a partition, which would wait for every transaction that writes to
+-- another: a handler may keep one open that has completed its event.
 create function wakeq.add_history_partition(parent text, part text, lower text, upper text) returns boolean
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -165,8 +170,9 @@ begin
     if to_regclass('wakeq.' || part) is not null then
         return false;
     end if;
-    execute format('create table wakeq.%I partition of wakeq.%I for values from (%L) to (%L)',
-                   part, parent, lower, upper);
+    execute format('create table wakeq.%I (like wakeq.%I including all)', part, parent);
+    execute format('alter table wakeq.%I attach partition wakeq.%I for values from (%L) to (%L)',
+                   parent, part, lower, upper);
     return true;
 exception when check_violation or duplicate_table or unique_violation then
     return false;
@@ -203,13 +209,15 @@ end
 $$;
 
 -- Drops the first partition whose rows are all too old: attempts that are older than this, or ended
--- events whose time is over. Returns its name, or null. What came to the rest is deleted there.
+-- events whose time is over. Returns its name, or null. What came to the rest is deleted there, up
+-- to 10,000 rows at a time. If there may be more, the name of the rest is returned.
 create function wakeq.drop_history_partition(kept interval) returns text
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp set lock_timeout = '150ms' set timezone = 'UTC' as $$
 declare
     part text;
     parent text;
+    gone bigint;
     today constant date := (now() at time zone 'UTC')::date;
 begin
     if kept is null or kept < interval '1 day' then
@@ -226,9 +234,16 @@ begin
         execute format('drop table wakeq.%I', part);
         return part;
     end if;
-    delete from wakeq.attempts_rest where day <= (now() - kept)::date - 1;
-    delete from wakeq.ended_events_rest where kept_until <= now();
-    return null;
+    delete from wakeq.attempts_rest where ctid = any (array(
+        select r.ctid from wakeq.attempts_rest r where r.day <= (now() - kept)::date - 1 limit 10000));
+    get diagnostics gone = row_count;
+    if gone >= 10000 then
+        return 'attempts_rest';
+    end if;
+    delete from wakeq.ended_events_rest where ctid = any (array(
+        select r.ctid from wakeq.ended_events_rest r where r.kept_until <= now() limit 10000));
+    get diagnostics gone = row_count;
+    return case when gone >= 10000 then 'ended_events_rest' end;
 end
 $$;
 

@@ -24,7 +24,8 @@ create table wakeq.batches (
     canvas_id    uuid not null,
     name         wakeq.batch_name not null,
     -- The event that is emitted at the end: its id, which is known from the beginning, its handler,
-    -- and what its value gets beside the counts.
+    -- and what its value gets beside the counts, for which a KiB has to be left. One that is over
+    -- has no value: it is remembered for its name, and no quota counts it.
     event_id     uuid not null,
     module       wakeq.name not null,
     handler      wakeq.name not null,
@@ -45,6 +46,7 @@ create table wakeq.batches (
     cancelled    bigint not null default 0 check (cancelled >= 0),
     constraint batches_pkey primary key (canvas_id, name),
     constraint batches_canvas check (canvas_id <> 'ffffffff-ffff-ffff-ffff-ffffffffffff'),
+    constraint batches_value_leaves_room check (octet_length(value) <= 16776192),
     constraint batches_module check (module not in ('ANSWER', 'CANVAS', 'CRON', 'QUEUE')),
     constraint batches_given_up_are_over check (not is_cancelled or over_at is not null)
 );
@@ -75,17 +77,21 @@ create index events_v2_batch on wakeq.events_v2 (canvas_id, (options ->> 'batch'
     where (options ->> 'batch') is not null;
 
 -- Refuses a member of a batch that is over, or was never opened. The lock keeps the batch from
--- being over before the member's transaction has ended.
+-- being ended before the member's transaction has. It is the weakest that does, since those who
+-- emit without a pause would otherwise keep the batch from being closed.
 create function wakeq.join_batch() returns trigger language plpgsql as $$
+declare
+    is_open boolean;
 begin
     if new.unique_key is not null then
         raise exception 'an event of a batch can''t have a unique key'
             using errcode = 'invalid_parameter_value', hint = 'Leave one of them out.';
     end if;
-    perform from wakeq.batches b
-      where b.canvas_id = new.canvas_id and b.name = new.options ->> 'batch' and b.over_at is null
-        for share;
-    if not found then
+    -- By its key alone: a condition on the end could be answered by an index of all open ones.
+    select b.over_at is null into is_open from wakeq.batches b
+     where b.canvas_id = new.canvas_id and b.name = new.options ->> 'batch'
+       for key share;
+    if is_open is not true then
         raise exception 'the batch % is over, or was never opened', new.options ->> 'batch'
             using
                 errcode = 'foreign_key_violation', schema = 'wakeq', table = 'events_v2',
@@ -109,12 +115,13 @@ $$;
 create trigger events_v2_leave_batch after delete on wakeq.events_v2
     for each row when (old.options ->> 'batch' is not null) execute function wakeq.leave_batch();
 
--- Whether a member of a batch is left.
+-- Whether a member of a batch is left. The index has the collation of the database. Callers pass
+-- the name of a batch, which has another, and a comparison in that can't use the index.
 create function wakeq.has_members(canvas uuid, batch text) returns boolean
 language plpgsql stable set enable_seqscan = off set enable_bitmapscan = off as $$
 begin
     perform from wakeq.events_v2 e
-      where e.canvas_id = has_members.canvas and e.options ->> 'batch' = has_members.batch
+      where e.canvas_id = has_members.canvas and e.options ->> 'batch' = has_members.batch collate "default"
       order by e.canvas_id desc, e.options ->> 'batch' desc, e.id desc limit 1;
     return found;
 end

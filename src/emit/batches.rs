@@ -29,7 +29,7 @@ pub enum BatchError {
     #[error("the canvas has no batch {0}: open it first")]
     Missing(BatchName),
     /// An error of the database. [`StoreError::Quota`] if the canvas has too many that are not
-    /// over.
+    /// over, or no room for the event.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -111,6 +111,7 @@ impl EventBatch {
     /// The event has a handler, a modifier and a value, and is due as soon as it is emitted.
     pub async fn open(&self, on_end: Event) -> Result<bool, BatchError> {
         let event = self.checked(on_end)?;
+        self.queue.admit(std::slice::from_ref(&event)).await?;
         match self.queue.store.open_batch(&self.name, &event).await? {
             BatchOpening::Opened => Ok(true),
             BatchOpening::Repeated => Ok(false),
@@ -122,8 +123,8 @@ impl EventBatch {
     /// its members can still emit further members. Closing it again changes nothing.
     ///
     /// Emit its members before: once it is over, emits into it are refused. A member that is
-    /// emitted in a transaction counts from its commit on, so commit that first, too; until then
-    /// this waits.
+    /// emitted in a transaction counts from its commit on, so commit that first, too. The batch
+    /// does not end before.
     pub async fn close(&self) -> Result<BatchProgress, BatchError> {
         match self.queue.store.close_batch(self.canvas, &self.name).await? {
             BatchClosing::Closed | BatchClosing::Repeated => {}

@@ -22,6 +22,9 @@ pub(super) struct Inserts {
     plain: Coalescer<AdmittedEvent, InsertOutcome>,
     /// Of events with options: their statement takes longer, and the others do not share it.
     with_options: Coalescer<AdmittedEvent, InsertOutcome>,
+    /// Of members of batches, of which any caller can have one refused. What shares its statement
+    /// is then written again.
+    members: Coalescer<AdmittedEvent, InsertOutcome>,
 }
 
 impl Inserts {
@@ -34,7 +37,7 @@ impl Inserts {
             };
             Coalescer::within((BATCH_MAX, BATCH_BYTES_MAX), AdmittedEvent::bytes, IN_FLIGHT, insert)
         };
-        Self { plain: shared(), with_options: shared() }
+        Self { plain: shared(), with_options: shared(), members: shared() }
     }
 
     /// Inserts an event beside others that are emitted at the same time.
@@ -43,7 +46,11 @@ impl Inserts {
         event: &Arc<NewEvent>,
         permit: OwnedSemaphorePermit,
     ) -> Result<InsertOutcome, StoreError> {
-        let shared = if event.options.is_some() { &self.with_options } else { &self.plain };
+        let shared = match event.options.as_deref() {
+            None => &self.plain,
+            Some(options) if options.batch().is_some() => &self.members,
+            Some(_) => &self.with_options,
+        };
         shared.call(AdmittedEvent::new(Arc::clone(event), permit)).await
     }
 }

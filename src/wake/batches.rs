@@ -1,12 +1,19 @@
 //! Ends batches: emits the event of each that is closed and has no member left, for workers after
 //! the end of a member, and in the minute's pass for those that no process has looked at.
 
+use std::time::Duration;
+
+use tokio::time::Instant;
+
 use super::{Trouble, WakeError, Waker};
 use crate::event::{Broadcast, Notification};
 use crate::store::{BatchKey, EndedBatch, LookedBatches};
 
 /// Maximum number of pages of batches that one pass looks at; the next continues.
 const LOOK_PAGES: usize = 20;
+/// How long a pass goes on ending batches: meanwhile this process wakes nothing. Those that it did
+/// not reach come after all others.
+const LOOK_TIME: Duration = Duration::from_secs(10);
 /// Maximum number of pages of ends that one pass sums; the next continues.
 const SUM_PAGES: usize = 20;
 /// Maximum number of pages of ends that are deleted after a batch. Its expiry deletes the rest.
@@ -15,20 +22,22 @@ const FORGET_PAGES: usize = 100;
 impl Waker {
     /// A batch that can't be ended is left to a later pass, and stops nothing else.
     pub(super) async fn look_at_batches(&self, trouble: &mut Trouble) {
+        let until = Instant::now() + LOOK_TIME;
+        let is_over = || until <= Instant::now() || self.is_over();
         let mut summed = 0;
         for _ in 0..LOOK_PAGES {
             let looked = self.store.look_at_batches().await;
             let Some(LookedBatches { over, long, more }) = trouble.look("batches", looked) else { return };
             for batch in &over {
                 trouble.look("the end of a batch", self.end_batch(batch).await);
-                if self.is_over() {
+                if is_over() {
                     return;
                 }
             }
             for batch in &long {
                 self.sum_ends(batch, &mut summed, trouble).await;
             }
-            if !more || self.is_over() {
+            if !more || is_over() {
                 return;
             }
         }

@@ -53,13 +53,25 @@ impl Waker {
     }
 
     /// Creates the next partitions of the history, and drops those of which nothing is kept. If the
-    /// history is in use, a later pass does it.
+    /// history is in use, a later pass does it. Where old ones can't be dropped, the next ones are
+    /// created all the same: without them everything would come to the rest.
     async fn turn_history_over(&self, kept: Duration) -> Result<(), StoreError> {
+        let dropped = self.drop_history(kept).await;
+        match self.store.add_history_partitions().await {
+            Ok(_) => dropped,
+            Err(error) if error.is_contention() => {
+                let error = &error as &dyn std::error::Error;
+                tracing::info!(error, "the history is in use: its next partitions are created later");
+                dropped
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn drop_history(&self, kept: Duration) -> Result<(), StoreError> {
         for _ in 0..HISTORY_PARTITIONS {
             match self.store.drop_history_partition(kept.max(HISTORY_MIN)).await {
-                Ok(Some(partition)) => {
-                    tracing::info!(partition, "an old partition of the history was dropped")
-                }
+                Ok(Some(partition)) => tracing::info!(partition, "an old part of the history was deleted"),
                 Ok(None) => break,
                 Err(error) if error.is_contention() => {
                     let error = &error as &dyn std::error::Error;
@@ -69,15 +81,7 @@ impl Waker {
                 Err(error) => return Err(error),
             }
         }
-        match self.store.add_history_partitions().await {
-            Ok(_) => Ok(()),
-            Err(error) if error.is_contention() => {
-                let error = &error as &dyn std::error::Error;
-                tracing::info!(error, "the history is in use: its next partitions are created later");
-                Ok(())
-            }
-            Err(error) => Err(error),
-        }
+        Ok(())
     }
 
     /// Deletes expired data. If there is too much of it, the rest is left to the next pass, of this
@@ -195,5 +199,40 @@ mod tests {
         table.store.hasten_expiry().await.unwrap();
         waker.expire(Retention::default()).await;
         assert_eq!(table.remembered(MANY).await, (0, 0));
+    }
+
+    /// The next partitions of the history are created although old rows can't be deleted.
+    #[tokio::test]
+    async fn old_attempts_hold_up_no_partition() {
+        let table = Table::new().await;
+        table
+            .run(
+                "insert into wakeq.attempts (canvas_id, event_id, day, number, nonce, outcome, started_at, took_us)
+                 values (gen_random_uuid(), gen_random_uuid(), '2020-01-01', 1, 1, 'retried', now(), 1)",
+            )
+            .await;
+        table
+            .run(
+                "create function public.take_long() returns trigger language plpgsql as $$
+                 begin raise query_canceled using message = 'canceling statement due to statement timeout'; end $$",
+            )
+            .await;
+        table
+            .run(
+                "create trigger take_long before delete on wakeq.attempts_rest
+                 for each row execute function public.take_long()",
+            )
+            .await;
+        table
+            .run(
+                "do $$ begin
+                     execute 'drop table wakeq.attempts_'
+                         || to_char(now() at time zone 'UTC' + interval '1 day', 'YYYYMMDD');
+                 end $$",
+            )
+            .await;
+        let waker = Waker::new(table.store.clone(), Arc::new(LocalNotifier::new()));
+        assert!(waker.turn_history_over(Retention::default().attempts).await.is_err());
+        assert_eq!(table.store.add_history_partitions().await.unwrap(), 0, "they are there");
     }
 }

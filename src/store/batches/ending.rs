@@ -93,7 +93,7 @@ impl Sql<'_> {
         let query = sqlx::query!(
             r#"with page as materialized (
                    select canvas_id, name from wakeq.batches where over_at is null
-                    order by looked_at limit $1 for update skip locked
+                    order by looked_at limit $1 for no key update skip locked
                ), looked as (
                    update wakeq.batches b set looked_at = clock_timestamp() from page
                     where b.canvas_id = any (array[page.canvas_id]) and b.name = page.name
@@ -202,7 +202,8 @@ impl LockedRow {
     }
 }
 
-/// Locks a batch that is closed and not over.
+/// Locks a batch that is closed and not over. Only this lock waits for those who emit into it, and
+/// makes those who come later wait: that of an update does neither.
 async fn lock(
     connection: &mut PgConnection,
     canvas: CanvasId,
@@ -250,7 +251,8 @@ async fn mark_ended(
 ) -> Result<(), sqlx::Error> {
     let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
     sqlx::query!(
-        "update wakeq.batches set over_at = clock_timestamp(), completed = $3, dead = $4, cancelled = $5
+        "update wakeq.batches
+            set over_at = clock_timestamp(), value = 'null', completed = $3, dead = $4, cancelled = $5
           where canvas_id = $1 and name = $2::text and over_at is null",
         canvas.0,
         name.as_str(),

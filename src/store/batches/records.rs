@@ -240,7 +240,7 @@ impl Store {
     ) -> Result<Option<bool>, StoreError> {
         let query = sqlx::query!(
             r#"with gone as (
-                   update wakeq.batches set over_at = clock_timestamp(), is_cancelled = true
+                   update wakeq.batches set over_at = clock_timestamp(), is_cancelled = true, value = 'null'
                     where canvas_id = $1 and name = $2::text and over_at is null
                 returning canvas_id, name, module, handler
                ), logged as (

@@ -396,16 +396,19 @@ impl Store {
                    select e.canvas_id, e.batch, e.id
                      from page p cross join lateral (
                           select e.canvas_id, e.batch, e.id from wakeq.batch_ends e
-                           where e.canvas_id = p.canvas_id and e.batch = p.name limit 10000) as e
+                           where e.canvas_id = p.canvas_id and e.batch = p.name
+                           order by e.canvas_id, e.batch, e.id limit 10000) as e
                     where not p.has_members limit 10000
                ), gone as (
                    delete from wakeq.batch_ends e using ends
-                    where e.canvas_id = any (array[ends.canvas_id]) and (e.batch, e.id) = (ends.batch, ends.id)
+                    where e.canvas_id = any (array[ends.canvas_id]) and e.batch = any (array[ends.batch])
+                      and e.id = any (array[ends.id])
                ), forgotten as (
                    delete from wakeq.batches b using page p
                     where not p.has_members and b.canvas_id = any (array[p.canvas_id]) and b.name = p.name
                       and not exists (select from wakeq.batch_ends e
-                                       where e.canvas_id = p.canvas_id and e.batch = p.name offset 0)
+                                       where e.canvas_id = p.canvas_id and e.batch = p.name
+                                       order by e.canvas_id, e.batch, e.id offset 0)
                )
                select count(*) as "count!" from page"#,
             interval(BATCHES_KEPT)

@@ -16,7 +16,7 @@ impl Store {
     }
 
     /// Drops the first partition of which nothing is kept any longer, where attempts are kept for
-    /// this long; returns its name.
+    /// this long; returns its name, or that of the rest if there may be more to delete from it.
     pub(crate) async fn drop_history_partition(&self, kept: Duration) -> Result<Option<String>, StoreError> {
         let query = sqlx::query_scalar!("select wakeq.drop_history_partition($1) as part", interval(kept));
         self.session().await?.one("drop a partition of the history", query).await

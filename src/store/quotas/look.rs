@@ -107,8 +107,11 @@ impl Store {
             QuotaPair::Waiting => {
                 let [events, bytes] = self.sample_events(canvas, pages).await?;
                 let [dead, dead_bytes] = self.sample_dead_events(canvas, pages).await?;
+                let [ended, ended_bytes] = self.sample_ended_events(canvas, pages).await?;
                 let [_, checkpoints] = self.sample_checkpoints(canvas, pages).await?;
-                [events.saturating_add(dead), bytes.saturating_add(dead_bytes).saturating_add(checkpoints)]
+                let all =
+                    |amounts: &[u64]| amounts.iter().fold(0, |sum: u64, amount| sum.saturating_add(*amount));
+                [all(&[events, dead, ended]), all(&[bytes, dead_bytes, ended_bytes, checkpoints])]
             }
             QuotaPair::Objects => self.sample_objects(canvas, pages).await?,
             QuotaPair::Remembered => {

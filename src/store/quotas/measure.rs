@@ -113,9 +113,10 @@ impl Store {
                     where (number + $3) % (select greatest(1, events / $4) from ended) = 0
                ), sizes as (
                    select avg(octet_length(e.value) + coalesce(octet_length(e.result), 0)
-                              + coalesce(octet_length(e.error), 0)) as mean
+                              + coalesce(octet_length(e.error), 0) + coalesce(octet_length(e.attempts::text), 0)
+                              + coalesce(octet_length(e.options::text), 0)) as mean
                      from sampled s cross join lateral (
-                          select value, result, error from wakeq.ended_events e
+                          select value, result, error, attempts, options from wakeq.ended_events e
                            where e.canvas_id = $1 and e.id = s.id and e.kept_until = s.kept_until offset 0) as e
                )
                select e.events as "events!", coalesce(s.mean * e.events, 0)::bigint as "bytes!" from ended e, sizes s"#,

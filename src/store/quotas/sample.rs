@@ -96,6 +96,31 @@ samples! {
         in "wakeq.audit_log" " and actor <> 'unauthenticated'", "sample the audit lines of a canvas";
 }
 
+impl Store {
+    /// Events that are kept after they have ended, and the bytes of all that is kept of them. Pages
+    /// of the same number in two partitions count as one.
+    pub(super) async fn sample_ended_events(&self, canvas: CanvasId, pages: i64) -> Result<Pair, StoreError> {
+        let query = sqlx::query_as!(
+            SampledPage,
+            r#"with part as materialized (
+                   select least(1, $2::bigint * current_setting('block_size')::float8 / greatest(1, (
+                              select sum(pg_relation_size(p.relid))
+                                from pg_partition_tree('wakeq.ended_events') as p)::float8)) as part
+               )
+               select count(*) as "rows!",
+                      sum(octet_length(value) + coalesce(octet_length(result), 0) + coalesce(octet_length(error), 0)
+                          + coalesce(octet_length(attempts::text), 0)
+                          + coalesce(octet_length(options::text), 0)) as "bytes!",
+                      (select part from part) as "part!"
+                 from wakeq.ended_events tablesample system ((select 100 * part from part))
+                where canvas_id = $1 group by (ctid::text::point)[0]"#,
+            canvas.0,
+            pages
+        );
+        Ok(at_least(&self.session().await?.all("sample the ended events of a canvas", query).await?))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

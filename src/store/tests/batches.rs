@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sqlx::Connection;
 
+use super::cost::buffers;
 use super::queues::canvas;
 use super::{Table, limits, scope, tester, told};
 use crate::event::{
@@ -209,7 +210,8 @@ async fn emits_into_a_batch_that_is_over_or_unknown_are_refused() {
     assert_eq!(table.number("select count(*) from wakeq.events_v2 where name = 'known'").await, 1);
 }
 
-/// Its transaction may be committed at any time: until then the batch is not over.
+/// Its transaction may be committed at any time: until then the batch does not end. It is closed
+/// and looked at all the same, since others may emit without a pause.
 #[tokio::test]
 async fn a_member_that_is_not_committed_holds_the_end_up() {
     let config = StoreConfig { lock_timeout: Duration::from_secs(20), ..StoreConfig::default() };
@@ -219,14 +221,16 @@ async fn a_member_that_is_not_committed_holds_the_end_up() {
     let event = member();
     let inserted = add_one(&mut transaction, &event, false, table.store.emission()).await.unwrap();
     assert!(matches!(inserted, InsertOutcome::New { .. }));
-    let closing = {
+    assert_eq!(table.close().await, BatchClosing::Closed);
+    assert_eq!(table.store.look_at_batches().await.unwrap().over, [key()], "the member is not seen");
+    let ending = {
         let table = Arc::clone(&table);
-        tokio::spawn(async move { table.close().await })
+        tokio::spawn(async move { table.end().await })
     };
     table.until_waiting(1).await;
     transaction.commit().await.unwrap();
-    assert_eq!(closing.await.unwrap(), BatchClosing::Closed);
-    assert_eq!(table.end().await, (false, None), "the member is there");
+    assert_eq!(ending.await.unwrap(), (true, None), "the member is there");
+    assert_eq!(table.end().await, (false, None));
     let mut transaction = table.pool.begin().await.unwrap();
     add_one(&mut transaction, &member(), false, table.store.emission()).await.unwrap();
     let claims = table.claim(&[event.id]).await;
@@ -331,6 +335,7 @@ async fn a_batch_that_is_over_is_remembered_for_a_week() {
     assert_eq!(table.store.cancel_batch(canvas(OTHER), &name(), &tester()).await.unwrap(), Some(true));
     assert_eq!(table.store.cancel_batch(canvas(OTHER), &name(), &tester()).await.unwrap(), Some(false));
     assert_eq!(table.store.cancel_batch(canvas(8), &name(), &tester()).await.unwrap(), None);
+    assert_eq!(table.number("select count(*) from wakeq.batches where value <> 'null'").await, 0);
     let expire = async || table.store.expire(ExpiryPart::Batches, Retention::default()).await.unwrap();
     table.run("update wakeq.batches set over_at = over_at - interval '6 days 23 hours'").await;
     expire().await;
@@ -373,6 +378,53 @@ async fn a_canvas_has_a_quota_of_batches_that_are_not_over() {
     assert_eq!(states, [("import:42", BatchState::Ended), ("import:43", BatchState::Open)]);
     let after = table.store.batches(CanvasId::DEFAULT, Some(&name()), 10).await.unwrap();
     assert_eq!(after.len(), 1);
+}
+
+/// How many batches this connection has read so far.
+async fn rows_read(connection: &mut sqlx::PgConnection) -> i64 {
+    let read = "select coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) from pg_stat_xact_user_tables
+                 where relid = 'wakeq.batches'::regclass";
+    sqlx::query_scalar(read).fetch_one(connection).await.unwrap()
+}
+
+/// A look at one batch reads nothing of the others, of the same canvas or another, and neither does
+/// an emit into it, also where the statistics say that nearly all are over.
+#[tokio::test]
+async fn a_look_and_an_emit_read_no_other_batch() {
+    let table = Table::new().await;
+    let over =
+        "insert into wakeq.batches (canvas_id, name, event_id, module, handler, modifier, value, over_at)
+                select c::uuid, 'b' || n, gen_random_uuid(), 'WORKER', 'imported', '_', '1', now()
+                  from generate_series(1, 1000) n,
+                       (values ('00000000-0000-0000-0000-000000000000'),
+                               ('00000000-0000-0000-0000-000000000007')) as canvases (c)";
+    table.run(over).await;
+    table.run("analyze wakeq.batches").await;
+    for fill in [
+        "update wakeq.batches set over_at = null, closed_at = now()",
+        "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, options)
+         select gen_random_uuid(), canvas_id, 'WORKER', 'known', '_', '1', jsonb_build_object('batch', name)
+           from wakeq.batches",
+    ] {
+        assert_eq!(table.run(fill).await, 2000);
+    }
+    let look = "explain (analyze, buffers, timing off)
+                select wakeq.has_members(canvas_id, name) from wakeq.batches
+                 where canvas_id = '00000000-0000-0000-0000-000000000000' and name = 'b1'";
+    let mut connection = table.pool.acquire().await.unwrap();
+    let mut read = 0;
+    // The first ones are planned.
+    for _ in 0..8 {
+        let lines = sqlx::query_scalar::<_, String>(look).fetch_all(&mut *connection).await.unwrap();
+        read = buffers(&lines.join("\n"), "");
+    }
+    assert!(read < 100, "{read} pages");
+    let emit = "select wakeq.emit('known', '1', options => '{\"batch\": \"b1\"}')";
+    let mut transaction = connection.begin().await.unwrap();
+    let before = rows_read(&mut transaction).await;
+    sqlx::query(emit).execute(&mut *transaction).await.unwrap();
+    let read = rows_read(&mut transaction).await - before;
+    assert!((1..10).contains(&read), "{read} rows");
 }
 
 /// Those who complete events without a batch write nothing here.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::queues::canvas;
 use super::{Table, tester};
 use crate::event::{CanvasId, Cause, Claim, EndedOutcome, EventId};
-use crate::store::{AttemptEnd, CommandOutcome, EndedFilter, KeptEnd, NotedRetry, Retry};
+use crate::store::{AttemptEnd, CommandOutcome, EndedFilter, KeptEnd, NotedRetry, Retry, complete_in};
 
 const TOOK: Duration = Duration::from_millis(1500);
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -125,6 +125,8 @@ async fn an_emit_decides_how_long_its_event_is_kept() {
         ("{\"keep_s\": 60.0}", Duration::ZERO, Some(60)),
         ("{\"keep_s\": 60.0}", DAY, Some(60)),
         ("{\"keep_s\": 0}", DAY, None),
+        // Too small for a double.
+        ("{\"keep_s\": 1e-400}", DAY, None),
         ("{\"retries\": 1}", DAY, Some(86_400)),
     ] {
         let table = Table::new().await;
@@ -154,6 +156,36 @@ async fn cancelled_events_are_kept_as_their_emits_ask() {
         let ended = table.store.ended_event(CanvasId::DEFAULT, id).await.unwrap().unwrap();
         assert_eq!((ended.outcome, ended.ended_by.as_deref()), (EndedOutcome::Cancelled, Some(by)));
     }
+}
+
+/// Plain SQL may ask for a time that is too small for a double. That stops no removal, on no
+/// canvas.
+#[tokio::test]
+async fn the_smallest_time_holds_up_no_other_canvas() {
+    let table = Table::new().await;
+    let ids = table.add(2).await;
+    table.run("update wakeq.events_v2 set options = wakeq.kept_options('{\"keep_s\": 1e-400}')").await;
+    let theirs = "update wakeq.events_v2 set canvas_id = $1, options = '{\"keep_s\": 60}' where id = $2";
+    sqlx::query(theirs).bind(canvas(7).0).bind(ids[1].0).execute(&table.pool).await.unwrap();
+    let claims = table.claim(&ids[..1]).await;
+    table.mark_cancelled().await;
+    table.store.release(&claims).await.unwrap();
+    assert_eq!(table.store.remove_unclaimed_cancelled().await.unwrap().0, 2);
+    assert_eq!(table.store.ended_event(CanvasId::DEFAULT, ids[0]).await.unwrap(), None);
+    assert!(table.store.ended_event(canvas(7), ids[1]).await.unwrap().is_some());
+}
+
+/// Whoever completes an event by SQL may have a time zone in which 90 days have an hour less.
+#[tokio::test]
+async fn the_longest_time_is_the_same_in_every_time_zone() {
+    let table = Table::new().await;
+    let claim = table.claim(&table.add(1).await).await[0];
+    assert_eq!(table.store.complete_kept(&[kept(claim, DAY, None, None)]).await.unwrap(), [true]);
+    let mut session = table.pool.begin().await.unwrap();
+    sqlx::query("set local timezone = 'Europe/Berlin'").execute(&mut *session).await.unwrap();
+    let moved =
+        "update wakeq.ended_events set ended_at = '2027-03-01 00:00Z', kept_until = '2027-05-30 00:00Z'";
+    assert_eq!(sqlx::query(moved).execute(&mut *session).await.unwrap().rows_affected(), 1);
 }
 
 /// A target keeps the events of its own canvas that are cancelled while they wait.
@@ -236,6 +268,46 @@ async fn nothing_fails_for_want_of_a_partition() {
     assert_eq!(table.number(rest).await, 2);
     assert_eq!(table.store.drop_history_partition(7 * DAY).await.unwrap(), None);
     assert_eq!(table.number(rest).await, 1);
+}
+
+/// A caller's transaction may have kept an event, and stay open.
+#[tokio::test]
+async fn partitions_are_made_beside_open_transactions() {
+    let table = Table::new().await;
+    let claim = table.claim(&table.add(1).await).await[0];
+    table
+        .run(
+            "do $$ begin
+                 execute 'drop table wakeq.attempts_'
+                     || to_char(now() at time zone 'UTC' + interval '1 day', 'YYYYMMDD');
+                 execute 'drop table wakeq.ended_events_'
+                     || to_char(date_trunc('week', now() at time zone 'UTC') + interval '91 days', 'YYYYMMDD');
+             end $$",
+        )
+        .await;
+    let mut open = table.pool.begin().await.unwrap();
+    assert!(complete_in(&mut open, claim, None, DAY).await.unwrap());
+    assert!(table.store.add_history_partitions().await.unwrap() >= 2);
+    open.commit().await.unwrap();
+    assert_eq!(table.number("select count(*) from wakeq.ended_events").await, 1);
+}
+
+/// However much came to the rest, a statement deletes a page of it.
+#[tokio::test]
+async fn the_rest_is_deleted_by_pages() {
+    let table = Table::new().await;
+    table
+        .run(
+            "insert into wakeq.attempts (canvas_id, event_id, day, number, nonce, outcome, started_at, took_us)
+             select gen_random_uuid(), gen_random_uuid(), current_date - 30, 1, 1, 'retried', now(), 1
+               from generate_series(1, 10001)",
+        )
+        .await;
+    let dropped = async || table.store.drop_history_partition(7 * DAY).await.unwrap();
+    assert_eq!(dropped().await.as_deref(), Some("attempts_rest"));
+    assert_eq!(table.number("select count(*) from wakeq.attempts_rest").await, 1);
+    assert_eq!(dropped().await, None);
+    assert_eq!(table.number("select count(*) from wakeq.attempts_rest").await, 0);
 }
 
 /// An event that is tried for days does not fill the table.

@@ -163,6 +163,7 @@ async fn plain_sql_asks_for_the_same() {
         (r#"{"delays_s": [2592001]}"#, "out of bounds: delays_s"),
         (r#"{"timeout_s": 0}"#, "out of bounds: timeout_s"),
         (r#"{"not_after": "infinity"}"#, "out of bounds: not_after"),
+        (r#"{"not_after": "tonight"}"#, "out of bounds: not_after"),
         (r#"{"tries": 1}"#, "not an option of an event, or out of bounds: tries"),
     ] {
         let refused = emit(options).await.unwrap_err().to_string();

@@ -144,6 +144,10 @@ async fn a_sample_of_everything_finds_what_a_count_does() {
         "insert into wakeq.dead_events (canvas_id, id, module, name, modifier, value, retries, enqueued_at, claims, losses,
                                         last_error, cause)
          select c, gen_random_uuid(), 'WORKER', 'h' || n % 5, '_', v, 0, now(), 1, 0, 'oh', 'poison' from public.rows",
+        "insert into wakeq.ended_events (canvas_id, id, kept_until, module, name, modifier, value, result, outcome,
+                                         error, enqueued_at, due_at, claims, retries, losses, attempts, options)
+         select c, gen_random_uuid(), now() + (1 + n % 80) * interval '1 day', 'WORKER', 'h', '_', v, '1', 'failed',
+                'oh', now(), now(), 1, 0, 0, '[]', '{}' from public.rows",
         "insert into wakeq.checkpoints (canvas_id, event_id, claims, value)
          select c, gen_random_uuid(), 1, v from public.rows",
         "insert into wakeq.objects (canvas_id, object, last_seq, state, state_at)
@@ -167,9 +171,10 @@ async fn a_sample_of_everything_finds_what_a_count_does() {
     ] {
         assert_eq!(table.run(fill).await, 400);
     }
-    // Values and checkpoints of 1 or 5 bytes, and dead events with two bytes more.
+    // Values and checkpoints of 1 or 5 bytes, dead events with two bytes more, and ended ones with
+    // seven.
     let expected = [
-        (QuotaPair::Waiting, [600, 1_500], [200, 1_700]),
+        (QuotaPair::Waiting, [900, 3_900], [300, 2_900]),
         (QuotaPair::Objects, [300, 300], [100, 500]),
         (QuotaPair::Remembered, [300, 600], [100, 200]),
         (QuotaPair::Log, [300, 0], [100, 0]),

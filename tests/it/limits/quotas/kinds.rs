@@ -94,6 +94,20 @@ async fn objects_that_are_there_are_emitted_on_when_no_new_one_has_room() {
     assert_eq!(used(&stage.admin, GREEDY, Quota::Objects).await, 50);
 }
 
+/// A batch emits its event when it ends, whatever the quota says then.
+#[tokio::test]
+async fn a_batch_is_opened_only_with_room_for_its_event() {
+    let (stage, _) = Stage::memory().await;
+    set(&stage.admin, Quota::Events, 0).await;
+    let open = async |canvas| {
+        let batch = stage.queue.batch("import").unwrap().canvas(canvas);
+        batch.open(Event::new("imported", &1).unwrap()).await
+    };
+    let Err(BatchError::Store(error)) = open(GREEDY).await else { panic!("it has no room") };
+    exceeded(&error, Quota::Events);
+    open(VICTIM).await.unwrap();
+}
+
 #[tokio::test]
 async fn streams_and_bytes_of_the_log() {
     let (stage, notifier) = Stage::memory().await;
