@@ -33,7 +33,7 @@ impl Waker {
             let turn = if is_quiet { None } else { self.turn(canvas, PAGE).await };
             match &turn {
                 Some(_) => {}
-                None if is_quiet => self.pace.page().await,
+                None if is_quiet => self.pace.quiet_page(canvas).await,
                 None => break,
             }
             let page = self.store.resume_page(job).await?;
