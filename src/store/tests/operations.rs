@@ -376,7 +376,8 @@ async fn tags_are_added_and_removed() {
         )
         .await;
     let tags = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<_>>();
-    let (id, job) = table.begin(OperationKind::Retag { add: tags(&["new"]), remove: tags(&["old"]) }).await;
+    let (id, job) =
+        table.begin(OperationKind::Retag { add: tags(&["new", "new"]), remove: tags(&["old"]) }).await;
     finish(&table.store, job).await;
     let ended = table.of(id).await;
     assert_eq!((ended.matched, ended.changed, ended.skipped), (5, 4, 1));

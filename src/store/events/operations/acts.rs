@@ -204,7 +204,12 @@ async fn retag(
     remove: &[Tag],
 ) -> Result<Act, sqlx::Error> {
     let Meant { canvas, ids, actor, .. } = meant;
-    let texts = |tags: &[Tag]| -> Vec<String> { tags.iter().map(|tag| tag.as_str().to_owned()).collect() };
+    let texts = |tags: &[Tag]| -> Vec<String> {
+        // A tag that was named twice is one.
+        let first =
+            tags.iter().enumerate().filter(|(at, tag)| !tags.iter().take(*at).any(|before| before == *tag));
+        first.map(|(_, tag)| tag.as_str().to_owned()).collect()
+    };
     let changed = sqlx::query_scalar!(
         r#"with tagged as (
                select x.id, x.options, array(
