@@ -47,6 +47,7 @@ begin
 end
 $$;
 
+-- Writes the rows of an event that has come, or has moved.
 create function wakeq.add_tags(tagged wakeq.events_v2) returns void language plpgsql volatile as $$
 begin
     insert into wakeq.event_tags (canvas_id, tag, module, name, delay_until, event_id)
@@ -56,7 +57,7 @@ begin
 end
 $$;
 
--- One after the other, each by its whole key. Of "any" the planner makes a filter while it knows
+-- Deletes those of one that goes, or moves. One after the other, each by its whole key. Of "any" the planner makes a filter while it knows
 -- nothing of the table, which then reads all tags of the canvas.
 create function wakeq.drop_tags(tagged wakeq.events_v2) returns void language plpgsql volatile as $$
 declare
@@ -86,6 +87,7 @@ $$;
 create trigger events_v2_options_came after insert on wakeq.events_v2
     for each row when (new.options is not null) execute function wakeq.options_came();
 
+-- The same when the event goes, however it ends.
 create function wakeq.options_went() returns trigger language plpgsql as $$
 begin
     if old.options ->> 'batch' is not null then
@@ -100,7 +102,7 @@ $$;
 create trigger events_v2_options_went after delete on wakeq.events_v2
     for each row when (old.options is not null) execute function wakeq.options_went();
 
--- A claim writes none of these columns, and is not looked at.
+-- Moves the rows of an event. A claim writes none of the columns that the trigger names.
 create function wakeq.tags_moved() returns trigger language plpgsql as $$
 begin
     perform wakeq.drop_tags(old), wakeq.add_tags(new);
@@ -113,6 +115,7 @@ create trigger events_v2_tags_moved after update of options, delay_until on wake
         and (old.delay_until <> new.delay_until or old.options->'tags' is distinct from new.options->'tags'))
     execute function wakeq.tags_moved();
 
+-- The same for dead events, whatever happens to them.
 create function wakeq.dead_tags_changed() returns trigger language plpgsql as $$
 declare
     was text;
