@@ -1,7 +1,6 @@
 //! Operations: what is done to all events that match a filter. Each is a row. The process that
 //! began it carries it on at once, and the minute's pass of any process does where that one died.
 
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -116,9 +115,9 @@ impl Admin {
         let begun = self.store.begin_operation(canvas, new, (&preview, self.copies), actor).await?;
         let begun = begun.ok_or(AdminError::TooManyOperations(OPERATIONS_OPEN_MAX))?;
         crate::fault::point("operation.begun");
-        let (waker, job) = (self.waker.clone(), begun.job);
+        let (waker, job, publishes) = (self.waker.clone(), begun.job, new.kind.publishes());
         tokio::spawn(async move {
-            if let Err(error) = waker.resume(canvas, job, &AtomicUsize::new(0)).await {
+            if let Err(error) = waker.carry_on_operation(canvas, job, publishes).await {
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(job, error, "an operation stopped; a worker carries on within a minute");
             }
