@@ -362,16 +362,17 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
         ('claim_gate',           null,                             'insert'),
         ('canvas_turns',         'select, insert, update',         'select, insert, update'),
         ('cron_records',         'select, insert, update, delete', 'select, update'),
+        ('dead_event_tags',      'select, insert, delete',         'select, insert, delete'),
         ('dead_events',          'select, insert, update, delete', 'select, insert, update, delete'),
         ('deployment',           'select, update',                 'select'),
         ('emitted_ids',          'select, insert, update, delete', 'select, insert, update, delete'),
         ('emitters',             null,                            null),
         ('ended_events',         'select, insert',                 'select, insert'),
+        ('event_tags',           'select, insert, delete',         'select, insert, delete'),
         ('events_v2',            'select, insert, update, delete', 'select, insert, update, delete'),
         ('facet_settings',       'select, insert, update',        'select'),
         ('facets',               'select, insert, update, delete', 'select, insert, update, delete'),
-        -- A redrive, which workers carry on, locks what halts a lane. That requires the right to
-        -- update.
+        -- A redrive, which workers carry on, locks what halts a lane, for which it has to update.
         ('halted_lanes',         'select, insert, update, delete', 'select, insert, update, delete'),
         -- Workers clear replaced secrets.
         ('hooks',                'select, insert, update, delete', 'select, update'),

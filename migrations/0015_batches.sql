@@ -76,44 +76,38 @@ create table wakeq.batch_ends (
 create index events_v2_batch on wakeq.events_v2 (canvas_id, (options ->> 'batch'), id)
     where (options ->> 'batch') is not null;
 
--- Refuses a member of a batch that is over, or was never opened. The lock keeps the batch from
--- being ended before the member's transaction has. It is the weakest that does, since those who
--- emit without a pause would otherwise keep the batch from being closed.
-create function wakeq.join_batch() returns trigger language plpgsql as $$
+-- Refuses a member of a batch that is over, or was never opened, for the trigger of inserts (0016).
+-- The lock keeps the batch from being ended before the member's transaction has. It is the weakest
+-- that does, since those who emit without a pause would otherwise keep the batch from being closed.
+create function wakeq.join_batch(member wakeq.events_v2) returns void language plpgsql volatile as $$
 declare
     is_open boolean;
 begin
-    if new.unique_key is not null then
+    if member.unique_key is not null then
         raise exception 'an event of a batch can''t have a unique key'
             using errcode = 'invalid_parameter_value', hint = 'Leave one of them out.';
     end if;
     -- By its key alone: a condition on the end could be answered by an index of all open ones.
     select b.over_at is null into is_open from wakeq.batches b
-     where b.canvas_id = new.canvas_id and b.name = new.options ->> 'batch'
+     where b.canvas_id = member.canvas_id and b.name = member.options ->> 'batch'
        for key share;
     if is_open is not true then
-        raise exception 'the batch % is over, or was never opened', new.options ->> 'batch'
+        raise exception 'the batch % is over, or was never opened', member.options ->> 'batch'
             using
                 errcode = 'foreign_key_violation', schema = 'wakeq', table = 'events_v2',
-                constraint = 'events_v2_batch_is_open', detail = new.options ->> 'batch',
+                constraint = 'events_v2_batch_is_open', detail = member.options ->> 'batch',
                 hint = 'Open the batch before you emit into it. It is over once it is closed and its members have '
                     || 'ended, and they may emit into it until then.';
     end if;
-    return null;
 end
 $$;
-create trigger events_v2_join_batch after insert on wakeq.events_v2
-    for each row when (new.options ->> 'batch' is not null) execute function wakeq.join_batch();
 
--- Counts the end of a member as a completion.
-create function wakeq.leave_batch() returns trigger language plpgsql as $$
+-- Counts the end of a member as a completion, for the trigger of deletions (0016).
+create function wakeq.leave_batch(member wakeq.events_v2) returns void language plpgsql volatile as $$
 begin
-    insert into wakeq.batch_ends (canvas_id, batch, completed) values (old.canvas_id, old.options ->> 'batch', 1);
-    return null;
+    insert into wakeq.batch_ends (canvas_id, batch, completed) values (member.canvas_id, member.options ->> 'batch', 1);
 end
 $$;
-create trigger events_v2_leave_batch after delete on wakeq.events_v2
-    for each row when (old.options ->> 'batch' is not null) execute function wakeq.leave_batch();
 
 -- Whether a member of a batch is left. The index has the collation of the database. Callers pass
 -- the name of a batch, which has another, and a comparison in that can't use the index.

@@ -4,50 +4,145 @@
 -- its JSON. Statements find the rows that may meet it by an index, a bounded number at a time, and
 -- ask the function `matches` about each. It finds nothing itself.
 
--- The tags of an event are in its options. There is an index for each place among them, so that one
--- range of each has all events with a tag, in the order of the lists. An event without a tag at
--- that place has no entry: what is not tagged pays for ten conditions, which are false. No index
--- mentions what a claim writes.
-create index events_v2_tag_0 on wakeq.events_v2 (canvas_id, (options #>> '{tags,0}'), module, name, delay_until, id)
-    where options #>> '{tags,0}' is not null;
-create index events_v2_tag_1 on wakeq.events_v2 (canvas_id, (options #>> '{tags,1}'), module, name, delay_until, id)
-    where options #>> '{tags,1}' is not null;
-create index events_v2_tag_2 on wakeq.events_v2 (canvas_id, (options #>> '{tags,2}'), module, name, delay_until, id)
-    where options #>> '{tags,2}' is not null;
-create index events_v2_tag_3 on wakeq.events_v2 (canvas_id, (options #>> '{tags,3}'), module, name, delay_until, id)
-    where options #>> '{tags,3}' is not null;
-create index events_v2_tag_4 on wakeq.events_v2 (canvas_id, (options #>> '{tags,4}'), module, name, delay_until, id)
-    where options #>> '{tags,4}' is not null;
-create index events_v2_tag_5 on wakeq.events_v2 (canvas_id, (options #>> '{tags,5}'), module, name, delay_until, id)
-    where options #>> '{tags,5}' is not null;
-create index events_v2_tag_6 on wakeq.events_v2 (canvas_id, (options #>> '{tags,6}'), module, name, delay_until, id)
-    where options #>> '{tags,6}' is not null;
-create index events_v2_tag_7 on wakeq.events_v2 (canvas_id, (options #>> '{tags,7}'), module, name, delay_until, id)
-    where options #>> '{tags,7}' is not null;
-create index events_v2_tag_8 on wakeq.events_v2 (canvas_id, (options #>> '{tags,8}'), module, name, delay_until, id)
-    where options #>> '{tags,8}' is not null;
-create index events_v2_tag_9 on wakeq.events_v2 (canvas_id, (options #>> '{tags,9}'), module, name, delay_until, id)
-    where options #>> '{tags,9}' is not null;
-create index dead_events_tag_0 on wakeq.dead_events (canvas_id, (options #>> '{tags,0}'), died_at, id)
-    where options #>> '{tags,0}' is not null;
-create index dead_events_tag_1 on wakeq.dead_events (canvas_id, (options #>> '{tags,1}'), died_at, id)
-    where options #>> '{tags,1}' is not null;
-create index dead_events_tag_2 on wakeq.dead_events (canvas_id, (options #>> '{tags,2}'), died_at, id)
-    where options #>> '{tags,2}' is not null;
-create index dead_events_tag_3 on wakeq.dead_events (canvas_id, (options #>> '{tags,3}'), died_at, id)
-    where options #>> '{tags,3}' is not null;
-create index dead_events_tag_4 on wakeq.dead_events (canvas_id, (options #>> '{tags,4}'), died_at, id)
-    where options #>> '{tags,4}' is not null;
-create index dead_events_tag_5 on wakeq.dead_events (canvas_id, (options #>> '{tags,5}'), died_at, id)
-    where options #>> '{tags,5}' is not null;
-create index dead_events_tag_6 on wakeq.dead_events (canvas_id, (options #>> '{tags,6}'), died_at, id)
-    where options #>> '{tags,6}' is not null;
-create index dead_events_tag_7 on wakeq.dead_events (canvas_id, (options #>> '{tags,7}'), died_at, id)
-    where options #>> '{tags,7}' is not null;
-create index dead_events_tag_8 on wakeq.dead_events (canvas_id, (options #>> '{tags,8}'), died_at, id)
-    where options #>> '{tags,8}' is not null;
-create index dead_events_tag_9 on wakeq.dead_events (canvas_id, (options #>> '{tags,9}'), died_at, id)
-    where options #>> '{tags,9}' is not null;
+-- The tags of an event are in its options. Here is a row for each of them, with the order of the
+-- lists, so that one range of the key has all events with a tag. Triggers write the rows with the
+-- event, whoever emits, moves or ends it.
+--
+-- Ten partial indexes instead would cost the events that have no tags: each insert and each claim
+-- would open ten indexes more and lock them (ADR 0088).
+create table wakeq.event_tags (
+    canvas_id   uuid not null,
+    tag         text collate "C" not null check (octet_length(tag) between 1 and 100),
+    module      wakeq.name not null,
+    name        wakeq.name not null,
+    delay_until timestamptz not null,
+    event_id    uuid not null,
+    constraint event_tags_pkey primary key (canvas_id, tag, module, name, delay_until, event_id)
+) with (
+    autovacuum_vacuum_scale_factor = 0,
+    autovacuum_vacuum_threshold = 10000,
+    autovacuum_vacuum_cost_delay = 0
+);
+
+create table wakeq.dead_event_tags (
+    canvas_id uuid not null,
+    tag       text collate "C" not null check (octet_length(tag) between 1 and 100),
+    died_at   timestamptz not null,
+    event_id  uuid not null,
+    constraint dead_event_tags_pkey primary key (canvas_id, tag, died_at, event_id)
+) with (
+    autovacuum_vacuum_scale_factor = 0,
+    autovacuum_vacuum_threshold = 10000,
+    autovacuum_vacuum_cost_delay = 0
+);
+
+-- The tags among an event's options. What another program wrote there and is none counts as none.
+create function wakeq.tags_in(options jsonb) returns text[] language plpgsql immutable as $$
+begin
+    if jsonb_typeof(options->'tags') = 'array' then
+        return array(select a.tag from jsonb_array_elements_text(options->'tags') as a (tag)
+                      where octet_length(a.tag) between 1 and 100);
+    end if;
+    return '{}';
+end
+$$;
+
+-- Writes the rows of an event that has come, or has moved.
+create function wakeq.add_tags(tagged wakeq.events_v2) returns void language plpgsql volatile as $$
+begin
+    insert into wakeq.event_tags (canvas_id, tag, module, name, delay_until, event_id)
+    select tagged.canvas_id, a.tag, tagged.module, tagged.name, tagged.delay_until, tagged.id
+      from unnest(wakeq.tags_in(tagged.options)) as a (tag)
+        on conflict do nothing;
+end
+$$;
+
+-- Deletes those of one that goes, or moves. One after the other, each by its whole key. Of "any" the planner makes a filter while it knows
+-- nothing of the table, which then reads all tags of the canvas.
+create function wakeq.drop_tags(tagged wakeq.events_v2) returns void language plpgsql volatile as $$
+declare
+    was text;
+begin
+    foreach was in array wakeq.tags_in(tagged.options) loop
+        delete from wakeq.event_tags t
+         where t.canvas_id = tagged.canvas_id and t.tag = was and t.module = tagged.module and t.name = tagged.name
+           and t.delay_until = tagged.delay_until and t.event_id = tagged.id;
+    end loop;
+end
+$$;
+
+-- What an event's options ask for beside its row, when it comes and when it goes: tags, and a batch
+-- (0015). One trigger has both, because each costs every statement that inserts or deletes.
+create function wakeq.options_came() returns trigger language plpgsql as $$
+begin
+    if new.options ->> 'batch' is not null then
+        perform wakeq.join_batch(new);
+    end if;
+    if new.options->'tags' is not null then
+        perform wakeq.add_tags(new);
+    end if;
+    return null;
+end
+$$;
+create trigger events_v2_options_came after insert on wakeq.events_v2
+    for each row when (new.options is not null) execute function wakeq.options_came();
+
+-- The same when the event goes, however it ends.
+create function wakeq.options_went() returns trigger language plpgsql as $$
+begin
+    if old.options ->> 'batch' is not null then
+        perform wakeq.leave_batch(old);
+    end if;
+    if old.options->'tags' is not null then
+        perform wakeq.drop_tags(old);
+    end if;
+    return null;
+end
+$$;
+create trigger events_v2_options_went after delete on wakeq.events_v2
+    for each row when (old.options is not null) execute function wakeq.options_went();
+
+-- Moves the rows of an event. A claim writes none of the columns that the trigger names.
+create function wakeq.tags_moved() returns trigger language plpgsql as $$
+begin
+    perform wakeq.drop_tags(old), wakeq.add_tags(new);
+    return null;
+end
+$$;
+create trigger events_v2_tags_moved after update of options, delay_until on wakeq.events_v2
+    for each row when (
+        (old.options is not null or new.options is not null)
+        and (old.delay_until <> new.delay_until or old.options->'tags' is distinct from new.options->'tags'))
+    execute function wakeq.tags_moved();
+
+-- The same for dead events, whatever happens to them.
+create function wakeq.dead_tags_changed() returns trigger language plpgsql as $$
+declare
+    was text;
+begin
+    if tg_op <> 'INSERT' then
+        foreach was in array wakeq.tags_in(old.options) loop
+            delete from wakeq.dead_event_tags t
+             where t.canvas_id = old.canvas_id and t.tag = was and t.died_at = old.died_at and t.event_id = old.id;
+        end loop;
+    end if;
+    if tg_op <> 'DELETE' then
+        insert into wakeq.dead_event_tags (canvas_id, tag, died_at, event_id)
+        select new.canvas_id, a.tag, new.died_at, new.id from unnest(wakeq.tags_in(new.options)) as a (tag)
+            on conflict do nothing;
+    end if;
+    return null;
+end
+$$;
+create trigger dead_events_tags_came after insert on wakeq.dead_events
+    for each row when (new.options is not null) execute function wakeq.dead_tags_changed();
+create trigger dead_events_tags_went after delete on wakeq.dead_events
+    for each row when (old.options is not null) execute function wakeq.dead_tags_changed();
+create trigger dead_events_tags_moved after update of options, died_at on wakeq.dead_events
+    for each row when (
+        (old.options is not null or new.options is not null)
+        and (old.died_at <> new.died_at or old.options->'tags' is distinct from new.options->'tags'))
+    execute function wakeq.dead_tags_changed();
 
 -- Whether a value, as JSON text, has this scalar at the place to which the path leads. A path has
 -- no wildcards, so it costs no more than to read the value. One that is no jsonb has nothing there.
@@ -95,48 +190,11 @@ create function wakeq.tagged_events(
 returns setof uuid language plpgsql stable as $$
 begin
     return query
-    select t.id from (
-        (select e.module, e.name, e.delay_until, e.id from wakeq.events_v2 e
-          where e.canvas_id = canvas and e.options #>> '{tags,0}' = tag
-            and (e.module, e.name, e.delay_until, e.id) > (after_module, after_name, after_due, after_id)
-            and (e.module, e.name) <= (until_module, until_name) order by 1, 2, 3, 4 limit look) union all
-        (select e.module, e.name, e.delay_until, e.id from wakeq.events_v2 e
-          where e.canvas_id = canvas and e.options #>> '{tags,1}' = tag
-            and (e.module, e.name, e.delay_until, e.id) > (after_module, after_name, after_due, after_id)
-            and (e.module, e.name) <= (until_module, until_name) order by 1, 2, 3, 4 limit look) union all
-        (select e.module, e.name, e.delay_until, e.id from wakeq.events_v2 e
-          where e.canvas_id = canvas and e.options #>> '{tags,2}' = tag
-            and (e.module, e.name, e.delay_until, e.id) > (after_module, after_name, after_due, after_id)
-            and (e.module, e.name) <= (until_module, until_name) order by 1, 2, 3, 4 limit look) union all
-        (select e.module, e.name, e.delay_until, e.id from wakeq.events_v2 e
-          where e.canvas_id = canvas and e.options #>> '{tags,3}' = tag
-            and (e.module, e.name, e.delay_until, e.id) > (after_module, after_name, after_due, after_id)
-            and (e.module, e.name) <= (until_module, until_name) order by 1, 2, 3, 4 limit look) union all
-        (select e.module, e.name, e.delay_until, e.id from wakeq.events_v2 e
-          where e.canvas_id = canvas and e.options #>> '{tags,4}' = tag
-            and (e.module, e.name, e.delay_until, e.id) > (after_module, after_name, after_due, after_id)
-            and (e.module, e.name) <= (until_module, until_name) order by 1, 2, 3, 4 limit look) union all
-        (select e.module, e.name, e.delay_until, e.id from wakeq.events_v2 e
-          where e.canvas_id = canvas and e.options #>> '{tags,5}' = tag
-            and (e.module, e.name, e.delay_until, e.id) > (after_module, after_name, after_due, after_id)
-            and (e.module, e.name) <= (until_module, until_name) order by 1, 2, 3, 4 limit look) union all
-        (select e.module, e.name, e.delay_until, e.id from wakeq.events_v2 e
-          where e.canvas_id = canvas and e.options #>> '{tags,6}' = tag
-            and (e.module, e.name, e.delay_until, e.id) > (after_module, after_name, after_due, after_id)
-            and (e.module, e.name) <= (until_module, until_name) order by 1, 2, 3, 4 limit look) union all
-        (select e.module, e.name, e.delay_until, e.id from wakeq.events_v2 e
-          where e.canvas_id = canvas and e.options #>> '{tags,7}' = tag
-            and (e.module, e.name, e.delay_until, e.id) > (after_module, after_name, after_due, after_id)
-            and (e.module, e.name) <= (until_module, until_name) order by 1, 2, 3, 4 limit look) union all
-        (select e.module, e.name, e.delay_until, e.id from wakeq.events_v2 e
-          where e.canvas_id = canvas and e.options #>> '{tags,8}' = tag
-            and (e.module, e.name, e.delay_until, e.id) > (after_module, after_name, after_due, after_id)
-            and (e.module, e.name) <= (until_module, until_name) order by 1, 2, 3, 4 limit look) union all
-        (select e.module, e.name, e.delay_until, e.id from wakeq.events_v2 e
-          where e.canvas_id = canvas and e.options #>> '{tags,9}' = tag
-            and (e.module, e.name, e.delay_until, e.id) > (after_module, after_name, after_due, after_id)
-            and (e.module, e.name) <= (until_module, until_name) order by 1, 2, 3, 4 limit look)
-    ) as t order by t.module, t.name, t.delay_until, t.id limit look;
+    select t.event_id from wakeq.event_tags t
+     where t.canvas_id = canvas and t.tag = tagged_events.tag
+       and (t.module, t.name, t.delay_until, t.event_id) > (after_module, after_name, after_due, after_id)
+       and (t.module, t.name) <= (until_module, until_name)
+     order by t.canvas_id, t.tag, t.module, t.name, t.delay_until, t.event_id limit look;
 end
 $$;
 
@@ -146,38 +204,9 @@ create function wakeq.tagged_dead(canvas uuid, tag text, after_died timestamptz,
 returns setof uuid language plpgsql stable as $$
 begin
     return query
-    select t.id from (
-        (select d.died_at, d.id from wakeq.dead_events d
-          where d.canvas_id = canvas and d.options #>> '{tags,0}' = tag and (d.died_at, d.id) < (after_died, after_id)
-          order by 1 desc, 2 desc limit look) union all
-        (select d.died_at, d.id from wakeq.dead_events d
-          where d.canvas_id = canvas and d.options #>> '{tags,1}' = tag and (d.died_at, d.id) < (after_died, after_id)
-          order by 1 desc, 2 desc limit look) union all
-        (select d.died_at, d.id from wakeq.dead_events d
-          where d.canvas_id = canvas and d.options #>> '{tags,2}' = tag and (d.died_at, d.id) < (after_died, after_id)
-          order by 1 desc, 2 desc limit look) union all
-        (select d.died_at, d.id from wakeq.dead_events d
-          where d.canvas_id = canvas and d.options #>> '{tags,3}' = tag and (d.died_at, d.id) < (after_died, after_id)
-          order by 1 desc, 2 desc limit look) union all
-        (select d.died_at, d.id from wakeq.dead_events d
-          where d.canvas_id = canvas and d.options #>> '{tags,4}' = tag and (d.died_at, d.id) < (after_died, after_id)
-          order by 1 desc, 2 desc limit look) union all
-        (select d.died_at, d.id from wakeq.dead_events d
-          where d.canvas_id = canvas and d.options #>> '{tags,5}' = tag and (d.died_at, d.id) < (after_died, after_id)
-          order by 1 desc, 2 desc limit look) union all
-        (select d.died_at, d.id from wakeq.dead_events d
-          where d.canvas_id = canvas and d.options #>> '{tags,6}' = tag and (d.died_at, d.id) < (after_died, after_id)
-          order by 1 desc, 2 desc limit look) union all
-        (select d.died_at, d.id from wakeq.dead_events d
-          where d.canvas_id = canvas and d.options #>> '{tags,7}' = tag and (d.died_at, d.id) < (after_died, after_id)
-          order by 1 desc, 2 desc limit look) union all
-        (select d.died_at, d.id from wakeq.dead_events d
-          where d.canvas_id = canvas and d.options #>> '{tags,8}' = tag and (d.died_at, d.id) < (after_died, after_id)
-          order by 1 desc, 2 desc limit look) union all
-        (select d.died_at, d.id from wakeq.dead_events d
-          where d.canvas_id = canvas and d.options #>> '{tags,9}' = tag and (d.died_at, d.id) < (after_died, after_id)
-          order by 1 desc, 2 desc limit look)
-    ) as t order by t.died_at desc, t.id desc limit look;
+    select t.event_id from wakeq.dead_event_tags t
+     where t.canvas_id = canvas and t.tag = tagged_dead.tag and (t.died_at, t.event_id) < (after_died, after_id)
+     order by t.canvas_id desc, t.tag desc, t.died_at desc, t.event_id desc limit look;
 end
 $$;
 

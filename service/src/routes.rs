@@ -81,7 +81,9 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .emitting(routes!(emit::one))
         .emitting(routes!(emit::batch))
         .on(Scope::Read, routes!(events::list))
+        .records_value_searches()
         .on(Scope::Read, routes!(events::count))
+        .records_value_searches()
         .on(Scope::Read, routes!(events::one))
         .records_full_views()
         .on(Scope::Operate, routes!(events::cancel))
@@ -181,6 +183,7 @@ fn of_many_events(guarded: GuardedRoutes) -> GuardedRoutes {
         // A filter may ask for what is in values, so a count tells of them.
         .on_both([Scope::Operate, Scope::Read], routes!(operations::begin))
         .on_both([Scope::Operate, Scope::Read], routes!(operations::preview))
+        .records_reads()
         .on(Scope::Read, routes!(operations::list))
         .on(Scope::Read, routes!(operations::one))
         .on(Scope::Operate, routes!(operations::cancel))

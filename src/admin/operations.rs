@@ -1,7 +1,9 @@
 //! Operations: what is done to all events that match a filter. Each is a row. The process that
 //! began it carries it on at once, and the minute's pass of any process does where that one died.
 
-use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::{Admin, AdminError, COUNT_MAX, Cursor, LIST_MAX, Page, checked};
 use crate::event::{Actor, CanvasId, NewOperation, Operation, OperationId, OperationPreview};
@@ -13,10 +15,13 @@ const PREVIEW_MAX: u64 = 10_000;
 /// takes too long.
 const PREVIEW_PAGE: u64 = 10_000;
 const SHRINK: u64 = 32;
+/// How long a preview goes on before it says that there are more: large values take long to look
+/// into, and whoever begins an operation waits for its preview.
+const PREVIEW_FOR: Duration = Duration::from_secs(10);
 
 impl Admin {
     /// What an operation would change now: looks at up to `look_up_to` events, 1 to [`COUNT_MAX`],
-    /// and changes nothing.
+    /// for some 10 s at most, and changes nothing.
     ///
     /// ```no_run
     /// # async fn example(admin: wakeq::Admin) -> Result<(), Box<dyn std::error::Error>> {
@@ -43,7 +48,8 @@ impl Admin {
         let mut left = look_up_to.clamp(1, COUNT_MAX);
         let mut preview = OperationPreview { count: 0, more: true, looked_at: 0, before };
         let (mut after, mut page) = (None, PREVIEW_PAGE);
-        while left > 0 && preview.more {
+        let until = Instant::now() + PREVIEW_FOR;
+        while left > 0 && preview.more && Instant::now() < until {
             let limit = left.min(page);
             let looked = match self.store.look_for_operation(events, after.as_ref(), limit, false).await {
                 Err(error) if error.is_too_long() && page > 1 => {
@@ -109,9 +115,9 @@ impl Admin {
         let begun = self.store.begin_operation(canvas, new, (&preview, self.copies), actor).await?;
         let begun = begun.ok_or(AdminError::TooManyOperations(OPERATIONS_OPEN_MAX))?;
         crate::fault::point("operation.begun");
-        let (waker, job) = (self.waker.clone(), begun.job);
+        let (waker, job, publishes) = (self.waker.clone(), begun.job, new.kind.publishes());
         tokio::spawn(async move {
-            if let Err(error) = waker.resume(canvas, job, &AtomicUsize::new(0)).await {
+            if let Err(error) = waker.carry_on_operation(canvas, job, publishes).await {
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(job, error, "an operation stopped; a worker carries on within a minute");
             }

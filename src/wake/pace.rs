@@ -51,6 +51,11 @@ pub(super) struct Pace {
     sooner: Notify,
     /// Held by the canvas that asks what workers have taken.
     pub(super) looking: tokio::sync::Mutex<()>,
+    /// When the next page may be done that publishes nothing, of any canvas. Held by the one that
+    /// waits for it.
+    next_quiet: tokio::sync::Mutex<Option<Instant>>,
+    /// Canvases that have such pages to do: one page of each waits at a time.
+    quiet: Mutex<HashMap<CanvasId, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 /// Its lock is the canvas's turn.
@@ -79,7 +84,9 @@ impl Pace {
     pub(super) fn new(rate: u32) -> Self {
         let accounts = Accounts { of: HashMap::new(), sweep_at: SWEEP_LEAST };
         let (pages, next_page, sooner, looking) = Default::default();
-        Self { rate: rate.max(1), accounts: Mutex::new(accounts), pages, next_page, sooner, looking }
+        let (next_quiet, quiet) = Default::default();
+        let (rate, accounts) = (rate.max(1), Mutex::new(accounts));
+        Self { rate, accounts, pages, next_page, sooner, looking, next_quiet, quiet }
     }
 
     /// Waits for the canvas's turn. Waiters for the same canvas are served in order of arrival, so
@@ -100,6 +107,22 @@ impl Pace {
             }
         }
         *self.next_page() = Some(Instant::now() + PAGE_PERIOD);
+    }
+
+    /// Waits until a page of the canvas may be done that publishes nothing. It takes no time from
+    /// those that publish. Canvases take turns, however many pages each of them has to do.
+    pub(super) async fn quiet_page(&self, canvas: CanvasId) {
+        let own = {
+            let mut quiet = self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
+            quiet.retain(|_, own| Arc::strong_count(own) > 1);
+            Arc::clone(quiet.entry(canvas).or_default())
+        };
+        let _own = own.lock().await;
+        let mut next = self.next_quiet.lock().await;
+        if let Some(at) = *next {
+            tokio::time::sleep_until(at).await;
+        }
+        *next = Some(Instant::now() + PAGE_PERIOD);
     }
 
     /// A page that had fewer events than a full one leaves the rest of its time to the next: many
@@ -339,6 +362,32 @@ mod tests {
         let gives = async { pace.page_had(0) };
         let (waited, ()) = tokio::join!(next, gives);
         assert_eq!(waited, PAGE_PERIOD + 3 * least);
+    }
+
+    /// A canvas has ten operations that publish nothing, and another has one, whose page follows the
+    /// one that waits already. What is published waits for none of them.
+    #[tokio::test(start_paused = true)]
+    async fn canvases_take_turns_at_pages_that_publish_nothing() {
+        let (pace, start) = (Pace::new(1_000), Instant::now());
+        let done = Mutex::new(Vec::new());
+        let page = |number: u128| {
+            let (pace, done) = (&pace, &done);
+            async move {
+                pace.quiet_page(canvas(number)).await;
+                done.lock().unwrap().push(number);
+            }
+        };
+        let many = futures_util::future::join_all((0..10).map(|_| page(1)));
+        let publishes = async {
+            pace.page().await;
+            start.elapsed()
+        };
+        let (_, (), published) = tokio::join!(many, page(2), publishes);
+        assert_eq!(published, Duration::ZERO);
+        assert_eq!(*done.lock().unwrap(), [1, 1, 2, 1, 1, 1, 1, 1, 1, 1, 1]);
+        assert_eq!(start.elapsed(), 10 * PAGE_PERIOD);
+        page(3).await;
+        assert_eq!(pace.quiet.lock().unwrap().len(), 1, "a canvas that is done is forgotten");
     }
 
     /// One canvas has a long backlog, and many others a short one each: the short ones are

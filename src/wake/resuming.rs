@@ -27,25 +27,46 @@ impl Waker {
         job: i64,
         published: &AtomicUsize,
     ) -> Result<bool, WakeError> {
+        self.resume_from(canvas, job, published, false).await
+    }
+
+    /// Carries on an operation that was just begun. One that publishes nothing waits for no turn of
+    /// its canvas, not even at first: it may be what ends a flood.
+    pub(crate) async fn carry_on_operation(
+        &self,
+        canvas: CanvasId,
+        job: i64,
+        publishes: bool,
+    ) -> Result<bool, WakeError> {
+        self.resume_from(canvas, job, &AtomicUsize::new(0), !publishes).await
+    }
+
+    /// Continues a job, of which is known or not that its pages publish nothing.
+    async fn resume_from(
+        &self,
+        canvas: CanvasId,
+        job: i64,
+        published: &AtomicUsize,
+        mut is_quiet: bool,
+    ) -> Result<bool, WakeError> {
         let (mut made, mut is_elsewhere) = (Vec::new(), false);
-        let mut is_quiet = false;
         loop {
             let turn = if is_quiet { None } else { self.turn(canvas, PAGE).await };
             match &turn {
                 Some(_) => {}
-                None if is_quiet => self.pace.page().await,
+                None if is_quiet => self.pace.quiet_page(canvas).await,
                 None => break,
             }
             let page = self.store.resume_page(job).await?;
             crate::fault::point("resume.page");
             self.publish(&page.notifications).await?;
+            is_quiet = page.quiet;
             if let Some(turn) = turn {
                 turn.took(&page.notifications);
-            }
-            is_quiet = page.quiet;
-            if !is_quiet {
-                // The pages of the others are not many events, but much work of the database.
-                self.pace.page_had(page.notifications.len());
+                if !is_quiet {
+                    // The pages of the others are not many events, but much work of the database.
+                    self.pace.page_had(page.notifications.len());
+                }
             }
             self.wake_firsts(&page.lanes).await?;
             if page.stops {
@@ -102,5 +123,33 @@ impl Waker {
             }
             Ok(is_elsewhere)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::backlog::tests::waker;
+    use super::*;
+    use crate::event::{Actor, EventFilter, NewOperation, OperationKind, OperationPreview, OperationState};
+    use crate::store::tests::Table;
+
+    /// What ends a flood waits for no turn of the flood, which is taken here all the time.
+    #[tokio::test]
+    async fn an_operation_that_publishes_nothing_waits_for_no_turn_of_its_canvas() {
+        let (table, canvas) = (Table::new().await, CanvasId::DEFAULT);
+        table.add(5).await;
+        let (waker, _) = waker(&table, 1_000);
+        let filter = EventFilter { name: Some("known".parse().unwrap()), ..EventFilter::default() };
+        let new = NewOperation::new(OperationKind::Delete, filter);
+        let before = table.store.clock().await.unwrap();
+        let preview = OperationPreview { count: 5, more: false, looked_at: 5, before };
+        let begun =
+            table.store.begin_operation(canvas, &new, (&preview, false), &Actor::user("test")).await.unwrap();
+        let begun = begun.expect("there is room");
+        let turn = waker.pace.turn(canvas).await;
+        waker.carry_on_operation(canvas, begun.job, new.kind.publishes()).await.unwrap();
+        drop(turn);
+        let ended = table.store.operation(canvas, begun.operation.id).await.unwrap().unwrap();
+        assert_eq!((ended.state, ended.changed), (OperationState::Done, 5));
     }
 }

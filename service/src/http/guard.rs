@@ -66,6 +66,8 @@ enum RecordedReads {
     None,
     /// Those that ask for a value, with `view=full`.
     FullViews,
+    /// Those that ask for what is in values, with `value` or `value_text`: an answer tells of them.
+    ValueSearches,
     All,
 }
 
@@ -130,6 +132,12 @@ impl GuardedRoutes {
     /// The same for a route that answers with a value only if the query has `view=full`.
     pub(crate) fn records_full_views(self) -> Self {
         self.marked(|marks| marks.recorded_reads = RecordedReads::FullViews)
+    }
+
+    /// The same for a route that answers only which events there are, if the query asks for what is
+    /// in their values.
+    pub(crate) fn records_value_searches(self) -> Self {
+        self.marked(|marks| marks.recorded_reads = RecordedReads::ValueSearches)
     }
 
     /// Marks a route whose body may be omitted, since all its fields are optional.
@@ -414,9 +422,12 @@ impl Rule {
     fn reading(&self, parts: &Parts, caller: &Caller) -> Option<Line> {
         let query = parts.uri.query().unwrap_or_default().as_bytes();
         let is_full = || form_urlencoded::parse(query).any(|(name, value)| name == "view" && value == "full");
+        let searches =
+            || form_urlencoded::parse(query).any(|(name, _)| name == "value" || name == "value_text");
         let is_recorded = match self.marks.recorded_reads {
             RecordedReads::None => false,
             RecordedReads::FullViews => is_full(),
+            RecordedReads::ValueSearches => searches(),
             RecordedReads::All => true,
         };
         is_recorded.then(|| caller.line(AuditOutcome::Done, self.operations.action(&parts.method), None))

@@ -261,6 +261,30 @@ async fn pages_that_take_too_long_shrink() {
     assert_eq!((ended.state, ended.changed, ended.looked_at), (OperationState::Done, 1_000, 1_000));
 }
 
+/// An event that can't be changed is passed over and counted, and the operation comes to its end.
+#[tokio::test]
+async fn an_event_that_can_not_be_changed_does_not_hold_up_the_others() {
+    let table = Table::new().await;
+    table.add(20).await;
+    for statement in [
+        "create function public.refuse() returns trigger language plpgsql as $$
+         begin
+             raise exception 'not this one' using errcode = 'check_violation';
+         end
+         $$",
+        "update wakeq.events_v2 set value = '\"keep\"' where id = (select id from wakeq.events_v2 limit 1)",
+        "create trigger refuse before delete on wakeq.events_v2
+             for each row when (old.value = '\"keep\"') execute function public.refuse()",
+    ] {
+        table.run(statement).await;
+    }
+    let (id, job) = table.begin(OperationKind::Delete).await;
+    finish(&table.store, job).await;
+    let ended = table.of(id).await;
+    assert_eq!((ended.state, ended.matched, ended.changed), (OperationState::Done, 20, 19));
+    assert_eq!((ended.skipped, table.number(OWN).await), (1, 1));
+}
+
 /// Running events are told to stop by a cancellation, once each, and left alone by what hurries the
 /// others.
 #[tokio::test]
@@ -352,7 +376,8 @@ async fn tags_are_added_and_removed() {
         )
         .await;
     let tags = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<_>>();
-    let (id, job) = table.begin(OperationKind::Retag { add: tags(&["new"]), remove: tags(&["old"]) }).await;
+    let (id, job) =
+        table.begin(OperationKind::Retag { add: tags(&["new", "new"]), remove: tags(&["old"]) }).await;
     finish(&table.store, job).await;
     let ended = table.of(id).await;
     assert_eq!((ended.matched, ended.changed, ended.skipped), (5, 4, 1));

@@ -9,7 +9,8 @@ use uuid::Uuid;
 
 use super::look::OperationEvents;
 use crate::event::{
-    Actor, CanvasId, EventId, HandlerScope, Lane, Notification, ObjectKey, OperationKind, Tag, Timing,
+    Actor, CanvasId, EventId, HandlerScope, Lane, Notification, ObjectKey, OperationKind, Tag, Timestamp,
+    Timing,
 };
 use crate::store::events::dead_events::redrive_ids;
 use crate::store::events::load::DeadFilter;
@@ -35,6 +36,8 @@ struct Meant<'a> {
     ids: &'a [Uuid],
     actor: &'a Actor,
     timing: &'a Timing,
+    /// Only dead events that died before this.
+    before: Timestamp,
 }
 
 impl Act {
@@ -51,7 +54,7 @@ impl Act {
         if !events.kind.of_dead() {
             ids = lock(&mut *transaction, canvas, &ids).await?;
         }
-        let meant = Meant { canvas, ids: &ids, actor, timing };
+        let meant = Meant { canvas, ids: &ids, actor, timing, before: events.before };
         match events.kind {
             OperationKind::Cancel => remove(transaction, meant, true).await,
             OperationKind::Delete => remove(transaction, meant, false).await,
@@ -102,7 +105,7 @@ async fn lock(
 
 /// Deletes those that wait. Where running ones are cancelled, too, their rows say so from then on.
 async fn remove(transaction: &mut PgConnection, meant: Meant<'_>, cancels: bool) -> Result<Act, sqlx::Error> {
-    let Meant { canvas, ids, actor, timing } = meant;
+    let Meant { canvas, ids, actor, timing, .. } = meant;
     let row = sqlx::query!(
         r#"with gone as (
                delete from wakeq.events_v2 e
@@ -165,7 +168,7 @@ fn lane(canvas: CanvasId, text: &str) -> Option<Lane> {
 
 /// Makes those due that wait. What a rule holds stays parked, and is woken when the rule is lifted.
 async fn run_now(transaction: &mut PgConnection, meant: Meant<'_>) -> Result<Act, sqlx::Error> {
-    let Meant { canvas, ids, actor, timing } = meant;
+    let Meant { canvas, ids, actor, timing, .. } = meant;
     let row = sqlx::query!(
         r#"with due as (
                update wakeq.events_v2
@@ -201,7 +204,12 @@ async fn retag(
     remove: &[Tag],
 ) -> Result<Act, sqlx::Error> {
     let Meant { canvas, ids, actor, .. } = meant;
-    let texts = |tags: &[Tag]| -> Vec<String> { tags.iter().map(|tag| tag.as_str().to_owned()).collect() };
+    let texts = |tags: &[Tag]| -> Vec<String> {
+        // A tag that was named twice is one.
+        let first =
+            tags.iter().enumerate().filter(|(at, tag)| !tags.iter().take(*at).any(|before| before == *tag));
+        first.map(|(_, tag)| tag.as_str().to_owned()).collect()
+    };
     let changed = sqlx::query_scalar!(
         r#"with tagged as (
                select x.id, x.options, array(
@@ -239,18 +247,20 @@ async fn retag(
     Ok(Act::counting(changed))
 }
 
-/// Brings dead events back, in their order. Those that others hold are left.
+/// Brings dead events back, in their order. Those that others hold are left, and so are those that
+/// others have brought back since the look and that have died again.
 async fn redrive(transaction: &mut PgConnection, meant: Meant<'_>) -> Result<Act, sqlx::Error> {
-    let Meant { canvas, ids, actor, timing } = meant;
+    let Meant { canvas, ids, actor, timing, before } = meant;
     let page = sqlx::query!(
         r#"select d.id as "id!", d.object::text as object
            from unnest($2::uuid[]) as asked (id) cross join lateral (
                 select d.id, d.object, d.died_at from wakeq.dead_events d
-                 where d.canvas_id = $1 and d.id = asked.id for update skip locked) as d
+                 where d.canvas_id = $1 and d.id = asked.id and d.died_at < $3 for update skip locked) as d
           where not exists (select from wakeq.events_v2 e where e.id = d.id and e.canvas_id = $1 offset 0)
           order by d.died_at, d.id"#,
         canvas.0,
-        ids
+        ids,
+        before
     )
     .fetch_all(&mut *transaction)
     .await?;
@@ -263,13 +273,13 @@ async fn redrive(transaction: &mut PgConnection, meant: Meant<'_>) -> Result<Act
 }
 
 async fn delete_dead(transaction: &mut PgConnection, meant: Meant<'_>) -> Result<Act, sqlx::Error> {
-    let Meant { canvas, ids, actor, .. } = meant;
+    let Meant { canvas, ids, actor, before, .. } = meant;
     let gone = sqlx::query_scalar!(
         r#"with gone as (
                delete from wakeq.dead_events d using (
                    select o.canvas_id, o.id from unnest($2::uuid[]) as asked (id) cross join lateral (
                           select o.canvas_id, o.id from wakeq.dead_events o
-                           where o.canvas_id = $1 and o.id = asked.id for update skip locked) as o) as old
+                           where o.canvas_id = $1 and o.id = asked.id and o.died_at < $5 for update skip locked) as o) as old
                 where d.canvas_id = any (array[old.canvas_id]) and d.id = old.id
             returning d.id
            ), logged as (
@@ -280,7 +290,8 @@ async fn delete_dead(transaction: &mut PgConnection, meant: Meant<'_>) -> Result
         canvas.0,
         ids,
         actor.name(),
-        actor.credential_id()
+        actor.credential_id(),
+        before
     )
     .fetch_one(transaction)
     .await?;

@@ -13,7 +13,7 @@ use crate::event::{Actor, CanvasId, Operation, Timestamp, Timing};
 use crate::store::events::resume::ResumePage;
 use crate::store::kernel::{Sql, StoreError};
 
-/// Factor by which a page shrinks that takes too long, or meets what others hold.
+/// Factor by which a page shrinks that takes too long, meets what others hold, or is refused.
 const SHRINK: u64 = 32;
 /// Statements of a page: begin, its turn, up to fourteen of a redrive, the row, commit.
 const STATEMENTS: usize = 18;
@@ -65,11 +65,10 @@ impl Sql<'_> {
         let mut limit = ResumePage::EVENTS_MAX.unsigned_abs();
         loop {
             match self.operation_step(&open, limit, false).await {
-                Err(error) if limit > 1 && (error.is_contention() || error.is_too_long()) => {
-                    limit = (limit / SHRINK).max(1);
-                }
-                // An event that others hold for long is passed over, and counted as such.
-                Err(error) if error.is_contention() => {
+                Err(error) if limit > 1 && is_of_few(&error) => limit = (limit / SHRINK).max(1),
+                // An event that others hold for long is passed over, and counted as such, and so is
+                // one that can't be changed: it must not keep the operation from its end.
+                Err(error) if is_of_few(&error) => {
                     return self.operation_step(&open, 1, true).await.map(Some);
                 }
                 page => return page.map(Some),
@@ -141,6 +140,11 @@ impl Sql<'_> {
             (CanvasId(row.canvas_id), row.id, open)
         }))
     }
+}
+
+/// Whether it may be because of a few events, so that a page of others succeeds.
+fn is_of_few(error: &StoreError) -> bool {
+    error.is_contention() || error.is_too_long() || error.is_data()
 }
 
 /// The page, in one transaction.
