@@ -53,8 +53,8 @@ begin
 end
 $$;
 
--- What a lease looks at: 1,000 events of a handler that are due, from this place on, in the order of
--- their due times and ids. Returns those that are on no object, and for the objects of the others
+-- What a lease looks at: 1,000 events of a handler that are due, from this place on, in the order
+-- of their due times and ids. Returns those that are on no object, and for the objects of the others
 -- the first event of each, wherever that is. So whatever waits behind one object does not hide it.
 -- Also returns the place of the next event; no id if there is none.
 create function wakeq.look_at(
@@ -108,8 +108,9 @@ begin
 end
 $$;
 
--- Which of the events that a lease looks at may run now. They were found on its canvas. Whether they are the first of
--- their lanes is looked up again, since a redrive may have put another one before them meanwhile.
+-- Which of the events that a lease looks at may run now. They were found on its canvas. Whether they
+-- are the first of their lanes is looked up again, since a redrive may have put another one before
+-- them meanwhile.
 create function wakeq.leasable_of(looked uuid[], lease interval)
 returns setof uuid language plpgsql stable as $$
 begin
@@ -173,8 +174,8 @@ $$;
 -- the API can claim events of pulled handlers, and of no others.
 --
 -- The gate is locked before the statements that look for rules, so these see every rule whose maker
--- has passed it. A lease looks at the first 1,000 events that are due. Where they and the first ones
--- of their objects are in other hands, it looks at as many from a place that is chosen at random,
+-- has passed it. A lease looks at the first 1,000 events that are due. Where they and the first
+-- ones of their objects are in other hands, it looks at as many from a place chosen at random,
 -- so that none stays out of sight: a time, or an id among those that are due at the same time. It
 -- never looks at more, since whoever makes a rule waits for it at the gate.
 create function wakeq.lease_events(

@@ -73,7 +73,8 @@ pub(crate) fn routes(api: &Api) -> OpenApiRouter<Api> {
 
 /// The routes that need a credential, each next to its scopes and before its marks.
 fn guarded() -> GuardedRoutes {
-    of_the_platform(of_admins(of_many_events(of_pulled_handlers(of_a_canvas(GuardedRoutes::default())))))
+    let of_canvases = of_pulled_handlers(of_objects(of_a_canvas(GuardedRoutes::default())));
+    of_the_platform(of_admins(of_many_events(of_canvases)))
 }
 
 fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
@@ -132,6 +133,11 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Emit, routes!(batches::open))
         .on(Scope::Emit, routes!(batches::close))
         .on(Scope::Operate, routes!(batches::cancel))
+}
+
+/// Objects, entities and the log of a canvas.
+fn of_objects(guarded: GuardedRoutes) -> GuardedRoutes {
+    guarded
         .on(Scope::Read, routes!(objects::halted))
         .on(Scope::Read, routes!(objects::one))
         .records_reads()

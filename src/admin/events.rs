@@ -187,8 +187,8 @@ impl Admin {
         Ok((Bulk { count, more: self.store.purgeable(scope, before, 1).await? > 0 }, before))
     }
 
-    /// The end of the present microsecond on the database's clock, or `before` if that is earlier. In
-    /// a test kit time stands still, and what has just died is meant as well.
+    /// The end of the present microsecond on the database's clock, or `before` if that is earlier.
+    /// In a test kit time stands still, and what has just died is meant as well.
     pub(super) async fn until_now(&self, before: Option<Timestamp>) -> Result<Timestamp, AdminError> {
         let end = self.store.clock().await? + Duration::from_micros(1);
         Ok(before.map_or(end, |before| before.min(end)))

@@ -205,32 +205,7 @@ mod tests {
     #[tokio::test]
     async fn old_attempts_hold_up_no_partition() {
         let table = Table::new().await;
-        table
-            .run(
-                "insert into wakeq.attempts (canvas_id, event_id, day, number, nonce, outcome, started_at, took_us)
-                 values (gen_random_uuid(), gen_random_uuid(), '2020-01-01', 1, 1, 'retried', now(), 1)",
-            )
-            .await;
-        table
-            .run(
-                "create function public.take_long() returns trigger language plpgsql as $$
-                 begin raise query_canceled using message = 'canceling statement due to statement timeout'; end $$",
-            )
-            .await;
-        table
-            .run(
-                "create trigger take_long before delete on wakeq.attempts_rest
-                 for each row execute function public.take_long()",
-            )
-            .await;
-        table
-            .run(
-                "do $$ begin
-                     execute 'drop table wakeq.attempts_'
-                         || to_char(now() at time zone 'UTC' + interval '1 day', 'YYYYMMDD');
-                 end $$",
-            )
-            .await;
+        table.hold_up_old_attempts().await;
         let waker = Waker::new(table.store.clone(), Arc::new(LocalNotifier::new()));
         assert!(waker.turn_history_over(Retention::default().attempts).await.is_err());
         assert_eq!(table.store.add_history_partitions().await.unwrap(), 0, "they are there");

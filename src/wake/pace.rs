@@ -364,8 +364,8 @@ mod tests {
         assert_eq!(waited, PAGE_PERIOD + 3 * least);
     }
 
-    /// A canvas has ten operations that publish nothing, and another has one, whose page follows the
-    /// one that waits already. What is published waits for none of them.
+    /// A canvas has ten operations that publish nothing, and another has one, whose page follows
+    /// the one that waits already. What is published waits for none of them.
     #[tokio::test(start_paused = true)]
     async fn canvases_take_turns_at_pages_that_publish_nothing() {
         let (pace, start) = (Pace::new(1_000), Instant::now());

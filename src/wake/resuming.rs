@@ -128,10 +128,10 @@ impl Waker {
 
 #[cfg(test)]
 mod tests {
-    use super::super::backlog::tests::waker;
     use super::*;
     use crate::event::{Actor, EventFilter, NewOperation, OperationKind, OperationPreview, OperationState};
     use crate::store::tests::Table;
+    use crate::wake::backlog::tests::waker;
 
     /// What ends a flood waits for no turn of the flood, which is taken here all the time.
     #[tokio::test]

@@ -234,7 +234,7 @@ impl Run<'_> {
                 (Stage::Attempt(attempt), Ok(Input::HandlerPaused(paused)))
             }
             (Stage::Attempt(attempt), Effect::SaveRetry { claim, retries, delay }) => {
-                let saved = self.save(&attempt, claim, retries, delay).await;
+                let saved = Box::pin(self.save(&attempt, claim, retries, delay)).await;
                 // Whatever the result, this run no longer has the event: a renewal would keep it
                 // from other workers.
                 (Stage::Ending(attempt.into_ending()), Ok(Input::RetrySaved(saved)))
@@ -367,7 +367,8 @@ impl Run<'_> {
         let took = started.elapsed();
         if owner.held_claim.is_in_transaction() {
             let held = &owner.held_claim;
-            let standing = if held.is_refused() { Some(Standing::Lost) } else { self.standing(held).await };
+            let standing =
+                if held.is_refused() { Some(Standing::Lost) } else { Box::pin(self.standing(held)).await };
             report = report.after_transaction(standing);
         } else if owner.held_claim.has_ended() && Box::pin(self.has_completed(&owner)).await {
             report = report.after_transaction(Some(Standing::Gone));

@@ -200,7 +200,7 @@ async fn workers_reach_events_by_their_keys() {
         ("set locked_at = null, worker = null", format!("{many}, {fences}")),
         ("delete from wakeq.events_v2\n              where id = any", format!("{many}, {fences}")),
         (
-            "with gone as (\n                   delete from wakeq.events_v2\n                    where id = $1",
+            "with gone as (\n                   delete from wakeq.events_v2 e\n                    where id = $1",
             format!("'{}', '{}', '1 min', 'test', null, null, '10 min', '30 s'", ids[0], CanvasId::DEFAULT),
         ),
     ];
@@ -208,7 +208,8 @@ async fn workers_reach_events_by_their_keys() {
         let plan = plan(&table.store, part, &arguments).await;
         assert!(plan.contains("Index Scan using events_v2_pkey"), "{part}: {plan}");
         assert!(!plan.contains("Seq Scan on events_v2"), "{part}: {plan}");
-        assert!(buffers(&plan, "") < 1500, "{part}: {plan}");
+        // An update of a promise writes into each index of the event: up to 17 pages for each.
+        assert!(buffers(&plan, "") < 1700, "{part}: {plan}");
     }
 }
 

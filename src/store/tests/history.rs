@@ -23,6 +23,34 @@ fn kept(claim: Claim, keep: Duration, error: Option<&str>, result: Option<&str>)
 }
 
 impl Table {
+    /// Puts an attempt of years ago there that can't be deleted, and removes tomorrow's partition.
+    pub(crate) async fn hold_up_old_attempts(&self) {
+        self
+            .run(
+                "insert into wakeq.attempts (canvas_id, event_id, day, number, nonce, outcome, started_at, took_us)
+                 values (gen_random_uuid(), gen_random_uuid(), '2020-01-01', 1, 1, 'retried', now(), 1)",
+            )
+            .await;
+        self
+            .run(
+                "create function public.take_long() returns trigger language plpgsql as $$
+                 begin raise query_canceled using message = 'canceling statement due to statement timeout'; end $$",
+            )
+            .await;
+        self.run(
+            "create trigger take_long before delete on wakeq.attempts_rest
+                 for each row execute function public.take_long()",
+        )
+        .await;
+        self.run(
+            "do $$ begin
+                     execute 'drop table wakeq.attempts_'
+                         || to_char(now() at time zone 'UTC' + interval '1 day', 'YYYYMMDD');
+                 end $$",
+        )
+        .await;
+    }
+
     async fn outcomes(&self, canvas: CanvasId, id: EventId) -> Vec<(u32, String)> {
         let attempts = self.store.attempts(canvas, id).await.unwrap();
         attempts.into_iter().map(|attempt| (attempt.number, attempt.outcome)).collect()

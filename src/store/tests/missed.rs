@@ -114,8 +114,8 @@ async fn events_that_wait_are_found_among_many_delayed_ones() {
     assert_eq!(found.iter().map(|one| one.id).collect::<HashSet<_>>(), of_other);
 }
 
-/// Workers that do not know the handlers of what is found put it off while the look goes on, so that
-/// it is ahead again.
+/// Workers that do not know the handlers of what is found put it off while the look goes on, so
+/// that it is ahead again.
 #[tokio::test]
 async fn what_is_put_off_during_a_look_is_found_once() {
     let table = Table::new().await;

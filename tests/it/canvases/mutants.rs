@@ -64,6 +64,7 @@ const HELD: SurvivalReason =
 const COLD: SurvivalReason = NotReached("it is asked of an entity that has left memory: `entities::memory`");
 const IN_TURN: SurvivalReason =
     WithoutEffect("an inbox is worked in its order: nobody has decided upon anything later than the erasure");
+const OUTSIDE: SurvivalReason = NotReached("it ends outside a worker: `store::tests::history`");
 const SQL_ROLES: SurvivalReason = NotReached("it is asked for roles that are not the owner: `roles`");
 
 /// By file and a part of the line.
@@ -79,11 +80,7 @@ const UNSEEN: [Unseen; 90] = [
     ("src/store/events/history.rs", "d.canvas_id = $1 and d.id = $2", KNOWN),
     ("src/store/events/history.rs", "e.id = $2 and e.canvas_id = $1", KNOWN),
     ("migrations/0013_history.sql", "a.canvas_id = attempts_at.canvas", KNOWN),
-    (
-        "migrations/0013_history.sql",
-        "t.canvas_id = event.canvas_id",
-        NotReached("it is asked when an event ends outside a worker: `store::tests::history`"),
-    ),
+    ("migrations/0013_history.sql", "t.canvas_id = event.canvas_id", OUTSIDE),
     ("src/store/events/load.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/events/tags.rs", "e.canvas_id is not distinct from $2", KNOWN),
     ("src/store/events/tags.rs", "d.canvas_id = $2 and d.id = $1", KNOWN),

@@ -108,9 +108,10 @@ impl Window {
         scene.until_at_least(PASSES, tenth).await;
         let buffers: i64 = sqlx::query_scalar(READ).fetch_one(observer).await.unwrap();
         figure("a tenth pass", format!("{buffers} buffers"));
-        // 20 are of the queue, of the worker's row and of the batches. The others are of the catalogs:
-        // a connection looks up the functions in the checks of a worker's row when it first writes
-        // one, and those that other parts of the statement call, such as that of open jobs.
+        // 20 are of the queue, of the worker's row and of the batches. The others are of the
+        // catalogs: a connection looks up the functions in the checks of a worker's row when it
+        // first writes one, and those that other parts of the statement call, such as that of open
+        // jobs.
         assert!(buffers < 58, "{buffers} buffers in a tenth pass");
         // Each connection is in use again.
         scene.until_at_least(PASSES, tenth + 3).await;

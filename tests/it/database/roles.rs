@@ -276,6 +276,7 @@ async fn each_statement_is_permitted_to_the_processes_that_send_it() {
     let workers = [
         "function checkpoint",
         "function complete",
+        "function drop_history_partition",
         "function drop_log_partition",
         "function erase_entity",
         "function take_turns",
