@@ -57,8 +57,8 @@ begin
 end
 $$;
 
--- Deletes those of one that goes, or moves, one after the other, each by its whole key. Of "any" the
--- planner makes a filter while it knows nothing of the table, which then reads all tags of the
+-- Deletes those of one that goes, or moves, one after the other, each by its whole key. Of "any"
+-- the planner makes a filter while it knows nothing of the table, which then reads all tags of the
 -- canvas.
 create function wakeq.drop_tags(tagged wakeq.events_v2) returns void language plpgsql volatile as $$
 declare

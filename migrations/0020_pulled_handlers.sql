@@ -54,8 +54,9 @@ end
 $$;
 
 -- What a lease looks at: 1,000 events of a handler that are due, from this place on, in the order
--- of their due times and ids. Returns those that are on no object, and for the objects of the others
--- the first event of each, wherever that is. So whatever waits behind one object does not hide it.
+-- of their due times and ids. Returns those that are on no object, and for the objects of the
+-- others the first event of each, wherever that is. So what waits behind one object does not hide
+-- it.
 -- Also returns the place of the next event; no id if there is none.
 create function wakeq.look_at(
     of_canvas uuid, of_module text, of_name text, after timestamptz, after_id uuid,
@@ -108,9 +109,9 @@ begin
 end
 $$;
 
--- Which of the events that a lease looks at may run now. They were found on its canvas. Whether they
--- are the first of their lanes is looked up again, since a redrive may have put another one before
--- them meanwhile.
+-- Which of the events that a lease looks at may run now. They were found on its canvas. Whether
+-- they are the first of their lanes is looked up again, since a redrive may have put another one
+-- before them meanwhile.
 create function wakeq.leasable_of(looked uuid[], lease interval)
 returns setof uuid language plpgsql stable as $$
 begin
