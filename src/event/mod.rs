@@ -74,6 +74,7 @@ pub use checkpoint::{Checkpoint, InvalidCheckpoint};
 pub(crate) use counts::CountedRun;
 pub use counts::EventCounts;
 pub use draft::{Due, Event, EventError, EventFields, NewEvent, answer_event};
+#[cfg(any(test, feature = "testing"))]
 pub(crate) use filter::EventFacts;
 pub use filter::{EventFilter, EventState, SearchText};
 pub use handler::{HandlerAddress, HandlerScope, InvalidName, Name, RuleReach};
