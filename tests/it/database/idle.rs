@@ -73,9 +73,9 @@ const READ: &str =
     "select coalesce(sum(shared_blks_hit + shared_blks_read), 0)::int8, coalesce(sum(calls), 0)::int8
                       from pg_stat_statements where query like 'with others as (%update wakeq.chores%'";
 
-/// How many pages a pass reads. Twelve are for the queue, two of them for cancelled events, since the
-/// one page of an empty index is looked at twice. One is for batches, and the others for the row of
-/// the worker.
+/// How many pages a pass reads. Twelve are for the queue, two of them for cancelled events, since
+/// the one page of an empty index is looked at twice. One is for batches, and the others for the
+/// row of the worker.
 const USUAL: i64 = 17;
 
 /// How often a process has asked since the last reset whether it is the one that deletes old rows.
