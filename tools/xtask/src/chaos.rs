@@ -64,6 +64,11 @@ const TESTS: &[(&str, &str, &str)] = &[
         "processes::transactions::an_effect_is_there_exactly_once_whatever_is_killed",
     ),
     (
+        "batches",
+        "a batch of 100,000 events, workers killed 60 times: its event once, with the counts",
+        "emit::batch_crashes::a_batch_ends_once_and_counts_right_while_workers_are_killed",
+    ),
+    (
         "publish",
         "an emitter is killed between commit and publish",
         "processes::killed::an_emitter_dies_between_commit_and_publish",
