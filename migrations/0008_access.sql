@@ -324,8 +324,11 @@ begin
                 errcode = 'object_not_in_prerequisite_state',
                 hint = 'Roll back: another attempt has begun, or the event has ended.';
     end if;
-    perform wakeq.keep_ended(
-        gone, wakeq.keep_of(gone, complete.keep_s), 'completed', null, null, complete.result, null);
+    -- Nothing asks to keep it, so it costs nothing more.
+    if complete.keep_s is distinct from 0 or gone.options is not null then
+        perform wakeq.keep_ended(
+            gone, wakeq.keep_of(gone, complete.keep_s), 'completed', null, null, complete.result, null);
+    end if;
     -- The worker hands over after the commit. If it dies first, the promise of the next event does.
     if gone.object is not null then
         update wakeq.events_v2 e
