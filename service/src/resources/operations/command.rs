@@ -193,7 +193,21 @@ impl Begin {
         }
         let begun = client.begin_operation(&new).await?;
         let shown = if self.detach { begun } else { client.follow(begun).await? };
-        self.json.print(&shown, print)
+        self.json.print(&shown, print)?;
+        done(&shown)
+    }
+}
+
+/// Fails if the operation was cancelled or has failed.
+fn done(operation: &OperationJson) -> anyhow::Result<()> {
+    let OperationJson { id, changed, error, .. } = operation;
+    match operation.state {
+        OperationStateJson::Done | OperationStateJson::Open => Ok(()),
+        OperationStateJson::Cancelled => {
+            let words = format!("somebody has cancelled the operation {id}: {changed} changed");
+            Err(Failure::Conflict(words).into())
+        }
+        OperationStateJson::Failed => Err(Failure::Failed(error.clone().unwrap_or_default()).into()),
     }
 }
 
@@ -321,17 +335,7 @@ impl Client {
         }
         let begun = self.begin_operation(new).await?;
         let ended = self.follow(begun).await?;
-        match ended.state {
-            OperationStateJson::Done | OperationStateJson::Open => {}
-            OperationStateJson::Cancelled => {
-                let words =
-                    format!("somebody has cancelled the operation {}: {} changed", ended.id, ended.changed);
-                return Err(Failure::Conflict(words).into());
-            }
-            OperationStateJson::Failed => {
-                return Err(Failure::Failed(ended.error.unwrap_or_default()).into());
-            }
-        }
+        done(&ended)?;
         Ok(Ended { count: ended.changed, more: ended.skipped > 0, before: ended.before })
     }
 }
