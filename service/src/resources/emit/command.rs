@@ -25,9 +25,11 @@ use wakeq::{CanvasId, EventId, Name, Timestamp};
 
 #[derive(Args)]
 pub(crate) struct Emit {
-    /// The handler: its name, MODULE/name when the module is not WORKER, or MODULE/name/modifier
+    /// The handler: name, MODULE/name or MODULE/name/modifier
+    ///
+    /// Without a module it is one of WORKER.
     handler: HandlerAddressArg,
-    /// The value, as JSON; @FILE takes it from a file, and - from standard input
+    /// The value, as JSON, @FILE, or - for standard input
     #[arg(default_value = "null", value_parser = json)]
     value: String,
     /// The handler's modifier [default: _]
@@ -39,26 +41,37 @@ pub(crate) struct Emit {
     /// Run at this time (2030-01-31T08:00:00Z)
     #[arg(long, value_parser = arguments::timestamp)]
     at: Option<Timestamp>,
-    /// An id that you choose, unique on the canvas: emitting it again within 7 days adds nothing
+    /// An id of your choice: repeating it adds nothing
+    ///
+    /// It is unique on the canvas, and remembered for 7 days.
     #[arg(long, value_parser = arguments::event_id)]
     id: Option<EventId>,
-    /// The object of the event: it runs after all earlier events on the object for the same handler
+    /// The object that it is on, and in order with
+    ///
+    /// It runs after all earlier events on the object for the same handler.
     #[arg(long, value_name = "OBJECT")]
     on: Option<ObjectKey>,
-    /// The new state of the object, as JSON, set in the same transaction
+    /// The object's new state, as JSON
+    ///
+    /// It is set in the same transaction.
     #[arg(long, value_parser = json, requires = "on")]
     state: Option<String>,
-    /// Another event on the object, right after this one in the same transaction; repeatable
+    /// Another event on the object; repeatable
+    ///
+    /// It follows this one, in the same transaction.
     #[arg(long, value_name = "HANDLER[=VALUE]", value_parser = subevent, requires = "on")]
     and: Vec<Subevent>,
-    /// Only for the registered queues that match; the handler does not receive it
+    /// Only for registered queues, not for the handler
     #[arg(long)]
     only_to_queues: bool,
-    /// Also append it to the log in the same transaction: to this CATEGORY/STREAM, or by default to
-    /// the stream of its address
+    /// Also append it to the log (CATEGORY/STREAM)
+    ///
+    /// By default this is the stream of its address. It is done in the same transaction.
     #[arg(long, value_name = "STREAM", num_args = 0..=1, default_missing_value = "", require_equals = true, value_parser = logged)]
     logged: Option<Logged>,
-    /// Make it a member of this batch (`wakeq batches open`)
+    /// The batch that it becomes a member of
+    ///
+    /// It has to be open (`wakeq batches open`).
     #[arg(long, value_name = "BATCH")]
     batch: Option<BatchName>,
     #[command(flatten)]

@@ -23,12 +23,12 @@ pub(super) struct OptionArgs {
     /// Cut an attempt off after this time (30s)
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     timeout: Option<Duration>,
-    /// Start no attempt after this time (2030-01-31T08:05:00Z)
+    /// Start no attempt after it (2030-01-31T08:05:00Z)
     ///
     /// The event then dies of the cause `expired`.
     #[arg(long, value_name = "TIME", value_parser = arguments::timestamp)]
     not_after: Option<Timestamp>,
-    /// Keep the event for this long after it has ended (7days), at most 90days
+    /// Keep it after its end (7days), at most 90days
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     keep: Option<Duration>,
     /// Tag to find it by (customer:7); repeatable
