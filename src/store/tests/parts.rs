@@ -247,8 +247,8 @@ async fn an_old_snapshot_stops_no_pass() {
         .run(
             "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, notify_at)
              select lpad(to_hex(n), 32, '0')::uuid, '00000000-0000-0000-0000-000000000006', 'WORKER', 'done', '_', '1',
-                    now() - n * interval '3 ms'
-               from generate_series(1, 300000) n",
+                    now() - n * interval '1 ms'
+               from generate_series(1, 900000) n",
         )
         .await;
     table.run("delete from wakeq.events_v2").await;
