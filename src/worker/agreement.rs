@@ -166,17 +166,19 @@ async fn listed(table: &Table, drawn: Vec<(Row, HandlerMatch)>) -> BTreeSet<Stri
         spreads: true,
     };
     let ahead = rows.iter().filter(|row| row.turn == Some(Turn::Behind)).count();
-    let (mut count, mut states) = (0, BTreeSet::new());
-    for state in EventState::ALL {
-        let filter = EventFilter { states: vec![state], ..EventFilter::default() };
+    let found = async |filter: EventFilter| {
         let found = table.store.events(CanvasId::DEFAULT, &filter, true, None, (1000, 1000)).await.unwrap();
-        for event in found.iter().filter(|event| event.is_meant) {
+        found.into_iter().filter(|event| event.is_meant).collect::<Vec<_>>()
+    };
+    assert_eq!(found(EventFilter::default()).await.len(), rows.len() + ahead);
+    let mut states = BTreeSet::new();
+    // From one list to the next, events come due, and rules and leases end.
+    for state in EventState::ALL {
+        for event in found(EventFilter { states: vec![state], ..EventFilter::default() }).await {
             assert_eq!(check_schedule(event.schedule, &policy).as_str(), state.as_str(), "{event:?}");
-            count += 1;
             states.insert(state.as_str().to_owned());
         }
     }
-    assert_eq!(count, rows.len() + ahead);
     states
 }
 
