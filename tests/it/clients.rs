@@ -30,7 +30,7 @@ const WRONG_SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 const TESTS_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// How to run a package's programs.
-struct Package {
+pub(crate) struct Package {
     folder: &'static str,
     /// The interpreter.
     program: &'static str,
@@ -40,10 +40,13 @@ struct Package {
     receiver: &'static str,
 }
 
-const TYPESCRIPT: Package = Package {
+/// `1`: tests fail that would be skipped because an interpreter is missing.
+const REQUIRED_VARIABLE: &str = "REQUIRE_CLIENTS";
+
+pub(crate) const TYPESCRIPT: Package = Package {
     folder: "clients/typescript",
     program: "node",
-    is_new_enough: ["--eval", "process.exit(Number(process.versions.node.split('.')[0]) < 20)"],
+    is_new_enough: ["--eval", "process.exit(Number(process.versions.node.split('.')[0]) < 20 ? 1 : 0)"],
     tests: &[
         "--test",
         "test/client.test.js",
@@ -67,12 +70,14 @@ impl Package {
         root().join(self.folder)
     }
 
-    /// Whether its interpreter is there, and new enough; says so if not.
-    fn is_runnable(&self) -> bool {
+    /// Whether its interpreter is there, and new enough; says so if not, or fails if it has to be.
+    pub(crate) fn is_runnable(&self) -> bool {
         let mut command = Command::new(self.program);
         command.args(self.is_new_enough).stdout(Stdio::null()).stderr(Stdio::null());
         let runs = command.status().is_ok_and(|status| status.success());
         if !runs {
+            let is_required = std::env::var(REQUIRED_VARIABLE).is_ok_and(|value| value == "1");
+            assert!(!is_required, "{REQUIRED_VARIABLE} is 1: install {}, or a newer one", self.program);
             println!("SKIPPED: {}: {} is not installed, or too old", self.folder, self.program);
         }
         runs

@@ -2,7 +2,6 @@
 //! so is the API: every event runs, and only those that were in flight run twice.
 
 use std::collections::BTreeMap;
-use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::watch;
@@ -11,6 +10,7 @@ use wakeq::{Actor, CanvasId, Event};
 use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
 use wakeq_testbed::{ChildProcess, Guard, Launch, free_port};
 
+use crate::clients::TYPESCRIPT;
 use crate::support::crash_scene::{figure, size};
 use crate::support::repository::root;
 use crate::support::service::make_key;
@@ -106,20 +106,9 @@ impl Scene {
     }
 }
 
-fn has_node() -> bool {
-    let version = ["--eval", "process.exit(Number(process.versions.node.split('.')[0]) < 20)"];
-    let mut command = Command::new("node");
-    command.args(version).stdout(Stdio::null()).stderr(Stdio::null());
-    let is_there = command.status().is_ok_and(|status| status.success());
-    if !is_there {
-        println!("SKIPPED: a worker in JavaScript that is killed: node is not installed, or too old");
-    }
-    is_there
-}
-
 #[tokio::test]
 async fn every_event_runs_whatever_is_killed() {
-    if !has_node() {
+    if !TYPESCRIPT.is_runnable() {
         return;
     }
     let (scene, count, kills) = (Scene::new().await, size(300, 10_000), size(3, 20));
