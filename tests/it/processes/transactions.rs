@@ -1,5 +1,5 @@
 //! Handlers that complete their events in transactions of their own, while workers are killed and
-//! frozen beyond their leases, and Postgres is killed.
+//! frozen beyond their leases, Postgres is killed, and no byte passes between them for a while.
 
 use std::time::Duration;
 
@@ -8,6 +8,9 @@ use wakeq::Event;
 use crate::support::child_processes::{BOOK, Durations, Role, Work};
 use crate::support::cluster;
 use crate::support::crash_scene::{CrashScene, figure, size};
+use crate::support::wire::Wire;
+
+const SILENCE: Duration = Duration::from_secs(5);
 
 const BOOKED: &str = "select count(*) from bookings";
 const BOOKED_EVENTS: &str = "select count(distinct event) from bookings";
@@ -15,7 +18,9 @@ const BOOKED_EVENTS: &str = "select count(distinct event) from bookings";
 #[tokio::test]
 async fn an_effect_is_there_exactly_once_whatever_is_killed() {
     let Some(mut cluster) = cluster("a test that kills Postgres").await else { return };
-    let scene = CrashScene::on("exactly-once", Durations::quick(), Some(&cluster), None).await;
+    let mut scene = CrashScene::on("exactly-once", Durations::quick(), Some(&cluster), None).await;
+    let wire = Wire::to_url(&cluster.url("postgres")).await;
+    scene.pass_through(&wire);
     let (count, kills, falls) = (size(300, 20_000), size(4, 60), size(1, 3));
     let mut workers = vec![scene.worker(32).await, scene.worker(32).await];
     scene.emit_many(BOOK, count, Work::lasting(20)).await;
@@ -32,6 +37,12 @@ async fn an_effect_is_there_exactly_once_whatever_is_killed() {
             scene.kill_9(&victim).await;
             workers.push(scene.worker(32).await);
         }
+        if kill == kills / 2 {
+            // Longer than the leases. What was connected stays dead, and says nothing of it.
+            wire.silence();
+            tokio::time::sleep(SILENCE).await;
+            wire.mend();
+        }
         if kill % (kills / falls) == 0 {
             cluster.kill_9().await.unwrap();
             cluster.start_again().await.unwrap();
@@ -43,6 +54,7 @@ async fn an_effect_is_there_exactly_once_whatever_is_killed() {
     figure("events", count);
     figure("kills of workers, a quarter of them frozen", kills);
     figure("kills of Postgres", falls);
+    figure("silence between them and Postgres", format!("{SILENCE:?}"));
     figure("all complete after the last kill", format!("{took:.1?}"));
 }
 

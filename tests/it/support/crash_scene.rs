@@ -16,6 +16,7 @@ use wakeq_testbed::{Guard, PubSub as PubSubEmulator};
 
 use super::brokers::Broker;
 use super::child_processes::{Durations, Process, Role, Services, Work};
+use super::wire::Wire;
 use crate::support::{self, Statements};
 
 /// A run counts as in flight at a kill if it recorded its end less than this before: its row may
@@ -117,6 +118,11 @@ impl CrashScene {
         let guard = Guard::new(None).unwrap();
         let kills = std::sync::Mutex::default();
         Self { services, notifier, queue, admin, pool, kills, guard, _database: database }
+    }
+
+    /// Children that are started from now on reach Postgres through this wire.
+    pub(crate) fn pass_through(&mut self, wire: &Wire) {
+        self.services.database_url.clone_from(&wire.url);
     }
 
     /// Starts a child; `fault` is the point at which it kills itself.

@@ -28,6 +28,8 @@ pub(crate) struct Service {
     /// A key with every scope on [`CanvasId::DEFAULT`].
     pub(crate) key: String,
     client: reqwest::Client,
+    /// The server's.
+    store: Store,
     stop: CancellationToken,
     running: JoinHandle<()>,
 }
@@ -81,11 +83,11 @@ impl Service {
         let config = HttpConfig { address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), ..config };
         let access = Access::new(stage.store.clone(), AccessConfig::default()).unwrap();
         let key = make_key(&access, "tests", Reach::Canvas(CanvasId::DEFAULT), &Scope::ALL).await;
-        let server = HttpServer::bind(store, notifier.clone(), config).await.unwrap();
+        let server = HttpServer::bind(store.clone(), notifier.clone(), config).await.unwrap();
         let (address, stop) = (server.local_address(), server.stop_token());
         let running = tokio::spawn(server.run());
         let client = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build().unwrap();
-        Self { stage, notifier, access, address, key, client, stop, running }
+        Self { stage, notifier, access, address, key, client, store, stop, running }
     }
 
     /// A key for some scopes on a canvas.
@@ -154,10 +156,12 @@ impl Service {
         Answer::of(self.on_canvas(Method::DELETE, path)).await
     }
 
-    /// Shuts the server down, as SIGTERM does.
+    /// Shuts the server down, as SIGTERM does, and closes its connections: what it has counted would
+    /// keep them for up to a minute.
     pub(crate) async fn stop(mut self) -> Stage {
         self.stop.cancel();
         tokio::time::timeout(TIMEOUT, &mut self.running).await.expect("no end in time").unwrap();
+        self.store.close().await;
         self.stage
     }
 }

@@ -29,7 +29,11 @@ pub(crate) struct Wire {
 
 impl Wire {
     pub(crate) async fn to(database: &TestDatabase) -> Self {
-        let (server, name) = database.url().rsplit_once('/').unwrap();
+        Self::to_url(database.url()).await
+    }
+
+    pub(crate) async fn to_url(url: &str) -> Self {
+        let (server, name) = url.rsplit_once('/').unwrap();
         let (credentials, address) = server.rsplit_once('@').unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("{credentials}@{}/{name}", listener.local_addr().unwrap());

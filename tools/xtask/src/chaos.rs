@@ -60,7 +60,7 @@ const TESTS: &[(&str, &str, &str)] = &[
     ),
     (
         "exactly-once",
-        "20,000 handlers that complete in their transactions, 45 workers killed and 15 frozen, Postgres killed thrice",
+        "20,000 handlers that complete in their transactions, 45 workers killed and 15 frozen, Postgres killed thrice, 5 s of silence",
         "processes::transactions::an_effect_is_there_exactly_once_whatever_is_killed",
     ),
     (
