@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use tokio::time::sleep;
-use wakeq::limits::{LimitName, NewLimit, OnFull, Rate};
+use wakeq::limits::{LimitName, NewLimit, Rate};
 use wakeq::{Actor, CanvasId, Timestamp};
 
 use crate::support::child_processes::{Durations, Process};
@@ -27,12 +27,12 @@ const OPEN: &str = "select -count(*) from journal_runs where ended_at is null";
 const IN_FLIGHT: Duration = Duration::from_millis(200);
 
 fn at_a_time(concurrency: u32) -> NewLimit {
-    NewLimit { concurrency: Some(concurrency), rate: None, on_full: OnFull::Wait, waiting_max: None }
+    NewLimit { concurrency: Some(concurrency), ..NewLimit::default() }
 }
 
 fn a_second(count: u32, burst: u32) -> NewLimit {
     let rate = Rate { count, period: Duration::from_secs(1), burst };
-    NewLimit { concurrency: None, rate: Some(rate), on_full: OnFull::Wait, waiting_max: None }
+    NewLimit { rate: Some(rate), ..NewLimit::default() }
 }
 
 async fn put(scene: &CrashScene, canvas: CanvasId, name: &str, limit: &NewLimit) {

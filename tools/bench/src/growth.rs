@@ -10,7 +10,7 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 use serde_json::json;
 use uuid::Uuid;
 use wakeq::crons::{CronSchedule, NewCron};
-use wakeq::limits::{NewLimit, OnFull, Rate};
+use wakeq::limits::{NewLimit, Rate};
 use wakeq::queues::NewQueue;
 use wakeq::{Actor, CanvasId, Event, HandlerScope, Handlers, Stop};
 
@@ -262,9 +262,8 @@ async fn add_feature(own: &Own, feature: &str) -> Result<()> {
 
 /// Of a thousand at a time, or of so many starts that none has to wait.
 async fn add_limit(own: &Own, limit: &str) -> Result<()> {
-    let placed =
-        NewLimit { concurrency: Some(CAPACITY as u32), rate: None, on_full: OnFull::Wait, waiting_max: None };
-    let rate = Rate { count: STARTS, period: Duration::from_secs(1), burst: STARTS };
+    let placed = NewLimit { concurrency: Some(CAPACITY as u32), ..NewLimit::default() };
+    let rate = Rate { burst: STARTS, ..Rate::new(STARTS, Duration::from_secs(1)) };
     let (name, limit) = match limit {
         "handler" => (format!("handler:WORKER/{}", name(0)), placed),
         "key" => ("placed".to_owned(), placed),
