@@ -226,7 +226,6 @@ async fn pace(scene: &CrashScene, rate: u32, lasts_s: u32) {
     let started = sqlx::query_scalar(started).bind(since).bind(f64::from(lasts_s));
     let started: i64 = started.fetch_one(&scene.pool).await.unwrap();
     let expected = f64::from(rate * lasts_s);
-    #[allow(clippy::cast_precision_loss)]
     let off = (started as f64 - expected) / expected;
     figure(&format!("{rate} a second for {lasts_s} s"), format!("{started} starts, {:+.1} %", off * 100.0));
     assert!(off.abs() <= 0.02, "{started} starts in {lasts_s} s, and the rate is {rate} a second");

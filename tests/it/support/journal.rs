@@ -22,8 +22,8 @@ const TRIES: u32 = 1_000;
 const PAUSE: Duration = Duration::from_millis(100);
 
 const TABLES: &str = "
-    create table journal (run uuid primary key, canvas uuid not null, key text not null, event uuid not null,
-                          pid integer not null, claimed_at timestamptz not null,
+    create table journal (run uuid primary key, canvas uuid not null, key text not null,
+                          event uuid not null, pid integer not null, claimed_at timestamptz not null,
                           started_at timestamptz not null default clock_timestamp(), ended_at timestamptz,
                           has_completed boolean not null default false);
     create table faults (pid integer, began_at timestamptz not null);";
@@ -53,14 +53,17 @@ const MOST: &str = "
 const USE: &str = "
     with marks as (select began_at, began_at + $5 as until from faults
                    union all select $3, $3),
-         calm as (select until as since, least(coalesce(lead(began_at) over (order by began_at), $4), $4) as until
+         calm as (select until as since, lead(began_at) over (order by began_at) as next
                     from marks where began_at >= $3),
-         calms as (select since, until from calm where since < until),
-         used as (select sum(extract(epoch from least(r.ended_at, c.until) - greatest(r.claimed_at, c.since))) as seconds
-                    from journal_runs r
-                    join calms c on r.claimed_at < c.until and r.ended_at > c.since
-                   where r.canvas = $1 and r.key = $2)
-    select (select seconds from used)::float8 / nullif($6 * sum(extract(epoch from until - since)), 0)::float8,
+         calms as (select since, least(coalesce(next, $4), $4) as until from calm
+                    where since < least(coalesce(next, $4), $4)),
+         parts as (select least(r.ended_at, c.until) - greatest(r.claimed_at, c.since) as part
+                     from journal_runs r
+                     join calms c on r.claimed_at < c.until and r.ended_at > c.since
+                    where r.canvas = $1 and r.key = $2),
+         used as (select extract(epoch from sum(part)) as seconds from parts)
+    select (select seconds from used)::float8
+             / nullif($6 * sum(extract(epoch from until - since)), 0)::float8,
            coalesce(sum(extract(epoch from until - since)), 0)::float8
       from calms";
 
