@@ -63,11 +63,11 @@ async fn freeze(scene: &CrashScene, victim: &Process) {
     victim.child.thaw();
 }
 
-/// How long after a fault the places of the dead may be empty: a lease, two passes, and the time to
-/// start a process or Postgres.
+/// How long after a fault the places of the dead may be empty: a lease, two passes, and the ten
+/// seconds for which a place is kept for an event that a dead worker was to start.
 fn recovery(scene: &CrashScene) -> Duration {
     Duration::from_millis(scene.services.timing.lease_ms + 2 * scene.services.timing.probe_ms)
-        + Duration::from_secs(3)
+        + Duration::from_secs(10)
 }
 
 /// Eight processes and five places. Each of two canvases has its own.
