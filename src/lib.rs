@@ -320,6 +320,8 @@ mod pages {
     #[cfg(feature = "testing")]
     #[doc = include_str!("../docs/history.md")]
     struct HistoryDocument;
+    #[doc = include_str!("../docs/limits.md")]
+    struct LimitsDocument;
     #[doc = include_str!("../docs/listeners.md")]
     struct ListenersDocument;
     #[doc = include_str!("../docs/log.md")]

@@ -28,6 +28,7 @@ programs! {
     order, "../../../examples/order.rs";
     cron, "../../../examples/cron.rs";
     queue, "../../../examples/queue.rs";
+    limits, "../../../examples/limits.rs";
     orders, "../../../examples/axum.rs";
     embedded, "../../../service/examples/embedded.rs";
     entity, "../../../streams/examples/entity.rs";
@@ -51,6 +52,8 @@ say! {
     objects_keep_their_order: "order" says ["work:1 \"deleted\"", "work:2 \"deleted\""];
     a_cron_ticks: "cron" says ["tick at Some("];
     a_queue_gets_copies: "queue" says ["number Some(2) of 21"];
+    each_customer_has_two_places: "limits"
+        says ["customer:7: 6 events, at most 2 at a time", "customer:8: 6 events, at most 2 at a time"];
     an_entity_refuses_what_is_invalid: "entity"
         says ["deposit: completed", "withdraw: failed there are only 500 cents", "version 2: {\"cents\":300}"];
 }

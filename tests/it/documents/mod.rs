@@ -4,6 +4,7 @@ mod batches;
 mod checkpoints;
 mod examples;
 mod finish;
+mod limits;
 mod options;
 mod pages;
 mod search;

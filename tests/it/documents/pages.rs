@@ -27,7 +27,7 @@ const fn page(name: &'static str) -> Page {
     Page { name, placeholders: &[], left_out: &[] }
 }
 
-const PAGES: [Page; 21] = [
+const PAGES: [Page; 22] = [
     Page {
         placeholders: &[("wakeq_…", "$THE_KEY"), ("http://127.0.0.1:8080", "$SERVER")],
         ..page("http.md")
@@ -38,6 +38,7 @@ const PAGES: [Page; 21] = [
     page("cli.md"),
     page("coming-from.md"),
     page("cron.md"),
+    page("limits.md"),
     page("operations.md"),
     page("options.md"),
     page("running.md"),

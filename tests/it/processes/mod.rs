@@ -3,6 +3,7 @@
 mod checkpoints;
 mod killed;
 mod leases;
+mod limits;
 mod local;
 mod scaling_out;
 mod several;

@@ -21,6 +21,7 @@ use wakeq::{
 use wakeq_testbed::{ChildProcess, Guard, Launch};
 
 use super::crash_scene::time_limit;
+use super::journal::{self, LIMITED};
 use super::{TIMEOUT, durability, fit, scope};
 use crate::streams::entities;
 
@@ -366,6 +367,10 @@ async fn handlers(services: &Services) -> Handlers {
         .on(Route::new(IMPORT).retry(soon), {
             let pool = pool.clone();
             move |event| import(pool.clone(), event)
+        })
+        .on(Route::new(LIMITED).retry(soon), {
+            let pool = pool.clone();
+            move |event| journal::keep(pool.clone(), event)
         })
         .on(PILL, move |event| swallow(pool.clone(), event))
 }

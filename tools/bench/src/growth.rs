@@ -3,11 +3,14 @@
 //! Events are emitted in calls of 1,000, or of 4 MiB if that is less, and drained; both is
 //! measured.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use serde_json::json;
 use uuid::Uuid;
 use wakeq::crons::{CronSchedule, NewCron};
+use wakeq::limits::{NewLimit, Rate};
 use wakeq::queues::NewQueue;
 use wakeq::{Actor, CanvasId, Event, HandlerScope, Handlers, Stop};
 
@@ -33,6 +36,14 @@ const CALLERS: usize = 32;
 /// What a deployment may have: nothing, one of these, or all of them.
 const FEATURES: [&str; 6] = ["none", "rule", "objects", "queue", "cron", "all"];
 
+/// What limits the events: nothing, places of their handler, places of one key, starts of one key,
+/// or places of a thousand keys. No limit is reached, so that what is measured is their cost.
+const LIMITS: [&str; 5] = ["none", "handler", "key", "rate", "keys"];
+/// A key for each of the limits that needs one.
+const KEYS: [Option<&str>; 5] = [None, None, Some("placed"), Some("rated"), Some("many")];
+/// The most that a rate may have.
+const STARTS: u32 = 1_000_000;
+
 /// What grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Growth {
@@ -50,10 +61,12 @@ pub(crate) enum Growth {
     Payload,
     /// What else the deployment has, of [`FEATURES`].
     Features,
+    /// What limits the events, of [`LIMITS`].
+    Limits,
 }
 
 impl Growth {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Depth,
         Self::Handlers,
         Self::Rules,
@@ -61,6 +74,7 @@ impl Growth {
         Self::Workers,
         Self::Payload,
         Self::Features,
+        Self::Limits,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -72,6 +86,7 @@ impl Growth {
             Self::Workers => "workers",
             Self::Payload => "payload",
             Self::Features => "features",
+            Self::Limits => "limits",
         }
     }
 
@@ -85,6 +100,7 @@ impl Growth {
             Self::Workers => "Workers, and Postgres CPU: µs/event",
             Self::Payload => "Bytes of a value, and Postgres CPU: µs/event",
             Self::Features => "What other events use, and Postgres CPU: µs/event",
+            Self::Limits => "What limits the events, and Postgres CPU: µs/event",
         }
     }
 
@@ -97,13 +113,20 @@ impl Growth {
             Self::Workers => &[1, 2, 4, 8],
             Self::Payload => &[100, 1_024, 16_384, 262_144],
             Self::Features => &[0, 1, 2, 3, 4, 5],
+            Self::Limits => &[0, 1, 2, 3, 4],
         }
     }
 
     /// A size in words.
     pub(crate) fn label(self, size: u64) -> String {
-        let feature = FEATURES.get(size as usize).filter(|_| self == Self::Features);
-        feature.map_or_else(|| size.to_string(), |feature| (*feature).to_owned())
+        let words: &[&str] = match self {
+            Self::Features => &FEATURES,
+            Self::Limits => &LIMITS,
+            Self::Depth | Self::Handlers | Self::Rules | Self::Canvases | Self::Workers | Self::Payload => {
+                &[]
+            }
+        };
+        words.get(size as usize).map_or_else(|| size.to_string(), |word| (*word).to_owned())
     }
 
     /// Measures how many events, and what they cost.
@@ -120,6 +143,7 @@ impl Growth {
             Self::Depth => own.park(size).await?,
             Self::Rules => add_rules(&own, size).await?,
             Self::Features => add_feature(&own, FEATURES[size as usize]).await?,
+            Self::Limits => add_limit(&own, LIMITS[size as usize]).await?,
             Self::Handlers | Self::Canvases | Self::Workers | Self::Payload => {}
         }
         let mut processes = vec![own];
@@ -141,16 +165,19 @@ struct Traffic {
     handlers: u64,
     canvases: u64,
     workers: u64,
+    /// The limit that each of them names.
+    key: Option<&'static str>,
 }
 
 impl Traffic {
     fn of(growth: Growth, size: u64, events: u64) -> Self {
-        let small = Self { events, bytes: 100, handlers: 1, canvases: 1, workers: 1 };
+        let small = Self { events, bytes: 100, handlers: 1, canvases: 1, workers: 1, key: None };
         match growth {
             Growth::Handlers => Self { handlers: size, ..small },
             Growth::Canvases => Self { canvases: size, ..small },
             Growth::Workers => Self { workers: size, ..small },
             Growth::Payload => Self { events: events.min(BYTES / size), bytes: size, ..small },
+            Growth::Limits => Self { key: KEYS[size as usize], ..small },
             Growth::Depth | Growth::Rules | Growth::Features => small,
         }
     }
@@ -181,7 +208,12 @@ impl Traffic {
 
     fn event(&self, number: u64, value: &str) -> Result<Event> {
         let canvas = Uuid::from_u128(u128::from(number % self.canvases));
-        Ok(Event::from_json(&name(number % self.handlers), value)?.canvas(CanvasId(canvas)))
+        let event = Event::from_json(&name(number % self.handlers), value)?.canvas(CanvasId(canvas));
+        Ok(match self.key {
+            None => event,
+            Some("many") => event.limit(&format!("many:{}", number % CALL))?,
+            Some(key) => event.limit(key)?,
+        })
     }
 
     fn handlers(&self) -> Handlers {
@@ -225,6 +257,21 @@ async fn add_feature(own: &Own, feature: &str) -> Result<()> {
         let cron = NewCron::new("yearly", CronSchedule::new("0 0 1 1 *", "UTC")?, &())?;
         own.admin().put_cron(CanvasId::DEFAULT, &cron, &actor()).await?;
     }
+    Ok(())
+}
+
+/// Of a thousand at a time, or of so many starts that none has to wait.
+async fn add_limit(own: &Own, limit: &str) -> Result<()> {
+    let placed = NewLimit { concurrency: Some(CAPACITY as u32), ..NewLimit::default() };
+    let rate = Rate { burst: STARTS, ..Rate::new(STARTS, Duration::from_secs(1)) };
+    let (name, limit) = match limit {
+        "handler" => (format!("handler:WORKER/{}", name(0)), placed),
+        "key" => ("placed".to_owned(), placed),
+        "rate" => ("rated".to_owned(), NewLimit { concurrency: None, rate: Some(rate), ..placed }),
+        "keys" => ("many".to_owned(), placed),
+        _ => return Ok(()),
+    };
+    own.admin().put_limit(CanvasId::DEFAULT, &name.parse()?, &limit, &actor()).await?;
     Ok(())
 }
 

@@ -10,6 +10,10 @@ use serde::Serialize;
 use crate::phases::{Measured, Phase};
 use crate::server::Server;
 
+/// The phases of limited events, and the one that they are compared with.
+const LIMITED: &str = "grow-limits-";
+const UNLIMITED: &str = "grow-limits-none";
+
 /// What costs are given for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -153,6 +157,24 @@ impl Report {
             let values = COLUMNS.map(|(_, figure)| self.median_of(phase, subject, figure));
             println!("{}", line(phase, subject, &values));
         }
+        self.print_limits();
+    }
+
+    /// What limited events cost, as a multiple of those without a limit in the same run.
+    fn print_limits(&self) {
+        let shown = ["per_second", "statements", "pg_cpu_us", "wal_bytes", "process_cpu_us"];
+        for (phase, subject) in self.trials() {
+            if phase == UNLIMITED || !phase.starts_with(LIMITED) {
+                continue;
+            }
+            let ratios =
+                COLUMNS.into_iter().filter(|(name, _)| shown.contains(name)).map(|(name, figure)| {
+                    let [own, none] = [phase, UNLIMITED].map(|phase| self.median_of(phase, subject, figure));
+                    let ratio = own.zip(none).filter(|(_, none)| *none > 0.0).map(|(own, none)| own / none);
+                    format!("{name} {}", shown_ratio(ratio))
+                });
+            println!("{phase} as a multiple of {UNLIMITED}: {}", ratios.collect::<Vec<_>>().join(", "));
+        }
     }
 
     pub(crate) fn write(&self, file: &Path) -> Result<()> {
@@ -172,6 +194,10 @@ pub(crate) fn write_json(file: &Path, value: &impl Serialize) -> Result<()> {
 fn line(phase: &str, subject: &str, values: &[Option<f64>]) -> String {
     let values: String = values.iter().map(|value| format!(" {:>14}", shown(*value))).collect();
     format!("{phase:<21} {subject:<20}{values}")
+}
+
+fn shown_ratio(ratio: Option<f64>) -> String {
+    ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"))
 }
 
 /// Three digits, or all before the point.

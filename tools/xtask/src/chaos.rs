@@ -69,6 +69,21 @@ const TESTS: &[(&str, &str, &str)] = &[
         "emit::batch_crashes::a_batch_ends_once_and_counts_right_while_workers_are_killed",
     ),
     (
+        "limits",
+        "20,000 events and five places for eight workers, killed 23 times and frozen 7 times, Postgres killed twice",
+        "processes::limits::there_are_never_more_than_the_limit_whatever_is_killed",
+    ),
+    (
+        "limits",
+        "10,000 keys with a place each, workers killed eight times",
+        "processes::limits::each_of_many_keys_has_a_place_of_its_own_whatever_is_killed",
+    ),
+    (
+        "rates",
+        "100 starts a second for a minute, then 10, then 100 again, each within 2 %",
+        "processes::limits::a_rate_is_kept_and_changed_while_events_wait",
+    ),
+    (
         "publish",
         "an emitter is killed between commit and publish",
         "processes::killed::an_emitter_dies_between_commit_and_publish",

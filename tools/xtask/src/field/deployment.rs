@@ -58,8 +58,13 @@ impl Site {
 
     /// Runs a command on the database; returns what it printed.
     pub(super) fn command(&self, arguments: &[&str]) -> Result<String> {
+        self.command_with(arguments, &[])
+    }
+
+    /// Like [`Site::command`], with more settings, which go before the usual ones.
+    pub(super) fn command_with(&self, arguments: &[&str], settings: &[(&str, &str)]) -> Result<String> {
         let mut command = Command::new(&self.program);
-        command.args(arguments).envs(environment(&self.url()));
+        command.args(arguments).envs(environment(&self.url())).envs(settings.iter().copied());
         let output =
             command.output().with_context(|| format!("{} can't be started", self.program.display()))?;
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -143,6 +148,15 @@ impl Server {
             }
         }
         Ok(began.elapsed())
+    }
+
+    /// Emits an urgent event over HTTP.
+    pub(super) async fn emit_urgent(&self, canvas: &str, handler: &str) -> Result<()> {
+        let event = serde_json::json!({"name": handler, "value": 0, "options": {"urgent": true}});
+        let path = format!("/v1/canvases/{canvas}/events");
+        let answer = http::post(self.port, &path, &self.key, &event.to_string()).await?;
+        ensure!(matches!(answer.status, 200..=299), "{path}: {} {}", answer.status, answer.body);
+        Ok(())
     }
 
     pub(super) async fn get(&self, path: &str) -> Result<http::Answer> {

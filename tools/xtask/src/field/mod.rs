@@ -16,6 +16,7 @@ mod receiver;
 mod relay;
 mod slow;
 mod snapshot;
+mod urgent;
 
 use std::fmt::Display;
 use std::future::Future;
@@ -31,7 +32,7 @@ type Running<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
 type Scenario = (&'static str, &'static str, for<'a> fn(&'a Site) -> Running<'a>);
 
 /// The short name of each, and what it shows.
-const SCENARIOS: [Scenario; 9] = [
+const SCENARIOS: [Scenario; 10] = [
     (
         "burst",
         "150,000 events after a quiet hour, by the statistics of an empty table and of one row",
@@ -49,6 +50,9 @@ const SCENARIOS: [Scenario; 9] = [
     ("limited", "600 events for a receiver that takes 20 a second", |site| Box::pin(limited::run(site))),
     ("handlers", "100,000 handlers: the list is whole and its pages are quick", |site| {
         Box::pin(handlers::run(site))
+    }),
+    ("urgent", "urgent events behind 100,000 others, while those have all places but one", |site| {
+        Box::pin(urgent::run(site))
     }),
     ("half-open", "every connection to Postgres half-open, then SIGTERM", |site| {
         Box::pin(half_open::run(site))

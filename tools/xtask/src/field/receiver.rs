@@ -1,5 +1,5 @@
-//! A receiver of deliveries that behaves as its path says: `/ok`, `/hang`, `/slow` (3 s), and
-//! `/limited`, which takes 20 requests a second and refuses others with 429 and `Retry-After: 1`.
+//! A receiver of deliveries that behaves as its path says: `/ok`, `/hang`, `/slow` (3 s), `/busy`
+//! (10 s), and `/limited`, which takes 20 requests a second and refuses others with 429 and `Retry-After: 1`.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,6 +10,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
 pub(super) const SLOW: Duration = Duration::from_secs(3);
+pub(super) const BUSY: Duration = Duration::from_secs(10);
 const RATE: usize = 20;
 
 /// It ends with the runtime.
@@ -52,6 +53,7 @@ impl Receiver {
             match path.as_str() {
                 "/hang" => std::future::pending().await,
                 "/slow" => tokio::time::sleep(SLOW).await,
+                "/busy" => tokio::time::sleep(BUSY).await,
                 _ => {}
             }
             let answer = if status == 429 {
