@@ -36,9 +36,10 @@ const QUEUES: Coverage = OfThePlatform("queues belong to the platform");
 const GROUPS: Coverage = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tested.
-const CALLS: [(&str, &str, Coverage); 147] = [
+const CALLS: [(&str, &str, Coverage); 148] = [
     ("Admin", "checkpoint", By("show_checkpoint")),
     ("Admin", "store_checkpoint", By("store_checkpoint")),
+    ("Admin", "handler_of", There("access::key_scopes")),
     ("Admin", "put_cron", By("put_cron")),
     ("Admin", "cron", By("show_cron")),
     ("Admin", "crons", By("list_crons")),
