@@ -10,6 +10,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::de::IgnoredAny;
+
 use super::settled::is_gone;
 use super::{Admin, AdminError};
 use crate::event::{
@@ -26,6 +28,8 @@ pub(super) const BYTES_MAX: i64 = 4 * 1024 * 1024;
 /// Shortest and longest lease.
 const LEASE_MIN: Duration = Duration::from_secs(1);
 const LEASE_MAX: Duration = Duration::from_secs(3600);
+/// Longest result of an event, in bytes.
+const RESULT_BYTES_MAX: usize = 65_536;
 /// Longest wait of a call.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 /// Longest delay of a release.
@@ -104,16 +108,19 @@ impl Admin {
         extended.ok_or_else(|| source.over(id))
     }
 
+    /// A result, as JSON, is kept with the event if that is kept.
     pub(super) async fn complete_leased(
         &self,
         source: Source<'_>,
         id: EventId,
         token: &LeaseToken,
+        result: Option<&str>,
     ) -> Result<(), AdminError> {
         let held = self.held(source, id, token).await?;
         let claims = [held.claim];
         // How long the attempt took is not known here.
-        let kept = [Arc::new(KeptEnd { claim: held.claim, end: AttemptEnd::default() })];
+        let end = AttemptEnd { result: result.map(ToOwned::to_owned), ..AttemptEnd::default() };
+        let kept = [Arc::new(KeptEnd { claim: held.claim, end })];
         let complete = async || {
             let completed = if held.is_kept() {
                 self.store.complete_kept(&kept).await?
@@ -410,6 +417,22 @@ pub(super) fn check_lease(lease: Duration) -> Result<(), AdminError> {
 
 pub(super) fn check_count(max: u32) -> Result<(), AdminError> {
     if (1..=LEASED_MAX).contains(&max) { Ok(()) } else { Err(AdminError::Invalid("`max` is 1 to 100")) }
+}
+
+/// Refuses what can't be the result of an event.
+pub(super) fn check_result(json: &str) -> Result<(), AdminError> {
+    if json.len() > RESULT_BYTES_MAX {
+        return Err(AdminError::Invalid(
+            "a result has at most 65,536 bytes of JSON, and nothing was done: store what is large elsewhere, \
+             and record where it is",
+        ));
+    }
+    match serde_json::from_str::<IgnoredAny>(json) {
+        Ok(_) => Ok(()),
+        Err(_) => {
+            Err(AdminError::Invalid("a result is JSON, and nothing was done: send valid JSON, or none"))
+        }
+    }
 }
 
 /// Errors: [`AdminError::Invalid`] if a request would wait for too long.

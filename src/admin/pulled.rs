@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::leased::{
     BYTES_MAX, GivenBack, LOOK_FIRST, LOOK_LAST, Release, ReleaseResult, Source, TRIES, check_count,
-    check_lease, check_wait,
+    check_lease, check_result, check_wait,
 };
 use super::retries::check_retries;
 use super::rules::of_handler;
@@ -259,7 +259,28 @@ impl Admin {
         id: EventId,
         token: &LeaseToken,
     ) -> Result<(), AdminError> {
-        self.complete_leased(Source::Handler(scope), id, token).await
+        self.complete_leased(Source::Handler(scope), id, token, None).await
+    }
+
+    /// The same with a result, which is JSON of at most 65,536 bytes. It is kept with the event if
+    /// its emit asks for the event to be kept, and otherwise dropped.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: wakeq::Admin, event: wakeq::targets::LeasedEvent) -> Result<(), wakeq::AdminError> {
+    /// let result = r#"{"receipt": 7}"#;
+    /// admin.complete_event_with(&event.address.scope, event.id, &event.lease, result).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn complete_event_with(
+        &self,
+        scope: &HandlerScope,
+        id: EventId,
+        token: &LeaseToken,
+        result: &str,
+    ) -> Result<(), AdminError> {
+        check_result(result)?;
+        self.complete_leased(Source::Handler(scope), id, token, Some(result)).await
     }
 
     /// Releases an event before its lease ends: as if it had not been taken, or as a failed

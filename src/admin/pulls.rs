@@ -179,7 +179,7 @@ impl Admin {
         id: EventId,
         token: &LeaseToken,
     ) -> Result<(), AdminError> {
-        self.complete_leased(Source::Queue(queue), id, token).await
+        self.complete_leased(Source::Queue(queue), id, token, None).await
     }
 
     /// Releases a copy before its lease ends. If it dies, that is not counted in metrics; deaths

@@ -2744,7 +2744,19 @@ export interface components {
             /** @example send-email */
             type: string;
         };
-        /** @description The lease under which to complete a copy or event. */
+        /** @description The lease under which to complete an event, and what came of it. */
+        CompleteEventRequest: {
+            /** @description The token of the lease. */
+            lease: string;
+            /**
+             * @description The result, at most 64 KiB of JSON. It is dropped unless the event is kept.
+             * @example {
+             *       "receipt": 7
+             *     }
+             */
+            result?: unknown;
+        };
+        /** @description The lease under which to complete a copy. */
         CompleteRequest: {
             /** @description The token of the lease. */
             lease: string;
@@ -11419,7 +11431,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["CompleteRequest"];
+                "application/json": components["schemas"]["CompleteEventRequest"];
             };
         };
         responses: {

@@ -36,7 +36,7 @@ const QUEUES: Coverage = OfThePlatform("queues belong to the platform");
 const GROUPS: Coverage = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tested.
-const CALLS: [(&str, &str, Coverage); 148] = [
+const CALLS: [(&str, &str, Coverage); 149] = [
     ("Admin", "checkpoint", By("show_checkpoint")),
     ("Admin", "store_checkpoint", By("store_checkpoint")),
     ("Admin", "handler_of", There("access::key_scopes")),
@@ -121,6 +121,7 @@ const CALLS: [(&str, &str, Coverage); 148] = [
     ("Admin", "await_events", There("pulled::waiting")),
     ("Admin", "extend_event", By("extend_event")),
     ("Admin", "complete_event", By("complete_event")),
+    ("Admin", "complete_event_with", There("pulled::options")),
     ("Admin", "release_event", By("release_event")),
     ("Admin", "give_back_event", By("release_event")),
     ("Admin", "pause", By("pause_handler")),

@@ -7,9 +7,10 @@ use super::seed::Values;
 use super::world::QUEUE;
 
 /// Query parameters and fields of bodies that name nothing of a tenant.
-const NAMES_NOTHING: [&str; 80] = [
+const NAMES_NOTHING: [&str; 81] = [
     // Content that is stored as the caller sends it.
     "value",
+    "result",
     "payload",
     "metadata",
     "state",

@@ -44,6 +44,13 @@ async fn plays(terminal: &Terminal) {
         terminal.complains(code, &arguments).await;
     }
     says(&["complete", "mail", &id, &again], "event <id> is complete\n").await;
+    terminal.prints(&["emit", "mail", "42", "--keep", "1h"]).await;
+    let (id, token) = lease(terminal).await;
+    terminal.complains(2, &["handlers", "complete", "mail", &id, &token, "--result", "{"]).await;
+    let complete = ["complete", "mail", &id, &token, "--result", r#"{"receipt":7}"#];
+    says(&complete, "event <id> is complete\n").await;
+    let kept = terminal.run(&["events", "show", &id]).await.out;
+    assert!(kept.contains("receipt"), "{kept}");
     terminal.prints(&["emit", "mail", "42"]).await;
     let (id, token) = lease(terminal).await;
     let hopeless = ["release", "mail", &id, &token, "--error", "no such user", "--dead"];

@@ -4,19 +4,19 @@
 use std::time::Duration;
 
 use clap::Args;
+use serde_json::value::RawValue;
 
 use crate::cli::Context;
 use crate::cli::arguments::{HandlerArg, HandlerName, TableArgs, event_id};
 use crate::cli::client::Request;
+use crate::cli::given::json;
 use crate::cli::show::{self, JsonArg, moment};
 use crate::cli::table::Table;
 use crate::cli::text;
 use crate::resources::pulled::wire::{
-    ExtendedEvent, LeasedEventJson, LeasedEvents, PulledHandlerJson, PutPulledAnswer,
+    CompleteEventRequest, ExtendedEvent, LeasedEventJson, LeasedEvents, PulledHandlerJson, PutPulledAnswer,
 };
-use crate::resources::pulls::wire::{
-    CompleteRequest, ExtendRequest, LeaseRequest, Pull, ReleaseRequest, Released,
-};
+use crate::resources::pulls::wire::{ExtendRequest, LeaseRequest, Pull, ReleaseRequest, Released};
 use crate::resources::targets::wire::Policy;
 use wakeq::EventId;
 use wakeq::internals::Spelled;
@@ -111,6 +111,11 @@ pub(crate) struct ExtendEvent {
 pub(crate) struct CompleteEvent {
     #[command(flatten)]
     event: LeaseArgs,
+    /// What came of it, as JSON, @FILE, or - for standard input
+    ///
+    /// It is kept with the event if that is kept after its end.
+    #[arg(long, value_name = "JSON", value_parser = json)]
+    result: Option<String>,
 }
 
 #[derive(Args)]
@@ -225,7 +230,8 @@ impl ExtendEvent {
 impl CompleteEvent {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let lease = self.event.lease_token.clone();
-        let request = self.event.request("complete").body(&CompleteRequest { lease })?;
+        let result = self.result.clone().map(RawValue::from_string).transpose()?;
+        let request = self.event.request("complete").body(&CompleteEventRequest { lease, result })?;
         context.client().await?.send(request).await?;
         show::line(format_args!("event {} is complete", self.event.id))
     }

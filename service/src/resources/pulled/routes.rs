@@ -15,10 +15,10 @@ use crate::http::paging::PageQuery;
 use crate::http::path::{EventPath, HandlerPath, Parameters};
 use crate::http::problem::{Answer, Details, Kind, Problem};
 use crate::http::slots::Slot;
-use crate::resources::pulled::wire::{ExtendedEvent, LeasedEvents, PulledHandlerJson, PutPulledAnswer};
-use crate::resources::pulls::wire::{
-    CompleteRequest, ExtendRequest, LeaseRequest, Pull, ReleaseRequest, Released,
+use crate::resources::pulled::wire::{
+    CompleteEventRequest, ExtendedEvent, LeasedEvents, PulledHandlerJson, PutPulledAnswer,
 };
+use crate::resources::pulls::wire::{ExtendRequest, LeaseRequest, Pull, ReleaseRequest, Released};
 use crate::resources::wire::List;
 use wakeq::internals::EventLeaseBatch;
 use wakeq::machine::Cause;
@@ -148,12 +148,12 @@ pub(crate) async fn extend(
 
 /// Complete a leased event
 ///
-/// The event is deleted, and kept in the history if its emit asked for that.
+/// The event is deleted, and kept in the history if its emit asked for that, with the result.
 ///
 /// A request whose response was lost may have been carried out. Repeated, it is answered with 404
 /// if it was.
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/handlers/{module}/{name}/leases/{id}/complete",
-    operation_id = "complete_event", tag = "handlers", request_body = CompleteRequest, responses(
+    operation_id = "complete_event", tag = "handlers", request_body = CompleteEventRequest, responses(
     (status = 204, description = "The event is completed and deleted"),
     (status = 409, description = "The event is not held by this lease",
         body = Details, content_type = "application/problem+json"),
@@ -163,10 +163,13 @@ pub(crate) async fn complete(
     Call { api, caller }: Call,
     handler: HandlerPath,
     EventPath(id): EventPath,
-    body::Json(request): body::Json<CompleteRequest>,
+    body::Json(request): body::Json<CompleteEventRequest>,
 ) -> Result<StatusCode, Problem> {
-    let token = request.read().map_err(Problem::invalid)?;
-    api.admin.complete_event(&caller.scope(handler), id, &token).await?;
+    let (token, scope) = (request.read().map_err(Problem::invalid)?, caller.scope(handler));
+    match &request.result {
+        Some(result) => api.admin.complete_event_with(&scope, id, &token, result.get()).await?,
+        None => api.admin.complete_event(&scope, id, &token).await?,
+    }
     Ok(StatusCode::NO_CONTENT)
 }
 
