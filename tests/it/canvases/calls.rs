@@ -36,7 +36,7 @@ const QUEUES: Coverage = OfThePlatform("queues belong to the platform");
 const GROUPS: Coverage = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tested.
-const CALLS: [(&str, &str, Coverage); 149] = [
+const CALLS: [(&str, &str, Coverage); 150] = [
     ("Admin", "checkpoint", By("show_checkpoint")),
     ("Admin", "store_checkpoint", By("store_checkpoint")),
     ("Admin", "handler_of", There("access::key_scopes")),
@@ -53,6 +53,7 @@ const CALLS: [(&str, &str, Coverage); 149] = [
     ("Admin", "delete_dead_until_now", By("delete_dead_events")),
     ("Admin", "preview_operation", By("preview_operation")),
     ("Admin", "begin_operation", There("admin::by_filter")),
+    ("Admin", "begin_operation_once", There("http::operations")),
     ("Admin", "operation", By("show_operation")),
     ("Admin", "operations", By("list_operations")),
     ("Admin", "cancel_operation", By("cancel_operation")),

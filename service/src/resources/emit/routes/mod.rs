@@ -175,7 +175,7 @@ async fn send(
     let emission = if caller.is_limited(Scope::Emit) { emission.with_ids_of_handlers() } else { emission };
     let has_other = api.recent_canvases.has_other(caller.canvas);
     api.shares.count_events(caller.canvas, has_other, emission.events().count())?;
-    if let Some(key) = idempotency::key(&received.headers)? {
+    if let Some(key) = crate::http::idempotency::key(&received.headers)? {
         return idempotency::emit(api, caller, &key, received, emission).await;
     }
     // The emission holds everything that is needed from now on.
