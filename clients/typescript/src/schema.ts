@@ -9191,8 +9191,8 @@ export interface operations {
                 /** @description Only events of handlers with this modifier. */
                 modifier?: string;
                 /**
-                 * @description Only events that have this tag. Of several, separated by commas or in repeated parameters,
-                 *     all of them.
+                 * @description Only events that have this tag. Of several, separated by commas or in repeated
+                 *     parameters, all of them.
                  * @example customer:7
                  */
                 tag?: string;
@@ -10058,8 +10058,8 @@ export interface operations {
                 /** @description Only events of handlers with this modifier. */
                 modifier?: string;
                 /**
-                 * @description Only events that have this tag. Of several, separated by commas or in repeated parameters,
-                 *     all of them.
+                 * @description Only events that have this tag. Of several, separated by commas or in repeated
+                 *     parameters, all of them.
                  * @example customer:7
                  */
                 tag?: string;
@@ -10281,8 +10281,8 @@ export interface operations {
                 /** @description Only events of handlers with this modifier. */
                 modifier?: string;
                 /**
-                 * @description Only events that have this tag. Of several, separated by commas or in repeated parameters,
-                 *     all of them.
+                 * @description Only events that have this tag. Of several, separated by commas or in repeated
+                 *     parameters, all of them.
                  * @example customer:7
                  */
                 tag?: string;
