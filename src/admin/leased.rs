@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::de::IgnoredAny;
+use tokio::time::Instant;
 
 use super::settled::is_gone;
 use super::{Admin, AdminError};
@@ -38,14 +39,27 @@ const RETRY_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 const ERROR_MAX: usize = 4000;
 
 /// A waiting call looks after this time, then at intervals that double up to `LOOK_LAST`.
-pub(super) const LOOK_FIRST: Duration = Duration::from_millis(100);
-pub(super) const LOOK_LAST: Duration = Duration::from_secs(1);
+const LOOK_FIRST: Duration = Duration::from_millis(100);
+const LOOK_LAST: Duration = Duration::from_secs(1);
 
 /// How often a call continues if all that it found has died.
 pub(super) const TRIES: usize = 10;
 
 /// Why a copy, or an event of a pulled handler, is released, and for how long. By default it can be
 /// leased again immediately, as if it had not been taken.
+///
+/// ```no_run
+/// # async fn example(admin: wakeq::Admin, event: wakeq::targets::LeasedEvent) -> Result<(), wakeq::AdminError> {
+/// use wakeq::queues::{Release, ReleaseResult};
+///
+/// let failed = Release { error: Some("no route to the mail server".into()), ..Default::default() };
+/// match admin.release_event(&event.address.scope, event.id, &event.lease, &failed).await? {
+///     ReleaseResult::Again(delay) => println!("again in {delay:?}"),
+///     ReleaseResult::Died => println!("it was tried often enough"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Release {
     /// The error of a failed attempt, which is counted. Without one nothing is counted.
@@ -404,6 +418,26 @@ impl HeldEvent {
     fn batch(&self) -> Option<BatchKey> {
         let name = self.options.as_deref()?.batch()?;
         Some((self.scope.canvas, name.clone()))
+    }
+}
+
+/// Looks in growing intervals whether there may be something to lease; `false` if there is not
+/// before `end`.
+pub(super) async fn until_leasable<F>(end: Instant, look: impl Fn() -> F) -> Result<bool, AdminError>
+where
+    F: Future<Output = Result<bool, StoreError>>,
+{
+    let mut pause = LOOK_FIRST;
+    loop {
+        let now = Instant::now();
+        if now >= end {
+            return Ok(false);
+        }
+        tokio::time::sleep_until(end.min(now + pause)).await;
+        pause = (2 * pause).min(LOOK_LAST);
+        if look().await? {
+            return Ok(true);
+        }
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::leased::{
-    BYTES_MAX, GivenBack, LOOK_FIRST, LOOK_LAST, Release, ReleaseResult, Source, TRIES, check_count,
-    check_lease, check_result, check_wait,
+    BYTES_MAX, GivenBack, Release, ReleaseResult, Source, TRIES, check_count, check_lease, check_result,
+    check_wait, until_leasable,
 };
 use super::retries::check_retries;
 use super::rules::of_handler;
@@ -225,18 +225,8 @@ impl Admin {
     /// Waits until a pulled handler may have events to lease; returns whether it does before `end`.
     #[doc(hidden)]
     pub async fn await_events(&self, scope: &HandlerScope, end: Instant) -> Result<bool, AdminError> {
-        let mut pause = LOOK_FIRST;
-        loop {
-            let now = Instant::now();
-            if now >= end {
-                return Ok(false);
-            }
-            tokio::time::sleep_until(end.min(now + pause)).await;
-            pause = (2 * pause).min(LOOK_LAST);
-            if self.event_looks.over(&self.store).call(scope.clone()).await? {
-                return Ok(true);
-            }
-        }
+        let looks = self.event_looks.over(&self.store);
+        until_leasable(end, || looks.call(scope.clone())).await
     }
 
     /// Extends a lease to 1 s to 1 h from now. An expired lease can't be extended.
@@ -284,20 +274,7 @@ impl Admin {
     }
 
     /// Releases an event before its lease ends: as if it had not been taken, or as a failed
-    /// attempt.
-    ///
-    /// ```no_run
-    /// # async fn example(admin: wakeq::Admin, event: wakeq::targets::LeasedEvent) -> Result<(), Box<dyn std::error::Error>> {
-    /// use wakeq::queues::{Release, ReleaseResult};
-    ///
-    /// let failed = Release { error: Some("no route to the mail server".into()), ..Default::default() };
-    /// match admin.release_event(&event.address.scope, event.id, &event.lease, &failed).await? {
-    ///     ReleaseResult::Again(delay) => println!("again in {delay:?}"),
-    ///     ReleaseResult::Died => println!("it was tried often enough"),
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// attempt. [`Release`](crate::queues::Release) has an example.
     pub async fn release_event(
         &self,
         scope: &HandlerScope,
