@@ -10,7 +10,7 @@ use crate::http::caller::Call;
 use crate::http::idempotency;
 use crate::http::paging::PageQuery;
 use crate::http::path::{OperationPath, Parameters};
-use crate::http::problem::{Answer, Details, Problem};
+use crate::http::problem::{Answer, Problem};
 use crate::resources::handlers::routes as handlers;
 use crate::resources::operations::wire::{NewOperationJson, OperationJson, OperationPreviewJson};
 use crate::resources::wire::List;
@@ -33,10 +33,8 @@ const LOOKED_AT: u64 = 10_000;
     responses(
     (status = 202, description = "The operation has begun", body = OperationJson),
     (status = 409, description = "The canvas has 10 open operations (`conflict`), or an earlier request with this \
-                                  `idempotency-key` is in progress (`idempotency-in-progress`)",
-        body = Details, content_type = "application/problem+json"),
-    (status = 422, description = "The `idempotency-key` was used for a different request",
-        body = Details, content_type = "application/problem+json")))]
+                                  `idempotency-key` is in progress (`idempotency-in-progress`)"),
+    (status = 422, description = "The `idempotency-key` was used for a different request")))]
 pub(crate) async fn begin(
     Call { api, caller }: Call,
     headers: HeaderMap,

@@ -13,7 +13,7 @@ use crate::http::body;
 use crate::http::caller::Call;
 use crate::http::paging::PageQuery;
 use crate::http::path::{EventPath, HandlerPath, Parameters};
-use crate::http::problem::{Answer, Details, Kind, Problem};
+use crate::http::problem::{Answer, Kind, Problem};
 use crate::http::slots::Slot;
 use crate::resources::pulled::wire::{
     CompleteEventRequest, ExtendedEvent, LeasedEvents, PulledHandlerJson, PutPulledAnswer,
@@ -34,8 +34,7 @@ const TO_ANSWER: Duration = Duration::from_secs(5);
     tag = "handlers", request_body = Pull, responses(
     (status = 200, description = "The policy was replaced", body = PutPulledAnswer),
     (status = 201, description = "The handler is pulled from now on", body = PutPulledAnswer),
-    (status = 409, description = "The canvas has 1,000 pulled handlers",
-        body = Details, content_type = "application/problem+json")))]
+    (status = 409, description = "The canvas has 1,000 pulled handlers")))]
 pub(crate) async fn put(
     Call { api, caller }: Call,
     handler: HandlerPath,
@@ -132,10 +131,8 @@ pub(crate) async fn lease(
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/handlers/{module}/{name}/leases/{id}/extend",
     operation_id = "extend_event", tag = "handlers", request_body = ExtendRequest, responses(
     (status = 200, description = "The new end of the lease", body = ExtendedEvent),
-    (status = 409, description = "The event is not held by this lease",
-        body = Details, content_type = "application/problem+json"),
-    (status = 410, description = "The lease is over (`lease-over`)",
-        body = Details, content_type = "application/problem+json")))]
+    (status = 409, description = "The event is not held by this lease"),
+    (status = 410, description = "The lease is over (`lease-over`)")))]
 pub(crate) async fn extend(
     Call { api, caller }: Call,
     handler: HandlerPath,
@@ -155,10 +152,8 @@ pub(crate) async fn extend(
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/handlers/{module}/{name}/leases/{id}/complete",
     operation_id = "complete_event", tag = "handlers", request_body = CompleteEventRequest, responses(
     (status = 204, description = "The event is completed and deleted"),
-    (status = 409, description = "The event is not held by this lease",
-        body = Details, content_type = "application/problem+json"),
-    (status = 410, description = "The lease is over (`lease-over`)",
-        body = Details, content_type = "application/problem+json")))]
+    (status = 409, description = "The event is not held by this lease"),
+    (status = 410, description = "The lease is over (`lease-over`)")))]
 pub(crate) async fn complete(
     Call { api, caller }: Call,
     handler: HandlerPath,
@@ -179,10 +174,8 @@ pub(crate) async fn complete(
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/handlers/{module}/{name}/leases/{id}/release",
     operation_id = "release_event", tag = "handlers", request_body = ReleaseRequest, responses(
     (status = 200, description = "The event can be leased again, or died", body = Released),
-    (status = 409, description = "The event is not held by this lease",
-        body = Details, content_type = "application/problem+json"),
-    (status = 410, description = "The lease is over (`lease-over`)",
-        body = Details, content_type = "application/problem+json")))]
+    (status = 409, description = "The event is not held by this lease"),
+    (status = 410, description = "The lease is over (`lease-over`)")))]
 pub(crate) async fn release(
     Call { api, caller }: Call,
     handler: HandlerPath,
