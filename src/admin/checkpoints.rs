@@ -3,7 +3,7 @@
 use super::{Admin, AdminError};
 use crate::event::{CanvasId, Checkpoint, Claim, EventId, HandlerScope};
 
-/// The text of a claim that is none.
+/// Says that a text is not a claim.
 const NOT_A_CLAIM: &str = "not the claim of an attempt: send what came with the event (the header \
                            `wakeq-claim`, or the `lease`), unchanged";
 

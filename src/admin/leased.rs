@@ -170,7 +170,7 @@ impl Admin {
             ));
         }
         let held = self.held(source, id, token).await?;
-        // The default policy, if it is no longer pulled.
+        // The default policy, if it was unregistered meanwhile.
         let policy = self.policy_of(source).await?.unwrap_or_default();
         let (done, given_back) = match (&release.error, release.retry) {
             (Some(error), _) if release.dead => {

@@ -138,7 +138,7 @@ impl Admin {
     }
 
     /// Deletes the registration of a pulled handler, and wakes its events for workers and targets.
-    /// Its leases can no longer be extended or completed.
+    /// Its leases can't be extended or completed from then on.
     pub async fn delete_pulled(&self, scope: &HandlerScope, actor: &Actor) -> Result<(), AdminError> {
         checked(actor)?;
         let PulledDeletion { deleted, job } = self.store.delete_pulled(scope, actor).await?;

@@ -55,7 +55,7 @@ async fn plays(terminal: &Terminal) {
     let (id, token) = lease(terminal).await;
     let hopeless = ["release", "mail", &id, &token, "--error", "no such user", "--dead"];
     says(&hopeless, "event <id> is now a dead event\n").await;
-    says(&["unpull", "mail"], "WORKER/mail is no longer pulled\n").await;
+    says(&["unpull", "mail"], "events of WORKER/mail go to workers and targets again\n").await;
 }
 
 #[tokio::test]

@@ -151,7 +151,7 @@ impl UnpullHandler {
         let handler = self.handler.handler;
         context.client().await?.send(at(Request::delete, &handler, &["pull"])).await?;
         self.json.print(&serde_json::json!({ "handler": handler.to_string() }), |_| {
-            show::line(format_args!("{handler} is no longer pulled"))
+            show::line(format_args!("events of {handler} go to workers and targets again"))
         })
     }
 }

@@ -56,10 +56,10 @@ pub(crate) async fn one(Call { api, caller }: Call, handler: HandlerPath) -> Ans
 
 /// Stop a handler from being pulled
 ///
-/// Workers and targets receive its events again. Leases that stand can no longer be extended or
-/// completed, and their events run again when the leases end.
+/// Workers and targets receive its events again. Leases that stand can't be extended or completed
+/// from then on, and their events run again when the leases end.
 #[utoipa::path(delete, path = "/v1/canvases/{canvas}/handlers/{module}/{name}/pull", operation_id = "delete_pull",
-    tag = "handlers", responses((status = 204, description = "The handler is no longer pulled")))]
+    tag = "handlers", responses((status = 204, description = "Workers and targets receive its events")))]
 pub(crate) async fn delete(Call { api, caller }: Call, handler: HandlerPath) -> Result<StatusCode, Problem> {
     api.admin.delete_pulled(&caller.scope(handler), &caller.actor()).await?;
     Ok(StatusCode::NO_CONTENT)
