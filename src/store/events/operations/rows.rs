@@ -15,6 +15,9 @@ use crate::store::quotas::serialize_on_canvas;
 /// Maximum number of operations of a canvas that have not ended.
 pub(crate) const OPERATIONS_OPEN_MAX: usize = 10;
 
+/// How many are read at least where some could not be.
+const UNREAD_PAGE: i64 = 100;
+
 /// An operation that was begun, and the job that carries it on.
 #[derive(Clone, Debug)]
 pub(crate) struct BegunOperation {
@@ -168,18 +171,30 @@ impl Sql<'_> {
         after: Option<OperationsAfter>,
         limit: i64,
     ) -> Result<Vec<Operation>, StoreError> {
-        let query = operation_rows!(
-            "
-              where canvas_id = $1
-                and (started_at, id) < (coalesce($2::timestamptz, 'infinity'), coalesce($3::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
-              order by started_at desc, id desc limit $4",
-            canvas.0,
-            after.map(|(started_at, _)| started_at),
-            after.map(|(_, id)| id.0),
-            limit
-        );
-        let rows = self.session().await?.all("list operations", query).await?;
-        Ok(rows.into_iter().filter_map(OperationRow::into_operation).collect())
+        let (mut found, mut after, mut look) = (Vec::new(), after, limit);
+        loop {
+            let query = operation_rows!(
+                "
+                  where canvas_id = $1
+                    and (started_at, id) < (coalesce($2::timestamptz, 'infinity'), coalesce($3::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+                  order by started_at desc, id desc limit $4",
+                canvas.0,
+                after.map(|(started_at, _)| started_at),
+                after.map(|(_, id)| id.0),
+                look
+            );
+            let rows = self.session().await?.all("list operations", query).await?;
+            let has_more = rows.len() as i64 >= look;
+            after = rows.last().map(|row| (row.started_at, OperationId(row.id)));
+            found.extend(rows.into_iter().filter_map(OperationRow::into_operation));
+            if found.len() as i64 >= limit || !has_more {
+                found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+                return Ok(found);
+            }
+            // Some can't be read here, as a newer release has begun them: they must not look like
+            // the end of the list.
+            look = limit.max(UNREAD_PAGE);
+        }
     }
 
     /// Waits for the page that is being done, if any: no other begins after it.
