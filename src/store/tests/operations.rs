@@ -451,7 +451,8 @@ async fn the_list_goes_on_behind_operations_that_can_not_be_read() {
         .run(
             "insert into wakeq.operations (canvas_id, kind, filter, cut_off, state, author, job, started_at, ended_at)
              select canvas_id::uuid, 'delete',
-                    case when number <= 150 then '{\"of_a_newer_release\": true}' else '{}' end::jsonb, now(), 'done', 'old', 1, now() - number * interval '1 minute', now()
+                    case when number <= 150 then '{\"of_a_newer_release\": true}' else '{}' end::jsonb, now(), 'done',
+                    'old', 1, now() - number * interval '1 minute', now()
                from unnest(array['00000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000007'])
                     as canvas_id, generate_series(1, 153) as number",
         )
