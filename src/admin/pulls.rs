@@ -145,7 +145,7 @@ impl Admin {
     #[doc(hidden)]
     pub async fn await_copies(&self, queue: &Name, end: Instant) -> Result<bool, AdminError> {
         // Taking a turn reports why there is none.
-        until_leasable(end, async || Ok(self.has_turns(queue).await?.unwrap_or(true))).await
+        until_leasable(end, async || Ok::<_, StoreError>(self.has_turns(queue).await?.unwrap_or(true))).await
     }
 
     /// Extends a lease to 1 s to 1 h from now; returns its end. An expired lease can't be extended.

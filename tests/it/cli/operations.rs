@@ -83,7 +83,7 @@ async fn ends_early(service: &Service, terminal: &Terminal) {
         [("cancel", 5, "cancelled", "somebody has cancelled"), ("retag", 1, "failed", "it can't be read")]
     {
         let tag: &[&str] = if kind == "retag" { &["--add-tag", "late"] } else { &[] };
-        let begin = [&["operations", "begin", kind, "--handler", "greet"], tag].concat();
+        let begin = [&["operations", "begin", kind, "--handler", "greet"][..], tag].concat();
         let ended = terminal.run(&begin).await;
         assert_eq!(ended.code, Some(code), "{kind}: {ended:?}");
         assert!(ended.out.contains(&format!("state     {state}\n")), "{kind}: {ended:?}");
