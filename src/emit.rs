@@ -30,7 +30,7 @@ pub use batches::{BatchError, EventBatch};
 use byte_budget::{ByteBudget, CheckedEvents};
 use error::EVENTS_MAX;
 pub use error::EmitError;
-pub use idempotent::{IdempotencyKey, Idempotent};
+pub use idempotent::Idempotent;
 use inserts::{BATCH_MAX, Inserts};
 
 /// Largest value that shares a statement.

@@ -194,8 +194,8 @@ pub use worker::{
 /// dead events, quotas and the record of changes.
 pub mod control {
     pub use crate::admin::{
-        BULK_MAX, Bulk, COUNT_MAX, CancelResult, Cursor, EventCount, EventSummary, HandlerStats, LIST_MAX,
-        Page, ResumeResult, Statistics, StatisticsPoint, StatisticsRange, StopResult,
+        BULK_MAX, BeginResult, Bulk, COUNT_MAX, CancelResult, Cursor, EventCount, EventSummary, HandlerStats,
+        LIST_MAX, Page, ResumeResult, Statistics, StatisticsPoint, StatisticsRange, StopResult,
     };
     pub use crate::event::{
         DurationHistogram, EventCounts, EventFilter, EventState, InvalidFilter, InvalidQuota, NewOperation,
@@ -225,11 +225,12 @@ pub mod database {
 /// What an event can carry, emits that can be repeated, unique keys, checkpoints, batches, tags,
 /// and the history of events: their attempts, and those that are kept after they have ended.
 pub mod events {
-    pub use crate::emit::{BatchError, EventBatch, IdempotencyKey, Idempotent};
+    pub use crate::emit::{BatchError, EventBatch, Idempotent};
     pub use crate::event::{
-        BatchCounts, BatchName, Checkpoint, Due, EndedOutcome, EventOptions, InvalidBatchName,
-        InvalidCheckpoint, InvalidMetadata, InvalidName, InvalidOptions, InvalidTag, InvalidUnique,
-        JsonError, Keep, Metadata, OnConflict, Tag, Traceparent, Unique, UniqueOutcome,
+        BatchCounts, BatchName, Checkpoint, Due, EndedOutcome, EventOptions, IdempotencyKey,
+        InvalidBatchName, InvalidCheckpoint, InvalidIdempotencyKey, InvalidMetadata, InvalidName,
+        InvalidOptions, InvalidTag, InvalidUnique, JsonError, Keep, Metadata, OnConflict, Tag, Traceparent,
+        Unique, UniqueOutcome,
     };
     pub use crate::store::{
         AttemptRecord, BatchProgress, BatchState, EndedEvent, EndedFilter, RegisteredBatch,

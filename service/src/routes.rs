@@ -93,7 +93,7 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Read, routes!(checkpoints::show))
         .records_reads()
         // The claim of the attempt is needed as well.
-        .on(Scope::Operate, routes!(checkpoints::store))
+        .working(routes!(checkpoints::store))
         .on(Scope::Read, routes!(handlers::list))
         .on(Scope::Read, routes!(handlers::one))
         // A target receives the events of its handler, so registering one includes reading.

@@ -1,9 +1,9 @@
 //! Checkpoints of events, for operators and for handlers that are not functions of a worker.
 
 use super::{Admin, AdminError};
-use crate::event::{CanvasId, Checkpoint, Claim, EventId};
+use crate::event::{CanvasId, Checkpoint, Claim, EventId, HandlerScope};
 
-/// The text of a claim that is none.
+/// Says that a text is not a claim.
 const NOT_A_CLAIM: &str = "not the claim of an attempt: send what came with the event (the header \
                            `wakeq-claim`, or the `lease`), unchanged";
 
@@ -53,5 +53,18 @@ impl Admin {
         } else {
             Err(AdminError::ClaimLost(id))
         }
+    }
+    /// The handler of an event that has not ended; `None` if the canvas has no such event, or it is
+    /// a copy in a queue.
+    #[doc(hidden)]
+    pub async fn handler_of(
+        &self,
+        canvas: CanvasId,
+        id: EventId,
+    ) -> Result<Option<HandlerScope>, AdminError> {
+        let Some(id) = self.store.known_event(canvas, id, self.copies).await? else { return Ok(None) };
+        let found = self.store.load(&[id]).await?.into_iter().flatten().next();
+        let event = found.filter(|event| event.copy_of.is_none() && event.address.scope.canvas == canvas);
+        Ok(event.map(|event| event.address.scope))
     }
 }

@@ -78,6 +78,12 @@ pub enum AdminError {
         "{0} operations of the canvas are open, which is the limit: wait until one has ended, or cancel one"
     )]
     TooManyOperations(usize),
+    /// An earlier call with this idempotency key has not ended yet.
+    #[error("a request with this idempotency key is in progress: retry shortly, with the same key")]
+    IdempotencyInProgress,
+    /// The idempotency key was used for another request.
+    #[error("this idempotency key was used for a different request in the last 24 hours: choose a new one")]
+    IdempotencyMismatch,
     /// The canvas has no such batch.
     #[error("the canvas has no batch {0}: `wakeq batches list` shows those that it has")]
     NoBatch(BatchName),

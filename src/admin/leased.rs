@@ -10,6 +10,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::de::IgnoredAny;
+use tokio::time::Instant;
+
 use super::settled::is_gone;
 use super::{Admin, AdminError};
 use crate::event::{
@@ -26,6 +29,8 @@ pub(super) const BYTES_MAX: i64 = 4 * 1024 * 1024;
 /// Shortest and longest lease.
 const LEASE_MIN: Duration = Duration::from_secs(1);
 const LEASE_MAX: Duration = Duration::from_secs(3600);
+/// Longest result of an event, in bytes.
+const RESULT_BYTES_MAX: usize = 65_536;
 /// Longest wait of a call.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 /// Longest delay of a release.
@@ -34,14 +39,27 @@ const RETRY_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 const ERROR_MAX: usize = 4000;
 
 /// A waiting call looks after this time, then at intervals that double up to `LOOK_LAST`.
-pub(super) const LOOK_FIRST: Duration = Duration::from_millis(100);
-pub(super) const LOOK_LAST: Duration = Duration::from_secs(1);
+const LOOK_FIRST: Duration = Duration::from_millis(100);
+const LOOK_LAST: Duration = Duration::from_secs(1);
 
 /// How often a call continues if all that it found has died.
 pub(super) const TRIES: usize = 10;
 
 /// Why a copy, or an event of a pulled handler, is released, and for how long. By default it can be
 /// leased again immediately, as if it had not been taken.
+///
+/// ```no_run
+/// # async fn example(admin: wakeq::Admin, event: wakeq::targets::LeasedEvent) -> Result<(), wakeq::AdminError> {
+/// use wakeq::queues::{Release, ReleaseResult};
+///
+/// let failed = Release { error: Some("no route to the mail server".into()), ..Default::default() };
+/// match admin.release_event(&event.address.scope, event.id, &event.lease, &failed).await? {
+///     ReleaseResult::Again(delay) => println!("again in {delay:?}"),
+///     ReleaseResult::Died => println!("it was tried often enough"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Release {
     /// The error of a failed attempt, which is counted. Without one nothing is counted.
@@ -104,16 +122,19 @@ impl Admin {
         extended.ok_or_else(|| source.over(id))
     }
 
+    /// A result, as JSON, is kept with the event if that is kept.
     pub(super) async fn complete_leased(
         &self,
         source: Source<'_>,
         id: EventId,
         token: &LeaseToken,
+        result: Option<&str>,
     ) -> Result<(), AdminError> {
         let held = self.held(source, id, token).await?;
         let claims = [held.claim];
         // How long the attempt took is not known here.
-        let kept = [Arc::new(KeptEnd { claim: held.claim, end: AttemptEnd::default() })];
+        let end = AttemptEnd { result: result.map(ToOwned::to_owned), ..AttemptEnd::default() };
+        let kept = [Arc::new(KeptEnd { claim: held.claim, end })];
         let complete = async || {
             let completed = if held.is_kept() {
                 self.store.complete_kept(&kept).await?
@@ -149,7 +170,7 @@ impl Admin {
             ));
         }
         let held = self.held(source, id, token).await?;
-        // The default policy, if it is no longer pulled.
+        // The default policy, if it was unregistered meanwhile.
         let policy = self.policy_of(source).await?.unwrap_or_default();
         let (done, given_back) = match (&release.error, release.retry) {
             (Some(error), _) if release.dead => {
@@ -400,6 +421,26 @@ impl HeldEvent {
     }
 }
 
+/// Looks in growing intervals whether there may be something to lease; `false` if there is not
+/// before `end`.
+pub(super) async fn until_leasable<F>(end: Instant, look: impl Fn() -> F) -> Result<bool, AdminError>
+where
+    F: Future<Output = Result<bool, StoreError>>,
+{
+    let mut pause = LOOK_FIRST;
+    loop {
+        let now = Instant::now();
+        if now >= end {
+            return Ok(false);
+        }
+        tokio::time::sleep_until(end.min(now + pause)).await;
+        pause = (2 * pause).min(LOOK_LAST);
+        if look().await? {
+            return Ok(true);
+        }
+    }
+}
+
 pub(super) fn check_lease(lease: Duration) -> Result<(), AdminError> {
     if (LEASE_MIN..=LEASE_MAX).contains(&lease) {
         Ok(())
@@ -410,6 +451,22 @@ pub(super) fn check_lease(lease: Duration) -> Result<(), AdminError> {
 
 pub(super) fn check_count(max: u32) -> Result<(), AdminError> {
     if (1..=LEASED_MAX).contains(&max) { Ok(()) } else { Err(AdminError::Invalid("`max` is 1 to 100")) }
+}
+
+/// Refuses what can't be the result of an event.
+pub(super) fn check_result(json: &str) -> Result<(), AdminError> {
+    if json.len() > RESULT_BYTES_MAX {
+        return Err(AdminError::Invalid(
+            "a result has at most 65,536 bytes of JSON, and nothing was done: store what is large elsewhere, \
+             and record where it is",
+        ));
+    }
+    match serde_json::from_str::<IgnoredAny>(json) {
+        Ok(_) => Ok(()),
+        Err(_) => {
+            Err(AdminError::Invalid("a result is JSON, and nothing was done: send valid JSON, or none"))
+        }
+    }
 }
 
 /// Errors: [`AdminError::Invalid`] if a request would wait for too long.

@@ -42,6 +42,7 @@ pub use events::CancelResult;
 pub use hooks::{NewHook, NewHookSecret, PutHookResult};
 pub use leased::{Release, ReleaseResult, check_wait};
 pub use lists::{EventCount, EventSummary, Page};
+pub use operations::BeginResult;
 pub use pulled::{EventLeaseBatch, ExtendedLease, LeasedEvent, PutPulledResult};
 pub use pulls::{LeaseBatch, LeasedCopy};
 pub use queues::{DeletedQueue, NewQueue, PutQueue, SetFacet, WaitingCopies};

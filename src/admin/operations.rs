@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Admin, AdminError, COUNT_MAX, Cursor, LIST_MAX, Page, checked};
-use crate::event::{Actor, CanvasId, NewOperation, Operation, OperationId, OperationPreview};
-use crate::store::{OPERATIONS_OPEN_MAX, OperationEvents};
+use crate::event::{Actor, CanvasId, IdempotencyKey, NewOperation, Operation, OperationId, OperationPreview};
+use crate::store::{BegunOperation, KeyedBegin, OPERATIONS_OPEN_MAX, OperationEvents};
 
 /// How many events are looked at when an operation begins, to say how many match.
 const PREVIEW_MAX: u64 = 10_000;
@@ -18,6 +18,16 @@ const SHRINK: u64 = 32;
 /// How long a preview goes on before it says that there are more: large values take long to look
 /// into, and whoever begins an operation waits for its preview.
 const PREVIEW_FOR: Duration = Duration::from_secs(10);
+
+/// The result of beginning an operation under an idempotency key.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct BeginResult {
+    /// The operation, as it is now.
+    pub operation: Operation,
+    /// Whether an earlier call with the key had begun it: this one began nothing.
+    pub replayed: bool,
+}
 
 impl Admin {
     /// What an operation would change now: looks at up to `look_up_to` events, 1 to [`COUNT_MAX`],
@@ -114,15 +124,64 @@ impl Admin {
         let preview = self.preview_operation(canvas, new, PREVIEW_MAX).await?;
         let begun = self.store.begin_operation(canvas, new, (&preview, self.copies), actor).await?;
         let begun = begun.ok_or(AdminError::TooManyOperations(OPERATIONS_OPEN_MAX))?;
+        Ok(self.carry_on(begun))
+    }
+
+    /// Like [`Admin::begin_operation`] on the canvas of a key, once within 24 hours: a further call
+    /// with the same key and fingerprint begins nothing, and returns the operation of the first.
+    ///
+    /// ```
+    /// use wakeq::control::{EventFilter, NewOperation, OperationKind};
+    /// use wakeq::events::IdempotencyKey;
+    /// use wakeq::testing::TestKit;
+    /// use wakeq::{Actor, CanvasId};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let kit = TestKit::new();
+    /// let filter = EventFilter { name: Some("greet".parse()?), ..EventFilter::default() };
+    /// let cancel = NewOperation::new(OperationKind::Cancel, filter);
+    /// let key = IdempotencyKey::new(CanvasId::DEFAULT, "ada", "cleanup-7", b"a hash of the request")?;
+    ///
+    /// let first = kit.admin().begin_operation_once(&key, &cancel, &Actor::user("ada")).await?;
+    /// let again = kit.admin().begin_operation_once(&key, &cancel, &Actor::user("ada")).await?;
+    /// assert_eq!((again.operation.id, again.replayed), (first.operation.id, true));
+    /// # Ok(())
+    /// # }
+    /// ```
+    // The key is not refused for the quota of keys: a canvas that is full must still be cleaned up,
+    // and each operation has a line in the audit log, which has a quota of its own.
+    pub async fn begin_operation_once(
+        &self,
+        key: &IdempotencyKey,
+        new: &NewOperation,
+        actor: &Actor,
+    ) -> Result<BeginResult, AdminError> {
+        checked(actor)?;
+        let preview = self.preview_operation(key.canvas, new, PREVIEW_MAX).await?;
+        match self.store.begin_operation_once(key, new, (&preview, self.copies), actor).await? {
+            KeyedBegin::Begun(begun) => Ok(BeginResult { operation: self.carry_on(*begun), replayed: false }),
+            KeyedBegin::Replayed(id) => {
+                Ok(BeginResult { operation: self.operation(key.canvas, id).await?, replayed: true })
+            }
+            KeyedBegin::TooMany => Err(AdminError::TooManyOperations(OPERATIONS_OPEN_MAX)),
+            KeyedBegin::Mismatch => Err(AdminError::IdempotencyMismatch),
+            KeyedBegin::InProgress => Err(AdminError::IdempotencyInProgress),
+        }
+    }
+
+    /// Carries an operation on that was begun just now.
+    fn carry_on(&self, begun: BegunOperation) -> Operation {
         crate::fault::point("operation.begun");
-        let (waker, job, publishes) = (self.waker.clone(), begun.job, new.kind.publishes());
+        let BegunOperation { operation, job } = begun;
+        let (waker, canvas, publishes) = (self.waker.clone(), operation.canvas, operation.kind.publishes());
         tokio::spawn(async move {
             if let Err(error) = waker.carry_on_operation(canvas, job, publishes).await {
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(job, error, "an operation stopped; a worker carries on within a minute");
             }
         });
-        Ok(begun.operation)
+        operation
     }
 
     /// An operation of the canvas, and how far it has come.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::leased::{
-    BYTES_MAX, GivenBack, LOOK_FIRST, LOOK_LAST, Release, ReleaseResult, Source, TRIES, check_count,
-    check_lease, check_wait,
+    BYTES_MAX, GivenBack, Release, ReleaseResult, Source, TRIES, check_count, check_lease, check_result,
+    check_wait, until_leasable,
 };
 use super::retries::check_retries;
 use super::rules::of_handler;
@@ -138,7 +138,7 @@ impl Admin {
     }
 
     /// Deletes the registration of a pulled handler, and wakes its events for workers and targets.
-    /// Its leases can no longer be extended or completed.
+    /// Its leases can't be extended or completed from then on.
     pub async fn delete_pulled(&self, scope: &HandlerScope, actor: &Actor) -> Result<(), AdminError> {
         checked(actor)?;
         let PulledDeletion { deleted, job } = self.store.delete_pulled(scope, actor).await?;
@@ -225,18 +225,8 @@ impl Admin {
     /// Waits until a pulled handler may have events to lease; returns whether it does before `end`.
     #[doc(hidden)]
     pub async fn await_events(&self, scope: &HandlerScope, end: Instant) -> Result<bool, AdminError> {
-        let mut pause = LOOK_FIRST;
-        loop {
-            let now = Instant::now();
-            if now >= end {
-                return Ok(false);
-            }
-            tokio::time::sleep_until(end.min(now + pause)).await;
-            pause = (2 * pause).min(LOOK_LAST);
-            if self.event_looks.over(&self.store).call(scope.clone()).await? {
-                return Ok(true);
-            }
-        }
+        let looks = self.event_looks.over(&self.store);
+        until_leasable(end, || looks.call(scope.clone())).await
     }
 
     /// Extends a lease to 1 s to 1 h from now. An expired lease can't be extended.
@@ -259,24 +249,32 @@ impl Admin {
         id: EventId,
         token: &LeaseToken,
     ) -> Result<(), AdminError> {
-        self.complete_leased(Source::Handler(scope), id, token).await
+        self.complete_leased(Source::Handler(scope), id, token, None).await
     }
 
-    /// Releases an event before its lease ends: as if it had not been taken, or as a failed
-    /// attempt.
+    /// The same with a result, which is JSON of at most 65,536 bytes. It is kept with the event if
+    /// its emit asks for the event to be kept, and otherwise dropped.
     ///
     /// ```no_run
-    /// # async fn example(admin: wakeq::Admin, event: wakeq::targets::LeasedEvent) -> Result<(), Box<dyn std::error::Error>> {
-    /// use wakeq::queues::{Release, ReleaseResult};
-    ///
-    /// let failed = Release { error: Some("no route to the mail server".into()), ..Default::default() };
-    /// match admin.release_event(&event.address.scope, event.id, &event.lease, &failed).await? {
-    ///     ReleaseResult::Again(delay) => println!("again in {delay:?}"),
-    ///     ReleaseResult::Died => println!("it was tried often enough"),
-    /// }
+    /// # async fn example(admin: wakeq::Admin, event: wakeq::targets::LeasedEvent) -> Result<(), wakeq::AdminError> {
+    /// let result = r#"{"receipt": 7}"#;
+    /// admin.complete_event_with(&event.address.scope, event.id, &event.lease, result).await?;
     /// # Ok(())
     /// # }
     /// ```
+    pub async fn complete_event_with(
+        &self,
+        scope: &HandlerScope,
+        id: EventId,
+        token: &LeaseToken,
+        result: &str,
+    ) -> Result<(), AdminError> {
+        check_result(result)?;
+        self.complete_leased(Source::Handler(scope), id, token, Some(result)).await
+    }
+
+    /// Releases an event before its lease ends: as if it had not been taken, or as a failed
+    /// attempt. [`Release`](crate::queues::Release) has an example.
     pub async fn release_event(
         &self,
         scope: &HandlerScope,

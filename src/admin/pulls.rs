@@ -6,8 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::leased::{
-    BYTES_MAX, LOOK_FIRST, LOOK_LAST, Release, ReleaseResult, Source, TRIES, check_count, check_lease,
-    check_wait,
+    BYTES_MAX, Release, ReleaseResult, Source, TRIES, check_count, check_lease, check_wait, until_leasable,
 };
 use super::{Admin, AdminError};
 use crate::event::{
@@ -145,20 +144,8 @@ impl Admin {
     /// Waits until a pulled queue may have copies to lease; returns whether it does before `end`.
     #[doc(hidden)]
     pub async fn await_copies(&self, queue: &Name, end: Instant) -> Result<bool, AdminError> {
-        let mut pause = LOOK_FIRST;
-        loop {
-            let now = Instant::now();
-            if now >= end {
-                return Ok(false);
-            }
-            tokio::time::sleep_until(end.min(now + pause)).await;
-            pause = (2 * pause).min(LOOK_LAST);
-            match self.has_turns(queue).await? {
-                // Taking a turn reports why there is none.
-                None | Some(true) => return Ok(true),
-                Some(false) => {}
-            }
-        }
+        // Taking a turn reports why there is none.
+        until_leasable(end, async || Ok::<_, StoreError>(self.has_turns(queue).await?.unwrap_or(true))).await
     }
 
     /// Extends a lease to 1 s to 1 h from now; returns its end. An expired lease can't be extended.
@@ -179,24 +166,11 @@ impl Admin {
         id: EventId,
         token: &LeaseToken,
     ) -> Result<(), AdminError> {
-        self.complete_leased(Source::Queue(queue), id, token).await
+        self.complete_leased(Source::Queue(queue), id, token, None).await
     }
 
     /// Releases a copy before its lease ends. If it dies, that is not counted in metrics; deaths
-    /// over the HTTP API are.
-    ///
-    /// ```no_run
-    /// # async fn example(admin: wakeq::Admin, copy: wakeq::queues::LeasedCopy) -> Result<(), Box<dyn std::error::Error>> {
-    /// use wakeq::queues::{Release, ReleaseResult};
-    ///
-    /// let failed = Release { error: Some("no route to the mail server".into()), ..Default::default() };
-    /// match admin.release_copy(&"email_events".parse()?, copy.id, &copy.lease, &failed).await? {
-    ///     ReleaseResult::Again(delay) => println!("again in {delay:?}"),
-    ///     ReleaseResult::Died => println!("it was tried often enough"),
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// over the HTTP API are. [`Release`](crate::queues::Release) has an example.
     pub async fn release_copy(
         &self,
         queue: &Name,

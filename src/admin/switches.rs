@@ -91,7 +91,9 @@ impl Admin {
 /// everything.
 fn whole(canvas: CanvasId) -> Result<HandlerScope, AdminError> {
     if canvas.is_reserved() {
-        return Err(AdminError::Invalid("the largest uuid is reserved and is no canvas: name another one"));
+        return Err(AdminError::Invalid(
+            "the largest uuid is reserved, so no canvas has it: name another one",
+        ));
     }
     Ok(HandlerScope::of_canvas(canvas))
 }

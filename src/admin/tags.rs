@@ -5,7 +5,8 @@ use crate::event::{Actor, CanvasId, EventId, TAGS_MAX, Tag};
 
 impl Admin {
     /// Replaces the tags of an event that waits, runs or died; returns its id. Without any, it has
-    /// none. A handler that has started sees the former ones. Copies in queues have no tags.
+    /// none. A handler that has started sees the former ones. Copies in queues have no tags. Tags
+    /// with which the event's options would have more than 4,096 bytes are refused.
     ///
     /// ```
     /// use wakeq::events::Tag;
@@ -39,10 +40,13 @@ impl Admin {
             return Err(AdminError::Invalid("an event has at most 10 tags: leave some out"));
         }
         let id = self.own_id(canvas, id).await?;
-        if self.store.set_tags(canvas, id, &unique, actor).await? {
-            Ok(id)
-        } else {
-            Err(AdminError::NotFound(id))
+        match self.store.set_tags(canvas, id, &unique, actor).await? {
+            Some(true) => Ok(id),
+            Some(false) => Err(AdminError::Invalid(
+                "the options of the event would have more than 4,096 bytes with these tags: use fewer or \
+                 shorter ones",
+            )),
+            None => Err(AdminError::NotFound(id)),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Why nothing was emitted.
 
-use crate::event::EventError;
+use crate::event::{EventError, InvalidIdempotencyKey};
 use crate::store::StoreError;
 
 /// Maximum number of events that one call may emit.
@@ -33,8 +33,8 @@ pub enum EmitError {
     #[error("this idempotency key was used for a different request in the last 24 hours: choose a new one")]
     IdempotencyMismatch,
     /// The idempotency key is not valid.
-    #[error("{0}")]
-    IdempotencyKey(&'static str),
+    #[error(transparent)]
+    IdempotencyKey(#[from] InvalidIdempotencyKey),
     /// The events of one change of an object are on several canvases.
     #[error("an object and the events on it belong to one canvas: emit those of others separately")]
     OtherCanvas,

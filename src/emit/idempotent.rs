@@ -4,34 +4,8 @@ use tracing::Instrument;
 
 use super::byte_budget::CheckedEvents;
 use super::{EmitError, Emitted, Queue, emitted, refused};
-use crate::event::{CanvasId, Event};
-use crate::store::{IdempotencyOutcome, InsertOutcome, NewKey, NewState};
-
-/// A key under which a request is answered once. Different holders may choose the same key.
-#[derive(Clone, Debug)]
-pub struct IdempotencyKey(NewKey);
-
-impl IdempotencyKey {
-    /// A key of 1 to 255 visible ASCII characters; the name of the holder who chose it, 1 to 200
-    /// characters; and the fingerprint of the request, 1 to 64 bytes: a hash of everything that
-    /// distinguishes it from other requests.
-    pub fn new(canvas: CanvasId, holder: &str, key: &str, fingerprint: &[u8]) -> Result<Self, EmitError> {
-        let invalid = |words| Err(EmitError::IdempotencyKey(words));
-        if !(1..=255).contains(&key.len()) || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return invalid("an idempotency key must have 1 to 255 visible ASCII characters, without spaces");
-        }
-        if !(1..=200).contains(&holder.chars().count()) || holder.contains('\0') {
-            return invalid(
-                "the holder of an idempotency key must have 1 to 200 characters, none of them NUL",
-            );
-        }
-        if !(1..=64).contains(&fingerprint.len()) {
-            return invalid("the fingerprint of a request must have 1 to 64 bytes");
-        }
-        let (holder, key, fingerprint) = (holder.to_owned(), key.to_owned(), fingerprint.to_vec());
-        Ok(Self(NewKey { canvas, holder, key, fingerprint }))
-    }
-}
+use crate::event::{Event, IdempotencyKey};
+use crate::store::{IdempotencyOutcome, InsertOutcome, NewState};
 
 /// The result of an emit with an idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,9 +63,9 @@ impl Queue {
         answer: impl FnOnce(&[Emitted]) -> String + Send,
     ) -> Result<Idempotent, EmitError> {
         let CheckedEvents { events, chosen, permit: _permit } = self.all_checked(events)?;
-        if let Err(full) = self.admit_with(&events, state, Some(key.0.canvas)).await {
+        if let Err(full) = self.admit_with(&events, state, Some(key.canvas)).await {
             // A request that was answered before needs no quota.
-            let replayed = self.store.replayed(&key.0).await?;
+            let replayed = self.store.replayed(key).await?;
             return replayed.map(|answer| Idempotent::Replayed { answer }).ok_or(full.into());
         }
         let mut answered = String::new();
@@ -101,7 +75,7 @@ impl Queue {
             answered = answer(&all);
             answered.clone()
         };
-        let keyed = self.store.insert_once(&key.0, &events, &chosen, state, answer).await;
+        let keyed = self.store.insert_once(key, &events, &chosen, state, answer).await;
         if let Err(error) = &keyed {
             self.not_sent(&events, error);
         }

@@ -6,8 +6,8 @@ use sqlx::postgres::PgConnection;
 use tracing::Instrument;
 
 use super::byte_budget::CheckedEvents;
-use super::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, Receipt, refused, retry_busy};
-use crate::event::{CanvasId, Event, EventError, ObjectKey, check_json};
+use super::{EmitError, Emitted, Idempotent, Queue, Receipt, refused, retry_busy};
+use crate::event::{CanvasId, Event, EventError, IdempotencyKey, ObjectKey, check_json};
 use crate::store::{NewState, Object, StoreError, add_with_state};
 
 impl Queue {

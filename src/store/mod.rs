@@ -33,10 +33,10 @@ pub(crate) use batches::{BatchClosing, BatchKey, BatchOpening, EndedBatch, Looke
 pub use batches::{BatchProgress, BatchState, RegisteredBatch};
 pub(crate) use crons::{CronDue, CronPut, CronRow, CronStep, CronUnpaused, NewCronRow};
 pub(crate) use events::{
-    AttemptEnd, BULK_PAGE, CANCELLED_PAGE, ClaimLimits, ClaimedEvent, CommandOutcome, FoundDead,
-    HandlerActivity, HandlerPosition, IdempotencyOutcome, KeptEnd, ListedEvent, LoadedEvent, NewKey,
-    NewState, NotedRetry, OPERATIONS_OPEN_MAX, OperationEvents, OperationsAfter, Position, Renewal, Retry,
-    RulePosition, RunningCancel, Standing, add_one, checkpoint_in, complete_in,
+    AttemptEnd, BULK_PAGE, BegunOperation, CANCELLED_PAGE, ClaimLimits, ClaimedEvent, CommandOutcome,
+    FoundDead, HandlerActivity, HandlerPosition, IdempotencyOutcome, KeptEnd, KeyedBegin, ListedEvent,
+    LoadedEvent, NewState, NotedRetry, OPERATIONS_OPEN_MAX, OperationEvents, OperationsAfter, Position,
+    Renewal, Retry, RulePosition, RunningCancel, Standing, add_one, checkpoint_in, complete_in,
 };
 pub use events::{
     AttemptRecord, DeadEvent, DeadFilter, Depth, EndedEvent, EndedFilter, HandlerCounts, HandlerDepth,

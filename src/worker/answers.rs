@@ -181,6 +181,20 @@ impl HandlerError {
         Self { message: "not yet".into(), kind: ErrorKind::NotYet(delay) }
     }
 
+    /// The same error with another message, which is kept with the attempt and logged.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wakeq::HandlerError;
+    ///
+    /// let error = HandlerError::not_yet(Duration::from_secs(60)).with_message("the invoice is not there");
+    /// assert_eq!(error.message(), "the invoice is not there");
+    /// ```
+    pub fn with_message(mut self, message: impl fmt::Display) -> Self {
+        self.message = message.to_string();
+        self
+    }
+
     /// The service that the handler calls has no capacity now: like [`HandlerError::not_yet`]. If
     /// the handler runs elsewhere, the worker also sends it fewer events until it accepts them
     /// again.

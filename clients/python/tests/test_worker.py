@@ -119,6 +119,24 @@ class Loop(unittest.TestCase):
         first = Told("WORKER/greet", "", "lease", {"max": 3, "lease_s": 60, "wait_s": 20.0})
         self.assertEqual(stub.told[0], first)
 
+    def test_what_a_function_returns_is_the_result_of_its_event(self) -> None:
+        returned = [{"receipt": 7}, None, "x" * 65_535, float("nan"), object()]
+        stub = Stub(self, list(range(len(returned))))
+        seen: list[int] = []
+
+        def greet(event: Any, context: Context) -> Any:
+            seen.append(event["value"])
+            if len(seen) == len(returned):
+                stub.worker.stop()
+            return returned[event["value"]]
+
+        with self.assertLogs("wakeq", "WARNING") as logged:
+            stub.worker.run({"greet": greet}, concurrency=5, signals=())
+        results = {told.id: told.body for told in stub.about("complete")}
+        self.assertEqual(results["event-0"], {"lease": TOKEN, "result": {"receipt": 7}})
+        self.assertTrue(all(results[f"event-{id}"] == {"lease": TOKEN} for id in range(1, 5)))
+        self.assertEqual(sum("is not kept as its result" in line for line in logged.output), 3)
+
     def test_what_a_function_raises_says_what_becomes_of_its_event(self) -> None:
         stub = Stub(self, ["retry", "later", "dead", "nothing"])
         begun = threading.Barrier(4)

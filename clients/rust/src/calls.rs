@@ -336,6 +336,6 @@ fn of_range(request: Request, range: &StatisticsRange) -> Request {
     times.chain(step).fold(request, |request, (name, value)| request.query(name, value))
 }
 
-fn fresh_key() -> String {
+pub(crate) fn fresh_key() -> String {
     Uuid::new_v4().to_string()
 }

@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::calls::fresh_key;
 use crate::{Client, Error, Method, Page, Request};
 
 const OPERATIONS: &str = "/v1/canvases/{canvas}/operations";
@@ -234,7 +235,8 @@ impl Client {
     /// # }
     /// ```
     pub async fn begin_operation(&self, new: &NewOperation) -> Result<Operation, Error> {
-        self.request(&Request::new(Method::POST, OPERATIONS).json(new)?).await
+        let request = Request::new(Method::POST, OPERATIONS).json(new)?;
+        self.request(&request.idempotency_key(fresh_key())).await
     }
 
     /// What an operation would change.

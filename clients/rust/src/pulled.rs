@@ -129,6 +129,8 @@ struct Holding<'a> {
     lease: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     lease_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<serde_json::Value>,
     #[serde(flatten)]
     release: Option<&'a Release>,
 }
@@ -230,13 +232,35 @@ impl Client {
     /// Extends a lease to this long from now. One that is over can't be extended: the code is
     /// `lease-over`.
     pub async fn extend(&self, event: &LeasedEvent, lease: Duration) -> Result<Extended, Error> {
-        let holding = Holding { lease: &event.lease, lease_s: Some(lease.as_secs_f64()), release: None };
+        let lease_s = Some(lease.as_secs_f64());
+        let holding = Holding { lease: &event.lease, lease_s, result: None, release: None };
         self.request(&of_lease(event, "extend").json(&holding)?).await
     }
 
     /// Completes a leased event, which deletes it.
     pub async fn complete(&self, event: &LeasedEvent) -> Result<(), Error> {
-        let holding = Holding { lease: &event.lease, lease_s: None, release: None };
+        let holding = Holding { lease: &event.lease, lease_s: None, result: None, release: None };
+        self.send(&of_lease(event, "complete").json(&holding)?).await.map(drop)
+    }
+
+    /// The same with a result, which has at most 64 KiB as JSON. It is kept with the event if that
+    /// is kept after its end, and otherwise dropped.
+    ///
+    /// ```no_run
+    /// # async fn example(wakeq: wakeq_client::Client, event: wakeq_client::LeasedEvent) -> Result<(), wakeq_client::Error> {
+    /// wakeq.complete_with(&event, &["receipt", "7"]).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn complete_with<T: Serialize + ?Sized + Sync>(
+        &self,
+        event: &LeasedEvent,
+        result: &T,
+    ) -> Result<(), Error> {
+        let json = serde_json::to_value(result);
+        let json = json.map_err(|error| Error::Invalid(format!("the result can't be written: {error}")))?;
+        let (lease, result) = (event.lease.as_str(), Some(json));
+        let holding = Holding { lease, lease_s: None, result, release: None };
         self.send(&of_lease(event, "complete").json(&holding)?).await.map(drop)
     }
 
@@ -252,7 +276,7 @@ impl Client {
     /// # }
     /// ```
     pub async fn release(&self, event: &LeasedEvent, release: &Release) -> Result<Released, Error> {
-        let holding = Holding { lease: &event.lease, lease_s: None, release: Some(release) };
+        let holding = Holding { lease: &event.lease, lease_s: None, result: None, release: Some(release) };
         self.request(&of_lease(event, "release").json(&holding)?).await
     }
 }

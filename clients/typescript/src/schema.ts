@@ -2744,7 +2744,19 @@ export interface components {
             /** @example send-email */
             type: string;
         };
-        /** @description The lease under which to complete a copy or event. */
+        /** @description The lease under which to complete an event, and what came of it. */
+        CompleteEventRequest: {
+            /** @description The token of the lease. */
+            lease: string;
+            /**
+             * @description The result, at most 64 KiB of JSON. It is dropped unless the event is kept.
+             * @example {
+             *       "receipt": 7
+             *     }
+             */
+            result?: unknown;
+        };
+        /** @description The lease under which to complete a copy. */
         CompleteRequest: {
             /** @description The token of the lease. */
             lease: string;
@@ -9179,8 +9191,8 @@ export interface operations {
                 /** @description Only events of handlers with this modifier. */
                 modifier?: string;
                 /**
-                 * @description Only events that have this tag. Of several, separated by commas or in repeated parameters,
-                 *     all of them.
+                 * @description Only events that have this tag. Of several, separated by commas or in repeated
+                 *     parameters, all of them.
                  * @example customer:7
                  */
                 tag?: string;
@@ -10046,8 +10058,8 @@ export interface operations {
                 /** @description Only events of handlers with this modifier. */
                 modifier?: string;
                 /**
-                 * @description Only events that have this tag. Of several, separated by commas or in repeated parameters,
-                 *     all of them.
+                 * @description Only events that have this tag. Of several, separated by commas or in repeated
+                 *     parameters, all of them.
                  * @example customer:7
                  */
                 tag?: string;
@@ -10269,8 +10281,8 @@ export interface operations {
                 /** @description Only events of handlers with this modifier. */
                 modifier?: string;
                 /**
-                 * @description Only events that have this tag. Of several, separated by commas or in repeated parameters,
-                 *     all of them.
+                 * @description Only events that have this tag. Of several, separated by commas or in repeated
+                 *     parameters, all of them.
                  * @example customer:7
                  */
                 tag?: string;
@@ -11419,7 +11431,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["CompleteRequest"];
+                "application/json": components["schemas"]["CompleteEventRequest"];
             };
         };
         responses: {

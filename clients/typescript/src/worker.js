@@ -25,6 +25,8 @@ const CUT_OFF_MS = 5000;
 /** What the service stores of an error, and its longest delay. */
 const ERROR_MAX = 4000;
 const RETRY_S_MAX = 30 * 24 * 3600;
+/** The longest result, in bytes. */
+const RESULT_MAX = 65_536;
 /** What the service says of a lease that does not stand. */
 const LOST = [404, 409, 410];
 
@@ -63,7 +65,8 @@ export class Worker {
    * Runs until SIGTERM or SIGINT, `stop()`, or the abort of `signal`. Then it leases nothing more,
    * releases what has not begun, and resolves when all functions have ended or the grace is over.
    *
-   * A function that returns completes its event. One that throws has it tried again with the
+   * A function that returns completes its event, and what it returns is the result if the event is
+   * kept: JSON of up to 64 KiB. One that throws has it tried again with the
    * handler's delays, or after the error's `retryS` if that is longer. A `DeadError` lets it die.
    * @param {WorkerHandlers} handlers functions by `name`, or by `MODULE/name`
    * @param {WorkerOptions} [options]
@@ -223,9 +226,9 @@ class Run {
     const running = Promise.resolve().then(() => served.work(leased, context));
     // A function that does not heed its signal must not keep the worker from stopping.
     const ended = Promise.race([running, lease.afterShutdown(CUT_OFF_MS)]);
-    const failure = await ended.then(() => undefined, (error) => ({ error }));
+    const outcome = await ended.then((returned) => ({ returned }), (error) => ({ error }));
     this.#cut.signal.removeEventListener("abort", cutOff);
-    await (failure ? this.#failed(lease, failure.error) : lease.complete());
+    await ("error" in outcome ? this.#failed(lease, outcome.error) : lease.complete(outcome.returned));
   }
 
   /**
@@ -320,10 +323,32 @@ class Lease {
     }
   }
 
-  /** Completes the event. */
-  async complete() {
+  /**
+   * Completes the event, with what its function returned as the result.
+   * @param {unknown} returned
+   */
+  async complete(returned) {
     if (this.#isLost()) return;
-    await this.#say((sent) => this.#client.request("POST", COMPLETE, sent), {});
+    await this.#say((sent) => this.#client.request("POST", COMPLETE, sent), this.#resultOf(returned));
+  }
+
+  /**
+   * A result that can't be stored is reported and left out: the function has done its work.
+   * @param {unknown} returned
+   */
+  #resultOf(returned) {
+    if (returned === undefined) return {};
+    try {
+      const json = JSON.stringify(returned, onlyNumbers);
+      if (json === undefined) throw new TypeError("it is not JSON");
+      const bytes = Buffer.byteLength(json);
+      if (bytes > RESULT_MAX) throw new RangeError(`it has ${bytes} bytes as JSON, the limit is ${RESULT_MAX}`);
+      return { result: JSON.parse(json) };
+    } catch (error) {
+      const words = "what the function returned is not kept as the result of its event";
+      this.#onError(new Error(words, { cause: error }));
+      return {};
+    }
   }
 
   /** @param {Omit<Schemas["ReleaseRequest"], "lease">} [how] by default as if it had not been leased */
@@ -391,6 +416,16 @@ function servedOf(handler, work) {
 function storable(error) {
   const said = error instanceof Error ? error.message || error.name : String(error);
   return Buffer.from(said.slice(0, ERROR_MAX)).toString() || "failed";
+}
+
+/**
+ * JSON would make null of NaN and the infinities.
+ * @param {string} _name
+ * @param {unknown} value
+ */
+function onlyNumbers(_name, value) {
+  if (typeof value === "number" && !Number.isFinite(value)) throw new TypeError(`JSON has no ${value}`);
+  return value;
 }
 
 /** @param {unknown} error */

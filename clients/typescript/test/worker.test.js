@@ -93,6 +93,28 @@ test("what a function returns completes its event", async (context) => {
   assert.deepEqual(told[0], { handler: "WORKER/greet", id: "", verb: "lease", body: { max: 10, lease_s: 60, wait_s: 20 }, before: 0 });
 });
 
+test("what a function returns is the result of its event", async (context) => {
+  const long = "x".repeat(65_535);
+  const returned = [{ receipt: 7 }, null, undefined, long, NaN, () => 1];
+  const { told, worker } = await stub(context, [0, 1, 2, 3, 4, 5]);
+  /** @type {any[]} */
+  const errors = [];
+  let count = 0;
+  await worker.run({
+    greet: ({ value }) => {
+      count += 1;
+      if (count === returned.length) worker.stop();
+      return returned[/** @type {number} */ (value)];
+    },
+  }, { ...quiet, onError: (error) => errors.push(error) });
+  const results = new Map(about(told, "complete").map(({ id, body }) => [id, body]));
+  assert.deepEqual(results.get("event-0"), { lease: TOKEN, result: { receipt: 7 } });
+  assert.deepEqual(results.get("event-1"), { lease: TOKEN, result: null });
+  for (const id of [2, 3, 4, 5]) assert.deepEqual(results.get(`event-${id}`), { lease: TOKEN }, `${id}`);
+  assert.equal(errors.length, 3);
+  for (const error of errors) assert.match(error.message, /not kept as the result/);
+});
+
 test("what a function throws says what becomes of its event", async (context) => {
   const { told, worker } = await stub(context, ["retry", "later", "dead", "text"]);
   let count = 0;

@@ -158,7 +158,9 @@ fn of_admin(error: &AdminError) -> Exit {
         | AdminError::TooManyPulled
         | AdminError::EventNotLeased(_)
         | AdminError::EventLeaseOver(_)
-        | AdminError::ClaimLost(_) => Exit::Conflict,
+        | AdminError::ClaimLost(_)
+        | AdminError::IdempotencyMismatch
+        | AdminError::IdempotencyInProgress => Exit::Conflict,
         AdminError::Store(error) => of_store(error),
         AdminError::Wake(waking) => waking.of_store().map_or(Exit::Unavailable, of_store),
         AdminError::NoRandomness | AdminError::NoSecretKey | _ => Exit::Failed,

@@ -37,7 +37,7 @@ pub(super) fn verdict(
             message: format!("{answered}: it said that this counts as a failure"),
             after: wait,
         },
-        425 => DeliveryOutcome::NotYet { delay: wait.unwrap_or_default() },
+        425 => DeliveryOutcome::NotYet { delay: wait.unwrap_or_default(), fault: None },
         410 => DeliveryOutcome::Gone { reason: format!("the target answered {}", named(status)) },
         429 | 503 if wait.is_some() => DeliveryOutcome::Busy {
             message: format!("{answered}: it said when to try again"),
@@ -121,7 +121,10 @@ mod tests {
             let verdict = answered(status, &[(RETRY_AFTER, "7")]);
             match status {
                 200..=299 => assert_eq!(verdict, DeliveryOutcome::Completed),
-                425 => assert_eq!(verdict, DeliveryOutcome::NotYet { delay: Duration::from_secs(7) }),
+                425 => {
+                    let delay = Duration::from_secs(7);
+                    assert_eq!(verdict, DeliveryOutcome::NotYet { delay, fault: None });
+                }
                 410 => {
                     assert_eq!(
                         verdict,

@@ -150,7 +150,7 @@ impl Deliverer {
             Err(error) => {
                 let error = &error as &dyn Error;
                 tracing::warn!(error, "nothing was sent to a target: the event's checkpoint can't be read");
-                return (DeliveryOutcome::NotYet { delay: Duration::ZERO }, None);
+                return (DeliveryOutcome::NotYet { delay: Duration::ZERO, fault: None }, None);
             }
         };
         let asked = event.options.as_deref().and_then(EventOptions::timeout);

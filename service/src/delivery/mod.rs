@@ -101,6 +101,8 @@ pub enum DeliveryOutcome {
     NotYet {
         /// How long to wait.
         delay: Duration,
+        /// What was wrong with its answer beside that, if anything was.
+        fault: Option<String>,
     },
     /// The target has no capacity now: try again without counting an attempt, and send it less.
     Busy {
@@ -140,7 +142,12 @@ impl DeliveryOutcome {
                 message.push_str("; ");
                 message.push_str(remark);
             }
-            Self::Completed | Self::NotYet { .. } | Self::Gone { .. } => {}
+            Self::Gone { reason } => {
+                reason.push_str("; ");
+                reason.push_str(remark);
+            }
+            Self::NotYet { fault, .. } => *fault = Some(remark.to_owned()),
+            Self::Completed => {}
         }
         self
     }

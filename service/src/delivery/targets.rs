@@ -86,7 +86,10 @@ async fn deliver(deliverer: &Deliverer, found: &FoundTarget, event: Execution) -
         DeliveryOutcome::Completed => {
             Ok(result.and_then(|json| Completion::with_json(json).ok()).unwrap_or_default())
         }
-        DeliveryOutcome::NotYet { delay } => Err(HandlerError::not_yet(delay)),
+        DeliveryOutcome::NotYet { delay, fault: None } => Err(HandlerError::not_yet(delay)),
+        DeliveryOutcome::NotYet { delay, fault: Some(fault) } => {
+            Err(HandlerError::not_yet(delay).with_message(format_args!("the target answered 425; {fault}")))
+        }
         DeliveryOutcome::Busy { message, delay } => Err(HandlerError::busy(message, delay)),
         DeliveryOutcome::Gone { reason } => Err(HandlerError::gone(reason)),
         DeliveryOutcome::Dead { message } => Err(HandlerError::dead(message)),

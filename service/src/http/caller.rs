@@ -84,15 +84,31 @@ impl Caller {
         }
     }
 
-    /// Whether the caller may emit to some handlers only.
-    pub(crate) fn is_limited(&self) -> bool {
-        authorize(&self.principal, self.canvas, Scope::Emit).is_err()
+    /// Whether the caller has this scope for some handlers only.
+    pub(crate) fn is_limited(&self, scope: Scope) -> bool {
+        authorize(&self.principal, self.canvas, scope).is_err()
+    }
+
+    /// Checks that a caller with the scope `operate` for some handlers only has it for the one of
+    /// an event; `None` if the canvas has no such event. If not, records that it tried. The answer
+    /// is the same for both, so that it tells nothing of the events of others.
+    pub(crate) fn may_work_on(
+        &self,
+        api: &Api,
+        action: &'static str,
+        handler: Option<HandlerScope>,
+    ) -> Result<(), Problem> {
+        let Some(HandlerScope { module, name, .. }) = &handler else { return Err(Problem::not_found()) };
+        authorize_handler(&self.principal, self.canvas, Scope::Operate, module, name).map_err(|denied| {
+            self.record_refusal(api, action, &denied, handler.clone());
+            Problem::not_found()
+        })
     }
 
     /// Checks that the caller may write more than events of some handlers; if not, records that it
     /// tried.
     pub(crate) fn may_emit_with(&self, api: &Api, what: &'static str) -> Result<(), Problem> {
-        if !self.is_limited() {
+        if !self.is_limited(Scope::Emit) {
             return Ok(());
         }
         Err(self.refused_emit(api, Denied::Beyond { needed: Scope::Emit, what }, None))
@@ -115,9 +131,13 @@ impl Caller {
     }
 
     fn refused_emit(&self, api: &Api, denied: Denied, scope: Option<HandlerScope>) -> Problem {
-        let line = self.line(AuditOutcome::Refused, "emit".into(), scope);
-        api.audit.record_refusal(Line { reason: Some(denied.to_string()), ..line }, self.request_id());
+        self.record_refusal(api, "emit", &denied, scope);
         denied.into()
+    }
+
+    fn record_refusal(&self, api: &Api, action: &'static str, denied: &Denied, scope: Option<HandlerScope>) {
+        let line = self.line(AuditOutcome::Refused, action.into(), scope);
+        api.audit.record_refusal(Line { reason: Some(denied.to_string()), ..line }, self.request_id());
     }
 
     /// The id of the request; empty without one.

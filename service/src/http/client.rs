@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(of(&["[2001:db8::1]:4711"]), "2001:db8::1");
         assert_eq!(of(&["2001:db8::1"]), "2001:db8::1");
         assert_eq!(of(&[]), "10.1.2.3", "a proxy's own request");
-        assert_eq!(of(&["1.1.1.1, unknown"]), "10.1.2.3", "what is no address ends the list");
+        assert_eq!(of(&["1.1.1.1, unknown"]), "10.1.2.3", "the list ends at what is not an address");
         assert_eq!(of(&["1.1.1.1, , 10.4.4.4"]), "10.4.4.4");
     }
 

@@ -8,7 +8,43 @@ use super::problem::Problem;
 /// Parameters of which several may be given: after commas, or by repeating the parameter.
 const SEVERAL: [&str; 2] = ["state", "tag"];
 
-/// The filter of a query with the parameters that all of them have.
+/// A query with the parameters by which every list of events is filtered. Those that it has before
+/// and after them are given. The caller has `DateTime` and `Utc` in scope.
+macro_rules! event_query {
+    ($(#[$about:meta])* $name:ident { $($before:tt)* } .. { $($after:tt)* }) => {
+        $(#[$about])*
+        #[derive(serde::Deserialize, utoipa::IntoParams)]
+        #[into_params(parameter_in = Query)]
+        #[serde(deny_unknown_fields)]
+        pub(crate) struct $name {
+            $($before)*
+            /// Only events of handlers with this modifier.
+            #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
+            modifier: Option<String>,
+            /// Only events that have this tag. Of several, separated by commas or in repeated
+            /// parameters, all of them.
+            #[param(max_length = 1009, example = "customer:7")]
+            tag: Option<String>,
+            /// Only events that were emitted at or after this time.
+            emitted_since: Option<DateTime<Utc>>,
+            /// Only events that were emitted before this time.
+            emitted_before: Option<DateTime<Utc>>,
+            /// Only events whose last error contains this text.
+            #[param(max_length = 200)]
+            error_text: Option<String>,
+            /// Only events whose value contains this text, as it was emitted.
+            #[param(max_length = 200)]
+            value_text: Option<String>,
+            /// Only events whose value has a scalar at a path: `$.customer.id = "7"`.
+            #[param(max_length = 4000)]
+            value: Option<String>,
+            $($after)*
+        }
+    };
+}
+pub(crate) use event_query;
+
+/// The filter of such a query, as far as its common parameters go.
 macro_rules! common_filter {
     ($query:ident) => {
         wakeq::control::EventFilter {

@@ -54,7 +54,7 @@ const UUID: SchemaFormat = SchemaFormat::KnownFormat(KnownFormat::Uuid);
 enum About {
     /// The canvas in its path, and the handler, if the path names one.
     Canvas,
-    /// Events on the canvas in its path: the route itself calls [`Caller::may_emit`] for each.
+    /// Events on the canvas in its path: the route itself checks the handler of each.
     Events,
     EveryCanvas,
 }
@@ -102,6 +102,12 @@ impl GuardedRoutes {
     /// it has to call [`Caller::may_emit`], and for other writes [`Caller::may_emit_with`].
     pub(crate) fn emitting(self, routes: UtoipaMethodRouter<Api>) -> Self {
         self.with(About::Events, [Scope::Emit].into_iter().collect(), routes)
+    }
+
+    /// Adds a route on one event for holders of [`Scope::Operate`], even if for some handlers only:
+    /// for those it has to call [`Caller::may_work_on`].
+    pub(crate) fn working(self, routes: UtoipaMethodRouter<Api>) -> Self {
+        self.with(About::Events, [Scope::Operate].into_iter().collect(), routes).works()
     }
 
     /// Adds a route that does what two scopes allow, and so requires both.

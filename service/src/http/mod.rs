@@ -14,6 +14,7 @@ mod credential;
 pub(crate) mod filter;
 pub(crate) mod guard;
 pub(crate) mod health;
+pub(crate) mod idempotency;
 pub(crate) mod limits;
 pub(crate) mod listen;
 pub(crate) mod listeners;

@@ -52,7 +52,7 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(60);
         (name = "log",
             description = "What happened, in order: events appended to streams, never changed"),
         (name = "operations", description = "What is done to all events that match a filter"),
-        (name = "dead events", description = "Events that are no longer retried"),
+        (name = "dead events", description = "Events that were given up: they are kept, and can be redriven"),
         (name = "ended events", description = "Events that are kept after they have ended"),
         (name = "groups", description = "Consumer groups, and their positions in the log"),
         (name = "queues",

@@ -65,7 +65,8 @@ pub(crate) struct WaitingPlace {
 }
 
 impl WaitingRoom {
-    /// A place for a request of this canvas; `None` if there is no room.
+    /// A place for a request of this canvas; `None` if too many wait already, of the canvas or
+    /// in all.
     pub(crate) fn enter(&self, canvas: CanvasId) -> Option<WaitingPlace> {
         let mut waiting = self.waiting();
         let (own, all) = (waiting.get(&canvas).copied().unwrap_or(0), waiting.values().sum::<usize>());

@@ -5,18 +5,9 @@ use sqlx::postgres::PgConnection;
 
 use super::insert::{NewState, add_with_state, statements};
 use super::outcome::InsertOutcome;
-use crate::event::{CanvasId, NewEvent};
+use crate::event::{IdempotencyKey, NewEvent};
 use crate::store::kernel::{Emission, Sql, Store, StoreError, interval};
 use crate::store::minute::IDEMPOTENCY_KEPT;
-
-/// An idempotency key to be stored.
-#[derive(Clone, Debug)]
-pub(crate) struct NewKey {
-    pub(crate) canvas: CanvasId,
-    pub(crate) holder: String,
-    pub(crate) key: String,
-    pub(crate) fingerprint: Vec<u8>,
-}
 
 /// The outcome of an emit under a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +25,7 @@ pub(crate) enum IdempotencyOutcome {
 impl Sql<'_> {
     pub(in crate::store) async fn insert_once(
         &self,
-        key: &NewKey,
+        key: &IdempotencyKey,
         events: &[NewEvent],
         chosen: &[bool],
         state: Option<NewState<'_>>,
@@ -52,7 +43,7 @@ impl Sql<'_> {
 
 impl Store {
     /// The answer that is stored under a key, if the request is the same.
-    pub(crate) async fn replayed(&self, key: &NewKey) -> Result<Option<String>, StoreError> {
+    pub(crate) async fn replayed(&self, key: &IdempotencyKey) -> Result<Option<String>, StoreError> {
         let mut session = self.session().await?;
         let earlier = session.limit(|connection| earlier(connection, key)).await;
         let earlier = session.answered("look for the answer under an idempotency key", earlier).await?;
@@ -67,24 +58,15 @@ impl Store {
 
 async fn once(
     connection: &mut PgConnection,
-    key: &NewKey,
+    key: &IdempotencyKey,
     (events, chosen, state): (&[NewEvent], &[bool], Option<NewState<'_>>),
     emission: Emission<'_>,
     answer: impl FnOnce(&[InsertOutcome]) -> String + Send,
 ) -> Result<IdempotencyOutcome, sqlx::Error> {
     let mut transaction = connection.begin().await?;
-    match take(&mut transaction, key).await {
-        Ok(true) => {}
-        Ok(false) => {
-            let earlier = earlier(&mut transaction, key).await?;
-            transaction.rollback().await?;
-            return Ok(earlier);
-        }
-        Err(error) if is_locked(&error) || StoreError::is_ended(&error) => {
-            transaction.rollback().await?;
-            return Ok(IdempotencyOutcome::InProgress);
-        }
-        Err(error) => return Err(error),
+    if let Some(used) = used(&mut transaction, key).await? {
+        transaction.rollback().await?;
+        return Ok(used);
     }
     let inserted = add_with_state(&mut transaction, events, chosen, state, emission).await?;
     keep(&mut transaction, key, &answer(&inserted)).await?;
@@ -92,10 +74,26 @@ async fn once(
     Ok(IdempotencyOutcome::First(inserted))
 }
 
+/// Takes the key in this transaction; `None` if it was free. Otherwise the transaction has to be
+/// rolled back.
+pub(super) async fn used(
+    connection: &mut PgConnection,
+    key: &IdempotencyKey,
+) -> Result<Option<IdempotencyOutcome>, sqlx::Error> {
+    match take(connection, key).await {
+        Ok(true) => Ok(None),
+        Ok(false) => earlier(connection, key).await.map(Some),
+        Err(error) if is_locked(&error) || StoreError::is_ended(&error) => {
+            Ok(Some(IdempotencyOutcome::InProgress))
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// Writes the key; returns whether it was free. Waits for a transaction that has written it and not
 /// committed yet. A key that is too old to count is taken over, whether or not the hourly chore has
 /// deleted it.
-async fn take(connection: &mut PgConnection, key: &NewKey) -> Result<bool, sqlx::Error> {
+async fn take(connection: &mut PgConnection, key: &IdempotencyKey) -> Result<bool, sqlx::Error> {
     let taken = sqlx::query!(
         "insert into wakeq.idempotency_keys as k (canvas_id, holder, key, fingerprint, answer)
          values ($1, $2, $3, $4, '')
@@ -114,7 +112,10 @@ async fn take(connection: &mut PgConnection, key: &NewKey) -> Result<bool, sqlx:
 }
 
 /// The answer to the request that used the key first.
-async fn earlier(connection: &mut PgConnection, key: &NewKey) -> Result<IdempotencyOutcome, sqlx::Error> {
+async fn earlier(
+    connection: &mut PgConnection,
+    key: &IdempotencyKey,
+) -> Result<IdempotencyOutcome, sqlx::Error> {
     let row = sqlx::query!(
         "select fingerprint, answer from wakeq.idempotency_keys where canvas_id = $1 and holder = $2 and key = $3",
         key.canvas.0,
@@ -131,7 +132,12 @@ async fn earlier(connection: &mut PgConnection, key: &NewKey) -> Result<Idempote
     })
 }
 
-async fn keep(connection: &mut PgConnection, key: &NewKey, answer: &str) -> Result<(), sqlx::Error> {
+/// Stores the answer under a key that this transaction has taken.
+pub(super) async fn keep(
+    connection: &mut PgConnection,
+    key: &IdempotencyKey,
+    answer: &str,
+) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "update wakeq.idempotency_keys set answer = $4 where canvas_id = $1 and holder = $2 and key = $3",
         key.canvas.0,

@@ -45,7 +45,7 @@ pub use depth::{Depth, HandlerDepth};
 pub(crate) use handlers::HandlerPosition;
 pub(crate) use history::{AttemptEnd, KeptEnd};
 pub use history::{AttemptRecord, EndedEvent, EndedFilter};
-pub(crate) use idempotency::{IdempotencyOutcome, NewKey};
+pub(crate) use idempotency::IdempotencyOutcome;
 pub(in crate::store) use insert::add_all;
 pub(crate) use insert::{NewState, add_one};
 pub use insert::{add_with_state, statements};
@@ -54,7 +54,8 @@ pub(crate) use load::{ClaimedEvent, LoadedEvent};
 pub(in crate::store) use load::{ClaimedRow, claimed_rows};
 pub use load::{DeadEvent, DeadFilter};
 pub(crate) use operations::{
-    BegunOperation, Looked, OPERATIONS_OPEN_MAX, OperationEvents, OperationPosition, OperationsAfter,
+    BegunOperation, KeyedBegin, Looked, OPERATIONS_OPEN_MAX, OperationEvents, OperationPosition,
+    OperationsAfter,
 };
 pub use outcome::InsertOutcome;
 pub(crate) use resume::ResumePage;

@@ -1,8 +1,8 @@
 //! Emit: rows, ids that callers chose, idempotency keys.
 
 use super::{ChosenId, EVENTS_MAX, KeptAnswer, LiveRow, Tables};
-use crate::event::{CanvasId, NewEvent};
-use crate::store::events::{IdempotencyOutcome, InsertOutcome, NewKey, NewState};
+use crate::event::{CanvasId, IdempotencyKey, NewEvent};
+use crate::store::events::{IdempotencyOutcome, InsertOutcome, NewState};
 use crate::store::kernel::StoreError;
 use crate::store::minute::IDEMPOTENCY_KEPT;
 use crate::store::quotas::Additions;
@@ -112,29 +112,37 @@ impl Tables {
 
     pub(in crate::store) fn insert_once(
         &mut self,
-        key: &NewKey,
+        key: &IdempotencyKey,
         events: &[NewEvent],
         chosen: &[bool],
         state: Option<NewState<'_>>,
         answer: impl FnOnce(&[InsertOutcome]) -> String,
     ) -> Result<IdempotencyOutcome, StoreError> {
-        let place = (key.canvas, key.holder.clone(), key.key.clone());
-        let known = self.keys.get(&place).filter(|known| known.created_at >= self.now - IDEMPOTENCY_KEPT);
-        if let Some(known) = known {
-            let same = known.fingerprint == key.fingerprint;
-            return Ok(if same {
-                IdempotencyOutcome::Replayed(known.answer.clone())
-            } else {
-                IdempotencyOutcome::Mismatch
-            });
+        if let Some(used) = self.used(key) {
+            return Ok(used);
         }
         let inserted = self.insert_on(events, chosen, state)?;
-        let kept = KeptAnswer {
-            fingerprint: key.fingerprint.clone(),
-            answer: answer(&inserted),
-            created_at: self.now,
-        };
-        self.keys.insert(place, kept);
+        self.remember(key, answer(&inserted));
         Ok(IdempotencyOutcome::First(inserted))
     }
+
+    /// What a key was used for; `None` if it is free.
+    pub(super) fn used(&self, key: &IdempotencyKey) -> Option<IdempotencyOutcome> {
+        let known = self.keys.get(&place(key));
+        let known = known.filter(|known| known.created_at >= self.now - IDEMPOTENCY_KEPT)?;
+        Some(if known.fingerprint == key.fingerprint {
+            IdempotencyOutcome::Replayed(known.answer.clone())
+        } else {
+            IdempotencyOutcome::Mismatch
+        })
+    }
+
+    pub(super) fn remember(&mut self, key: &IdempotencyKey, answer: String) {
+        let kept = KeptAnswer { fingerprint: key.fingerprint.clone(), answer, created_at: self.now };
+        self.keys.insert(place(key), kept);
+    }
+}
+
+fn place(key: &IdempotencyKey) -> (CanvasId, String, String) {
+    (key.canvas, key.holder.clone(), key.key.clone())
 }

@@ -8,6 +8,9 @@ use crate::event::{
 use crate::store::events::{DeadEvent, FoundDead, ListedEvent, Position};
 use crate::store::kernel::StoreError;
 
+/// Longest JSON of an event's options, in bytes.
+const OPTIONS_BYTES_MAX: usize = 4096;
+
 impl Tables {
     /// There are no queues in memory.
     pub(in crate::store) fn events(
@@ -78,17 +81,19 @@ impl Tables {
         id: EventId,
         tags: &[Tag],
         _actor: &Actor,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<Option<bool>, StoreError> {
         let row = match self.events.get_mut(&id) {
             Some(row) => Some(row),
             None => self.dead.get_mut(&id).map(|dead| &mut dead.row),
         };
-        let row = row.filter(|row| row.address().scope.canvas == canvas);
-        let is_there = row.is_some();
-        if let Some(row) = row {
-            row.event.options = EventOptions::tagged(row.event.options.take(), tags);
+        let Some(row) = row.filter(|row| row.address().scope.canvas == canvas) else { return Ok(None) };
+        let bytes = |options: Option<&EventOptions>| options.map_or(0, |options| options.json().len());
+        let tagged = EventOptions::tagged(row.event.options.clone(), tags);
+        let fits = bytes(tagged.as_deref()) <= bytes(row.event.options.as_deref()).max(OPTIONS_BYTES_MAX);
+        if fits {
+            row.event.options = tagged;
         }
-        Ok(is_there)
+        Ok(Some(fits))
     }
 
     pub(in crate::store) fn dead_of(

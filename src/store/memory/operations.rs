@@ -8,11 +8,11 @@ use super::lanes::lane_of;
 use super::lists::key;
 use super::{Dead, LiveRow, OperationJob, Tables};
 use crate::event::{
-    Actor, CanvasId, EndedOutcome, EventFilter, EventId, Lane, NewOperation, Operation, OperationId,
-    OperationKind, OperationPreview, OperationState, Timestamp,
+    Actor, CanvasId, EndedOutcome, EventFilter, EventId, IdempotencyKey, Lane, NewOperation, Operation,
+    OperationId, OperationKind, OperationPreview, OperationState, Timestamp,
 };
 use crate::store::events::{
-    AttemptEnd, BegunOperation, Looked, OPERATIONS_OPEN_MAX, OperationEvents, OperationPosition,
+    AttemptEnd, BegunOperation, KeyedBegin, Looked, OPERATIONS_OPEN_MAX, OperationEvents, OperationPosition,
     OperationsAfter, ResumePage,
 };
 use crate::store::kernel::StoreError;
@@ -116,6 +116,23 @@ impl Tables {
         self.operation_jobs.insert(self.last_job, OperationJob { id: operation.id, is_done: false });
         self.operations.insert(operation.id, operation.clone());
         Ok(Some(BegunOperation { operation, job: self.last_job }))
+    }
+
+    pub(in crate::store) fn begin_operation_once(
+        &mut self,
+        key: &IdempotencyKey,
+        new: &NewOperation,
+        (preview, copies): (&OperationPreview, bool),
+        actor: &Actor,
+    ) -> Result<KeyedBegin, StoreError> {
+        if let Some(used) = self.used(key) {
+            return Ok(KeyedBegin::of(used));
+        }
+        let Some(begun) = self.begin_operation(key.canvas, new, (preview, copies), actor)? else {
+            return Ok(KeyedBegin::TooMany);
+        };
+        self.remember(key, begun.operation.id.to_string());
+        Ok(KeyedBegin::Begun(Box::new(begun)))
     }
 
     pub(in crate::store) fn operation(

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::{Backing, on_backing};
-use crate::event::{CanvasId, NewEvent};
-use crate::store::events::{IdempotencyOutcome, InsertOutcome, NewKey, NewState};
+use crate::event::{CanvasId, IdempotencyKey, NewEvent};
+use crate::store::events::{IdempotencyOutcome, InsertOutcome, NewState};
 use crate::store::kernel::{Store, StoreError};
 use crate::store::quotas::Additions;
 
@@ -66,7 +66,7 @@ impl Store {
     /// first up to the lock timeout.
     pub(crate) async fn insert_once(
         &self,
-        key: &NewKey,
+        key: &IdempotencyKey,
         events: &[NewEvent],
         chosen: &[bool],
         state: Option<NewState<'_>>,

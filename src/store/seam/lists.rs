@@ -33,14 +33,15 @@ impl Store {
         on_backing!(self.search_dead(canvas, filter, copies, after, (look, limit)))
     }
 
-    /// Replaces the tags of an event, live or dead, that is no copy; whether the canvas has it.
+    /// Replaces the tags of an event, live or dead, that is not a copy. Returns whether its options
+    /// have room for them; `None` if the canvas has no such event.
     pub(crate) async fn set_tags(
         &self,
         canvas: CanvasId,
         id: EventId,
         tags: &[Tag],
         actor: &Actor,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<Option<bool>, StoreError> {
         on_backing!(self.set_tags(canvas, id, tags, actor))
     }
 

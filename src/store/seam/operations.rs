@@ -1,8 +1,10 @@
 //! Operations on all events that match a filter.
 
 use super::on_backing;
-use crate::event::{Actor, CanvasId, NewOperation, Operation, OperationId, OperationPreview};
-use crate::store::events::{BegunOperation, Looked, OperationEvents, OperationPosition, OperationsAfter};
+use crate::event::{Actor, CanvasId, IdempotencyKey, NewOperation, Operation, OperationId, OperationPreview};
+use crate::store::events::{
+    BegunOperation, KeyedBegin, Looked, OperationEvents, OperationPosition, OperationsAfter,
+};
 use crate::store::kernel::{Store, StoreError};
 
 impl Store {
@@ -29,6 +31,18 @@ impl Store {
         actor: &Actor,
     ) -> Result<Option<BegunOperation>, StoreError> {
         on_backing!(self.begin_operation(canvas, new, (preview, copies), actor))
+    }
+
+    /// The same on the canvas of an idempotency key, unless the key was used within the last day. A
+    /// call that does not complete leaves nothing behind.
+    pub(crate) async fn begin_operation_once(
+        &self,
+        key: &IdempotencyKey,
+        new: &NewOperation,
+        (preview, copies): (&OperationPreview, bool),
+        actor: &Actor,
+    ) -> Result<KeyedBegin, StoreError> {
+        on_backing!(self.begin_operation_once(key, new, (preview, copies), actor))
     }
 
     /// An operation of the canvas.

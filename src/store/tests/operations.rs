@@ -443,6 +443,26 @@ async fn an_operation_that_can_not_be_read_fails() {
     assert!(table.store.operation(CanvasId::DEFAULT, id).await.unwrap().is_none(), "it is not shown");
 }
 
+/// Those that can't be read end no page of the list, and another canvas's are not on it.
+#[tokio::test]
+async fn the_list_goes_on_behind_operations_that_can_not_be_read() {
+    let table = Table::new().await;
+    table
+        .run(
+            "insert into wakeq.operations (canvas_id, kind, filter, cut_off, state, author, job, started_at, ended_at)
+             select canvas_id::uuid, 'delete',
+                    case when number <= 150 then '{\"of_a_newer_release\": true}' else '{}' end::jsonb, now(), 'done',
+                    'old', 1, now() - number * interval '1 minute', now()
+               from unnest(array['00000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000007'])
+                    as canvas_id, generate_series(1, 153) as number",
+        )
+        .await;
+    let first = table.store.operations(CanvasId::DEFAULT, None, 2).await.unwrap();
+    assert_eq!(first.iter().filter(|one| one.canvas == CanvasId::DEFAULT).count(), 2);
+    let after = first.last().map(|last| (last.started_at, last.id));
+    assert_eq!(table.store.operations(CanvasId::DEFAULT, after, 2).await.unwrap().len(), 1);
+}
+
 /// What is removed counts as cancelled in its batch, and what is cancelled is kept if it asks for
 /// that. What is purged is not.
 #[tokio::test]

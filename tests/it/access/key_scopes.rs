@@ -213,6 +213,48 @@ async fn a_key_for_a_handler_operates_it_and_nothing_else() {
     service.stop().await;
 }
 
+/// By the lease, like the other requests about it. An event of another handler is answered like one
+/// that does not exist.
+#[tokio::test]
+async fn a_key_for_a_pulled_handler_stores_the_checkpoints_of_its_events() {
+    let service = Service::start().await;
+    for name in ["resize", "other"] {
+        service.put(&format!("/handlers/WORKER/{name}/pull"), json!({})).await.json();
+        service.stage.emit(name).await;
+    }
+    let narrow = key(&service, &["operate:WORKER/resize", "read:WORKER/resize"]).await;
+    let lease = async |name: &str| {
+        let leased = service.post(&format!("/handlers/WORKER/{name}/leases"), json!({})).await.json();
+        leased["events"][0].clone()
+    };
+    let (own, other) = (lease("resize").await, lease("other").await);
+    let store = async |canvas: CanvasId, event: &Value| {
+        let path = format!("/canvases/{canvas}/events/{}/checkpoint", event["id"].as_str().unwrap());
+        let body = json!({"claim": event["lease"], "value": {"page": 7}});
+        service.ask(&narrow, Method::PUT, &path, body).await
+    };
+    assert_eq!(store(CanvasId::DEFAULT, &own).await.status, 204);
+    let missing = (404, "not-found".to_owned());
+    assert_eq!(store(CanvasId::DEFAULT, &other).await.problem(), missing, "of another handler");
+    assert_eq!(store(OTHER, &own).await.problem(), missing, "on another canvas");
+    let unknown = json!({"id": Uuid::new_v4(), "lease": own["lease"]});
+    assert_eq!(store(CanvasId::DEFAULT, &unknown).await.problem(), missing);
+    let stolen = json!({"id": own["id"], "lease": other["lease"]});
+    assert_eq!(store(CanvasId::DEFAULT, &stolen).await.problem(), (410, "lease-over".into()));
+    let read = format!("/canvases/{}/events/{}/checkpoint", CanvasId::DEFAULT, own["id"].as_str().unwrap());
+    assert_eq!(service.ask(&narrow, Method::GET, &read, Value::Null).await.status, 403);
+    let reader = key(&service, &["read:WORKER/resize"]).await;
+    assert_eq!(
+        service.ask(&reader, Method::PUT, &read, json!({"claim": own["lease"], "value": 1})).await.status,
+        403
+    );
+    let stage = service.stop().await;
+    assert_eq!(stage.count("select count(*) from wakeq.checkpoints").await, 1);
+    let refused =
+        "select count(*) from wakeq.audit_log where action = 'store_checkpoint' and outcome = 'refused'";
+    assert_eq!(stage.count(refused).await, 3, "another handler, another canvas, and no scope");
+}
+
 #[tokio::test]
 async fn invalid_scopes_are_rejected_in_code_and_by_the_table() {
     let service = Service::start().await;

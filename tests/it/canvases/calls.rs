@@ -36,9 +36,10 @@ const QUEUES: Coverage = OfThePlatform("queues belong to the platform");
 const GROUPS: Coverage = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tested.
-const CALLS: [(&str, &str, Coverage); 147] = [
+const CALLS: [(&str, &str, Coverage); 150] = [
     ("Admin", "checkpoint", By("show_checkpoint")),
     ("Admin", "store_checkpoint", By("store_checkpoint")),
+    ("Admin", "handler_of", There("access::key_scopes")),
     ("Admin", "put_cron", By("put_cron")),
     ("Admin", "cron", By("show_cron")),
     ("Admin", "crons", By("list_crons")),
@@ -52,6 +53,7 @@ const CALLS: [(&str, &str, Coverage); 147] = [
     ("Admin", "delete_dead_until_now", By("delete_dead_events")),
     ("Admin", "preview_operation", By("preview_operation")),
     ("Admin", "begin_operation", There("admin::by_filter")),
+    ("Admin", "begin_operation_once", There("http::operations")),
     ("Admin", "operation", By("show_operation")),
     ("Admin", "operations", By("list_operations")),
     ("Admin", "cancel_operation", By("cancel_operation")),
@@ -120,6 +122,7 @@ const CALLS: [(&str, &str, Coverage); 147] = [
     ("Admin", "await_events", There("pulled::waiting")),
     ("Admin", "extend_event", By("extend_event")),
     ("Admin", "complete_event", By("complete_event")),
+    ("Admin", "complete_event_with", There("pulled::options")),
     ("Admin", "release_event", By("release_event")),
     ("Admin", "give_back_event", By("release_event")),
     ("Admin", "pause", By("pause_handler")),

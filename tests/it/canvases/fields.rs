@@ -10,6 +10,7 @@ use super::world::QUEUE;
 const NAMES_NOTHING: [&str; 81] = [
     // Content that is stored as the caller sends it.
     "value",
+    "result",
     "payload",
     "metadata",
     "state",

@@ -63,6 +63,56 @@ async fn plays(service: &Service, terminal: &Terminal) {
     assert_eq!(service.stage.pool.value::<i64>(left).await, 5, "those of another canvas");
 }
 
+/// The first page of a `cancel` finds that somebody has cancelled the operation, that of another
+/// kind that it can't go on.
+const ENDS_EARLY: &str = "
+    create function public.end_early() returns trigger language plpgsql as $$
+    begin
+        new.state := case new.kind when 'cancel' then 'cancelled' else 'failed' end;
+        new.error := case new.kind when 'cancel' then null else 'it can''t be read' end;
+        new.ended_at := clock_timestamp();
+        return new;
+    end $$;
+    create trigger end_early before update on wakeq.operations
+        for each row when (new.ended_at is null) execute function public.end_early();";
+
+async fn ends_early(service: &Service, terminal: &Terminal) {
+    greet_both(service).await;
+    service.stage.execute(ENDS_EARLY).await;
+    for (kind, code, state, words) in
+        [("cancel", 5, "cancelled", "somebody has cancelled"), ("retag", 1, "failed", "it can't be read")]
+    {
+        let tag: &[&str] = if kind == "retag" { &["--add-tag", "late"] } else { &[] };
+        let begin = [&["operations", "begin", kind, "--handler", "greet"][..], tag].concat();
+        let ended = terminal.run(&begin).await;
+        assert_eq!(ended.code, Some(code), "{kind}: {ended:?}");
+        assert!(ended.out.contains(&format!("state     {state}\n")), "{kind}: {ended:?}");
+        assert!(ended.err.contains(words), "{kind}: {ended:?}");
+        greet_both(service).await;
+    }
+    let detached = ["operations", "begin", "retag", "--add-tag", "late", "--all", "--detach"];
+    assert_eq!(terminal.run(&detached).await.code, Some(0), "nobody waits for its end");
+    let theirs =
+        "select count(*) from wakeq.events_v2 where canvas_id = '00000000-0000-0000-0000-000000000007'
+                     and options is null";
+    assert_eq!(service.stage.pool.value::<i64>(theirs).await, 15, "those of another canvas");
+}
+
+#[tokio::test]
+async fn the_exit_code_says_how_an_operation_on_the_database_ended() {
+    let service = Service::start().await;
+    ends_early(&service, &Terminal::beside(&service)).await;
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn the_exit_code_says_how_an_operation_on_a_server_ended() {
+    let service = Service::start().await;
+    let key = service.key("ada", CanvasId::DEFAULT, &[Scope::Read, Scope::Operate]).await;
+    ends_early(&service, &Terminal::with_key(&service, &key)).await;
+    service.stop().await;
+}
+
 #[tokio::test]
 async fn operations_are_begun_on_the_database() {
     let service = Service::start().await;

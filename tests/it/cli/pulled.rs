@@ -44,11 +44,18 @@ async fn plays(terminal: &Terminal) {
         terminal.complains(code, &arguments).await;
     }
     says(&["complete", "mail", &id, &again], "event <id> is complete\n").await;
+    terminal.prints(&["emit", "mail", "42", "--keep", "1h"]).await;
+    let (id, token) = lease(terminal).await;
+    terminal.complains(2, &["handlers", "complete", "mail", &id, &token, "--result", "{"]).await;
+    let complete = ["complete", "mail", &id, &token, "--result", r#"{"receipt":7}"#];
+    says(&complete, "event <id> is complete\n").await;
+    let kept = terminal.run(&["events", "show", &id]).await.out;
+    assert!(kept.contains("receipt"), "{kept}");
     terminal.prints(&["emit", "mail", "42"]).await;
     let (id, token) = lease(terminal).await;
     let hopeless = ["release", "mail", &id, &token, "--error", "no such user", "--dead"];
     says(&hopeless, "event <id> is now a dead event\n").await;
-    says(&["unpull", "mail"], "WORKER/mail is no longer pulled\n").await;
+    says(&["unpull", "mail"], "events of WORKER/mail go to workers and targets again\n").await;
 }
 
 #[tokio::test]

@@ -278,7 +278,8 @@ async fn a_handlers_events_are_leased_on_its_canvas_only() {
     refused(other.complete(first).await, 404, "not-found");
     let extended = mine.extend(first, Duration::from_secs(600)).await.unwrap();
     assert!(extended.lease_until > first.lease_until && !extended.cancelled);
-    mine.complete(first).await.unwrap();
+    refused(mine.complete_with(first, &"x".repeat(65_536)).await, 400, "bad-request");
+    mine.complete_with(first, &["receipt", "7"]).await.unwrap();
     refused(mine.complete(first).await, 404, "not-found");
     let again = mine.release(second, &Release::failed("no route")).await.unwrap();
     assert_eq!((again.died, again.retry_s), (false, Some(0.0)));

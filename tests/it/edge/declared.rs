@@ -43,7 +43,7 @@ async fn an_unknown_query_parameter_is_refused_by_every_operation() {
     assert!(refused > 60, "{refused} operations");
 }
 
-/// Operations that declare the header honour it: `http::idempotency`.
+/// Operations that declare the header honour it: `http::idempotency` and `http::operations`.
 #[tokio::test]
 async fn an_idempotency_key_is_honoured_or_refused_by_every_operation_that_writes() {
     let ignores =
@@ -55,7 +55,7 @@ async fn an_idempotency_key_is_honoured_or_refused_by_every_operation_that_write
     let all = operations(&service).await;
     let honouring = all.iter().filter(|operation| declares(operation, "idempotency-key"));
     let honouring: Vec<_> = honouring.map(|operation| operation.id.as_str()).collect();
-    assert_eq!(honouring, ["emit", "emit_batch", "change_object"]);
+    assert_eq!(honouring, ["emit", "emit_batch", "change_object", "begin_operation"]);
     service.stop().await;
 }
 

@@ -287,6 +287,12 @@ impl Targets {
                 to(&path).json(&json!({"lease": lease}))
             }
             ("put_hook", 409) => to(&path).json(&json!({"kind": "standard", "handler": {"name": "greet"}})),
+            ("begin_operation", 422) => {
+                let keyed = || to(&path).header("idempotency-key", "used");
+                let first = keyed().json(&json!({"kind": "cancel", "filter": {"name": "another"}}));
+                Answer::of(first).await.json();
+                keyed().json(&body("begin_operation"))
+            }
             ("open_batch", 409 | 413) => to(&path).json(&refused_batch(status)),
             ("create_key", 409) => to(&path).json(&json!({"holder": "twice", "scopes": ["read"]})),
             ("unpause_cron", 409) => {

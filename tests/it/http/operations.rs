@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use wakeq::{CanvasId, Event};
 use wakeq_service::access::Scope;
 
-use crate::support::service::{NONE, Service, has};
+use crate::support::service::{Answer, NONE, Service, has};
 use crate::support::{OTHER, Statements, wait_while};
 
 impl Service {
@@ -30,6 +30,11 @@ impl Service {
 }
 
 const OF_OTHER: &str = "select count(*) from wakeq.events_v2 where canvas_id = '00000000-0000-0000-0000-000000000007' and options is null";
+
+const TEN_OPEN: &str = "
+    insert into wakeq.operations (canvas_id, kind, filter, cut_off, author, job)
+    select '00000000-0000-0000-0000-000000000000', 'delete', '{}', now(), 'test', -number
+      from generate_series(1, 10) as number";
 
 #[tokio::test]
 async fn an_operation_is_previewed_begun_and_followed() {
@@ -57,6 +62,44 @@ async fn an_operation_is_previewed_begun_and_followed() {
     let kinds: Vec<Value> = items.await.iter().map(|operation| operation["kind"].clone()).collect();
     assert_eq!(kinds, ["cancel", "delete", "retag"], "the latest first");
     assert_eq!(service.stage.pool.value::<i64>(OF_OTHER).await, 20);
+    service.stop().await;
+}
+
+/// A request whose answer was lost can be sent again: it begins nothing more. The key is its
+/// holder's on one canvas, and a request that was refused leaves it free.
+#[tokio::test]
+async fn an_operation_is_begun_once_under_an_idempotency_key() {
+    let service = Service::start().await;
+    service.greet_both(3).await;
+    let other = service.key("bo", OTHER, &[Scope::Read, Scope::Operate]).await;
+    let begin = async |key: &str, canvas: CanvasId, body: Value| {
+        let request = service.request(Method::POST, &format!("/v1/canvases/{canvas}/operations"));
+        let request = request.bearer_auth(if canvas == OTHER { &other } else { &service.key });
+        Answer::of(request.header("idempotency-key", key).json(&body)).await
+    };
+    let retag = json!({"kind": "retag", "filter": {"name": "greet"}, "add_tags": ["late"]});
+    let first = begin("k", CanvasId::DEFAULT, retag.clone()).await;
+    assert!(first.status == 202 && !first.headers.contains_key("idempotency-replayed"), "{}", first.text);
+    let again = begin("k", CanvasId::DEFAULT, retag.clone()).await;
+    assert_eq!(again.headers["idempotency-replayed"], "true");
+    assert_eq!(again.json()["id"], first.json()["id"]);
+    let delete = json!({"kind": "delete", "filter": {"name": "greet"}});
+    assert_eq!(begin("k", CanvasId::DEFAULT, delete).await.problem(), (422, "idempotency-mismatch".into()));
+    begin("k", CanvasId::DEFAULT, json!({"kind": "delete"})).await.says((400, "bad-request"), "say which");
+    for broken in ["", "a b"] {
+        let refused = begin(broken, CanvasId::DEFAULT, retag.clone()).await;
+        refused.says((400, "bad-request"), "visible ASCII");
+    }
+    let theirs = begin("k", OTHER, retag.clone()).await;
+    assert!(theirs.status == 202 && !theirs.headers.contains_key("idempotency-replayed"), "{}", theirs.text);
+    assert_ne!(theirs.json()["id"], first.json()["id"]);
+    let both = "select count(*) from wakeq.operations";
+    assert_eq!(service.stage.pool.value::<i64>(both).await, 2, "one on each canvas");
+
+    service.stage.execute(TEN_OPEN).await;
+    begin("full", CanvasId::DEFAULT, retag.clone()).await.says((409, "conflict"), "is the limit");
+    service.stage.execute("delete from wakeq.operations where author = 'test'").await;
+    assert_eq!(begin("full", CanvasId::DEFAULT, retag).await.status, 202, "the key was left free");
     service.stop().await;
 }
 

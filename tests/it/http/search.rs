@@ -108,6 +108,36 @@ async fn tags_are_replaced_and_belong_to_their_canvas() {
     assert_eq!(service.stop().await.count(audit).await, 3);
 }
 
+/// Also those of a dead event. Another tenant's operator is not told that there is one.
+#[tokio::test]
+async fn tags_that_make_the_options_too_long_are_refused() {
+    let service = Service::start().await;
+    let key = service.key("other", OTHER, &[Scope::Operate]).await;
+    let live = emit(&service, json!({"name": "ship", "delay_s": 3600})).await;
+    let dead = emit(&service, json!({"name": "ship"})).await;
+    // One hundred delays with so many digits that 3.4 KB are taken.
+    let fill = "update wakeq.events_v2 set options = jsonb_build_object('delays_s',
+                    array_fill(1.000000000000000000000000000000::numeric, array[100]))";
+    service.stage.execute(fill).await;
+    let die = "with gone as (delete from wakeq.events_v2 where delay_until < now() + interval '1 minute' returning *)
+               insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims,
+                                              losses, last_error, cause, options)
+               select id, canvas_id, module, name, modifier, value, 2, enqueued_at, 3, 0, 'no', 'retries', options
+                 from gone";
+    service.stage.execute(die).await;
+    let long: Vec<String> = (0..10).map(|number| format!("{number}:{}", "x".repeat(98))).collect();
+    for id in [&live, &dead] {
+        assert_eq!(set_tags(&service, id, json!(["late"])).await.status, StatusCode::OK);
+        set_tags(&service, id, json!(long)).await.says((400, "bad-request"), "fewer or shorter");
+        let foreign = format!("/canvases/{OTHER}/events/{id}/tags");
+        let theirs = service.ask(&key, Method::PUT, &foreign, json!({"tags": long})).await;
+        assert_eq!(theirs.problem(), (404, "not-found".into()));
+    }
+    assert_eq!(ids(&service.get("/events?tag=late").await.json()), [live.as_str()]);
+    assert_eq!(ids(&service.get("/dead-events?tag=late").await.json()), [dead.as_str()]);
+    service.stop().await;
+}
+
 /// Dead events keep their tags, and are found by them and by their errors.
 #[tokio::test]
 async fn dead_events_are_found() {

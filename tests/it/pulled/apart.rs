@@ -1,5 +1,4 @@
-//! Workers leave the events of pulled handlers alone, and get them when the handler is no longer
-//! pulled.
+//! Workers leave the events of pulled handlers alone, and get them when the registration is deleted.
 
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -37,6 +37,8 @@ struct Scene {
     port: u16,
     key: String,
     runs: Runs,
+    /// How many events have run.
+    ran: watch::Sender<usize>,
     guard: Guard,
 }
 
@@ -47,19 +49,22 @@ impl Scene {
         let reach = Reach::Canvas(CanvasId::DEFAULT);
         let key = make_key(&access, "program", reach, &[Scope::Operate, Scope::Read]).await;
         let (port, runs) = (free_port().unwrap(), Runs::default());
-        Self { stage, port, key, runs, guard: Guard::new(None).unwrap() }
+        let (ran, _) = watch::channel(0);
+        Self { stage, port, key, runs, ran, guard: Guard::new(None).unwrap() }
     }
 
     /// Starts a process, and waits until it says this.
     async fn start(&self, launch: Launch, ready: &'static str) -> ChildProcess {
         let (says, mut said) = watch::channel(false);
-        let runs = Arc::clone(&self.runs);
+        let (runs, ran) = (Arc::clone(&self.runs), self.ran.clone());
         let launch = launch.on_line(move |line| {
             if line.contains(ready) {
                 says.send_replace(true);
             }
             if let Some(id) = line.strip_prefix("ran ") {
-                *runs.lock().unwrap().entry(id.to_owned()).or_default() += 1;
+                let mut runs = runs.lock().unwrap();
+                *runs.entry(id.to_owned()).or_default() += 1;
+                ran.send_if_modified(|ran| std::mem::replace(ran, runs.len()) < runs.len());
             }
         });
         let child = self.guard.start(launch).unwrap();
@@ -90,18 +95,13 @@ impl Scene {
         self.start(launch, "working").await
     }
 
-    fn ran(&self) -> usize {
-        self.runs.lock().unwrap().len()
-    }
-
+    /// Waits until so many have run. Between two of them there is at most the time in which the
+    /// leases of a program end that was killed.
     async fn until_ran(&self, count: usize) {
-        let mut last = (self.ran(), tokio::time::Instant::now());
-        while self.ran() < count {
-            if self.ran() > last.0 {
-                last = (self.ran(), tokio::time::Instant::now());
-            }
-            assert!(last.1.elapsed() < 2 * TIMEOUT, "{} of {count} events ran", self.ran());
-            tokio::task::yield_now().await;
+        let mut ran = self.ran.subscribe();
+        while *ran.borrow_and_update() < count {
+            let more = tokio::time::timeout(2 * TIMEOUT, ran.changed()).await;
+            assert!(matches!(more, Ok(Ok(()))), "{} of {count} events ran", *ran.borrow());
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use wakeq::{CanvasId, Event};
 
 use super::Puller;
@@ -117,5 +117,53 @@ async fn an_event_is_kept_and_hands_on_its_checkpoint() {
     let kept = "select count(*) from wakeq.ended_events where outcome = 'completed' and took_us is null";
     assert_eq!(puller.service.stage.count(kept).await, 1, "that of the other canvas asked for nothing");
     assert_eq!(puller.service.stage.rows().await, 0);
+    puller.stop().await;
+}
+
+/// The result is part of the completion, and of what is kept. One that can't be stored is refused
+/// before anything is done.
+#[tokio::test]
+async fn an_event_is_completed_with_a_result() {
+    let puller = Puller::start().await;
+    puller.emits(mail(1).keep(HOUR).unwrap()).await;
+    puller.emits(mail(2)).await;
+    puller.emit(OTHER, [3]).await;
+    let [kept, dropped] = &puller.lease(json!({"max": 2})).await[..] else { panic!("two events") };
+    let receipt = json!({"result": {"receipt": 7}});
+    let long = puller.on(kept, "complete", json!({"result": "x".repeat(65_535)})).await;
+    long.says((400, "bad-request"), "at most 65,536 bytes");
+    let stranger = puller.on_as((OTHER, &kept["id"]), &kept["lease"], "complete", receipt.clone()).await;
+    assert_eq!(stranger.problem(), (404, "not-found".into()));
+    for event in [kept, dropped] {
+        let completed = puller.on(event, "complete", receipt.clone()).await;
+        assert_eq!(completed.status, 204, "{}", completed.text);
+    }
+    let shown = async |event: &Value| {
+        puller.service.get(&format!("/events/{}?view=full", event["id"].as_str().unwrap())).await
+    };
+    let ended = shown(kept).await.json();
+    has(&ended, json!({"state": "completed", "value": 1, "result": {"receipt": 7}}));
+    assert_eq!(shown(dropped).await.problem(), (404, "not-found".into()));
+    let theirs = format!("/canvases/{OTHER}/events/{}", kept["id"].as_str().unwrap());
+    let theirs = puller.service.ask(&puller.other_key, Method::GET, &theirs, Value::Null).await;
+    assert_eq!(theirs.problem(), (404, "not-found".into()));
+    assert_eq!(puller.service.stage.rows().await, 1, "that of the other canvas");
+    puller.stop().await;
+}
+
+/// `null` is a result as well, and the longest one has 65,536 bytes.
+#[tokio::test]
+async fn a_result_is_any_json_of_64_kib() {
+    let puller = Puller::start().await;
+    puller.emit(OTHER, [3]).await;
+    let longest = json!("x".repeat(65_534));
+    for result in [Value::Null, json!("\0"), longest] {
+        puller.emits(mail(1).keep(HOUR).unwrap()).await;
+        let event = puller.one().await;
+        assert_eq!(puller.on(&event, "complete", json!({"result": result})).await.status, 204);
+        let path = format!("/events/{}?view=full", event["id"].as_str().unwrap());
+        let shown = puller.service.get(&path).await.json();
+        assert_eq!((&shown["result"], shown.get("result").is_some()), (&result, true));
+    }
     puller.stop().await;
 }

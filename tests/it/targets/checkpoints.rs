@@ -61,3 +61,32 @@ async fn a_target_goes_on_where_it_was() {
     running.stop().await;
     service.stop().await;
 }
+
+/// An answer of 425 is no failure, and yet says what was wrong with it, once for each attempt.
+#[tokio::test]
+async fn a_broken_checkpoint_is_the_target_s_fault_also_if_it_is_too_early() {
+    let service = service().await;
+    let mut receiver = Receiver::start().await;
+    let mut running = worker(&service.stage, Handlers::new());
+    put(&service, &receiver.url, json!({})).await;
+    service.stage.queue.emit(Event::new("greet", &2).unwrap().canvas(OTHER)).await.unwrap();
+    let id = service.stage.emit("greet").await;
+
+    let page = format!("wakeq-checkpoint: {}", URL_SAFE_NO_PAD.encode(r#"{"page":7}"#));
+    receiver.next().await.answer("425 Too Early", &[&page]);
+    let broken = receiver.next().await;
+    assert_eq!(left(&broken), Some(json!({"page": 7})));
+    broken.answer("425 Too Early", &["wakeq-checkpoint: %"]);
+    let again = receiver.next().await;
+    assert_eq!(left(&again), Some(json!({"page": 7})), "the one before stays");
+    let shown = service.get(&format!("/events/{id}")).await.json();
+    let errors: Vec<_> = shown["attempts"].as_array().unwrap().iter().map(|one| &one["error"]).collect();
+    let words = "the target answered 425; its checkpoint was not stored: its `wakeq-checkpoint` is not JSON as \
+                 base64url without padding";
+    assert_eq!(errors, [&json!("not yet"), &json!(words)]);
+    assert_eq!(shown["retries"], 0, "{shown}");
+    again.answer("204 No Content", &[]);
+    running.until(id, Outcome::Deleted).await;
+    running.stop().await;
+    service.stop().await;
+}

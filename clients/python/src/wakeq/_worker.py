@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import logging
 import random
 import signal
@@ -34,6 +35,8 @@ EXTENDERS_MAX = 8
 # What the service stores of an error, and its longest delay.
 ERROR_MAX = 4000
 RETRY_S_MAX = 30 * 24 * 3600
+# The longest result, in bytes.
+RESULT_MAX = 65_536
 # What the service says of a lease that does not stand.
 LOST = (404, 409, 410)
 
@@ -103,8 +106,9 @@ class Worker:
         ended or the grace is over. Functions run in threads, and coroutine functions each in a loop
         of its own.
 
-        A function that returns completes its event. One that raises has it tried again with the
-        handler's delays; `RetryError` asks for a longer one, and `DeadError` lets it die.
+        A function that returns completes its event. What it returns is the result if the event is
+        kept: JSON of up to 64 KiB. One that raises has it tried again with the handler's delays;
+        `RetryError` asks for a longer one, and `DeadError` lets it die.
 
         `functions` are by `name`, or by `MODULE/name`.
         """
@@ -252,12 +256,12 @@ class _Run:
             try:
                 outcome = served.function(leased, Context(lease))
                 if inspect.isawaitable(outcome):
-                    asyncio.run(_awaited(outcome))
+                    outcome = asyncio.run(_awaited(outcome))
             except BaseException as error:
                 # Also `sys.exit` and the cancelling of a task, which are not for this thread.
                 lease.fail(error)
             else:
-                lease.complete()
+                lease.complete(outcome)
         except Exception as error:
             log.warning("event %s: %s", leased["id"], _said(error))
         finally:
@@ -339,8 +343,9 @@ class _Lease:
         with self._lock:
             self._due_at = due_at
 
-    def complete(self) -> None:
-        self._say("complete", {})
+    def complete(self, returned: object) -> None:
+        """With what the function returned as the result of its event."""
+        self._say("complete", _result(self._path["id"], returned))
 
     def release(self) -> None:
         """As if it had not been leased."""
@@ -376,6 +381,27 @@ class _Lease:
                     raise
             time.sleep(wait_s)
             attempt += 1
+
+
+def _result(event: str, returned: object) -> dict[str, object]:
+    """One that can't be stored is reported and left out: the function has done its work."""
+    if returned is None:
+        return {}
+    try:
+        size = len(json.dumps(returned, ensure_ascii=False, allow_nan=False).encode())
+    except (TypeError, ValueError, RecursionError) as error:
+        log.warning("event %s: what its function returned is not kept as its result: %s", event, _said(error))
+        return {}
+    if size > RESULT_MAX:
+        log.warning(
+            "event %s: what its function returned is not kept as its result: it has %d bytes as JSON, "
+            "the limit is %d",
+            event,
+            size,
+            RESULT_MAX,
+        )
+        return {}
+    return {"result": returned}
 
 
 async def _awaited(outcome: Any) -> Any:

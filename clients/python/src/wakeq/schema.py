@@ -252,9 +252,24 @@ class CloudEvent(TypedDict):
     type: str
 
 
+class CompleteEventRequest(TypedDict):
+    """
+    The lease under which to complete an event, and what came of it.
+    """
+
+    lease: str
+    """
+    The token of the lease.
+    """
+    result: NotRequired[Any]
+    """
+    The result, at most 64 KiB of JSON. It is dropped unless the event is kept.
+    """
+
+
 class CompleteRequest(TypedDict):
     """
-    The lease under which to complete a copy or event.
+    The lease under which to complete a copy.
     """
 
     lease: str

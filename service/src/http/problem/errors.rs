@@ -2,7 +2,7 @@
 
 use super::{Kind, Problem};
 use crate::access::{AccessError, Denied, Unauthenticated};
-use wakeq::events::{BatchError, InvalidName, JsonError};
+use wakeq::events::{BatchError, InvalidIdempotencyKey, InvalidName, JsonError};
 use wakeq::log::LogError;
 use wakeq::{AdminError, EmitError, EventError, StoreError};
 use wakeq_streams::{EntityError, GroupError};
@@ -95,6 +95,12 @@ impl From<InvalidName> for Problem {
     }
 }
 
+impl From<InvalidIdempotencyKey> for Problem {
+    fn from(error: InvalidIdempotencyKey) -> Self {
+        Self::invalid(&error).because(error)
+    }
+}
+
 impl From<AdminError> for Problem {
     fn from(error: AdminError) -> Self {
         let problem = match &error {
@@ -133,6 +139,8 @@ impl From<AdminError> for Problem {
                     "the event is running: cancel it with `running=true`, or try again when it has ended";
                 Self::new(Kind::NotWaiting, words)
             }
+            AdminError::IdempotencyMismatch => Self::new(Kind::IdempotencyMismatch, error.to_string()),
+            AdminError::IdempotencyInProgress => Self::new(Kind::IdempotencyInProgress, error.to_string()),
             AdminError::NoSecretKey => Self::new(Kind::Unavailable, error.to_string()),
             AdminError::Store(error) => Self::of_store(error),
             AdminError::Wake(waking) => match waking.of_store() {

@@ -2,13 +2,11 @@
 
 use axum::Json;
 use chrono::{DateTime, Utc};
-use serde::Deserialize;
-use utoipa::IntoParams;
 
 use crate::access::Scope;
 use crate::http::body;
 use crate::http::caller::{Call, Caller};
-use crate::http::filter::common_filter;
+use crate::http::filter::{common_filter, event_query};
 use crate::http::paging;
 use crate::http::path::{EventPath, Parameters};
 use crate::http::problem::{Answer, Problem};
@@ -18,47 +16,27 @@ use crate::resources::handlers::routes as handlers;
 use crate::resources::wire::List;
 use wakeq::control::{DeadFilter, EventFilter};
 
-/// Which dead events to list, and which page of them.
-#[derive(Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct DeadQuery {
-    /// The handler's module; requires `name`. Default `WORKER`.
-    #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
-    module: Option<String>,
-    /// Only events of this handler.
-    #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
-    name: Option<String>,
-    /// Only events that died at or after this time.
-    since: Option<DateTime<Utc>>,
-    /// Only events that died before this time.
-    before: Option<DateTime<Utc>>,
-    /// Only events of handlers with this modifier.
-    #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
-    modifier: Option<String>,
-    /// Only events that have this tag. Of several, separated by commas or in repeated parameters,
-    /// all of them.
-    #[param(max_length = 1009, example = "customer:7")]
-    tag: Option<String>,
-    /// Only events that were emitted at or after this time.
-    emitted_since: Option<DateTime<Utc>>,
-    /// Only events that were emitted before this time.
-    emitted_before: Option<DateTime<Utc>>,
-    /// Only events whose last error contains this text.
-    #[param(max_length = 200)]
-    error_text: Option<String>,
-    /// Only events whose value contains this text, as it was emitted.
-    #[param(max_length = 200)]
-    value_text: Option<String>,
-    /// Only events whose value has a scalar at a path: `$.customer.id = "7"`.
-    #[param(max_length = 4000)]
-    value: Option<String>,
-    /// Maximum number of items. Default 100.
-    #[param(minimum = 1, maximum = 1000)]
-    limit: Option<u32>,
-    /// The `next_cursor` of the previous page.
-    #[param(max_length = 400)]
-    cursor: Option<String>,
+event_query! {
+    /// Which dead events to list, and which page of them.
+    DeadQuery {
+        /// The handler's module; requires `name`. Default `WORKER`.
+        #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
+        module: Option<String>,
+        /// Only events of this handler.
+        #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
+        name: Option<String>,
+        /// Only events that died at or after this time.
+        since: Option<DateTime<Utc>>,
+        /// Only events that died before this time.
+        before: Option<DateTime<Utc>>,
+    } .. {
+        /// Maximum number of items. Default 100.
+        #[param(minimum = 1, maximum = 1000)]
+        limit: Option<u32>,
+        /// The `next_cursor` of the previous page.
+        #[param(max_length = 400)]
+        cursor: Option<String>,
+    }
 }
 
 /// List dead events

@@ -13,7 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::access::Scope;
 use crate::http::body;
 use crate::http::caller::Caller;
-use crate::http::filter::{common_filter, several};
+use crate::http::filter::{common_filter, event_query, several};
 use crate::http::path::{EventPath, Parameters};
 use crate::http::problem::Problem;
 use crate::http::{Api, paging};
@@ -26,54 +26,34 @@ use wakeq::Name;
 use wakeq::control::{EventFilter, EventState};
 use wakeq::events::Tag;
 
-/// Which events to list, and which page of them.
-#[derive(Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct EventsQuery {
-    /// Only events of handlers of this module. Default `WORKER` if `name` is given.
-    #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
-    module: Option<String>,
-    /// Only events of this handler.
-    #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
-    name: Option<String>,
-    /// Only events in this state: `ready`, `behind`, `halted`, `held`, `delayed`, `running`,
-    /// `paused` or `blocked`. Of several, separated by commas or in repeated parameters, any.
-    #[param(max_length = 100, example = "paused")]
-    state: Option<String>,
-    /// Only events that this worker has claimed.
-    #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
-    worker: Option<String>,
-    /// Only events of handlers with this modifier.
-    #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
-    modifier: Option<String>,
-    /// Only events that have this tag. Of several, separated by commas or in repeated parameters,
-    /// all of them.
-    #[param(max_length = 1009, example = "customer:7")]
-    tag: Option<String>,
-    /// Only events that were emitted at or after this time.
-    emitted_since: Option<DateTime<Utc>>,
-    /// Only events that were emitted before this time.
-    emitted_before: Option<DateTime<Utc>>,
-    /// Only events whose last error contains this text.
-    #[param(max_length = 200)]
-    error_text: Option<String>,
-    /// Only events whose value contains this text, as it was emitted.
-    #[param(max_length = 200)]
-    value_text: Option<String>,
-    /// Only events whose value has a scalar at a path: `$.customer.id = "7"`.
-    #[param(max_length = 4000)]
-    value: Option<String>,
-    /// Only events that are due at or after this time.
-    due_since: Option<DateTime<Utc>>,
-    /// Only events that are due before this time.
-    due_before: Option<DateTime<Utc>>,
-    /// Maximum number of items. Default 100.
-    #[param(minimum = 1, maximum = 1000)]
-    limit: Option<u32>,
-    /// The `next_cursor` of the previous page.
-    #[param(max_length = 400)]
-    cursor: Option<String>,
+event_query! {
+    /// Which events to list, and which page of them.
+    EventsQuery {
+        /// Only events of handlers of this module. Default `WORKER` if `name` is given.
+        #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
+        module: Option<String>,
+        /// Only events of this handler.
+        #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
+        name: Option<String>,
+        /// Only events in this state: `ready`, `behind`, `halted`, `held`, `delayed`, `running`,
+        /// `paused` or `blocked`. Of several, separated by commas or in repeated parameters, any.
+        #[param(max_length = 100, example = "paused")]
+        state: Option<String>,
+        /// Only events that this worker has claimed.
+        #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
+        worker: Option<String>,
+    } .. {
+        /// Only events that are due at or after this time.
+        due_since: Option<DateTime<Utc>>,
+        /// Only events that are due before this time.
+        due_before: Option<DateTime<Utc>>,
+        /// Maximum number of items. Default 100.
+        #[param(minimum = 1, maximum = 1000)]
+        limit: Option<u32>,
+        /// The `next_cursor` of the previous page.
+        #[param(max_length = 400)]
+        cursor: Option<String>,
+    }
 }
 
 /// List events that have not ended
@@ -108,52 +88,32 @@ pub(crate) async fn list(
     ))
 }
 
-/// Which events to count, and where to go on.
-#[derive(Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct CountQuery {
-    /// Only events of handlers of this module. Default `WORKER` if `name` is given.
-    #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
-    module: Option<String>,
-    /// Only events of this handler.
-    #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
-    name: Option<String>,
-    /// Only events in this state, as in the list. `dead` alone counts dead events, and otherwise
-    /// those are counted that have not ended.
-    #[param(max_length = 100, example = "paused")]
-    state: Option<String>,
-    /// Only events of handlers with this modifier.
-    #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
-    modifier: Option<String>,
-    /// Only events that have this tag. Of several, separated by commas or in repeated parameters,
-    /// all of them.
-    #[param(max_length = 1009, example = "customer:7")]
-    tag: Option<String>,
-    /// Only events that were emitted at or after this time.
-    emitted_since: Option<DateTime<Utc>>,
-    /// Only events that were emitted before this time.
-    emitted_before: Option<DateTime<Utc>>,
-    /// Only events whose last error contains this text.
-    #[param(max_length = 200)]
-    error_text: Option<String>,
-    /// Only events whose value contains this text, as it was emitted.
-    #[param(max_length = 200)]
-    value_text: Option<String>,
-    /// Only events whose value has a scalar at a path: `$.customer.id = "7"`.
-    #[param(max_length = 4000)]
-    value: Option<String>,
-    /// Only events that are due at or after this time.
-    due_since: Option<DateTime<Utc>>,
-    /// Only events that are due before this time.
-    due_before: Option<DateTime<Utc>>,
-    /// Only dead events that died at or after this time.
-    died_since: Option<DateTime<Utc>>,
-    /// Only dead events that died before this time.
-    died_before: Option<DateTime<Utc>>,
-    /// The `next_cursor` of the previous count.
-    #[param(max_length = 400)]
-    cursor: Option<String>,
+event_query! {
+    /// Which events to count, and where to go on.
+    CountQuery {
+        /// Only events of handlers of this module. Default `WORKER` if `name` is given.
+        #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
+        module: Option<String>,
+        /// Only events of this handler.
+        #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
+        name: Option<String>,
+        /// Only events in this state, as in the list. `dead` alone counts dead events, and
+        /// otherwise those are counted that have not ended.
+        #[param(max_length = 100, example = "paused")]
+        state: Option<String>,
+    } .. {
+        /// Only events that are due at or after this time.
+        due_since: Option<DateTime<Utc>>,
+        /// Only events that are due before this time.
+        due_before: Option<DateTime<Utc>>,
+        /// Only dead events that died at or after this time.
+        died_since: Option<DateTime<Utc>>,
+        /// Only dead events that died before this time.
+        died_before: Option<DateTime<Utc>>,
+        /// The `next_cursor` of the previous count.
+        #[param(max_length = 400)]
+        cursor: Option<String>,
+    }
 }
 
 /// Count events

@@ -295,7 +295,7 @@ impl Client {
     }
 
     async fn begin_operation(&self, new: &NewOperationJson) -> anyhow::Result<OperationJson> {
-        let request = Request::post(&["operations"]).body(new)?;
+        let request = Request::post(&["operations"]).body(new)?.repeatable();
         let request = match new.kind {
             // Workers are notified, or signalled.
             OperationKindJson::Cancel | OperationKindJson::RunNow | OperationKindJson::Redrive => request,

@@ -1,11 +1,13 @@
 //! Operations: previewed, begun, shown and cancelled.
 
 use axum::Json;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
 
 use crate::access::Scope;
 use crate::http::body;
 use crate::http::caller::Call;
+use crate::http::idempotency;
 use crate::http::paging::PageQuery;
 use crate::http::path::{OperationPath, Parameters};
 use crate::http::problem::{Answer, Problem};
@@ -13,6 +15,7 @@ use crate::resources::handlers::routes as handlers;
 use crate::resources::operations::wire::{NewOperationJson, OperationJson, OperationPreviewJson};
 use crate::resources::wire::List;
 use wakeq::control::{COUNT_MAX, NewOperation};
+use wakeq::events::IdempotencyKey;
 
 /// How many events a preview looks at by default.
 const LOOKED_AT: u64 = 10_000;
@@ -24,18 +27,36 @@ const LOOKED_AT: u64 = 10_000;
 /// whatever becomes of its processes. Show the operation to see how far it has come. A canvas has
 /// at most 10 open operations; ended ones are kept for 14 days.
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/operations", operation_id = "begin_operation",
-    tag = "operations", request_body = NewOperationJson, responses(
+    tag = "operations", request_body = NewOperationJson,
+    params(("idempotency-key" = Option<String>, Header,
+        description = "For 24 hours, repeats with this key receive the operation that the first request began")),
+    responses(
     (status = 202, description = "The operation has begun", body = OperationJson),
-    (status = 409, description = "The canvas has 10 open operations (`conflict`)",
-        body = crate::http::problem::Details, content_type = "application/problem+json")))]
+    (status = 409, description = "The canvas has 10 open operations (`conflict`), or an earlier request with this \
+                                  `idempotency-key` is in progress (`idempotency-in-progress`)"),
+    (status = 422, description = "The `idempotency-key` was used for a different request")))]
 pub(crate) async fn begin(
     Call { api, caller }: Call,
+    headers: HeaderMap,
     body::Json(request): body::Json<NewOperationJson>,
-) -> Result<(StatusCode, Json<OperationJson>), Problem> {
+) -> Result<Response, Problem> {
     let new = read(&request)?;
-    let admin = caller.admin(&api, Scope::Operate);
-    let begun = admin.begin_operation(caller.canvas, &new, &caller.actor()).await?;
-    Ok((StatusCode::ACCEPTED, Json(begun.into())))
+    let (admin, actor) = (caller.admin(&api, Scope::Operate), caller.actor());
+    let (operation, replayed) = match idempotency::key(&headers)? {
+        Some(key) => {
+            let asked = serde_json::to_vec(&request).map_err(|error| Problem::internal().because(error))?;
+            let asked = idempotency::fingerprint([b"begin_operation".as_slice(), &asked]);
+            let key = IdempotencyKey::new(caller.canvas, &caller.holder(), &key, &asked)?;
+            let begun = admin.begin_operation_once(&key, &new, &actor).await?;
+            (begun.operation, begun.replayed)
+        }
+        None => (admin.begin_operation(caller.canvas, &new, &actor).await?, false),
+    };
+    let mut response = (StatusCode::ACCEPTED, Json(OperationJson::from(operation))).into_response();
+    if replayed {
+        idempotency::mark_replayed(&mut response);
+    }
+    Ok(response)
 }
 
 /// Preview an operation

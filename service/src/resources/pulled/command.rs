@@ -4,25 +4,22 @@
 use std::time::Duration;
 
 use clap::Args;
+use serde_json::value::RawValue;
 
 use crate::cli::Context;
 use crate::cli::arguments::{HandlerArg, HandlerName, TableArgs, event_id};
 use crate::cli::client::Request;
+use crate::cli::given::json;
 use crate::cli::show::{self, JsonArg, moment};
 use crate::cli::table::Table;
 use crate::cli::text;
 use crate::resources::pulled::wire::{
-    ExtendedEvent, LeasedEventJson, LeasedEvents, PulledHandlerJson, PutPulledAnswer,
+    CompleteEventRequest, ExtendedEvent, LeasedEventJson, LeasedEvents, PulledHandlerJson, PutPulledAnswer,
 };
-use crate::resources::pulls::wire::{
-    CompleteRequest, ExtendRequest, LeaseRequest, Pull, ReleaseRequest, Released,
-};
+use crate::resources::pulls::command::{LeasingArgs, LengthArg, ReleaseArgs};
+use crate::resources::pulls::wire::{ExtendRequest, Pull, Released};
 use crate::resources::targets::wire::Policy;
 use wakeq::EventId;
-use wakeq::internals::Spelled;
-
-/// Default duration of a lease.
-const DEFAULT_LEASE: &str = "60s";
 
 /// Options that are not given have their defaults, also where a handler is registered again.
 #[derive(Args)]
@@ -70,15 +67,8 @@ pub(crate) struct ListPulled {
 pub(crate) struct LeaseEvents {
     #[command(flatten)]
     handler: HandlerArg,
-    /// Maximum number of events, 1 to 100
-    #[arg(long, default_value_t = 1)]
-    max: u32,
-    /// Length of the lease, 1s to 1h
-    #[arg(long = "for", value_name = "DURATION", default_value = DEFAULT_LEASE, value_parser = humantime::parse_duration)]
-    lasts: Duration,
-    /// How long to wait for events, at most 20s
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = humantime::parse_duration)]
-    wait: Duration,
+    #[command(flatten)]
+    leasing: LeasingArgs,
     #[command(flatten)]
     json: JsonArg,
 }
@@ -100,9 +90,8 @@ struct LeaseArgs {
 pub(crate) struct ExtendEvent {
     #[command(flatten)]
     event: LeaseArgs,
-    /// Length of the lease from now, 1s to 1h
-    #[arg(long = "for", value_name = "DURATION", default_value = DEFAULT_LEASE, value_parser = humantime::parse_duration)]
-    lasts: Duration,
+    #[command(flatten)]
+    length: LengthArg,
     #[command(flatten)]
     json: JsonArg,
 }
@@ -111,23 +100,19 @@ pub(crate) struct ExtendEvent {
 pub(crate) struct CompleteEvent {
     #[command(flatten)]
     event: LeaseArgs,
+    /// What came of it, as JSON, @FILE, or - for standard input
+    ///
+    /// It is kept with the event if that is kept after its end.
+    #[arg(long, value_name = "JSON", value_parser = json)]
+    result: Option<String>,
 }
 
 #[derive(Args)]
 pub(crate) struct ReleaseEvent {
     #[command(flatten)]
     event: LeaseArgs,
-    /// The error; counts as a failed attempt
-    #[arg(long)]
-    error: Option<String>,
-    /// Least delay before the event can be leased again; after an error, at least the handler's
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
-    retry: Option<Duration>,
-    /// No retry can help: the event dies now
-    #[arg(long, requires = "error", conflicts_with = "retry")]
-    dead: bool,
     #[command(flatten)]
-    json: JsonArg,
+    release: ReleaseArgs,
 }
 
 impl PullHandler {
@@ -166,7 +151,7 @@ impl UnpullHandler {
         let handler = self.handler.handler;
         context.client().await?.send(at(Request::delete, &handler, &["pull"])).await?;
         self.json.print(&serde_json::json!({ "handler": handler.to_string() }), |_| {
-            show::line(format_args!("{handler} is no longer pulled"))
+            show::line(format_args!("events of {handler} go to workers and targets again"))
         })
     }
 }
@@ -186,8 +171,7 @@ fn pulled_row(handler: &PulledHandlerJson) -> [String; 4] {
 
 impl LeaseEvents {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let (lease_s, wait_s) = (self.lasts.as_secs_f64(), self.wait.as_secs_f64());
-        let request = LeaseRequest { max: self.max, lease_s, wait_s };
+        let request = self.leasing.request();
         let lease = at(Request::post, &self.handler.handler, &["leases"]).silent().body(&request)?;
         let leased: LeasedEvents = context.client().await?.call(lease).await?;
         self.json.print(&leased, |leased| {
@@ -211,7 +195,7 @@ fn leased_row(event: &LeasedEventJson) -> [String; 6] {
 
 impl ExtendEvent {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let (lease, lease_s) = (self.event.lease_token.clone(), self.lasts.as_secs_f64());
+        let (lease, lease_s) = (self.event.lease_token.clone(), self.length.seconds());
         let request = self.event.request("extend").body(&ExtendRequest { lease, lease_s })?;
         let extended: ExtendedEvent = context.client().await?.call(request).await?;
         self.json.print(&extended, |extended| {
@@ -225,7 +209,8 @@ impl ExtendEvent {
 impl CompleteEvent {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let lease = self.event.lease_token.clone();
-        let request = self.event.request("complete").body(&CompleteRequest { lease })?;
+        let result = self.result.clone().map(RawValue::from_string).transpose()?;
+        let request = self.event.request("complete").body(&CompleteEventRequest { lease, result })?;
         context.client().await?.send(request).await?;
         show::line(format_args!("event {} is complete", self.event.id))
     }
@@ -233,19 +218,10 @@ impl CompleteEvent {
 
 impl ReleaseEvent {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let (lease, id) = (self.event.lease_token.clone(), self.event.id);
-        let retry_s = self.retry.map(|retry| retry.as_secs_f64());
-        let request = ReleaseRequest { lease, error: self.error, retry_s, dead: self.dead };
+        let request = self.release.request(self.event.lease_token.clone());
         let released: Released =
             context.client().await?.call(self.event.request("release").body(&request)?).await?;
-        self.json.print(&released, |Released { died: _, retry_s }| match retry_s {
-            None => show::line(format_args!("event {id} is now a dead event")),
-            Some(0.0) => show::line(format_args!("event {id} can be leased again at once")),
-            Some(seconds) => {
-                let delay = Spelled(Duration::from_secs_f64(*seconds));
-                show::line(format_args!("event {id} can be leased again in {delay}"))
-            }
-        })
+        self.release.print(&released, "event", self.event.id)
     }
 }
 

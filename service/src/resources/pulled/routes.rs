@@ -13,12 +13,12 @@ use crate::http::body;
 use crate::http::caller::Call;
 use crate::http::paging::PageQuery;
 use crate::http::path::{EventPath, HandlerPath, Parameters};
-use crate::http::problem::{Answer, Details, Kind, Problem};
+use crate::http::problem::{Answer, Kind, Problem};
 use crate::http::slots::Slot;
-use crate::resources::pulled::wire::{ExtendedEvent, LeasedEvents, PulledHandlerJson, PutPulledAnswer};
-use crate::resources::pulls::wire::{
-    CompleteRequest, ExtendRequest, LeaseRequest, Pull, ReleaseRequest, Released,
+use crate::resources::pulled::wire::{
+    CompleteEventRequest, ExtendedEvent, LeasedEvents, PulledHandlerJson, PutPulledAnswer,
 };
+use crate::resources::pulls::wire::{ExtendRequest, LeaseRequest, Pull, ReleaseRequest, Released};
 use crate::resources::wire::List;
 use wakeq::internals::EventLeaseBatch;
 use wakeq::machine::Cause;
@@ -34,8 +34,7 @@ const TO_ANSWER: Duration = Duration::from_secs(5);
     tag = "handlers", request_body = Pull, responses(
     (status = 200, description = "The policy was replaced", body = PutPulledAnswer),
     (status = 201, description = "The handler is pulled from now on", body = PutPulledAnswer),
-    (status = 409, description = "The canvas has 1,000 pulled handlers",
-        body = Details, content_type = "application/problem+json")))]
+    (status = 409, description = "The canvas has 1,000 pulled handlers")))]
 pub(crate) async fn put(
     Call { api, caller }: Call,
     handler: HandlerPath,
@@ -57,10 +56,10 @@ pub(crate) async fn one(Call { api, caller }: Call, handler: HandlerPath) -> Ans
 
 /// Stop a handler from being pulled
 ///
-/// Workers and targets receive its events again. Leases that stand can no longer be extended or
-/// completed, and their events run again when the leases end.
+/// Workers and targets receive its events again. Leases that stand can't be extended or completed
+/// from then on, and their events run again when the leases end.
 #[utoipa::path(delete, path = "/v1/canvases/{canvas}/handlers/{module}/{name}/pull", operation_id = "delete_pull",
-    tag = "handlers", responses((status = 204, description = "The handler is no longer pulled")))]
+    tag = "handlers", responses((status = 204, description = "Workers and targets receive its events")))]
 pub(crate) async fn delete(Call { api, caller }: Call, handler: HandlerPath) -> Result<StatusCode, Problem> {
     api.admin.delete_pulled(&caller.scope(handler), &caller.actor()).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -132,10 +131,8 @@ pub(crate) async fn lease(
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/handlers/{module}/{name}/leases/{id}/extend",
     operation_id = "extend_event", tag = "handlers", request_body = ExtendRequest, responses(
     (status = 200, description = "The new end of the lease", body = ExtendedEvent),
-    (status = 409, description = "The event is not held by this lease",
-        body = Details, content_type = "application/problem+json"),
-    (status = 410, description = "The lease is over (`lease-over`)",
-        body = Details, content_type = "application/problem+json")))]
+    (status = 409, description = "The event is not held by this lease"),
+    (status = 410, description = "The lease is over (`lease-over`)")))]
 pub(crate) async fn extend(
     Call { api, caller }: Call,
     handler: HandlerPath,
@@ -148,25 +145,26 @@ pub(crate) async fn extend(
 
 /// Complete a leased event
 ///
-/// The event is deleted, and kept in the history if its emit asked for that.
+/// The event is deleted, and kept in the history if its emit asked for that, with the result.
 ///
 /// A request whose response was lost may have been carried out. Repeated, it is answered with 404
 /// if it was.
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/handlers/{module}/{name}/leases/{id}/complete",
-    operation_id = "complete_event", tag = "handlers", request_body = CompleteRequest, responses(
+    operation_id = "complete_event", tag = "handlers", request_body = CompleteEventRequest, responses(
     (status = 204, description = "The event is completed and deleted"),
-    (status = 409, description = "The event is not held by this lease",
-        body = Details, content_type = "application/problem+json"),
-    (status = 410, description = "The lease is over (`lease-over`)",
-        body = Details, content_type = "application/problem+json")))]
+    (status = 409, description = "The event is not held by this lease"),
+    (status = 410, description = "The lease is over (`lease-over`)")))]
 pub(crate) async fn complete(
     Call { api, caller }: Call,
     handler: HandlerPath,
     EventPath(id): EventPath,
-    body::Json(request): body::Json<CompleteRequest>,
+    body::Json(request): body::Json<CompleteEventRequest>,
 ) -> Result<StatusCode, Problem> {
-    let token = request.read().map_err(Problem::invalid)?;
-    api.admin.complete_event(&caller.scope(handler), id, &token).await?;
+    let (token, scope) = (request.read().map_err(Problem::invalid)?, caller.scope(handler));
+    match &request.result {
+        Some(result) => api.admin.complete_event_with(&scope, id, &token, result.get()).await?,
+        None => api.admin.complete_event(&scope, id, &token).await?,
+    }
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -176,10 +174,8 @@ pub(crate) async fn complete(
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/handlers/{module}/{name}/leases/{id}/release",
     operation_id = "release_event", tag = "handlers", request_body = ReleaseRequest, responses(
     (status = 200, description = "The event can be leased again, or died", body = Released),
-    (status = 409, description = "The event is not held by this lease",
-        body = Details, content_type = "application/problem+json"),
-    (status = 410, description = "The lease is over (`lease-over`)",
-        body = Details, content_type = "application/problem+json")))]
+    (status = 409, description = "The event is not held by this lease"),
+    (status = 410, description = "The lease is over (`lease-over`)")))]
 pub(crate) async fn release(
     Call { api, caller }: Call,
     handler: HandlerPath,

@@ -7,12 +7,13 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::resources::emit::wire::OptionsJson;
-use crate::resources::events::wire::checkpoint::CheckpointJson;
+use crate::resources::events::wire::checkpoint::{CheckpointJson, even_null};
 use crate::resources::handlers::wire::RuleKind;
 use crate::resources::objects::wire::PlaceJson;
-use crate::resources::pulls::wire::Pull;
+use crate::resources::pulls::wire::{InvalidPull, Pull};
 use crate::resources::wire::wire_from;
 use wakeq::events::EventOptions;
+use wakeq::queues::LeaseToken;
 
 /// A handler whose events programs lease.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -94,6 +95,18 @@ pub(crate) struct LeasedEventJson {
     pub(crate) due_at: DateTime<Utc>,
 }
 
+/// The lease under which to complete an event, and what came of it.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CompleteEventRequest {
+    /// The token of the lease.
+    pub(crate) lease: String,
+    /// The result, at most 64 KiB of JSON. It is dropped unless the event is kept.
+    #[serde(default, deserialize_with = "even_null", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Value, example = json!({"receipt": 7}))]
+    pub(crate) result: Option<Box<RawValue>>,
+}
+
 /// When the lease of an event ends.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ExtendedEvent {
@@ -149,5 +162,11 @@ impl LeasedEventJson {
 impl From<wakeq::targets::ExtendedLease> for ExtendedEvent {
     fn from(extended: wakeq::targets::ExtendedLease) -> Self {
         Self { lease_until: extended.until, cancelled: extended.cancelled }
+    }
+}
+
+impl CompleteEventRequest {
+    pub(crate) fn read(&self) -> Result<LeaseToken, InvalidPull> {
+        Ok(self.lease.parse()?)
     }
 }

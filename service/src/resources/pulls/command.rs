@@ -26,15 +26,44 @@ const DEFAULT_LEASE: &str = "60s";
 pub(crate) struct LeaseCopies {
     /// The queue's name
     name: Name,
-    /// Maximum number of copies, 1 to 100
+    #[command(flatten)]
+    leasing: LeasingArgs,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+/// How much to lease, and for how long.
+#[derive(Args)]
+pub(crate) struct LeasingArgs {
+    /// Maximum number, 1 to 100
     #[arg(long, default_value_t = 1)]
     max: u32,
-    /// Length of the lease, 1s to 1h
-    #[arg(long = "for", value_name = "DURATION", default_value = DEFAULT_LEASE, value_parser = humantime::parse_duration)]
-    lasts: Duration,
-    /// How long to wait for copies, at most 20s
+    #[command(flatten)]
+    length: LengthArg,
+    /// How long to wait until there is one, at most 20s
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = humantime::parse_duration)]
     wait: Duration,
+}
+
+#[derive(Args)]
+pub(crate) struct LengthArg {
+    /// Length of the lease from now, 1s to 1h
+    #[arg(long = "for", value_name = "DURATION", default_value = DEFAULT_LEASE, value_parser = humantime::parse_duration)]
+    lasts: Duration,
+}
+
+/// Why and for how long to release what is leased.
+#[derive(Args)]
+pub(crate) struct ReleaseArgs {
+    /// The error; counts as a failed attempt
+    #[arg(long)]
+    error: Option<String>,
+    /// Least delay before it can be leased again; after an error, at least that of its policy
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    retry: Option<Duration>,
+    /// No retry can help: it dies now
+    #[arg(long, requires = "error", conflicts_with = "retry")]
+    dead: bool,
     #[command(flatten)]
     json: JsonArg,
 }
@@ -56,9 +85,8 @@ struct LeaseArgs {
 pub(crate) struct Extend {
     #[command(flatten)]
     copy: LeaseArgs,
-    /// Length of the lease from now, 1s to 1h
-    #[arg(long = "for", value_name = "DURATION", default_value = DEFAULT_LEASE, value_parser = humantime::parse_duration)]
-    lasts: Duration,
+    #[command(flatten)]
+    length: LengthArg,
     #[command(flatten)]
     json: JsonArg,
 }
@@ -73,17 +101,8 @@ pub(crate) struct Complete {
 pub(crate) struct Release {
     #[command(flatten)]
     copy: LeaseArgs,
-    /// The error; counts as a failed attempt
-    #[arg(long)]
-    error: Option<String>,
-    /// Least delay before the copy can be leased again; after an error, at least the queue's
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
-    retry: Option<Duration>,
-    /// No retry can help: the copy dies now
-    #[arg(long, requires = "error", conflicts_with = "retry")]
-    dead: bool,
     #[command(flatten)]
-    json: JsonArg,
+    release: ReleaseArgs,
 }
 
 #[derive(Args)]
@@ -105,11 +124,41 @@ pub(crate) struct EndLease {
     id: EventId,
 }
 
+impl LeasingArgs {
+    pub(crate) fn request(&self) -> LeaseRequest {
+        let wait_s = self.wait.as_secs_f64();
+        LeaseRequest { max: self.max, lease_s: self.length.seconds(), wait_s }
+    }
+}
+
+impl LengthArg {
+    pub(crate) fn seconds(&self) -> f64 {
+        self.lasts.as_secs_f64()
+    }
+}
+
+impl ReleaseArgs {
+    pub(crate) fn request(&self, lease: String) -> ReleaseRequest {
+        let retry_s = self.retry.map(|retry| retry.as_secs_f64());
+        ReleaseRequest { lease, error: self.error.clone(), retry_s, dead: self.dead }
+    }
+
+    /// Prints what became of it, which is a `copy` or an `event`.
+    pub(crate) fn print(&self, released: &Released, what: &str, id: EventId) -> anyhow::Result<()> {
+        self.json.print(released, |Released { died: _, retry_s }| match retry_s {
+            None => show::line(format_args!("{what} {id} is now a dead event")),
+            Some(0.0) => show::line(format_args!("{what} {id} can be leased again at once")),
+            Some(seconds) => {
+                let delay = Spelled(Duration::from_secs_f64(*seconds));
+                show::line(format_args!("{what} {id} can be leased again in {delay}"))
+            }
+        })
+    }
+}
+
 impl LeaseCopies {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let (lease_s, wait_s) = (self.lasts.as_secs_f64(), self.wait.as_secs_f64());
-        let request = LeaseRequest { max: self.max, lease_s, wait_s };
-        let leased = context.client().await?.lease(&self.name, request).await?;
+        let leased = context.client().await?.lease(&self.name, self.leasing.request()).await?;
         self.json.print(&leased, |leased| {
             let mut table = Table::new(["COPY", "LEASE", "UNTIL", ">ATTEMPT", "CANVAS", "EVENT", "VALUE"]);
             leased.copies.iter().for_each(|copy| table.row(row(copy)));
@@ -133,7 +182,7 @@ fn row(copy: &LeasedCopyJson) -> [String; 7] {
 impl Extend {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let LeaseArgs { name, id, lease_token: lease } = self.copy;
-        let request = ExtendRequest { lease, lease_s: self.lasts.as_secs_f64() };
+        let request = ExtendRequest { lease, lease_s: self.length.seconds() };
         let extended = context.client().await?.extend(&name, id, request).await?;
         self.json.print(&extended, |extended| {
             show::line(format_args!("copy {id} is leased until {}", moment(extended.lease_until)))
@@ -152,17 +201,9 @@ impl Complete {
 impl Release {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let LeaseArgs { name, id, lease_token: lease } = self.copy;
-        let retry_s = self.retry.map(|retry| retry.as_secs_f64());
-        let request = ReleaseRequest { lease, error: self.error, retry_s, dead: self.dead };
+        let request = self.release.request(lease);
         let released = context.client().await?.release(&name, id, request).await?;
-        self.json.print(&released, |Released { died: _, retry_s }| match retry_s {
-            None => show::line(format_args!("copy {id} is now a dead event")),
-            Some(0.0) => show::line(format_args!("copy {id} can be leased again at once")),
-            Some(seconds) => {
-                let delay = Spelled(Duration::from_secs_f64(*seconds));
-                show::line(format_args!("copy {id} can be leased again in {delay}"))
-            }
-        })
+        self.release.print(&released, "copy", id)
     }
 }
 

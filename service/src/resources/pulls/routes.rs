@@ -14,7 +14,7 @@ use crate::http::Api;
 use crate::http::body;
 use crate::http::caller::Caller;
 use crate::http::path::{EventPath, QueuePath};
-use crate::http::problem::{Details, Kind, Problem};
+use crate::http::problem::{Kind, Problem};
 use crate::http::slots::Slot;
 use crate::resources::pulls::wire::{
     CompleteRequest, ExtendRequest, Extended, InvalidPull, LeaseRequest, Leased, ReleaseRequest, Released,
@@ -39,8 +39,7 @@ const TO_ANSWER: Duration = Duration::from_secs(5);
     request_body = LeaseRequest, responses(
     (status = 200, description = "The leased copies; none if there are none to lease",
         body = Leased),
-    (status = 409, description = "The queue is not pulled",
-        body = Details, content_type = "application/problem+json")))]
+    (status = 409, description = "The queue is not pulled")))]
 pub(crate) async fn lease(
     State(api): State<Api>,
     _: Caller,
@@ -80,10 +79,8 @@ pub(crate) async fn lease(
 #[utoipa::path(post, path = "/v1/admin/queues/{queue}/copies/{id}/extend", operation_id = "extend_copy", tag = "queues",
     request_body = ExtendRequest, responses(
     (status = 200, description = "The new end of the lease", body = Extended),
-    (status = 409, description = "The copy is not held by this lease",
-        body = Details, content_type = "application/problem+json"),
-    (status = 410, description = "The lease is over (`lease-over`)",
-        body = Details, content_type = "application/problem+json")))]
+    (status = 409, description = "The copy is not held by this lease"),
+    (status = 410, description = "The lease is over (`lease-over`)")))]
 pub(crate) async fn extend(
     State(api): State<Api>,
     _: Caller,
@@ -105,10 +102,8 @@ pub(crate) async fn extend(
 #[utoipa::path(post, path = "/v1/admin/queues/{queue}/copies/{id}/complete", operation_id = "complete_copy", tag = "queues",
     request_body = CompleteRequest, responses(
     (status = 204, description = "The copy is completed and deleted"),
-    (status = 409, description = "The copy is not held by this lease",
-        body = Details, content_type = "application/problem+json"),
-    (status = 410, description = "The lease is over (`lease-over`)",
-        body = Details, content_type = "application/problem+json")))]
+    (status = 409, description = "The copy is not held by this lease"),
+    (status = 410, description = "The lease is over (`lease-over`)")))]
 pub(crate) async fn complete(
     State(api): State<Api>,
     _: Caller,
@@ -128,10 +123,8 @@ pub(crate) async fn complete(
 #[utoipa::path(post, path = "/v1/admin/queues/{queue}/copies/{id}/release", operation_id = "release_copy", tag = "queues",
     request_body = ReleaseRequest, responses(
     (status = 200, description = "The copy can be leased again, or died", body = Released),
-    (status = 409, description = "The copy is not held by this lease",
-        body = Details, content_type = "application/problem+json"),
-    (status = 410, description = "The lease is over (`lease-over`)",
-        body = Details, content_type = "application/problem+json")))]
+    (status = 409, description = "The copy is not held by this lease"),
+    (status = 410, description = "The lease is over (`lease-over`)")))]
 pub(crate) async fn release(
     State(api): State<Api>,
     _: Caller,

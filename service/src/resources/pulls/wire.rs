@@ -150,7 +150,7 @@ pub(crate) struct Extended {
     pub(crate) lease_until: DateTime<Utc>,
 }
 
-/// The lease under which to complete a copy or event.
+/// The lease under which to complete a copy.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CompleteRequest {

@@ -196,7 +196,8 @@ async fn run_now(transaction: &mut PgConnection, meant: Meant<'_>) -> Result<Act
     Ok(Act { notifications, ..Act::counting(row.due) })
 }
 
-/// Changes the tags of those that would not have too many, nor too long options, afterwards.
+/// Changes the tags of those that would not have too many, nor too long options, afterwards. As
+/// with the tags of one event, options that are too long already may get shorter.
 async fn retag(
     transaction: &mut PgConnection,
     meant: Meant<'_>,
@@ -228,7 +229,7 @@ async fn retag(
            ), retagged as (
                update wakeq.events_v2 e set options = w.options from wanted w
                 where e.id = any (array[w.id]) and e.options is distinct from w.options
-                  and coalesce(octet_length(w.options::text) <= 4096, true)
+                  and coalesce(octet_length(w.options::text) <= greatest(4096, octet_length(e.options::text)), true)
             returning e.id
            ), logged as (
                insert into wakeq.audit_log (canvas_id, actor, action, outcome, times, detail)

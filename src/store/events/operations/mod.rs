@@ -6,4 +6,4 @@ mod page;
 mod rows;
 
 pub(crate) use look::{Looked, OperationEvents, OperationPosition};
-pub(crate) use rows::{BegunOperation, OPERATIONS_OPEN_MAX, OperationsAfter};
+pub(crate) use rows::{BegunOperation, KeyedBegin, OPERATIONS_OPEN_MAX, OperationsAfter};

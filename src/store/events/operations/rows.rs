@@ -5,13 +5,18 @@ use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use crate::event::{
-    Actor, CanvasId, NewOperation, Operation, OperationId, OperationKind, OperationPreview, Timestamp,
+    Actor, CanvasId, IdempotencyKey, NewOperation, Operation, OperationId, OperationKind, OperationPreview,
+    Timestamp,
 };
+use crate::store::events::idempotency::{IdempotencyOutcome, keep, used};
 use crate::store::kernel::{Sql, StoreError};
 use crate::store::quotas::serialize_on_canvas;
 
 /// Maximum number of operations of a canvas that have not ended.
 pub(crate) const OPERATIONS_OPEN_MAX: usize = 10;
+
+/// How many are read at least where some could not be.
+const UNREAD_PAGE: i64 = 100;
 
 /// An operation that was begun, and the job that carries it on.
 #[derive(Clone, Debug)]
@@ -23,6 +28,31 @@ pub(crate) struct BegunOperation {
 impl BegunOperation {
     /// Maximum number of operations that are kept of a canvas, with those that have not ended.
     pub(crate) const KEPT_MAX: usize = 1_000;
+}
+
+/// What came of beginning an operation under an idempotency key.
+#[derive(Clone, Debug)]
+pub(crate) enum KeyedBegin {
+    Begun(Box<BegunOperation>),
+    /// The same request has begun this one.
+    Replayed(OperationId),
+    /// As many are open as may be. The key is free.
+    TooMany,
+    /// The key was used for another request.
+    Mismatch,
+    /// Another call is using the key at this moment.
+    InProgress,
+}
+
+impl KeyedBegin {
+    /// What it means that the key was used.
+    pub(in crate::store) fn of(used: IdempotencyOutcome) -> Self {
+        match used {
+            IdempotencyOutcome::Replayed(id) => id.parse().map_or(Self::Mismatch, Self::Replayed),
+            IdempotencyOutcome::InProgress => Self::InProgress,
+            IdempotencyOutcome::Mismatch | IdempotencyOutcome::First(_) => Self::Mismatch,
+        }
+    }
 }
 
 /// Where a page of the list ended: when the last operation was begun, and its id.
@@ -105,6 +135,26 @@ impl Sql<'_> {
         Ok(operation.map(|operation| BegunOperation { operation, job }))
     }
 
+    pub(in crate::store) async fn begin_operation_once(
+        &self,
+        key: &IdempotencyKey,
+        new: &NewOperation,
+        (preview, copies): (&OperationPreview, bool),
+        actor: &Actor,
+    ) -> Result<KeyedBegin, StoreError> {
+        let mut session = self.session().await?.for_statements(9);
+        let begun =
+            session.limit(|connection| begin_once(connection, key, new, (preview, copies), actor)).await;
+        let (id, job) = match session.answered("begin an operation under a key", begun).await? {
+            Ok(begun) => begun,
+            Err(not_begun) => return Ok(not_begun),
+        };
+        let operation = self.operation(key.canvas, id).await?;
+        Ok(operation.map_or(KeyedBegin::Replayed(id), |operation| {
+            KeyedBegin::Begun(Box::new(BegunOperation { operation, job }))
+        }))
+    }
+
     pub(in crate::store) async fn operation(
         &self,
         canvas: CanvasId,
@@ -121,18 +171,30 @@ impl Sql<'_> {
         after: Option<OperationsAfter>,
         limit: i64,
     ) -> Result<Vec<Operation>, StoreError> {
-        let query = operation_rows!(
-            "
-              where canvas_id = $1
-                and (started_at, id) < (coalesce($2::timestamptz, 'infinity'), coalesce($3::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
-              order by started_at desc, id desc limit $4",
-            canvas.0,
-            after.map(|(started_at, _)| started_at),
-            after.map(|(_, id)| id.0),
-            limit
-        );
-        let rows = self.session().await?.all("list operations", query).await?;
-        Ok(rows.into_iter().filter_map(OperationRow::into_operation).collect())
+        let (mut found, mut after, mut look) = (Vec::new(), after, limit);
+        loop {
+            let query = operation_rows!(
+                "
+                  where canvas_id = $1
+                    and (started_at, id) < (coalesce($2::timestamptz, 'infinity'), coalesce($3::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+                  order by started_at desc, id desc limit $4",
+                canvas.0,
+                after.map(|(started_at, _)| started_at),
+                after.map(|(_, id)| id.0),
+                look
+            );
+            let rows = self.session().await?.all("list operations", query).await?;
+            let has_more = rows.len() as i64 >= look;
+            after = rows.last().map(|row| (row.started_at, OperationId(row.id)));
+            found.extend(rows.into_iter().filter_map(OperationRow::into_operation));
+            if found.len() as i64 >= limit || !has_more {
+                found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+                return Ok(found);
+            }
+            // Some can't be read here, as a newer release has begun them: they must not look like
+            // the end of the list.
+            look = limit.max(UNREAD_PAGE);
+        }
     }
 
     /// Waits for the page that is being done, if any: no other begins after it.
@@ -198,8 +260,6 @@ impl Sql<'_> {
     }
 }
 
-/// Adds the row and its job, one after another per canvas. Returns the id and the job, `None` if as
-/// many are open as may be.
 async fn begin(
     connection: &mut PgConnection,
     canvas: CanvasId,
@@ -208,7 +268,43 @@ async fn begin(
     actor: &Actor,
 ) -> Result<Option<(OperationId, i64)>, sqlx::Error> {
     let mut transaction = connection.begin().await?;
-    serialize_on_canvas(&mut transaction, canvas).await?;
+    let begun = add(&mut transaction, canvas, new, (preview, copies), actor).await?;
+    transaction.commit().await?;
+    Ok(begun)
+}
+
+/// The same, unless the key was used; the key and the operation are one transaction.
+async fn begin_once(
+    connection: &mut PgConnection,
+    key: &IdempotencyKey,
+    new: &NewOperation,
+    (preview, copies): (&OperationPreview, bool),
+    actor: &Actor,
+) -> Result<Result<(OperationId, i64), KeyedBegin>, sqlx::Error> {
+    let mut transaction = connection.begin().await?;
+    if let Some(used) = used(&mut transaction, key).await? {
+        transaction.rollback().await?;
+        return Ok(Err(KeyedBegin::of(used)));
+    }
+    let Some((id, job)) = add(&mut transaction, key.canvas, new, (preview, copies), actor).await? else {
+        transaction.rollback().await?;
+        return Ok(Err(KeyedBegin::TooMany));
+    };
+    keep(&mut transaction, key, &id.to_string()).await?;
+    transaction.commit().await?;
+    Ok(Ok((id, job)))
+}
+
+/// Adds the row and its job, one after another per canvas. Returns the id and the job, `None` if as
+/// many are open as may be.
+async fn add(
+    transaction: &mut PgConnection,
+    canvas: CanvasId,
+    new: &NewOperation,
+    (preview, copies): (&OperationPreview, bool),
+    actor: &Actor,
+) -> Result<Option<(OperationId, i64)>, sqlx::Error> {
+    serialize_on_canvas(&mut *transaction, canvas).await?;
     let open = sqlx::query_scalar!(
         r#"select count(*) as "open!" from wakeq.operations where canvas_id = $1 and ended_at is null"#,
         canvas.0
@@ -261,6 +357,5 @@ async fn begin(
     )
     .fetch_one(&mut *transaction)
     .await?;
-    transaction.commit().await?;
     Ok(Some((id, job)))
 }

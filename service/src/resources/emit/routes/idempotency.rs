@@ -1,36 +1,16 @@
-//! `Idempotency-Key`: a repeated request gets its first answer again.
-//!
-//! Which requests are the same is decided here; the store keeps key, events and answer in one
-//! transaction.
+//! Emits under an `Idempotency-Key`: a repeated request gets its first answer again.
 
-use aws_lc_rs::digest::{Context, SHA256};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::http::header;
 use axum::response::Response;
 
 use super::emission::{Change, Emission};
 use super::received::{EmitRequest, accepted};
 use crate::http::Api;
 use crate::http::caller::Caller;
-use crate::http::operations::IDEMPOTENCY_KEY;
+use crate::http::idempotency;
 use crate::http::problem::Problem;
 use crate::resources::emit::wire::EmitAnswer;
 use wakeq::events::{IdempotencyKey, Idempotent};
-
-const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
-
-/// The request's key: 1 to 255 visible characters.
-pub(super) fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
-    let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
-    let Some(value) = values.next() else { return Ok(None) };
-    let visible = value.as_bytes().iter().all(u8::is_ascii_graphic) && (1..=255).contains(&value.len());
-    match value.to_str() {
-        Ok(text) if visible && values.next().is_none() => Ok(Some(text.to_owned())),
-        Ok(_) | Err(_) => Err(Problem::bad_request(
-            "an Idempotency-Key must have 1 to 255 visible ASCII characters, and be given once: a \
-             uuid, for example",
-        )),
-    }
-}
 
 /// Emits under a key, or returns the answer that was given under it.
 pub(super) async fn emit(
@@ -65,23 +45,13 @@ pub(super) async fn emit(
         serde_json::from_str(&answer).map_err(|error| Problem::internal().because(error))?;
     let mut response = accepted(caller.canvas, &answer);
     if replayed {
-        response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+        idempotency::mark_replayed(&mut response);
     }
     Ok(response)
 }
 
-/// A digest that is equal for requests that ask for the same: of path, query, body, and the headers
-/// that describe the body.
+/// Of path, query, body, and the headers that describe the body.
 fn fingerprint(received: &EmitRequest) -> Vec<u8> {
-    let mut digest = Context::new(&SHA256);
-    let mut add = |part: &[u8]| {
-        digest.update(&(part.len() as u64).to_be_bytes());
-        digest.update(part);
-    };
-    add(b"POST");
-    add(received.uri.path().as_bytes());
-    add(received.uri.query().unwrap_or_default().as_bytes());
-    add(&received.body);
     let mut headers: Vec<_> = received
         .headers
         .iter()
@@ -89,9 +59,8 @@ fn fingerprint(received: &EmitRequest) -> Vec<u8> {
         .map(|(name, value)| (name.as_str(), value.as_bytes()))
         .collect();
     headers.sort_unstable();
-    for (name, value) in headers {
-        add(name.as_bytes());
-        add(value);
-    }
-    digest.finish().as_ref().to_vec()
+    let (path, query) = (received.uri.path(), received.uri.query().unwrap_or_default());
+    let parts = [b"POST".as_slice(), path.as_bytes(), query.as_bytes(), &received.body[..]];
+    let described = headers.iter().flat_map(|(name, value)| [name.as_bytes(), *value]);
+    idempotency::fingerprint(parts.into_iter().chain(described))
 }

@@ -19,6 +19,7 @@ use axum::response::Response;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+use crate::access::Scope;
 use crate::http::Api;
 use crate::http::body::CompleteBody;
 use crate::http::caller::Caller;
@@ -171,10 +172,10 @@ async fn send(
     if let Some(what) = emission.beside_events() {
         caller.may_emit_with(api, what)?;
     }
-    let emission = if caller.is_limited() { emission.with_ids_of_handlers() } else { emission };
+    let emission = if caller.is_limited(Scope::Emit) { emission.with_ids_of_handlers() } else { emission };
     let has_other = api.recent_canvases.has_other(caller.canvas);
     api.shares.count_events(caller.canvas, has_other, emission.events().count())?;
-    if let Some(key) = idempotency::key(&received.headers)? {
+    if let Some(key) = crate::http::idempotency::key(&received.headers)? {
         return idempotency::emit(api, caller, &key, received, emission).await;
     }
     // The emission holds everything that is needed from now on.

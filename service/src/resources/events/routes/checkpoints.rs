@@ -48,6 +48,10 @@ pub(crate) async fn store(
     body::Json(request): body::Json<StoreCheckpoint>,
 ) -> Result<StatusCode, Problem> {
     let admin = caller.admin(&api, Scope::Operate);
+    if caller.is_limited(Scope::Operate) {
+        let handler = admin.handler_of(caller.canvas, id).await?;
+        caller.may_work_on(&api, "store_checkpoint", handler)?;
+    }
     admin.store_checkpoint(caller.canvas, id, &request.claim, request.value.get()).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -36,7 +36,7 @@ pub(crate) struct StoreCheckpoint {
 }
 
 /// Keeps a value of `null` apart from a missing value.
-pub(super) fn even_null<'de, D: Deserializer<'de>>(
+pub(crate) fn even_null<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Box<RawValue>>, D::Error> {
     Box::deserialize(deserializer).map(Some)
