@@ -18,6 +18,8 @@ mod history;
 mod identity;
 mod idle;
 mod inserts;
+mod limit_changes;
+mod limits;
 mod log;
 mod log_pages;
 mod minute;
