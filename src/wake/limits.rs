@@ -93,3 +93,82 @@ impl Waker {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::event::{Actor, EventId, NewLimit, OnFull};
+    use crate::store::tests::Table;
+    use crate::store::tests::crowds::{FEW, MANY};
+    use crate::wake::backlog::tests::waker;
+
+    const ONE: NewLimit =
+        NewLimit { concurrency: Some(1), rate: None, on_full: OnFull::Wait, waiting_max: None };
+
+    /// A table with two canvases, of each of which one event runs and the others wait.
+    async fn full(count: usize) -> (Table, Vec<Notification>, Vec<Notification>) {
+        let table = Table::new().await;
+        let mut told = Vec::new();
+        for (canvas, count) in [(MANY, count), (FEW, 2)] {
+            table.limit(canvas, "customer", ONE).await;
+            let events = table.add_keyed(canvas, &["customer:7"], count).await;
+            let mut running = 0;
+            for page in events.chunks(250) {
+                running += table.claim_some(page).await.len();
+            }
+            assert_eq!(running, 1);
+            told.push(events);
+        }
+        let [many, few] = <[_; 2]>::try_from(told).unwrap();
+        (table, many, few)
+    }
+
+    async fn lose_claim(table: &Table) {
+        table
+            .run(
+                "update wakeq.events_v2 set locked_at = locked_at - interval '1 day'
+                  where canvas_id = '00000000-0000-0000-0000-000000000006' and locked_at is not null",
+            )
+            .await;
+    }
+
+    fn ids(told: &[Notification]) -> HashSet<EventId> {
+        told.iter().map(|notification| notification.id).collect()
+    }
+
+    /// The event that lost its claim is woken by its promise, and the one that waits by the pass.
+    #[tokio::test]
+    async fn a_pass_gives_the_place_of_a_dead_worker_to_the_next() {
+        let (table, told, _) = full(3).await;
+        lose_claim(&table).await;
+        let (waker, broker) = waker(&table, 1_000);
+        waker.pass(None).await.unwrap();
+        assert_eq!(broker.events(), ids(&told[..2]));
+    }
+
+    /// Where limits can't be looked at, everything else is done.
+    #[tokio::test]
+    async fn a_pass_without_limits_wakes_the_others() {
+        let (table, told, _) = full(3).await;
+        lose_claim(&table).await;
+        table.run("alter function wakeq.wake_waiting(uuid[], text[], interval, interval, uuid[]) rename to gone").await;
+        let (waker, broker) = waker(&table, 1_000);
+        waker.pass(None).await.unwrap_err();
+        assert_eq!(broker.events(), ids(&told[..1]));
+    }
+
+    /// Page by page, however many wait; what waits for the limit of another canvas stays.
+    #[tokio::test]
+    async fn all_that_waits_is_woken_when_its_limit_is_removed() {
+        let (table, told, _) = full(1_200).await;
+        let customer: LimitName = "customer".parse().unwrap();
+        let (waker, broker) = waker(&table, 1_000_000);
+        assert!(!waker.room_in_limit(MANY, customer.clone()).await.unwrap());
+        assert_eq!(broker.events().len(), 0);
+        assert!(table.store.remove_limit(MANY, &customer, &Actor::user("ada")).await.unwrap());
+        assert!(!waker.room_in_limit(MANY, customer).await.unwrap());
+        assert_eq!(broker.events(), ids(&told[1..]));
+    }
+}
