@@ -397,7 +397,7 @@ impl HeldEvent {
         let (claim, retries) = (event.claim, event.retries.unsigned_abs());
         let asked = EventPolicy::of(event.options.as_deref(), retries, since);
         let object = event.place.map(|place| place.object);
-        let held = event.held.map(Vec::from).unwrap_or_default();
+        let held = Vec::new();
         Self { claim, scope: event.address.scope, retries, object, options: event.options, held, asked }
     }
 

@@ -1,8 +1,8 @@
 //! What is in use of limits, and what an event waits for. Only looks, without locks: what is shown
 //! may have changed.
 
-use crate::event::{CanvasId, EventId, LimitName, LimitUse, LimitWait};
-use crate::store::kernel::{Sql, StoreError, interval};
+use crate::event::{CanvasId, EventId, HeldLimit, LimitName, LimitUse, LimitWait};
+use crate::store::kernel::{Sql, Store, StoreError, interval};
 
 impl Sql<'_> {
     pub(in crate::store) async fn limit_uses(
@@ -62,5 +62,24 @@ impl Sql<'_> {
                 next: row.next,
             })
         }))
+    }
+}
+
+impl Store {
+    /// The limits of an event of the canvas, under the names by which they are counted.
+    pub(crate) async fn limits_of(
+        &self,
+        canvas: CanvasId,
+        id: EventId,
+    ) -> Result<Vec<HeldLimit>, StoreError> {
+        let query = sqlx::query!(
+            r#"select l.counted_canvas as "canvas!", l.counted_name as "name!"
+                 from wakeq.events_v2 e cross join lateral wakeq.limits_of(e.canvas_id, e.module, e.name, e.options) l
+                where e.id = $2 and e.canvas_id = $1 and e.queue is null"#,
+            canvas.0,
+            id.0
+        );
+        let rows = self.session().await?.all("look for the limits of an event", query).await?;
+        Ok(rows.into_iter().map(|row| HeldLimit { canvas: CanvasId(row.canvas), name: row.name }).collect())
     }
 }

@@ -20,14 +20,14 @@ pub(super) fn places(concurrency: u32) -> NewLimit {
 }
 
 impl Table {
-    pub(super) async fn limit(&self, canvas: CanvasId, name: &str, limit: NewLimit) {
+    pub(crate) async fn limit(&self, canvas: CanvasId, name: &str, limit: NewLimit) {
         let name = name.parse().unwrap();
         let put = self.store.put_limit(canvas, &name, &limit, &Actor::user("ada")).await.unwrap();
         assert_eq!(put.expect("there is room").limit.definition, limit);
     }
 
     /// Adds events of the handler `known` that name these keys, and were due one after the other.
-    pub(super) async fn add_keyed(&self, canvas: CanvasId, keys: &[&str], count: usize) -> Vec<Notification> {
+    pub(crate) async fn add_keyed(&self, canvas: CanvasId, keys: &[&str], count: usize) -> Vec<Notification> {
         let options = (!keys.is_empty()).then(|| serde_json::json!({ "limits": keys }).to_string());
         let ids: Vec<EventId> = (0..count).map(|_| EventId::new()).collect();
         sqlx::query(
@@ -49,7 +49,7 @@ impl Table {
     }
 
     /// The claims that were made of these events.
-    pub(super) async fn claim_some(&self, notifications: &[Notification]) -> Vec<ClaimedEvent> {
+    pub(crate) async fn claim_some(&self, notifications: &[Notification]) -> Vec<ClaimedEvent> {
         let claims = self.ask(notifications).await.into_iter();
         let made = claims.filter_map(|claim| match claim {
             LimitedClaim::Claimed(event) => Some(*event),
