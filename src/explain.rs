@@ -241,19 +241,7 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<LiveEven
     };
     let (target, target_gone_since) = store.target_url(&event.address).await?.unzip();
     let first = first(store, &event).await?.filter(|(first, _)| *first != id);
-    let limited = match state {
-        CheckResult::Limited | CheckResult::Delayed if event.is_limited => {
-            store.waits_for(scope.canvas, id).await?
-        }
-        CheckResult::Behind
-        | CheckResult::Halted
-        | CheckResult::FacetHeld
-        | CheckResult::Delayed
-        | CheckResult::Running
-        | CheckResult::Held(_)
-        | CheckResult::Limited
-        | CheckResult::Ready => None,
-    };
+    let limited = limited(store, id, state, &event).await?;
     let unique_key = store.unique_key(scope.canvas, id).await?;
     let (since, until) = match &limited {
         Some(wait) => (wait.since, wait.next),
@@ -289,6 +277,28 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<LiveEven
         first,
         now: schedule.now,
     })
+}
+
+/// What an event waits for, if that is a limit.
+async fn limited(
+    store: &Store,
+    id: EventId,
+    state: CheckResult,
+    event: &LoadedEvent,
+) -> Result<Option<LimitWait>, StoreError> {
+    match state {
+        CheckResult::Limited | CheckResult::Delayed if event.is_limited => {
+            store.waits_for(event.address.scope.canvas, id).await
+        }
+        CheckResult::Behind
+        | CheckResult::Halted
+        | CheckResult::FacetHeld
+        | CheckResult::Delayed
+        | CheckResult::Running
+        | CheckResult::Held(_)
+        | CheckResult::Limited
+        | CheckResult::Ready => Ok(None),
+    }
 }
 
 /// Since when an event is in this state, and until when, if that is known.
