@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::event::{
-    CanvasId, CopyOf, EventId, EventOptions, HandlerAddress, Lane, Link, Metadata, Name, Place, RuleKind,
-    RuleReach, Timestamp, Turn,
+    CanvasId, CopyOf, EventId, EventOptions, HandlerAddress, Lane, LimitWait, Link, Metadata, Name, Place,
+    RuleKind, RuleReach, Timestamp, Turn,
 };
 use crate::machine::{CheckResult, Policy, check_schedule};
 use crate::store::{DeadEvent, EndedEvent, LoadedEvent, Rule, Store, StoreError, WorkerSummary};
@@ -46,6 +46,9 @@ pub struct LiveEvent {
     /// The rule that holds it, if any: on its handler, its canvas or everything. Of several of a
     /// kind, the one that stops most.
     pub rule: Option<Rule>,
+    /// The limit whose place it waits for, or whose rate has given it its due time, and which events
+    /// of its canvas have the places.
+    pub limited: Option<LimitWait>,
     /// When its notification is next published if nothing else happens; `None` while it is parked.
     pub notify_at: Option<Timestamp>,
     /// When it was emitted.
@@ -125,6 +128,9 @@ impl LiveEvent {
             CheckResult::Delayed if self.rule.is_some() => {
                 "is due then, but runs only when the rule that holds it has ended"
             }
+            CheckResult::Delayed if self.limited.is_some() => {
+                "runs when it is due, which is the start that the rates of its limits have given it"
+            }
             CheckResult::Delayed => "runs when it is due",
             CheckResult::Running if self.worker.is_none() && self.pulled => {
                 "ends when the service that leased it completes or releases it; can be leased again \
@@ -132,6 +138,9 @@ impl LiveEvent {
             }
             CheckResult::Running => "ends when its handler returns, or is taken over when its lease expires",
             CheckResult::Held(kind) => self.next_of_held(kind),
+            CheckResult::Limited => {
+                "runs when one of the events that have the places of its limit has ended, after those                  that were due before it"
+            }
             CheckResult::Ready if self.pulled && self.copy_of.is_none() => {
                 "waits until a program leases it: its handler is pulled over HTTP"
             }
@@ -204,7 +213,7 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<LiveEven
     let timing = store.timing();
     let policy = Policy::of(timing, u32::MAX);
     let schedule = event.schedule;
-    let state = check_schedule(schedule, &policy);
+    let state = check_schedule(schedule, &policy).at_limit(event.waits);
     let rule = match schedule.rule {
         Some(kind) => {
             store.rules_over(&event.address.scope).await?.into_iter().find(|rule| rule.kind == kind)
@@ -217,7 +226,9 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<LiveEven
         (CheckResult::Ready, None) => store.running_of(scope).await?,
         (_, Some(_))
         | (CheckResult::Behind | CheckResult::Halted | CheckResult::FacetHeld, None)
-        | (CheckResult::Delayed | CheckResult::Running | CheckResult::Held(_), None) => 0,
+        | (CheckResult::Delayed | CheckResult::Running | CheckResult::Held(_) | CheckResult::Limited, None) => {
+            0
+        }
     };
     let worker_process = match event.worker.as_ref().filter(|_| state == CheckResult::Running) {
         Some(worker) => store.seen_worker(worker).await?,
@@ -230,14 +241,19 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<LiveEven
     };
     let (target, target_gone_since) = store.target_url(&event.address).await?.unzip();
     let first = first(store, &event).await?.filter(|(first, _)| *first != id);
+    let limited = limited(store, id, state, &event).await?;
     let unique_key = store.unique_key(scope.canvas, id).await?;
-    let (since, until) = times(state, &event, rule.as_ref(), timing.lease);
+    let (since, until) = match &limited {
+        Some(wait) => (wait.since, wait.next),
+        None => times(state, &event, rule.as_ref(), timing.lease),
+    };
     Ok(LiveEvent {
         id,
         state,
         since,
         until,
         rule,
+        limited,
         notify_at: event.notify_at,
         address: event.address,
         enqueued_at: event.enqueued_at,
@@ -263,6 +279,28 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<LiveEven
     })
 }
 
+/// What an event waits for, if that is a limit.
+async fn limited(
+    store: &Store,
+    id: EventId,
+    state: CheckResult,
+    event: &LoadedEvent,
+) -> Result<Option<LimitWait>, StoreError> {
+    match state {
+        CheckResult::Limited | CheckResult::Delayed if event.is_limited => {
+            store.waits_for(event.address.scope.canvas, id).await
+        }
+        CheckResult::Behind
+        | CheckResult::Halted
+        | CheckResult::FacetHeld
+        | CheckResult::Delayed
+        | CheckResult::Running
+        | CheckResult::Held(_)
+        | CheckResult::Limited
+        | CheckResult::Ready => Ok(None),
+    }
+}
+
 /// Since when an event is in this state, and until when, if that is known.
 fn times(
     state: CheckResult,
@@ -284,7 +322,7 @@ fn times(
             let started = rule.map_or(schedule.now, |rule| rule.created_at);
             (started.max(event.enqueued_at), rule.and_then(|rule| rule.until))
         }
-        CheckResult::Ready => (schedule.delay_until, None),
+        CheckResult::Ready | CheckResult::Limited => (schedule.delay_until, None),
     }
 }
 

@@ -10,6 +10,7 @@ mod cancelled;
 mod error;
 mod expiry;
 mod idle;
+mod limits;
 mod missed;
 mod pace;
 mod pauses;
@@ -225,6 +226,9 @@ impl Waker {
             }
             if minute.batches {
                 self.look_at_batches(&mut trouble).await;
+            }
+            if minute.limits {
+                self.wake_limits(&mut trouble).await;
             }
             if minute.log {
                 self.provide_for_log().await;

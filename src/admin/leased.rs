@@ -16,8 +16,8 @@ use tokio::time::Instant;
 use super::settled::is_gone;
 use super::{Admin, AdminError};
 use crate::event::{
-    Cause, Claim, CountedRun, EventId, EventOptions, HandlerScope, Lane, LeaseToken, Name, Notification,
-    ObjectKey, PullPolicy, Timestamp,
+    Cause, Claim, CountedRun, EventId, EventOptions, HandlerScope, HeldLimit, Lane, LeaseToken, Name,
+    Notification, ObjectKey, PullPolicy, Timestamp,
 };
 use crate::machine::{EventPolicy, RetryPolicy};
 use crate::store::{AttemptEnd, BatchKey, Fence, KeptEnd, LeasedRow, LoadedEvent, Retry, StoreError};
@@ -306,9 +306,9 @@ impl Admin {
             Fence::Gone => Err(source.gone(id)),
             Fence::Wrong => Err(source.not_leased(id)),
             Fence::Over => Err(source.over(id)),
-            Fence::Stands { claim, scope, retries, object, options, now } => {
+            Fence::Stands { claim, scope, retries, object, options, held, now } => {
                 let asked = EventPolicy::of(options.as_deref(), retries, now);
-                Ok(HeldEvent { claim, scope, retries, object, options, asked })
+                Ok(HeldEvent { claim, scope, retries, object, options, held, asked })
             }
         }
     }
@@ -321,12 +321,27 @@ impl Admin {
         if removed && let Some(batch) = held.batch() {
             self.waker.end_batch_if_over(&batch).await;
         }
+        self.wake_at_limits(&held.held).await;
         let Source::Queue(queue) = source else { return };
         if removed && let Some(object) = held.object.clone() {
             self.resume_lanes(&[Lane { scope: held.scope.clone(), object, queue: Some(queue.clone()) }])
                 .await;
         }
         self.wake_facet(queue, held.scope.canvas).await;
+    }
+
+    /// Wakes what has room at limits whose places a lease had.
+    async fn wake_at_limits(&self, held: &[HeldLimit]) {
+        if held.is_empty() {
+            return;
+        }
+        match self.store.wake_waiting(held).await {
+            Ok(woken) => drop(self.publish(&woken).await),
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, "the next events at limits wait for the minute's pass");
+            }
+        }
     }
 
     /// Announces copies that can be leased again.
@@ -393,6 +408,8 @@ struct HeldEvent {
     retries: u32,
     object: Option<ObjectKey>,
     options: Option<Box<EventOptions>>,
+    /// The limits whose places it has.
+    held: Vec<HeldLimit>,
     asked: EventPolicy,
 }
 
@@ -401,7 +418,8 @@ impl HeldEvent {
         let (claim, retries) = (event.claim, event.retries.unsigned_abs());
         let asked = EventPolicy::of(event.options.as_deref(), retries, since);
         let object = event.place.map(|place| place.object);
-        Self { claim, scope: event.address.scope, retries, object, options: event.options, asked }
+        let held = Vec::new();
+        Self { claim, scope: event.address.scope, retries, object, options: event.options, held, asked }
     }
 
     /// Whether another attempt may start after such a wait.

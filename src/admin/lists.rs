@@ -313,7 +313,7 @@ fn position(event: &ListedEvent) -> Position {
 fn summary(event: ListedEvent, policy: &Policy) -> EventSummary {
     EventSummary {
         id: event.id,
-        state: check_schedule(event.schedule, policy),
+        state: check_schedule(event.schedule, policy).at_limit(event.waits),
         address: event.address,
         enqueued_at: event.enqueued_at,
         delay_until: event.schedule.delay_until,

@@ -100,6 +100,8 @@ pub enum EventState {
     Paused,
     /// Due, and held by a block.
     Blocked,
+    /// Due, and waiting for a place of a limit.
+    Limited,
     /// No longer retried, and kept.
     Dead,
 }
@@ -228,7 +230,7 @@ fn is_between(moment: Option<Timestamp>, since: Option<Timestamp>, before: Optio
 
 impl EventState {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Ready,
         Self::Behind,
         Self::Halted,
@@ -237,6 +239,7 @@ impl EventState {
         Self::Running,
         Self::Paused,
         Self::Blocked,
+        Self::Limited,
         Self::Dead,
     ];
 
@@ -251,6 +254,7 @@ impl EventState {
             Self::Running => "running",
             Self::Paused => "paused",
             Self::Blocked => "blocked",
+            Self::Limited => "limited",
             Self::Dead => "dead",
         }
     }
@@ -261,7 +265,7 @@ impl FromStr for EventState {
 
     fn from_str(word: &str) -> Result<Self, InvalidFilter> {
         Self::ALL.into_iter().find(|state| state.as_str() == word).ok_or(InvalidFilter(
-            "a state is ready, behind, halted, held, delayed, running, paused, blocked or dead",
+            "a state is ready, behind, halted, held, delayed, running, paused, blocked, limited or dead",
         ))
     }
 }
@@ -388,7 +392,7 @@ mod tests {
 
     #[test]
     fn filters_have_limits() {
-        let many = EventFilter { states: vec![EventState::Dead; 10], ..EventFilter::default() };
+        let many = EventFilter { states: vec![EventState::Dead; 11], ..EventFilter::default() };
         assert!(many.check().is_err());
         let late = Timestamp::from_timestamp(253_402_300_800, 0).unwrap();
         assert!(EventFilter { due_before: Some(late), ..EventFilter::default() }.check().is_err());

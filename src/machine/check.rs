@@ -19,6 +19,8 @@ pub enum CheckResult {
     Running,
     /// A rule on its handler holds it.
     Held(RuleKind),
+    /// It waits for a place of a limit.
+    Limited,
     /// Nothing prevents it from running.
     Ready,
 }
@@ -41,6 +43,7 @@ impl CheckResult {
             Self::Running => "running",
             Self::Held(RuleKind::Pause) => "paused",
             Self::Held(RuleKind::Block) => "blocked",
+            Self::Limited => "limited",
             Self::Ready => "ready",
         }
     }
@@ -55,6 +58,7 @@ impl CheckResult {
             Self::Running,
             Self::Held(RuleKind::Pause),
             Self::Held(RuleKind::Block),
+            Self::Limited,
             Self::Ready,
         ];
         all.into_iter().find(|result| result.as_str() == word)
@@ -70,7 +74,32 @@ impl CheckResult {
             Self::Running => Outcome::IsLocked,
             Self::Held(RuleKind::Pause) => Outcome::RulePaused,
             Self::Held(RuleKind::Block) => Outcome::RuleBlocked,
+            Self::Limited => Outcome::LimitFull,
             Self::Ready => Outcome::RuleNone,
+        }
+    }
+
+    /// The result for an event of which is known as well whether it waits for a place of a limit,
+    /// which is the last check: the claim itself.
+    ///
+    /// ```
+    /// use wakeq::machine::CheckResult;
+    ///
+    /// assert_eq!(CheckResult::Ready.at_limit(true), CheckResult::Limited);
+    /// assert_eq!(CheckResult::Delayed.at_limit(true), CheckResult::Delayed);
+    /// ```
+    #[must_use]
+    pub fn at_limit(self, waits: bool) -> Self {
+        match self {
+            Self::Ready if waits => Self::Limited,
+            Self::Behind
+            | Self::Halted
+            | Self::FacetHeld
+            | Self::Delayed
+            | Self::Running
+            | Self::Held(_)
+            | Self::Limited
+            | Self::Ready => self,
         }
     }
 }
@@ -85,6 +114,7 @@ impl From<CheckResult> for EventState {
             CheckResult::Running => Self::Running,
             CheckResult::Held(RuleKind::Pause) => Self::Paused,
             CheckResult::Held(RuleKind::Block) => Self::Blocked,
+            CheckResult::Limited => Self::Limited,
             CheckResult::Ready => Self::Ready,
         }
     }

@@ -46,6 +46,10 @@ pub enum Outcome {
     LockClaimed,
     /// Another run claimed it first, or the event is no longer runnable.
     LockClaimFailed,
+    /// All places of one of its limits are taken: it waits for one of them.
+    LimitFull,
+    /// The rates of its limits let it start later, at a time of its own.
+    LimitRate,
     /// Too many workers died while they ran this event.
     Poison,
     /// No attempt may start any more, or none could before that: the event dies.
@@ -94,7 +98,7 @@ impl Outcome {
     ///
     /// assert!(Outcome::ALL.iter().any(|outcome| outcome.as_str() == "LockClaimed"));
     /// ```
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 40] = [
         Self::EventMissing,
         Self::EventPresent,
         Self::DelayNone,
@@ -115,6 +119,8 @@ impl Outcome {
         Self::Deferred,
         Self::LockClaimed,
         Self::LockClaimFailed,
+        Self::LimitFull,
+        Self::LimitRate,
         Self::Poison,
         Self::Expired,
         Self::ExecutesToCompletion,
@@ -158,6 +164,8 @@ impl Outcome {
             Self::Deferred => "Deferred",
             Self::LockClaimed => "LockClaimed",
             Self::LockClaimFailed => "LockClaimFailed",
+            Self::LimitFull => "LimitFull",
+            Self::LimitRate => "LimitRate",
             Self::Poison => "Poison",
             Self::Expired => "Expired",
             Self::ExecutesToCompletion => "ExecutesToCompletion",

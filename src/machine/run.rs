@@ -147,6 +147,9 @@ pub enum Input {
     Deferred,
     /// To [`Effect::ClaimLock`]. `None` if the claim failed.
     Claimed(Option<Claimed>),
+    /// To [`Effect::ClaimLock`]: a limit does not let it start now. `None` if it waits for a place,
+    /// and otherwise how long until its rates let it start.
+    Limited(Option<Duration>),
     /// To [`Effect::RunHandler`].
     Ran(HandlerEnd),
     /// To [`Effect::PauseHandler`]: whether the database answered.
@@ -282,6 +285,11 @@ impl State {
             (Self::Defer, Input::Deferred) => (Outcome::Deferred, Self::End(Answer::Acknowledge)),
             (Self::LockClaim(retry), Input::Claimed(Some(claimed))) => lock_claim(claimed, retry, policy),
             (Self::LockClaim(_), Input::Claimed(None)) => (Outcome::LockClaimFailed, Self::Queue(When::Soon)),
+            // The event is woken when a place is free.
+            (Self::LockClaim(_), Input::Limited(None)) => {
+                (Outcome::LimitFull, Self::End(Answer::Acknowledge))
+            }
+            (Self::LockClaim(_), Input::Limited(Some(left))) => (Outcome::LimitRate, wait(left, policy)),
             (Self::Process(running), Input::Ran(ran)) => processed(running, ran),
             (Self::Pause(running), Input::HandlerPaused(true)) => {
                 (Outcome::HandlerPaused, Self::Release(running.claim))

@@ -2,8 +2,8 @@
 //! statement.
 //!
 //! The files are in rooms, each on those before it: `kernel`; `log`, `quotas` and `statistics`;
-//! `minute`; `events`, `targets` and `hooks`; `batches`, `crons`, `order` and `queues`; `memory`,
-//! for the test kit; on top `seam`. A room imports what the rooms below it export, and nothing from
+//! `minute`; `events`, `targets` and `hooks`; `batches`, `crons`, `limits`, `order` and `queues`;
+//! `memory`, for the test kit; on top `seam`. A room imports what the rooms below it export, and nothing from
 //! this file, which is for the rest of the package. A statement that `memory` repeats is a function
 //! of `Sql`, and `seam` has the function of `Store` that chooses between the two.
 //!
@@ -16,6 +16,7 @@ mod crons;
 mod events;
 mod hooks;
 mod kernel;
+mod limits;
 mod log;
 #[cfg(feature = "testing")]
 mod memory;
@@ -50,6 +51,7 @@ pub use kernel::{
     StoreError, TimingMode, interval, on_behalf_of,
 };
 pub(crate) use kernel::{BATCH_MAX, IN_FLIGHT, Listening, PAYLOAD_BYTES_MAX};
+pub(crate) use limits::{LimitedClaim, LimitedClaims};
 pub(crate) use log::AppendRefusal;
 pub use log::{LogAppender, LogBatch, LogEnd, LogHolder, LogHorizon, append_batch, lacks_partition};
 pub(crate) use minute::{

@@ -182,6 +182,8 @@ fn ending(run: &RunReport) -> String {
         Some(Outcome::ObjectHalted) => "waits: its object is halted".into(),
         Some(Outcome::RulePaused) => "waits: its handler is paused".into(),
         Some(Outcome::RuleBlocked) => "waits: its handler is blocked".into(),
+        Some(Outcome::LimitFull) => "waits for a place of a limit".into(),
+        Some(Outcome::LimitRate) => format!("waits: the rate of a limit lets it start{waits}"),
         Some(Outcome::Deferred) => "waits: the kit has no handler of this name".into(),
         Some(other) => format!("ended with {}{waits}", other.as_str()),
         None => "was cut short".into(),

@@ -70,7 +70,7 @@ impl Waker {
             }
             self.wake_firsts(&page.lanes).await?;
             if page.stops {
-                self.notifier.signals().send_within(Signal::Cancellations, SIGNALLED_WITHIN).await;
+                self.tell_cancelled().await;
             }
             published.fetch_add(page.notifications.len(), Ordering::Relaxed);
             made.extend(page.jobs);
@@ -123,6 +123,11 @@ impl Waker {
             }
             Ok(is_elsewhere)
         })
+    }
+
+    /// Tells workers to look for running events that were cancelled.
+    pub(crate) async fn tell_cancelled(&self) {
+        self.notifier.signals().send_within(Signal::Cancellations, SIGNALLED_WITHIN).await;
     }
 }
 

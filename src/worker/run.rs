@@ -144,7 +144,11 @@ impl Runner {
                 Err(unexpected) => break defect(&unexpected),
             }
         };
-        let freed = run.room_in_facet(&stage).await;
+        let mut freed = run.room_in_facet(&stage).await;
+        if let Some((canvas, held)) = stage.held_limits() {
+            // Boxed, since it is rare, and each run would have room for it.
+            freed.extend(Box::pin(run.room_in_limits(canvas, held, stage.looks_end())).await);
+        }
         let Summary { address, queue, turn, attempt, next } = stage.summary();
         let ran = turn.unwrap_or(notification);
         let mut report = Box::new(RunReport {
@@ -263,7 +267,7 @@ impl Run<'_> {
         let may_claim = self.permits.has_place() || !self.runner.places.are_short();
         if may_claim && let Some(event) = statements.claim_ahead(self.notification).await? {
             let schedule = self.schedule(&event);
-            return Ok((Stage::EarlyClaim(self.hold(event, sent)), Some(schedule)));
+            return Ok((Stage::EarlyClaim(self.hold(Box::new(event), sent)), Some(schedule)));
         }
         let loaded = statements.loads.call(self.notification.id).await?;
         // Anyone can publish a message: one that names an event of another canvas is treated as

@@ -8,12 +8,12 @@ use uuid::Uuid;
 
 use super::handlers::Registry;
 use crate::event::{
-    Actor, CanvasId, Cause, Claim, CountedRun, EventId, HandlerAddress, HandlerScope, Lane, Name,
+    Actor, CanvasId, Cause, Claim, CountedRun, EventId, HandlerAddress, HandlerScope, HeldLimit, Lane, Name,
     Notification,
 };
 use crate::store::{
-    AttemptEnd, BATCH_MAX, BatchKey, ClaimLimits, ClaimedEvent, Coalescer, IN_FLIGHT, KeptEnd, LoadedEvent,
-    Retry, Standing, Store, StoreError, TurnOutcome, TurnRequest,
+    AttemptEnd, BATCH_MAX, BatchKey, ClaimLimits, ClaimedEvent, Coalescer, IN_FLIGHT, KeptEnd, LimitedClaim,
+    LimitedClaims, LoadedEvent, Retry, Standing, Store, StoreError, TurnOutcome, TurnRequest,
 };
 
 /// The actor in the audit log when a target is held because it was removed.
@@ -35,6 +35,9 @@ pub(super) struct Statements {
     claims: Coalescer<Notification, Option<ClaimedEvent>>,
     /// Claims events whose handlers are not registered in this worker, each with its handler's key.
     claims_elsewhere: Coalescer<(Notification, String), Option<ClaimedEvent>>,
+    /// Claims events through their limits, each with its handler's key if that is not registered in
+    /// this worker.
+    limited_claims: Coalescer<(Notification, Option<String>), LimitedAnswer>,
     /// Claims the next events of queues, as many as asked, though not necessarily those that asked.
     turns: Coalescer<TurnRequest, TurnOutcome>,
     /// Completions of events for whose end others may wait.
@@ -49,6 +52,9 @@ pub(super) struct Statements {
     pub(super) batch_looks: Coalescer<BatchKey, bool>,
     /// The copies that may run now because another one of their canvas has ended.
     pub(super) next_copies: Coalescer<(Name, CanvasId), Vec<Notification>>,
+    /// The events that have room now at the limits of events that have ended, each with its canvas.
+    /// Of several that ask at once, the first gets them all.
+    pub(super) limit_rooms: Coalescer<(CanvasId, Box<[HeldLimit]>), LimitRoom>,
     /// Recalls copies that turns have passed over, so that they are found when there is room.
     pub(super) recalls: Coalescer<EventId, ()>,
     /// Completions of events that are kept.
@@ -62,6 +68,24 @@ pub(super) struct Statements {
     every: ClaimLimits,
     /// Whether anything can be claimed ahead.
     claims_any_ahead: bool,
+}
+
+/// What became of a claim through limits. Of several that were made together, the first also says
+/// which limits have room for others, and whether running events may have been cancelled.
+#[derive(Clone, Debug)]
+pub(super) struct LimitedAnswer {
+    pub(super) claim: LimitedClaim,
+    pub(super) room: Vec<HeldLimit>,
+    pub(super) cancels: bool,
+}
+
+/// Events that have room at limits.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LimitRoom {
+    /// Those that this worker can run: of its handlers, and of canvases for which it ran them.
+    pub(super) here: Vec<Notification>,
+    /// The others, whose handlers it may not have.
+    pub(super) elsewhere: Vec<Notification>,
 }
 
 /// Why an event is claimed alone, in a statement of its own.
@@ -110,6 +134,7 @@ impl Statements {
                 let (notifications, keys): (Vec<Notification>, Vec<String>) = asked.into_iter().unzip();
                 store.claim(&notifications, &of_one_canvas(keys, (trusted, value_max))).await
             }),
+            limited_claims: limited_claims(store, every.clone()),
             turns: Coalescer::new(BATCH_MAX, 1, {
                 let store = store.clone();
                 move |turns: Vec<TurnRequest>| {
@@ -137,6 +162,7 @@ impl Statements {
             firsts: store.batched(|store, lanes| async move { store.firsts(&lanes).await }),
             batch_looks: store.batched(|store, batches| async move { store.are_over(&batches).await }),
             next_copies: store.batched(|store, ended| async move { store.room_in_facets_of(&ended).await }),
+            limit_rooms: store.batched(|store, ended| async move { room_in_limits(&store, &ended).await }),
             recalls: store.batched(|store, ids| async move {
                 store.recall_held(&ids).await.map(|()| vec![(); ids.len()])
             }),
@@ -179,6 +205,23 @@ impl Statements {
         }
     }
 
+    /// Claims an event that was loaded and has limits.
+    pub(super) async fn claim_limited(
+        &self,
+        notification: Notification,
+        key: Option<String>,
+        alone: SoloClaim,
+    ) -> Result<LimitedAnswer, StoreError> {
+        if !alone.suspect && !alone.large {
+            return self.limited_claims.call((notification, key)).await;
+        }
+        let limits = self.limits_alone(key, alone);
+        let LimitedClaims { claims, room, cancels } =
+            self.store.claim_limited(&[notification], &limits).await?;
+        let claim = claims.into_iter().next().unwrap_or(LimitedClaim::Not);
+        Ok(LimitedAnswer { claim, room, cancels })
+    }
+
     /// Claims the next event of a queue, or the event that asks if it has to be claimed alone.
     pub(super) async fn take_turn(
         &self,
@@ -201,12 +244,16 @@ impl Statements {
         key: Option<String>,
         alone: SoloClaim,
     ) -> Result<Option<ClaimedEvent>, StoreError> {
+        let limits = self.limits_alone(key, alone);
+        Ok(self.store.claim(&[notification], &limits).await?.into_iter().next().flatten())
+    }
+
+    fn limits_alone(&self, key: Option<String>, alone: SoloClaim) -> ClaimLimits {
         let (losses_below, value_max) = alone.bounds((self.every.losses_below, self.every.value_max));
-        let limits = match key {
+        match key {
             Some(key) => of_one_canvas(vec![key], (losses_below, value_max)),
             None => ClaimLimits { losses_below, value_max, ..self.every.clone() },
-        };
-        Ok(self.store.claim(&[notification], &limits).await?.into_iter().next().flatten())
+        }
     }
 
     /// Holds a target that was removed, unless it was replaced. Rare, so not batched.
@@ -274,6 +321,24 @@ impl Statements {
     pub(super) const PAUSE: Duration = Duration::from_millis(200);
 }
 
+/// Wakes what has room at the limits of events that have ended, for the first one of those that
+/// ask.
+async fn room_in_limits(
+    store: &Store,
+    ended: &[(CanvasId, Box<[HeldLimit]>)],
+) -> Result<Vec<LimitRoom>, StoreError> {
+    let limits: Vec<HeldLimit> = ended.iter().flat_map(|(_, held)| held.iter().cloned()).collect();
+    let woken = store.wake_waiting(&limits).await?;
+    let is_of_handlers = limits.iter().all(|limit| limit.name.starts_with("handler:"));
+    let is_here = |next: &Notification| ended.iter().any(|(canvas, _)| *canvas == next.canvas);
+    let (here, elsewhere) = woken.into_iter().partition(|next| is_of_handlers && is_here(next));
+    let mut rooms = vec![LimitRoom::default(); ended.len()];
+    if let Some(first) = rooms.first_mut() {
+        *first = LimitRoom { here, elsewhere };
+    }
+    Ok(rooms)
+}
+
 async fn defer(store: &Store, ids: &[EventId], with_targets: bool) -> Result<(), StoreError> {
     store.defer(ids).await?;
     // A worker without targets would repeatedly wake events that it can't run.
@@ -284,6 +349,31 @@ fn of_one_canvas(mut keys: Vec<String>, (losses_below, value_max): (i32, i32)) -
     keys.sort_unstable();
     keys.dedup();
     ClaimLimits { handlers: Vec::new(), canvas_handlers: keys, losses_below, value_max }
+}
+
+/// Claims through limits: of the handlers that are registered, and of those that are asked for.
+fn limited_claims(
+    store: &Store,
+    every: ClaimLimits,
+) -> Coalescer<(Notification, Option<String>), LimitedAnswer> {
+    let every = Arc::new(every);
+    store.batched(move |store, asked: Vec<(Notification, Option<String>)>| {
+        let every = Arc::clone(&every);
+        async move {
+            let (notifications, keys): (Vec<Notification>, Vec<Option<String>>) = asked.into_iter().unzip();
+            let mut limits = ClaimLimits::clone(&every);
+            limits.canvas_handlers.extend(keys.into_iter().flatten());
+            limits.canvas_handlers.sort_unstable();
+            limits.canvas_handlers.dedup();
+            let LimitedClaims { claims, mut room, mut cancels } =
+                store.claim_limited(&notifications, &limits).await?;
+            let answer = |claim| {
+                let (room, cancels) = (std::mem::take(&mut room), std::mem::take(&mut cancels));
+                LimitedAnswer { claim, room, cancels }
+            };
+            Ok(claims.into_iter().map(answer).collect())
+        }
+    })
 }
 
 fn claims(store: &Store, limits: ClaimLimits) -> Coalescer<Notification, Option<ClaimedEvent>> {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::event::{BatchName, EventOptions, HandlerAddress, Name, Notification, Place, Timestamp};
+use crate::event::{
+    BatchName, EventOptions, HandlerAddress, HeldLimit, Name, Notification, Place, Timestamp,
+};
 use crate::store::ClaimedEvent;
 
 /// A claimed event.
@@ -17,6 +19,8 @@ pub(super) struct Subject {
     pub(super) claimed_at: Timestamp,
     /// For how long its emit asked to keep it.
     pub(super) keep: Option<Duration>,
+    /// The limits whose places it has.
+    pub(super) held: Option<Box<[HeldLimit]>>,
 }
 
 /// A turn that was taken in a registered queue.
@@ -39,7 +43,8 @@ impl Subject {
         let options = event.options.as_deref();
         let batch = options.and_then(EventOptions::batch).cloned();
         let keep = options.and_then(EventOptions::keep);
-        Self { address, place, copy, batch, claimed_at: event.locked_at, keep }
+        let held = event.held.clone();
+        Self { address, place, copy, batch, claimed_at: event.locked_at, keep, held }
     }
 
     /// The registered queue, if the event is a copy.

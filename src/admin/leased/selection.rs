@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::{Admin, HeldEvent, Source};
-use crate::event::{Cause, Checkpoint, Claim, CountedRun, EventId, HandlerScope, Notification};
+use crate::event::{Cause, Checkpoint, Claim, CountedRun, EventId, HandlerScope, HeldLimit, Notification};
 use crate::store::{LeasedRow, StoreError};
 
 /// Number of expired leases from which on something is leased alone, and at which it dies.
@@ -107,9 +107,10 @@ impl Admin {
         halts: bool,
     ) -> Option<HandlerScope> {
         let claim = row.event.claim;
+        let limits = self.limits_of_lease(source, &row).await;
         match self.move_to_dead(claim, cause, error, halts).await {
             Ok(true) => {
-                let held = HeldEvent::of(row);
+                let held = HeldEvent { held: limits, ..HeldEvent::of(row) };
                 self.count_end(source, &CountedRun { dead: true, ..CountedRun::default() });
                 self.after_end(source, &held, true).await;
                 Some(held.scope)
@@ -122,6 +123,13 @@ impl Admin {
                 None
             }
         }
+    }
+
+    /// The limits whose places a lease has. Copies have none. What is not known is found by the
+    /// minute's pass.
+    async fn limits_of_lease(&self, source: Source<'_>, row: &LeasedRow) -> Vec<HeldLimit> {
+        let Source::Handler(scope) = source else { return Vec::new() };
+        self.store.limits_of(scope.canvas, row.event.claim.id).await.unwrap_or_default()
     }
 
     /// Gives back what was leased and whose checkpoints could not be read; the next lease tries

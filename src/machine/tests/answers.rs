@@ -13,7 +13,7 @@ fn belongs(input: &Input, effect: &Effect) -> bool {
         Input::Parked(_) => matches!(effect, Effect::Park),
         Input::Handler(_) => matches!(effect, Effect::FindHandler),
         Input::Deferred => matches!(effect, Effect::Defer),
-        Input::Claimed(_) => matches!(effect, Effect::ClaimLock),
+        Input::Claimed(_) | Input::Limited(_) => matches!(effect, Effect::ClaimLock),
         Input::Ran(_) => matches!(effect, Effect::RunHandler),
         Input::HandlerPaused(_) => matches!(effect, Effect::PauseHandler),
         Input::RetrySaved(_) => matches!(effect, Effect::SaveRetry { .. }),

@@ -182,6 +182,8 @@ fn every_outcome() -> BTreeSet<Outcome> {
         Deferred,
         LockClaimed,
         LockClaimFailed,
+        LimitFull,
+        LimitRate,
         Poison,
         Expired,
         ExecutesToCompletion,

@@ -73,6 +73,10 @@ proptest! {
         let may_claim = statement_may_claim(&schedule);
         prop_assert_eq!(machine_may_claim(schedule), may_claim);
         prop_assert_eq!(check_schedule(schedule, &POLICY) == CheckResult::Ready, may_claim);
+        // A limit is met by the claim, so only by events that nothing else holds.
+        let at_limit = check_schedule(schedule, &POLICY).at_limit(true);
+        prop_assert_eq!(at_limit == CheckResult::Limited, may_claim);
+        prop_assert!(at_limit != CheckResult::Ready);
         let schedule = Schedule { turn: Turn::First, ..schedule };
         let verdict = statement_may_claim(&schedule);
         let mut outcomes_of_first_order = None;

@@ -142,6 +142,21 @@ fn the_claim_decides_who_runs() {
     check(claiming, Input::Claimed(Some(won)), Outcome::LockClaimed, State::Process(running));
 }
 
+/// What frees a place wakes the event, so its notification is done; a start of its own is waited
+/// for like the due time.
+#[test]
+fn an_event_at_a_limit_waits_for_a_place_or_for_its_start() {
+    let claiming = State::LockClaim(retry_policy(2, DAY));
+    check(claiming.clone(), Input::Limited(None), Outcome::LimitFull, ACKNOWLEDGED);
+    for (left, next) in [
+        (Duration::ZERO, State::Queue(When::In(Duration::ZERO))),
+        (HORIZON, State::Queue(When::In(HORIZON))),
+        (HORIZON + Duration::from_millis(1), ACKNOWLEDGED),
+    ] {
+        check(claiming.clone(), Input::Limited(Some(left)), Outcome::LimitRate, next);
+    }
+}
+
 #[test]
 fn the_fifth_lost_claim_is_poison() {
     for losses in [5, 6] {

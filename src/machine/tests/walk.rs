@@ -56,19 +56,7 @@ pub(super) fn answers(effect: &Effect) -> Vec<Input> {
         .map(Input::Handler)
         .into(),
         Effect::Defer => vec![Input::Deferred],
-        Effect::ClaimLock => [
-            None,
-            claimed(0, 0),
-            claimed(1, 4),
-            claimed(2, 0),
-            claimed(0, 5),
-            cancelled(),
-            claimed_with(Duration::ZERO),
-            claimed_with(Duration::from_secs(60)),
-            claimed_with(2 * DAY),
-        ]
-        .map(Input::Claimed)
-        .into(),
+        Effect::ClaimLock => claims(),
         Effect::RunHandler => [
             HandlerEnd::Completed,
             HandlerEnd::Committed,
@@ -91,6 +79,23 @@ pub(super) fn answers(effect: &Effect) -> Vec<Input> {
         Effect::HandOver => vec![Input::HandedOver],
         Effect::Wait(_) | Effect::Answer(_) => Vec::new(),
     }
+}
+
+/// A claim that failed, those of events of all kinds, and what limits have against one.
+fn claims() -> Vec<Input> {
+    let claims = [
+        None,
+        claimed(0, 0),
+        claimed(1, 4),
+        claimed(2, 0),
+        claimed(0, 5),
+        cancelled(),
+        claimed_with(Duration::ZERO),
+        claimed_with(Duration::from_secs(60)),
+        claimed_with(2 * DAY),
+    ];
+    let limited = [None, Some(Duration::ZERO), Some(POLICY.horizon), Some(2 * POLICY.horizon)];
+    claims.map(Input::Claimed).into_iter().chain(limited.map(Input::Limited)).collect()
 }
 
 fn claimed(retries: u32, losses: u32) -> Option<Claimed> {

@@ -27,6 +27,8 @@ pub(crate) struct ListedEvent {
     pub(crate) retries: i32,
     pub(crate) losses: i32,
     pub(crate) place: Option<Place>,
+    /// It waits for a place of a limit.
+    pub(crate) waits: bool,
     /// The worker that has it, while its lease stands.
     pub(crate) worker: Option<Name>,
     pub(crate) copy_of: Option<CopyOf>,
@@ -63,7 +65,7 @@ macro_rules! listed_rows {
                      from (
                        select e.id, e.canvas_id, e.module, e.name, e.modifier, e.delay_until, e.enqueued_at,
                               e.locked_at, e.retries, e.losses, e.object, e.seq, e.prev, e.queue, e.origin,
-                              e.last_error, e.options->'tags' as tags, case when $7 then e.value end as value,
+                              e.last_error, e.options->'tags' as tags, e.starts_at, case when $7 then e.value end as value,
                               case when $7 then octet_length(e.value) else 0 end as value_bytes,
                               case when e.locked_at >= now() - $3::interval then e.worker end as worker,
                               $6 or e.queue is null or wakeq.is_shown(e.queue) as is_shown "# + $source + r#") as e
@@ -74,7 +76,7 @@ macro_rules! listed_rows {
                       e.enqueued_at as "enqueued_at!", e.locked_at, e.retries as "retries!", e.losses as "losses!",
                       e.object::text as object, e.seq, e.prev, e.queue::text as queue, e.origin, e.tags::text as tags,
                       turn.word as turn, e.worker::text as worker, e.number as "number!",
-                      meant.is_meant as "is_meant!", rule.kind as rule, now() as "now!",
+                      limited.waits as "waits!", meant.is_meant as "is_meant!", rule.kind as rule, now() as "now!",
                       case when ends.is_last then e.number = $2 or e.next_bytes is not null end as last
                  from looked e, lateral (select greatest(max(r.rule_type), case when (
                                     select exists (select from wakeq.scheduling_rules where event_space = 'CANVAS'))
@@ -91,11 +93,15 @@ macro_rules! listed_rows {
                            when e.queue is not null and e.delay_until <= now()
                             and not coalesce(e.locked_at >= now() - $3::interval, false)
                             and wakeq.facet_holds(e.queue, e.canvas_id, $3::interval) then 'held' end as word) as turn,
+                      lateral (select e.starts_at is not null and exists (
+                          select from wakeq.limit_waits w
+                           where w.event_id = e.id and coalesce(w.woken_at <= now() - interval '10 s', true)) as waits) as limited,
                       lateral (select case when turn.word is not null then turn.word
                                            when e.delay_until > now() then 'delayed'
                                            when e.locked_at >= now() - $3::interval then 'running'
                                            when rule.kind = 'block' then 'blocked'
                                            when rule.kind = 'pause' then 'paused'
+                                           when limited.waits then 'limited'
                                            else 'ready' end as state) as stands,
                       lateral (select e.is_shown and ($4::text is null or wakeq.matches((select $4::text::jsonb),
                                   e.module, e.name, e.modifier, stands.state, e.worker, e.tags, e.enqueued_at,
@@ -214,6 +220,7 @@ struct ListedRow {
     tags: Option<String>,
     worker: Option<String>,
     turn: Option<String>,
+    waits: bool,
     number: i64,
     is_meant: bool,
     last: Option<bool>,
@@ -232,6 +239,7 @@ impl ListedRow {
             enqueued_at: self.enqueued_at,
             retries: self.retries,
             losses: self.losses,
+            waits: self.waits,
             worker: self.worker.and_then(|name| name.parse().ok()),
             place: Place::of(self.object.as_deref(), self.seq, self.prev),
             copy_of: CopyOf::of(self.queue.as_deref(), self.origin),

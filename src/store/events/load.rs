@@ -4,8 +4,8 @@
 use uuid::Uuid;
 
 use crate::event::{
-    BatchName, CanvasId, Claim, CopyOf, EventId, EventOptions, HandlerAddress, HandlerScope, Lane, Metadata,
-    Name, Place, RuleKind, Schedule, Timestamp, Turn,
+    BatchName, CanvasId, Claim, CopyOf, EventId, EventOptions, HandlerAddress, HandlerScope, HeldLimit, Lane,
+    Metadata, Name, Place, RuleKind, Schedule, Timestamp, Turn,
 };
 use crate::store::kernel::{Sql, StoreError, address, interval};
 
@@ -30,6 +30,10 @@ pub(crate) struct LoadedEvent {
     pub(crate) pulled: bool,
     /// The size of its value, which is not loaded.
     pub(crate) value_bytes: i32,
+    /// It has limits, so that only `claim_limited` claims it.
+    pub(crate) is_limited: bool,
+    /// It waits for a place of one of them.
+    pub(crate) waits: bool,
 }
 
 impl LoadedEvent {
@@ -68,10 +72,13 @@ pub(crate) struct ClaimedEvent {
     pub(crate) is_limited: bool,
     /// Somebody cancelled it while it ran before.
     pub(crate) is_cancelled: bool,
+    /// The limits whose places it has; `None` if it was not claimed through limits.
+    pub(crate) held: Option<Box<[HeldLimit]>>,
 }
 
 impl Sql<'_> {
-    /// Lanes and facets are queried once each.
+    /// Lanes and facets are queried once each. If no canvas and no handler has a limit, none is
+    /// looked up.
     pub(in crate::store) async fn load(
         &self,
         ids: &[EventId],
@@ -88,6 +95,12 @@ impl Sql<'_> {
                            when (select exists (select from wakeq.pulled_handlers))
                            then wakeq.is_pulled_handler(e.canvas_id, e.module, e.name) else false end as "pulled!",
                       octet_length(e.value) as "value_bytes!",
+                      case when e.queue is not null then false when e.options ? 'limits' then true
+                           when (select exists (select from wakeq.limits where name = 'canvas' or name like 'handler:%'))
+                           then wakeq.is_limited(e.canvas_id, e.module, e.name, e.options) else false end as "is_limited!",
+                      (e.starts_at is not null and exists (
+                          select from wakeq.limit_waits w
+                           where w.event_id = e.id and coalesce(w.woken_at <= now() - interval '10 s', true))) as "waits!",
                       greatest((select max(r.rule_type) from wakeq.scheduling_rules r
                                  where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
                                    and (r.until is null or r.until > now())
@@ -157,6 +170,8 @@ struct EventRow {
     turn: Option<String>,
     pulled: bool,
     value_bytes: i32,
+    is_limited: bool,
+    waits: bool,
     now: Timestamp,
 }
 
@@ -190,6 +205,8 @@ impl EventRow {
             copy_of: CopyOf::of(self.queue.as_deref(), self.origin),
             pulled: self.pulled,
             value_bytes: self.value_bytes,
+            is_limited: self.is_limited,
+            waits: self.waits,
         })
     }
 }
@@ -280,6 +297,7 @@ impl ClaimedRow {
             copy_of,
             is_limited: self.is_limited,
             is_cancelled: self.is_cancelled,
+            held: None,
         })
     }
 }

@@ -167,9 +167,11 @@ impl Sql<'_> {
     ) -> Result<HashSet<EventId>, StoreError> {
         let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
         let query = sqlx::query_scalar!(
-            "select id from wakeq.events_v2
-              where id = any ((select $1::uuid[])::uuid[])
-                and coalesce(isfinite(notify_at), false) and locked_at is null and delay_until <= now()",
+            "select e.id from wakeq.events_v2 e
+              where e.id = any ((select $1::uuid[])::uuid[])
+                and coalesce(isfinite(e.notify_at), false) and e.locked_at is null and e.delay_until <= now()
+                and (e.starts_at is null or not exists (
+                    select from wakeq.limit_waits w where w.event_id = e.id and w.woken_at is null))",
             &keys
         );
         let waiting = self.session().await?.all("look which events wait", query).await?;

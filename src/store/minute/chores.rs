@@ -36,6 +36,8 @@ pub(crate) struct MinuteOutcome {
     pub(crate) cancelled: bool,
     /// Whether there are batches that are not over.
     pub(crate) batches: bool,
+    /// Whether events wait for places of limits.
+    pub(crate) limits: bool,
     /// Whether the log needs partitions for what is appended next; checked in every tenth pass.
     pub(crate) log: bool,
     /// Whether the statement should run again at once.
@@ -57,6 +59,7 @@ struct MinuteRow {
     queues: bool,
     cancelled: bool,
     batches: bool,
+    limits: bool,
     log: bool,
     recovered: i64,
     open: bool,
@@ -79,6 +82,7 @@ impl MinuteRow {
             queues: self.queues,
             cancelled: self.cancelled,
             batches: self.batches,
+            limits: self.limits,
             log: self.log,
             more: self.full || self.lifted,
             open: self.open,
@@ -211,6 +215,7 @@ impl Sql<'_> {
                       (select count(*) from moved where publish and due) as "recovered!", exists (select from gate) as "open!",
                       (select count(*) from found) >= 1000 as "full!", exists (select from expired) as "lifted!", (select retimed from others) as "retimed!", exists (select from seen) as "seen!",
                       not $1 and exists (select from gate) and exists (select from wakeq.events_v2 where cancelled_by > '') as "cancelled!", not $1 and exists (select from gate) and exists (select from wakeq.batches where over_at is null) as "batches!",
+                      not $1 and exists (select from gate) and exists (select from wakeq.limit_waits) as "limits!",
                       (select count(*) from overdue) < (select count(*) from found) and (select passes % 10 <> 0 from gate) as "passed_over!",
                       (select max(notify_at) from found) + case when exists (select from overdue) then interval '0' else interval '1 microsecond' end as reached, now() as "now!""#,
             again,
@@ -299,6 +304,7 @@ impl Store {
                           case when exists (select from wakeq.resume_jobs) or exists (select from wakeq.queue_wakes)
                                  or exists (select from wakeq.queues where draining)
                                  or exists (select from wakeq.facets where running <> '{}' or was_full)
+                                 or exists (select from wakeq.limit_waits)
                                  or exists (select from wakeq.batches where closed_at is not null and over_at is null
                                                    and not wakeq.has_members(canvas_id, name))
                                then now() end) - now())::float8"#,

@@ -82,11 +82,12 @@ pub(crate) enum ExpiryPart {
     Workers,
     Checkpoints,
     Operations,
+    LimitStates,
 }
 
 impl ExpiryPart {
     /// In the order in which they are deleted.
-    pub(crate) const ALL: [Self; 17] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::PreviousSecrets,
         Self::GroupDead,
         Self::Tombstones,
@@ -104,6 +105,7 @@ impl ExpiryPart {
         Self::Workers,
         Self::Checkpoints,
         Self::Operations,
+        Self::LimitStates,
     ];
 
     /// Its name in log lines.
@@ -126,6 +128,7 @@ impl ExpiryPart {
             Self::Workers => "rows of lost workers",
             Self::Checkpoints => "checkpoints of events that have ended",
             Self::Operations => "operations that have ended",
+            Self::LimitStates => "states of limits that nothing uses",
         }
     }
 }
@@ -178,6 +181,7 @@ impl Store {
             ExpiryPart::Workers => (self.expire_workers().await?, PAGE),
             ExpiryPart::Checkpoints => (self.expire_checkpoints().await?, PAGE),
             ExpiryPart::Operations => (self.expire_operations().await?, PAGE),
+            ExpiryPart::LimitStates => (self.expire_limit_states().await?, PAGE),
         };
         Ok(looked_at >= page)
     }
@@ -439,5 +443,13 @@ impl Store {
             interval(OPERATIONS_KEPT)
         );
         Ok(self.session().await?.execute("delete old operations", query).await?.rows_affected())
+    }
+
+    async fn expire_limit_states(&self) -> Result<u64, StoreError> {
+        let query = sqlx::query_scalar!(
+            r#"select wakeq.expire_limit_states($1) as "looked_at!""#,
+            interval(self.timing().lease)
+        );
+        Ok(self.session().await?.one("delete unused states of limits", query).await?.unsigned_abs())
     }
 }

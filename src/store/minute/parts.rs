@@ -55,6 +55,7 @@ impl Store {
         (outcome.open, outcome.queues, outcome.log) = (true, !again, opened.log);
         outcome.cancelled = !again;
         outcome.batches = !again;
+        outcome.limits = !again;
         self.probe.begin(again, (opened.low_water, opened.now), opened.behind);
         match self.end_rule().await {
             Ok(ended) => outcome.more = ended,

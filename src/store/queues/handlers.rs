@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::admin::milliseconds;
 use super::pulls::{Fence, LeasedRow};
-use crate::event::{Claim, EventId, EventOptions, HandlerScope, LeaseToken, PullPolicy};
+use crate::event::{Claim, EventId, EventOptions, HandlerScope, HeldLimit, LeaseToken, PullPolicy};
 use crate::store::events::{ClaimedRow, claimed_rows};
 use crate::store::kernel::{Store, StoreError, interval};
 
@@ -101,7 +101,10 @@ impl Store {
             r#"select e.claims as "claims?", e.nonce as "nonce?", e.retries as "retries?", e.object::text as object,
                       wakeq.lease_token(p.lease_secret, $4, $5, $6) = $7 as "genuine!",
                       coalesce(e.locked_at >= clock_timestamp() - $8::interval, false) as "held!",
-                      e.options::text as options, clock_timestamp() as "now!"
+                      e.options::text as options, clock_timestamp() as "now!",
+                      case when wakeq.is_limited(e.canvas_id, e.module, e.name, e.options)
+                           then array(select l.counted_canvas || '/' || l.counted_name
+                                        from wakeq.limits_of(e.canvas_id, e.module, e.name, e.options) l) end as held
                  from wakeq.pulled_handlers p
                  left join wakeq.events_v2 e
                    on e.id = $4 and e.canvas_id = p.canvas_id and e.module = p.module and e.name = p.name
@@ -129,6 +132,7 @@ impl Store {
                 retries: row.retries.unwrap_or_default().unsigned_abs(),
                 object: row.object.and_then(|object| object.parse().ok()),
                 options: EventOptions::of(row.options.as_deref()),
+                held: row.held.iter().flatten().filter_map(|held| HeldLimit::parse(held)).collect(),
                 now: row.now,
             },
         })

@@ -10,8 +10,8 @@ use uuid::Uuid;
 
 use super::admin::milliseconds;
 use crate::event::{
-    CanvasId, Claim, EventId, EventOptions, HandlerScope, LeaseToken, Name, Notification, ObjectKey,
-    PullPolicy, Timestamp,
+    CanvasId, Claim, EventId, EventOptions, HandlerScope, HeldLimit, LeaseToken, Name, Notification,
+    ObjectKey, PullPolicy, Timestamp,
 };
 use crate::store::events::{ClaimedEvent, ClaimedRow, claimed_rows};
 use crate::store::kernel::{Sql, Store, StoreError, address, interval};
@@ -52,6 +52,8 @@ pub(crate) enum Fence {
         object: Option<ObjectKey>,
         /// What its emit asked for, unless it is a copy.
         options: Option<Box<EventOptions>>,
+        /// The limits whose places it has.
+        held: Vec<HeldLimit>,
         /// When this was looked up, by the database's clock.
         now: Timestamp,
     },
@@ -193,6 +195,7 @@ impl Store {
                 retries: row.retries.unwrap_or_default().unsigned_abs(),
                 object: row.object.and_then(|object| object.parse().ok()),
                 options: None,
+                held: Vec::new(),
                 now: row.now,
             },
         })

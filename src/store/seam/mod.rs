@@ -12,6 +12,7 @@ mod dead;
 mod history;
 mod inserts;
 mod lanes;
+mod limits;
 mod lists;
 mod operations;
 mod rules;

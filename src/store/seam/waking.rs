@@ -88,7 +88,7 @@ impl Store {
     }
 
     /// Which of these events wait to be taken by a worker: they are due, and neither claimed nor
-    /// parked.
+    /// parked, and a worker has not found the limits full yet.
     pub(crate) async fn still_waiting(&self, ids: &[EventId]) -> Result<HashSet<EventId>, StoreError> {
         on_backing!(self.still_waiting(ids))
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Table;
 use super::crowds::{FEW, MANY};
-use crate::event::{Actor, CanvasId, HandlerScope, PullPolicy};
+use crate::event::{Actor, CanvasId, HandlerScope, HeldLimit, NewLimit, PullPolicy};
 use crate::store::{Fence, LeasedRow};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -131,6 +131,29 @@ async fn a_token_is_of_one_claim() {
     assert_eq!(fence(mail(MANY), first, first).await, Fence::Over);
     table.store.complete(&[second.event.claim]).await.unwrap();
     assert_eq!(fence(mail(MANY), second, second).await, Fence::Gone);
+}
+
+/// Leases have places as claims have, and their ends make room. Another canvas has its own limits.
+#[tokio::test]
+async fn leases_go_through_limits() {
+    let table = pulled().await;
+    let two = NewLimit { concurrency: Some(2), ..NewLimit::default() };
+    table.limit(MANY, "handler:WORKER/mail", two).await;
+    for canvas in [MANY, FEW] {
+        table.add_mails(canvas, 3).await;
+    }
+    let leased = table.lease(MANY, 10).await;
+    assert_eq!(
+        (leased.len(), table.lease(MANY, 10).await.len(), table.lease(FEW, 10).await.len()),
+        (2, 0, 3)
+    );
+    let fence =
+        table.store.fence_event(&mail(MANY), leased[0].event.claim.id, &leased[0].token).await.unwrap();
+    let Fence::Stands { held, .. } = fence else { panic!("{fence:?}") };
+    assert_eq!(held, [HeldLimit { canvas: MANY, name: "handler:WORKER/mail".to_owned() }]);
+    assert_eq!(table.store.complete(&[leased[0].event.claim]).await.unwrap(), [true]);
+    table.store.wake_waiting(&held).await.unwrap();
+    assert_eq!(table.lease(MANY, 10).await.len(), 1);
 }
 
 /// Workers claim nothing of a pulled handler, and its events are no unknown handler's.

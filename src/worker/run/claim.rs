@@ -3,31 +3,43 @@
 //! What a run can't have at once it does not wait for: the round ends, and says what it needs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::stage::{Candidate, HeldEvent, Stage};
 use super::{NextStage, Run, claimed, place_of, target_of};
+use crate::event::HeldLimit;
 use crate::machine::{Input, When};
-use crate::store::ClaimedEvent;
+use crate::store::{ClaimedEvent, LimitedClaim};
 use crate::worker::finished::RunEnd;
 use crate::worker::permits::{PermitKind, Shortage};
 use crate::worker::places::PlaceRequest;
-use crate::worker::statements::SoloClaim;
+use crate::worker::statements::{LimitedAnswer, SoloClaim};
 use crate::worker::subject::Subject;
+
+/// The result of a claim.
+enum Claiming {
+    Held(HeldEvent),
+    /// It failed.
+    Failed,
+    /// A limit was full, or lets the event start after this long.
+    Limited(Option<Duration>),
+}
 
 impl Run<'_> {
     pub(super) async fn claim(&mut self, candidate: Candidate) -> NextStage {
-        let held = self.claim_with_permits(&candidate).await;
-        match held {
-            Ok(Some(held)) => claimed(held.ready(candidate.handler)),
-            Ok(None) => (Stage::Candidate(candidate), Ok(Input::Claimed(None))),
+        let tried = self.claim_with_permits(&candidate).await;
+        match tried {
+            Ok(Claiming::Held(held)) => claimed(held.ready(candidate.handler)),
+            Ok(Claiming::Failed) => (Stage::Candidate(candidate), Ok(Input::Claimed(None))),
+            Ok(Claiming::Limited(wait)) => (Stage::Candidate(candidate), Ok(Input::Limited(wait))),
             Err(end) => (Stage::Candidate(candidate), Err(end)),
         }
     }
 
-    async fn claim_with_permits(&mut self, candidate: &Candidate) -> Result<Option<HeldEvent>, RunEnd> {
+    async fn claim_with_permits(&mut self, candidate: &Candidate) -> Result<Claiming, RunEnd> {
         let Candidate { row, handler } = candidate;
         // First, so that an event that waits for its target takes nothing from others.
         if self.runner.busy.is_any()
@@ -62,10 +74,51 @@ impl Run<'_> {
         let statements = &self.runner.statements;
         let claimed = match &row.queue {
             Some(queue) => statements.take_turn(queue, notification.id, alone).await,
+            // Boxed, since it is rare, and each run would have room for it.
+            None if row.is_limited => return Box::pin(self.claim_limited(key, alone)).await,
             None => statements.claim(notification, key, alone).await,
         };
         let event = claimed.map_err(RunEnd::Failed)?;
-        Ok(event.map(|event| self.hold(event, sent)))
+        Ok(event.map_or(Claiming::Failed, |event| Claiming::Held(self.hold(Box::new(event), sent))))
+    }
+
+    /// Claims the event through its limits. What it has taken here is given back if they don't let
+    /// it start.
+    async fn claim_limited(&self, key: Option<String>, alone: SoloClaim) -> Result<Claiming, RunEnd> {
+        let sent = Instant::now();
+        let answer = self.runner.statements.claim_limited(self.notification, key, alone).await;
+        let LimitedAnswer { claim, mut room, cancels } = answer.map_err(RunEnd::Failed)?;
+        if let LimitedClaim::Room(limit) = &claim {
+            room.push(limit.clone());
+        }
+        // First of all, so that a claim that was made is renewed.
+        let claiming = match claim {
+            LimitedClaim::Claimed(event) => Claiming::Held(self.hold(event, sent)),
+            LimitedClaim::Full(limit) => {
+                tracing::debug!(limit, "the limit is full: the event waits for a place");
+                Claiming::Limited(None)
+            }
+            LimitedClaim::Room(_) => Claiming::Limited(None),
+            LimitedClaim::Later(left) => Claiming::Limited(Some(left)),
+            LimitedClaim::Not => Claiming::Failed,
+        };
+        if cancels {
+            self.runner.waker.tell_cancelled().await;
+        }
+        if !room.is_empty() {
+            self.wake_others_at(&room).await;
+        }
+        Ok(claiming)
+    }
+
+    /// Wakes those that wait for limits with room, which nobody has done: an event that was woken
+    /// waits for another limit now, or whoever held a place has lost it.
+    async fn wake_others_at(&self, room: &[HeldLimit]) {
+        let next = self.room_in_limits(self.notification.canvas, room, None).await;
+        if let Err(error) = self.runner.waker.publish(&next).await {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(error, "the next events at limits wait for their promises");
+        }
     }
 
     fn acquire(&mut self, kind: PermitKind, semaphore: &Arc<Semaphore>, count: u32) -> Result<(), RunEnd> {
@@ -76,9 +129,9 @@ impl Run<'_> {
         }
     }
 
-    pub(super) fn hold(&self, event: ClaimedEvent, sent: Instant) -> HeldEvent {
+    pub(super) fn hold(&self, event: Box<ClaimedEvent>, sent: Instant) -> HeldEvent {
         let subject = Arc::new(Subject::of(&event));
         let held_claim = self.runner.leases.hold(event.claim, sent, Arc::clone(&subject));
-        HeldEvent { subject, held_claim, event: Box::new(event) }
+        HeldEvent { subject, held_claim, event }
     }
 }

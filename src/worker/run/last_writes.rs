@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::stage::{Attempt, AttemptReport, Ending, HandOver, LaneLook, Owner, Stage, UnexpectedEffect};
 use super::{NextStage, Run, defect};
-use crate::event::{Cause, Claim, EndedOutcome, Lane, Notification, Place};
+use crate::event::{CanvasId, Cause, Claim, EndedOutcome, HeldLimit, Lane, Notification, Place};
 use crate::machine::{Effect, Input, Removal};
 use crate::store::{BatchKey, KeptEnd, LoadedEvent, NotedRetry, Retry, Standing, StoreError};
 use crate::worker::leases::HeldClaim;
@@ -284,6 +284,30 @@ impl Run<'_> {
             tracing::warn!(queue = %copy.queue, "the next event of the canvas waits for the minute's pass");
         }
         next.unwrap_or_default()
+    }
+
+    /// The events that can run now in the places that this run may have freed, as far as this
+    /// worker has their handlers. The others are published. Whatever became of the claim, the
+    /// database says who has a place. What is not found now, the minute's pass finds.
+    pub(super) async fn room_in_limits(
+        &self,
+        canvas: CanvasId,
+        held: &[HeldLimit],
+        end: Option<Instant>,
+    ) -> Vec<Notification> {
+        crate::fault::point("limit.freed");
+        let look = || self.runner.statements.limit_rooms.call((canvas, held.into()));
+        let end = end.unwrap_or_else(|| self.looks_end());
+        let Some(room) = self.until_answered("the events that have room at limits now", look, end).await
+        else {
+            tracing::warn!("the next events at limits wait for the minute's pass");
+            return Vec::new();
+        };
+        if let Err(error) = self.runner.waker.publish(&room.elsewhere).await {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(error, "the next events at limits wait for their promises");
+        }
+        room.here
     }
 
     /// One lease after the first look, which begins now: a run that keeps its slot longer holds up

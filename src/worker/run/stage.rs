@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::event::{EndedOutcome, HandlerAddress, Lane, Name, Notification};
+use crate::event::{CanvasId, EndedOutcome, HandlerAddress, HeldLimit, Lane, Name, Notification};
 use crate::machine::{Claimed, Effect, EventPolicy};
 use crate::store::{AttemptEnd, BatchKey, ClaimedEvent, LoadedEvent};
 use crate::worker::handlers::{Handler, canvas_key};
@@ -46,6 +46,8 @@ pub(super) struct LoadedRow {
     pub(super) losses: u32,
     /// The size of its value in bytes.
     pub(super) value_bytes: i32,
+    /// Only a claim through limits can be made on it.
+    pub(super) is_limited: bool,
 }
 
 impl LoadedRow {
@@ -57,6 +59,7 @@ impl LoadedRow {
             is_pulled: event.pulled,
             losses,
             value_bytes: event.value_bytes,
+            is_limited: event.is_limited,
         })
     }
 }
@@ -166,17 +169,28 @@ pub(super) struct UnexpectedEffect {
 }
 
 impl Stage {
+    /// The event that was claimed, if any.
+    fn subject(&self) -> Option<&Subject> {
+        match self {
+            Self::Arrival | Self::Row(_) | Self::Candidate(_) => None,
+            Self::EarlyClaim(held) => Some(&held.subject),
+            Self::ReadyEvent(ready) => Some(&ready.owner.subject),
+            Self::Attempt(attempt) => Some(&attempt.owner.subject),
+            Self::HandOver(hand_over) => Some(&hand_over.ending.subject),
+            Self::Ending(ending) => Some(&ending.subject),
+        }
+    }
+
     /// The copy whose turn was taken, if any.
     pub(super) fn copy(&self) -> Option<&CopyTurn> {
-        let subject = match self {
-            Self::Arrival | Self::Row(_) | Self::Candidate(_) => return None,
-            Self::EarlyClaim(held) => &held.subject,
-            Self::ReadyEvent(ready) => &ready.owner.subject,
-            Self::Attempt(attempt) => &attempt.owner.subject,
-            Self::HandOver(hand_over) => &hand_over.ending.subject,
-            Self::Ending(ending) => &ending.subject,
-        };
-        subject.copy.as_ref()
+        self.subject()?.copy.as_ref()
+    }
+
+    /// The limits whose places the event had, if any, and its canvas.
+    pub(super) fn held_limits(&self) -> Option<(CanvasId, &[HeldLimit])> {
+        let subject = self.subject()?;
+        let held = subject.held.as_deref().filter(|held| !held.is_empty())?;
+        Some((subject.address.scope.canvas, held))
     }
 
     /// Until when the run may look for further events, if it has begun to.

@@ -23,7 +23,14 @@ fn row() -> Box<LoadedRow> {
     let [module, name, modifier] = ["WORKER", "export", "_"].map(|part| part.parse().unwrap());
     let scope = HandlerScope { canvas: CanvasId::DEFAULT, module, name };
     let address = HandlerAddress { scope, modifier };
-    Box::new(LoadedRow { address, queue: None, is_pulled: false, losses: 0, value_bytes: 2 })
+    Box::new(LoadedRow {
+        address,
+        queue: None,
+        is_pulled: false,
+        losses: 0,
+        value_bytes: 2,
+        is_limited: false,
+    })
 }
 
 fn notification() -> Notification {

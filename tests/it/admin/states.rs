@@ -39,6 +39,7 @@ fn ready(name: &str, row: &Row, now: Timestamp) -> LiveEvent {
         since: row.delay_until,
         until: None,
         rule: None,
+        limited: None,
         notify_at: row.notify_at,
         enqueued_at: row.enqueued_at,
         retries: 0,

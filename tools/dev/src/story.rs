@@ -35,6 +35,7 @@ pub(super) fn sentence(report: &RunReport) -> Option<String> {
         Outcome::ObjectHalted => Some("its object is halted: `objects skip`, or a redrive".to_owned()),
         Outcome::RulePaused => Some(format!("paused: waits in Postgres for `unpause {name}`")),
         Outcome::RuleBlocked => Some(format!("blocked by an admin: waits in Postgres for `unblock {name}`")),
+        Outcome::LimitFull | Outcome::LimitRate => Some(at_limit(&report.verdict)),
         Outcome::Deferred => Some(format!("NO HANDLER `{name}` HERE: offered again until there is one")),
         Outcome::LeaseLost => Some("its lease expired: another worker may run it".to_owned()),
         Outcome::Released if report.trail.contains(&Outcome::HandlerPaused) => {
@@ -67,6 +68,16 @@ pub(super) fn sentence(report: &RunReport) -> Option<String> {
         | Outcome::RetryTooMany
         | Outcome::HandedOver
         | Outcome::FencedOut => None,
+    }
+}
+
+/// What an event waits for that a limit has not let start.
+fn at_limit(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Waits(wait) => format!("the rate of a limit lets it start in {wait:.1?}"),
+        Verdict::Acknowledged | Verdict::PutBack | Verdict::WaitsForRoom | Verdict::Failed(_) => {
+            "waits for a limit: `limits show` says who has its places".to_owned()
+        }
     }
 }
 

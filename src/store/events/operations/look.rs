@@ -107,7 +107,7 @@ impl Sql<'_> {
                ), page as materialized (
                    select e.*, row_number() over () as number from (
                        select e.id, e.canvas_id, e.module, e.name, e.modifier, e.delay_until, e.enqueued_at, e.queue, e.object, e.options,
-                              e.last_error, e.worker, coalesce(e.locked_at >= now() - $9::interval, false) as runs,
+                              e.last_error, e.worker, e.starts_at, coalesce(e.locked_at >= now() - $9::interval, false) as runs,
                               case when (select reads_value from asked) then e.value end as value
                          from wakeq.events_v2 e where e.canvas_id = $1 and e.delay_until > '-infinity'
                           and (e.module, e.name, e.delay_until, e.id) > ($4::text, $5::text, coalesce($6::timestamptz, '-infinity'), $7::uuid)
@@ -130,7 +130,11 @@ impl Sql<'_> {
                                              when 'block' then 'blocked' when 'pause' then 'paused' end
                                         from wakeq.scheduling_rules r
                                        where r.canvas_id = p.canvas_id and r.event_space = p.module and r.handler_name = p.name
-                                         and (r.until is null or r.until > now())), 'ready') end) end,
+                                         and (r.until is null or r.until > now())),
+                                      case when p.starts_at is not null and exists (
+                                               select from wakeq.limit_waits w
+                                                where w.event_id = p.id and coalesce(w.woken_at <= now() - interval '10 s', true))
+                                           then 'limited' else 'ready' end) end) end,
                               case when p.runs then p.worker end, p.options->'tags', p.enqueued_at, p.delay_until, null,
                               p.last_error, p.value) else false end as matches
                      from page p

@@ -1,0 +1,255 @@
+//! Limits that are changed, and looks at them; and that whatever happens, what has room is woken.
+
+use std::collections::HashMap;
+
+use super::crowds::{FEW, MANY};
+use super::limits::{of_key, places};
+use super::{Table, tester};
+use crate::event::{CanvasId, EventFilter, EventState, LimitName, Notification};
+use crate::store::{ClaimedEvent, LimitedClaim, Renewal};
+
+fn customer() -> LimitName {
+    "customer".parse().unwrap()
+}
+
+/// What runs goes on when a limit is lowered, and nothing starts until there is room. Another
+/// canvas's limit of the same name stays as it is.
+#[tokio::test]
+async fn a_limit_is_lowered_raised_and_removed_while_events_run() {
+    let table = Table::new().await;
+    for canvas in [MANY, FEW] {
+        table.limit(canvas, "customer", places(2)).await;
+    }
+    let told = table.add_keyed(MANY, &["customer:7"], 9).await;
+    let others = table.add_keyed(FEW, &["customer:7"], 3).await;
+    let running = table.claim_some(&told).await;
+    assert_eq!((running.len(), table.claim_some(&others).await.len()), (2, 2));
+
+    table.limit(MANY, "customer", places(1)).await;
+    let claims = [running[0].claim, running[1].claim];
+    assert_eq!(table.store.renew(&claims).await.unwrap(), [Renewal::Renewed; 2]);
+    assert_eq!(table.complete_and_wake(&running[0]).await, []);
+    assert_eq!(table.complete_and_wake(&running[1]).await, told[2..3]);
+    let running = table.claim_some(&told[2..3]).await;
+    assert_eq!(running.len(), 1);
+
+    table.limit(MANY, "customer", places(3)).await;
+    let room = table.store.limits_with_room(None).await.unwrap();
+    assert_eq!(room, [of_key(MANY, "customer:7")]);
+    assert_eq!(table.store.wake_waiting(&room).await.unwrap(), told[3..5]);
+    assert_eq!(table.claim_some(&told[3..5]).await.len(), 2);
+
+    assert!(table.store.remove_limit(MANY, &customer(), &tester()).await.unwrap());
+    assert!(!table.store.remove_limit(MANY, &customer(), &tester()).await.unwrap());
+    let room = table.store.limits_with_room(None).await.unwrap();
+    assert_eq!(room, [of_key(MANY, "customer:7")]);
+    assert_eq!(table.store.wake_waiting(&room).await.unwrap(), told[5..]);
+    assert_eq!(table.store.limits_with_room(None).await.unwrap(), []);
+    assert_eq!(table.claim_some(&told[5..]).await.len(), 4);
+    assert_eq!(table.store.limits(FEW, None, 10).await.unwrap().len(), 1);
+    assert_eq!(table.claim_some(&others).await.len(), 0, "its limit is as it was");
+}
+
+/// Page by page, of one canvas. A change is in the audit log of the canvas; the operator's are in
+/// that of the platform.
+#[tokio::test]
+async fn limits_are_listed_and_their_changes_recorded() {
+    let table = Table::new().await;
+    for name in ["b", "a", "canvas", "handler:WORKER/known"] {
+        table.limit(MANY, name, places(2)).await;
+    }
+    table.limit(FEW, "a", places(1)).await;
+    table.limit(CanvasId::OF_QUEUES, "a", places(9)).await;
+    let names = async |after: Option<LimitName>, most| -> Vec<String> {
+        let found = table.store.limits(MANY, after.as_ref(), most).await.unwrap();
+        found.into_iter().map(|limit| limit.name.to_string()).collect()
+    };
+    assert_eq!(names(None, 3).await, ["a", "b", "canvas"]);
+    assert_eq!(names(Some("canvas".parse().unwrap()), 3).await, ["handler:WORKER/known"]);
+    let a: LimitName = "a".parse().unwrap();
+    let found = async |canvas| table.store.limit(canvas, &a).await.unwrap();
+    assert_eq!(found(FEW).await.unwrap().definition, places(1));
+    assert!(table.store.remove_limit(MANY, &a, &tester()).await.unwrap());
+    assert!(found(MANY).await.is_none() && found(FEW).await.is_some());
+    let lines =
+        "select coalesce(canvas_id::text, 'all') || ' ' || action || ' ' || count(*) from wakeq.audit_log
+                  group by canvas_id, action order by 1";
+    let lines: Vec<String> = sqlx::query_scalar(lines).fetch_all(&table.pool).await.unwrap();
+    let expected =
+        [format!("{MANY} delete-limit 1"), format!("{MANY} put-limit 4"), format!("{FEW} put-limit 1")];
+    let mut expected = [&expected[..], &["all put-limit 1".to_owned()]].concat();
+    expected.sort_unstable();
+    assert_eq!(lines, expected);
+}
+
+/// A canvas sees its own events only.
+#[tokio::test]
+async fn a_limit_shows_who_runs_and_an_event_what_it_waits_for() {
+    let table = Table::new().await;
+    table.limit(CanvasId::OF_QUEUES, "handler:WORKER/known", places(2)).await;
+    table.limit(MANY, "customer", places(9)).await;
+    let told = table.add_keyed(MANY, &["customer:7"], 3).await;
+    let others = table.add_keyed(FEW, &["customer:7"], 1).await;
+    assert_eq!(table.claim_some(&[&told[..1], &others[..]].concat()).await.len(), 2);
+    assert_eq!(table.claim_some(&told[1..]).await.len(), 0);
+    let uses = table.store.limit_uses(MANY, &customer(), None, 10).await.unwrap();
+    assert_eq!((uses.len(), uses[0].name.as_str(), uses[0].running), (1, "customer:7", 1));
+    assert_eq!(uses[0].holders, [told[0].id]);
+    assert_eq!(table.store.limit_uses(MANY, &customer(), Some("customer:7"), 10).await.unwrap(), []);
+    assert_eq!(table.store.limit_uses(FEW, &customer(), None, 10).await.unwrap(), []);
+    let known: LimitName = "handler:WORKER/known".parse().unwrap();
+    let uses = table.store.limit_uses(CanvasId::OF_QUEUES, &known, None, 10).await.unwrap();
+    assert_eq!((uses[0].running, uses[0].waiting), (2, 2));
+    let wait = table.store.waits_for(MANY, told[1].id).await.unwrap().expect("it waits");
+    assert_eq!((wait.name, wait.holders), (known, vec![told[0].id]));
+    assert_eq!(table.store.waits_for(FEW, told[1].id).await.unwrap(), None);
+    assert_eq!(table.store.waits_for(MANY, told[0].id).await.unwrap(), None);
+
+    let loaded = table.store.load(&[told[1].id]).await.unwrap().pop().flatten().unwrap();
+    assert!(loaded.is_limited && loaded.waits);
+    for (canvas, count) in [(MANY, 2), (FEW, 0)] {
+        let filter = EventFilter { states: vec![EventState::Limited], ..EventFilter::default() };
+        let listed = table.store.events(canvas, &filter, true, None, (100, 100)).await.unwrap();
+        let meant = listed.iter().filter(|event| event.is_meant);
+        assert_eq!((meant.clone().count(), meant.filter(|event| event.waits).count()), (count, count));
+    }
+}
+
+/// A wait goes with its event, and the next one is woken.
+#[tokio::test]
+async fn what_is_gone_or_held_is_not_woken() {
+    let table = Table::new().await;
+    table.limit(MANY, "customer", places(1)).await;
+    let told = table.add_keyed(MANY, &["customer:7"], 4).await;
+    let running = table.claim_some(&told).await;
+    let (cancelled, _) = table.store.cancel(MANY, told[1].id, &tester()).await.unwrap();
+    assert_eq!(cancelled, crate::store::CommandOutcome::Done);
+    sqlx::query("update wakeq.events_v2 set notify_at = null where id = $1")
+        .bind(told[2].id.0)
+        .execute(&table.pool)
+        .await
+        .unwrap();
+    assert_eq!(table.complete_and_wake(&running[0]).await, told[3..]);
+}
+
+/// One of the things that happen to events with limits.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Emit,
+    Ask,
+    Complete,
+    Release,
+    LoseOne,
+    Forget,
+    Set,
+}
+
+const STEPS: [Step; 9] = [
+    Step::Emit,
+    Step::Emit,
+    Step::Ask,
+    Step::Ask,
+    Step::Complete,
+    Step::Release,
+    Step::LoseOne,
+    Step::Forget,
+    Step::Set,
+];
+
+/// A table with a limit of one key, and what happens to its events, told by a seed.
+struct Course {
+    table: Table,
+    random: u64,
+    places: u32,
+    told: Vec<Notification>,
+    running: HashMap<Notification, ClaimedEvent>,
+}
+
+impl Course {
+    fn draw(&mut self, below: usize) -> usize {
+        self.random =
+            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.random >> 33).unwrap() % below
+    }
+
+    fn some_running(&mut self) -> Option<ClaimedEvent> {
+        let mut all: Vec<Notification> = self.running.keys().copied().collect();
+        all.sort_unstable_by_key(|notification| notification.id);
+        let count = all.len();
+        let drawn = (count > 0).then(|| all[self.draw(count)])?;
+        self.running.remove(&drawn)
+    }
+
+    async fn step(&mut self, step: Step) {
+        match step {
+            Step::Emit => self.told.extend(self.table.add_keyed(MANY, &["customer:7"], 2).await),
+            Step::Ask => {
+                let asked = self.told.clone();
+                for (claim, notification) in self.table.ask(&asked).await.into_iter().zip(asked) {
+                    if let LimitedClaim::Claimed(event) = claim {
+                        self.running.insert(notification, *event);
+                    }
+                }
+            }
+            Step::Complete => {
+                if let Some(event) = self.some_running() {
+                    self.table.store.complete(&[event.claim]).await.unwrap();
+                    self.told.retain(|notification| notification.id != event.claim.id);
+                }
+            }
+            Step::Release => {
+                if let Some(event) = self.some_running() {
+                    self.table.store.release(&[event.claim]).await.unwrap();
+                }
+            }
+            Step::LoseOne => {
+                if let Some(event) = self.some_running() {
+                    let lose =
+                        "update wakeq.events_v2 set locked_at = locked_at - interval '1 day' where id = $1";
+                    sqlx::query(lose).bind(event.claim.id.0).execute(&self.table.pool).await.unwrap();
+                }
+            }
+            // Whoever was woken does not come within its ten seconds.
+            Step::Forget => {
+                self.table.run("update wakeq.limit_waits set woken_at = woken_at - interval '1 min'").await;
+            }
+            Step::Set => {
+                self.places = 1 + u32::try_from(self.draw(4)).unwrap();
+                self.table.limit(MANY, "customer", places(self.places)).await;
+            }
+        }
+    }
+
+    /// If a place is free and an event waits that nobody has woken, it is woken.
+    async fn wakes_what_has_room(&self, trace: &[Step]) {
+        let running = self.table.live().await;
+        let woken =
+            "select count(*) from wakeq.limit_waits where woken_at > clock_timestamp() - interval '11 s'";
+        let woken = self.table.number(woken).await;
+        let waiting =
+            self.table.number("select count(*) from wakeq.limit_waits where woken_at is null").await;
+        assert!(running <= 4, "{trace:?}");
+        let room = (i64::from(self.places) - running - woken).clamp(0, waiting);
+        let told = self.table.store.wake_waiting(&[of_key(MANY, "customer:7")]).await.unwrap();
+        assert!(told.len() as i64 >= room, "{} of {room} after {trace:?}", told.len());
+        assert!(told.iter().all(|notification| notification.canvas == MANY));
+    }
+}
+
+/// Whatever happens, and in whatever order.
+#[tokio::test]
+async fn a_place_that_is_free_is_given_to_who_waits() {
+    for seed in 0..4 {
+        let table = Table::new().await;
+        table.limit(MANY, "customer", places(2)).await;
+        let (told, running) = (Vec::new(), HashMap::new());
+        let mut course = Course { table, random: seed, places: 2, told, running };
+        let mut trace = Vec::new();
+        for _ in 0..60 {
+            let step = STEPS[course.draw(STEPS.len())];
+            trace.push(step);
+            course.step(step).await;
+            course.wakes_what_has_room(&trace).await;
+        }
+    }
+}

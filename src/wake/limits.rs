@@ -1,0 +1,174 @@
+//! Wakes events that wait for places of limits which are free: a holder lost its claim, the process
+//! that freed the place died, or a limit was raised or removed.
+
+use std::collections::BTreeMap;
+
+use tokio::time::Instant;
+
+use super::{PAGE_PERIOD, Trouble, WakeError, Waker};
+use crate::event::{CanvasId, HeldLimit, LimitName, Notification};
+
+/// Maximum number of pages of limits that one pass looks at; the next continues.
+const PAGES: usize = 20;
+/// Maximum number of pages of events that one look wakes at the limits of a page; a limit that was
+/// removed has many.
+const WAKES: usize = 20;
+/// From this many events on, there may be more to wake.
+const FULL_PAGE: usize = 500;
+
+/// What a look at all limits has done.
+#[derive(Default)]
+struct Looked {
+    woken: usize,
+    /// Whether there is more to look at.
+    more: bool,
+}
+
+impl Waker {
+    /// What can't be woken is left to the next pass, and stops nothing else.
+    pub(super) async fn wake_limits(&self, trouble: &mut Trouble) {
+        trouble.look("events that wait at limits", self.wake_at_all_limits().await);
+    }
+
+    /// Wakes what has room now that a definition was set, replaced or removed, page after page, and
+    /// whatever else has room at limits. Returns whether passes carry on with the rest. If the
+    /// process dies meanwhile, they do as well.
+    ///
+    /// One name may be counted under many: a family has its keys, and a default of the operator has
+    /// canvases. So the looks are those of a pass.
+    pub(crate) async fn room_in_limit(&self, canvas: CanvasId, name: LimitName) -> Result<bool, WakeError> {
+        tracing::debug!(%canvas, %name, "a limit was changed: waking what has room");
+        loop {
+            let looked = self.wake_at_all_limits().await?;
+            if !looked.more || looked.woken == 0 || self.is_over() {
+                return Ok(looked.more);
+            }
+        }
+    }
+
+    async fn wake_at_all_limits(&self) -> Result<Looked, WakeError> {
+        let (mut looked, mut after) = (Looked::default(), None);
+        for _ in 0..PAGES {
+            let started = Instant::now();
+            let limits = self.store.limits_with_room(after.as_ref()).await?;
+            let Some(last) = limits.last().cloned() else { return Ok(looked) };
+            looked.more |= self.wake_at_limits(&limits, &mut looked.woken).await?;
+            if self.is_over() {
+                break;
+            }
+            after = Some(last);
+            tokio::time::sleep_until(started + PAGE_PERIOD).await;
+        }
+        Ok(Looked { more: true, ..looked })
+    }
+
+    /// Wakes what has room at these limits; returns whether there may be more.
+    async fn wake_at_limits(&self, limits: &[HeldLimit], count: &mut usize) -> Result<bool, WakeError> {
+        for _ in 0..WAKES {
+            let started = Instant::now();
+            let woken = self.store.wake_waiting(limits).await?;
+            *count += woken.len();
+            if woken.len() < FULL_PAGE {
+                return self.publish(&woken).await.map(|()| false);
+            }
+            self.publish_shares(&woken).await?;
+            if self.is_over() {
+                break;
+            }
+            tokio::time::sleep_until(started + PAGE_PERIOD).await;
+        }
+        Ok(true)
+    }
+
+    /// Publishes of each canvas's events as many as it may publish at once. Their promises are a
+    /// grace ahead.
+    async fn publish_shares(&self, woken: &[Notification]) -> Result<(), WakeError> {
+        let mut canvases = BTreeMap::<CanvasId, Vec<Notification>>::new();
+        for notification in woken {
+            canvases.entry(notification.canvas).or_default().push(*notification);
+        }
+        for (canvas, notifications) in canvases {
+            self.publish_share(canvas, &notifications).await?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::event::{Actor, EventId, NewLimit, OnFull};
+    use crate::store::tests::Table;
+    use crate::store::tests::crowds::{FEW, MANY};
+    use crate::wake::backlog::tests::waker;
+
+    const ONE: NewLimit =
+        NewLimit { concurrency: Some(1), rate: None, on_full: OnFull::Wait, waiting_max: None };
+
+    /// A table with two canvases, of each of which one event runs and the others wait.
+    async fn full(count: usize) -> (Table, Vec<Notification>, Vec<Notification>) {
+        let table = Table::new().await;
+        let mut told = Vec::new();
+        for (canvas, count) in [(MANY, count), (FEW, 2)] {
+            table.limit(canvas, "customer", ONE).await;
+            let events = table.add_keyed(canvas, &["customer:7"], count).await;
+            let mut running = 0;
+            for page in events.chunks(250) {
+                running += table.claim_some(page).await.len();
+            }
+            assert_eq!(running, 1);
+            told.push(events);
+        }
+        let [many, few] = <[_; 2]>::try_from(told).unwrap();
+        (table, many, few)
+    }
+
+    async fn lose_claim(table: &Table) {
+        table
+            .run(
+                "update wakeq.events_v2 set locked_at = locked_at - interval '1 day'
+                  where canvas_id = '00000000-0000-0000-0000-000000000006' and locked_at is not null",
+            )
+            .await;
+    }
+
+    fn ids(told: &[Notification]) -> HashSet<EventId> {
+        told.iter().map(|notification| notification.id).collect()
+    }
+
+    /// The event that lost its claim is woken by its promise, and the one that waits by the pass.
+    #[tokio::test]
+    async fn a_pass_gives_the_place_of_a_dead_worker_to_the_next() {
+        let (table, told, _) = full(3).await;
+        lose_claim(&table).await;
+        let (waker, broker) = waker(&table, 1_000);
+        waker.pass(None).await.unwrap();
+        assert_eq!(broker.events(), ids(&told[..2]));
+    }
+
+    /// Where limits can't be looked at, everything else is done.
+    #[tokio::test]
+    async fn a_pass_without_limits_wakes_the_others() {
+        let (table, told, _) = full(3).await;
+        lose_claim(&table).await;
+        table.run("alter function wakeq.wake_waiting(uuid[], text[], interval, interval, uuid[]) rename to gone").await;
+        let (waker, broker) = waker(&table, 1_000);
+        waker.pass(None).await.unwrap_err();
+        assert_eq!(broker.events(), ids(&told[..1]));
+    }
+
+    /// Page by page, however many wait; what waits for the limit of another canvas stays.
+    #[tokio::test]
+    async fn all_that_waits_is_woken_when_its_limit_is_removed() {
+        let (table, told, _) = full(1_200).await;
+        let customer: LimitName = "customer".parse().unwrap();
+        let (waker, broker) = waker(&table, 1_000_000);
+        assert!(!waker.room_in_limit(MANY, customer.clone()).await.unwrap());
+        assert_eq!(broker.events().len(), 0);
+        assert!(table.store.remove_limit(MANY, &customer, &Actor::user("ada")).await.unwrap());
+        assert!(!waker.room_in_limit(MANY, customer).await.unwrap());
+        assert_eq!(broker.events(), ids(&told[1..]));
+    }
+}
