@@ -244,6 +244,15 @@ pub mod hooks {
     pub use crate::store::RegisteredHook;
 }
 
+/// Limits over all workers: how many events run at a time, and start in a period, per handler,
+/// canvas and key.
+pub mod limits {
+    pub use crate::event::{
+        InvalidLimit, InvalidLimitKey, InvalidLimitName, InvalidOnFull, Limit, LimitKey, LimitName, LimitUse,
+        LimitWait, NewLimit, OnFull, Rate,
+    };
+}
+
 /// Listeners: subscribing to what is emitted, by pattern; and signals between processes.
 pub mod listeners {
     pub use crate::broadcast::{

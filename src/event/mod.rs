@@ -48,6 +48,8 @@ mod histogram;
 mod hook;
 mod json;
 mod keep;
+mod limit;
+mod limit_name;
 mod log;
 mod metadata;
 mod object;
@@ -84,6 +86,9 @@ pub use hook::{HookKind, HookSecret, InvalidHookKind, InvalidHookSecret};
 pub use json::JsonError;
 pub use json::check as check_json;
 pub use keep::{EndedOutcome, Keep};
+pub(crate) use limit::HeldLimit;
+pub use limit::{InvalidLimit, InvalidOnFull, Limit, LimitUse, LimitWait, NewLimit, OnFull, Rate};
+pub use limit_name::{InvalidLimitKey, InvalidLimitName, LimitKey, LimitName};
 pub use log::stable_hash;
 pub use log::{
     AppendCondition, Appended, Category, EventSequencePartitioner, EventSource, InvalidCondition,
