@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::options::Seconds;
-use super::{BatchName, Event, EventError, EventOptions, InvalidOptions, Tag, Timestamp};
+use super::{BatchName, Event, EventError, EventOptions, InvalidOptions, LimitKey, Tag, Timestamp};
 
 impl Event {
     /// Sets how often the event is retried after its first failure, in place of what its handler's
@@ -89,8 +89,21 @@ impl Event {
         self.asking(|options| options.batch = Some(name))
     }
 
+    /// Refuses options that the event can't have beside its other fields.
+    pub(super) fn check_options(&self) -> Result<(), InvalidOptions> {
+        let Some(options) = self.options() else { return Ok(()) };
+        self.check_batch()?;
+        match (self.only_queues, options.limits.is_empty(), options.urgent) {
+            (true, false, _) => Err(InvalidOptions::OnlyQueuesWith("name limits")),
+            (true, true, true) => Err(InvalidOptions::OnlyQueuesWith("be urgent")),
+            // An urgent event has not been checked as a whole yet.
+            (false, _, true) => options.check(),
+            (_, _, false) => Ok(()),
+        }
+    }
+
     /// Refuses what a member of a batch can't have: its end would not be the end of one row.
-    pub(super) fn check_batch(&self) -> Result<(), InvalidOptions> {
+    fn check_batch(&self) -> Result<(), InvalidOptions> {
         if self.options().is_none_or(|options| options.batch.is_none()) {
             return Ok(());
         }
@@ -139,6 +152,47 @@ impl Event {
         })
     }
 
+    /// Names a key, such as `customer:7`, under which [limits](crate::limits) count the event
+    /// beside its handler and its canvas: up to three different ones. A key for which no limit is
+    /// set limits nothing. The event can't be only for queues.
+    ///
+    /// ```
+    /// use wakeq::Event;
+    ///
+    /// # fn main() -> Result<(), wakeq::EventError> {
+    /// let sync = Event::new("sync-orders", &42)?.limit("customer:7")?.limit("shop-api")?;
+    /// assert_eq!(sync.options().map_or(0, |options| options.limits().len()), 2);
+    /// assert!(Event::new("sync-orders", &42)?.limit("canvas").is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn limit(self, key: &str) -> Result<Self, EventError> {
+        let key: LimitKey = key.parse().map_err(InvalidOptions::Limit)?;
+        self.asking(|options| {
+            if !options.limits.contains(&key) {
+                options.limits.push(key);
+            }
+        })
+    }
+
+    /// Makes the event urgent: a worker that has more to do than it has room for starts it before
+    /// those that are not. The event can't be only for queues.
+    ///
+    /// ```
+    /// use wakeq::Event;
+    ///
+    /// # fn main() -> Result<(), wakeq::EventError> {
+    /// let code = Event::new("send-code", "ada@example.com")?.urgent();
+    /// assert!(code.options().is_some_and(|options| options.is_urgent()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn urgent(mut self) -> Self {
+        let options: &mut EventOptions = self.options.get_or_insert_default();
+        options.urgent = true;
+        self
+    }
+
     /// What the event asks for, if anything.
     pub fn options(&self) -> Option<&EventOptions> {
         self.options.as_deref()
@@ -150,5 +204,49 @@ impl Event {
         set(options);
         options.check()?;
         Ok(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event() -> Event {
+        Event::new("greet", &1).unwrap()
+    }
+
+    #[test]
+    fn a_key_counts_once_and_a_fourth_is_refused() {
+        let three =
+            ["a", "b", "a", "c"].iter().try_fold(event(), |event, key| event.limit(key)).unwrap().urgent();
+        let options = three.options().unwrap();
+        assert_eq!(options.json(), r#"{"limits":["a","b","c"],"urgent":true}"#);
+        assert_eq!(three.check_options(), Ok(()));
+        let fourth = three.limit("d").unwrap_err();
+        assert!(matches!(fourth, EventError::Options(InvalidOptions::Limits)), "{fourth}");
+    }
+
+    #[test]
+    fn copies_have_neither_limits_nor_a_class() {
+        let limited = event().limit("a").unwrap().only_to_queues();
+        assert_eq!(limited.check_options(), Err(InvalidOptions::OnlyQueuesWith("name limits")));
+        let urgent = event().urgent().only_to_queues();
+        assert_eq!(urgent.check_options(), Err(InvalidOptions::OnlyQueuesWith("be urgent")));
+        assert_eq!(event().tag("a").unwrap().only_to_queues().check_options(), Ok(()));
+    }
+
+    #[test]
+    fn an_urgent_event_is_checked_as_a_whole() {
+        let tags = (0..10).map(|number| format!("{number}{}", "\"".repeat(99)));
+        let delays = [Duration::from_nanos(1_234_567_123_456_789); 100];
+        let long = tags.fold(event().delays(delays).unwrap(), |event, tag| event.tag(&tag).unwrap());
+        let long = long.limit(&"x".repeat(150)).unwrap();
+        let room = 4096 - long.options().unwrap().json().len();
+        let full = long.limit(&"y".repeat(room - r#","""#.len())).unwrap();
+        assert_eq!(full.check_options(), Ok(()));
+        assert_eq!(
+            full.urgent().check_options(),
+            Err(InvalidOptions::TooLong(4096 + r#","urgent":true"#.len()))
+        );
     }
 }

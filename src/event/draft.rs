@@ -410,7 +410,7 @@ impl Event {
             return Err(EventError::ReservedCanvas);
         }
         self.check_unique()?;
-        self.check_batch()?;
+        self.check_options()?;
         Ok(NewEvent {
             id: self.id.map_or_else(EventId::new, |id| EventId::chosen(canvas, id)),
             address,

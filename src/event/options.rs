@@ -9,8 +9,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::limit_name::KEYS_MAX;
 use super::tag::TAGS_MAX;
-use super::{BatchName, InvalidBatchName, InvalidTag, Keep, Tag, Timestamp, is_storable};
+use super::{
+    BatchName, InvalidBatchName, InvalidLimitKey, InvalidTag, Keep, LimitKey, Tag, Timestamp, is_storable,
+};
 
 /// Longest JSON of an event's options, in bytes.
 const BYTES_MAX: usize = 4096;
@@ -53,6 +56,10 @@ pub struct EventOptions {
     pub(super) keep_s: Option<Seconds>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) tags: Vec<Tag>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) limits: Vec<LimitKey>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) urgent: bool,
 }
 
 /// A duration, as JSON a number of seconds.
@@ -108,6 +115,17 @@ pub enum InvalidOptions {
     /// The event has too many tags.
     #[error("an event has at most 10 tags: leave some out")]
     Tags,
+    /// The key of a limit is not valid.
+    #[error(transparent)]
+    Limit(#[from] InvalidLimitKey),
+    /// The event has too many keys of limits.
+    #[error("an event has at most 3 different keys of limits: leave some out")]
+    Limits,
+    /// Copies in queues don't have what the event asks for.
+    #[error(
+        "an event that is only for queues can't {0}, as its copies have no options: leave one of them out"
+    )]
+    OnlyQueuesWith(&'static str),
     /// All options together are too long.
     #[error("the options of an event have {0} bytes as JSON, the limit is 4096: ask for less")]
     TooLong(usize),
@@ -157,6 +175,16 @@ impl EventOptions {
         &self.tags
     }
 
+    /// The keys under which limits count the event.
+    pub fn limits(&self) -> &[LimitKey] {
+        &self.limits
+    }
+
+    /// Whether the event is urgent.
+    pub fn is_urgent(&self) -> bool {
+        self.urgent
+    }
+
     /// The delay after a failure that was preceded by `retries` retries, if the event has delays.
     pub(crate) fn delay_after(&self, retries: u32) -> Option<Duration> {
         let delays = self.delays_s.as_deref()?;
@@ -193,6 +221,9 @@ impl EventOptions {
         }
         if self.tags.len() > TAGS_MAX {
             return Err(InvalidOptions::Tags);
+        }
+        if self.limits.len() > KEYS_MAX {
+            return Err(InvalidOptions::Limits);
         }
         let bytes = self.json().len();
         if bytes > BYTES_MAX { Err(InvalidOptions::TooLong(bytes)) } else { Ok(()) }
@@ -238,11 +269,13 @@ mod tests {
             batch: Some("import:42".parse().unwrap()),
             keep_s: Some(Seconds(7 * DAY)),
             tags: vec!["customer:7".parse().unwrap(), "trial".parse().unwrap()],
+            limits: vec!["customer:7".parse().unwrap(), "mails".parse().unwrap()],
+            urgent: true,
         };
         let json = options.json();
         assert_eq!(
             json,
-            r#"{"retries":3,"delays_s":[1.500001,2592000.0],"timeout_s":0.25,"not_after":"2026-01-31T08:00:00.000001Z","batch":"import:42","keep_s":604800.0,"tags":["customer:7","trial"]}"#
+            r#"{"retries":3,"delays_s":[1.500001,2592000.0],"timeout_s":0.25,"not_after":"2026-01-31T08:00:00.000001Z","batch":"import:42","keep_s":604800.0,"tags":["customer:7","trial"],"limits":["customer:7","mails"],"urgent":true}"#
         );
         assert_eq!(EventOptions::of(Some(&json)).as_deref(), Some(&options));
         assert_eq!(options.check(), Ok(()));
@@ -260,11 +293,14 @@ mod tests {
             r#"{"delays_s":[1e400]}"#,
             r#"{"batch":"a b"}"#,
             r#"{"tags":[","]}"#,
+            r#"{"limits":["canvas"]}"#,
+            r#"{"urgent":1}"#,
         ] {
             assert_eq!(EventOptions::of(Some(text)), None, "{text}");
         }
         let later = EventOptions::of(Some(r#"{"retries": 1, "of a later release": true}"#)).unwrap();
         assert_eq!(later.retries(), Some(1));
+        assert_eq!(EventOptions::of(Some(r#"{"urgent": false}"#)).as_deref(), Some(&EventOptions::default()));
     }
 
     #[test]
@@ -291,6 +327,7 @@ mod tests {
             EventOptions { not_after: Some(moment("9999-12-31T23:59:59Z")), ..of() },
             EventOptions { keep_s: Some(Seconds(90 * DAY)), ..of() },
             EventOptions { keep_s: Some(Seconds(Duration::ZERO)), ..of() },
+            EventOptions { limits: vec!["a".parse().unwrap(); 3], urgent: true, ..of() },
         ] {
             assert_eq!(options.check(), Ok(()), "{options:?}");
         }
@@ -303,6 +340,7 @@ mod tests {
             (timeout(31 * DAY), InvalidOptions::Timeout),
             (EventOptions { keep_s: Some(Seconds(91 * DAY)), ..of() }, InvalidOptions::Keep),
             (EventOptions { tags: vec!["a".parse().unwrap(); 11], ..of() }, InvalidOptions::Tags),
+            (EventOptions { limits: vec!["a".parse().unwrap(); 4], ..of() }, InvalidOptions::Limits),
         ] {
             assert_eq!(options.check(), Err(refused), "{options:?}");
         }
