@@ -45,7 +45,8 @@ pub(crate) struct NewChange {
 
 /// A CloudEvent 1.0 in JSON format. Its type names the handler: `name`, `MODULE/name` or
 /// `MODULE/name/modifier`. Any further attribute is allowed; the queue interprets `modifier`,
-/// `object`, `delayuntil`, `delayseconds`, `expirytime` and `traceparent`.
+/// `object`, `delayuntil`, `delayseconds`, `expirytime`, `limits` (keys, separated by commas),
+/// `urgent` (true or false) and `traceparent`.
 #[derive(ToSchema)]
 #[allow(
     dead_code,

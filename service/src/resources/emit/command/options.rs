@@ -8,6 +8,7 @@ use crate::cli::arguments;
 use crate::resources::emit::wire::OptionsJson;
 use wakeq::Timestamp;
 use wakeq::events::Tag;
+use wakeq::limits::LimitKey;
 
 #[derive(Args)]
 #[command(next_help_heading = "Options of the event")]
@@ -34,6 +35,15 @@ pub(super) struct OptionArgs {
     /// Tag to find it by (customer:7); repeatable
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<Tag>,
+    /// Key under which limits count it, too; repeatable
+    ///
+    /// Up to three different keys, such as customer:7. A key counts once a limit is set for it, or
+    /// for the part before its first colon (`wakeq limits set`).
+    #[arg(long = "limit", value_name = "KEY", conflicts_with = "only_to_queues")]
+    limits: Vec<LimitKey>,
+    /// Start it before events that are not urgent
+    #[arg(long, conflicts_with = "only_to_queues")]
+    urgent: bool,
 }
 
 impl OptionArgs {
@@ -47,6 +57,8 @@ impl OptionArgs {
             not_after: self.not_after,
             keep_s: self.keep.as_ref().map(seconds),
             tags: self.tags.iter().map(Tag::to_string).collect(),
+            limits: self.limits.iter().map(LimitKey::to_string).collect(),
+            urgent: self.urgent,
         };
         (options != OptionsJson::default()).then_some(options)
     }

@@ -121,14 +121,27 @@ impl<'a> CloudEvent<'a> {
         if let Some(object) = self.attributes.optional("object") {
             event = event.on(object)?;
         }
-        if let Some(moment) = self.attributes.optional("expirytime") {
-            event = event.not_after(json::timestamp(moment, "`expirytime`")?)?;
-        }
+        let event = self.asking(event)?;
         match (self.attributes.optional("delayuntil"), self.attributes.optional("delayseconds")) {
             (Some(_), Some(_)) => Err(Fault::Both("`delayuntil`", "`delayseconds`")),
             (Some(moment), None) => Ok(event.at(json::timestamp(moment, "`delayuntil`")?)?),
             (None, Some(delay)) => Ok(event.after(json::duration(json::seconds(delay, "`delayseconds`")?)?)?),
             (None, None) => Ok(event),
+        }
+    }
+
+    /// The event with the options that the attributes ask for.
+    fn asking(&self, mut event: Event) -> Result<Event, Fault> {
+        if let Some(moment) = self.attributes.optional("expirytime") {
+            event = event.not_after(json::timestamp(moment, "`expirytime`")?)?;
+        }
+        for key in self.attributes.optional("limits").into_iter().flat_map(|keys| keys.split(',')) {
+            event = event.limit(key.trim())?;
+        }
+        match self.attributes.optional("urgent") {
+            Some("true") => Ok(event.urgent()),
+            Some("false") | None => Ok(event),
+            Some(_) => Err(Fault::shape("`urgent`", "true or false")),
         }
     }
 

@@ -15,7 +15,8 @@ use wakeq::events::{EventOptions, InvalidOptions};
 use wakeq::{Event, EventError};
 
 /// What an unknown field has to be.
-const LEFT_OUT: &str = "left out: the fields are retries, delays_s, timeout_s, not_after, keep_s and tags";
+const LEFT_OUT: &str =
+    "left out: the fields are retries, delays_s, timeout_s, not_after, keep_s, tags, limits and urgent";
 
 /// What an event asks for, in place of what its handler's route or target says.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -45,6 +46,13 @@ pub(crate) struct OptionsJson {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 10, example = json!(["customer:7"]))]
     pub(crate) tags: Vec<String>,
+    /// Keys under which limits count the event, beside its handler and its canvas.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 3, example = json!(["customer:7"]))]
+    pub(crate) limits: Vec<String>,
+    /// Whether workers start the event before those that are not urgent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) urgent: bool,
 }
 
 /// The schema of delays, whose numbers have bounds, too.
@@ -79,7 +87,11 @@ impl OptionsJson {
                 "keep_s" => {
                     new.keep_s = given.map(|raw| json::seconds(raw.get(), "`keep_s`")).transpose()?;
                 }
-                "tags" => new.tags = given.map(tags).transpose()?.unwrap_or_default(),
+                "tags" => new.tags = given.map(|raw| texts(raw, "tags")).transpose()?.unwrap_or_default(),
+                "limits" => {
+                    new.limits = given.map(|raw| texts(raw, "limits")).transpose()?.unwrap_or_default();
+                }
+                "urgent" => new.urgent = given.map(urgent).transpose()?.unwrap_or_default(),
                 _ => return Err(Fault::shape(format!("{} in `options`", named(&field)), LEFT_OUT)),
             }
         }
@@ -107,7 +119,10 @@ impl OptionsJson {
         for tag in &self.tags {
             event = event.tag(tag)?;
         }
-        Ok(event)
+        for key in &self.limits {
+            event = event.limit(key)?;
+        }
+        Ok(if self.urgent { event.urgent() } else { event })
     }
 }
 
@@ -120,9 +135,14 @@ fn delays(raw: &RawValue) -> Result<Vec<f64>, Fault> {
     delays.into_iter().map(|delay| json::seconds(delay.get(), "each of `delays_s`")).collect()
 }
 
-fn tags(raw: &RawValue) -> Result<Vec<String>, Fault> {
-    let tags = json::elements(raw, "`tags`")?;
-    tags.into_iter().map(|tag| Ok(json::string(tag, "each of `tags`")?.into_owned())).collect()
+/// The strings of the field `name`.
+fn texts(raw: &RawValue, name: &str) -> Result<Vec<String>, Fault> {
+    let texts = json::elements(raw, &format!("`{name}`"))?;
+    texts.into_iter().map(|text| Ok(json::string(text, format!("each of `{name}`"))?.into_owned())).collect()
+}
+
+fn urgent(raw: &RawValue) -> Result<bool, Fault> {
+    serde_json::from_str(raw.get()).map_err(|_| Fault::shape("`urgent`", "true or false"))
 }
 
 /// As a duration, if there is one of this length.
@@ -147,6 +167,8 @@ impl From<&EventOptions> for OptionsJson {
             not_after: options.not_after(),
             keep_s: options.keep().map(|keep| keep.as_secs_f64()),
             tags: options.tags().iter().map(ToString::to_string).collect(),
+            limits: options.limits().iter().map(ToString::to_string).collect(),
+            urgent: options.is_urgent(),
         }
     }
 }

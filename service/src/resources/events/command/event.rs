@@ -139,7 +139,7 @@ fn attempt_line(attempt: &AttemptJson) -> String {
 
 /// What its emit asked for, as the options of `wakeq emit` have it.
 fn asked(options: &OptionsJson) -> String {
-    let OptionsJson { retries, delays_s, timeout_s, not_after, keep_s, tags } = options;
+    let OptionsJson { retries, delays_s, timeout_s, not_after, keep_s, tags, limits, urgent } = options;
     let delays = delays_s.as_ref().map(|delays| {
         let delays: Vec<String> = delays.iter().map(|delay| format!("{delay}s")).collect();
         format!("delays {}", delays.join(","))
@@ -151,6 +151,8 @@ fn asked(options: &OptionsJson) -> String {
         not_after.map(|at| format!("not after {}", moment(at))),
         keep_s.map(|keep| format!("keep {keep}s")),
         (!tags.is_empty()).then(|| format!("tags {}", tags.join(","))),
+        (!limits.is_empty()).then(|| format!("limits {}", limits.join(","))),
+        urgent.then(|| "urgent".to_owned()),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }

@@ -101,6 +101,19 @@ fn delays_and_traces_are_extensions() {
     assert_eq!(not_after, Some("2030-01-31T08:00:00Z".parse().unwrap()));
     check_refused(binary(&[("ce-expirytime", "secret")], ""), "`expirytime` must be a moment");
 
+    let expected =
+        Event::new("greet", &()).unwrap().limit("customer:7").unwrap().limit("mails").unwrap().urgent();
+    for event in [
+        binary(&[("ce-limits", "customer:7, mails"), ("ce-urgent", "true")], ""),
+        one(&[STRUCTURED], cloud_event(r#","limits":"customer:7,mails","urgent":true"#)),
+    ] {
+        assert_eq!(event.unwrap().fields().options, expected.fields().options);
+    }
+    assert!(binary(&[("ce-urgent", "false")], "").unwrap().fields().options.is_none());
+    check_refused(binary(&[("ce-urgent", "secret")], ""), "`urgent` must be true or false");
+    check_refused(binary(&[("ce-limits", "a,,b")], ""), "a limit's key has 1 to 200");
+    check_refused(binary(&[("ce-limits", "a,b,c,d")], ""), "at most 3 different keys");
+
     let other = TRACE.replace("4bf9", "5bf9");
     let trace = |headers: &[(&str, &str)]| {
         binary(headers, "")
