@@ -18,6 +18,7 @@ mod history;
 mod identity;
 mod idle;
 mod inserts;
+mod limit_names;
 mod log;
 mod log_pages;
 mod minute;

@@ -140,12 +140,13 @@ async fn plain_sql_asks_for_the_same() {
         );
         sqlx::query_scalar::<_, uuid::Uuid>(AssertSqlSafe(call)).fetch_all(&table.pool).await
     };
-    let all =
-        r#"{"retries": 3, "delays_s": [0, 1.5], "timeout_s": 0.001, "not_after": "2030-01-31 09:00+01"}"#;
+    let all = r#"{"retries": 3, "delays_s": [0, 1.5], "timeout_s": 0.001, "not_after": "2030-01-31 09:00+01",
+                  "limits": ["customer:7", "mails"], "urgent": true}"#;
     let event = Event::new("known", &1).unwrap().retries(3).unwrap();
     let event = event.delays([0, 1_500].map(Duration::from_millis)).unwrap();
     let event = event.timeout(Duration::from_millis(1)).unwrap();
     let event = event.not_after("2030-01-31T08:00:00Z".parse().unwrap()).unwrap();
+    let event = event.limit("customer:7").unwrap().limit("mails").unwrap().urgent();
     for id in emit(all).await.unwrap() {
         let loaded = table.store.load(&[EventId(id)]).await.unwrap().pop().flatten().unwrap();
         assert_eq!(loaded.options, event.options);
@@ -164,6 +165,13 @@ async fn plain_sql_asks_for_the_same() {
         (r#"{"timeout_s": 0}"#, "out of bounds: timeout_s"),
         (r#"{"not_after": "infinity"}"#, "out of bounds: not_after"),
         (r#"{"not_after": "tonight"}"#, "out of bounds: not_after"),
+        (r#"{"limits": "a"}"#, "out of bounds: limits"),
+        (r#"{"limits": []}"#, "out of bounds: limits"),
+        (r#"{"limits": [1]}"#, "out of bounds: limits"),
+        (r#"{"limits": ["a", "a"]}"#, "out of bounds: limits"),
+        (r#"{"limits": ["a", "b", "c", "d"]}"#, "out of bounds: limits"),
+        (r#"{"urgent": "true"}"#, "out of bounds: urgent"),
+        (r#"{"urgent": 1}"#, "out of bounds: urgent"),
         (r#"{"tries": 1}"#, "not an option of an event, or out of bounds: tries"),
     ] {
         let refused = emit(options).await.unwrap_err().to_string();

@@ -78,6 +78,8 @@ async fn a_key_for_a_module_writes_nothing_but_its_events() {
         ("unique", json!({"key": "order:1", "on_conflict": "replace"}), true),
         ("options", json!({"retries": 0}), true),
         ("options", json!({"tags": ["customer:7"]}), true),
+        ("options", json!({"urgent": true}), true),
+        ("options", json!({"limits": ["customer:7"]}), false),
         ("logged", json!(false), true),
         ("object", json!("acct:1"), false),
         ("batch", json!("import:1"), false),
@@ -103,9 +105,13 @@ async fn a_key_for_a_module_writes_nothing_but_its_events() {
         let answer = emit(&service, &narrow, own, "/objects/acct:1/events", change.clone()).await;
         assert_eq!(answer, expected(false), "{change}");
     }
-    for (attribute, value, allowed) in
-        [("delayseconds", "3600", true), ("subject", "acct:1", true), ("object", "acct:1", false)]
-    {
+    for (attribute, value, allowed) in [
+        ("delayseconds", "3600", true),
+        ("subject", "acct:1", true),
+        ("urgent", "true", true),
+        ("object", "acct:1", false),
+        ("limits", "customer:7", false),
+    ] {
         let mut cloud =
             json!({"specversion": "1.0", "type": "image/resize", "source": "/shop", "id": attribute});
         cloud[attribute] = json!(value);
@@ -123,7 +129,8 @@ async fn a_key_for_a_module_writes_nothing_but_its_events() {
     assert_eq!(stage.count(by_narrow).await, 1, "only what the unlimited key logged there");
     let reasons = "select count(distinct detail) from wakeq.audit_log
                     where outcome = 'refused' and action = 'emit' and detail like '%needs the scope for all handlers'";
-    assert_eq!(stage.count(reasons).await, 4, "`object`, `batch`, `logged` and a change of an object");
+    let five = "`object`, `batch`, `logged`, `limits` and a change of an object";
+    assert_eq!(stage.count(reasons).await, 5, "{five}");
 }
 
 #[tokio::test]

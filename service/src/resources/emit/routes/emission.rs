@@ -38,17 +38,19 @@ impl Emission {
     }
 
     /// The other data that it writes beside events of their handlers, if any: a chain belongs to an
-    /// object with all of its handlers; and the log, a batch and the state of an object to the
-    /// canvas.
+    /// object with all of its handlers; and the log, a batch, the places of a limit and the state of
+    /// an object to the canvas.
     pub(super) fn beside_events(&self) -> Option<&'static str> {
         let of_event = |event: &Event| {
             let fields = event.fields();
             let batch = fields.options.and_then(EventOptions::batch);
-            match (fields.object, fields.is_logged, batch) {
-                (Some(_), _, _) => Some("`object`"),
-                (None, true, _) => Some("`logged`"),
-                (None, false, Some(_)) => Some("`batch`"),
-                (None, false, None) => None,
+            let is_limited = fields.options.is_some_and(|options| !options.limits().is_empty());
+            match (fields.object, fields.is_logged, batch, is_limited) {
+                (Some(_), _, _, _) => Some("`object`"),
+                (None, true, _, _) => Some("`logged`"),
+                (None, false, Some(_), _) => Some("`batch`"),
+                (None, false, None, true) => Some("`limits`"),
+                (None, false, None, false) => None,
             }
         };
         match self {
