@@ -7,7 +7,7 @@ import unittest
 from typing import Any, Callable
 
 from wakeq import ApiError, verify
-from wakeq.schema import DeadEvent
+from wakeq.schema import DeadEvent, EventOptions
 
 from .service import KEY, OTHER_KEY, Request, client, fresh_name, needs_service, other, serving, until
 
@@ -79,12 +79,17 @@ class Calls(unittest.TestCase):
 
     def test_an_event_shows_what_it_asks_for(self) -> None:
         wakeq, name = self.wakeq, fresh_name()
-        id = wakeq.emit(
-            {"name": name, "delay_s": 3600, "options": {"retries": 7, "delays_s": [1, 60.5], "timeout_s": 30}}
-        )["id"]
-        expected = {"retries": 7, "delays_s": [1, 60.5], "timeout_s": 30}
-        self.assertEqual(wakeq.event(id).get("options"), expected)
+        options: EventOptions = {
+            "retries": 7,
+            "delays_s": [1, 60.5],
+            "timeout_s": 30,
+            "limits": ["customer:7"],
+            "urgent": True,
+        }
+        id = wakeq.emit({"name": name, "delay_s": 3600, "options": options})["id"]
+        self.assertEqual(wakeq.event(id).get("options"), options)
         self.fails(400, "bad-request", wakeq.emit, {"name": name, "options": {"retries": 1001}})
+        self.fails(400, "bad-request", wakeq.emit, {"name": name, "options": {"limits": ["canvas"]}})
         wakeq.cancel(id)
 
     def test_a_batch_is_emitted_all_or_none(self) -> None:

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 /// # fn example() -> Result<(), wakeq_client::Error> {
 /// let delays = [1, 10, 600].map(Duration::from_secs);
 /// let options = EventOptions::default().retries(5).delays(delays).timeout(Duration::from_secs(30));
+/// let options = options.limit("customer:7").urgent();
 /// let event = NewEvent::new("call-back", &42)?.options(options);
 /// # Ok(())
 /// # }
@@ -39,6 +40,12 @@ pub struct EventOptions {
     /// Tags by which the event is found.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
+    /// Keys under which limits count the event.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<String>,
+    /// Whether workers start the event before those that are not urgent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub urgent: bool,
 }
 
 impl EventOptions {
@@ -71,6 +78,18 @@ impl EventOptions {
     pub fn tag(mut self, tag: &str) -> Self {
         self.tags.push(tag.to_owned());
         self
+    }
+
+    /// Adds a key under which limits count the event, beside its handler and its canvas: up to three
+    /// of 1 to 200 of the characters `A-Z a-z 0-9 _ . : @ = + ~ -`.
+    pub fn limit(mut self, key: &str) -> Self {
+        self.limits.push(key.to_owned());
+        self
+    }
+
+    /// Makes the event urgent: workers start it before those that are not.
+    pub fn urgent(self) -> Self {
+        Self { urgent: true, ..self }
     }
 
     /// Sets the moment after which no attempt starts: the event then dies.

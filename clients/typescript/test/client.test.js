@@ -68,10 +68,11 @@ test("only an attempt that runs leaves a checkpoint", { skip }, async () => {
 
 test("an event shows what it asks for", { skip }, async () => {
   const [wakeq, name] = [client(), freshName()];
-  const options = { retries: 7, delays_s: [1, 60.5], timeout_s: 30 };
+  const options = { retries: 7, delays_s: [1, 60.5], timeout_s: 30, limits: ["customer:7"], urgent: true };
   const { id } = await wakeq.emit({ name, delay_s: 3600, options });
   assert.deepEqual((await wakeq.event(id)).options, options);
   await fails(() => wakeq.emit({ name, options: { retries: 1001 } }), 400, "bad-request");
+  await fails(() => wakeq.emit({ name, options: { limits: ["canvas"] } }), 400, "bad-request");
   await wakeq.cancel(id);
 });
 

@@ -7,7 +7,7 @@ use super::seed::Values;
 use super::world::QUEUE;
 
 /// Query parameters and fields of bodies that name nothing of a tenant.
-const NAMES_NOTHING: [&str; 80] = [
+const NAMES_NOTHING: [&str; 81] = [
     // Content that is stored as the caller sends it.
     "value",
     "payload",
@@ -68,6 +68,7 @@ const NAMES_NOTHING: [&str; 80] = [
     "error_text",
     "value_text",
     "only_queues",
+    "urgent",
     "running",
     "waiting",
     "scopes",
@@ -226,6 +227,7 @@ pub(super) fn of_body(operation: &str, pointer: &str, values: &Values) -> Vec<Ve
         }
         ("holder", _) => texts("holder", &values.holders),
         ("worker", _) => vec![vec![("worker", json!(format!("worker-{}", &values.canvas[..8])))]],
+        ("limits", _) => values.limit_keys.iter().map(|key| vec![("limits", json!([key]))]).collect(),
         ("tags", _) => values.tags.iter().map(|tag| vec![("tags", json!([tag]))]).collect(),
         (other, _) if NAMES_NOTHING.contains(&other) => vec![],
         (other, _) => panic!(

@@ -49,6 +49,7 @@ pub(super) struct Values {
     pub(super) idempotency_keys: Vec<String>,
     pub(super) unique_keys: Vec<String>,
     pub(super) tags: Vec<String>,
+    pub(super) limit_keys: Vec<String>,
     /// By the operation that lists.
     pub(super) cursors: Vec<(String, String)>,
 }
@@ -144,6 +145,11 @@ impl Planting<'_> {
             self.emit("tagged", json!({"name": "greet", "delay_s": 36_000, "options": {"tags": [tag]}}))
                 .await;
             self.values.tags.push(tag);
+        }
+        for key in ["order:1".to_owned(), format!("{}:limit", self.tenant.word)] {
+            let event = json!({"name": "greet", "delay_s": 36_000, "options": {"limits": [key]}});
+            self.emit("of a limit", event).await;
+            self.values.limit_keys.push(key);
         }
         self.emit("paused", json!({"name": "held"})).await;
         self.emit("blocked", json!({"name": "blocked"})).await;

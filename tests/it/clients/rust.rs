@@ -168,13 +168,15 @@ async fn an_event_asks_for_options_and_shows_them() {
     let delays = [1, 60].map(Duration::from_secs);
     let options = EventOptions::default().retries(7).delays(delays).timeout(Duration::from_millis(1_500));
     let options = options.not_after("2030-01-31T08:00:00Z".parse().unwrap());
+    let options = options.limit("customer:7").limit("mails").urgent();
     let id = mine.emit(&later("greet").options(options.clone())).await.unwrap().id;
     assert_eq!(mine.event(id).await.unwrap().options, Some(options));
     refused(other.event(id).await, 404, "not-found");
     let plain = mine.emit(&later("greet")).await.unwrap().id;
     assert_eq!(mine.explain(plain).await.unwrap().options, None);
-    let too_many = EventOptions::default().retries(1_001);
-    refused(mine.emit(&later("greet").options(too_many)).await, 400, "bad-request");
+    for wrong in [EventOptions::default().retries(1_001), EventOptions::default().limit("canvas")] {
+        refused(mine.emit(&later("greet").options(wrong)).await, 400, "bad-request");
+    }
     service.stop().await;
 }
 

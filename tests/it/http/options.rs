@@ -5,11 +5,12 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use wakeq_service::access::Scope;
 
-use crate::support::service::Service;
+use crate::support::service::{Answer, Service};
 use crate::support::{OTHER, Statements};
 
 fn all() -> Value {
-    json!({"retries": 7, "delays_s": [1.0, 60.5], "timeout_s": 30.0, "not_after": "2030-01-31T08:00:00Z"})
+    json!({"retries": 7, "delays_s": [1.0, 60.5], "timeout_s": 30.0, "not_after": "2030-01-31T08:00:00Z",
+           "limits": ["customer:7", "mails"], "urgent": true})
 }
 
 #[tokio::test]
@@ -26,7 +27,13 @@ async fn an_event_shows_what_its_emit_asked_for() {
     let batch = service.post("/events:batch", batch).await.json();
     let main = json!({"main": {"name": "greet", "options": {"retries": 0}}});
     let change = service.post("/objects/work:1/events", main).await.json();
+    let cloud = json!({"specversion": "1.0", "type": "greet", "source": "/shop", "id": "1",
+                       "limits": "customer:7,mails", "urgent": true});
+    let request = service.on_canvas(Method::POST, "/events");
+    let request = request.header("content-type", "application/cloudevents-batch+json");
+    let clouds = Answer::of(request.body(json!([cloud]).to_string())).await.json();
     for (event, expected) in [
+        (&clouds["events"][0], json!({"limits": ["customer:7", "mails"], "urgent": true})),
         (&batch["events"][0], all()),
         (&batch["events"][1], Value::Null),
         (&change["events"][0], json!({"retries": 0})),
@@ -78,11 +85,25 @@ async fn a_refusal_says_what_is_out_of_bounds() {
         (json!({"retries": 1001}), "retried 1,000 times at most"),
         (json!({"delays_s": []}), "1 to 100 delays"),
         (json!({"timeout_s": 0}), "a millisecond to 30 days"),
-        (json!({"tries": 1}), "the fields are retries, delays_s, timeout_s, not_after, keep_s and tags"),
+        (json!({"limits": ["canvas"]}), "a limit's key has 1 to 200 of the characters"),
+        (json!({"limits": ["handler:WORKER/greet"]}), "a limit's key has 1 to 200 of the characters"),
+        (json!({"limits": ["a", "b", "c", "d"]}), "at most 3 different keys of limits"),
+        (json!({"urgent": 1}), "`urgent` must be true or false"),
+        (
+            json!({"tries": 1}),
+            "the fields are retries, delays_s, timeout_s, not_after, keep_s, tags, limits and urgent",
+        ),
     ] {
         let event = json!({"name": "greet", "options": options});
         service.post("/events", event.clone()).await.says((400, "bad-request"), words);
         service.post("/events:batch", json!({"events": [event]})).await.says((400, "bad-request"), words);
+    }
+    for (options, words) in [
+        (json!({"limits": ["customer:7"]}), "an event that is only for queues can't name limits"),
+        (json!({"urgent": true}), "an event that is only for queues can't be urgent"),
+    ] {
+        let event = json!({"name": "greet", "only_queues": true, "options": options});
+        service.post("/events", event).await.says((400, "bad-request"), words);
     }
     assert_eq!(service.stop().await.rows().await, 0);
 }

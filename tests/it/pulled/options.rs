@@ -32,10 +32,14 @@ impl Puller {
 #[tokio::test]
 async fn an_event_has_retries_and_delays_of_its_own() {
     let puller = Puller::start().await;
-    puller.emits(mail(1).retries(0).unwrap().tag("customer:7").unwrap()).await;
+    let asking = mail(1).retries(0).unwrap().tag("customer:7").unwrap();
+    puller.emits(asking.limit("customer:7").unwrap().urgent()).await;
     puller.emit(OTHER, [2]).await;
     let event = puller.one().await;
-    has(&event, json!({"options": {"retries": 0, "tags": ["customer:7"]}}));
+    has(
+        &event,
+        json!({"options": {"retries": 0, "tags": ["customer:7"], "limits": ["customer:7"], "urgent": true}}),
+    );
     let [theirs] = &puller.lease_on(OTHER, json!({})).await[..] else { panic!("one event") };
     assert!(theirs.get("options").is_none(), "{theirs}");
     assert_eq!(puller.on(&event, "release", json!({"error": "no"})).await.json()["died"], true);

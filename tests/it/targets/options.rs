@@ -29,11 +29,15 @@ async fn a_target_is_told_what_the_emit_asked_for() {
     let mut running = worker(&stage, Default::default(), None);
     let moment: Timestamp = "2100-01-31T08:05:00Z".parse().unwrap();
     let event = greet().retries(0).unwrap().timeout(Duration::from_millis(20_500)).unwrap();
-    let id = stage.queue.emit(event.not_after(moment).unwrap()).await.unwrap().id;
+    let event =
+        event.not_after(moment).unwrap().limit("customer:7").unwrap().limit("mails").unwrap().urgent();
+    let id = stage.queue.emit(event).await.unwrap().id;
     let arrived = receiver.next().await;
     assert_eq!(arrived.header("wakeq-retries"), "0");
     assert_eq!(arrived.header("wakeq-timeout"), "20.5");
     assert_eq!(arrived.header("wakeq-not-after"), "2100-01-31T08:05:00.000000Z");
+    assert_eq!(arrived.header("wakeq-limits"), "customer:7,mails");
+    assert_eq!(arrived.header("wakeq-urgent"), "true");
     arrived.answer("500 Internal Server Error", &[]);
     running.until(id, Outcome::Deleted).await;
     let dead = stage.admin.dead(&DeadFilter::default(), None, 10).await.unwrap().items;

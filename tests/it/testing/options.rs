@@ -157,8 +157,11 @@ async fn what_was_asked_for_is_seen_by_assertions_and_by_the_handler() {
         if retries == Some(7) { Ok(()) } else { Err(HandlerError::dead(format!("{retries:?}"))) }
     };
     kit.handlers(Handlers::new().on("asks", handler)).unwrap();
-    kit.emit(Event::new("asks", &1).unwrap().retries(7).unwrap()).await.unwrap();
+    let asking = Event::new("asks", &1).unwrap().retries(7).unwrap().limit("customer:7").unwrap().urgent();
+    kit.emit(asking).await.unwrap();
     let options = kit.emitted()[0].options.clone().unwrap();
     assert_eq!((options.retries(), options.delays(), options.timeout()), (Some(7), None, None));
+    assert_eq!((options.limits()[0].as_str(), options.limits().len()), ("customer:7", 1));
+    assert!(options.is_urgent());
     assert_eq!(kit.drain().await.unwrap().completed, 1);
 }
