@@ -217,7 +217,7 @@ mod tests {
         for (text, is_key) in [
             ("canvas", false),
             ("handler:CRON/report", false),
-            (&long, false),
+            (long.as_str(), false),
             ("customer", true),
             ("a:1", true),
         ] {
