@@ -187,8 +187,7 @@ pub use event::{
 pub use machine::policy::RetryPolicy;
 pub use store::{Store, StoreConfig, StoreError};
 pub use worker::{
-    Execution, HandlerError, HandlerResult, Handlers, QueueWorker, Route, WorkerConfig, WorkerError,
-    shutdown_signal,
+    Execution, HandlerError, HandlerResult, Handlers, QueueWorker, Route, WorkerConfig, shutdown_signal,
 };
 
 /// What operators see and do through [`Admin`]: rules, explanations, lists, counts, statistics,
@@ -290,13 +289,14 @@ pub mod targets {
     pub use crate::store::{PulledHandler, RegisteredTarget};
 }
 
-/// Workers from inside: what they report, layers around handlers and the state that these share,
-/// handlers that are not functions of the program, and runs of notifications that are pushed.
+/// Workers from inside: what they report, why they end, layers around handlers and the state that
+/// these share, handlers that are not functions of the program, and runs of notifications that are
+/// pushed.
 pub mod workers {
     pub use crate::worker::{
         Batch, BoxedHandler, CancelReason, CheckpointError, CompleteError, Completion, Counters,
         HandlerFailure, HandlerOutput, HandlerService, IntoResults, InvalidRoute, Next, Origin, PushError,
-        PushRunner, RemoteHandler, RemoteHandlers, RunReport, Verdict, WithState,
+        PushRunner, RemoteHandler, RemoteHandlers, RunReport, Verdict, WithState, WorkerError,
     };
 }
 

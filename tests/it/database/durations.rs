@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use wakeq::database::TimingMode;
 use wakeq::machine::Outcome;
+use wakeq::workers::WorkerError;
 use wakeq::{
     AdminError, Execution, HandlerError, Handlers, RetryPolicy, Route, Store, StoreConfig, StoreError,
-    Timing, WorkerConfig, WorkerError,
+    Timing, WorkerConfig,
 };
 
 use crate::support::{RunningWorker, Stage, Statements, connect, database, fit, once, patient, quick};

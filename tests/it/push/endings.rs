@@ -8,9 +8,10 @@ use serde_json::json;
 use wakeq::machine::Outcome;
 use wakeq::notify::Notification;
 use wakeq::testing::TestKit;
+use wakeq::workers::WorkerError;
 use wakeq::{
     Actor, CanvasId, Event, EventId, HandlerError, Handlers, QueueWorker, RetryPolicy, Route, Stop,
-    WorkerConfig, WorkerError,
+    WorkerConfig,
 };
 
 use super::{PushDeployment, notification, promise, set, timing};

@@ -27,7 +27,7 @@ use wakeq::database::RoleKind;
 use wakeq::machine::Outcome;
 use wakeq::notify::Notifier;
 use wakeq::testing::MemoryNotifier;
-use wakeq::workers::{Counters, RunReport};
+use wakeq::workers::{Counters, RunReport, WorkerError};
 use wakeq::{
     Admin, CanvasId, Event, EventId, Execution, HandlerResult, HandlerScope, Handlers, Queue, QueueConfig,
     QueueWorker, RetryPolicy, Route, Store, StoreConfig, Timing, WorkerConfig,
@@ -397,7 +397,7 @@ pub(crate) struct RunningWorker {
     pub(crate) counters: Arc<Counters>,
     reports: mpsc::Receiver<RunReport>,
     stop: CancellationToken,
-    task: Option<JoinHandle<Result<(), wakeq::WorkerError>>>,
+    task: Option<JoinHandle<Result<(), WorkerError>>>,
 }
 
 impl RunningWorker {
@@ -459,7 +459,7 @@ impl RunningWorker {
     }
 
     /// Why the worker ended by itself.
-    pub(crate) async fn fails(mut self) -> wakeq::WorkerError {
+    pub(crate) async fn fails(mut self) -> WorkerError {
         let task = self.task.take().expect("it has not been stopped");
         tokio::time::timeout(TIMEOUT, task).await.expect("no end in time").unwrap().unwrap_err()
     }
