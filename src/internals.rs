@@ -8,8 +8,9 @@ pub use crate::event::{
 };
 pub use crate::store::{
     Additions, AuditLine, Coalescer, DatabaseRoute, Emission, ForeignEngine, FoundHook, FoundTarget,
-    InsertOutcome, LogBatch, MigrationDifferences, Purpose, SecretCounts, add_with_state, append_batch,
-    default_quota, interval, lacks_partition, on_behalf_of, quota_exceeded, serialize_on_canvas, statements,
+    InsertOutcome, LimitDepth, LogBatch, MigrationDifferences, Purpose, SecretCounts, add_with_state,
+    append_batch, default_quota, interval, lacks_partition, on_behalf_of, quota_exceeded,
+    serialize_on_canvas, statements,
 };
 pub use crate::wake::Waker;
 pub use crate::worker::{SharedPermit, SharedPermits};
@@ -22,7 +23,7 @@ pub mod fault {
 /// Spans and metrics.
 pub mod telemetry {
     pub use crate::telemetry::{
-        Gauges, HandlerGauge, QueueGauge, QuotaGauge, RunMetrics, TRACES, continue_trace, counter, faults,
-        observed, trace_of_emit,
+        Gauges, HandlerGauge, LimitGauge, LimitGauges, QueueGauge, QuotaGauge, RunMetrics, TRACES,
+        continue_trace, counter, faults, observed, trace_of_emit,
     };
 }

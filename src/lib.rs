@@ -247,9 +247,10 @@ pub mod hooks {
 /// Limits over all workers: how many events run at a time, and start in a period, per handler,
 /// canvas and key.
 pub mod limits {
+    pub use crate::admin::PutLimitResult;
     pub use crate::event::{
         InvalidLimit, InvalidLimitKey, InvalidLimitName, InvalidOnFull, Limit, LimitKey, LimitName, LimitUse,
-        LimitWait, NewLimit, OnFull, Rate,
+        LimitWait, NewLimit, OnFull, Rate, WaitingMaxReached,
     };
 }
 

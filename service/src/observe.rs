@@ -12,7 +12,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 use wakeq::control::HandlerDepth;
-use wakeq::internals::telemetry::{self, HandlerGauge, QueueGauge};
+use wakeq::internals::LimitDepth;
+use wakeq::internals::telemetry::{self, HandlerGauge, LimitGauge, QueueGauge};
 use wakeq::log::LogAppender;
 use wakeq::queues::QueueDepth;
 use wakeq::{HandlerScope, Store, StoreError};
@@ -26,10 +27,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Shows the events that wait for each handler, and the connections to Postgres, as metrics of the
 /// program's global OpenTelemetry meter provider, until it is dropped: `wakeq.handler.depth`,
 /// `wakeq.handler.oldest`, `wakeq.handler.halted`, `wakeq.queue.depth`, `wakeq.queue.canvases`,
-/// `wakeq.log.held`, `wakeq.quota.used`, `wakeq.pool.connections`; for consumer groups
-/// `wakeq.group.nodes`, `wakeq.group.coordinator.term`, `wakeq.group.sources`, `wakeq.group.owned`,
-/// `wakeq.group.lag`; and `wakeq.log.holders` for the groups and pins that keep the log from being
-/// dropped.
+/// `wakeq.limit.running`, `wakeq.limit.waiting`, `wakeq.log.held`, `wakeq.quota.used`,
+/// `wakeq.pool.connections`; for consumer groups `wakeq.group.nodes`,
+/// `wakeq.group.coordinator.term`, `wakeq.group.sources`, `wakeq.group.owned`, `wakeq.group.lag`;
+/// and `wakeq.log.holders` for the groups and pins that keep the log from being dropped.
 ///
 /// The metrics that count events, runs and requests need only the provider; these have to be
 /// queried. They query the database when metrics are collected, at most every 15 s.
@@ -50,6 +51,7 @@ pub struct Observer {
     _gauges: telemetry::Gauges,
     _of_groups: GroupGauges,
     _of_quotas: telemetry::QuotaGauge,
+    _of_limits: telemetry::LimitGauges,
 }
 
 /// Queries the database when needed, and keeps the last results.
@@ -67,6 +69,7 @@ struct Snapshot {
     depths: Vec<HandlerDepth>,
     halted: Vec<(HandlerScope, u64)>,
     queues: Vec<QueueDepth>,
+    limits: Vec<LimitDepth>,
     held: Option<Duration>,
     groups: Option<GroupsGauge>,
 }
@@ -92,7 +95,10 @@ impl Observer {
         let groups = GroupGauges::over(move || of_groups.upgrade().and_then(Poller::groups));
         let of_quotas = store.clone();
         let quotas = telemetry::QuotaGauge::over(move || of_quotas.near_quotas());
-        Self { poller, _gauges: gauges, _of_groups: groups, _of_quotas: quotas }
+        let of_limits = Arc::downgrade(&poller);
+        let limits =
+            telemetry::LimitGauges::over(move || of_limits.upgrade().map(Poller::limits).unwrap_or_default());
+        Self { poller, _gauges: gauges, _of_groups: groups, _of_quotas: quotas, _of_limits: limits }
     }
 
     /// Queries now, unless the last result is recent, for a caller that is about to collect. Waits
@@ -140,6 +146,18 @@ impl Poller {
         snapshot.queues.iter().map(gauge).collect()
     }
 
+    fn limits(self: Arc<Self>) -> Vec<LimitGauge> {
+        self.bring_up_to_date();
+        let snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+        let gauge = |depth: &LimitDepth| LimitGauge {
+            canvas: depth.canvas,
+            name: depth.name.clone(),
+            running: depth.running,
+            waiting: depth.waiting,
+        };
+        snapshot.limits.iter().map(gauge).collect()
+    }
+
     fn groups(self: Arc<Self>) -> Option<GroupsGauge> {
         self.bring_up_to_date();
         self.snapshot.lock().unwrap_or_else(PoisonError::into_inner).groups.clone()
@@ -176,10 +194,11 @@ impl Poller {
         let depths = known(self.store.depths().await);
         let halted = known(self.store.halted().await);
         let queues = known(self.store.queue_depths(None).await);
+        let limits = known(self.store.limit_depths().await);
         let held = held(self.store.log_appenders().await);
         let groups = known(groups::query(&self.store).await.map(Vec::from_iter)).pop();
         let mut snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
-        *snapshot = Snapshot { at: Some(Instant::now()), depths, halted, queues, held, groups };
+        *snapshot = Snapshot { at: Some(Instant::now()), depths, halted, queues, limits, held, groups };
     }
 }
 

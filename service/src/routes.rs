@@ -27,6 +27,7 @@ use crate::resources::groups::routes as groups;
 use crate::resources::handlers::routes as handlers;
 use crate::resources::hooks::routes as hooks;
 use crate::resources::keys::routes as keys;
+use crate::resources::limits::routes as limits;
 use crate::resources::log::routes as log;
 use crate::resources::objects::routes as objects;
 use crate::resources::operations::routes as operations;
@@ -113,6 +114,10 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Read, routes!(switches::list))
         .on(Scope::Operate, routes!(switches::pause, switches::unpause))
         .optional_body()
+        .on(Scope::Read, routes!(limits::list))
+        .on(Scope::Read, routes!(limits::one))
+        .on(Scope::Read, routes!(limits::uses))
+        .on(Scope::Operate, routes!(limits::put, limits::delete))
         .on(Scope::Read, routes!(crons::list))
         .records_reads()
         .on(Scope::Read, routes!(crons::one))
@@ -217,6 +222,15 @@ fn of_the_platform(guarded: GuardedRoutes) -> GuardedRoutes {
         .everywhere([Scope::Admin], routes!(switches::block_all, switches::unblock_all))
         .optional_body()
         .always_there()
+        // Tenants may set their own limits, which hold beside or in place of these.
+        .everywhere([Scope::Read], routes!(limits::list_operators))
+        .always_there()
+        .everywhere([Scope::Read], routes!(limits::one_operators))
+        .everywhere([Scope::Read], routes!(limits::uses_operators))
+        .always_there()
+        .everywhere([Scope::Admin], routes!(limits::put_operators))
+        .always_there()
+        .everywhere([Scope::Admin], routes!(limits::delete_operators))
         // A queue receives the events of every canvas.
         .everywhere([Scope::Operate, Scope::Read], routes!(queues::put))
         .always_there()

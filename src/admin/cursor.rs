@@ -6,10 +6,12 @@
 use std::fmt;
 use std::str::FromStr;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use uuid::Uuid;
 
 use super::AdminError;
-use crate::event::{CanvasId, EventId, HandlerScope, Name, Timestamp, is_storable};
+use crate::event::{CanvasId, EventId, HandlerScope, LimitName, Name, Timestamp, is_storable};
 use crate::store::{
     HaltedPosition, HandlerPosition, LeasePosition, OperationsAfter, Position, RulePosition, TargetPosition,
     WorkerPosition,
@@ -39,6 +41,7 @@ enum CursorPosition {
     Rule(RulePosition),
     Worker(WorkerPosition),
     Operation(OperationsAfter),
+    Limit(LimitName),
 }
 
 /// When an event died, or has ended, and its id.
@@ -88,6 +91,15 @@ impl Cursor {
 
     pub(super) fn of_operation(position: OperationsAfter) -> Self {
         Self(CursorPosition::Operation(position))
+    }
+
+    pub(super) fn of_limit(name: LimitName) -> Self {
+        Self(CursorPosition::Limit(name))
+    }
+
+    pub(super) fn limit(&self) -> Result<LimitName, AdminError> {
+        let CursorPosition::Limit(name) = &self.0 else { return Err(AdminError::Cursor) };
+        Ok(name.clone())
     }
 
     pub(super) fn operation(&self) -> Result<OperationsAfter, AdminError> {
@@ -176,6 +188,10 @@ impl fmt::Display for Cursor {
             CursorPosition::Operation((started_at, id)) => {
                 write!(formatter, "p~{}~{}", started_at.timestamp_micros(), id.0.simple())
             }
+            // Its characters are not those of a cursor.
+            CursorPosition::Limit(name) => {
+                write!(formatter, "m~{}", URL_SAFE_NO_PAD.encode(name.as_str()))
+            }
         }
     }
 }
@@ -209,6 +225,7 @@ impl FromStr for Cursor {
                 let scope = HandlerScope { canvas: part(canvas)?, module: part(module)?, name: part(name)? };
                 CursorPosition::Rule((scope, part(kind)?))
             }
+            ["m", name] => CursorPosition::Limit(limit_name(name)?),
             ["w", name, instance] => CursorPosition::Worker((part(name)?, part::<Uuid>(instance)?)),
             _ => return Err(AdminError::Cursor),
         };
@@ -218,6 +235,11 @@ impl FromStr for Cursor {
 
 fn part<T: FromStr>(text: &str) -> Result<T, AdminError> {
     text.parse().map_err(|_| AdminError::Cursor)
+}
+
+fn limit_name(encoded: &str) -> Result<LimitName, AdminError> {
+    let text = URL_SAFE_NO_PAD.decode(encoded).map_err(|_| AdminError::Cursor)?;
+    part(std::str::from_utf8(&text).map_err(|_| AdminError::Cursor)?)
 }
 
 /// Parses microseconds, the precision of Postgres; refuses moments that Postgres can't store.
@@ -256,6 +278,8 @@ mod tests {
             )),
             Cursor::of_worker((name.clone(), Uuid::max())),
             Cursor::of_operation((delay_until, OperationId(Uuid::max()))),
+            Cursor::of_limit("a:b=c@d~e+f".parse().unwrap()),
+            Cursor::of_limit(format!("handler:{name}/{name}").parse().unwrap()),
         ] {
             let text = cursor.to_string();
             assert!(
@@ -288,6 +312,11 @@ mod tests {
             "g~m~n",
             "p~1",
             "p~1~x",
+            "m~",
+            "m~!",
+            "m~YSBi",
+            "m~_w",
+            "m~YQ~YQ",
             "g~m~n~m n",
             "r~m~n~pause",
             "w~n",

@@ -1,8 +1,8 @@
 //! Why a call of the admin failed.
 
 use crate::event::{
-    BatchName, EventId, HandlerAddress, HandlerScope, HookKind, InvalidCheckpoint, InvalidFilter, Name,
-    OperationId,
+    BatchName, EventId, HandlerAddress, HandlerScope, HookKind, InvalidCheckpoint, InvalidFilter,
+    InvalidLimit, LimitName, Name, OperationId,
 };
 use crate::store::StoreError;
 use crate::wake::WakeError;
@@ -87,6 +87,15 @@ pub enum AdminError {
     /// The canvas has no such batch.
     #[error("the canvas has no batch {0}: `wakeq batches list` shows those that it has")]
     NoBatch(BatchName),
+    /// The limit is not valid.
+    #[error(transparent)]
+    Limit(#[from] InvalidLimit),
+    /// The canvas has no such limit.
+    #[error("there is no limit {0}: `wakeq limits list` shows those that are set")]
+    NoLimit(LimitName),
+    /// The limit of 1,000 limits of a canvas, or of the operator, is reached.
+    #[error("1,000 limits are set, which is the most: remove one first, or set one for a family of keys")]
+    TooManyLimits,
     /// No worker of this name was seen within a day.
     #[error("no worker {0} was seen within a day: `wakeq workers list` shows those that were")]
     NoWorker(Name),

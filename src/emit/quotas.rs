@@ -1,7 +1,8 @@
-//! Quotas: events that exceed a quota of their canvas are refused before anything is written.
+//! Events are refused before anything is written if they exceed a quota of their canvas, or name a
+//! limit at its `waiting_max`.
 
 use super::Queue;
-use crate::event::{CanvasId, NewEvent};
+use crate::event::{CanvasId, EventOptions, LimitKey, NewEvent};
 use crate::store::{Additions, NewState, Store, StoreError};
 
 impl Queue {
@@ -43,6 +44,7 @@ impl Queue {
         state: Option<NewState<'_>>,
         key: Option<CanvasId>,
     ) -> Result<(), StoreError> {
+        self.admit_to_limits(store, events).await?;
         if !self.config.quotas {
             return Ok(());
         }
@@ -59,4 +61,27 @@ impl Queue {
         }
         Ok(())
     }
+
+    /// Refuses events that name a limit for which as many wait as its `waiting_max` says. Emits at
+    /// the same time may exceed it together, by as many as they are. An event that names no limit
+    /// costs nothing here.
+    async fn admit_to_limits(&self, store: &Store, events: &[NewEvent]) -> Result<(), StoreError> {
+        let keys = limit_keys(events);
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let looked = store.waiting_max_reached(&keys).await;
+        let admitted = looked.and_then(|reached| reached.map_or(Ok(()), |reached| Err(reached.into())));
+        admitted.inspect_err(|error| self.not_sent(events, error))
+    }
+}
+
+/// The keys of limits that events name.
+fn limit_keys(events: &[NewEvent]) -> Vec<(CanvasId, &LimitKey)> {
+    let mut keys = Vec::new();
+    for event in events {
+        let named = event.options.as_deref().map_or(&[][..], EventOptions::limits);
+        keys.extend(named.iter().map(|key| (event.address.scope.canvas, key)));
+    }
+    keys
 }

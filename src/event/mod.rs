@@ -68,6 +68,7 @@ mod tag;
 mod target;
 mod unique;
 mod value_condition;
+mod waiting_max;
 
 pub use actor::Actor;
 pub(crate) use batch::ended_value;
@@ -119,6 +120,7 @@ pub use target::{
 };
 pub use unique::{InvalidUnique, OnConflict, Unique, UniqueOutcome};
 pub use value_condition::{InvalidFilter, ValueCondition};
+pub use waiting_max::WaitingMaxReached;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;

@@ -73,6 +73,11 @@ impl Labels {
         self.named(queue.to_string(), CanvasId::DEFAULT, self.now_ms())
     }
 
+    /// The name of a limit, without its canvas and the keys of a family.
+    pub(super) fn of_limit(&self, canvas: CanvasId, name: &str) -> StringValue {
+        self.named(name.to_owned(), canvas, self.now_ms())
+    }
+
     /// Whether the handler has a name of its own.
     pub(super) fn knows(&self, scope: &HandlerScope) -> bool {
         let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
@@ -164,9 +169,11 @@ impl Names {
     }
 }
 
+/// Whether it is a handler of this program, or a limit of one.
 fn is_of_program(name: &str) -> bool {
     let known = OF_PROGRAM.read().unwrap_or_else(PoisonError::into_inner);
-    known.as_ref().is_some_and(|known| known.contains(name))
+    let handler = name.strip_prefix("handler:").unwrap_or(name);
+    known.as_ref().is_some_and(|known| known.contains(handler))
 }
 
 fn label(module: &str, name: &str) -> String {
@@ -233,7 +240,10 @@ mod tests {
         assert_eq!(label_of(&labels, 1, "of-the-program"), OTHER);
         name_handlers([("WORKER", "of-the-program")].into_iter());
         assert_eq!(label_of(&labels, 1, "of-the-program"), "WORKER/of-the-program");
-        assert_eq!(labels.names.read().unwrap().labels.len(), HANDLERS_MAX + 1);
+        let limit = |name: &str| labels.of_limit(canvas(1), name).as_str().to_owned();
+        assert_eq!(limit("handler:WORKER/of-the-program"), "handler:WORKER/of-the-program");
+        assert_eq!(limit("customer"), OTHER);
+        assert_eq!(labels.names.read().unwrap().labels.len(), HANDLERS_MAX + 2);
     }
 
     #[test]

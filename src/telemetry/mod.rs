@@ -6,6 +6,7 @@
 
 mod keeping;
 mod labels;
+mod limits;
 mod metrics;
 mod spans;
 
@@ -15,6 +16,7 @@ use crate::event::{EventId, HandlerAddress, HandlerScope, Name, Traceparent};
 
 pub use keeping::QuotaGauge;
 pub(crate) use labels::name_handlers;
+pub use limits::{LimitGauge, LimitGauges};
 pub(crate) use metrics::{BroadcastMetrics, SendMetrics, TargetMetrics, WakeMetrics, WorkerGauges};
 pub use metrics::{Gauges, HandlerGauge, QueueGauge, RunMetrics, counter, observed};
 pub use spans::{continue_trace, trace_of_emit};

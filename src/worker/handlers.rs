@@ -264,7 +264,7 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::event::CanvasId;
+    use crate::event::{CanvasId, NewLimit};
 
     async fn nothing(_event: Execution) -> HandlerResult {
         Ok(())
@@ -282,9 +282,37 @@ mod tests {
         assert!(refused(Handlers::new().on("a b", nothing)).unwrap().contains("not a valid name"));
         let never = Handlers::new().on(Route::new("a").concurrency(0), nothing);
         assert!(refused(never).unwrap().contains("concurrency 0"));
+        let five = NewLimit { concurrency: Some(5), ..NewLimit::default() };
+        let limited = |modifier: &str, limit| Route::new("a").modifier(modifier).limit(limit);
+        let alike = Handlers::new().on(limited("b", five), nothing).on(limited("c", five), nothing);
+        assert_eq!(refused(alike), None);
+        let other = NewLimit { concurrency: Some(6), ..five };
+        let differing = Handlers::new().on(limited("b", five), nothing).on(limited("c", other), nothing);
+        assert!(refused(differing).unwrap().contains("handler:WORKER/a differently"));
+        let empty = Handlers::new().on(limited("_", NewLimit::default()), nothing);
+        assert!(refused(empty).unwrap().starts_with("the handler for handler:WORKER/a: a limit has"));
+        let of_queue = Handlers::new().on_queue(Route::new("mail").limit(five), nothing);
+        assert!(refused(of_queue).unwrap().contains("in_flight_max"));
         let batch = Batch { max: 0, ..Batch::default() };
         let empty = Handlers::new().on_batch("a", batch, async |_| Ok(()));
         assert_eq!(refused(empty).unwrap(), "the batch handler for a: `max` must be 1 to 10,000");
+    }
+
+    #[test]
+    fn the_limit_of_a_route_is_the_operators_unless_the_route_has_a_canvas() {
+        let five = NewLimit { concurrency: Some(5), ..NewLimit::default() };
+        let one = Route::new("a").canvas(CanvasId::DEFAULT).limit(five);
+        let handlers = Handlers::new().on(one, nothing).on(Route::new("b").module("M").limit(five), nothing);
+        let room = Room::of_test(64, CancellationToken::new());
+        let registry = handlers.on("c", nothing).registry(&room).unwrap();
+        let limits: Vec<_> = registry
+            .limits()
+            .iter()
+            .map(|((canvas, name), limit)| (*canvas, name.as_str(), *limit))
+            .collect();
+        let expected =
+            [(CanvasId::DEFAULT, "handler:WORKER/a", five), (CanvasId::OF_ALL, "handler:M/b", five)];
+        assert_eq!(limits, expected);
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod handlers;
 mod heeding;
 mod intake;
 mod leases;
+mod limits;
 mod lot;
 mod name;
 mod offers;
@@ -339,8 +340,9 @@ impl QueueWorker {
     }
 
     /// Tells the database which handlers this worker has, which wakes the events that waited for
-    /// them. Returns how many of the handlers had such events.
+    /// them. Returns how many of the handlers had such events. Their limits are set before that.
     pub(crate) async fn register(&self) -> Result<u64, StoreError> {
+        self.set_limits().await?;
         self.store.register(&self.registry.any_canvas(), &self.registry.one_canvas()).await
     }
 

@@ -51,7 +51,7 @@ pub use request::{Method, Request};
 pub use search::{EventCount, EventFilter, EventSummary};
 pub use types::{
     Cancelled, Checkpoint, DeadEvent, DeadFilter, Emitted, EventDetail, EventState, Handler, Lifted,
-    NewEvent, Page, Pause, Redriven, Rule, Statistics, StatisticsRange, StatisticsTimes, Stopped,
+    LimitWait, NewEvent, Page, Pause, Redriven, Rule, Statistics, StatisticsRange, StatisticsTimes, Stopped,
 };
 pub use unique::{Outcome, Unique};
 pub use verify::{Delivery, SignatureError, Verifier};

@@ -164,6 +164,8 @@ pub enum EventState {
     Paused,
     /// Due, and held by a block.
     Blocked,
+    /// Due, and waiting for a place of a limit.
+    Limited,
     /// No longer retried, and kept.
     Dead,
     /// Completed, and kept.
@@ -205,6 +207,8 @@ pub struct EventDetail {
     pub delay_until: Option<DateTime<Utc>>,
     /// The rule that holds it.
     pub rule: Option<Rule>,
+    /// The limit that it waits for: a place of it, or a start that its rate allows.
+    pub limit: Option<LimitWait>,
     /// Failed attempts.
     pub retries: i32,
     /// Claims that were lost because a worker died or stalled.
@@ -232,6 +236,22 @@ pub struct EventDetail {
     /// The last 100 attempts that failed or were too early.
     #[serde(default)]
     pub attempts: Vec<crate::Attempt>,
+}
+
+/// The limit that an event waits for: a place of it, or a start that its rate allows.
+#[derive(Clone, Debug, Deserialize)]
+#[non_exhaustive]
+pub struct LimitWait {
+    /// The counted name: `canvas`, `handler:MODULE/NAME`, or a key that the emit named.
+    pub name: String,
+    /// Whether it counts the events of all canvases together.
+    pub all_canvases: bool,
+    /// Since when the event waits.
+    pub since: DateTime<Utc>,
+    /// The first of the events on this canvas that hold its places.
+    pub holders: Vec<Uuid>,
+    /// When the rate of the limit lets the next event start, unless one may start now.
+    pub next_start: Option<DateTime<Utc>>,
 }
 
 /// What the attempts of an event have left to the next one.

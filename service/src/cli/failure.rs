@@ -12,6 +12,7 @@ use crate::resources::targets::wire::InvalidTarget;
 use super::text;
 use wakeq::control::InvalidQuota;
 use wakeq::events::{BatchError, InvalidName};
+use wakeq::limits::{InvalidLimitName, InvalidOnFull};
 use wakeq::listeners::ListenError;
 use wakeq::log::LogError;
 use wakeq::notify::NotifyError;
@@ -105,6 +106,8 @@ fn is_of_the_arguments(cause: &(dyn std::error::Error + 'static)) -> bool {
         || cause.is::<InvalidAppend>()
         || cause.is::<InvalidPull>()
         || cause.is::<InvalidQuota>()
+        || cause.is::<InvalidLimitName>()
+        || cause.is::<InvalidOnFull>()
 }
 
 fn of_failure(failure: &Failure) -> Exit {
@@ -132,6 +135,7 @@ fn of_admin(error: &AdminError) -> Exit {
         AdminError::AdminOnly { .. } => Exit::Refused,
         AdminError::Invalid(_)
         | AdminError::Cursor
+        | AdminError::Limit(_)
         | AdminError::OwnTarget(_)
         | AdminError::Checkpoint(_) => Exit::Usage,
         AdminError::NotFound(_)
@@ -142,10 +146,12 @@ fn of_admin(error: &AdminError) -> Exit {
         | AdminError::NoQueue(_)
         | AdminError::NoOperation(_)
         | AdminError::NoPulledHandler(_)
+        | AdminError::NoLimit(_)
         | AdminError::NoWorker(_)
         | AdminError::NoCopy(_)
         | AdminError::NoLease(_) => Exit::NotFound,
         AdminError::NotWaiting(_)
+        | AdminError::TooManyLimits
         | AdminError::TooManyOperations(_)
         | AdminError::TooManyQueues
         | AdminError::TooCostlyPatterns
@@ -236,9 +242,10 @@ fn of_log(error: &LogError) -> Exit {
 
 fn of_store(error: &StoreError) -> Exit {
     match error {
-        StoreError::Unavailable(_) | StoreError::TimedOut { .. } | StoreError::Overloaded => {
-            Exit::Unavailable
-        }
+        StoreError::Unavailable(_)
+        | StoreError::TimedOut { .. }
+        | StoreError::Overloaded
+        | StoreError::WaitingMax(_) => Exit::Unavailable,
         error if error.is_contention() => Exit::Unavailable,
         StoreError::Quota(_) | StoreError::NoBatch(_) => Exit::Conflict,
         StoreError::Timing(_) => Exit::Usage,

@@ -124,6 +124,8 @@ impl Doctor {
         let workers = store.release_workers(doctor::lost_after(period)).await;
         findings.push(judged("workers", workers, |workers| doctor::workers(&workers)));
         findings.push(judged("switches", store.switched().await, |switched| doctor::switches(&switched)));
+        let crowded = store.crowded_limits(doctor::CROWD).await;
+        findings.push(judged("limits", crowded, |crowded| doctor::limits(&crowded)));
         let sizes = store.table_sizes().await;
         findings.push(judged("tables", sizes, |sizes| doctor::sizes(&sizes)));
         let held = store.held_snapshots().await;
@@ -209,6 +211,7 @@ fn failed_on_database(what: &'static str, error: &StoreError) -> Finding {
         | StoreError::OtherTiming { .. }
         | StoreError::Overloaded
         | StoreError::Quota(_)
+        | StoreError::WaitingMax(_)
         | StoreError::NoBatch(_)
         | StoreError::Config(_)
         | StoreError::Defect

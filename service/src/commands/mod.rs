@@ -41,6 +41,7 @@ use crate::resources::handlers::command::depth;
 use crate::resources::handlers::command::stats;
 use crate::resources::hooks::command as hooks;
 use crate::resources::keys::command as keys;
+use crate::resources::limits::command as limits;
 use crate::resources::log::command as log;
 use crate::resources::objects::command as objects;
 use crate::resources::operations::command as operations;
@@ -172,7 +173,7 @@ Where: commands use the database (DATABASE_URL), or a server (WAKEQ_SERVER or --
 
 Options of every command, and rarer ones: --help-all.
 
-Exit codes: 0 done, 1 failed, 2 invalid arguments, 3 not found (event, target, cron, hook, batch, queue, group, worker, account or key), \
+Exit codes: 0 done, 1 failed, 2 invalid arguments, 3 not found (event, target, cron, hook, batch, limit, queue, group, worker, account or key), \
 4 not permitted, 5 conflict (the event is running, two keys are live, a quota is used up, a condition does not hold), \
 6 the database or the server is unavailable, or limits requests for now (429, 408).";
 
@@ -229,6 +230,8 @@ enum Command {
     Batches(batches::Batches),
     /// Register queues, and set each canvas's weight and limit
     Queues(queues::Queues),
+    /// Set and show limits: how many events run at a time, and start in a period
+    Limits(limits::Limits),
     /// Show and set the quotas of a canvas
     Quotas(quotas::Quotas),
     /// Show consumer groups and their positions; reset positions
@@ -352,6 +355,7 @@ impl Cli {
             Command::Hooks(command) => command.run(&context).await,
             Command::Batches(command) => command.run(&context).await,
             Command::Queues(command) => command.run(&context).await,
+            Command::Limits(command) => command.run(&context).await,
             Command::Quotas(command) => command.run(&context).await,
             Command::Groups(command) => command.run(&context).await,
             Command::Dead(command) => command.run(&context).await,

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{Finding, list};
-use crate::store::checkup::{Chores, ReleaseWorkers, Switched, TableSize, UnknownHandler};
+use crate::store::checkup::{Chores, CrowdedLimit, ReleaseWorkers, Switched, TableSize, UnknownHandler};
 use wakeq::Timing;
 
 /// The age from which a promise counts as not kept, if a pass is due every `period`.
@@ -22,6 +22,9 @@ pub(crate) const UNKNOWN_WITHIN: Duration = Duration::from_secs(7200);
 
 /// A resume job wakes a million events in a minute: an older one is not being processed.
 const JOB_AGE_MAX_S: f64 = 600.0;
+
+/// How many events may wait for a limit before that is reported.
+pub(crate) const CROWD: i64 = 1_000;
 
 /// Dead rows beyond those that vacuum is configured to leave (10,000), with a margin for a busy
 /// hour.
@@ -166,6 +169,18 @@ pub(crate) fn switches(switched: &Switched) -> Finding {
     }
 }
 
+/// Limits for which so many events wait that they may be too low, or that what runs may hang.
+pub(crate) fn limits(crowded: &[CrowdedLimit]) -> Finding {
+    if crowded.is_empty() {
+        return Finding::ok("limits", format!("no more than {CROWD} events wait for any"));
+    }
+    let names: Vec<String> =
+        crowded.iter().map(|limit| format!("{} ({})", limit.name, limit.place)).collect();
+    let found = format!("more than {CROWD} events wait for {}", list(&names));
+    let advice = "see what holds the places: `wakeq limits show NAME`; end what hangs, or set a higher limit";
+    Finding::warn("limits", found, advice)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -228,6 +243,15 @@ mod tests {
         assert_eq!(found(None, 1), (Level::Ok, "1 canvas is stopped as a whole".to_owned()));
         let words = "everything is blocked by cli:ada: fire; 2 canvases are stopped as a whole";
         assert_eq!(found(Some("cli:ada: fire"), 2), (Level::Warn, words.to_owned()));
+    }
+
+    #[test]
+    fn warns_about_limits_for_which_many_events_wait() {
+        assert_eq!(limits(&[]).level, Level::Ok);
+        let crowded = CrowdedLimit { name: "customer:7".to_owned(), place: "all canvases".to_owned() };
+        let finding = limits(&[crowded]);
+        assert_eq!(finding.level, Level::Warn);
+        assert_eq!(finding.found, "more than 1000 events wait for customer:7 (all canvases)");
     }
 
     #[test]

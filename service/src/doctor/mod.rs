@@ -17,7 +17,8 @@ use std::fmt;
 use serde::Serialize;
 
 pub(crate) use chores::{
-    UNKNOWN_WITHIN, chores, durations, lost_after, overdue_after, sizes, switches, unknown_handlers, workers,
+    CROWD, UNKNOWN_WITHIN, chores, durations, limits, lost_after, overdue_after, sizes, switches,
+    unknown_handlers, workers,
 };
 pub(crate) use database::{
     announced_pooler, clock, connections, foreign_engine, held_snapshots, migrations, pooler, route, server,

@@ -46,6 +46,9 @@ pub(super) const CREDENTIAL: &str = "bearer";
 const NAME: &str = "^[A-Za-z0-9_.-]{1,128}$";
 /// Pattern of an object.
 const OBJECT: &str = "^[A-Za-z0-9_.:@=+~-]{1,200}$";
+/// Pattern of the name of a limit.
+const LIMIT: &str =
+    "^(canvas|handler:[A-Za-z0-9_.-]{1,128}/[A-Za-z0-9_.-]{1,128}|[A-Za-z0-9_.:@=+~-]{1,200})$";
 
 const UUID: SchemaFormat = SchemaFormat::KnownFormat(KnownFormat::Uuid);
 
@@ -226,6 +229,10 @@ fn path_parameters(path: &str) -> Vec<RefOr<Parameter>> {
                  log-streams, log-bytes, entities, entity-events, crons, cron-ticks, keys, targets, hooks, \
                  batches, rules or audit-lines",
                 text.pattern(Some("^[a-z-]{1,32}$")),
+            ),
+            "limit" => (
+                "The limit: `canvas`, `handler:MODULE/NAME`, a key that emits name, or a family of keys",
+                text.pattern(Some(LIMIT)),
             ),
             "key" => ("The key's prefix", text.pattern(Some("^[0-9a-f]{12}$"))),
             _ => ("The handler's name", text.pattern(Some(NAME))),

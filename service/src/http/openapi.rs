@@ -59,6 +59,8 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(60);
             description = "Queues that services register: copies of the events of all canvases"),
         (name = "workers", description = "The worker processes, and what they run"),
         (name = "quotas", description = "The limits of a canvas, and its usage"),
+        (name = "limits",
+            description = "How many events run at a time and start in a period, over all workers"),
         (name = "admin", description = "Keys, blocks, and the audit log"),
         (name = "push",
             description = "For Pub/Sub and Cloud Scheduler, if there is a push subscription"),

@@ -10,6 +10,7 @@ use super::{Api, filter};
 use crate::access::KeyId;
 use wakeq::control::{OperationId, Quota};
 use wakeq::events::BatchName;
+use wakeq::limits::LimitName;
 use wakeq::order::ObjectKey;
 use wakeq::{CanvasId, EventId, Name};
 use wakeq_streams::{EntityId, EntityType};
@@ -123,6 +124,8 @@ path_parts! {
     KeyPath(KeyId) = "key";
     /// The quota in the path: `{quota}`.
     QuotaPath(Quota) = "quota";
+    /// The limit in the path: `{limit}`.
+    LimitPath(LimitName) = "limit";
     /// The queue in the path: `{queue}`.
     QueuePath(Name) = "queue";
     /// The consumer group in the path: `{group}`.

@@ -82,6 +82,8 @@ kinds! {
     TooManyRequests "too-many-requests" TOO_MANY_REQUESTS "Too many requests";
     /// The canvas has reached a quota whose use shrinks as work is done.
     QuotaExceeded "quota-exceeded" TOO_MANY_REQUESTS "The canvas has reached a quota for unfinished work";
+    /// A limit that the event names is at its `waiting_max`.
+    LimitReached "limit-reached" TOO_MANY_REQUESTS "Too many events wait for a limit";
     /// A bug in the service.
     Internal "internal" INTERNAL_SERVER_ERROR "Internal error";
     /// Something that the service needs is unavailable.
@@ -270,7 +272,7 @@ impl IntoResponse for Problem {
             Kind::TooManyRequests | Kind::Unavailable | Kind::IdempotencyInProgress => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from(self.retry_after_s));
             }
-            Kind::QuotaExceeded => {
+            Kind::QuotaExceeded | Kind::LimitReached => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static("10"));
             }
             // The rest of the request is not read.

@@ -83,6 +83,12 @@ pub(crate) mod keys {
     pub(crate) mod wire;
 }
 
+pub(crate) mod limits {
+    pub(crate) mod command;
+    pub(crate) mod routes;
+    pub(crate) mod wire;
+}
+
 pub(crate) mod log {
     pub(crate) mod command;
     pub(crate) mod routes;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sqlx::postgres::PgDatabaseError;
 
-use crate::event::{BatchName, InvalidTiming, QuotaExceeded, Spelled};
+use crate::event::{BatchName, InvalidTiming, QuotaExceeded, Spelled, WaitingMaxReached};
 
 /// Why a statement gave no result. Whether it took effect is unknown for
 /// [`StoreError::Unavailable`], [`StoreError::Defect`] and, unless `ended`,
@@ -109,6 +109,9 @@ pub enum StoreError {
     /// The canvas has used up a quota; nothing was done.
     #[error(transparent)]
     Quota(#[from] QuotaExceeded),
+    /// A limit that the event names is at its `waiting_max`; nothing was done.
+    #[error(transparent)]
+    WaitingMax(#[from] WaitingMaxReached),
     /// The batch of an event is over, or was never opened: nothing was emitted.
     #[error(
         "the batch {0} is over, or was never opened: open it before you emit into it, and emit into it before it is \
@@ -217,6 +220,7 @@ impl StoreError {
             | Self::OtherTiming { .. }
             | Self::Overloaded
             | Self::Quota(_)
+            | Self::WaitingMax(_)
             | Self::NoBatch(_)
             | Self::Config(_)
             | Self::Defect => None,
@@ -232,6 +236,7 @@ impl StoreError {
             Self::NotMigrated(_) | Self::Migration(_) | Self::PartlyMigrated(_) => "not_migrated",
             Self::Overloaded => "overloaded",
             Self::Quota(_) => "quota",
+            Self::WaitingMax(_) => "waiting_max",
             Self::NoBatch(_) => "no_batch",
             Self::UnsafeDurability { .. }
             | Self::RoleSettings { .. }

@@ -1,7 +1,7 @@
 //! Emit: rows, ids that callers chose, idempotency keys.
 
 use super::{ChosenId, EVENTS_MAX, KeptAnswer, LiveRow, Tables};
-use crate::event::{CanvasId, IdempotencyKey, NewEvent};
+use crate::event::{CanvasId, IdempotencyKey, LimitKey, NewEvent, WaitingMaxReached};
 use crate::store::events::{IdempotencyOutcome, InsertOutcome, NewState};
 use crate::store::kernel::StoreError;
 use crate::store::minute::IDEMPOTENCY_KEPT;
@@ -15,6 +15,14 @@ impl Tables {
         _added: &Additions<'_>,
     ) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    /// Nothing is refused in memory, however much waits.
+    pub(in crate::store) fn waiting_max_reached(
+        &self,
+        _keys: &[(CanvasId, &LimitKey)],
+    ) -> Result<Option<WaitingMaxReached>, StoreError> {
+        Ok(None)
     }
 
     pub(in crate::store) fn insert<'a>(

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::{Backing, on_backing};
-use crate::event::{CanvasId, IdempotencyKey, NewEvent};
+use crate::event::{CanvasId, IdempotencyKey, LimitKey, NewEvent, WaitingMaxReached};
 use crate::store::events::{IdempotencyOutcome, InsertOutcome, NewState};
 use crate::store::kernel::{Store, StoreError};
 use crate::store::quotas::Additions;
@@ -15,6 +15,14 @@ impl Store {
     #[doc(hidden)]
     pub async fn admit(&self, canvas: CanvasId, added: &Additions<'_>) -> Result<(), StoreError> {
         on_backing!(self.admit(canvas, added))
+    }
+
+    /// The first of these keys for whose limit as many events wait as its `waiting_max` says.
+    pub(crate) async fn waiting_max_reached(
+        &self,
+        keys: &[(CanvasId, &LimitKey)],
+    ) -> Result<Option<WaitingMaxReached>, StoreError> {
+        on_backing!(self.waiting_max_reached(keys))
     }
 
     /// Inserts events with generated ids and without objects, all or none, in one statement.

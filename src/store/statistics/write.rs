@@ -160,6 +160,7 @@ fn took_no_effect(error: &StoreError) -> bool {
         | StoreError::OtherTiming { .. }
         | StoreError::Overloaded
         | StoreError::Quota(_)
+        | StoreError::WaitingMax(_)
         | StoreError::NoBatch(_)
         | StoreError::Config(_)
         | StoreError::Defect => false,

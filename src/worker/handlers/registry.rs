@@ -1,6 +1,6 @@
 //! The handlers of a worker by their keys, as runs look them up. Nothing is added once it runs.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +8,9 @@ use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use super::route::{InvalidRoute, Route};
-use crate::event::{CanvasId, EventOptions, HandlerAddress, Keep, Name, target_of_queue};
+use crate::event::{
+    CanvasId, EventOptions, HandlerAddress, HandlerScope, Keep, LimitName, Name, NewLimit, target_of_queue,
+};
 use crate::machine::RetryPolicy;
 use crate::worker::execution::BoxedHandler;
 use crate::worker::places::PlaceKind;
@@ -55,14 +57,15 @@ pub(in crate::worker) struct Registry {
     of_all: HashMap<String, Arc<Handler>>,
     of_canvas: HashMap<CanvasId, HashMap<String, Arc<Handler>>>,
     queues: HashMap<Name, Arc<Handler>>,
+    limits: BTreeMap<(CanvasId, LimitName), NewLimit>,
 }
 
 impl Registry {
     /// Adds the handler of a route.
     pub(super) fn add(&mut self, route: Route, run: BoxedHandler) -> Result<(), InvalidRoute> {
-        for part in [&route.module, &route.name, &route.modifier] {
-            part.parse::<Name>()?;
-        }
+        let (module, name): (Name, Name) = (route.module.parse()?, route.name.parse()?);
+        route.modifier.parse::<Name>()?;
+        self.add_limit(&route, module, name)?;
         let (canvas, key) = (route.canvas, key(&route.module, &route.name, &route.modifier));
         let called = canvas.map_or_else(|| key.clone(), |canvas| format!("{canvas}/{key}"));
         let handler = handler(&called, route, run)?;
@@ -76,15 +79,35 @@ impl Registry {
         }
     }
 
+    /// Adds the limit that a route asks for: on its canvas, or that of the operator.
+    fn add_limit(&mut self, route: &Route, module: Name, name: Name) -> Result<(), InvalidRoute> {
+        let Some(limit) = route.limit else { return Ok(()) };
+        let canvas = route.canvas.unwrap_or(CanvasId::OF_ALL);
+        let limited = LimitName::of_handler(&HandlerScope { canvas, module, name });
+        limit.check_as(&limited).map_err(|invalid| InvalidRoute::Limit(limited.to_string(), invalid))?;
+        match self.limits.insert((canvas, limited.clone()), limit) {
+            Some(other) if other != limit => Err(InvalidRoute::TwoLimits(limited.to_string())),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// Adds the handler of a registered queue.
     pub(super) fn add_queue(&mut self, route: Route, run: BoxedHandler) -> Result<(), InvalidRoute> {
         let queue: Name = route.name.parse()?;
         let called = format!("queue {queue}");
+        if route.limit.is_some() {
+            return Err(InvalidRoute::LimitOfQueue(called));
+        }
         let handler = handler(&called, route, run)?;
         match self.queues.insert(queue, Arc::new(handler)) {
             Some(_) => Err(InvalidRoute::Twice(called)),
             None => Ok(()),
         }
+    }
+
+    /// The limits that the routes ask for.
+    pub(in crate::worker) fn limits(&self) -> &BTreeMap<(CanvasId, LimitName), NewLimit> {
+        &self.limits
     }
 
     pub(in crate::worker) fn find(&self, address: &HandlerAddress) -> Option<&Arc<Handler>> {

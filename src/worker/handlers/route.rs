@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::event::{CanvasId, InvalidName, Keep};
+use crate::event::{CanvasId, InvalidLimit, InvalidName, Keep, NewLimit};
 use crate::machine::RetryPolicy;
 
 /// Default of [`Route::patience`].
@@ -30,6 +30,7 @@ pub struct Route {
     pub(super) halts: bool,
     pub(super) patience: Duration,
     pub(super) keep: Keep,
+    pub(super) limit: Option<NewLimit>,
 }
 
 impl Route {
@@ -46,6 +47,7 @@ impl Route {
             halts: false,
             patience: PATIENCE,
             keep: Keep::default(),
+            limit: None,
         }
     }
 
@@ -120,7 +122,31 @@ impl Route {
         self
     }
 
+    /// Limits the events of the handler over all workers: how many run at a time, and how many
+    /// start in a period. Default: no limit.
+    ///
+    /// The worker sets this limit when it starts, unless it is set already. It is that of the
+    /// handler with all its modifiers, on the route's canvas, or the operator's for all canvases
+    /// together ([`Admin::put_limit`](crate::Admin::put_limit)). Leaving it out of the route later
+    /// removes nothing: [`Admin::remove_limit`](crate::Admin::remove_limit) does. If operators
+    /// change the limit, that holds until a worker with this route starts.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wakeq::limits::{NewLimit, Rate};
+    /// use wakeq::{Handlers, Route};
+    ///
+    /// let rate = Some(Rate::new(100, Duration::from_secs(60)));
+    /// let mails = Route::new("send-mail").limit(NewLimit { concurrency: Some(5), rate, ..NewLimit::default() });
+    /// let handlers = Handlers::new().on(mails, |_event| async { Ok(()) });
+    /// ```
+    pub fn limit(mut self, limit: NewLimit) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
     /// Sets how many of these events run at once on one worker. Default: the worker's capacity.
+    /// [`Route::limit`] counts over all workers.
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.concurrency = Some(concurrency);
         self
@@ -149,6 +175,20 @@ pub enum InvalidRoute {
     /// A handler that would keep events for too long.
     #[error("the handler for {0} keeps events for more than 90 days: choose a shorter time")]
     Keep(String),
+    /// The limit of a handler is not valid.
+    #[error("the handler for {0}: {1}")]
+    Limit(String, InvalidLimit),
+    /// Routes of one handler ask for different limits.
+    #[error(
+        "two routes set the limit {0} differently: it is that of the handler with all its modifiers, so set \
+         it on one of them, or alike"
+    )]
+    TwoLimits(String),
+    /// Copies in queues have no limits.
+    #[error(
+        "the handler for {0} has a limit, and copies in queues have none: set in_flight_max of a facet instead"
+    )]
+    LimitOfQueue(String),
     /// A batch handler whose events can't gather like that: its name, and what to change.
     #[error("the batch handler for {0}: {1}")]
     Batch(String, &'static str),

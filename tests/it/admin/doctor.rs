@@ -318,6 +318,9 @@ async fn reports_a_neglected_database() {
         insert into wakeq.scheduling_rules (rule_type, canvas_id, event_space, handler_name, reason, created_by)
             select 'block', canvas::uuid, 'CANVAS', '_', 'fire', 'ops'
               from unnest(array['00000000-0000-0000-0000-000000000007', 'ffffffff-ffff-ffff-ffff-ffffffffffff']) canvas;
+        insert into wakeq.limit_waits (event_id, canvas_id, name, due)
+            select gen_random_uuid(), '00000000-0000-0000-0000-000000000007', 'customer:7', now()
+              from generate_series(1, 1001);
         insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, notify_at)
             values (gen_random_uuid(), gen_random_uuid(), 'WORKER', 'h', '_', '1', now() - interval '1 h')";
     let pool = sql(&database, neglect).await;
@@ -334,12 +337,15 @@ async fn reports_a_neglected_database() {
         "handlers",
         "workers",
         "switches",
+        "limits",
         "old transactions",
     ];
     assert_eq!(found.bad("warn"), warned, "{:#}", found.report);
     assert_eq!(found.one("workers").1, "1 of release 0.1.0, 1 of release 0.2.0");
     let words = "everything is blocked by ops: fire; 1 canvas is stopped as a whole";
     assert_eq!(found.one("switches").1, words);
+    let words = "more than 1000 events wait for customer:7 (canvas 00000000-0000-0000-0000-000000000007)";
+    assert_eq!(found.one("limits").1, words);
     assert!(found.one("handlers").1.contains("WORKER/mistyped/_"), "{:#}", found.report);
     let words = found.one("old transactions").1;
     assert!(words.contains(&format!("process {pid} ")), "{words}");

@@ -36,7 +36,7 @@ const QUEUES: Coverage = OfThePlatform("queues belong to the platform");
 const GROUPS: Coverage = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tested.
-const CALLS: [(&str, &str, Coverage); 150] = [
+const CALLS: [(&str, &str, Coverage); 155] = [
     ("Admin", "checkpoint", By("show_checkpoint")),
     ("Admin", "store_checkpoint", By("store_checkpoint")),
     ("Admin", "handler_of", There("access::key_scopes")),
@@ -125,6 +125,11 @@ const CALLS: [(&str, &str, Coverage); 150] = [
     ("Admin", "complete_event_with", There("pulled::options")),
     ("Admin", "release_event", By("release_event")),
     ("Admin", "give_back_event", By("release_event")),
+    ("Admin", "put_limit", By("put_limit")),
+    ("Admin", "remove_limit", By("delete_limit")),
+    ("Admin", "limit", By("show_limit")),
+    ("Admin", "limits", By("list_limits")),
+    ("Admin", "limit_uses", By("list_limit_uses")),
     ("Admin", "pause", By("pause_handler")),
     ("Admin", "unpause", By("unpause_handler")),
     ("Admin", "block", By("block_handler")),

@@ -14,7 +14,7 @@ use crate::cli::Terminal;
 
 /// Command lines with placeholders for the victim's values. Verbs without one are here too, for
 /// their output.
-const LINES: [&str; 106] = [
+const LINES: [&str; 111] = [
     "events list",
     "events list --handler <handler>",
     "events list --cursor <cursor list_events>",
@@ -62,6 +62,9 @@ const LINES: [&str; 106] = [
     "accounts list",
     "audit list",
     "quotas show",
+    "limits list",
+    "limits list --cursor <cursor list_limits>",
+    "limits show <limit>",
     "queues list",
     "queues show billing",
     "queues facets billing",
@@ -116,6 +119,8 @@ const LINES: [&str; 106] = [
     "hooks delete <hook>",
     "batches cancel <batch>",
     "keys revoke <key>",
+    "limits set <limit> --concurrency 3",
+    "limits remove <limit>",
     "pause --canvas-wide",
     "block --canvas-wide",
     "switches",
@@ -206,6 +211,8 @@ fn filled(line: &str, values: &Values) -> Vec<(String, Vec<String>)> {
         ),
         ("<key>", values.keys.clone()),
         ("<tag>", values.tags.clone()),
+        ("<limit>", values.limits.clone()),
+        ("<cursor list_limits>", cursors("list_limits")),
         ("<holder>", values.holders.clone()),
         ("<cursor list_events>", cursors("list_events")),
         ("<cursor list_entities>", cursors("list_entities")),

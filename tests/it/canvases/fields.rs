@@ -7,7 +7,7 @@ use super::seed::Values;
 use super::world::QUEUE;
 
 /// Query parameters and fields of bodies that name nothing of a tenant.
-const NAMES_NOTHING: [&str; 81] = [
+const NAMES_NOTHING: [&str; 87] = [
     // Content that is stored as the caller sends it.
     "value",
     "result",
@@ -48,6 +48,10 @@ const NAMES_NOTHING: [&str; 81] = [
     "concurrency",
     "weight",
     "in_flight_max",
+    "count",
+    "period_s",
+    "burst",
+    "waiting_max",
     "on_death",
     "halts",
     "expect",
@@ -57,6 +61,7 @@ const NAMES_NOTHING: [&str; 81] = [
     "keep_s",
     // Modes.
     "on_conflict",
+    "on_full",
     "outcome",
     "view",
     "all",
@@ -122,6 +127,7 @@ pub(super) fn of_path(part: &str, values: &Values) -> Vec<Vec<(&'static str, Str
         "batch" => single("batch", &values.batches),
         "object" => single("object", &values.objects),
         "key" => single("key", &values.keys),
+        "limit" => single("limit", &values.limits),
         "queue" => vec![vec![("queue", QUEUE.to_owned())]],
         "operation" => vec![vec![("operation", operation(values))]],
         "quota" => vec![vec![("quota", "events".to_owned())]],

@@ -53,10 +53,8 @@ const AGAIN: SurvivalReason =
 const SENT_AGAIN: SurvivalReason =
     NotReached("it is asked when an event that has ended is sent again: `store::tests::entities`");
 const ISOLATED: SurvivalReason = NotReached("it is asked of isolated entities: `store::tests::isolated`");
-const LIMITED: SurvivalReason =
-    NotReached("it is asked where a facet with a limit was full: `store::tests::turns`");
-const OLD: SurvivalReason =
-    NotReached("what is old is looked for by the minute's pass: `store::tests::idle`");
+const LIMITED: SurvivalReason = NotReached("asked where a limited facet was full: `store::tests::turns`");
+const OLD: SurvivalReason = NotReached("what is old is found by the minute's pass: `store::tests::idle`");
 const COUNTED: SurvivalReason =
     NotReached("only canvases with 1,000 handlers in a minute or an hour are asked: `store::tests::counted`");
 const HELD: SurvivalReason =
@@ -68,7 +66,7 @@ const OUTSIDE: SurvivalReason = NotReached("it ends outside a worker: `store::te
 const SQL_ROLES: SurvivalReason = NotReached("it is asked for roles that are not the owner: `roles`");
 
 /// By file and a part of the line.
-const UNSEEN: [Unseen; 90] = [
+const UNSEEN: [Unseen; 92] = [
     ("src/store/events/cancelling.rs", "e.id = $1 and e.canvas_id = $2", KNOWN),
     ("src/store/events/cancelling.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/events/checkpoints.rs", "id = $1 and canvas_id = $2", KNOWN),
@@ -95,6 +93,8 @@ const UNSEEN: [Unseen; 90] = [
     ("src/store/events/unique.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/crons/records.rs", "id = any ($2) and canvas_id = $1", OWN_IDS),
     ("src/store/events/depth.rs", "h.canvas_id", DEPLOYMENT),
+    ("src/store/events/limit_looks.rs", "", DEPLOYMENT),
+    ("service/src/store/checkup/tables.rs", "w.canvas_id", DEPLOYMENT),
     ("src/store/queues/depth.rs", "", DEPLOYMENT),
     ("src/store/queues/admin.rs", "", OPERATOR),
     ("src/store/queues/leases.rs", "", OPERATOR),

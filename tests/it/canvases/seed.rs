@@ -50,6 +50,7 @@ pub(super) struct Values {
     pub(super) unique_keys: Vec<String>,
     pub(super) tags: Vec<String>,
     pub(super) limit_keys: Vec<String>,
+    pub(super) limits: Vec<String>,
     /// By the operation that lists.
     pub(super) cursors: Vec<(String, String)>,
 }
@@ -67,6 +68,7 @@ pub(super) async fn plant(world: &World, tenant: &Tenant) -> Values {
     let values = Values { canvas: tenant.canvas.to_string(), ..Values::default() };
     let mut planting = Planting { world, tenant, key, values };
     planting.events().await;
+    planting.limits().await;
     planting.objects().await;
     planting.copies().await;
     planting.log_and_entities().await;
@@ -193,6 +195,21 @@ impl Planting<'_> {
             self.values.handlers.push([module.into(), name.into(), "_".into()]);
         }
         self.values.handlers.push(["WORKER".into(), format!("{}-only", self.tenant.word), "_".into()]);
+    }
+
+    /// Limits, and events that name their keys.
+    async fn limits(&mut self) {
+        let own = format!("{}-only", self.tenant.word);
+        for limit in ["order", &own] {
+            let rate = json!({"count": 1000, "period_s": self.tenant.word.len()});
+            self.put(&format!("/limits/{limit}"), json!({"concurrency": limit.len(), "rate": rate})).await;
+            self.values.limits.push(limit.to_owned());
+        }
+        for key in ["order:1".to_owned(), format!("{}:limit", self.tenant.word)] {
+            let event = json!({"name": "greet", "delay_s": 36_000, "options": {"limits": [key]}});
+            self.emit("of a limit", event).await;
+            self.values.limit_keys.push(key);
+        }
     }
 
     async fn objects(&mut self) {
@@ -336,6 +353,8 @@ impl Planting<'_> {
                 "list_switches" => Some("block-canvas".to_owned()),
                 "count_events" => Some(format!("e~WORKER~a~0~{}", self.tenant.canvas.0.simple())),
                 "list_pulled_handlers" => Some("h~WORKER~a".to_owned()),
+                // After `customer`.
+                "list_limit_uses" => Some("m~Y3VzdG9tZXI".to_owned()),
                 "list_targets" => Some("g~WORKER~a~_".to_owned()),
                 "list_operations" => {
                     Some(format!("p~{}~{}", 4_000_000_000_000_000_i64, self.tenant.canvas.0.simple()))

@@ -10,6 +10,7 @@ mod ends;
 mod groups;
 mod history;
 mod life;
+mod limits;
 mod operations;
 mod options;
 mod pulled;

@@ -21,8 +21,8 @@ const PULLED: &str = "
                                        created_by, updated_by)
     select '00000000-0000-0000-0000-000000000000', 'FULL', 'h' || number, 2, 0, 1, 0, false, 'test', 'test'
       from generate_series(1, 1000) as number on conflict do nothing";
-/// As many queues as there may be, as many crons as a canvas may have, and as many open operations,
-/// which nobody carries on.
+/// As many queues and limits as there may be, as many crons as a canvas may have, and as many open
+/// operations, which nobody carries on.
 const QUEUES: &str = "insert into wakeq.queues (name, created_by, updated_by)
                       select 'full-' || number, 'tests', 'tests' from generate_series(1, 100) as number";
 const CRONS: &str = "
@@ -30,20 +30,35 @@ const CRONS: &str = "
                                     changed_at)
     select '00000000-0000-0000-0000-000000000000', 'full-' || number, '0 0 1 1 *', 'UTC', '_', '1', 'skip', 'tests', now(), now()
       from generate_series(1, 1000) as number";
+const LIMITS: &str = "
+    insert into wakeq.limits (canvas_id, name, concurrency, created_by, updated_by)
+    select canvas::uuid, 'full-' || number, 5, 'tests', 'tests'
+      from generate_series(1, 1000) as number,
+           unnest(array['00000000-0000-0000-0000-000000000000', 'ffffffff-ffff-ffff-ffff-ffffffffffff']) as canvas
+        on conflict do nothing";
 const OPERATIONS: &str = "
     insert into wakeq.operations (canvas_id, kind, filter, cut_off, author, job)
     select '00000000-0000-0000-0000-000000000000', 'delete', '{\"name\": \"greet\"}', now(), 'tests', -number
       from generate_series(1, 10) as number on conflict do nothing";
 
 /// Operations that answer 409 when there is no room for what they add.
-pub(super) const FILLED: [&str; 6] =
-    ["begin_operation", "put_cron", "put_pull", "put_queue", "put_target", "put_target_of_modifier"];
+pub(super) const FILLED: [&str; 8] = [
+    "begin_operation",
+    "put_cron",
+    "put_limit",
+    "put_operator_limit",
+    "put_pull",
+    "put_queue",
+    "put_target",
+    "put_target_of_modifier",
+];
 
 /// Leaves no room for what this operation of the API adds.
 pub(super) async fn fill(service: &Service, operation: &str) {
     let fill = match operation {
         "begin_operation" => OPERATIONS,
         "put_cron" => CRONS,
+        "put_limit" | "put_operator_limit" => LIMITS,
         "put_pull" => PULLED,
         "put_queue" => QUEUES,
         "put_target" | "put_target_of_modifier" => TARGETS,
@@ -60,6 +75,14 @@ pub(super) async fn add_ended(pool: &PgPool) {
     let add = "insert into wakeq.operations (canvas_id, id, kind, filter, cut_off, state, author, job, ended_at)
                values ($1, $2, 'delete', '{\"name\": \"greet\"}', now(), 'done', 'tests', 1, now()) on conflict do nothing";
     sqlx::query(add).bind(CanvasId::DEFAULT.0).bind(ENDED).execute(pool).await.unwrap();
+}
+
+/// Adds a limit of this name to the canvas and to the operator's.
+pub(super) async fn add_limits(pool: &PgPool, name: &str) {
+    let add = "insert into wakeq.limits (canvas_id, name, concurrency, created_by, updated_by)
+               select canvas, $1, 5, 'tests', 'tests' from unnest($2::uuid[]) as canvas";
+    let canvases = vec![CanvasId::DEFAULT.0, CanvasId::OF_QUEUES.0];
+    sqlx::query(add).bind(name).bind(canvases).execute(pool).await.unwrap();
 }
 
 /// Creates an entity, and the status of an event of it with this id.

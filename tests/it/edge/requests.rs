@@ -12,7 +12,7 @@ use wakeq::{Actor, CanvasId, EventId};
 use wakeq_service::access::Scope;
 
 use super::full::{
-    ENDED, ENTITY, FILLED, GROUP_AT_WORK, HELD_KEY, UNREADABLE_CRON, add_ended, entities, fill,
+    ENDED, ENTITY, FILLED, GROUP_AT_WORK, HELD_KEY, UNREADABLE_CRON, add_ended, add_limits, entities, fill,
 };
 use super::leased::{OF_EVENTS, PULLED, lease, lease_event, run_out};
 use crate::hooks::signing::{put, webhook};
@@ -30,6 +30,8 @@ const RECEIVES: &str = "receive_webhook";
 const QUEUE: &str = "email_events";
 const GROUP: &str = "projection";
 const WORKER: &str = "orders-1";
+/// A limit of the canvas and of the operator.
+const LIMIT: &str = "per-customer";
 /// Their object.
 const OBJECT: &str = "work:1";
 /// Operations on entities; the one that sends has a body.
@@ -74,6 +76,7 @@ pub(crate) async fn operations(service: &Service) -> Vec<Operation> {
                     "/v1/admin/depth",
                     "/v1/admin/queues",
                     "/v1/admin/groups",
+                    "/v1/admin/limits",
                     "/v1/admin/nodes",
                     "/v1/admin/quotas",
                     "/v1/admin/workers",
@@ -105,6 +108,7 @@ pub(super) struct Targets {
     queue: &'static str,
     group: &'static str,
     worker: &'static str,
+    limit: &'static str,
     /// A copy in the pulled queue, and its lease.
     leased: (EventId, String),
     /// An event of the pulled handler, and its lease.
@@ -132,7 +136,7 @@ impl Targets {
         let make_room =
             "delete from wakeq.cron_records; delete from wakeq.http_targets; delete from wakeq.queues;
              delete from wakeq.hooks; delete from wakeq.scheduling_rules; delete from wakeq.operations; delete from wakeq.batches;
-             delete from wakeq.pulled_handlers";
+             delete from wakeq.pulled_handlers; delete from wakeq.limits";
         sqlx::raw_sql(make_room).execute(pool).await.unwrap();
         let batch = "insert into wakeq.batches (canvas_id, name, event_id, module, handler, modifier, value)
                      values ($1, $2, gen_random_uuid(), 'WORKER', 'greet', '_', 'null')";
@@ -161,10 +165,11 @@ impl Targets {
         let worker = "insert into wakeq.workers (name, instance, release, capacity, handler_count, handlers, has_targets)
                       values ($1, gen_random_uuid(), '0.1.0', 64, 1, '{WORKER/greet/_}', false)";
         sqlx::query(worker).bind(WORKER).execute(pool).await.unwrap();
+        add_limits(pool, LIMIT).await;
         add_ended(pool).await;
         let holder = Uuid::new_v4().to_string();
         let everywhere = service.wide_key(&holder, &Scope::ALL).await;
-        let (canvas, queue, group, worker) = (CanvasId::DEFAULT, QUEUE, GROUP, WORKER);
+        let (canvas, queue, group, worker, limit) = (CanvasId::DEFAULT, QUEUE, GROUP, WORKER, LIMIT);
         Self {
             canvas,
             waiting,
@@ -175,6 +180,7 @@ impl Targets {
             queue,
             group,
             worker,
+            limit,
             leased,
             leased_event,
             everywhere,
@@ -197,6 +203,7 @@ impl Targets {
             .replace("{worker}", self.worker)
             .replace("{operation}", &ENDED.to_string())
             .replace("{quota}", "targets")
+            .replace("{limit}", self.limit)
             .replace("{object}", OBJECT)
             .replace("{type}", ENTITY[0])
             .replace("{entity}", ENTITY[1])
@@ -314,8 +321,8 @@ impl Targets {
 
     /// The same values on a canvas that has nothing of them, with names that nothing has.
     fn of_others(&self) -> Self {
-        let (queue, group, worker) = ("unknown", "unknown", "unknown");
-        Self { canvas: FOREIGN, queue, group, worker, ..self.clone() }
+        let (queue, group, worker, limit) = ("unknown", "unknown", "unknown", "unknown");
+        Self { canvas: FOREIGN, queue, group, worker, limit, ..self.clone() }
     }
 
     /// The same for an operation on leased copies.
@@ -374,12 +381,13 @@ fn of_pulled(path: &str) -> String {
 
 /// The path of something of the same kind that is not there yet.
 fn another(path: &str) -> String {
-    [QUEUE, CRON, HOOK, BATCH].iter().fold(path.to_owned(), |path, name| path.replace(name, "another"))
+    [QUEUE, CRON, HOOK, BATCH, LIMIT].iter().fold(path.to_owned(), |path, name| path.replace(name, "another"))
 }
 
 /// The path of something for which there is no room.
 fn one_too_many(path: &str) -> String {
-    path.replace("/greet", "/one-more").replace(QUEUE, "one-too-many").replace(CRON, "one-too-many")
+    let more = path.replace("/greet", "/one-more").replace(QUEUE, "one-too-many");
+    more.replace(CRON, "one-too-many").replace(LIMIT, "one-too-many")
 }
 
 /// A webhook that is answered with this status.
@@ -409,7 +417,8 @@ fn emitting(operation: &str, event: Value) -> Value {
 const EMITS: [&str; 5] = ["emit", "emit_batch", "change_object", "send_to_entity", "erase_entity"];
 
 /// Operations that make something with the name in their path.
-const MAKES: [&str; 5] = ["put_queue", "put_cron", "put_hook", "open_batch", "put_pull"];
+const MAKES: [&str; 7] =
+    ["put_queue", "put_cron", "put_hook", "open_batch", "put_pull", "put_limit", "put_operator_limit"];
 
 /// Operations on a leased copy.
 const OF_COPIES: [&str; 3] = ["extend_copy", "complete_copy", "release_copy"];
@@ -421,7 +430,9 @@ const WITHOUT_BODY: &str =
      delete_cron list_hooks show_hook delete_hook list_batches show_batch close_batch cancel_batch redrive_dead_event unblock_handler
      list_audit list_keys list_quotas unset_quota revoke_key listen canvas_statistics handler_statistics list_workers show_worker list_switches
      unpause_canvas unblock_canvas unblock_all show_checkpoint list_operations show_operation cancel_operation list_leases end_lease list_nodes
-     list_groups show_group list_group_dead recover_group remove_group show_pull delete_pull list_pulled_handlers";
+     list_groups show_group list_group_dead recover_group remove_group show_pull delete_pull list_pulled_handlers
+     list_limits show_limit delete_limit list_limit_uses list_operator_limits show_operator_limit delete_operator_limit
+     list_operator_limit_uses";
 
 /// The body of a good request of an operation; `None` if it has no body.
 pub(crate) fn body(operation: &str) -> Option<Value> {
@@ -455,6 +466,7 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
         "reset_group" => Some(json!({"to": "start"})),
         "redrive_group_dead" => Some(json!({"seq": 1})),
         "set_quota" => Some(json!({"limit": 1000})),
+        "put_limit" | "put_operator_limit" => Some(json!({"concurrency": 3})),
         "set_facet" => Some(json!({"weight": 2})),
         "pause_cron" => Some(json!({"reason": "inventory"})),
         "change_object" => {
@@ -483,6 +495,6 @@ fn refused_batch(status: u16) -> Value {
 /// The path with a space for each name.
 fn broken(operation: &Operation) -> String {
     let parts =
-        "name id key cron hook object queue group type entity quota worker batch operation".split(' ');
+        "name id key cron hook object queue group type entity quota worker batch operation limit".split(' ');
     parts.fold(operation.path.clone(), |path, part| path.replace(&format!("{{{part}}}"), "%20"))
 }

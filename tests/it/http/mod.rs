@@ -12,6 +12,7 @@ mod every_route;
 mod handlers;
 mod history;
 mod idempotency;
+mod limits;
 mod long_lists;
 mod mounted;
 mod objects;

@@ -39,7 +39,7 @@ const KNOWN: [(&str, &str, &[&str], &[&str]); 3] = [
 ];
 
 /// Our own metrics: unit and attributes.
-const OWN: [(&str, &str, &[&str]); 18] = [
+const OWN: [(&str, &str, &[&str]); 20] = [
     ("wakeq.broadcasts", "{event}", &["outcome"]),
     ("wakeq.run.outcomes", "{outcome}", &["outcome"]),
     ("wakeq.handler.retries", "{event}", &["handler"]),
@@ -48,6 +48,8 @@ const OWN: [(&str, &str, &[&str]); 18] = [
     ("wakeq.handler.depth", "{event}", &["handler"]),
     ("wakeq.handler.oldest", "s", &["handler"]),
     ("wakeq.handler.halted", "{object}", &["handler"]),
+    ("wakeq.limit.running", "{event}", &["limit"]),
+    ("wakeq.limit.waiting", "{event}", &["limit"]),
     ("wakeq.queue.depth", "{event}", &["queue"]),
     ("wakeq.queue.canvases", "{canvas}", &["queue"]),
     ("wakeq.queue.pulls", "{event}", &["outcome", "queue"]),

@@ -3,6 +3,7 @@
 mod collector;
 mod conventions;
 mod groups;
+mod limits;
 mod scraped;
 mod traces;
 

@@ -18,8 +18,8 @@ use crate::support::{TIMEOUT, connect, database, quick};
 pub(super) const ANY_PORT: [(&str, &str); 1] = [("WAKEQ_METRICS_LISTEN", "127.0.0.1:0")];
 
 /// Metrics that the binary alone does not have: programs with consumers or entities have them, as
-/// their own tests show, and canvases close to a quota.
-const OF_PROGRAMS: [&str; 21] = [
+/// their own tests show, and canvases close to a quota, or with a limit in use.
+const OF_PROGRAMS: [&str; 23] = [
     "wakeq_consumer_dead_total",
     "wakeq_consumer_events_total",
     "wakeq_consumer_refused_total",
@@ -39,6 +39,8 @@ const OF_PROGRAMS: [&str; 21] = [
     "wakeq_group_nodes",
     "wakeq_group_owned",
     "wakeq_group_sources",
+    "wakeq_limit_running",
+    "wakeq_limit_waiting",
     "wakeq_log_holders",
     "wakeq_quota_used_ratio",
 ];

@@ -13,6 +13,7 @@ mod options;
 mod parking_lot;
 mod presence;
 mod reasons_to_wait;
+mod route_limits;
 mod runs;
 mod shutdown;
 mod transactions;

@@ -140,6 +140,7 @@ mod tests {
             (Kind::QuotaExceeded, Exit::Conflict),
             (Kind::QuotaReached, Exit::Conflict),
             (Kind::TooManyRequests, Exit::Unavailable),
+            (Kind::LimitReached, Exit::Unavailable),
             (Kind::Timeout, Exit::Unavailable),
         ] {
             let body = json!({

@@ -24,6 +24,7 @@ impl Problem {
                 let kind = if exceeded.quota.drains() { Kind::QuotaExceeded } else { Kind::QuotaReached };
                 Self::new(kind, error.to_string())
             }
+            StoreError::WaitingMax(_) => Self::new(Kind::LimitReached, error.to_string()),
             StoreError::NoBatch(_) => Self::new(Kind::Conflict, error.to_string()),
             StoreError::NotMigrated(_) => Self::unavailable("an up-to-date schema"),
             error if error.is_contention() => Self::unavailable("a lock in the database"),
@@ -115,6 +116,7 @@ impl From<AdminError> for Problem {
             AdminError::NoCopy(_)
             | AdminError::NoLease(_)
             | AdminError::NoOperation(_)
+            | AdminError::NoLimit(_)
             | AdminError::NoPulledHandler(_)
             | AdminError::NoWorker(_) => Self::new(Kind::NotFound, error.to_string()),
             AdminError::LeaseOver(_) | AdminError::EventLeaseOver(_) | AdminError::ClaimLost(_) => {
@@ -125,15 +127,17 @@ impl From<AdminError> for Problem {
             | AdminError::NotLeased(_)
             | AdminError::EventNotLeased(_)
             | AdminError::TooManyPulled
+            | AdminError::TooManyLimits
             | AdminError::UnreadableCron(_)
             | AdminError::HookKind { .. }
             | AdminError::TooManyOperations(_)
             | AdminError::TooManyQueues
             | AdminError::TooCostlyPatterns
             | AdminError::QueuesChange => Self::new(Kind::Conflict, error.to_string()),
-            AdminError::OwnTarget(_) | AdminError::Checkpoint(_) | AdminError::Cursor => {
-                Self::invalid(&error)
-            }
+            AdminError::OwnTarget(_)
+            | AdminError::Checkpoint(_)
+            | AdminError::Limit(_)
+            | AdminError::Cursor => Self::invalid(&error),
             AdminError::NotWaiting(_) => {
                 let words =
                     "the event is running: cancel it with `running=true`, or try again when it has ended";

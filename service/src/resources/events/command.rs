@@ -58,8 +58,8 @@ struct ListEvents {
     /// Only events of this handler: its name, or MODULE/name
     #[arg(long)]
     handler: Option<HandlerName>,
-    /// Only events in this state: ready, behind, halted, held, delayed, running, paused or
-    /// blocked; repeatable, for any of them
+    /// Only events in this state: ready, behind, halted, held, delayed, running, paused, blocked
+    /// or limited; repeatable, for any of them
     #[arg(long = "state", value_name = "STATE", value_parser = state)]
     states: Vec<FilteredState>,
     /// Only events that this worker has claimed
@@ -101,7 +101,7 @@ pub(crate) struct RunNow {
 
 fn state(text: &str) -> Result<FilteredState, &'static str> {
     let state = text.parse::<FilteredState>().ok().filter(|state| *state != FilteredState::Dead);
-    state.ok_or("a state is ready, behind, halted, held, delayed, running, paused or blocked")
+    state.ok_or("a state is ready, behind, halted, held, delayed, running, paused, blocked or limited")
 }
 
 impl Events {

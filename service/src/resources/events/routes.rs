@@ -17,9 +17,10 @@ use crate::http::filter::{common_filter, event_query, several};
 use crate::http::path::{EventPath, Parameters};
 use crate::http::problem::Problem;
 use crate::http::{Api, paging};
+use crate::resources::events::wire::attempt::AttemptJson;
 use crate::resources::events::wire::checkpoint::CheckpointJson;
 use crate::resources::events::wire::{
-    self, AttemptJson, CancelledEvent, EventCountJson, EventDetail, EventSummaryJson, SetTags, TheEvent,
+    self, CancelledEvent, EventCountJson, EventDetail, EventSummaryJson, SetTags, TheEvent,
 };
 use crate::resources::wire::List;
 use wakeq::Name;
@@ -36,7 +37,8 @@ event_query! {
         #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
         name: Option<String>,
         /// Only events in this state: `ready`, `behind`, `halted`, `held`, `delayed`, `running`,
-        /// `paused` or `blocked`. Of several, separated by commas or in repeated parameters, any.
+        /// `paused`, `blocked` or `limited`. Of several, separated by commas or in repeated
+        /// parameters, any.
         #[param(max_length = 100, example = "paused")]
         state: Option<String>,
         /// Only events that this worker has claimed.

@@ -1,5 +1,6 @@
 //! Events, singly and in lists.
 
+pub(crate) mod attempt;
 pub(crate) mod checkpoint;
 
 use chrono::{DateTime, Utc};
@@ -9,11 +10,12 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::resources::emit::wire::OptionsJson;
+use crate::resources::events::wire::attempt::AttemptJson;
 use crate::resources::events::wire::checkpoint::CheckpointJson;
 use crate::resources::handlers::wire::RuleJson;
+use crate::resources::limits::wire::LimitWaitJson;
 use crate::resources::objects::wire::{LinkJson, PlaceJson};
 use crate::resources::queues::wire::Copied;
-use crate::resources::wire::wire_from;
 use crate::resources::workers::wire::WorkerProcessJson;
 use wakeq::EventId;
 use wakeq::control::{CancelResult, EventCount, Explanation, LiveEvent, RuleKind};
@@ -80,6 +82,8 @@ pub(crate) enum EventState {
     Paused,
     /// Due, and held by a block.
     Blocked,
+    /// Due, and waiting for a place of a limit.
+    Limited,
     /// No longer retried, and kept.
     Dead,
     /// Completed, and kept.
@@ -160,6 +164,9 @@ pub(crate) struct EventDetail {
     pub(crate) notify_at: Option<DateTime<Utc>>,
     /// The rule that holds the event.
     pub(crate) rule: Option<RuleJson>,
+    /// The limit that the event waits for: a place of it, or a start that its rate allows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) limit: Option<LimitWaitJson>,
     /// Failed attempts.
     #[schema(minimum = 0)]
     pub(crate) retries: i32,
@@ -237,33 +244,6 @@ pub(crate) struct EventDetail {
     pub(crate) result: Option<Box<RawValue>>,
 }
 
-/// An attempt at an event that failed or was too early.
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-#[schema(as = Attempt)]
-pub(crate) struct AttemptJson {
-    /// The number of the attempt, from 1.
-    #[schema(minimum = 1)]
-    pub(crate) number: u32,
-    /// What came of it: `retried`, `postponed` (it was too early) or `dead`.
-    #[schema(example = "retried")]
-    pub(crate) outcome: String,
-    /// The worker that made it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = "orders-6d4cf-x7k2p-1f0c5a9e")]
-    pub(crate) worker: Option<String>,
-    pub(crate) started_at: DateTime<Utc>,
-    /// How long it took, in seconds.
-    pub(crate) took_s: f64,
-    /// Its error, or the first 1,000 characters of it.
-    pub(crate) error: Option<String>,
-}
-
-wire_from! { wakeq::events::AttemptRecord => AttemptJson, |attempt| {
-    number, outcome, started_at, error;
-    worker: attempt.worker.as_ref().map(ToString::to_string),
-    took_s: attempt.took.as_secs_f64(),
-} }
-
 /// The event that a request acted on.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct TheEvent {
@@ -305,6 +285,7 @@ impl From<CheckResult> for EventState {
             CheckResult::Behind => Self::Behind,
             CheckResult::Halted => Self::Halted,
             CheckResult::FacetHeld => Self::Held,
+            CheckResult::Limited => Self::Limited,
             CheckResult::Delayed => Self::Delayed,
             CheckResult::Running => Self::Running,
             CheckResult::Held(RuleKind::Pause) => Self::Paused,
@@ -352,6 +333,7 @@ impl EventDetail {
             | EventState::Behind
             | EventState::Halted
             | EventState::Held
+            | EventState::Limited
             | EventState::Delayed
             | EventState::Paused
             | EventState::Blocked => true,
@@ -378,6 +360,7 @@ impl EventDetail {
             delay_until: Some(live.delay_until),
             notify_at: live.notify_at,
             rule: live.rule.map(RuleJson::from),
+            limit: live.limited.map(LimitWaitJson::from),
             retries: live.retries,
             losses: live.losses,
             worker: live.worker.as_ref().map(ToString::to_string),
@@ -465,6 +448,7 @@ impl EventDetail {
             delay_until: None,
             notify_at: None,
             rule: None,
+            limit: None,
             retries: 0,
             losses: 0,
             worker: None,

@@ -129,6 +129,7 @@ pub(crate) enum SelectedState {
     Running,
     Paused,
     Blocked,
+    Limited,
     Dead,
 }
 
@@ -310,6 +311,7 @@ impl From<SelectedState> for EventState {
             SelectedState::Running => Self::Running,
             SelectedState::Paused => Self::Paused,
             SelectedState::Blocked => Self::Blocked,
+            SelectedState::Limited => Self::Limited,
             SelectedState::Dead => Self::Dead,
         }
     }
@@ -326,6 +328,7 @@ impl From<EventState> for SelectedState {
             EventState::Running => Self::Running,
             EventState::Paused => Self::Paused,
             EventState::Blocked => Self::Blocked,
+            EventState::Limited => Self::Limited,
             EventState::Dead => Self::Dead,
         }
     }

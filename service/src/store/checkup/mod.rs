@@ -11,4 +11,4 @@ pub(crate) use locks::HeldLock;
 pub(crate) use role::{Right, RolePowers};
 pub(crate) use server::{HeldSnapshot, Server, Settings};
 pub(crate) use strangers::Strangers;
-pub(crate) use tables::{Chores, ReleaseWorkers, Switched, TableSize, UnknownHandler};
+pub(crate) use tables::{Chores, CrowdedLimit, ReleaseWorkers, Switched, TableSize, UnknownHandler};

@@ -60,6 +60,15 @@ pub(crate) struct Switched {
     pub(crate) canvases: i64,
 }
 
+/// A limit for which many events wait.
+#[derive(Clone, Debug)]
+pub(crate) struct CrowdedLimit {
+    /// The counted name.
+    pub(crate) name: String,
+    /// The canvas on which it is counted, in words.
+    pub(crate) place: String,
+}
+
 impl ServiceStore {
     pub(crate) async fn table_sizes(&self) -> Result<Vec<TableSize>, StoreError> {
         let query = sqlx::query_as!(
@@ -127,5 +136,32 @@ impl ServiceStore {
                 where event_space = 'CANVAS' and handler_name = '_' and (until is null or until > now())"#
         );
         self.session().await?.one("look at what is stopped as a whole", query).await
+    }
+    /// Limits for which more than so many events wait, at most 20, among the first 1,000 for which
+    /// any do. They are found by skipping through the index from one to the next.
+    pub(crate) async fn crowded_limits(&self, crowd: i64) -> Result<Vec<CrowdedLimit>, StoreError> {
+        let query = sqlx::query_as!(
+            CrowdedLimit,
+            r#"with recursive waited as (
+                   (select canvas_id, name, 1 as number from wakeq.limit_waits where woken_at is null
+                     order by canvas_id, name limit 1)
+                    union all
+                   select next.canvas_id, next.name, n.number + 1 from waited n, lateral (
+                       select w.canvas_id, w.name from wakeq.limit_waits w
+                        where (w.canvas_id, w.name) > (n.canvas_id, n.name) and w.woken_at is null
+                        order by w.canvas_id, w.name limit 1) as next
+                    where n.number < 1000
+               )
+               select n.name as "name!",
+                      case n.canvas_id when 'ffffffff-ffff-ffff-ffff-ffffffffffff' then 'all canvases'
+                                       else 'canvas ' || n.canvas_id end as "place!"
+                 from waited n
+                where exists (
+                    select from wakeq.limit_waits w
+                     where w.canvas_id = n.canvas_id and w.name = n.name and w.woken_at is null offset $1)
+                order by n.canvas_id, n.name limit 20"#,
+            crowd
+        );
+        self.session().await?.all("look for limits for which many events wait", query).await
     }
 }

@@ -19,8 +19,8 @@ pub(crate) struct CountEvents {
     /// Only events of this handler: its name, or MODULE/name
     #[arg(long)]
     handler: Option<HandlerName>,
-    /// Only events in this state: ready, behind, halted, held, delayed, running, paused or
-    /// blocked; repeatable, for any of them. `dead` alone counts dead events
+    /// Only events in this state: ready, behind, halted, held, delayed, running, paused, blocked
+    /// or limited; repeatable, for any of them. `dead` alone counts dead events
     #[arg(long = "state", value_name = "STATE")]
     states: Vec<EventState>,
     /// Only dead events that died at or after this time

@@ -6,8 +6,10 @@ use crate::cli::Context;
 use crate::cli::arguments;
 use crate::cli::show::{JsonArg, field, json_field, moment, or_dash, rule, worker_state};
 use crate::resources::emit::wire::OptionsJson;
+use crate::resources::events::wire::attempt::AttemptJson;
 use crate::resources::events::wire::checkpoint::CheckpointJson;
-use crate::resources::events::wire::{AttemptJson, EventDetail, EventState};
+use crate::resources::events::wire::{EventDetail, EventState};
+use crate::resources::limits::wire::LimitWaitJson;
 use crate::resources::objects::wire::PlaceJson;
 use crate::resources::queues::wire::Copied;
 use crate::resources::workers::wire::WorkerProcessJson;
@@ -96,6 +98,7 @@ fn print(event: &EventDetail) -> anyhow::Result<()> {
     if let Some(standing) = &event.rule {
         field("rule", rule(standing))?;
     }
+    event.limit.iter().try_for_each(|wait| field("limit", limit(wait)))?;
     if event.state != EventState::Gone {
         let failed = if event.state == EventState::Dead { "retries" } else { "failed" };
         field(
@@ -157,6 +160,18 @@ fn asked(options: &OptionsJson) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
+/// The limit that it waits for, and who has the places.
+fn limit(wait: &LimitWaitJson) -> String {
+    let LimitWaitJson { name, all_canvases, since, holders, next_start } = wait;
+    let reach = if *all_canvases { ", over all canvases" } else { "" };
+    let mut words = format!("{name}{reach}, waiting since {}", moment(*since));
+    if let Some(start) = next_start {
+        words.push_str(&format!(", next start {}", moment(*start)));
+    }
+    holders.iter().for_each(|holder| words.push_str(&format!("\nheld by {holder}")));
+    words
+}
+
 /// Where the worker of a running event is, and whether it is still there.
 fn worker_process(process: &WorkerProcessJson) -> String {
     let WorkerProcessJson { state, host, release, build, seen_at } = process;
@@ -189,6 +204,7 @@ pub(crate) fn state_word(state: EventState) -> &'static str {
         EventState::Behind => "behind",
         EventState::Halted => "halted",
         EventState::Held => "held",
+        EventState::Limited => "limited",
         EventState::Delayed => "delayed",
         EventState::Running => "running",
         EventState::Paused => "paused",
