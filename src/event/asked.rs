@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::options::Seconds;
-use super::{BatchName, Event, EventError, EventOptions, InvalidOptions, Tag, Timestamp};
+use super::{BatchName, Event, EventError, EventOptions, InvalidOptions, NewEvent, Tag, Timestamp};
 
 impl Event {
     /// Sets how often the event is retried after its first failure, in place of what its handler's
@@ -150,5 +150,12 @@ impl Event {
         set(options);
         options.check()?;
         Ok(self)
+    }
+}
+
+impl NewEvent {
+    /// Whether it is to start before others that are not urgent.
+    pub(crate) fn is_urgent(&self) -> bool {
+        self.options.as_deref().is_some_and(EventOptions::is_urgent)
     }
 }
