@@ -30,6 +30,7 @@ pub struct Route {
     pub(super) halts: bool,
     pub(super) patience: Duration,
     pub(super) keep: Keep,
+    pub(super) urgent: bool,
 }
 
 impl Route {
@@ -46,6 +47,7 @@ impl Route {
             halts: false,
             patience: PATIENCE,
             keep: Keep::default(),
+            urgent: false,
         }
     }
 
@@ -117,6 +119,22 @@ impl Route {
     /// ```
     pub fn keep(mut self, keep: Keep) -> Self {
         self.keep = keep;
+        self
+    }
+
+    /// Lets these events start before others that wait in the same worker. It looks up the handlers
+    /// of what waits, some of which has started by then. Where the notifier has a stream of urgent
+    /// notifications, [`Event::urgent`](crate::Event::urgent) is quicker: the class is then known
+    /// from the emit on. Default: in their order.
+    ///
+    /// ```
+    /// use wakeq::{Handlers, Route};
+    ///
+    /// let codes = Route::new("send-login-code").urgent();
+    /// let handlers = Handlers::new().on(codes, |_event| async { Ok(()) });
+    /// ```
+    pub fn urgent(mut self) -> Self {
+        self.urgent = true;
         self
     }
 

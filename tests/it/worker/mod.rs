@@ -18,3 +18,4 @@ mod shutdown;
 mod transactions;
 mod typed;
 mod under_load;
+mod urgent;
