@@ -258,7 +258,8 @@ begin
     moment := coalesce(emit.due, moment);
     event_id := coalesce(wakeq.chosen_id(emit.canvas, own_id), gen_random_uuid());
     is_new := true;
-    notification := format('{"id":"%s","canvasID":"%s"}', event_id, emit.canvas);
+    notification := format('{"id":"%s","canvasID":"%s"%s}', event_id, emit.canvas,
+                           case when emit.options @> '{"urgent": true}' then ',"urgent":true' end);
     if own_id is not null then
         insert into wakeq.emitted_ids (canvas_id, id, due_at)
         select emit.canvas, event_id, greatest(now(), moment)

@@ -338,7 +338,8 @@ begin
     end if;
     select w.event_id, w.outcome, w.due into emit_unique.event_id, emit_unique.outcome, due_at
       from wakeq.write_unique(event, '{}', '{}', true, wakeq.duration_of('horizon', interval '10 minutes'), grace) as w;
-    notification := format('{"id":"%s","canvasID":"%s"}', emit_unique.event_id, emit_unique.canvas);
+    notification := format('{"id":"%s","canvasID":"%s"%s}', emit_unique.event_id, emit_unique.canvas,
+                           case when emit_unique.options @> '{"urgent": true}' then ',"urgent":true' end);
 end
 $$;
 

@@ -473,6 +473,7 @@ fn emitted(event: &NewEvent, inserted: &InsertOutcome) -> Emitted {
 
 fn outcome(event: &NewEvent, inserted: &InsertOutcome) -> (Emitted, Vec<Notification>) {
     let canvas = event.address.scope.canvas;
+    let own = if let InsertOutcome::Stands { id, .. } = inserted { *id } else { event.id };
     let due: Vec<EventId> = match inserted {
         InsertOutcome::New { due_soon: true, .. } => {
             let own = (!event.only_queues).then_some(&event.id);
@@ -483,6 +484,8 @@ fn outcome(event: &NewEvent, inserted: &InsertOutcome) -> (Emitted, Vec<Notifica
         | InsertOutcome::Stands { due_soon: false, .. }
         | InsertOutcome::Known => Vec::new(),
     };
-    let notifications = due.into_iter().map(|id| Notification { id, canvas }).collect();
-    (emitted(event, inserted), notifications)
+    // Copies have no options, so they are not urgent.
+    let is_urgent = |id: EventId| id == own && event.is_urgent();
+    let told = due.into_iter().map(|id| Notification::new(id, canvas).urgent_if(is_urgent(id)));
+    (emitted(event, inserted), told.collect())
 }

@@ -45,13 +45,52 @@ pub struct NatsConfig {
     /// The name of the stream. Its only subject is this name with `.notifications`. Default
     /// `wakeq`.
     pub stream: String,
+    /// Whether urgent notifications have a stream of their own, so that they do not wait behind
+    /// others: it has the name of the first one with `-urgent`, and the subject of the first one's
+    /// name with `.urgent`. All processes need the same, workers first. Default false: they go with
+    /// the others, and are first only within a worker.
+    pub urgent: bool,
     /// How many servers of a cluster keep the stream, if it is created: 1 to 5. Default 1.
     pub replicas: usize,
 }
 
 impl Default for NatsConfig {
     fn default() -> Self {
-        Self { stream: "wakeq".to_owned(), replicas: 1 }
+        Self { stream: "wakeq".to_owned(), urgent: false, replicas: 1 }
+    }
+}
+
+/// The stream and the subject of notifications.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Line {
+    /// Those of all, or of those that are not urgent.
+    Ordinary,
+    Urgent,
+}
+
+impl NatsConfig {
+    /// The streams that there are.
+    fn lines(&self) -> impl Iterator<Item = Line> {
+        // The urgent one first, so that a worker never has the other alone.
+        self.urgent.then_some(Line::Urgent).into_iter().chain([Line::Ordinary])
+    }
+
+    fn line_of(&self, notification: &Notification) -> Line {
+        if self.urgent && notification.urgent { Line::Urgent } else { Line::Ordinary }
+    }
+
+    fn stream_of(&self, line: Line) -> String {
+        match line {
+            Line::Ordinary => self.stream.clone(),
+            Line::Urgent => format!("{}-urgent", self.stream),
+        }
+    }
+
+    fn subject_of(&self, line: Line) -> String {
+        match line {
+            Line::Ordinary => format!("{}.notifications", self.stream),
+            Line::Urgent => format!("{}.urgent", self.stream),
+        }
     }
 }
 
@@ -64,27 +103,25 @@ pub struct NatsNotifier {
 }
 
 impl NatsNotifier {
-    /// A notifier over this client. Creates the stream and its consumer if they are missing.
+    /// A notifier over this client. Creates the streams and their consumers if they are missing.
     /// Existing ones are left as they are.
     ///
     /// Fails if the server does not answer within 5 s, has no JetStream, or refuses the names.
     pub async fn open(client: Client, config: NatsConfig) -> Result<Self, NotifyError> {
         let context = ContextBuilder::new().timeout(ANSWER).ack_timeout(ANSWER).build(client);
         let notifier = Self { context, config, signals: Signals::alone() };
-        notifier.consumer().await?;
+        for line in notifier.config.lines() {
+            notifier.consumer(line).await?;
+        }
         Ok(notifier)
     }
 
-    fn subject(&self) -> String {
-        format!("{}.notifications", self.config.stream)
-    }
-
-    /// The consumer of the stream; both are created if they are missing.
-    async fn consumer(&self) -> Result<PullConsumer, NotifyError> {
-        let name = &self.config.stream;
+    /// The consumer of a stream; both are created if they are missing.
+    async fn consumer(&self, line: Line) -> Result<PullConsumer, NotifyError> {
+        let name = self.config.stream_of(line);
         let wanted = stream::Config {
             name: name.clone(),
-            subjects: vec![self.subject()],
+            subjects: vec![self.config.subject_of(line)],
             retention: stream::RetentionPolicy::WorkQueue,
             max_messages: MESSAGES_MAX,
             max_age: AGE_MAX,
@@ -117,24 +154,29 @@ impl fmt::Debug for NatsNotifier {
 #[async_trait]
 impl Notifier for NatsNotifier {
     async fn publish(&self, notifications: &[Notification]) -> Result<(), NotifyError> {
-        let refused = |error| failed(format!("NATS did not take a message for {}", self.subject()), error);
+        let refused =
+            |subject: &str, error| failed(format!("NATS did not take a message for {subject}"), error);
         for window in notifications.chunks(WINDOW) {
             let mut answers = Vec::with_capacity(window.len());
             for notification in window {
-                let sent = self.context.publish(self.subject(), notification.body().into()).await;
-                answers.push(sent.map_err(refused)?);
+                let subject = self.config.subject_of(self.config.line_of(notification));
+                let sent = self.context.publish(subject.clone(), notification.body().into()).await;
+                answers.push((sent.map_err(|error| refused(&subject, error))?, subject));
             }
-            for answer in answers {
-                answer.await.map_err(refused)?;
+            for (answer, subject) in answers {
+                answer.await.map_err(|error| refused(&subject, error))?;
             }
         }
         Ok(())
     }
 
     async fn check(&self) -> Result<(), NotifyError> {
-        let name = &self.config.stream;
-        let found = self.context.get_stream(name).await;
-        found.map(drop).map_err(|error| failed(format!("the stream {name} of NATS can't be read"), error))
+        for line in self.config.lines() {
+            let name = self.config.stream_of(line);
+            let found = self.context.get_stream(&name).await;
+            found.map_err(|error| failed(format!("the stream {name} of NATS can't be read"), error))?;
+        }
+        Ok(())
     }
 
     fn signals(&self) -> Signals {
@@ -142,11 +184,27 @@ impl Notifier for NatsNotifier {
     }
 
     async fn subscribe(&self, max_outstanding: usize) -> Result<Box<dyn Subscription>, NotifyError> {
+        self.subscribed(Line::Ordinary, max_outstanding)
+    }
+
+    async fn subscribe_urgent(
+        &self,
+        max_outstanding: usize,
+    ) -> Result<Option<Box<dyn Subscription>>, NotifyError> {
+        if !self.config.urgent {
+            return Ok(None);
+        }
+        self.subscribed(Line::Urgent, max_outstanding).map(Some)
+    }
+}
+
+impl NatsNotifier {
+    fn subscribed(&self, line: Line, max_outstanding: usize) -> Result<Box<dyn Subscription>, NotifyError> {
         if !(1..=OUTSTANDING_MAX).contains(&max_outstanding) {
             let words = format!("max_outstanding is {max_outstanding}; use 1 to {OUTSTANDING_MAX}");
             return Err(NotifyError::new(words));
         }
-        Ok(Box::new(subscription::open(self.clone(), max_outstanding)))
+        Ok(Box::new(subscription::open(self.clone(), line, max_outstanding)))
     }
 }
 

@@ -17,7 +17,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use wakeq::notify::{AckHandle, Delivery, NotifyError, Subscription};
 
-use super::NatsNotifier;
+use super::{Line, NatsNotifier};
 
 /// How long a request for messages waits for them. A stop waits for its end, so that no message is
 /// sent to a subscription that has gone.
@@ -33,12 +33,13 @@ const SHORTEST: Duration = Duration::from_millis(100);
 /// The pause after a failed request.
 const PAUSE: Duration = Duration::from_secs(1);
 
-pub(crate) fn open(notifier: NatsNotifier, max_outstanding: usize) -> NatsSubscription {
+pub(crate) fn open(notifier: NatsNotifier, line: Line, max_outstanding: usize) -> NatsSubscription {
     let (sender, deliveries) = channel(max_outstanding);
     let (closing, held) = (CancellationToken::new(), TaskTracker::new());
     let trouble = Arc::default();
     let reader = Reader {
         notifier: notifier.clone(),
+        line,
         places: Arc::new(Semaphore::new(max_outstanding)),
         deliveries: sender,
         held: held.clone(),
@@ -105,6 +106,7 @@ impl Subscription for NatsSubscription {
 /// The task that receives.
 struct Reader {
     notifier: NatsNotifier,
+    line: Line,
     places: Arc<Semaphore>,
     deliveries: Sender<Received>,
     held: TaskTracker,
@@ -145,7 +147,7 @@ impl Reader {
     ) -> Result<(), NotifyError> {
         let consumer = match consumer {
             Some(consumer) => consumer,
-            None => consumer.insert(self.notifier.consumer().await?),
+            None => consumer.insert(self.notifier.consumer(self.line).await?),
         };
         let request = consumer.batch().max_messages(places.num_permits()).expires(REQUEST);
         let failed = |error| NotifyError { what: "NATS sends no messages".to_owned(), source: Some(error) };

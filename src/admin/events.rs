@@ -138,7 +138,7 @@ impl Admin {
         checked(actor)?;
         let id = self.own_id(canvas, id).await?;
         check_outcome(self.store.run_now(canvas, id, actor).await?, id)?;
-        self.publish(&[Notification { id, canvas }]).await;
+        self.publish(&[Notification::new(id, canvas)]).await;
         Ok(id)
     }
 

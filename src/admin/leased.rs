@@ -195,7 +195,7 @@ impl Admin {
         );
         self.after_end(source, &held, dead).await;
         if given_back == GivenBack::Again(Duration::ZERO) {
-            self.publish_leasable(source, &[Notification { id, canvas: held.scope.canvas }]).await;
+            self.publish_leasable(source, &[Notification::new(id, held.scope.canvas)]).await;
         }
         Ok((given_back, held.scope))
     }

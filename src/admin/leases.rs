@@ -33,7 +33,7 @@ impl Admin {
             return Err(known.map_or_else(|| AdminError::NoQueue(queue.clone()), |_| AdminError::NoLease(id)));
         };
         self.wake_facet(queue, canvas).await;
-        self.publish(&[Notification { id, canvas }]).await;
+        self.publish(&[Notification::new(id, canvas)]).await;
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::options::Seconds;
-use super::{BatchName, Event, EventError, EventOptions, InvalidOptions, LimitKey, Tag, Timestamp};
+use super::{BatchName, Event, EventError, EventOptions, InvalidOptions, LimitKey, NewEvent, Tag, Timestamp};
 
 impl Event {
     /// Sets how often the event is retried after its first failure, in place of what its handler's
@@ -204,6 +204,13 @@ impl Event {
         set(options);
         options.check()?;
         Ok(self)
+    }
+}
+
+impl NewEvent {
+    /// Whether it is to start before others that are not urgent.
+    pub(crate) fn is_urgent(&self) -> bool {
+        self.options.as_deref().is_some_and(EventOptions::is_urgent)
     }
 }
 

@@ -186,14 +186,15 @@ impl Default for EventId {
 
 displayed_as_uuid!(CanvasId, EventId);
 
-/// The message "now would be a good time to look at this event". It carries no other information,
-/// and may be lost, late, duplicated, reordered or forged.
+/// The message "now would be a good time to look at this event". Beside that it says only whether
+/// the event is urgent, which decides in what order a worker looks. It may be lost, late,
+/// duplicated, reordered or forged.
 ///
 /// ```
 /// use wakeq::notify::Notification;
 /// use wakeq::{CanvasId, EventId};
 ///
-/// let notification = Notification { id: EventId::new(), canvas: CanvasId(Default::default()) };
+/// let notification = Notification::new(EventId::new(), CanvasId(Default::default()));
 /// assert_eq!(Notification::parse(&notification.body()).unwrap(), notification);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -203,12 +204,35 @@ pub struct Notification {
     /// The canvas it belongs to.
     #[serde(rename = "canvasID")]
     pub canvas: CanvasId,
+    /// Whether a worker is to look at it before others that are not urgent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub urgent: bool,
 }
 
 impl Notification {
-    /// The message body, `{"id":"…","canvasID":"…"}`.
+    /// A notification of an event that is not urgent.
+    pub const fn new(id: EventId, canvas: CanvasId) -> Self {
+        Self { id, canvas, urgent: false }
+    }
+
+    /// The same, urgent or not.
+    ///
+    /// ```
+    /// use wakeq::notify::Notification;
+    /// use wakeq::{CanvasId, EventId};
+    ///
+    /// let notification = Notification::new(EventId::new(), CanvasId::DEFAULT).urgent_if(true);
+    /// assert!(notification.urgent);
+    /// assert_eq!(Notification::parse(&notification.body()).unwrap(), notification);
+    /// ```
+    pub const fn urgent_if(self, urgent: bool) -> Self {
+        Self { urgent, ..self }
+    }
+
+    /// The message body, `{"id":"…","canvasID":"…"}`, and with `"urgent":true` if it is urgent.
     pub fn body(&self) -> Vec<u8> {
-        format!(r#"{{"id":"{}","canvasID":"{}"}}"#, self.id, self.canvas).into_bytes()
+        let urgent = if self.urgent { r#","urgent":true"# } else { "" };
+        format!(r#"{{"id":"{}","canvasID":"{}"{urgent}}}"#, self.id, self.canvas).into_bytes()
     }
 
     /// Parses a message body: a JSON object with both ids. Other fields are ignored, so publishers

@@ -42,7 +42,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(10);
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), wakeq::notify::NotifyError> {
 /// let notifier = LocalNotifier::new();
-/// let notification = Notification { id: EventId::new(), canvas: CanvasId::DEFAULT };
+/// let notification = Notification::new(EventId::new(), CanvasId::DEFAULT);
 /// notifier.publish(&[notification, notification]).await?;
 /// assert_eq!(notifier.waiting(), 1);
 /// let mut subscription = notifier.subscribe(10).await?;
@@ -107,7 +107,9 @@ impl LocalNotifier {
                 if messages.names(notification.id) {
                     continue;
                 }
-                if messages.waiting() < self.most {
+                // Urgent ones have as much room again, so that a backlog does not take it.
+                let most = if notification.urgent { 2 * self.most } else { self.most };
+                if messages.waiting() < most {
                     messages.push(Content::Notification(notification));
                 } else {
                     refused.insert(notification.canvas);
@@ -157,6 +159,13 @@ impl Notifier for LocalNotifier {
     async fn subscribe(&self, max_outstanding: usize) -> Result<Box<dyn Subscription>, NotifyError> {
         self.mailbox.subscribe(max_outstanding)
     }
+
+    async fn subscribe_urgent(
+        &self,
+        max_outstanding: usize,
+    ) -> Result<Option<Box<dyn Subscription>>, NotifyError> {
+        self.mailbox.subscribe_urgent(max_outstanding).map(Some)
+    }
 }
 
 /// For a process that can't reach a worker, such as a command line beside a process with a
@@ -198,7 +207,7 @@ mod tests {
     use crate::event::EventId;
 
     fn notification() -> Notification {
-        Notification { id: EventId::new(), canvas: CanvasId::DEFAULT }
+        Notification::new(EventId::new(), CanvasId::DEFAULT)
     }
 
     async fn next(subscription: &mut dyn Subscription) -> crate::notify::Delivery {

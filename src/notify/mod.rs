@@ -27,7 +27,8 @@ pub use postgres::PostgresNotifier;
 #[cfg(feature = "pubsub")]
 pub use pubsub::{
     DEVELOPMENT_PROJECT, MissingPermission, PubSub, PubSubConfig, PubSubRights, PushSettings,
-    SettingDifference, TopicState, TopicsReport, create_topics, describe_topics, missing_permissions,
+    SettingDifference, SubscriptionReport, TopicState, TopicsReport, create_topics, describe_topics,
+    missing_permissions,
 };
 
 /// Publishes notifications and lets a worker receive them.
@@ -94,6 +95,16 @@ pub trait Notifier: Send + Sync + 'static {
 
     /// Opens a stream of deliveries that holds at most `max_outstanding` unanswered ones.
     async fn subscribe(&self, max_outstanding: usize) -> Result<Box<dyn Subscription>, NotifyError>;
+
+    /// Opens a stream of urgent notifications alone, so that they do not wait behind others. While
+    /// it is open, the streams of [`subscribe`](Self::subscribe) may leave them to it. By default
+    /// there is none, and they come in those, in their order.
+    async fn subscribe_urgent(
+        &self,
+        _max_outstanding: usize,
+    ) -> Result<Option<Box<dyn Subscription>>, NotifyError> {
+        Ok(None)
+    }
 }
 
 /// A stream of deliveries. It repairs itself: after an interruption it subscribes again.

@@ -85,8 +85,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_mailbox_is_drained_when_an_eighth_is_left_whatever_is_in_reserve() {
         let mailbox = Mailbox::new(Duration::from_secs(10));
-        let content =
-            || Content::Notification(Notification { id: EventId::new(), canvas: CanvasId::DEFAULT });
+        let content = || Content::Notification(Notification::new(EventId::new(), CanvasId::DEFAULT));
         mailbox.change(|messages| {
             (0..4).for_each(|_| messages.push(content()));
             (0..20).for_each(|_| messages.push_reserve(content()));

@@ -241,7 +241,7 @@ impl TestKit {
     pub async fn perform(&self, event: Event) -> Result<RunReport, KitError> {
         let canvas = event.address(CanvasId::DEFAULT).scope.canvas;
         let id = self.silent.emit(event).await?.id;
-        let report = self.stepper.run(Notification { id, canvas }).await;
+        let report = self.stepper.run(Notification::new(id, canvas)).await;
         match &report.verdict {
             Verdict::Failed(error) => Err(KitError::CutShort(error.clone())),
             Verdict::Acknowledged | Verdict::PutBack | Verdict::Waits(_) | Verdict::WaitsForRoom => {

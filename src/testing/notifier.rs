@@ -32,7 +32,7 @@ const REMEMBERED_MAX: usize = 100_000;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
 /// let notifier = MemoryNotifier::new();
-/// let notification = Notification { id: EventId::new(), canvas: CanvasId(Default::default()) };
+/// let notification = Notification::new(EventId::new(), CanvasId(Default::default()));
 /// notifier.publish(&[notification]).await.unwrap();
 /// let mut subscription = notifier.subscribe(10).await.unwrap();
 /// let delivery = subscription.next().await.unwrap();
@@ -209,6 +209,13 @@ impl Notifier for MemoryNotifier {
     async fn subscribe(&self, max_outstanding: usize) -> Result<Box<dyn Subscription>, NotifyError> {
         self.mailbox.subscribe(max_outstanding)
     }
+
+    async fn subscribe_urgent(
+        &self,
+        max_outstanding: usize,
+    ) -> Result<Option<Box<dyn Subscription>>, NotifyError> {
+        self.mailbox.subscribe_urgent(max_outstanding).map(Some)
+    }
 }
 
 /// The faults of a notifier, and their random numbers.
@@ -260,7 +267,7 @@ impl FaultInjector {
 fn forged_content(random: u64) -> Content {
     let forged = |salt: u64| Uuid::from_u64_pair(random, random.rotate_left(32) ^ salt);
     if random.is_multiple_of(2) {
-        return Content::Notification(Notification { id: EventId(forged(1)), canvas: CanvasId(forged(2)) });
+        return Content::Notification(Notification::new(EventId(forged(1)), CanvasId(forged(2))));
     }
     Content::Body(format!("forged {random}").into_bytes())
 }

@@ -259,7 +259,7 @@ pub(super) mod tests {
         let (waker, _) = waker(&table, 20);
         let mut backlog = Backlog::new(&waker);
         let of = |canvas, count| -> Vec<Notification> {
-            (0..count).map(|_| Notification { id: EventId::new(), canvas }).collect()
+            (0..count).map(|_| Notification::new(EventId::new(), canvas)).collect()
         };
         let many = backlog.split([of(MANY, 5_000), of(FEW, 100)].concat());
         assert_eq!((many.now.len(), many.later.len()), (2 * 40, 4_960 + 60), "two seconds' worth of each");
@@ -278,7 +278,7 @@ pub(super) mod tests {
         let (waker, _) = waker(&table, 50_000);
         let mut backlog = Backlog::new(&waker);
         let ids = (0..2 * 50_000 + HELD_MAX + 1).map(|number| EventId(uuid::Uuid::from_u128(number as u128)));
-        let split = backlog.split(ids.map(|id| Notification { id, canvas: MANY }).collect());
+        let split = backlog.split(ids.map(|id| Notification::new(id, MANY)).collect());
         assert_eq!((split.now.len(), split.later.len()), (2 * 50_000, HELD_MAX + 1));
         let last = split.later[HELD_MAX].1;
         assert_eq!(last.as_secs(), 10, "500,000 at 50,000 a second");

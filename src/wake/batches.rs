@@ -93,7 +93,7 @@ impl Waker {
         }
         let canvas = event.address.scope.canvas;
         let ids = std::iter::once(&event.id).chain(inserted.notified_copies());
-        let notifications: Vec<_> = ids.map(|id| Notification { id: *id, canvas }).collect();
+        let notifications: Vec<_> = ids.map(|id| Notification::new(*id, canvas)).collect();
         let published = self.publish(&notifications).await;
         for _ in 0..FORGET_PAGES {
             if !self.store.forget_batch_ends(batch).await? {

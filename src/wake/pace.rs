@@ -262,7 +262,7 @@ mod tests {
     }
 
     fn events(number: u128, count: usize) -> Vec<Notification> {
-        let event = |_| Notification { id: EventId(Uuid::new_v4()), canvas: canvas(number) };
+        let event = |_| Notification::new(EventId(Uuid::new_v4()), canvas(number));
         (0..count).map(event).collect()
     }
 

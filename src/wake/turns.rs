@@ -101,7 +101,7 @@ mod tests {
         let (waker, _) = waker(&table, 100);
         let start = Instant::now();
         for canvas in [MANY, FEW] {
-            let told: Vec<_> = (0..200).map(|_| Notification { id: EventId::new(), canvas }).collect();
+            let told: Vec<_> = (0..200).map(|_| Notification::new(EventId::new(), canvas)).collect();
             waker.pace.turn(canvas).await.took(&told);
         }
         let looking = waker.pace.looking.lock().await;

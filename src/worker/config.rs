@@ -24,6 +24,9 @@ pub struct WorkerConfig {
     pub build: Option<Name>,
     /// Maximum number of handlers that run at once. Default 64.
     pub capacity: usize,
+    /// How many of the capacity's places are kept for urgent events, so that one starts at once
+    /// although the others are taken. Default 0: an urgent event has the next place that is free.
+    pub urgent_slots: usize,
     /// Maximum number of concurrent requests to the HTTP targets of one canvas, or of one queue.
     /// Default `None`: a quarter of the capacity whatever else runs, and more as long as a quarter
     /// is left free for others. A single target leaves some of it to its canvas's others, unless
@@ -74,6 +77,7 @@ impl Default for WorkerConfig {
             name: None,
             build: None,
             capacity: 64,
+            urgent_slots: 0,
             prefetch: None,
             target_share: None,
             lot_max: 5_000,
@@ -90,7 +94,7 @@ impl Default for WorkerConfig {
 }
 
 impl WorkerConfig {
-    /// Maximum number of notifications that run or wait for a slot at once.
+    /// Maximum number of notifications of a class that run or wait for a slot at once.
     pub(super) fn held_max(&self) -> usize {
         let prefetch = self.prefetch.unwrap_or(PREFETCH_ROUNDS * self.capacity);
         self.capacity + prefetch.min(LOT_MAX)

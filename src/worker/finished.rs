@@ -94,7 +94,7 @@ mod tests {
         let scope = HandlerScope::worker(CanvasId::DEFAULT, "greet").unwrap();
         let ran = trail.contains(&Outcome::LockClaimed);
         let report = RunReport {
-            notification: Notification { id: EventId::new(), canvas: CanvasId::DEFAULT },
+            notification: Notification::new(EventId::new(), CanvasId::DEFAULT),
             address: Some(HandlerAddress { scope, modifier: Name::no_modifier() }),
             queue: None,
             trail: trail.to_vec(),

@@ -1,8 +1,11 @@
 //! The worker's loop. It holds a limited number of notifications, starts one when a slot is free,
-//! of the canvas with the fewest, answers it when its run has ended, and keeps those that wait for
-//! their time or for room. A notification that is kept for longer than a turn is acknowledged, so
-//! that the broker continues to send; those that exceed the limits are left to other workers.
+//! urgent ones first and of the canvas with the fewest, answers it when its run has ended, and
+//! keeps those that wait for their time or for room. A notification that is kept for longer than a
+//! turn is acknowledged, so that the broker continues to send; those that exceed the limits are
+//! left to other workers.
 
+mod notification_runner;
+mod routes;
 mod stopping;
 mod surplus;
 #[cfg(test)]
@@ -21,17 +24,19 @@ use super::WorkerConfig;
 use super::ahead::PrefetchStream;
 use super::counters::{Counters, RunReport};
 use super::finished::{FinishedRun, RunEnd};
+use super::levels::{Level, Levels};
 use super::lot::ParkingLot;
 use super::offers::Offers;
 use super::pace::Pace;
 use super::permits::{PermitQueues, Permits, Shortage};
 use super::republisher::{self, Republisher};
 use super::rotation::Rotation;
-use super::run::Runner;
 use crate::event::{CanvasId, EventId, Notification, spread};
 use crate::machine::{Answer, Outcome, When};
 use crate::notify::{Delivery, Notifier, Subscription};
 use crate::telemetry::WorkerGauges;
+use notification_runner::NotificationRunner;
+use routes::RouteLooks;
 use surplus::{ASIDE_MAX, Surplus};
 
 /// How long a notification waits here if its run got no answer from Postgres.
@@ -46,31 +51,6 @@ const ASK_PERIOD: Duration = Duration::from_millis(300);
 /// offered to other workers.
 const TROUBLE_PERIOD: Duration = Duration::from_secs(1);
 
-/// Runs a notification to its end: the machine, or a replacement in tests.
-pub(super) trait NotificationRunner: Send + Sync + 'static {
-    fn run(&self, notification: Notification, permits: Permits) -> impl Future<Output = FinishedRun> + Send;
-
-    /// Another canvas that has events, if any; also if that is not known in time.
-    fn other_canvas(&self, canvas: CanvasId) -> impl Future<Output = Option<CanvasId>> + Send;
-
-    /// Puts off the promises of events by this long.
-    fn put_off(&self, later: Vec<(EventId, Duration)>) -> impl Future<Output = ()> + Send;
-}
-
-impl NotificationRunner for Runner {
-    fn run(&self, notification: Notification, permits: Permits) -> impl Future<Output = FinishedRun> + Send {
-        self.run(notification, permits)
-    }
-
-    fn other_canvas(&self, canvas: CanvasId) -> impl Future<Output = Option<CanvasId>> + Send {
-        self.other_canvas(canvas)
-    }
-
-    fn put_off(&self, later: Vec<(EventId, Duration)>) -> impl Future<Output = ()> + Send {
-        self.put_off(later)
-    }
-}
-
 /// A task that ran a notification, and what came of it.
 type EndedTask = Result<(task::Id, (Delivery, FinishedRun)), JoinError>;
 
@@ -84,8 +64,8 @@ struct PendingRun {
 pub(super) struct Intake<R> {
     runner: Arc<R>,
     capacity: usize,
-    /// Maximum number of notifications that run or wait for their start after arriving, not
-    /// counting those of the second stream.
+    /// Maximum number of notifications of a level that run or wait for their start after arriving,
+    /// not counting those of the second stream.
     held_max: usize,
     lot_max: usize,
     ahead: PrefetchStream,
@@ -95,10 +75,11 @@ pub(super) struct Intake<R> {
     offers: Offers,
     republisher: Republisher,
     surplus: Surplus,
-    waiting: Rotation<CanvasId, PendingRun, EventId>,
+    routes: RouteLooks,
+    waiting: Levels<CanvasId, PendingRun, EventId>,
     running: JoinSet<(Delivery, FinishedRun)>,
-    /// The canvas of each run.
-    owners: HashMap<task::Id, CanvasId>,
+    /// The level and the canvas of each run.
+    owners: HashMap<task::Id, (Level, CanvasId)>,
     acquiring: JoinSet<(Notification, Permits)>,
     permit_queues: Arc<PermitQueues>,
     counters: Arc<Counters>,
@@ -119,8 +100,9 @@ impl<R: NotificationRunner> Intake<R> {
     ) -> Self {
         let held_max = config.held_max();
         let ahead = PrefetchStream::new(Arc::clone(&notifier), config.ahead_max());
-        let republish_max = 2 * (held_max + ahead.size() + config.lot_max) + ASIDE_MAX;
+        let republish_max = 2 * (2 * held_max + ahead.size() + config.lot_max) + ASIDE_MAX;
         let surplus = Surplus::new(&runner, config.capacity);
+        let routes = RouteLooks::new(runner.has_urgent_routes());
         Self {
             runner,
             capacity: config.capacity,
@@ -133,7 +115,8 @@ impl<R: NotificationRunner> Intake<R> {
             offers: Offers::new(2..=config.capacity.max(2)),
             republisher: Republisher::start(notifier, republish_max),
             surplus,
-            waiting: Rotation::new(),
+            routes,
+            waiting: Levels::new(config.capacity, config.urgent_slots),
             running: JoinSet::new(),
             owners: HashMap::new(),
             acquiring: JoinSet::new(),
@@ -146,10 +129,12 @@ impl<R: NotificationRunner> Intake<R> {
         }
     }
 
-    /// Returns whether it ended because it was told to stop, not because the subscription broke.
+    /// Returns whether it ended because it was told to stop, not because a subscription broke. The
+    /// second one, if any, is to urgent notifications alone: it is received from however many
+    /// others are held.
     pub(super) async fn run(
         mut self,
-        mut subscription: Box<dyn Subscription>,
+        (mut subscription, mut urgent): (Box<dyn Subscription>, Option<Box<dyn Subscription>>),
         stop: CancellationToken,
         kill: CancellationToken,
     ) -> bool {
@@ -159,15 +144,17 @@ impl<R: NotificationRunner> Intake<R> {
             ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         }
         loop {
-            let starts = self.running.len() < self.capacity && !self.waiting.is_empty();
-            let holds_more = self.holds_more();
+            let starts = self.waiting.next().is_some();
+            let holds_more = self.holds_more(Level::Normal);
+            let more_urgent = urgent.is_some() && self.holds_more(Level::Urgent);
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
                 // Ready only once a second, so it delays no other branch; further down it would
                 // starve under load.
                 _ = looks.tick() => {
-                    self.report(subscription.trouble());
+                    let second = urgent.as_ref().and_then(|urgent| urgent.trouble());
+                    self.report(subscription.trouble().or(second));
                     self.offer();
                     self.offer_aside();
                     self.look_ahead();
@@ -177,19 +164,25 @@ impl<R: NotificationRunner> Intake<R> {
                 Some(ended) = self.running.join_next_with_id() => self.all_ended(ended),
                 Some(acquired) = self.acquiring.join_next() => self.acquired(acquired),
                 (id, delivery) = self.lot.due() => self.due(id, delivery),
+                delivery = next_of(&mut urgent), if more_urgent => match delivery {
+                    Some(delivery) => self.receive(delivery),
+                    None => break,
+                },
                 () = std::future::ready(()), if starts => self.start_all(),
                 delivery = subscription.next(), if holds_more => match delivery {
                     Some(delivery) => self.receive(delivery),
                     None => break,
                 },
                 delivery = self.ahead.next(), if holds_more => self.receive(delivery),
+                urgent = self.routes.answer() => self.routes_answered(urgent),
+                () = std::future::ready(()), if self.routes.may_ask() => self.ask_for_routes(),
             }
         }
         let was_stopped = stop.is_cancelled();
         // Batches that gather begin now.
         stop.cancel();
         self.report(Some("the worker is shutting down".into()));
-        self.stop(subscription, kill).await;
+        self.stop((subscription, urgent), kill).await;
         was_stopped
     }
 
@@ -204,15 +197,16 @@ impl<R: NotificationRunner> Intake<R> {
         });
     }
 
-    /// How many notifications run, or wait for their start after arriving. Handed-over ones do not
-    /// count: chains must not hold back at the broker what others emit.
-    fn held(&self) -> usize {
-        self.running.len() + self.waiting.len() - self.waiting.links()
+    /// How many notifications of a level run, or wait for their start after arriving. Handed-over
+    /// ones do not count: chains must not hold back at the broker what others emit.
+    fn held(&self, level: Level) -> usize {
+        let waiting = self.waiting.at(level);
+        self.waiting.places(level) + waiting.len() - waiting.links()
     }
 
     /// The current limit of `held`.
-    fn held_limit(&self) -> usize {
-        self.held_max + self.ahead.extra()
+    fn held_limit(&self, level: Level) -> usize {
+        self.held_max + if level.is_urgent() { 0 } else { self.ahead.extra() }
     }
 
     /// Maximum number of handed-over notifications that may wait here now; those that would wait
@@ -263,22 +257,22 @@ impl<R: NotificationRunner> Intake<R> {
         let runner = Arc::clone(&self.runner);
         self.pace.ran(Instant::now(), self.running.len());
         let run = self.running.spawn(async move { (delivery, runner.run(notification, permits).await) });
-        self.owners.insert(run.id(), notification.canvas);
+        self.owners.insert(run.id(), (Level::of(notification.urgent), notification.canvas));
     }
 
     /// Starts as many as there are slots.
     fn start_all(&mut self) {
-        while self.running.len() < self.capacity && !self.waiting.is_empty() {
-            self.start_next();
+        while let Some(pending) = self.next_in_turn() {
+            self.start_next(pending);
         }
     }
 
-    fn start_next(&mut self) {
-        let Some(pending) = self.next_in_turn() else { return };
+    fn start_next(&mut self, pending: PendingRun) {
         // If the event waits for its time, it is run all the same: it may have become due
         // (`run_now`).
         if self.lot.waits_for_permit(pending.notification.id) {
-            self.waiting.free_place(pending.notification.canvas);
+            let Notification { canvas, urgent, .. } = pending.notification;
+            self.waiting.free_place(Level::of(urgent), canvas);
             self.acknowledge_duplicate(pending.delivery);
         } else {
             self.start(pending);
@@ -297,7 +291,8 @@ impl<R: NotificationRunner> Intake<R> {
     fn acquired(&mut self, acquired: Result<(Notification, Permits), JoinError>) {
         let Ok((notification, permits)) = acquired else { return };
         if let Some(delivery) = self.lot.take(notification.id) {
-            self.waiting.push_first(notification.canvas, PendingRun { notification, delivery, permits });
+            let waiting = self.waiting.at_mut(Level::of(notification.urgent));
+            waiting.push_first(notification.canvas, PendingRun { notification, delivery, permits });
             self.shed();
         }
     }
@@ -321,8 +316,8 @@ impl<R: NotificationRunner> Intake<R> {
     /// aborted, dropping its delivery puts it back.
     fn ended(&mut self, ended: EndedTask) {
         let task = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
-        if let Some(canvas) = self.owners.remove(&task) {
-            self.waiting.free_place(canvas);
+        if let Some((level, canvas)) = self.owners.remove(&task) {
+            self.waiting.free_place(level, canvas);
         }
         let (delivery, finished) = match ended {
             Ok((_, ended)) => ended,
@@ -384,7 +379,7 @@ impl<R: NotificationRunner> Intake<R> {
             delivery.acknowledge();
         } else {
             let pending = PendingRun { notification: next, delivery, permits: Permits::default() };
-            push(&mut self.waiting, next.canvas, pending);
+            push(self.waiting.at_mut(Level::of(next.urgent)), next.canvas, pending);
             self.shed();
         }
     }
@@ -446,10 +441,18 @@ impl<R: NotificationRunner> Intake<R> {
         let queues = Arc::clone(&self.permit_queues);
         let acquiring = self.acquiring.spawn(async move {
             // The semaphore that it waits for is never closed.
-            let acquired = shortage.over(&queues, notification.canvas, permits).await;
+            let acquired = shortage.over(&queues, notification, permits).await;
             (notification, acquired.unwrap_or_default())
         });
         self.lot.park_for_permit(notification, self.republisher.delivery(notification), acquiring);
+    }
+}
+
+/// The next delivery of a subscription; pending without one. Cancel safe.
+async fn next_of(subscription: &mut Option<Box<dyn Subscription>>) -> Option<Delivery> {
+    match subscription {
+        Some(subscription) => subscription.next().await,
+        None => std::future::pending().await,
     }
 }
 

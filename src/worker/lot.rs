@@ -121,7 +121,7 @@ impl ParkingLot {
 
     /// Keeps a notification for a while. The caller has checked for space and duplicates.
     pub(super) fn park(&mut self, notification: Notification, delivery: Delivery, wait: Duration) {
-        let Notification { id, canvas } = notification;
+        let Notification { id, canvas, .. } = notification;
         let time = Instant::now() + wait;
         let key = self.times.insert_at(id, time);
         self.change(canvas, |entries| entries.timed.insert((time, id)));
@@ -136,7 +136,7 @@ impl ParkingLot {
         delivery: Delivery,
         acquiring: AbortHandle,
     ) {
-        let Notification { id, canvas } = notification;
+        let Notification { id, canvas, .. } = notification;
         self.last_number += 1;
         let number = self.last_number;
         self.change(canvas, |entries| entries.for_permit.insert(number, id));

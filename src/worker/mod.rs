@@ -18,6 +18,7 @@ mod handlers;
 mod heeding;
 mod intake;
 mod leases;
+mod levels;
 mod limits;
 mod lot;
 mod name;
@@ -163,6 +164,11 @@ impl QueueWorker {
                 "the capacity is 0: a worker must be able to run at least one handler",
             ));
         }
+        if config.urgent_slots >= config.capacity {
+            return Err(WorkerError::Config(
+                "urgent_slots must be less than the capacity: no event that is not urgent would ever start",
+            ));
+        }
         if config.target_share == Some(0) {
             return Err(WorkerError::Config(
                 "a canvas's share of the capacity is 0: its HTTP targets would never be called",
@@ -271,11 +277,13 @@ impl QueueWorker {
         let missing = AbortOnDropHandle::new(tokio::spawn(waker.clone().find_missed()));
         let chores = AbortOnDropHandle::new(tokio::spawn(waker.run(period, Some(self.config.retention))));
         let [renewing, watching, heeding, comparing] = self.keep(&leases);
-        let subscription = self.notifier.subscribe(self.config.held_max()).await?;
+        let held_max = self.config.held_max();
+        let subscription = self.notifier.subscribe(held_max).await?;
+        let urgent = self.notifier.subscribe_urgent(held_max).await?;
         let runner = Arc::new(self.runner(leases, self.config.capacity));
         let (notifier, config) = (Arc::clone(&self.notifier), &self.config);
         let intake = intake::Intake::new(runner, notifier, config, self.counters, self.reports, self.trouble);
-        let working = pin!(intake.run(subscription, self.stop.clone(), self.kill));
+        let working = pin!(intake.run((subscription, urgent), self.stop.clone(), self.kill));
         let tasks = select_all([chores, missing, renewing, watching, heeding, comparing]);
         let ended = match select(working, tasks).await {
             Either::Left((true, _)) => Ok(()),

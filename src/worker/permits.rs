@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::places::{PlaceRequest, Places, TakenPlace};
-use crate::event::CanvasId;
+use crate::event::{CanvasId, Notification};
 
 /// The permits that a run holds.
 #[derive(Debug, Default)]
@@ -41,15 +41,17 @@ impl Shortage {
     pub(super) async fn over(
         self,
         queues: &PermitQueues,
-        canvas: CanvasId,
+        notification: Notification,
         mut permits: Permits,
     ) -> Option<Permits> {
         permits.give_up_for(&self);
         match self {
             Self::Permits(kind, semaphore, count) => {
-                *permits.permit(kind) = Some(queues.acquire(canvas, semaphore, count).await?);
+                *permits.permit(kind) = Some(queues.acquire(notification, semaphore, count).await?);
             }
-            Self::Place(places, request) => permits.place = Some(places.wait(request).await?),
+            Self::Place(places, request) => {
+                permits.place = Some(places.wait(request, notification.urgent).await?)
+            }
         }
         Some(permits)
     }
@@ -100,28 +102,32 @@ impl Permits {
 
 /// Queues for permits. The first waiter of each canvas waits at the semaphore itself, the canvas's
 /// others behind that one. So canvases take turns at a semaphore that they share, however many of
-/// one of them wait.
+/// one of them wait. A canvas's urgent waiters have a queue of their own, so they take turns with
+/// its others.
 #[derive(Debug, Default)]
 pub(super) struct PermitQueues {
-    /// By semaphore and canvas. A waiter keeps its semaphore alive, so addresses are unique.
-    queues: Mutex<HashMap<(usize, CanvasId), Arc<Semaphore>>>,
+    /// A waiter keeps its semaphore alive, so addresses are unique.
+    queues: Mutex<HashMap<QueueKey, Arc<Semaphore>>>,
 }
+
+/// The address of a semaphore, a canvas, and whether the waiters are urgent.
+type QueueKey = (usize, CanvasId, bool);
 
 impl PermitQueues {
     /// Waits for this many permits. Cancel safe: only the place in the queue is lost.
     pub(super) async fn acquire(
         &self,
-        canvas: CanvasId,
+        Notification { canvas, urgent, .. }: Notification,
         semaphore: Arc<Semaphore>,
         permits: u32,
     ) -> Option<OwnedSemaphorePermit> {
-        let queued = Queued::at(self, (Arc::as_ptr(&semaphore) as usize, canvas));
+        let queued = Queued::at(self, (Arc::as_ptr(&semaphore) as usize, canvas, urgent));
         // Neither semaphore is ever closed.
         let _first = queued.queue.acquire().await.ok()?;
         semaphore.acquire_many_owned(permits).await.ok()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<(usize, CanvasId), Arc<Semaphore>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<QueueKey, Arc<Semaphore>>> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -129,12 +135,12 @@ impl PermitQueues {
 /// A waiter in the queue of its canvas. The queue is removed with its last waiter.
 struct Queued<'a> {
     queues: &'a PermitQueues,
-    key: (usize, CanvasId),
+    key: QueueKey,
     queue: Arc<Semaphore>,
 }
 
 impl<'a> Queued<'a> {
-    fn at(queues: &'a PermitQueues, key: (usize, CanvasId)) -> Self {
+    fn at(queues: &'a PermitQueues, key: QueueKey) -> Self {
         let queue = Arc::clone(queues.lock().entry(key).or_insert_with(|| Arc::new(Semaphore::new(1))));
         Self { queues, key, queue }
     }
@@ -155,9 +161,10 @@ mod tests {
     use tokio::task::JoinSet;
 
     use super::*;
+    use crate::event::EventId;
 
-    fn canvas(number: u128) -> CanvasId {
-        CanvasId(uuid::Uuid::from_u128(number))
+    fn of(canvas: u128) -> Notification {
+        Notification::new(EventId::new(), CanvasId(uuid::Uuid::from_u128(canvas)))
     }
 
     /// Lets all waiting tasks advance as far as they can.
@@ -177,7 +184,7 @@ mod tests {
                 let (queues, semaphore, acquired) =
                     (Arc::clone(&queues), Arc::clone(&semaphore), Arc::clone(&acquired));
                 waiting.spawn(async move {
-                    let permit = queues.acquire(canvas(number), semaphore, 1).await;
+                    let permit = queues.acquire(of(number), semaphore, 1).await;
                     acquired.lock().unwrap().push(number);
                     drop(permit);
                 });
@@ -191,6 +198,31 @@ mod tests {
         assert!(queues.lock().is_empty(), "nothing is kept of what nobody waits for");
     }
 
+    /// However many of a canvas's events wait for their handler, its urgent one is next but one,
+    /// and so is another canvas's; a flood of urgent ones leaves every other turn to the rest.
+    #[tokio::test]
+    async fn urgent_waiters_do_not_wait_behind_the_others() {
+        let (queues, semaphore) = (Arc::new(PermitQueues::default()), Arc::new(Semaphore::new(1)));
+        let held = Arc::clone(&semaphore).try_acquire_owned().unwrap();
+        let (mut waiting, acquired) = (JoinSet::new(), Arc::new(Mutex::new(Vec::new())));
+        for (canvas, urgent, count) in [(1, false, 10), (1, true, 3), (2, false, 2)] {
+            for _ in 0..count {
+                let (queues, semaphore, acquired) =
+                    (Arc::clone(&queues), Arc::clone(&semaphore), Arc::clone(&acquired));
+                waiting.spawn(async move {
+                    let permit = queues.acquire(of(canvas).urgent_if(urgent), semaphore, 1).await;
+                    acquired.lock().unwrap().push((canvas, urgent));
+                    drop(permit);
+                });
+                settle().await;
+            }
+        }
+        drop(held);
+        waiting.join_all().await;
+        let round = [(1, false), (1, true), (2, false)];
+        assert_eq!(acquired.lock().unwrap()[..6], [round, round].concat());
+    }
+
     /// A waiter that gives up passes its turn on within its canvas; rooms have separate queues.
     #[tokio::test]
     async fn a_waiter_that_gives_up_blocks_no_other() {
@@ -199,14 +231,14 @@ mod tests {
         let mut waiting = JoinSet::new();
         let acquire = |permits| {
             let (queues, semaphore) = (Arc::clone(&queues), Arc::clone(&semaphore));
-            async move { queues.acquire(canvas(1), semaphore, permits).await.is_some() }
+            async move { queues.acquire(of(1), semaphore, permits).await.is_some() }
         };
         let gives_up = waiting.spawn(acquire(2));
         settle().await;
         waiting.spawn(acquire(1));
         settle().await;
         let elsewhere = Arc::new(Semaphore::new(1));
-        assert!(queues.acquire(canvas(1), elsewhere, 1).await.is_some());
+        assert!(queues.acquire(of(1), elsewhere, 1).await.is_some());
         gives_up.abort();
         settle().await;
         drop(held);

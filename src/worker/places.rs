@@ -15,6 +15,7 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
+use super::levels::{Level, LevelTurns};
 use crate::event::{CanvasId, HandlerAddress, HandlerScope, Name};
 
 /// A function is slow if its runs take this long, or if none has ended for as long.
@@ -130,11 +131,56 @@ struct Function {
     ended: Instant,
 }
 
-/// Those that wait for a place for the same handler, in order.
+/// Those that wait for a place for the same handler, each level in order.
 #[derive(Debug)]
 struct HandlerWaiters {
     kind: PlaceKind,
-    waiters: VecDeque<(u64, oneshot::Sender<TakenPlace>)>,
+    waiters: VecDeque<Waiter>,
+    urgent: VecDeque<Waiter>,
+    turns: LevelTurns,
+}
+
+/// Its number, and where its place is sent.
+type Waiter = (u64, oneshot::Sender<TakenPlace>);
+
+impl HandlerWaiters {
+    fn new(kind: PlaceKind) -> Self {
+        Self { kind, waiters: VecDeque::new(), urgent: VecDeque::new(), turns: LevelTurns::default() }
+    }
+
+    fn at(&mut self, level: Level) -> &mut VecDeque<Waiter> {
+        match level {
+            Level::Normal => &mut self.waiters,
+            Level::Urgent => &mut self.urgent,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.waiters.is_empty() && self.urgent.is_empty()
+    }
+
+    /// The number of the one that has waited longest.
+    fn first(&self) -> u64 {
+        let firsts = [self.waiters.front(), self.urgent.front()].into_iter().flatten();
+        firsts.map(|(number, _)| *number).min().unwrap_or(u64::MAX)
+    }
+
+    /// Forgets those that have left, as far as they are first.
+    fn forget(&mut self) {
+        for level in Level::ALL {
+            let waiters = self.at(level);
+            while waiters.front().is_some_and(|(_, sender)| sender.is_closed()) {
+                waiters.pop_front();
+            }
+        }
+    }
+
+    fn pop(&mut self) -> Option<Waiter> {
+        let others_wait = !self.waiters.is_empty();
+        let level = self.turns.next((!self.urgent.is_empty(), others_wait))?;
+        self.turns.took(level, others_wait);
+        self.at(level).pop_front()
+    }
 }
 
 /// A place that was taken; free again when this is dropped.
@@ -186,18 +232,15 @@ impl Places {
     }
 
     /// Waits for a place. Cancel safe: only the turn is lost.
-    pub(super) async fn wait(&self, request: PlaceRequest) -> Option<TakenPlace> {
+    pub(super) async fn wait(&self, request: PlaceRequest, urgent: bool) -> Option<TakenPlace> {
         let (sender, receiver) = oneshot::channel();
         {
             let mut book = self.book();
             book.last_number += 1;
             let number = book.last_number;
             let PlaceRequest { address, kind } = request;
-            let queue = book.waiting.entry(address);
-            queue
-                .or_insert_with(|| HandlerWaiters { kind, waiters: VecDeque::new() })
-                .waiters
-                .push_back((number, sender));
+            let queue = book.waiting.entry(address).or_insert_with(|| HandlerWaiters::new(kind));
+            queue.at(Level::of(urgent)).push_back((number, sender));
         }
         // It may have become free in between.
         self.grant();
@@ -292,22 +335,18 @@ impl Book {
     /// the handler with the fewest, then the one that has waited longest.
     fn next(&mut self, limits: PlaceLimits) -> Option<(PlaceRequest, oneshot::Sender<TakenPlace>)> {
         self.waiting.retain(|_, queue| {
-            while queue.waiters.front().is_some_and(|(_, sender)| sender.is_closed()) {
-                queue.waiters.pop_front();
-            }
-            !queue.waiters.is_empty()
+            queue.forget();
+            !queue.is_empty()
         });
         let admitted =
             |(address, queue): (&HandlerAddress, &HandlerWaiters)| self.admits(limits, address, queue.kind);
-        let order = |(address, queue): &(&HandlerAddress, &HandlerWaiters)| {
-            let first = queue.waiters.front().map_or(u64::MAX, |(number, _)| *number);
-            (self.of_target(address), first)
-        };
+        let order =
+            |(address, queue): &(&HandlerAddress, &HandlerWaiters)| (self.of_target(address), queue.first());
         let (address, queue) = self.waiting.iter().filter(|entry| admitted(*entry)).min_by_key(order)?;
         let request = PlaceRequest { address: address.clone(), kind: queue.kind };
         let queue = self.waiting.get_mut(&request.address)?;
-        let (_, sender) = queue.waiters.pop_front()?;
-        if queue.waiters.is_empty() {
+        let (_, sender) = queue.pop()?;
+        if queue.is_empty() {
             self.waiting.remove(&request.address);
         }
         Some((request, sender))

@@ -266,7 +266,7 @@ impl PushState {
                     let Ok(_waits) = self.waiting.try_acquire() else {
                         return self.leave_to_promise(id, SOON).await;
                     };
-                    let acquiring = shortage.over(&self.permit_queues, notification.canvas, finished.permits);
+                    let acquiring = shortage.over(&self.permit_queues, notification, finished.permits);
                     let Some(acquired) = self.acquire(acquiring, latest).await? else {
                         return self.leave_to_promise(id, SOON).await;
                     };

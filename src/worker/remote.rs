@@ -60,6 +60,7 @@ impl From<RemoteHandler> for Handler {
             halts,
             patience: PATIENCE,
             keep,
+            urgent: false,
             revision: Some(revision),
         }
     }

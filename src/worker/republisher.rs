@@ -204,7 +204,7 @@ mod tests {
         let notifier = Arc::new(Refusing::default());
         let republisher = Republisher::start(notifier.clone(), 10);
         for _ in 0..3 {
-            let notification = Notification { id: EventId::new(), canvas: CanvasId::DEFAULT };
+            let notification = Notification::new(EventId::new(), CanvasId::DEFAULT);
             republisher.delivery(notification).put_back();
         }
         tokio::time::sleep(TRY_AGAIN / 2).await;

@@ -112,6 +112,22 @@ impl<K: Copy + Hash + Ord, T, A> Rotation<K, T, A> {
         true
     }
 
+    /// Removes the first arrived item of an owner that is meant.
+    pub(super) fn remove(&mut self, owner: K, is_meant: impl FnMut(&T) -> bool) -> Option<T> {
+        let removed = self.arrived.remove(owner, is_meant)?;
+        self.drop_idle(owner);
+        Some(removed)
+    }
+
+    /// Like [`Self::remove`], for items that were set aside; returns whether there was one.
+    pub(super) fn remove_aside(&mut self, owner: K, is_meant: impl FnMut(&A) -> bool) -> bool {
+        let is_removed = self.aside.remove(owner, is_meant).is_some();
+        if is_removed {
+            self.drop_idle(owner);
+        }
+        is_removed
+    }
+
     /// Removes the latest arrived item of the owner with the most.
     pub(super) fn shed(&mut self) -> Option<T> {
         let (owner, last) = self.arrived.pop_of_largest()?;
@@ -331,6 +347,23 @@ mod tests {
             (rotation.len(), pop(&mut rotation), rotation.shed(), rotation.shed()),
             (2, Some("a"), Some("b"), None)
         );
+        assert!(rotation.is_empty());
+    }
+
+    #[test]
+    fn what_is_removed_leaves_the_others_in_their_order() {
+        let mut rotation = rotation();
+        (1..=3).for_each(|number| rotation.push(1, number));
+        rotation.push_aside(1, 4);
+        rotation.push(2, 2);
+        assert_eq!(
+            (rotation.remove(1, |item| *item == 2), rotation.remove(1, |item| *item == 2)),
+            (Some(2), None)
+        );
+        assert!(rotation.remove_aside(1, |item| *item == 4) && !rotation.remove_aside(1, |item| *item == 4));
+        assert_eq!((rotation.remove(2, |_| true), rotation.remove(2, |_| true)), (Some(2), None));
+        assert_eq!((rotation.only_owner(), rotation.len(), rotation.aside()), (Some(1), 2, 0));
+        assert_eq!([(); 3].map(|()| pop(&mut rotation)), [Some(1), Some(3), None]);
         assert!(rotation.is_empty());
     }
 

@@ -119,6 +119,22 @@ impl Runner {
         }
     }
 
+    /// Those of these notifications whose events are of urgent routes.
+    pub(super) async fn of_urgent_routes(&self, mut asked: Vec<Notification>) -> Vec<Notification> {
+        let (any_canvas, one_canvas) = self.registry.urgent();
+        match self.statements.of_handlers(&asked, &any_canvas, &one_canvas).await {
+            Ok(urgent) => {
+                asked.retain(|notification| urgent.contains(&notification.id));
+                asked
+            }
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::debug!(error, "could not find out which events are of urgent routes");
+                Vec::new()
+            }
+        }
+    }
+
     async fn find_remote(&self, address: &HandlerAddress) -> Result<Option<Arc<Handler>>, StoreError> {
         let Some(remote) = &self.remote else { return Ok(None) };
         let found = remote.find(address).await?;
@@ -168,7 +184,7 @@ impl Runner {
             report.took = Some(attempt.took);
             (report.error, fault) = (attempt.error, attempt.fault);
         }
-        let again = (ran != notification).then_some(notification);
+        let again = (ran.id != notification.id).then_some(notification);
         let next = next.into_iter().chain(freed).collect();
         FinishedRun { end, permits: run.permits, report, fault, next, again }
     }

@@ -1,6 +1,7 @@
 //! The statements of runs, batched over all runs that request them at the same time. Those that are
 //! not batched are boxed: otherwise each run would have room for the largest of them.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -269,6 +270,16 @@ impl Statements {
     /// Another canvas that has events, if any.
     pub(super) async fn other_canvas(&self, canvas: CanvasId) -> Result<Option<CanvasId>, StoreError> {
         self.store.other_canvas(canvas).await
+    }
+
+    /// The events among these that are of handlers with these keys.
+    pub(super) async fn of_handlers(
+        &self,
+        asked: &[Notification],
+        any_canvas: &[String],
+        one_canvas: &[String],
+    ) -> Result<HashSet<EventId>, StoreError> {
+        self.store.of_handlers(asked, any_canvas, one_canvas).await
     }
 
     /// Puts off the promises of events that this worker can't start soon.

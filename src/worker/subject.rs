@@ -35,7 +35,7 @@ pub(super) struct CopyTurn {
 
 impl Subject {
     pub(super) fn of(event: &ClaimedEvent) -> Self {
-        let turn = Notification { id: event.claim.id, canvas: event.address.scope.canvas };
+        let turn = Notification::new(event.claim.id, event.address.scope.canvas);
         let is_limited = event.is_limited;
         let copy = event.copy_of.as_ref();
         let copy = copy.map(|copy| CopyTurn { queue: copy.queue.clone(), turn, is_limited });

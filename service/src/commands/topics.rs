@@ -65,20 +65,29 @@ impl Topics {
 fn show_report(report: &TopicsReport) -> anyhow::Result<()> {
     show::line(format_args!("{:13} {}", state(report.topic_state), report.topic))?;
     show::line(format_args!("{:13} {}", state(report.subscription_state), report.subscription))?;
+    if let Some(urgent) = &report.urgent {
+        show::line(format_args!("{:13} {}", state(urgent.state), urgent.name))?;
+    }
     if let Some((topic, found)) = &report.broadcast_topic {
         show::line(format_args!("{:13} {topic}", state(*found)))?;
     }
-    if let Some(endpoint) = &report.push_endpoint {
+    let urgent = report.urgent.as_ref();
+    let endpoints =
+        report.push_endpoint.iter().chain(urgent.and_then(|urgent| urgent.push_endpoint.as_ref()));
+    for endpoint in endpoints {
         show::line(format_args!("pushes to     {endpoint}"))?;
     }
-    for difference in &report.differences {
+    let of_urgent = urgent.map(|urgent| urgent.differences.as_slice()).unwrap_or_default();
+    for difference in report.differences.iter().chain(of_urgent) {
         show::line(format_args!("differs       {difference}"))?;
     }
     let broadcasts = report.broadcast_topic.as_ref().map(|(_, state)| *state);
-    let states = [report.topic_state, report.subscription_state].into_iter().chain(broadcasts);
+    let states = [report.topic_state, report.subscription_state].into_iter();
+    let states = states.chain(urgent.map(|urgent| urgent.state)).chain(broadcasts);
     let missing = states.into_iter().any(|state| state == TopicState::Missing);
     anyhow::ensure!(!missing, "something is missing: run `wakeq topics create`");
-    anyhow::ensure!(report.differences.is_empty(), "the subscription is not set up as the queue needs it");
+    let is_as_needed = report.differences.is_empty() && of_urgent.is_empty();
+    anyhow::ensure!(is_as_needed, "a subscription is not set up as the queue needs it");
     Ok(())
 }
 

@@ -138,6 +138,9 @@ pub(crate) struct PubSubArgs {
     /// The subscription that all workers share
     #[arg(long, env = "WAKEQ_SUBSCRIPTION", global = true, default_value = "wakeq")]
     subscription: String,
+    /// A second subscription of all workers, to urgent notifications alone [default: none]
+    #[arg(long, env = "WAKEQ_URGENT_SUBSCRIPTION", global = true, hide_short_help = true)]
+    urgent_subscription: Option<String>,
     /// Also broadcast every emitted event to listeners; must be the same for every process
     #[arg(long, env = "WAKEQ_BROADCAST", global = true, num_args = 0..=1, default_missing_value = "1", require_equals = true,
           default_value = "0", value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true,
@@ -169,6 +172,7 @@ impl PubSubArgs {
             topic: self.topic.clone(),
             broadcast_topic: self.broadcast.then_some(broadcast_topic),
             subscription: self.subscription.clone(),
+            urgent_subscription: self.urgent_subscription.clone().filter(|urgent| !urgent.is_empty()),
             emulator_host: self.emulator_host.clone(),
             ..PubSubConfig::new(project)
         })

@@ -25,6 +25,9 @@ pub(crate) struct WorkerArgs {
     /// Maximum concurrent handlers
     #[arg(long, env = "WAKEQ_CAPACITY", default_value_t = WorkerConfig::default().capacity)]
     capacity: usize,
+    /// How many of them are kept for urgent events
+    #[arg(long, env = "WAKEQ_URGENT_SLOTS", hide_short_help = true, default_value_t = WorkerConfig::default().urgent_slots)]
+    urgent_slots: usize,
     /// Maximum concurrent requests to the HTTP targets of one canvas [default: a quarter of the
     /// capacity, and more while it is free]
     #[arg(long, env = "WAKEQ_TARGET_SHARE", hide_short_help = true)]
@@ -272,6 +275,7 @@ impl WorkerArgs {
             name: self.name.clone(),
             build: self.build.clone(),
             capacity: self.capacity,
+            urgent_slots: self.urgent_slots,
             target_share: self.target_share,
             value_bytes_max: self.value_bytes_max,
             shutdown_grace: self.shutdown_grace.unwrap_or(usual),
@@ -344,6 +348,7 @@ mod tests {
             name: Some("orders-1".parse().unwrap()),
             build: Some("7c9e6679".parse().unwrap()),
             capacity: 3,
+            urgent_slots: 1,
             target_share: Some(2),
             value_bytes_max: 1024 * 1024,
             shutdown_grace,
@@ -363,6 +368,7 @@ mod tests {
         let config = arguments(None).config_on(false);
         let fetching = LotArgs { prefetch: Some(5), lot: 9 }.with(config.clone());
         assert_eq!((fetching.capacity, fetching.prefetch, fetching.lot_max), (3, Some(5), 9));
+        assert_eq!(config.urgent_slots, 1);
         assert_eq!((config.target_share, config.cancel_grace), (Some(2), Duration::from_secs(4)));
         assert_eq!(config.name.unwrap().as_str(), "orders-1");
         assert_eq!(config.build.unwrap().as_str(), "7c9e6679");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Finding, list};
-use wakeq::notify::{MissingPermission, PubSubRights, TopicState, TopicsReport};
+use wakeq::notify::{MissingPermission, PubSubRights, SettingDifference, TopicState, TopicsReport};
 
 /// The permission that only pulling requires.
 const CONSUME: &str = "pubsub.subscriptions.consume";
@@ -23,17 +23,35 @@ pub(crate) fn topics(report: &TopicsReport) -> Vec<Finding> {
         found("topic", &report.topic, report.topic_state),
         found("subscription", &report.subscription, report.subscription_state),
     ];
+    if let Some(urgent) = &report.urgent {
+        findings.push(found("urgent subscription", &urgent.name, urgent.state));
+    }
     if let Some((topic, state)) = &report.broadcast_topic {
         findings.push(found("topic of broadcasts", topic, *state));
     }
     if let Some(endpoint) = &report.push_endpoint {
         findings.push(Finding::ok("delivery", format!("pushed to {endpoint}")));
     }
-    findings.extend(report.differences.iter().map(|difference| {
-        let found = format!("{} is {}, wanted {}", difference.setting, difference.found, difference.wanted);
-        Finding::fail("subscription", found, &difference.advice)
-    }));
+    findings.extend(differences("subscription", &report.differences));
+    if let Some(urgent) = &report.urgent {
+        findings.extend(differences("urgent subscription", &urgent.differences));
+        if urgent.push_endpoint.is_some() != report.push_endpoint.is_some() {
+            let found = "one of the two subscriptions pushes, and the other is pulled from";
+            findings.push(Finding::fail(
+                "urgent subscription",
+                found,
+                "make both the same way, with `wakeq topics create`",
+            ));
+        }
+    }
     findings
+}
+
+fn differences(what: &'static str, all: &[SettingDifference]) -> impl Iterator<Item = Finding> {
+    all.iter().map(move |difference| {
+        let found = format!("{} is {}, wanted {}", difference.setting, difference.found, difference.wanted);
+        Finding::fail(what, found, &difference.advice)
+    })
 }
 
 /// Without Pub/Sub.
@@ -44,7 +62,10 @@ pub(crate) fn without_topics(is_local: bool, has_transaction_pooler: bool) -> Fi
     }
     let found = match is_local {
         true => "local: a process wakes only itself, so run a single worker process; Pub/Sub is not needed",
-        false => "postgres: NOTIFY wakes a handful of worker processes; Pub/Sub is not needed",
+        false => {
+            "postgres: NOTIFY wakes a handful of worker processes, and urgent events are first only among what \
+             waits in one of them; Pub/Sub is not needed"
+        }
     };
     Finding::ok("notifier", found)
 }
@@ -91,7 +112,7 @@ pub(crate) fn pubsub_rights(rights: &PubSubRights, is_pushed: bool) -> Finding {
 mod tests {
     use super::*;
     use crate::doctor::Level;
-    use wakeq::notify::SettingDifference;
+    use wakeq::notify::SubscriptionReport;
 
     #[test]
     fn each_difference_is_a_finding() {
@@ -102,6 +123,7 @@ mod tests {
             subscription_state: TopicState::AlreadyThere,
             push_endpoint: None,
             differences: Vec::new(),
+            urgent: None,
             broadcast_topic: None,
         };
         assert!(topics(&report).iter().all(|finding| finding.level == Level::Ok));
@@ -110,6 +132,25 @@ mod tests {
         report.topic_state = TopicState::Missing;
         let levels: Vec<Level> = topics(&report).iter().map(|finding| finding.level).collect();
         assert_eq!(levels, [Level::Fail, Level::Ok, Level::Fail]);
+        let filter = SettingDifference {
+            setting: "filter",
+            found: "none".into(),
+            wanted: "attributes.urgent = \"true\"".into(),
+            advice: "a filter can't be changed".into(),
+        };
+        report.urgent = Some(SubscriptionReport {
+            name: "projects/p/subscriptions/s-urgent".into(),
+            state: TopicState::AlreadyThere,
+            push_endpoint: Some("https://queue.example/v1/push".into()),
+            differences: vec![filter],
+        });
+        let of_urgent: Vec<Level> = topics(&report)
+            .into_iter()
+            .filter(|finding| finding.what == "urgent subscription")
+            .map(|finding| finding.level)
+            .collect();
+        assert_eq!(of_urgent, [Level::Ok, Level::Fail, Level::Fail]);
+        report.urgent = None;
         report.broadcast_topic = Some(("projects/p/topics/t-broadcast".into(), TopicState::Missing));
         let said: Vec<String> = topics(&report).iter().map(ToString::to_string).collect();
         assert_eq!(

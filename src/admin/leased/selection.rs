@@ -38,7 +38,7 @@ impl Admin {
                 Ok(()) => {
                     let notifications = rows.iter().map(|row| {
                         let canvas = row.event.address.scope.canvas;
-                        Notification { id: row.event.claim.id, canvas }
+                        Notification::new(row.event.claim.id, canvas)
                     });
                     self.publish_leasable(source, &notifications.collect::<Vec<_>>()).await;
                     rows = vec![suspect];

@@ -3,13 +3,14 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
+use super::messages::{RESERVED, TURN};
 use super::*;
-use crate::event::CanvasId;
+use crate::event::{CanvasId, EventId};
 
 type BoxedNext<'a> = Pin<Box<dyn Future<Output = Option<Delivery>> + Send + 'a>>;
 
 fn notifications(count: usize) -> Vec<Notification> {
-    (0..count).map(|_| Notification { id: EventId::new(), canvas: CanvasId::DEFAULT }).collect()
+    (0..count).map(|_| Notification::new(EventId::new(), CanvasId::DEFAULT)).collect()
 }
 
 async fn next(subscription: &mut dyn Subscription) -> Notification {
@@ -113,4 +114,31 @@ async fn what_is_divided_anew_keeps_its_order() {
     }
     assert_eq!(mailbox.read(Messages::waiting), 0);
     assert!(!mailbox.change(Messages::drop_reserve));
+}
+
+/// Whatever waits, the subscriber to urgent messages gets those, and the others do not. Without
+/// one, they have their place among the others.
+#[tokio::test(start_paused = true)]
+async fn urgent_messages_have_a_stream_of_their_own() {
+    let mailbox = Mailbox::new(RESERVED);
+    let mut all = notifications(6);
+    all[..3].iter_mut().for_each(|told| told.urgent = true);
+    let mut ordinary = mailbox.subscribe(10).unwrap();
+    let mut urgent = mailbox.subscribe_urgent(3).unwrap();
+    assert!(timeout(TURN, urgent.next()).await.is_err());
+    mailbox.change(|messages| all.iter().for_each(|told| messages.push(Content::Notification(*told))));
+    assert_eq!(next(ordinary.as_mut()).await, all[3]);
+    assert_eq!(next(urgent.as_mut()).await, all[0]);
+    let held = [urgent.next().await.unwrap(), urgent.next().await.unwrap()];
+    assert_eq!(held.each_ref().map(|held| *held.notification.as_ref().unwrap()), [all[1], all[2]]);
+    assert!(timeout(TURN, urgent.next()).await.is_err(), "the others are not urgent");
+    assert_eq!([next(ordinary.as_mut()).await, next(ordinary.as_mut()).await], [all[4], all[5]]);
+    // Put back, it is delivered again after the delay, and wakes its stream by itself.
+    let since = Instant::now();
+    held.into_iter().for_each(Delivery::put_back);
+    assert_eq!(next(urgent.as_mut()).await, all[1]);
+    assert!(since.elapsed() >= RESERVED && since.elapsed() < 2 * RESERVED, "{:?}", since.elapsed());
+    drop(urgent);
+    mailbox.change(|messages| messages.push(Content::Notification(all[3])));
+    assert_eq!([next(ordinary.as_mut()).await, next(ordinary.as_mut()).await], [all[2], all[3]]);
 }

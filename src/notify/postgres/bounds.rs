@@ -154,7 +154,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn processes_that_begin_to_listen_are_answered_once_a_second() {
-        let [one, two] = [(); 2].map(|()| Notification { id: EventId::new(), canvas: ONE });
+        let [one, two] = [(); 2].map(|()| Notification::new(EventId::new(), ONE));
         let (mut answers, begun) = (Answers::default(), Instant::now());
         assert_eq!(answers.add([]), None, "there is nothing to tell");
         assert_eq!(answers.add([one]), Some(begun));

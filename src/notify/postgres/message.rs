@@ -43,8 +43,8 @@ impl News {
                 let seconds = u32::try_from(missed.as_secs()).unwrap_or(u32::MAX);
                 vec![[&[3], &seconds.to_be_bytes()[..]].concat()]
             }
-            Self::Wake(notifications) => wakes(4, notifications),
-            Self::Again(notifications) => wakes(5, notifications),
+            Self::Wake(notifications) => of_each_class([4, 6], notifications),
+            Self::Again(notifications) => of_each_class([5, 7], notifications),
         }
     }
 
@@ -59,18 +59,30 @@ impl News {
                 let seconds = u32::from_be_bytes(rest.try_into().ok()?);
                 Some(Self::Looking(Duration::from_secs(seconds.into())))
             }
-            (4, rest) => notifications(rest).map(Self::Wake),
-            (5, rest) => notifications(rest).map(Self::Again),
+            (4, rest) => notifications(rest, false).map(Self::Wake),
+            (5, rest) => notifications(rest, false).map(Self::Again),
+            (6, rest) => notifications(rest, true).map(Self::Wake),
+            (7, rest) => notifications(rest, true).map(Self::Again),
             _ => None,
         }
     }
 }
 
+/// The messages that carry these notifications, urgent ones first: of the first kind those that are
+/// not urgent, of the second those that are.
+fn of_each_class([others, urgent]: [u8; 2], all: &[Notification]) -> Vec<Vec<u8>> {
+    if all.iter().all(|notification| !notification.urgent) {
+        return wakes(others, all.iter());
+    }
+    let (first, rest) = (all.iter().filter(|told| told.urgent), all.iter().filter(|told| !told.urgent));
+    [wakes(urgent, first), wakes(others, rest)].concat()
+}
+
 /// The messages of this kind that carry these notifications, in their order.
-fn wakes(kind: u8, all: &[Notification]) -> Vec<Vec<u8>> {
+fn wakes<'a>(kind: u8, all: impl Iterator<Item = &'a Notification>) -> Vec<Vec<u8>> {
     let mut contents = Vec::new();
     let (mut events, mut bytes) = (BTreeMap::<CanvasId, Vec<EventId>>::new(), 1);
-    for Notification { id, canvas } in all {
+    for Notification { id, canvas, .. } in all {
         let more = ID_BYTES + if events.contains_key(canvas) { 0 } else { CANVAS_BYTES };
         if bytes + more > CONTENT_BYTES_MAX {
             contents.push(wake(kind, &std::mem::take(&mut events)));
@@ -98,7 +110,7 @@ fn wake(kind: u8, events: &BTreeMap<CanvasId, Vec<EventId>>) -> Vec<u8> {
     content
 }
 
-fn notifications(mut rest: &[u8]) -> Option<Vec<Notification>> {
+fn notifications(mut rest: &[u8], urgent: bool) -> Option<Vec<Notification>> {
     let mut all = Vec::new();
     while !rest.is_empty() {
         let (canvas, counted) = rest.split_at_checked(ID_BYTES)?;
@@ -107,7 +119,8 @@ fn notifications(mut rest: &[u8]) -> Option<Vec<Notification>> {
         let (ids, others) = ids.split_at_checked(count * ID_BYTES)?;
         let canvas = CanvasId(Uuid::from_slice(canvas).ok()?);
         for id in ids.chunks_exact(ID_BYTES) {
-            all.push(Notification { id: EventId(Uuid::from_slice(id).ok()?), canvas });
+            let id = EventId(Uuid::from_slice(id).ok()?);
+            all.push(Notification::new(id, canvas).urgent_if(urgent));
         }
         rest = others;
     }
@@ -121,7 +134,7 @@ mod tests {
     #[test]
     fn a_message_is_as_agreed() {
         let id = EventId("0190aaaa-bbbb-7ccc-8ddd-eeeeffff0000".parse().unwrap());
-        let sent = News::Wake(vec![Notification { id, canvas: CanvasId(Uuid::from_u128(7)) }]);
+        let sent = News::Wake(vec![Notification::new(id, CanvasId(Uuid::from_u128(7)))]);
         let [content] = sent.contents().try_into().unwrap();
         let expected = [&[4][..], Uuid::from_u128(7).as_bytes(), &[0, 1], id.0.as_bytes()].concat();
         assert_eq!(content, expected);
@@ -145,12 +158,28 @@ mod tests {
     }
 
     #[test]
+    fn urgent_ones_are_in_messages_of_their_own_that_are_sent_first() {
+        let canvas = CanvasId(Uuid::from_u128(7));
+        let of = |number| Notification::new(EventId(Uuid::from_u128(number)), canvas);
+        let sent = vec![of(1), of(2).urgent_if(true), of(3)];
+        for (news, kinds) in [(News::Wake(sent.clone()), [6, 4]), (News::Again(sent.clone()), [7, 5])] {
+            let [urgent, others] = news.contents().try_into().unwrap();
+            assert_eq!([urgent[0], others[0]], kinds);
+            let read = [urgent, others].map(|content| match News::read(&content) {
+                Some(News::Wake(read) | News::Again(read)) => read,
+                other => panic!("{other:?}"),
+            });
+            assert_eq!(read, [vec![sent[1]], vec![sent[0], sent[2]]]);
+        }
+    }
+
+    #[test]
     fn pages_are_full_and_within_what_the_server_accepts() {
         let one = CanvasId(Uuid::new_v4());
         for canvases in [1, 3, 1_000] {
             let canvases: Vec<_> = (0..canvases).map(|_| CanvasId(Uuid::new_v4())).chain([one]).collect();
             let sent: Vec<_> = (0..1_000)
-                .map(|place| Notification { id: EventId::new(), canvas: canvases[place % canvases.len()] })
+                .map(|place| Notification::new(EventId::new(), canvases[place % canvases.len()]))
                 .collect();
             let contents = News::Wake(sent.clone()).contents();
             let mut received = Vec::new();

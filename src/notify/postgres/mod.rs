@@ -219,8 +219,22 @@ impl Notifier for PostgresNotifier {
     }
 
     async fn subscribe(&self, max_outstanding: usize) -> Result<Box<dyn Subscription>, NotifyError> {
-        self.shared.keyring.store.can_listen().map_err(failed)?;
         let inner = self.shared.mailbox.subscribe(max_outstanding)?;
+        self.subscribed(inner).await
+    }
+
+    async fn subscribe_urgent(
+        &self,
+        max_outstanding: usize,
+    ) -> Result<Option<Box<dyn Subscription>>, NotifyError> {
+        let inner = self.shared.mailbox.subscribe_urgent(max_outstanding)?;
+        self.subscribed(inner).await.map(Some)
+    }
+}
+
+impl PostgresNotifier {
+    async fn subscribed(&self, inner: Box<dyn Subscription>) -> Result<Box<dyn Subscription>, NotifyError> {
+        self.shared.keyring.store.can_listen().map_err(failed)?;
         let working = self.shared.work().await;
         Ok(Box::new(PostgresSubscription { inner, working: Some(working), shared: Arc::clone(&self.shared) }))
     }
@@ -296,7 +310,9 @@ impl SharedNotifier {
                     continue;
                 }
                 let is_own = members.is_own(notification.id);
-                let has_room = shares.admit(sender, notification.canvas, messages.waiting());
+                // Urgent ones have as much room again, so that a backlog does not take it.
+                let is_spared = notification.urgent && messages.waiting() < 2 * shares.most();
+                let has_room = shares.admit(sender, notification.canvas, messages.waiting()) || is_spared;
                 // Messages in reserve wait elsewhere as well, so they make room.
                 if !(has_room || is_own && messages.drop_reserve()) {
                     if is_own {

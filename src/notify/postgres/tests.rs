@@ -10,7 +10,7 @@ const ONE: CanvasId = CanvasId(Uuid::from_u128(7));
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(8));
 
 fn notifications(canvas: CanvasId) -> impl Iterator<Item = Notification> {
-    std::iter::repeat_with(move || Notification { id: EventId::new(), canvas })
+    std::iter::repeat_with(move || Notification::new(EventId::new(), canvas))
 }
 
 /// A process floods two workers with the events of one canvas. A message for which the mailbox

@@ -27,6 +27,11 @@ pub struct PubSubConfig {
     pub topic: String,
     /// The id of the subscription that all workers share, without its project. Default `wakeq`.
     pub subscription: String,
+    /// The id of a second subscription that all workers share, which gets urgent notifications
+    /// alone, so that they do not wait behind others. Its filter, and that of the first one, are
+    /// those of [`create_topics`](crate::notify::create_topics). Default none: urgent notifications
+    /// come over the first one, in their order.
+    pub urgent_subscription: Option<String>,
     /// The id of the topic on which every emitted event is also broadcast, for listeners, such as
     /// `wakeq-broadcast`. Default none: nothing is broadcast.
     pub broadcast_topic: Option<String>,
@@ -55,6 +60,14 @@ pub struct PubSubConfig {
     pub longest_back_off: Duration,
 }
 
+/// The notifications that a subscription gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// All, or those that are not urgent if there is another subscription for urgent ones.
+    Ordinary,
+    Urgent,
+}
+
 /// How a push subscription reaches the service.
 ///
 /// ```
@@ -81,6 +94,7 @@ impl PubSubConfig {
             project: project.into(),
             topic: "wakeq".to_owned(),
             subscription: "wakeq".to_owned(),
+            urgent_subscription: None,
             broadcast_topic: None,
             emulator_host: None,
             push: None,
@@ -94,8 +108,9 @@ impl PubSubConfig {
     }
 
     /// The configuration from the environment: `GOOGLE_CLOUD_PROJECT`, which is optional with an
-    /// emulator, `PUBSUB_EMULATOR_HOST`, `WAKEQ_TOPIC` and `WAKEQ_SUBSCRIPTION`, `WAKEQ_BROADCAST`
-    /// and `WAKEQ_BROADCAST_TOPIC`. A variable that is not set has its default.
+    /// emulator, `PUBSUB_EMULATOR_HOST`, `WAKEQ_TOPIC`, `WAKEQ_SUBSCRIPTION` and
+    /// `WAKEQ_URGENT_SUBSCRIPTION`, `WAKEQ_BROADCAST` and `WAKEQ_BROADCAST_TOPIC`. A variable that
+    /// is not set has its default.
     ///
     /// ```no_run
     /// # async fn connect() -> Result<wakeq::notify::PubSub, wakeq::notify::NotifyError> {
@@ -132,6 +147,7 @@ impl PubSubConfig {
             topic,
             broadcast_topic: broadcasts.then_some(broadcast_topic),
             subscription: set("WAKEQ_SUBSCRIPTION").unwrap_or_else(|| defaults.subscription.clone()),
+            urgent_subscription: set("WAKEQ_URGENT_SUBSCRIPTION"),
             emulator_host,
             ..defaults
         })
@@ -151,6 +167,15 @@ impl PubSubConfig {
         check_project(&self.project)?;
         check_id("topic", &self.topic)?;
         check_id("subscription", &self.subscription)?;
+        if let Some(urgent) = &self.urgent_subscription {
+            check_id("subscription", urgent)?;
+            if *urgent == self.subscription {
+                return Err(NotifyError::new(format!(
+                    "the subscription {urgent} is that of ordinary notifications: urgent ones need another \
+                     (WAKEQ_URGENT_SUBSCRIPTION), or none"
+                )));
+            }
+        }
         if let Some(topic) = &self.broadcast_topic {
             check_id("topic", topic)?;
             if *topic == self.topic {
@@ -186,8 +211,26 @@ impl PubSubConfig {
         self.broadcast_topic.as_ref().map(|topic| format!("projects/{}/topics/{topic}", self.project))
     }
 
-    pub(super) fn subscription_path(&self) -> String {
-        format!("projects/{}/subscriptions/{}", self.project, self.subscription)
+    /// The classes that have a subscription.
+    pub(super) fn classes(&self) -> impl Iterator<Item = Class> {
+        let urgent = self.urgent_subscription.is_some().then_some(Class::Urgent);
+        std::iter::once(Class::Ordinary).chain(urgent)
+    }
+
+    /// The full name of the subscription of this class. The ordinary one stands for an urgent one
+    /// that is not configured.
+    pub(super) fn subscription_path(&self, class: Class) -> String {
+        let urgent = self.urgent_subscription.as_ref().filter(|_| class == Class::Urgent);
+        format!("projects/{}/subscriptions/{}", self.project, urgent.unwrap_or(&self.subscription))
+    }
+
+    /// The filter that the subscription of this class needs, in Pub/Sub's syntax; empty for none.
+    pub(super) fn filter(&self, class: Class) -> &'static str {
+        match (class, &self.urgent_subscription) {
+            (_, None) => "",
+            (Class::Ordinary, Some(_)) => r#"NOT attributes.urgent = "true""#,
+            (Class::Urgent, Some(_)) => r#"attributes.urgent = "true""#,
+        }
     }
 
     pub(super) fn endpoint(&self) -> Option<String> {
@@ -252,7 +295,13 @@ mod tests {
         assert_eq!(emulator.emulator_host.as_deref(), Some("localhost:8085"));
         let real = read(&[("GOOGLE_CLOUD_PROJECT", "shop"), ("WAKEQ_TOPIC", "orders")]).unwrap();
         assert_eq!(real.topic_path(), "projects/shop/topics/orders");
-        assert_eq!(real.subscription_path(), "projects/shop/subscriptions/wakeq");
+        assert_eq!(real.subscription_path(Class::Ordinary), "projects/shop/subscriptions/wakeq");
+        assert_eq!((real.urgent_subscription.as_deref(), real.filter(Class::Ordinary)), (None, ""));
+        let urgent = [("GOOGLE_CLOUD_PROJECT", "shop"), ("WAKEQ_URGENT_SUBSCRIPTION", "fast")];
+        let urgent = read(&urgent).unwrap();
+        assert_eq!(urgent.subscription_path(Class::Urgent), "projects/shop/subscriptions/fast");
+        assert_eq!(urgent.subscription_path(Class::Ordinary), "projects/shop/subscriptions/wakeq");
+        assert_ne!(urgent.filter(Class::Urgent), urgent.filter(Class::Ordinary));
         assert_eq!((real.emulator_host.as_deref(), real.broadcast_path()), (None, None));
         let broadcasts = |variables: &[(&str, &str)]| read(variables).unwrap().broadcast_path();
         let (project, on) = (("GOOGLE_CLOUD_PROJECT", "shop"), ("WAKEQ_BROADCAST", "1"));
@@ -284,5 +333,7 @@ mod tests {
         refused(|config| config.publish_timeout = Duration::ZERO, "longer than zero");
         refused(|config| config.broadcast_topic = Some("wakeq".into()), "another");
         refused(|config| config.broadcast_topic = Some("a/b".into()), "topic id");
+        refused(|config| config.urgent_subscription = Some("wakeq".into()), "another");
+        refused(|config| config.urgent_subscription = Some("a/b".into()), "subscription id");
     }
 }

@@ -21,19 +21,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
+use google_cloud_pubsub::model::Message;
+use tokio::sync::RwLock;
 
 pub use config::{DEVELOPMENT_PROJECT, PubSubConfig, PushSettings};
 pub use rights::{MissingPermission, PubSubRights, missing_permissions};
 pub use settings::SettingDifference;
-pub use topics::{TopicState, TopicsReport, create_topics, describe_topics};
+pub use topics::{SubscriptionReport, TopicState, TopicsReport, create_topics, describe_topics};
 
 use super::{Notifier, NotifyError, Subscription};
 use crate::broadcast::{Broadcasts, Signals};
 use crate::event::Notification;
 use access::BrokerAccess;
 use broadcasts::BroadcastTopic;
+use config::Class;
 use publisher::TopicPublisher;
-use tokio::sync::RwLock;
 use topics::{check_subscription, check_topic};
 
 /// Notifications over a topic and a subscription of Google Cloud Pub/Sub.
@@ -95,14 +97,16 @@ impl PubSub {
 #[async_trait]
 impl Notifier for PubSub {
     async fn publish(&self, notifications: &[Notification]) -> Result<(), NotifyError> {
-        let bodies: Vec<Vec<u8>> = notifications.iter().map(Notification::body).collect();
-        self.publisher.publish(&bodies).await
+        let messages: Vec<Message> = notifications.iter().map(message).collect();
+        self.publisher.publish(&messages).await
     }
 
     async fn check(&self) -> Result<(), NotifyError> {
         check_topic(&self.broker.admins, &self.config).await?;
         if self.is_consumed.load(Ordering::Relaxed) {
-            check_subscription(&self.broker.admins, &self.config).await?;
+            for class in self.config.classes() {
+                check_subscription(&self.broker.admins, &self.config, class).await?;
+            }
         }
         Ok(())
     }
@@ -116,9 +120,31 @@ impl Notifier for PubSub {
     }
 
     async fn subscribe(&self, max_outstanding: usize) -> Result<Box<dyn Subscription>, NotifyError> {
-        let opened =
-            subscription::open(Arc::clone(&self.config), Arc::clone(&self.broker), max_outstanding).await?;
+        self.open(Class::Ordinary, max_outstanding).await
+    }
+
+    async fn subscribe_urgent(
+        &self,
+        max_outstanding: usize,
+    ) -> Result<Option<Box<dyn Subscription>>, NotifyError> {
+        if self.config.urgent_subscription.is_none() {
+            return Ok(None);
+        }
+        self.open(Class::Urgent, max_outstanding).await.map(Some)
+    }
+}
+
+impl PubSub {
+    async fn open(&self, class: Class, max_outstanding: usize) -> Result<Box<dyn Subscription>, NotifyError> {
+        let (config, broker) = (Arc::clone(&self.config), Arc::clone(&self.broker));
+        let opened = subscription::open(config, broker, class, max_outstanding).await?;
         self.is_consumed.store(true, Ordering::Relaxed);
         Ok(Box::new(opened))
     }
+}
+
+/// A message, with the attribute by which subscriptions tell urgent ones from the others.
+fn message(notification: &Notification) -> Message {
+    let message = Message::new().set_data(notification.body());
+    if notification.urgent { message.set_attributes([("urgent", "true")]) } else { message }
 }

@@ -1,4 +1,4 @@
-//! Publishes message bodies to the topic, in batches.
+//! Publishes messages to the topic, in batches.
 //!
 //! It keeps nothing: what could not be published is reported, and published again because of its
 //! promise.
@@ -43,9 +43,9 @@ impl TopicPublisher {
         Ok(Self { config, broker, publisher })
     }
 
-    /// Publishes all bodies; after an error, some of them may have been published.
-    pub(super) async fn publish(&self, bodies: &[Vec<u8>]) -> Result<(), NotifyError> {
-        for window in bodies.chunks(WINDOW) {
+    /// Publishes all messages; after an error, some of them may have been published.
+    pub(super) async fn publish(&self, messages: &[Message]) -> Result<(), NotifyError> {
+        for window in messages.chunks(WINDOW) {
             let (left, failure) = match self.attempt(window).await {
                 Ok(()) => continue,
                 Err(refused) => refused,
@@ -61,20 +61,19 @@ impl TopicPublisher {
         Ok(())
     }
 
-    /// Publishes once. Returns the bodies that failed, and why the first of them did.
-    async fn attempt(&self, bodies: &[Vec<u8>]) -> Result<(), (Vec<Vec<u8>>, PublishFailure)> {
+    /// Publishes once. Returns the messages that failed, and why the first of them did.
+    async fn attempt(&self, messages: &[Message]) -> Result<(), (Vec<Message>, PublishFailure)> {
         let _both_or_neither = self.broker.creating.read().await;
         let publisher = self.publisher.read().await.clone();
-        let answers =
-            join_all(bodies.iter().map(|body| publisher.publish(Message::new().set_data(body.clone()))));
+        let answers = join_all(messages.iter().map(|message| publisher.publish(message.clone())));
         let Ok(answers) = timeout(self.config.publish_timeout + MARGIN, answers).await else {
-            return Err((bodies.to_vec(), PublishFailure::NoAnswer));
+            return Err((messages.to_vec(), PublishFailure::NoAnswer));
         };
         let mut left = Vec::new();
         let mut first = None;
-        for (body, answer) in bodies.iter().zip(answers) {
+        for (message, answer) in messages.iter().zip(answers) {
             if let Err(error) = answer {
-                left.push(body.clone());
+                left.push(message.clone());
                 first.get_or_insert(error);
             }
         }

@@ -44,16 +44,19 @@ pub async fn missing_permissions(config: &PubSubConfig) -> Result<PubSubRights, 
     }
     let needed =
         |permission, role, resource, is_vital| MissingPermission { permission, role, resource, is_vital };
-    let (topic, subscription) = (config.topic_path(), config.subscription_path());
     let publish = |topic| needed("pubsub.topics.publish", "roles/pubsub.publisher", topic, true);
-    let needed = [
-        publish(topic),
-        needed("pubsub.subscriptions.consume", "roles/pubsub.subscriber", subscription.clone(), true),
-        needed("pubsub.subscriptions.get", "roles/pubsub.viewer", subscription, false),
-    ];
+    let consume = |class| {
+        let subscription = config.subscription_path(class);
+        [
+            needed("pubsub.subscriptions.consume", "roles/pubsub.subscriber", subscription.clone(), true),
+            needed("pubsub.subscriptions.get", "roles/pubsub.viewer", subscription, false),
+        ]
+    };
+    let needed = std::iter::once(publish(config.topic_path())).chain(config.classes().flat_map(consume));
+    let needed: Vec<MissingPermission> = needed.chain(config.broadcast_path().map(publish)).collect();
     let client = clients::rights().await?;
     let mut missing = Vec::new();
-    for needed in needed.into_iter().chain(config.broadcast_path().map(publish)) {
+    for needed in needed {
         let request = client
             .test_iam_permissions()
             .set_resource(needed.resource.clone())

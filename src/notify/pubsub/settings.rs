@@ -7,7 +7,7 @@ use std::time::Duration;
 use google_cloud_pubsub::model::push_config::OidcToken;
 use google_cloud_pubsub::model::{ExpirationPolicy, PushConfig, RetryPolicy, Subscription};
 
-use super::config::{PubSubConfig, PushSettings};
+use super::config::{Class, PubSubConfig, PushSettings};
 use crate::notify::NotifyError;
 
 const SHORTEST_RETRY_S: u64 = 10;
@@ -48,14 +48,15 @@ type Compared = (&'static str, String, String, String);
 
 /// No dead-letter policy, because the event's row counts the retries. No ordering, because the row
 /// decides. Never expires.
-pub(super) fn wanted_subscription(config: &PubSubConfig) -> Result<Subscription, NotifyError> {
+pub(super) fn wanted_subscription(config: &PubSubConfig, class: Class) -> Result<Subscription, NotifyError> {
     let unfit = |_| NotifyError::new("a setting of the subscription is out of the range of a duration");
     let mut retry = RetryPolicy::new();
     retry.minimum_backoff = Some(Duration::from_secs(SHORTEST_RETRY_S).try_into().map_err(unfit)?);
     retry.maximum_backoff = Some(Duration::from_secs(LONGEST_RETRY_S).try_into().map_err(unfit)?);
     let mut wanted = Subscription::new()
-        .set_name(config.subscription_path())
+        .set_name(config.subscription_path(class))
         .set_topic(config.topic_path())
+        .set_filter(config.filter(class))
         .set_ack_deadline_seconds(if config.push.is_some() { PUSH_ACK_DEADLINE_S } else { ACK_DEADLINE_S })
         .set_expiration_policy(ExpirationPolicy::new())
         .set_retry_policy(retry);
@@ -67,10 +68,22 @@ pub(super) fn wanted_subscription(config: &PubSubConfig) -> Result<Subscription,
     Ok(wanted)
 }
 
-pub(super) fn differences(found: &Subscription, config: &PubSubConfig) -> Vec<SettingDifference> {
+pub(super) fn differences(
+    found: &Subscription,
+    config: &PubSubConfig,
+    class: Class,
+) -> Vec<SettingDifference> {
     let name = &found.name;
     let update = |flags: String| update(found, &flags);
     let recreate = || format!("gcloud pubsub subscriptions delete {name}, then `wakeq topics create`");
+    // What a subscription has not delivered yet goes with it, so a filter is had without a gap by
+    // another one only.
+    let another = || {
+        format!(
+            "a filter can't be changed: choose another name for the subscription, run `wakeq topics create`, restart \
+             the workers, and delete {name}"
+        )
+    };
     let seconds =
         |duration: Option<i64>| duration.map_or("unset".to_owned(), |seconds| format!("{seconds} s"));
     let retry = found.retry_policy.as_ref();
@@ -108,7 +121,7 @@ pub(super) fn differences(found: &Subscription, config: &PubSubConfig) -> Vec<Se
             update("--clear-dead-letter-policy".to_owned()),
         ),
         ("order", yes_no(found.enable_message_ordering), yes_no(false), recreate()),
-        ("filter", or_none(&found.filter), or_none(""), recreate()),
+        ("filter", or_none(&found.filter), or_none(config.filter(class)), another()),
         ("export", yes_no(is_export(found)), yes_no(false), recreate()),
         ("detached", yes_no(found.detached), yes_no(false), recreate()),
     ];
@@ -198,7 +211,10 @@ mod tests {
     #[test]
     fn our_own_subscription_shows_no_differences() {
         let config = PubSubConfig::new("local");
-        assert_eq!(differences(&wanted_subscription(&config).unwrap(), &config), []);
+        assert_eq!(
+            differences(&wanted_subscription(&config, Class::Ordinary).unwrap(), &config, Class::Ordinary),
+            []
+        );
     }
 
     #[test]
@@ -208,14 +224,40 @@ mod tests {
             .set_topic("_deleted-topic_")
             .set_enable_message_ordering(true)
             .set_filter("x");
-        let settings: Vec<_> =
-            differences(&foreign, &config).iter().map(|difference| difference.setting).collect();
+        let settings: Vec<_> = differences(&foreign, &config, Class::Ordinary)
+            .iter()
+            .map(|difference| difference.setting)
+            .collect();
         assert_eq!(
             settings,
             ["topic", "retry policy", "retention", "expiration", "order", "filter", "ack deadline"]
         );
-        let shown = differences(&foreign, &config)[3].to_string();
+        let shown = differences(&foreign, &config, Class::Ordinary)[3].to_string();
         assert!(shown.contains("wanted never") && shown.contains("--expiration-period=never"), "{shown}");
+    }
+
+    /// Without the second subscription there is no filter; with it both have one, and neither is
+    /// taken for the other.
+    #[test]
+    fn each_of_two_subscriptions_has_its_filter() {
+        let one = PubSubConfig::new("local");
+        let two = PubSubConfig { urgent_subscription: Some("fast".into()), ..PubSubConfig::new("local") };
+        let made = |config, class| wanted_subscription(config, class).unwrap();
+        for class in [Class::Ordinary, Class::Urgent] {
+            assert_eq!(differences(&made(&two, class), &two, class), []);
+        }
+        let found = differences(&made(&one, Class::Ordinary), &two, Class::Ordinary);
+        let [filter] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!((filter.setting, filter.found.as_str()), ("filter", "none"));
+        assert_eq!(filter.wanted, r#"NOT attributes.urgent = "true""#);
+        for (made, config, class) in [
+            (made(&two, Class::Ordinary), &one, Class::Ordinary),
+            (made(&two, Class::Ordinary), &two, Class::Urgent),
+            (made(&two, Class::Urgent), &two, Class::Ordinary),
+        ] {
+            let found = differences(&made, config, class);
+            assert_eq!(found.iter().map(|found| found.setting).collect::<Vec<_>>(), ["filter"]);
+        }
     }
 
     fn pushing() -> PubSubConfig {
@@ -228,12 +270,12 @@ mod tests {
     }
 
     fn settings(found: &Subscription, config: &PubSubConfig) -> Vec<&'static str> {
-        differences(found, config).iter().map(|difference| difference.setting).collect()
+        differences(found, config, Class::Ordinary).iter().map(|difference| difference.setting).collect()
     }
 
     #[test]
     fn a_push_subscription_is_known_without_being_told_of() {
-        let made = wanted_subscription(&pushing()).unwrap();
+        let made = wanted_subscription(&pushing(), Class::Ordinary).unwrap();
         assert_eq!(made.ack_deadline_seconds, 600);
         for config in [pushing(), PubSubConfig::new("local")] {
             assert_eq!(settings(&made, &config), [""; 0]);
@@ -245,7 +287,7 @@ mod tests {
     // Shows: PUSH-16
     #[test]
     fn a_push_subscription_needs_our_path_and_a_token() {
-        let made = wanted_subscription(&pushing()).unwrap();
+        let made = wanted_subscription(&pushing(), Class::Ordinary).unwrap();
         let to = |push: PushConfig| made.clone().set_push_config(push);
         let bare = PushConfig::new().set_push_endpoint("https://queue.example/events");
         let token = ["push endpoint", "push account", "push audience"];
@@ -258,7 +300,7 @@ mod tests {
         let other = made.push_config.clone().unwrap().set_oidc_token(other);
         assert_eq!(settings(&to(other.clone()), &pushing()), ["push account", "push audience"]);
         assert_eq!(settings(&to(other), &PubSubConfig::new("local")), [""; 0]);
-        let pulled = wanted_subscription(&PubSubConfig::new("local")).unwrap();
+        let pulled = wanted_subscription(&PubSubConfig::new("local"), Class::Ordinary).unwrap();
         assert_eq!(settings(&pulled, &pushing()), token, "told to push, it has to");
     }
 }

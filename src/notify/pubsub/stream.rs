@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::access::BrokerAccess;
 use super::clients;
-use super::config::PubSubConfig;
+use super::config::{Class, PubSubConfig};
 use super::failure::{FailureKind, failed, in_one_line};
 use super::settings::push_endpoint;
 use super::topics::find_subscription;
@@ -55,6 +55,7 @@ const LONG_LIFE: Duration = Duration::from_secs(10);
 pub(super) struct StreamReader {
     pub(super) config: Arc<PubSubConfig>,
     pub(super) broker: Arc<BrokerAccess>,
+    pub(super) class: Class,
     pub(super) max_outstanding: usize,
     /// One permit per delivery that may be unanswered; the delivery holds it.
     pub(super) permits: Arc<Semaphore>,
@@ -136,13 +137,13 @@ impl StreamReader {
     /// Checks with a separate request whether the subscription exists, creates it if that is
     /// allowed, and otherwise records the trouble.
     pub(super) async fn check_subscription(&self) -> SubscriptionCheck {
-        let error = match find_subscription(&self.broker.admins, &self.config).await {
+        let error = match find_subscription(&self.broker.admins, &self.config, self.class).await {
             Ok(found) => {
                 let Some(endpoint) = push_endpoint(&found) else { return SubscriptionCheck::Available };
                 self.trouble.begin(format!(
                     "{} pushes to {endpoint}, so it can't be pulled from: run `wakeq serve` in \
                      push mode there, or give workers another subscription",
-                    self.config.subscription_path()
+                    self.path()
                 ));
                 return SubscriptionCheck::Unavailable;
             }
@@ -171,7 +172,7 @@ impl StreamReader {
     async fn open(&self) -> Result<MessageStream, NotifyError> {
         let subscriber = clients::subscriber(&self.config).await?;
         let stream = subscriber
-            .subscribe(self.config.subscription_path())
+            .subscribe(self.path())
             .set_max_outstanding_messages(self.max_outstanding as i64)
             .set_max_outstanding_bytes(outstanding_bytes(self.max_outstanding))
             .set_max_lease(self.config.max_lease)
@@ -249,7 +250,11 @@ impl StreamReader {
     }
 
     fn failed(&self, error: Error) -> NotifyError {
-        failed(&self.config.subscription_path(), &self.config, error)
+        failed(&self.path(), &self.config, error)
+    }
+
+    fn path(&self) -> String {
+        self.config.subscription_path(self.class)
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::access::BrokerAccess;
-use super::config::PubSubConfig;
+use super::config::{Class, PubSubConfig};
 use super::stream::StreamReader;
 use super::trouble::Trouble;
 use crate::notify::{Delivery, NotifyError, Subscription};
@@ -23,6 +23,7 @@ use crate::notify::{Delivery, NotifyError, Subscription};
 pub(super) async fn open(
     config: Arc<PubSubConfig>,
     broker: Arc<BrokerAccess>,
+    class: Class,
     max_outstanding: usize,
 ) -> Result<PubSubSubscription, NotifyError> {
     if max_outstanding == 0 || max_outstanding > 100_000 {
@@ -34,6 +35,7 @@ pub(super) async fn open(
     let reader = StreamReader {
         config,
         broker,
+        class,
         max_outstanding,
         permits: Arc::new(Semaphore::new(max_outstanding)),
         deliveries: sender,

@@ -9,7 +9,7 @@ use google_cloud_pubsub::Error;
 use google_cloud_pubsub::model::Subscription;
 
 use super::clients::{self, Admins};
-use super::config::PubSubConfig;
+use super::config::{Class, PubSubConfig};
 use super::failure::{FailureKind, failed};
 use super::settings::{SettingDifference, differences, push_endpoint, wanted_subscription};
 use crate::notify::NotifyError;
@@ -32,8 +32,23 @@ pub struct TopicsReport {
     pub push_endpoint: Option<String>,
     /// Settings of the existing subscription that differ from what the queue needs.
     pub differences: Vec<SettingDifference>,
+    /// The subscription to urgent notifications; `None` if none is configured.
+    pub urgent: Option<SubscriptionReport>,
     /// The full name of the topic of broadcasts, and its state; `None` if nothing is broadcast.
     pub broadcast_topic: Option<(String, TopicState)>,
+}
+
+/// What was found of the subscription to urgent notifications.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubscriptionReport {
+    /// Its full name.
+    pub name: String,
+    /// Its state.
+    pub state: TopicState,
+    /// Where it pushes to, if it is a push subscription.
+    pub push_endpoint: Option<String>,
+    /// Settings that differ from what the queue needs.
+    pub differences: Vec<SettingDifference>,
 }
 
 /// Whether a topic or a subscription exists, and whether it did before.
@@ -84,25 +99,52 @@ pub async fn describe_topics(config: &PubSubConfig) -> Result<TopicsReport, Noti
         Some(topic) => Some((topic.clone(), find_topic(&admins, config, &topic).await?)),
         None => None,
     };
-    let subscription = config.subscription_path();
-    let (subscription_state, push_endpoint, differences) = match find_subscription(&admins, config).await {
-        Ok(found) => {
-            (TopicState::AlreadyThere, push_endpoint(&found).map(str::to_owned), differences(&found, config))
-        }
-        Err(error) if FailureKind::of(&error) == FailureKind::Missing => {
-            (TopicState::Missing, None, Vec::new())
-        }
-        Err(error) => return Err(failed(&subscription, config, error)),
+    let ordinary = describe_subscription(&admins, config, Class::Ordinary).await?;
+    let urgent = match config.urgent_subscription {
+        Some(_) => Some(describe_subscription(&admins, config, Class::Urgent).await?),
+        None => None,
     };
-    Ok(TopicsReport {
+    Ok(report((topic, topic_state), ordinary, urgent, broadcast_topic))
+}
+
+fn report(
+    (topic, topic_state): (String, TopicState),
+    ordinary: SubscriptionReport,
+    urgent: Option<SubscriptionReport>,
+    broadcast_topic: Option<(String, TopicState)>,
+) -> TopicsReport {
+    TopicsReport {
         topic,
         topic_state,
-        subscription,
-        subscription_state,
-        push_endpoint,
-        differences,
+        subscription: ordinary.name,
+        subscription_state: ordinary.state,
+        push_endpoint: ordinary.push_endpoint,
+        differences: ordinary.differences,
+        urgent,
         broadcast_topic,
-    })
+    }
+}
+
+async fn describe_subscription(
+    admins: &Admins,
+    config: &PubSubConfig,
+    class: Class,
+) -> Result<SubscriptionReport, NotifyError> {
+    let name = config.subscription_path(class);
+    match find_subscription(admins, config, class).await {
+        Ok(found) => {
+            let push_endpoint = push_endpoint(&found).map(str::to_owned);
+            let differences = differences(&found, config, class);
+            Ok(SubscriptionReport { name, state: TopicState::AlreadyThere, push_endpoint, differences })
+        }
+        Err(error) if FailureKind::of(&error) == FailureKind::Missing => Ok(SubscriptionReport {
+            name,
+            state: TopicState::Missing,
+            push_endpoint: None,
+            differences: Vec::new(),
+        }),
+        Err(error) => Err(failed(&name, config, error)),
+    }
 }
 
 /// Whether the topic exists. An account that may publish need not be allowed to see it: that is not
@@ -119,9 +161,13 @@ pub(super) async fn check_topic(admins: &Admins, config: &PubSubConfig) -> Resul
 
 /// Whether the subscription exists, and is one of the topic. An account that may consume need not
 /// be allowed to see it: that is not an error.
-pub(super) async fn check_subscription(admins: &Admins, config: &PubSubConfig) -> Result<(), NotifyError> {
-    let (subscription, topic) = (config.subscription_path(), config.topic_path());
-    match find_subscription(admins, config).await {
+pub(super) async fn check_subscription(
+    admins: &Admins,
+    config: &PubSubConfig,
+    class: Class,
+) -> Result<(), NotifyError> {
+    let (subscription, topic) = (config.subscription_path(class), config.topic_path());
+    match find_subscription(admins, config, class).await {
         Ok(found) if found.topic == topic => Ok(()),
         Ok(found) => {
             let what = format!(
@@ -144,30 +190,30 @@ pub(super) async fn create_with(admins: &Admins, config: &PubSubConfig) -> Resul
         Some(topic) => Some((topic.clone(), create_topic(admins, config, &topic).await?)),
         None => None,
     };
-    let subscription = config.subscription_path();
-    let wanted = wanted_subscription(config)?;
+    // The urgent one first: without it, the filter of the other would lose what is urgent.
+    let urgent = match config.urgent_subscription {
+        Some(_) => Some(create_subscription(admins, config, Class::Urgent).await?),
+        None => None,
+    };
+    let ordinary = create_subscription(admins, config, Class::Ordinary).await?;
+    Ok(report((topic, topic_state), ordinary, urgent, broadcast_topic))
+}
+
+async fn create_subscription(
+    admins: &Admins,
+    config: &PubSubConfig,
+    class: Class,
+) -> Result<SubscriptionReport, NotifyError> {
+    let name = config.subscription_path(class);
+    let wanted = wanted_subscription(config, class)?;
     let request =
         admins.subscriptions.create_subscription().with_request(wanted).with_attempt_timeout(REQUEST_TIMEOUT);
-    let subscription_state = made(request.send().await, &subscription, config)?;
-    let (push_endpoint, differences) = match subscription_state {
-        TopicState::Created | TopicState::Missing | TopicState::Unknown => {
-            (config.push.as_ref().map(|push| push.endpoint.clone()), Vec::new())
-        }
-        TopicState::AlreadyThere => {
-            let found =
-                find_subscription(admins, config).await.map_err(|e| failed(&subscription, config, e))?;
-            (push_endpoint(&found).map(str::to_owned), differences(&found, config))
-        }
-    };
-    Ok(TopicsReport {
-        topic,
-        topic_state,
-        subscription,
-        subscription_state,
-        push_endpoint,
-        differences,
-        broadcast_topic,
-    })
+    let state = made(request.send().await, &name, config)?;
+    if state == TopicState::AlreadyThere {
+        return describe_subscription(admins, config, class).await;
+    }
+    let push_endpoint = config.push.as_ref().map(|push| push.endpoint.clone());
+    Ok(SubscriptionReport { name, state, push_endpoint, differences: Vec::new() })
 }
 
 /// The state of a topic. An account that may publish need not be allowed to see it.
@@ -196,8 +242,12 @@ pub(super) async fn create_topic(
 }
 
 /// The subscription as it is now.
-pub(super) async fn find_subscription(admins: &Admins, config: &PubSubConfig) -> Result<Subscription, Error> {
-    let request = admins.subscriptions.get_subscription().set_subscription(config.subscription_path());
+pub(super) async fn find_subscription(
+    admins: &Admins,
+    config: &PubSubConfig,
+    class: Class,
+) -> Result<Subscription, Error> {
+    let request = admins.subscriptions.get_subscription().set_subscription(config.subscription_path(class));
     request.with_attempt_timeout(REQUEST_TIMEOUT).send().await
 }
 

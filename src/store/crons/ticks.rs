@@ -207,7 +207,7 @@ fn due_soon(events: &[NewEvent], inserted: &[InsertOutcome]) -> Vec<Notification
         let canvas = event.address.scope.canvas;
         std::iter::once(&event.id)
             .chain(inserted.notified_copies())
-            .map(move |id| Notification { id: *id, canvas })
+            .map(move |id| Notification::new(*id, canvas))
     });
     ids.collect()
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::event::{CanvasId, EventId};
+use crate::event::{CanvasId, EventId, Notification};
 use crate::store::kernel::{Sql, StoreError, interval};
 
 /// Maximum number of handlers of a canvas that are noted as unknown.
@@ -176,6 +176,30 @@ impl Sql<'_> {
         );
         let waiting = self.session().await?.all("look which events wait", query).await?;
         Ok(waiting.into_iter().map(EventId).collect())
+    }
+
+    pub(in crate::store) async fn of_handlers(
+        &self,
+        asked: &[Notification],
+        any_canvas: &[String],
+        one_canvas: &[String],
+    ) -> Result<HashSet<EventId>, StoreError> {
+        let (ids, canvases): (Vec<Uuid>, Vec<Uuid>) =
+            asked.iter().map(|notification| (notification.id.0, notification.canvas.0)).unzip();
+        let query = sqlx::query_scalar!(
+            r#"select found.id as "id!"
+                 from unnest($1::uuid[], $2::uuid[]) as asked (id, canvas_id) cross join lateral (
+                      select e.id, e.queue, e.module || '/' || e.name || '/' || e.modifier as key from wakeq.events_v2 e
+                       where e.id = asked.id and e.canvas_id is not distinct from asked.canvas_id offset 0) as found
+                where found.queue is null
+                  and (found.key = any ($3::text[]) or asked.canvas_id || '/' || found.key = any ($4::text[]))"#,
+            &ids,
+            &canvases,
+            any_canvas,
+            one_canvas
+        );
+        let found = self.session().await?.all("look for the handlers of events", query).await?;
+        Ok(found.into_iter().map(EventId).collect())
     }
 
     /// In the order of ids, so that one page of an index is read for each handler that has only

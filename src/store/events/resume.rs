@@ -207,7 +207,7 @@ fn page(rows: Vec<WokenRow>) -> ResumePage {
     let notifications = rows
         .into_iter()
         .filter(|row| row.due_soon.unwrap_or(false))
-        .filter_map(|row| Some(Notification { id: EventId(row.id?), canvas: CanvasId(row.canvas_id?) }))
+        .filter_map(|row| Some(Notification::new(EventId(row.id?), CanvasId(row.canvas_id?))))
         .collect();
     ResumePage { notifications, more, elsewhere, ..ResumePage::default() }
 }

@@ -451,5 +451,5 @@ pub(super) async fn bring_back(
     .fetch_all(transaction)
     .await?;
     let back = rows.into_iter();
-    Ok(back.map(|row| Notification { id: EventId(row.id), canvas: CanvasId(row.canvas_id) }).collect())
+    Ok(back.map(|row| Notification::new(EventId(row.id), CanvasId(row.canvas_id))).collect())
 }

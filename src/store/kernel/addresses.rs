@@ -25,5 +25,5 @@ pub(in crate::store) fn handler_columns(handlers: &[HandlerScope]) -> (Vec<Strin
 /// Notifications from columns of a statement, which have the same length.
 pub(in crate::store) fn notifications(ids: Vec<Uuid>, canvases: Vec<Uuid>) -> Vec<Notification> {
     let pairs = ids.into_iter().zip(canvases);
-    pairs.map(|(id, canvas)| Notification { id: EventId(id), canvas: CanvasId(canvas) }).collect()
+    pairs.map(|(id, canvas)| Notification::new(EventId(id), CanvasId(canvas))).collect()
 }

@@ -57,7 +57,7 @@ impl LiveRow {
     }
 
     pub(super) fn notification(&self) -> Notification {
-        Notification { id: self.event.id, canvas: self.address().scope.canvas }
+        Notification::new(self.event.id, self.address().scope.canvas).urgent_if(self.event.is_urgent())
     }
 
     /// As a load finds it; `runs` while its lease stands.

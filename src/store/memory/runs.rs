@@ -46,7 +46,7 @@ impl Tables {
         limits: &ClaimLimits,
         worker: Option<&Name>,
     ) -> Option<ClaimedEvent> {
-        let Notification { id, canvas } = notification;
+        let Notification { id, canvas, .. } = notification;
         let row = self.events.get(&id).filter(|row| row.address().scope.canvas == canvas)?;
         let losses = row.losses + i32::from(row.locked_at.is_some());
         let may = row.delay_until <= self.now

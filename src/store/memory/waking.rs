@@ -7,7 +7,8 @@ use super::batch_row::MemberEnd;
 use super::lanes::lane_of;
 use super::{LiveRow, Tables};
 use crate::event::{
-    CanvasId, EndedOutcome, EventId, HandlerScope, Lane, Notification, RuleKind, RuleReach, Timestamp,
+    CanvasId, EndedOutcome, EventId, HandlerAddress, HandlerScope, Lane, Notification, RuleKind, RuleReach,
+    Timestamp,
 };
 use crate::store::events::{AttemptEnd, CANCELLED_PAGE, ResumePage};
 use crate::store::kernel::StoreError;
@@ -20,7 +21,12 @@ impl Tables {
         &self,
         notifications: &[Notification],
     ) -> Result<PulledSplit, StoreError> {
-        Ok(PulledSplit { workers: notifications.to_vec(), ..PulledSplit::default() })
+        let as_its_row = |told: &Notification| {
+            let row = self.events.get(&told.id);
+            told.urgent_if(row.is_some_and(|row| row.notification().urgent))
+        };
+        let workers = notifications.iter().map(as_its_row).collect();
+        Ok(PulledSplit { workers, ..PulledSplit::default() })
     }
 
     /// Lifts one rule that reached its end, moves what is overdue, lists open jobs; does nothing
@@ -164,6 +170,23 @@ impl Tables {
         let waits =
             |row: &LiveRow| row.notify_at.is_some() && row.locked_at.is_none() && row.delay_until <= self.now;
         Ok(ids.iter().copied().filter(|id| self.events.get(id).is_some_and(waits)).collect())
+    }
+
+    pub(in crate::store) fn of_handlers(
+        &self,
+        asked: &[Notification],
+        any_canvas: &[String],
+        one_canvas: &[String],
+    ) -> Result<HashSet<EventId>, StoreError> {
+        let is_of_them = |told: &&Notification| {
+            let row = self.events.get(&told.id).filter(|row| row.address().scope.canvas == told.canvas);
+            row.is_some_and(|row| {
+                let HandlerAddress { scope, modifier } = row.address();
+                let key = format!("{}/{}/{modifier}", scope.module, scope.name);
+                any_canvas.contains(&key) || one_canvas.contains(&format!("{}/{key}", scope.canvas))
+            })
+        };
+        Ok(asked.iter().filter(is_of_them).map(|told| told.id).collect())
     }
 
     pub(in crate::store) fn other_canvas(

@@ -81,11 +81,13 @@ impl Sql<'_> {
     ) -> Result<Vec<Option<Notification>>, StoreError> {
         let columns = LaneColumns::of(lanes);
         let query = sqlx::query!(
-            r#"select lane.position as "position!", first.id, first.canvas_id
+            r#"select lane.position as "position!", first.id, first.canvas_id, first.is_urgent as "is_urgent!"
                  from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $7::text[]) with ordinality
                           as lane (canvas_id, object, module, name, queue, position)
                 cross join lateral (
-                      select e.id, e.canvas_id, e.locked_at, e.delay_until from wakeq.events_v2 e
+                      select e.id, e.canvas_id, e.locked_at, e.delay_until,
+                             (e.options @> '{"urgent": true}') is true as is_urgent
+                        from wakeq.events_v2 e
                        where e.id = wakeq.first_of_lane(
                                  lane.canvas_id, lane.object, lane.queue, lane.module, lane.name) offset 0) as first
                 where (first.locked_at is null or first.locked_at < clock_timestamp() - $6::interval)
@@ -103,7 +105,8 @@ impl Sql<'_> {
         for row in self.session().await?.all("look for the first of lanes", query).await? {
             let at = usize::try_from(row.position - 1).unwrap_or(usize::MAX);
             if let Some(first) = firsts.get_mut(at) {
-                *first = Some(Notification { id: EventId(row.id), canvas: CanvasId(row.canvas_id) });
+                let told = Notification::new(EventId(row.id), CanvasId(row.canvas_id));
+                *first = Some(told.urgent_if(row.is_urgent));
             }
         }
         Ok(firsts)
@@ -134,9 +137,7 @@ impl Sql<'_> {
         );
         let rows = self.session().await?.all("wake the first of lanes", query).await?;
         let due_soon = rows.into_iter().filter(|row| row.due_soon);
-        Ok(due_soon
-            .map(|row| Notification { id: EventId(row.id), canvas: CanvasId(row.canvas_id) })
-            .collect())
+        Ok(due_soon.map(|row| Notification::new(EventId(row.id), CanvasId(row.canvas_id))).collect())
     }
 
     pub(in crate::store) async fn first(&self, lane: &Lane) -> Result<Option<(EventId, Link)>, StoreError> {

@@ -244,30 +244,35 @@ impl Sql<'_> {
     ) -> Result<PulledSplit, StoreError> {
         let ids: Vec<Uuid> = notifications.iter().map(|notification| notification.id.0).collect();
         let query = sqlx::query!(
-            r#"select e.queue::text as queue, array_agg(e.id) as "ids!"
-                 from wakeq.events_v2 e
-                where e.id = any ($1)
-                  and (e.queue is not null and wakeq.is_pulled(e.queue)
-                       or e.queue is null and (select exists (select from wakeq.pulled_handlers))
-                          and wakeq.is_pulled_handler(e.canvas_id, e.module, e.name))
-                group by e.queue"#,
+            r#"select looked.queue, looked.is_pulled as "is_pulled!", array_agg(looked.id) as "ids!"
+                 from (select e.id, e.queue::text as queue, (e.options @> '{"urgent": true}') is true as is_urgent,
+                              (e.queue is not null and wakeq.is_pulled(e.queue)
+                               or e.queue is null and (select exists (select from wakeq.pulled_handlers))
+                                  and wakeq.is_pulled_handler(e.canvas_id, e.module, e.name)) is true as is_pulled
+                         from wakeq.events_v2 e where e.id = any ($1) offset 0) as looked
+                where looked.is_pulled or looked.is_urgent
+                group by looked.queue, looked.is_pulled"#,
             &ids
         );
         let rows = self.session().await?.all("look for copies that are pulled", query).await?;
-        let found: HashSet<Uuid> = rows.iter().flat_map(|row| row.ids.iter().copied()).collect();
+        let ids_of = |is_pulled: bool| {
+            let of_them = rows.iter().filter(move |row| row.is_pulled == is_pulled);
+            of_them.flat_map(|row| row.ids.iter().copied()).collect::<HashSet<Uuid>>()
+        };
+        let (pulled, urgent) = (ids_of(true), ids_of(false));
+        let others = notifications.iter().filter(|notification| !pulled.contains(&notification.id.0));
+        let workers = others.map(|told| told.urgent_if(urgent.contains(&told.id.0))).collect();
         // Events of pulled handlers are announced to nobody: a lease finds them by their index.
-        let copies =
-            rows.into_iter().filter_map(|row| Some(PulledCopies { queue: row.queue?, ids: row.ids }));
-        let pulled: Vec<_> = copies.collect();
-        let others = notifications.iter().filter(|notification| !found.contains(&notification.id.0));
-        Ok(PulledSplit { workers: others.copied().collect(), pulled })
+        let copies = rows.into_iter().filter(|row| row.is_pulled);
+        let copies = copies.filter_map(|row| Some(PulledCopies { queue: row.queue?, ids: row.ids }));
+        Ok(PulledSplit { workers, pulled: copies.collect() })
     }
 }
 
 /// Events, divided by how they get to a handler.
 #[derive(Debug, Default)]
 pub(crate) struct PulledSplit {
-    /// Those that workers are notified of.
+    /// Those that workers are notified of, each urgent if its row says so.
     pub(crate) workers: Vec<Notification>,
     /// Those that services pull.
     pub(crate) pulled: Vec<PulledCopies>,

@@ -185,7 +185,7 @@ impl Store {
             // Numbers start at 1.
             let at = usize::try_from(row.number - 1).unwrap_or(usize::MAX);
             if let (Some(room), Some((_, canvas))) = (rooms.get_mut(at), ended.get(at)) {
-                room.push(Notification { id: EventId(row.id), canvas: *canvas });
+                room.push(Notification::new(EventId(row.id), *canvas));
             }
         }
         Ok(rooms)
@@ -216,7 +216,7 @@ impl Store {
         let last = last.map(|row| (row.queue.clone(), CanvasId(row.canvas_id)));
         let rooms = rows
             .into_iter()
-            .filter_map(|row| Some(Notification { id: EventId(row.id?), canvas: CanvasId(row.canvas_id) }));
+            .filter_map(|row| Some(Notification::new(EventId(row.id?), CanvasId(row.canvas_id))));
         Ok((rooms.collect(), last))
     }
 }

@@ -57,7 +57,8 @@ impl Store {
         on_backing!(self.compare_timing())
     }
 
-    /// Tells copies of pulled queues from the other events, of which workers have to be notified.
+    /// Tells copies of pulled queues from the other events, of which workers have to be notified,
+    /// and says which of those are urgent.
     pub(crate) async fn split_pulled(
         &self,
         notifications: &[Notification],
@@ -96,6 +97,17 @@ impl Store {
     /// Another canvas that has events whose time has come, or comes within the horizon.
     pub(crate) async fn other_canvas(&self, canvas: CanvasId) -> Result<Option<CanvasId>, StoreError> {
         on_backing!(self.other_canvas(canvas))
+    }
+
+    /// The events among these that are of handlers with these keys, as the claim compares them. A
+    /// copy is of none.
+    pub(crate) async fn of_handlers(
+        &self,
+        asked: &[Notification],
+        any_canvas: &[String],
+        one_canvas: &[String],
+    ) -> Result<HashSet<EventId>, StoreError> {
+        on_backing!(self.of_handlers(asked, any_canvas, one_canvas))
     }
 
     /// Renews the promises of the next page of a job's events and moves the job's cursor, or ends

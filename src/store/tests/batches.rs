@@ -148,7 +148,7 @@ async fn other_events_are_neither_counted_nor_members() {
     table.store.insert_alone(&theirs).await.unwrap();
     assert_eq!(table.close().await, BatchClosing::Closed);
     assert!(table.end().await.0, "the member of another canvas does not hold it up");
-    let notification = [Notification { id: theirs.id, canvas: canvas(OTHER) }];
+    let notification = [Notification::new(theirs.id, canvas(OTHER))];
     let claimed = table.store.claim(&notification, &limits()).await.unwrap();
     let claims: Vec<Claim> = claimed.into_iter().flatten().map(|event| event.claim).collect();
     assert_eq!(table.store.complete(&claims).await.unwrap(), [true]);

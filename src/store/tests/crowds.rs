@@ -65,7 +65,7 @@ impl Table {
                           where id = any ($2)";
             let keys: Vec<_> = ids.iter().map(|id| id.0).collect();
             sqlx::query(moved).bind(canvas.0).bind(keys).execute(&self.pool).await.unwrap();
-            all.extend(ids.into_iter().map(|id| Notification { id, canvas }));
+            all.extend(ids.into_iter().map(|id| Notification::new(id, canvas)));
         }
         all
     }

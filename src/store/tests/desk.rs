@@ -80,7 +80,7 @@ impl Desk {
         let mut copies = Vec::new();
         for (event, inserted) in emitted.iter().zip(&inserted) {
             let canvas = event.address.scope.canvas;
-            copies.extend(InsertOutcome::copies(inserted).iter().map(|id| Notification { id: *id, canvas }));
+            copies.extend(InsertOutcome::copies(inserted).iter().map(|id| Notification::new(*id, canvas)));
         }
         self.emitted += copies.len();
         copies

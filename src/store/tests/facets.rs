@@ -258,13 +258,13 @@ impl Desk {
                      where locked_at is null or locked_at < now() - interval '1 min' order by canvas_id, delay_until, id";
         let mut rows: Vec<(Uuid, Uuid)> = sqlx::query_as(free).fetch_all(&self.table.pool).await.unwrap();
         let (id, of) = picked(&mut rows, at)?;
-        Some(Notification { id: EventId(id), canvas: CanvasId(of) })
+        Some(Notification::new(EventId(id), CanvasId(of)))
     }
 
     /// Ends a run without completing it.
     async fn fail(&mut self, Run { event, kept }: Run, how: Failure) {
         let (store, claim) = (&self.table.store, event.claim);
-        let told = Notification { id: claim.id, canvas: event.address.scope.canvas };
+        let told = Notification::new(claim.id, event.address.scope.canvas);
         match how {
             Failure::Retry(delay) => {
                 let retry =

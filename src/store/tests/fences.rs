@@ -66,7 +66,7 @@ async fn a_claim_that_a_failover_lost_writes_nothing_under_the_next() {
     let ids = table.add(1).await;
     table.run("update wakeq.events_v2 set canvas_id = '00000000-0000-0000-0000-000000000006'").await;
     let claim = async || {
-        let told = [Notification { id: ids[0], canvas: MANY }];
+        let told = [Notification::new(ids[0], MANY)];
         table.store.claim(&told, &limits()).await.unwrap()[0].as_ref().unwrap().claim
     };
     let lost = claim().await;

@@ -49,6 +49,7 @@ mod ticks;
 mod turns;
 mod unique;
 mod unique_races;
+mod urgent;
 mod workers;
 
 use std::time::Duration;
@@ -70,7 +71,7 @@ pub(crate) struct Table {
 
 /// The notifications of events of the default canvas.
 pub(crate) fn told(ids: &[EventId]) -> Vec<Notification> {
-    ids.iter().map(|id| Notification { id: *id, canvas: CanvasId::DEFAULT }).collect()
+    ids.iter().map(|id| Notification::new(*id, CanvasId::DEFAULT)).collect()
 }
 
 impl Table {

@@ -212,7 +212,7 @@ async fn a_removal_promises_and_the_look_after_it_finds_the_next() {
     complete(&table.store, ids[0]).await;
     let armed = "select bool_and(notify_at between now() + interval '20 s' and now() + interval '30 s' and probes = 0) from wakeq.events_v2";
     assert!(table.holds(armed).await);
-    let first = |id| Some(Notification { id, canvas: CanvasId::DEFAULT });
+    let first = |id| Some(Notification::new(id, CanvasId::DEFAULT));
     let lanes = [lane("b"), lane("a")];
     assert_eq!(table.store.firsts(&lanes).await.unwrap(), [None, first(ids[1])]);
     complete(&table.store, ids[1]).await;
@@ -273,7 +273,7 @@ async fn what_operators_remove_wakes_the_next() {
     assert_eq!(cancelled, (CommandOutcome::Done, Some(lane("a"))));
     table.run("update wakeq.events_v2 set notify_at = now() + interval '1 h', probes = 5").await;
     let woken = table.store.arm_firsts(&[lane("a"), lane("c")]).await.unwrap();
-    assert_eq!(woken, [Notification { id: ids[1], canvas: CanvasId::DEFAULT }]);
+    assert_eq!(woken, [Notification::new(ids[1], CanvasId::DEFAULT)]);
     assert_eq!(table.number("select count(*) from wakeq.events_v2 where probes = 0").await, 1);
     let (count, mut lanes) =
         table.store.purge_page(&scope(), table.store.clock().await.unwrap(), &tester()).await.unwrap();
@@ -450,7 +450,7 @@ async fn a_redrive_assigns_no_link_to_a_live_event() {
         .await;
     stranger.rollback().await.unwrap();
     let back = redriving.await.unwrap().back;
-    assert_eq!(back, [Notification { id: emitted[1].0, canvas: CanvasId::DEFAULT }]);
+    assert_eq!(back, [Notification::new(emitted[1].0, CanvasId::DEFAULT)]);
     for (name, (_, link), again) in [("a", emitted[0], false), ("b", emitted[1], true)] {
         let object = table.store.object(CanvasId::DEFAULT, &key(name)).await.unwrap().unwrap();
         assert_eq!(object.last_id > link.id, again, "{name}");

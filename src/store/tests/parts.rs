@@ -181,7 +181,7 @@ async fn a_promise_that_takes_too_long_stops_no_older_one() {
             pages(false, async |again| table.store.minute_in_parts(again, None).await.unwrap()).await,
         );
     }
-    assert_eq!(woken, [Notification { id: old, canvas: FEW }]);
+    assert_eq!(woken, [Notification::new(old, FEW)]);
     let mark = "select low_water > now() - interval '4 min' from wakeq.chores where name = 'minute'";
     assert!(table.holds(mark).await, "it stands where the slow one is");
 }
@@ -227,7 +227,7 @@ async fn a_part_that_fails_stops_no_other() {
     table.due_as_pass(0).await;
     table.run("alter function wakeq.open_jobs() rename to open_jobs_elsewhere").await;
     let minute = table.store.minute_in_parts(false, None).await.unwrap();
-    assert_eq!(minute.notifications, [Notification { id, canvas: FEW }]);
+    assert_eq!(minute.notifications, [Notification::new(id, FEW)]);
     assert!(minute.crons && minute.queues && minute.open);
     assert_eq!(minute.failed.len(), 1);
     let ended = "select (select count(*) from wakeq.scheduling_rules) = 0 and (select count(*) from wakeq.resume_jobs) = 1";

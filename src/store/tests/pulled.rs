@@ -166,10 +166,7 @@ async fn workers_leave_the_events_alone() {
     let told = sqlx::query_as::<_, (uuid::Uuid, uuid::Uuid)>("select id, canvas_id from wakeq.events_v2");
     let told = told.fetch_all(&table.pool).await.unwrap().into_iter();
     let told: Vec<_> = told
-        .map(|(id, canvas)| crate::event::Notification {
-            id: crate::event::EventId(id),
-            canvas: CanvasId(canvas),
-        })
+        .map(|(id, canvas)| crate::event::Notification::new(crate::event::EventId(id), CanvasId(canvas)))
         .collect();
     let limits = crate::store::ClaimLimits {
         handlers: vec!["WORKER/mail/_".to_owned()],

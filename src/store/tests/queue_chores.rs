@@ -168,7 +168,7 @@ async fn events_in_no_queue_are_not_looked_up_among_pulled_ones() {
         .await;
     let all = sqlx::query_as::<_, (Uuid, Uuid)>("select id, canvas_id from wakeq.events_v2");
     let all = all.fetch_all(&table.pool).await.unwrap().into_iter();
-    let told: Vec<_> = all.map(|(id, of)| Notification { id: EventId(id), canvas: CanvasId(of) }).collect();
+    let told: Vec<_> = all.map(|(id, of)| Notification::new(EventId(id), CanvasId(of))).collect();
     let split = table.store.split_pulled(&told).await.unwrap();
     assert_eq!((told.len(), split.workers.len(), split.pulled.len()), (5, 3, 1));
     assert!(split.workers.iter().all(|event| event.canvas == CanvasId::DEFAULT));

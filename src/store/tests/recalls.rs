@@ -21,7 +21,7 @@ async fn copies_that_met_a_full_facet_are_recalled() {
     let stranger = desk.emit(vec![event(canvas(2), "email_event", OPENED)]).await;
     desk.pause(1, OPENED).await;
     assert_eq!(desk.table.store.park(&copies[..1]).await.unwrap(), [true]);
-    let told = |id| Notification { id, canvas: canvas(1) };
+    let told = |id| Notification::new(id, canvas(1));
     desk.bag.clear();
     desk.deliver(told(copies[1])).await;
     assert_eq!(desk.running[0].event.claim.id, copies[1], "the head has passed the first");
@@ -88,7 +88,7 @@ async fn the_minutes_pass_looks_past_blocked_copies() {
     assert_eq!(desk.memory, []);
     assert_eq!(desk.bag, [], "the object stands still, and hides the rest");
     let (room, more) = desk.table.store.room_in_facets(None).await.unwrap();
-    assert_eq!((room, more), (vec![Notification { id: free[0], canvas: canvas(1) }], None));
+    assert_eq!((room, more), (vec![Notification::new(free[0], canvas(1))], None));
 }
 
 /// A copy whose notification was acknowledged, because its facet was full, comes under a pause, and
@@ -100,7 +100,7 @@ async fn copies_passed_over_under_a_rule_keep_a_promise() {
     let copies = desk.emit(vec![first, held, last]).await;
     desk.bag.clear();
     for copy in &copies[..2] {
-        desk.deliver(Notification { id: *copy, canvas: canvas(1) }).await;
+        desk.deliver(Notification::new(*copy, canvas(1))).await;
     }
     assert_eq!((desk.running.len(), desk.bag.len()), (1, 0), "the second was held, and answered");
     desk.pause(1, CLOSED).await;
@@ -137,7 +137,7 @@ async fn a_locked_copy_costs_only_itself() {
         assert_eq!(table.store.complete(&claims).await.unwrap(), [true; 3]);
         if in_flight_max.is_some() {
             let room = table.store.room_in_facets(None).await.unwrap().0;
-            assert_eq!(room, [Notification { id: locked[0], canvas: canvas(1) }], "nobody else knows of it");
+            assert_eq!(room, [Notification::new(locked[0], canvas(1))], "nobody else knows of it");
         }
         // Otherwise its own notification, which was not acknowledged, recalls it.
         table.store.announce(&locked[..1]).await.unwrap();

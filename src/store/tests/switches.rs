@@ -76,7 +76,7 @@ async fn a_switch_holds_what_it_says() {
     let theirs = table.add(2).await;
     let give = sqlx::query("update wakeq.events_v2 set canvas_id = $1 where id = any ($2)").bind(OTHER.0);
     give.bind(theirs.iter().map(|id| id.0).collect::<Vec<_>>()).execute(&table.pool).await.unwrap();
-    let other: Vec<_> = theirs.iter().map(|id| Notification { id: *id, canvas: OTHER }).collect();
+    let other: Vec<_> = theirs.iter().map(|id| Notification::new(*id, OTHER)).collect();
     table.switch_off(&whole()).await;
     assert_eq!(table.claimed(&told(&own[..1])).await, 0);
     assert_eq!(table.claimed(&other[..1]).await, 1, "of another canvas");

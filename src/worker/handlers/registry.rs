@@ -28,6 +28,8 @@ pub(in crate::worker) struct Handler {
     pub(in crate::worker) patience: Duration,
     /// How long its events are kept after they have ended.
     pub(in crate::worker) keep: Keep,
+    /// Whether its events are looked at before others that wait here.
+    pub(in crate::worker) urgent: bool,
     /// The revision of the target's registration; `None` for a function.
     pub(in crate::worker) revision: Option<Uuid>,
 }
@@ -164,6 +166,22 @@ impl Registry {
         )
     }
 
+    /// Keys of the urgent handlers, for every canvas and for one. A handler for every canvas counts
+    /// as urgent on a canvas where another replaces it.
+    pub(in crate::worker) fn urgent(&self) -> (Vec<String>, Vec<String>) {
+        let of_all = self.of_all.iter().filter(|(_, handler)| handler.urgent);
+        let of_canvas = self.routes_of_canvases().filter(|(.., handler)| handler.urgent);
+        (
+            of_all.map(|(key, _)| key.clone()).collect(),
+            of_canvas.map(|(canvas, key, _)| format!("{canvas}/{key}")).collect(),
+        )
+    }
+
+    pub(in crate::worker) fn has_urgent(&self) -> bool {
+        let mut of_canvas = self.routes_of_canvases();
+        self.of_all.values().any(|handler| handler.urgent) || of_canvas.any(|(.., handler)| handler.urgent)
+    }
+
     fn routes_of_canvases(&self) -> impl Iterator<Item = (CanvasId, &str, &Handler)> {
         self.of_canvas.iter().flat_map(|(canvas, handlers)| {
             handlers.iter().map(|(key, handler)| (*canvas, key.as_str(), handler.as_ref()))
@@ -180,8 +198,8 @@ fn handler(called: &str, route: Route, run: BoxedHandler) -> Result<Handler, Inv
     }
     let concurrency =
         route.concurrency.map(|limit| Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS))));
-    let Route { retry, timeout, halts, patience, keep, .. } = route;
-    Ok(Handler { run, retry, timeout, concurrency, halts, patience, keep, revision: None })
+    let Route { retry, timeout, halts, patience, keep, urgent, .. } = route;
+    Ok(Handler { run, retry, timeout, concurrency, halts, patience, keep, urgent, revision: None })
 }
 
 /// A handler's key on one canvas, as the claim compares it.

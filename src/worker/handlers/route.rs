@@ -31,6 +31,7 @@ pub struct Route {
     pub(super) patience: Duration,
     pub(super) keep: Keep,
     pub(super) limit: Option<NewLimit>,
+    pub(super) urgent: bool,
 }
 
 impl Route {
@@ -48,6 +49,7 @@ impl Route {
             patience: PATIENCE,
             keep: Keep::default(),
             limit: None,
+            urgent: false,
         }
     }
 
@@ -142,6 +144,22 @@ impl Route {
     /// ```
     pub fn limit(mut self, limit: NewLimit) -> Self {
         self.limit = Some(limit);
+        self
+    }
+
+    /// Lets these events start before others that wait in the same worker. It looks up the handlers
+    /// of what waits, some of which has started by then. Where the notifier has a stream of urgent
+    /// notifications, [`Event::urgent`](crate::Event::urgent) is quicker: the class is then known
+    /// from the emit on. Default: in their order.
+    ///
+    /// ```
+    /// use wakeq::{Handlers, Route};
+    ///
+    /// let codes = Route::new("send-login-code").urgent();
+    /// let handlers = Handlers::new().on(codes, |_event| async { Ok(()) });
+    /// ```
+    pub fn urgent(mut self) -> Self {
+        self.urgent = true;
         self
     }
 

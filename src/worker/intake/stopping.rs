@@ -5,18 +5,24 @@ use super::*;
 impl<R: NotificationRunner> Intake<R> {
     /// Stops receiving, leaves notifications that have not started to others, lets runs end within
     /// the grace, and cuts off the rest.
-    pub(super) async fn stop(mut self, subscription: Box<dyn Subscription>, kill: CancellationToken) {
+    pub(super) async fn stop(
+        mut self,
+        (subscription, urgent): (Box<dyn Subscription>, Option<Box<dyn Subscription>>),
+        kill: CancellationToken,
+    ) {
         self.stopping = true;
         let deadline = Instant::now() + self.shutdown_grace;
         tracing::info!(running = self.running.len(), grace = ?self.shutdown_grace, "shutting down");
         self.acquiring.shutdown().await;
         self.lot.clear();
-        while let Some(pending) = self.next_in_turn() {
+        while let Some(pending) = self.next_left() {
             self.republish(pending);
         }
         let grace = self.shutdown_grace + CLOSE_WAIT;
         let mut streams = self.ahead.close(self.republisher.sender());
-        streams.spawn(republisher::close(subscription, self.republisher.sender(), grace));
+        for subscription in std::iter::once(subscription).chain(urgent) {
+            streams.spawn(republisher::close(subscription, self.republisher.sender(), grace));
+        }
         let closing = tokio::spawn(tokio::time::timeout(grace, streams.join_all()));
         self.drain(deadline).await;
         if !self.running.is_empty() {

@@ -92,32 +92,45 @@ async fn put_off<R: NotificationRunner>(runner: Arc<R>, mut receiver: mpsc::Rece
 }
 
 impl<R: NotificationRunner> Intake<R> {
-    /// Takes the next notification in turn; one that was set aside takes its place.
+    /// Takes the next notification that may start; one that was set aside takes its place.
     pub(super) fn next_in_turn(&mut self) -> Option<PendingRun> {
+        let level = self.waiting.next()?;
+        self.take_at(level)
+    }
+
+    /// Takes a notification that waits for its start, whether or not there is a place for it.
+    pub(super) fn next_left(&mut self) -> Option<PendingRun> {
+        let level = self.waiting.any()?;
+        self.take_at(level)
+    }
+
+    fn take_at(&mut self, level: Level) -> Option<PendingRun> {
         let (surplus, republisher) = (&mut self.surplus, &self.republisher);
-        self.waiting.pop(|canvas, id| {
+        self.waiting.pop(level, |canvas, id| {
             surplus.ids.remove(&id);
-            let notification = Notification { id, canvas };
+            let notification = Notification::new(id, canvas).urgent_if(level.is_urgent());
             let delivery = republisher.delivery(notification);
             PendingRun { notification, delivery, permits: Permits::default() }
         })
     }
 
-    /// Whether more notifications are received. While some are set aside, only as fast as promises
-    /// are put off.
-    pub(super) fn holds_more(&self) -> bool {
-        self.looks_through() || self.waiting.aside() == 0 && self.held() < self.held_limit()
+    /// Whether more notifications of a level are received. While some are set aside, only as fast
+    /// as promises are put off.
+    pub(super) fn holds_more(&self, level: Level) -> bool {
+        self.looks_through(level)
+            || self.waiting.at(level).aside() == 0 && self.held(level) < self.held_limit(level)
     }
 
     /// Whether notifications are received although as many are held as may be.
-    fn looks_through(&self) -> bool {
-        let are_others = self.waiting.owners() > 1 || self.surplus.others.are_known(Instant::now());
+    fn looks_through(&self, level: Level) -> bool {
+        let are_others = self.waiting.at(level).owners() > 1 || self.surplus.others.are_known(Instant::now());
         are_others && self.surplus.later.capacity() >= BATCH_MAX
     }
 
-    /// Asks whether another canvas has events, if all that is held is of one.
+    /// Asks whether another canvas has events, if all that is held of a level is of one.
     pub(super) fn ask_for_others(&mut self) {
-        let Some(canvas) = self.waiting.only_owner().filter(|_| !self.holds_more()) else {
+        let lone = |level| self.waiting.at(level).only_owner().filter(|_| !self.holds_more(level));
+        let Some(canvas) = Level::ALL.into_iter().find_map(lone) else {
             return;
         };
         let now = Instant::now();
@@ -137,50 +150,86 @@ impl<R: NotificationRunner> Intake<R> {
 
     /// Queues a notification for its turn, behind those of its canvas that were set aside.
     pub(super) fn wait(&mut self, notification: Notification, delivery: Delivery) {
-        let Notification { id, canvas } = notification;
+        let Notification { id, canvas, .. } = notification;
         self.surplus.others.saw(canvas, Instant::now());
         if self.surplus.ids.contains(&id) {
             // Its promise has come: another is made, so that the back-off does not count this.
             self.put_off(id);
             return self.acknowledge_duplicate(delivery);
         }
+        self.routes.waits(notification);
         let pending = PendingRun { notification, delivery, permits: Permits::default() };
-        if self.waiting.has_aside(canvas) {
+        let waiting = self.waiting.at_mut(Level::of(notification.urgent));
+        if waiting.has_aside(canvas) {
             let id = self.surplus.set_aside(pending);
-            self.waiting.push_aside(canvas, id);
+            waiting.push_aside(canvas, id);
         } else {
-            self.waiting.push(canvas, pending);
+            waiting.push(canvas, pending);
         }
         self.shed();
     }
 
-    /// Gives up what exceeds the limits: the last of the canvas with the most. A subscription hands
-    /// out no more than the limit, so to look through it, one place of these is kept free.
+    /// Gives up what exceeds the limits: of each level the last of the canvas with the most, and of
+    /// what was set aside urgent ones last.
     pub(super) fn shed(&mut self) {
-        let looks_through = self.looks_through();
-        let limit = self.held_limit() - usize::from(looks_through);
-        while self.held() > limit {
+        for level in Level::ALL {
+            if !self.waiting.at(level).is_empty() {
+                self.shed_at(level);
+            }
+        }
+        while self.waiting.aside() > self.surplus.aside_max
+            && let Some((_, _, id)) = self.waiting.shed_aside()
+        {
+            self.surplus.ids.remove(&id);
+            self.put_off(id);
+        }
+    }
+
+    /// A subscription hands out no more than the limit, so to look through it, one place of these
+    /// is kept free.
+    fn shed_at(&mut self, level: Level) {
+        let looks_through = self.looks_through(level);
+        let limit = self.held_limit(level) - usize::from(looks_through);
+        while self.held(level) > limit {
+            let waiting = self.waiting.at_mut(level);
             if looks_through {
-                if !self.waiting.set_aside(|pending| self.surplus.set_aside(pending)) {
+                if !waiting.set_aside(|pending| self.surplus.set_aside(pending)) {
                     break;
                 }
-            } else if let Some(pending) = self.waiting.shed() {
+            } else if let Some(pending) = waiting.shed() {
                 self.republish(pending);
             } else {
                 break;
             }
         }
-        while self.waiting.links() > self.links_max()
-            && let Some(pending) = self.waiting.shed_link()
+        while self.waiting.at(level).links() > self.links_max()
+            && let Some(pending) = self.waiting.at_mut(level).shed_link()
         {
             self.republish(pending);
         }
-        while self.waiting.aside() > self.surplus.aside_max
-            && let Some((_, id)) = self.waiting.shed_aside()
-        {
-            self.surplus.ids.remove(&id);
-            self.put_off(id);
+    }
+
+    /// Asks which notifications are of urgent routes, if any have to wait.
+    pub(super) fn ask_for_routes(&mut self) {
+        if self.waiting.at(Level::Normal).is_empty() {
+            return self.routes.forget();
         }
+        let runner = Arc::clone(&self.runner);
+        self.routes.ask(|asked| async move { runner.of_urgent_routes(asked).await });
+    }
+
+    /// Moves those that still wait to the other level.
+    pub(super) fn routes_answered(&mut self, urgent: Vec<Notification>) {
+        for Notification { id, canvas, .. } in urgent {
+            let others = self.waiting.at_mut(Level::Normal);
+            if let Some(mut pending) = others.remove(canvas, |pending| pending.notification.id == id) {
+                pending.notification.urgent = true;
+                self.waiting.at_mut(Level::Urgent).push(canvas, pending);
+            } else if others.remove_aside(canvas, |waiting| *waiting == id) {
+                self.waiting.at_mut(Level::Urgent).push_aside(canvas, id);
+            }
+        }
+        self.shed();
     }
 
     /// Leaves an event to its promise if the broker does not hold it: it would come again at once.
@@ -210,11 +259,12 @@ impl<R: NotificationRunner> Intake<R> {
         }
         for _ in 0..self.surplus.offers.next() {
             let Ok(later) = self.surplus.later.try_reserve() else { return };
-            let Some((canvas, id)) = self.waiting.shed_aside() else { return };
+            let Some((level, canvas, id)) = self.waiting.shed_aside() else { return };
             self.surplus.ids.remove(&id);
             self.surplus.offers.offer(id);
             later.send((id, OFFERED));
-            self.republisher.delivery(Notification { id, canvas }).put_back();
+            let notification = Notification::new(id, canvas).urgent_if(level.is_urgent());
+            self.republisher.delivery(notification).put_back();
         }
     }
 

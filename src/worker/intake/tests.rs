@@ -3,6 +3,7 @@
 
 mod bench;
 mod fairness;
+mod urgent;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Mutex;

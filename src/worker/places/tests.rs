@@ -59,7 +59,7 @@ async fn a_free_place_goes_to_the_target_with_the_fewest() {
     let second = places.try_take(&target(1, "b"));
     assert!(first.is_some() && second.is_some());
     let (mut again, mut healthy) =
-        (pin!(places.wait(target(1, "b"))), pin!(places.wait(target(1, "healthy"))));
+        (pin!(places.wait(target(1, "b"), false)), pin!(places.wait(target(1, "healthy"), false)));
     assert!(poll!(&mut again).is_pending() && poll!(&mut healthy).is_pending());
     first.take();
     assert!(poll!(&mut again).is_pending(), "it has one already");
@@ -73,8 +73,8 @@ async fn a_free_place_goes_to_the_target_with_the_fewest() {
 async fn a_waiter_that_left_is_passed_over() {
     let places = Places::new(1, Some(1));
     let taken = places.try_take(&target(1, "a"));
-    let mut left = Box::pin(places.wait(target(1, "a")));
-    let mut stays = pin!(places.wait(target(1, "a")));
+    let mut left = Box::pin(places.wait(target(1, "a"), false));
+    let mut stays = pin!(places.wait(target(1, "a"), false));
     assert!(poll!(&mut left).is_pending() && poll!(&mut stays).is_pending());
     drop((left, taken));
     assert!(stays.await.is_some());
@@ -106,7 +106,7 @@ async fn a_slow_function_leaves_places_to_others() {
     );
     drop(places.try_take(&function(2, "quick")));
     assert!(places.are_short() && places.try_take(&function(1, "slow")).is_none());
-    let mut waits = pin!(places.wait(function(1, "slow")));
+    let mut waits = pin!(places.wait(function(1, "slow"), false));
     assert!(poll!(&mut waits).is_pending());
     assert!(places.try_take(&function(1, "quick")).is_some(), "of its canvas, too");
     slow.truncate(56);

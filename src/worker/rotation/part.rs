@@ -43,6 +43,12 @@ impl<K: Copy + Hash + Ord, T> Part<K, T> {
         self.change(owner, VecDeque::pop_back).map(|item| (owner, item))
     }
 
+    /// Removes the first item of an owner that is meant.
+    pub(super) fn remove(&mut self, owner: K, is_meant: impl FnMut(&T) -> bool) -> Option<T> {
+        let at = self.queues.get(&owner)?.iter().position(is_meant)?;
+        self.change(owner, |queue| queue.remove(at))
+    }
+
     /// Changes the queue of an owner, and keeps the order by size up to date.
     fn change<R>(&mut self, owner: K, change: impl FnOnce(&mut VecDeque<T>) -> R) -> R {
         let queue = self.queues.entry(owner).or_default();

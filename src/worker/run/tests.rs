@@ -34,7 +34,7 @@ fn row() -> Box<LoadedRow> {
 }
 
 fn notification() -> Notification {
-    Notification { id: EventId::new(), canvas: CanvasId::DEFAULT }
+    Notification::new(EventId::new(), CanvasId::DEFAULT)
 }
 
 /// A run is moved into its task, and each worker holds thousands: what is rare in it is boxed. What

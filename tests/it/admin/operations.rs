@@ -139,7 +139,7 @@ async fn a_waiting_event_can_be_cancelled_and_a_running_one_not() {
     door.open(1);
     worker.until(running, Outcome::Deleted).await;
     // EV2-15: the row is gone, so the notification in the parking lot does nothing.
-    let lot = [wakeq::notify::Notification { id: delayed, canvas: CanvasId::DEFAULT }];
+    let lot = [wakeq::notify::Notification::new(delayed, CanvasId::DEFAULT)];
     stage.notifier.publish(&lot).await.unwrap();
     worker.until(delayed, Outcome::EventMissing).await;
     notifier.drained().await;

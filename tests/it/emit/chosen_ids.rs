@@ -150,14 +150,14 @@ async fn a_notification_for_another_canvas_changes_nothing() {
     let handlers = Handlers::new().on("greet", done).on_queue("emails", done);
     let mut worker = stage.worker(handlers);
     for id in [event, EventId(copy)] {
-        notifier.publish(&[Notification { id, canvas: THEIRS }]).await.unwrap();
+        notifier.publish(&[Notification::new(id, THEIRS)]).await.unwrap();
         let report = worker.report().await;
         assert_eq!((report.notification.id, &report.trail[..]), (id, &[Outcome::EventMissing][..]));
     }
     let after: String = stage.pool.value(rows).await;
     assert_eq!(after, before);
     // Genuine ones run their events.
-    notifier.publish(&[event, EventId(copy)].map(|id| Notification { id, canvas: MINE })).await.unwrap();
+    notifier.publish(&[event, EventId(copy)].map(|id| Notification::new(id, MINE))).await.unwrap();
     worker.until_count(2, Outcome::Deleted).await;
     worker.stop().await;
     assert_eq!(stage.rows().await, 0);

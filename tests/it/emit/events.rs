@@ -50,7 +50,7 @@ async fn a_name_and_a_value_are_enough() {
     has(&row, json!({"value": r#"{"to":"Ada"}"#, "retries": 0, "claims": 0, "losses": 0, "locked_at": null}));
     has(&row, json!({"due_at_once": true, "promise_s": 30.0}));
     assert_eq!(emitted.id.0.get_version_num(), 7);
-    assert_eq!(notifier.published(), [Notification { id: emitted.id, canvas: CanvasId::DEFAULT }]);
+    assert_eq!(notifier.published(), [Notification::new(emitted.id, CanvasId::DEFAULT)]);
 }
 
 #[tokio::test]

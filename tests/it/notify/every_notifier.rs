@@ -72,7 +72,7 @@ on_every_broker!(
 
 pub(crate) fn notifications(count: usize) -> Vec<Notification> {
     let canvas = CanvasId(Uuid::new_v4());
-    (0..count).map(|_| Notification { id: EventId::new(), canvas }).collect()
+    (0..count).map(|_| Notification::new(EventId::new(), canvas)).collect()
 }
 
 /// The next delivery, with its notification's event.

@@ -30,7 +30,7 @@ fn some_ids(sent: &[Notification]) -> Vec<Option<EventId>> {
 fn the_body_is_as_agreed() {
     let id = "0190aaaa-bbbb-7ccc-8ddd-eeeeffff0000".parse().unwrap();
     let canvas = "11111111-2222-4333-8444-555555555555".parse().unwrap();
-    let body = Notification { id, canvas }.body();
+    let body = Notification::new(id, canvas).body();
     let expected =
         r#"{"id":"0190aaaa-bbbb-7ccc-8ddd-eeeeffff0000","canvasID":"11111111-2222-4333-8444-555555555555"}"#;
     assert_eq!(String::from_utf8(body).unwrap(), expected);

@@ -136,3 +136,36 @@ async fn a_wrong_name_is_refused() {
         assert!(refused.to_string().contains("stream"), "{stream}: {refused}");
     }
 }
+
+/// Urgent notifications have a stream of their own, in which no others come, and its trouble is
+/// reported. A notifier without it sends all of them on the first one's subject.
+#[tokio::test]
+async fn urgent_notifications_have_a_stream_of_their_own() {
+    let Some((_server, client)) = server().await else { return };
+    let mut config = NatsConfig::default();
+    config.urgent = true;
+    let notifier = NatsNotifier::open(client.clone(), config).await.unwrap();
+    let mut sent = notifications(4);
+    sent[2..].iter_mut().for_each(|told| told.urgent = true);
+    notifier.publish(&sent).await.unwrap();
+    let mut urgent = notifier.subscribe_urgent(10).await.unwrap().unwrap();
+    all_come(&mut *urgent, sent[2..].iter().map(|sent| sent.id).collect()).await;
+    let without = self::notifier(&client).await;
+    assert!(without.subscribe_urgent(10).await.unwrap().is_none());
+    let late = notifications(1).remove(0).urgent_if(true);
+    without.publish(&[late]).await.unwrap();
+    let mut ordinary = notifier.subscribe(10).await.unwrap();
+    let mut left: HashSet<EventId> = sent[..2].iter().chain([&late]).map(|sent| sent.id).collect();
+    while !left.is_empty() {
+        let (id, delivery) = next(&mut *ordinary).await;
+        assert_eq!(delivery.notification.as_ref().unwrap().urgent, id == late.id);
+        left.remove(&id);
+        delivery.acknowledge();
+    }
+    let none = timeout(Duration::from_secs(1), urgent.next()).await;
+    assert!(none.is_err(), "the others are not in it");
+    jetstream::new(client).delete_stream("wakeq-urgent").await.unwrap();
+    assert!(notifier.check().await.unwrap_err().to_string().contains("wakeq-urgent"));
+    ordinary.close(TIMEOUT).await;
+    urgent.close(TIMEOUT).await;
+}

@@ -165,7 +165,7 @@ async fn the_next_event_goes_on_at_the_same_worker() {
     let ids: Vec<EventId> = emitted.into_iter().map(|emitted| emitted.id).collect();
     // Only the first one's notification is delivered.
     notifier.forget_everything();
-    notifier.publish(&[Notification { id: ids[0], canvas: CanvasId::DEFAULT }]).await.unwrap();
+    notifier.publish(&[Notification::new(ids[0], CanvasId::DEFAULT)]).await.unwrap();
     let published = notifier.published().len();
     let log = Log::default();
     let mut worker = stage.worker_with(log.handler(), capacity(1));
@@ -185,7 +185,7 @@ async fn a_long_chain_lets_others_in() {
     // Only the notifications of these two are delivered.
     notifier.forget_everything();
     let canvas = CanvasId::DEFAULT;
-    notifier.publish(&[first, last].map(|id| Notification { id, canvas })).await.unwrap();
+    notifier.publish(&[first, last].map(|id| Notification::new(id, canvas))).await.unwrap();
     let log = Log::default();
     let (other, mut others) = mpsc::channel(1);
     let (seen, runs) = (log.clone(), log.clone());

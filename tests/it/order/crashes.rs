@@ -221,7 +221,7 @@ async fn kill_workers(scene: &CrashScene, workers: &mut Vec<Process>, count: usi
         scene.kill_9(&victim).await;
         sqlx::query("insert into killed values ($1)").bind(victim.pid()).execute(&scene.pool).await.unwrap();
         let live: Vec<uuid::Uuid> = scene.pool.values("select id from wakeq.events_v2 limit 1000").await;
-        let notification = |id| Notification { id: EventId(id), canvas: CanvasId::DEFAULT };
+        let notification = |id| Notification::new(EventId(id), CanvasId::DEFAULT);
         let again: Vec<Notification> = live.into_iter().map(notification).collect();
         // Time is up for some of them on a busy machine: those come once.
         let _ = scene.notifier.publish(&again).await;

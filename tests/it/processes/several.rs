@@ -44,8 +44,8 @@ async fn a_hundred_notifications_of_one_event_to_eight_workers_are_one_run() {
         worker.says("ready").await;
     }
     let id = scene.emit(WORK, Work::lasting(1_000)).await;
-    let real = Notification { id, canvas: CanvasId::DEFAULT };
-    let forged = Notification { id: wakeq::EventId::new(), canvas: CanvasId::DEFAULT };
+    let real = Notification::new(id, CanvasId::DEFAULT);
+    let forged = Notification::new(wakeq::EventId::new(), CanvasId::DEFAULT);
     let all: Vec<Notification> = std::iter::repeat_n([real, forged], 99).flatten().collect();
     scene.notifier.publish(&all).await.unwrap();
     all_seen(&workers, 2 * 99 + 1).await;

@@ -216,7 +216,7 @@ async fn room_goes_to_the_canvas_that_has_the_least() {
     let runner = runner.into_push_runner().await.unwrap();
     let emit = async |canvas| {
         let id = kit.emit(Event::new("greet", &1).unwrap().canvas(canvas)).await.unwrap().id;
-        Notification { id, canvas }
+        Notification::new(id, canvas)
     };
     let push = |notification: Notification| {
         let runner = runner.clone();

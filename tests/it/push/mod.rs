@@ -186,7 +186,7 @@ impl PushDeployment {
 }
 
 pub(super) fn notification(id: EventId) -> Notification {
-    Notification { id, canvas: CanvasId::DEFAULT }
+    Notification::new(id, CanvasId::DEFAULT)
 }
 
 /// The envelope as Pub/Sub sends it.

@@ -62,7 +62,7 @@ async fn copies_outlive_the_processes() {
         scene.kill_9(&workers.remove(kill % workers.len())).await;
         let live: Vec<(uuid::Uuid, uuid::Uuid)> =
             scene.pool.table("select id, canvas_id from wakeq.events_v2 limit 1000").await;
-        let notification = |(id, canvas)| Notification { id: EventId(id), canvas: CanvasId(canvas) };
+        let notification = |(id, canvas)| Notification::new(EventId(id), CanvasId(canvas));
         let again: Vec<_> = live.into_iter().map(notification).collect();
         // A broker that is too busy for them is disturbed enough.
         doubled += scene.notifier.publish(&again).await.map_or(0, |()| again.len());

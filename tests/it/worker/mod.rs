@@ -19,3 +19,4 @@ mod shutdown;
 mod transactions;
 mod typed;
 mod under_load;
+mod urgent;

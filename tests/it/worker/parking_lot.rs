@@ -24,7 +24,7 @@ fn later(name: &str, delay: Duration) -> Event {
 }
 
 fn notifications(id: EventId, count: usize) -> Vec<Notification> {
-    vec![Notification { id, canvas: CanvasId::DEFAULT }; count]
+    vec![Notification::new(id, CanvasId::DEFAULT); count]
 }
 
 /// It waits only in the worker, acknowledged; further notifications of it are acknowledged.

@@ -145,7 +145,7 @@ async fn a_push_runner_has_a_row_until_it_is_shut_down() {
     let (handler, mut door) = Door::new();
     let runner = push_runner(&stage, Handlers::new().on("greet", handler)).await;
     let id = stage.emit("greet").await;
-    let body = wakeq::notify::Notification { id, canvas: CanvasId::DEFAULT }.body();
+    let body = wakeq::notify::Notification::new(id, CanvasId::DEFAULT).body();
     let (pushed, taking) = (runner.clone(), body);
     let push = tokio::spawn(async move { pushed.run(&taking).await });
     door.arrived.next().await;

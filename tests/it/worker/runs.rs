@@ -23,11 +23,11 @@ async fn malformed_notifications_are_acknowledged_and_ignored() {
     for body in [&b""[..], b"{}", b"\xff\xfe", b"[1]", br#"{"id":"1","canvasID":"2"}"#] {
         notifier.inject(body);
     }
-    let forged = Notification { id: EventId::new(), canvas: CanvasId(Uuid::new_v4()) };
+    let forged = Notification::new(EventId::new(), CanvasId(Uuid::new_v4()));
     notifier.publish(&[forged; 100]).await.unwrap();
     let id = stage.emit("greet").await;
-    let real = Notification { id, canvas: CanvasId::DEFAULT };
-    let of_another_canvas = Notification { id, canvas: forged.canvas };
+    let real = Notification::new(id, CanvasId::DEFAULT);
+    let of_another_canvas = Notification::new(id, forged.canvas);
     notifier.publish(&[real; 10]).await.unwrap();
     notifier.publish(&[of_another_canvas; 10]).await.unwrap();
     let missing = worker.until_count(100, Outcome::EventMissing).await;
@@ -213,7 +213,7 @@ async fn a_row_is_written_only_by_claim_retry_and_delete() {
     let (mut worker, mut door) = stage.door(Route::new("greet").retry(retry));
     let id = stage.emit("greet").await;
     door.arrived.next().await;
-    stage.notifier.publish(&[Notification { id, canvas: CanvasId::DEFAULT }; 3]).await.unwrap();
+    stage.notifier.publish(&[Notification::new(id, CanvasId::DEFAULT); 3]).await.unwrap();
     worker.until_count(3, Outcome::IsLocked).await;
     door.answer(Err(HandlerError::operational("not yet")));
     door.arrived.next().await;
@@ -235,7 +235,7 @@ async fn many_deliveries_of_one_event_make_one_run() {
     let workers: Vec<_> =
         (0..4).map(|_| stage.worker(Handlers::new().on("greet", handler.clone()))).collect();
     let id = stage.emit("greet").await;
-    notifier.publish(&[Notification { id, canvas: CanvasId::DEFAULT }; 100]).await.unwrap();
+    notifier.publish(&[Notification::new(id, CanvasId::DEFAULT); 100]).await.unwrap();
     door.arrived.next().await;
     door.open(2);
     notifier.drained().await;

@@ -62,6 +62,7 @@ module "queue" {
   project     = var.project
   publishers  = merge({ api = module.accounts.api, worker = module.accounts.worker }, var.publishers)
   subscribers = { worker = module.accounts.worker }
+  urgent      = var.urgent
   broadcast   = var.broadcast
   listeners   = { api = module.accounts.api }
 }
@@ -98,11 +99,14 @@ module "workers" {
   account      = module.accounts.worker
   topic        = module.queue.topic
   subscription = module.queue.subscription
-  database     = { connection_name = module.database.connection_name, secret = module.database.secrets["worker"] }
-  network      = module.network.network
-  subnetwork   = module.network.subnetwork
-  env          = local.broadcast
-  secrets      = { WAKEQ_SECRET_KEY = module.secret_key.secret }
+
+  urgent_subscription = module.queue.urgent_subscription
+
+  database   = { connection_name = module.database.connection_name, secret = module.database.secrets["worker"] }
+  network    = module.network.network
+  subnetwork = module.network.subnetwork
+  env        = local.broadcast
+  secrets    = { WAKEQ_SECRET_KEY = module.secret_key.secret }
 
   deletion_protection = var.deletion_protection
 }
@@ -116,12 +120,15 @@ module "jobs" {
   doctor_account  = module.accounts.worker
   topic           = module.queue.topic
   subscription    = module.queue.subscription
-  database        = { connection_name = module.database.connection_name, secret = module.database.secrets["owner"] }
-  doctor_secret   = module.database.secrets["worker"]
-  api_roles       = [module.database.roles["api"]]
-  worker_roles    = [module.database.roles["worker"]]
-  network         = module.network.network
-  subnetwork      = module.network.subnetwork
-  env             = local.broadcast
-  doctor_secrets  = { WAKEQ_SECRET_KEY = module.secret_key.secret }
+
+  urgent_subscription = module.queue.urgent_subscription
+
+  database       = { connection_name = module.database.connection_name, secret = module.database.secrets["owner"] }
+  doctor_secret  = module.database.secrets["worker"]
+  api_roles      = [module.database.roles["api"]]
+  worker_roles   = [module.database.roles["worker"]]
+  network        = module.network.network
+  subnetwork     = module.network.subnetwork
+  env            = local.broadcast
+  doctor_secrets = { WAKEQ_SECRET_KEY = module.secret_key.secret }
 }

@@ -42,6 +42,12 @@ variable "trusted_proxies" {
   default     = ["169.254.0.0/16"]
 }
 
+variable "urgent" {
+  description = "Whether urgent notifications have a subscription of their own (docs/urgent.md)."
+  type        = bool
+  default     = false
+}
+
 variable "broadcast" {
   description = "Whether every emitted event is also broadcast to listeners."
   type        = bool

@@ -3,11 +3,13 @@
 #   gcloud run jobs execute wakeq-migrate --region=… --wait
 
 locals {
+  urgent = var.urgent_subscription == null ? {} : { WAKEQ_URGENT_SUBSCRIPTION = var.urgent_subscription }
+
   env = merge({
     GOOGLE_CLOUD_PROJECT = var.project
     WAKEQ_TOPIC          = var.topic
     WAKEQ_SUBSCRIPTION   = var.subscription
-  }, var.env)
+  }, local.urgent, var.env)
 
   # The doctor runs as the account of the processes that it checks, and so has the same permissions.
   jobs = {

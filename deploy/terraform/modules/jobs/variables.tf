@@ -39,6 +39,12 @@ variable "subscription" {
   type        = string
 }
 
+variable "urgent_subscription" {
+  description = "Name of the subscription to urgent notifications, if there is one: WAKEQ_URGENT_SUBSCRIPTION."
+  type        = string
+  default     = null
+}
+
 variable "database" {
   description = "Connection name of the database and the secret of its owner, from the outputs of `database`."
   type        = object({ connection_name = string, secret = string })

@@ -1,5 +1,26 @@
-# The topic, and one subscription: pull, or push if an endpoint is given. The settings are those that
-# `wakeq topics check` compares; docs/operations.md gives the reason for each.
+# The topic, and one subscription, or a second one for urgent notifications: pull, or push if an endpoint is given. The settings
+# are those that `wakeq topics check` compares; docs/operations.md gives the reason for each.
+
+locals {
+  # Each notification belongs to one of them. A filter can't be changed: Terraform makes the subscription anew.
+  filters = merge(
+    { ordinary = var.urgent ? "NOT attributes.urgent = \"true\"" : null },
+    var.urgent ? { urgent = "attributes.urgent = \"true\"" } : {},
+  )
+
+  subscriptions = merge(
+    { ordinary = google_pubsub_subscription.this.name },
+    { for subscription in google_pubsub_subscription.urgent : "urgent" => subscription.name },
+  )
+
+  # Each account at each subscription, under a key that is known before the subscriptions are.
+  subscribers = merge([for class in keys(local.filters) : {
+    for key, account in var.subscribers : class == "ordinary" ? key : "${key}-${class}" => { class = class, account = account }
+  }]...)
+  viewers = merge([for class in keys(local.filters) : {
+    for key, account in merge(var.subscribers, var.viewers) : class == "ordinary" ? key : "${key}-${class}" => { class = class, account = account }
+  }]...)
+}
 
 resource "google_pubsub_topic" "this" {
   # checkov:skip=CKV_GCP_83:a notification contains only the id of a row; Google-managed keys are enough for that
@@ -18,6 +39,7 @@ resource "google_pubsub_subscription" "this" {
   project = var.project
   name    = var.name
   topic   = google_pubsub_topic.this.id
+  filter  = local.filters.ordinary
 
   # Pull: as long as a lease, so that a dead worker's event and its notification become available at the same time.
   # Push: as long as a request may take; after that it is delivered again, and finds the event locked.
@@ -55,6 +77,43 @@ resource "google_pubsub_subscription" "this" {
   }
 }
 
+# Urgent notifications do not wait behind the others. The settings are those of the other subscription.
+resource "google_pubsub_subscription" "urgent" {
+  count = var.urgent ? 1 : 0
+
+  project = var.project
+  name    = "${var.name}-urgent"
+  topic   = google_pubsub_topic.this.id
+  filter  = local.filters["urgent"]
+
+  ack_deadline_seconds         = var.push == null ? 60 : min(600, var.push.handler_timeout_s + 20)
+  message_retention_duration   = "604800s"
+  retain_acked_messages        = false
+  enable_message_ordering      = false
+  enable_exactly_once_delivery = false
+
+  expiration_policy {
+    ttl = ""
+  }
+
+  retry_policy {
+    minimum_backoff = "10s"
+    maximum_backoff = "600s"
+  }
+
+  dynamic "push_config" {
+    for_each = var.push == null ? [] : [var.push]
+    content {
+      push_endpoint = push_config.value.endpoint
+
+      oidc_token {
+        service_account_email = push_config.value.account
+        audience              = push_config.value.audience
+      }
+    }
+  }
+}
+
 resource "google_pubsub_topic_iam_member" "publisher" {
   for_each = var.publishers
 
@@ -65,22 +124,22 @@ resource "google_pubsub_topic_iam_member" "publisher" {
 }
 
 resource "google_pubsub_subscription_iam_member" "subscriber" {
-  for_each = var.subscribers
+  for_each = local.subscribers
 
   project      = var.project
-  subscription = google_pubsub_subscription.this.name
+  subscription = local.subscriptions[each.value.class]
   role         = "roles/pubsub.subscriber"
-  member       = "serviceAccount:${each.value}"
+  member       = "serviceAccount:${each.value.account}"
 }
 
 # For the check every 15 s that notices a broken stream, and for `wakeq doctor`.
 resource "google_pubsub_subscription_iam_member" "viewer" {
-  for_each = merge(var.subscribers, var.viewers)
+  for_each = local.viewers
 
   project      = var.project
-  subscription = google_pubsub_subscription.this.name
+  subscription = local.subscriptions[each.value.class]
   role         = "roles/pubsub.viewer"
-  member       = "serviceAccount:${each.value}"
+  member       = "serviceAccount:${each.value.account}"
 }
 
 # Broadcasts: a second topic to which every emitted event is published, for listeners. Nothing depends on it.

@@ -13,6 +13,15 @@ output "subscription" {
   ]
 }
 
+output "urgent_subscription" {
+  description = "Name of the subscription to urgent notifications; available once its subscribers have their permissions; null without one."
+  value       = one(google_pubsub_subscription.urgent[*].name)
+  depends_on = [
+    google_pubsub_subscription_iam_member.subscriber,
+    google_pubsub_subscription_iam_member.viewer,
+  ]
+}
+
 output "broadcast_topic" {
   description = "Name of the broadcast topic; available once publishers and listeners have their permissions; null without broadcasts."
   value       = one(google_pubsub_topic.broadcast[*].name)

@@ -32,6 +32,12 @@ variable "viewers" {
   default     = {}
 }
 
+variable "urgent" {
+  description = "Whether urgent notifications have a second subscription (docs/urgent.md): that of the workers' `urgent_subscription`. A change makes the first one anew, and what it holds at that moment waits for the minute's pass."
+  type        = bool
+  default     = false
+}
+
 variable "broadcast" {
   description = "Whether every emitted event is also broadcast to listeners. The processes need WAKEQ_BROADCAST=1 too."
   type        = bool

@@ -1,12 +1,15 @@
 # Workers on Cloud Run: a pool of instances that pull, from your own image with the handlers.
 
 locals {
+  urgent = var.urgent_subscription == null ? {} : { WAKEQ_URGENT_SUBSCRIPTION = var.urgent_subscription }
+
   env = merge({
     GOOGLE_CLOUD_PROJECT = var.project
     WAKEQ_TOPIC          = var.topic
     WAKEQ_SUBSCRIPTION   = var.subscription
     WAKEQ_CAPACITY       = tostring(var.capacity)
-  }, var.env)
+    WAKEQ_URGENT_SLOTS   = tostring(var.urgent_slots)
+  }, local.urgent, var.env)
 
   secrets = merge({ DATABASE_URL = var.database.secret }, var.secrets)
 }

@@ -34,6 +34,12 @@ variable "subscription" {
   type        = string
 }
 
+variable "urgent_subscription" {
+  description = "Name of the subscription to urgent notifications, if there is one: WAKEQ_URGENT_SUBSCRIPTION."
+  type        = string
+  default     = null
+}
+
 variable "database" {
   description = "Connection name and secret of the database, from the outputs of `database`."
   type        = object({ connection_name = string, secret = string })
@@ -59,6 +65,12 @@ variable "capacity" {
   description = "Handlers that one instance runs at a time: WAKEQ_CAPACITY."
   type        = number
   default     = 64
+}
+
+variable "urgent_slots" {
+  description = "How many of them are kept for urgent events: WAKEQ_URGENT_SLOTS."
+  type        = number
+  default     = 0
 }
 
 variable "limits" {

@@ -192,7 +192,7 @@ async fn run_now(transaction: &mut PgConnection, meant: Meant<'_>) -> Result<Act
     )
     .fetch_one(transaction)
     .await?;
-    let notifications = row.ids.into_iter().map(|id| Notification { id: EventId(id), canvas }).collect();
+    let notifications = row.ids.into_iter().map(|id| Notification::new(EventId(id), canvas)).collect();
     Ok(Act { notifications, ..Act::counting(row.due) })
 }
 

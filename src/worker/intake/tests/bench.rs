@@ -31,6 +31,10 @@ pub(super) struct Plan {
     pub(super) next: Option<Notification>,
     /// The queue whose next copy it asks for.
     pub(super) queue: Option<usize>,
+    /// Its notification is urgent.
+    pub(super) urgent: bool,
+    /// The route of its handler is.
+    pub(super) routed: bool,
 }
 
 #[derive(Debug, PartialEq)]
@@ -212,6 +216,16 @@ impl NotificationRunner for TestBench {
     async fn put_off(&self, later: Vec<(EventId, Duration)>) {
         Self::lock(&self.put_off).extend(later);
     }
+
+    fn has_urgent_routes(&self) -> bool {
+        Self::lock(&self.plans).values().any(|plan| plan.routed)
+    }
+
+    async fn of_urgent_routes(&self, mut asked: Vec<Notification>) -> Vec<Notification> {
+        let plans = Self::lock(&self.plans);
+        asked.retain(|notification| plans[&notification.id].routed);
+        asked
+    }
 }
 
 /// The published notifications, and all events that have to run as a result.
@@ -232,9 +246,10 @@ impl Scene {
     fn add(&mut self, canvas: u8, plan: Plan) -> Notification {
         let id = EventId(uuid::Uuid::from_u128(1 + self.plans.len() as u128));
         let canvas = CanvasId(uuid::Uuid::from_u128(u128::from(canvas)));
+        let notification = Notification::new(id, canvas).urgent_if(plan.urgent);
         self.plans.insert(id, plan);
         self.canvases.insert(id, canvas);
-        Notification { id, canvas }
+        notification
     }
 
     pub(super) fn publish(&mut self, canvas: u8, plan: Plan) {
@@ -324,7 +339,9 @@ impl Scene {
         &self,
         events: impl Fn(Notification) -> bool,
     ) -> impl Iterator<Item = (EventId, &Plan)> {
-        let of_them = move |id: EventId| events(Notification { id, canvas: self.canvases[&id] });
+        let of_them = move |id: EventId| {
+            events(Notification::new(id, self.canvases[&id]).urgent_if(self.plans[&id].urgent))
+        };
         self.plans.iter().map(|(id, plan)| (*id, plan)).filter(move |(id, _)| of_them(*id))
     }
 
@@ -386,6 +403,7 @@ impl Work {
         aside_max: usize,
     ) -> Self {
         let subscription = notifier.subscribe(config.held_max()).await.unwrap();
+        let urgent = notifier.subscribe_urgent(config.held_max()).await.unwrap();
         let (reports, ended) = mpsc::channel(1_000_000);
         let mut intake = Intake::new(
             Arc::clone(&bench),
@@ -397,7 +415,8 @@ impl Work {
         );
         intake.surplus.aside_max = aside_max;
         let stop = CancellationToken::new();
-        let working = tokio::spawn(intake.run(subscription, stop.clone(), CancellationToken::new()));
+        let working =
+            tokio::spawn(intake.run((subscription, urgent), stop.clone(), CancellationToken::new()));
         Self { bench, ended, stop, working }
     }
 }
@@ -422,8 +441,20 @@ impl Notifier for Listening {
     }
 
     async fn subscribe(&self, max_outstanding: usize) -> Result<Box<dyn Subscription>, NotifyError> {
-        let stream = self.local.subscribe(max_outstanding).await?;
-        Ok(Box::new(ListeningStream { stream, received: Arc::clone(&self.received), began: self.began }))
+        Ok(self.heard(self.local.subscribe(max_outstanding).await?))
+    }
+
+    async fn subscribe_urgent(
+        &self,
+        max_outstanding: usize,
+    ) -> Result<Option<Box<dyn Subscription>>, NotifyError> {
+        Ok(self.local.subscribe_urgent(max_outstanding).await?.map(|stream| self.heard(stream)))
+    }
+}
+
+impl Listening {
+    fn heard(&self, stream: Box<dyn Subscription>) -> Box<dyn Subscription> {
+        Box::new(ListeningStream { stream, received: Arc::clone(&self.received), began: self.began })
     }
 }
 

@@ -53,7 +53,7 @@ async fn no_worker_takes_what_is_pulled_until_it_is_not() {
     let mut worker = stage.worker(Handlers::new().on_queue(QUEUE, handler));
     let sql = "select id from wakeq.events_v2 where canvas_id = $1";
     let id: uuid::Uuid = sqlx::query_scalar(sql).bind(canvas(1).0).fetch_one(&stage.pool).await.unwrap();
-    let notification = wakeq::notify::Notification { id: wakeq::EventId(id), canvas: canvas(1) };
+    let notification = wakeq::notify::Notification::new(wakeq::EventId(id), canvas(1));
     stage.notifier.publish(&[notification]).await.unwrap();
     worker.until(notification.id, Outcome::Deferred).await;
     assert!(runs.rest().is_empty());

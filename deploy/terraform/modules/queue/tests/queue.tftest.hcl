@@ -42,6 +42,32 @@ run "pull" {
     condition     = length(google_pubsub_topic.broadcast) + length(google_project_iam_custom_role.listener) + length(google_pubsub_topic_iam_member.broadcaster) == 0
     error_message = "nothing may be broadcast unless enabled"
   }
+  assert {
+    condition     = length(google_pubsub_subscription.urgent) == 0 && google_pubsub_subscription.this.filter == null
+    error_message = "one subscription must get all notifications unless there are two"
+  }
+}
+
+run "urgent" {
+  command = plan
+
+  variables {
+    urgent      = true
+    subscribers = { worker = "worker@my-project.iam.gserviceaccount.com" }
+  }
+
+  assert {
+    condition     = google_pubsub_subscription.urgent[0].filter == "attributes.urgent = \"true\"" && google_pubsub_subscription.this.filter == "NOT attributes.urgent = \"true\""
+    error_message = "each notification must belong to one of them, as `wakeq topics check` requires"
+  }
+  assert {
+    condition     = google_pubsub_subscription.urgent[0].name == "wakeq-urgent" && google_pubsub_subscription.urgent[0].ack_deadline_seconds == 60
+    error_message = "the second one must be like the first"
+  }
+  assert {
+    condition     = { for key, member in google_pubsub_subscription_iam_member.subscriber : key => member.subscription } == { worker = "wakeq", worker-urgent = "wakeq-urgent" }
+    error_message = "workers must be able to pull from both"
+  }
 }
 
 run "broadcasts" {
