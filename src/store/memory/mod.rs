@@ -14,6 +14,9 @@ mod history;
 mod inserts;
 mod keys;
 mod lanes;
+mod limit_lists;
+mod limit_rows;
+mod limits;
 mod lists;
 mod operations;
 mod row;
@@ -39,6 +42,7 @@ use crate::store::kernel::{Double, Store, StoreError};
 use crate::store::order::{HaltedLane, Object, Tombstone};
 use batch_row::Batch;
 use keys::Keys;
+use limit_rows::Limits;
 use row::{Dead, Ended, LiveRow};
 
 /// How many of the most recently emitted events are remembered.
@@ -91,6 +95,7 @@ pub(in crate::store) struct Tables {
     operation_jobs: BTreeMap<i64, OperationJob>,
     keys: HashMap<(CanvasId, String, String), KeptAnswer>,
     unique: Keys,
+    limits: Limits,
     batches: BTreeMap<BatchKey, Batch>,
     objects: BTreeMap<(CanvasId, ObjectKey), Object>,
     /// The last value of the sequence for links.
@@ -195,6 +200,7 @@ impl Tables {
             operation_jobs: BTreeMap::new(),
             keys: HashMap::new(),
             unique: Keys::default(),
+            limits: Limits::default(),
             batches: BTreeMap::new(),
             objects: BTreeMap::new(),
             last_seq: 0,

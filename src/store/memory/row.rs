@@ -14,6 +14,8 @@ pub(super) struct LiveRow {
     pub(super) place: Option<Place>,
     pub(super) enqueued_at: Timestamp,
     pub(super) delay_until: Timestamp,
+    /// The start that its rates gave it. It counts only while it is when the event is due.
+    pub(super) starts_at: Option<Timestamp>,
     pub(super) notify_at: Option<Timestamp>,
     pub(super) locked_at: Option<Timestamp>,
     pub(super) worker: Option<Name>,
@@ -60,7 +62,7 @@ impl LiveRow {
         Notification { id: self.event.id, canvas: self.address().scope.canvas }
     }
 
-    /// As a load finds it; `runs` while its lease stands.
+    /// As a load finds it; `runs` while its lease stands. Limits are for the tables to tell.
     pub(super) fn loaded(&self, schedule: Schedule, runs: bool) -> LoadedEvent {
         LoadedEvent {
             address: self.address().clone(),
@@ -78,6 +80,8 @@ impl LiveRow {
             copy_of: None,
             pulled: false,
             value_bytes: self.value_bytes(),
+            is_limited: false,
+            waits: false,
         }
     }
 
@@ -100,6 +104,7 @@ impl LiveRow {
             copy_of: None,
             is_limited: false,
             is_cancelled: self.cancelled_by.is_some(),
+            held: None,
         }
     }
 }
