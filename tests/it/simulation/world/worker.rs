@@ -10,6 +10,7 @@ use wakeq::{EventId, Timestamp};
 
 use super::World;
 use super::broker::HeldNotification;
+use super::limits::LimitedClaim;
 
 /// Tick length of the parking lot's clock.
 const TICK: Duration = Duration::from_millis(1);
@@ -55,6 +56,10 @@ pub(crate) struct Run {
     pub(crate) lease_until: Timestamp,
     /// Its handler was told that the event is cancelled.
     pub(crate) is_told: bool,
+    /// The limits of which its event has a place.
+    pub(crate) held: Vec<String>,
+    /// The limit for a place of which its event waited when this run loaded it.
+    waited_for: Option<String>,
 }
 
 /// The result of a run's step.
@@ -88,7 +93,9 @@ impl Worker {
         let state = State::EventLoad;
         let taken = Some(taken);
         let (wakes_at, is_told) = (None, false);
-        self.runs.push(Run { event, taken, state, taken_on: 0, wakes_at, lease_until, is_told });
+        let (held, waited_for) = (Vec::new(), None);
+        let run = Run { event, taken, state, taken_on: 0, wakes_at, lease_until, is_told, held, waited_for };
+        self.runs.push(run);
         true
     }
 
@@ -98,6 +105,9 @@ impl Worker {
             return Progress::Waits;
         }
         let effect = self.runs[at].state.effect();
+        if matches!(effect, Effect::Wait(_) | Effect::Answer(_)) {
+            self.leave_places(world, at);
+        }
         match effect {
             Effect::RunHandler => Progress::Waits,
             Effect::Wait(When::In(left)) => self.wait(world, at, left),
@@ -192,6 +202,7 @@ impl Worker {
             }
             Effect::LoadEvent => {
                 run.taken_on = world.records[&id].taken_on;
+                run.waited_for = world.waits_under(id);
                 Input::Loaded(world.load(id))
             }
             Effect::Park => Input::Parked(arrives && world.park(id)),
@@ -203,8 +214,20 @@ impl Worker {
             }
             Effect::ClaimLock => {
                 run.lease_until = world.now + world.timing.lease;
-                let claimed = arrives.then(|| world.claim(id)).flatten();
-                Input::Claimed(claimed.filter(|_| answered))
+                let claimed = if arrives { world.claim_limited(id) } else { LimitedClaim::Not };
+                match claimed {
+                    LimitedClaim::Claimed(claimed, held) if answered => {
+                        run.waited_for.take_if(|name| held.contains(name));
+                        run.held = held;
+                        Input::Claimed(Some(claimed))
+                    }
+                    LimitedClaim::Full if answered => Input::Limited(None),
+                    LimitedClaim::Later(left) if answered => Input::Limited(Some(left)),
+                    LimitedClaim::Claimed(..)
+                    | LimitedClaim::Full
+                    | LimitedClaim::Later(_)
+                    | LimitedClaim::Not => Input::Claimed(None),
+                }
             }
             Effect::PauseHandler => {
                 if arrives {
@@ -244,6 +267,28 @@ impl Worker {
         };
         let has_a_name_for_silence = !matches!(effect, Effect::LoadEvent | Effect::Park | Effect::Defer);
         (answered || has_a_name_for_silence).then_some(input)
+    }
+
+    /// A run that ends leaves its places to others, or what its event was woken for. If the
+    /// statement gets no answer, the minute's pass finds what has room.
+    fn leave_places(&mut self, world: &mut World, at: usize) {
+        let run = &mut self.runs[at];
+        let (event, held) = (run.event, std::mem::take(&mut run.held));
+        let waited_for = run.waited_for.take();
+        if held.is_empty() && waited_for.is_none() {
+            return;
+        }
+        let line = std::mem::replace(&mut self.line, Line::Up);
+        if line == Line::Down {
+            return;
+        }
+        let mut woken = world.wake_waiting(&held);
+        if let Some(name) = waited_for {
+            woken.extend(world.give_way(event, &name));
+        }
+        if line == Line::Up {
+            world.publish(&woken);
+        }
     }
 
     /// Moves the run into the parking lot, which keeps one notification per event, and
@@ -311,6 +356,7 @@ impl Worker {
                 moved = self.advance(world, at);
             }
             if moved != Progress::Ended {
+                self.leave_places(world, at);
                 self.put_back(world, at);
             }
         }
