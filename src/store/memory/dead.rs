@@ -83,7 +83,6 @@ impl Tables {
             row.event.options = row.event.options.and_then(|options| options.without_batch()).map(Box::new);
             let row = LiveRow {
                 delay_until: self.now,
-                starts_at: None,
                 notify_at: Some(notify_at),
                 locked_at: None,
                 worker: None,

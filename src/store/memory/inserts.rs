@@ -42,7 +42,6 @@ impl Tables {
             place: event.place(link),
             enqueued_at: self.now,
             delay_until,
-            starts_at: None,
             notify_at: Some(self.wake_at(delay_until, self.timing.grace)),
             locked_at: None,
             worker: None,

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::Tables;
 use crate::event::{Actor, CanvasId, EventId, HeldLimit, Limit, LimitName, LimitUse, LimitWait, NewLimit};
 use crate::store::kernel::StoreError;
+use crate::store::limits::PutLimit;
 
 impl Tables {
     /// There is no audit log in memory.
@@ -14,10 +15,11 @@ impl Tables {
         name: &LimitName,
         definition: &NewLimit,
         actor: &Actor,
-    ) -> Result<Limit, StoreError> {
+    ) -> Result<Option<PutLimit>, StoreError> {
         let (now, by) = (self.now, actor.name().to_owned());
         let key = (canvas, name.clone());
         let before = self.limits.defined.get(&key);
+        let is_new = before.is_none();
         let (created_at, created_by) =
             before.map_or((now, by.clone()), |before| (before.created_at, before.created_by.clone()));
         let limit = Limit {
@@ -30,7 +32,7 @@ impl Tables {
             updated_by: by,
         };
         self.limits.defined.insert(key, limit.clone());
-        Ok(limit)
+        Ok(Some(PutLimit { new: is_new, limit }))
     }
 
     pub(in crate::store) fn remove_limit(
@@ -40,6 +42,14 @@ impl Tables {
         _actor: &Actor,
     ) -> Result<bool, StoreError> {
         Ok(self.limits.defined.remove(&(canvas, name.clone())).is_some())
+    }
+
+    pub(in crate::store) fn limit(
+        &self,
+        canvas: CanvasId,
+        name: &LimitName,
+    ) -> Result<Option<Limit>, StoreError> {
+        Ok(self.limits.defined.get(&(canvas, name.clone())).cloned())
     }
 
     pub(in crate::store) fn limits(
@@ -61,7 +71,8 @@ impl Tables {
         after: Option<&str>,
         limit: u32,
     ) -> Result<Vec<LimitUse>, StoreError> {
-        let counted = self.limits.states.keys().chain(self.limits.waits.keys());
+        let waited = self.limits.waits.values().map(|wait| &wait.held);
+        let counted = self.limits.states.keys().chain(waited);
         let meant = |held: &&HeldLimit| {
             held.canvas == canvas
                 && after.is_none_or(|after| held.name.as_str() > after)
@@ -74,7 +85,7 @@ impl Tables {
 
     fn use_of(&self, held: &HeldLimit) -> Option<LimitUse> {
         let holders = self.live_holders(held);
-        let waiting = self.limits.waits.get(held).map_or(0, |waits| waits.len() as u64);
+        let waiting = self.limits.waits.values().filter(|wait| wait.held == *held).count() as u64;
         Some(LimitUse {
             canvas: held.canvas,
             name: held.name.parse().ok()?,
@@ -91,19 +102,18 @@ impl Tables {
         id: EventId,
     ) -> Result<Option<LimitWait>, StoreError> {
         let row = self.events.get(&id).filter(|row| row.address().scope.canvas == canvas);
-        let Some((held, (since, _), _)) = row.and_then(|_| self.limits.waits_under(id)) else {
-            return Ok(None);
-        };
+        let Some(wait) = row.and_then(|_| self.limits.waits.get(&id)) else { return Ok(None) };
+        let held = &wait.held;
         let is_own =
             |id: &EventId| self.events.get(id).is_some_and(|row| row.address().scope.canvas == canvas);
-        let holders = self.live_holders(&held).into_iter().filter(is_own);
+        let holders = self.live_holders(held).into_iter().filter(is_own);
         let name = held.name.parse().map_err(|_| StoreError::Defect)?;
         Ok(Some(LimitWait {
             canvas: held.canvas,
             name,
-            since,
+            since: wait.since,
             holders: holders.take(LimitUse::HOLDERS_MAX).collect(),
-            next: self.next_start(&held),
+            next: wait.woken_at.filter(|at| *at > self.now).or_else(|| self.next_start(held)),
         }))
     }
 }

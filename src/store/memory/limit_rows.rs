@@ -9,20 +9,32 @@ use crate::event::{
     CanvasId, EventId, EventOptions, HeldLimit, Limit, LimitKey, LimitName, NewLimit, Rate, Timestamp,
 };
 
-/// How long a place is kept for an event that was woken for it.
-pub(super) const WAKE_KEPT: Duration = Duration::from_secs(10);
+/// How far ahead events beyond a rate get a time to come back.
+const LINE_MAX: Duration = Duration::from_secs(120);
+/// How many events get one.
+const LINE_EVENTS_MAX: u32 = 10_000;
 
 /// The tables of limits.
 #[derive(Debug, Default)]
 pub(super) struct Limits {
     pub(super) defined: BTreeMap<(CanvasId, LimitName), Limit>,
     pub(super) states: BTreeMap<HeldLimit, LimitState>,
-    /// Of each counted name, the events that wait, in their order.
-    pub(super) waits: BTreeMap<HeldLimit, BTreeMap<WaitPlace, Option<Timestamp>>>,
+    /// Each event that waits does so under one of its limits.
+    pub(super) waits: BTreeMap<EventId, Wait>,
 }
 
-/// When an event that waits was due, and its id. Beside it stands when it was woken.
-pub(super) type WaitPlace = (Timestamp, EventId);
+/// What an event waits for.
+#[derive(Clone, Debug)]
+pub(super) struct Wait {
+    pub(super) held: HeldLimit,
+    /// Its place in the line: when it was due.
+    pub(super) due: Timestamp,
+    pub(super) since: Timestamp,
+    /// When it was told to come back, which may be ahead.
+    pub(super) woken_at: Option<Timestamp>,
+    /// Its start was taken from the rates.
+    pub(super) is_paid: bool,
+}
 
 /// What is in use under a counted name.
 #[derive(Clone, Debug, Default)]
@@ -31,24 +43,30 @@ pub(super) struct LimitState {
     pub(super) holders: Vec<EventId>,
     /// The theoretical arrival time of the next start.
     pub(super) next_at: Option<Timestamp>,
+    /// Up to when events have been given times to come back.
+    pub(super) line_at: Option<Timestamp>,
 }
 
 impl LimitState {
-    /// The earliest start that the rate allows.
-    pub(super) fn earliest(&self, rate: Rate, now: Timestamp) -> Timestamp {
-        let ahead = interval(rate) * (rate.burst - 1);
-        self.next_at.map_or(now, |next_at| (next_at - ahead).max(now))
+    /// When the rate allows the next start, which may be long ago.
+    pub(super) fn free_at(&self, rate: Rate) -> Option<Timestamp> {
+        self.next_at.map(|next_at| next_at - pace(rate) * (rate.burst - 1))
     }
 
-    /// Reserves a start that is not before the earliest one.
-    pub(super) fn reserve(&mut self, rate: Rate, start: Timestamp) {
-        self.next_at = Some(self.next_at.map_or(start, |next_at| next_at.max(start)) + interval(rate));
+    /// Takes a start at this time.
+    pub(super) fn pay(&mut self, rate: Rate, start: Timestamp) {
+        self.next_at = Some(self.next_at.map_or(start, |next_at| next_at.max(start)) + pace(rate));
     }
 }
 
 /// The time between two starts.
-fn interval(rate: Rate) -> Duration {
+pub(super) fn pace(rate: Rate) -> Duration {
     rate.period / rate.count
+}
+
+/// How far ahead the times lie that events beyond this rate get.
+pub(super) fn line_max(rate: Rate) -> Duration {
+    LINE_MAX.min(pace(rate) * LINE_EVENTS_MAX)
 }
 
 impl Limits {
@@ -73,49 +91,24 @@ impl Limits {
 
     /// Whether only the claim of limited events may take this one.
     pub(super) fn concern(&self, row: &LiveRow) -> bool {
-        !keys(row).is_empty() || !self.of(row).is_empty()
+        let scope = &row.address().scope;
+        let of_all = [LimitName::of_canvas(), LimitName::of_handler(scope)];
+        let is_defined =
+            |canvas| of_all.iter().any(|name| self.defined.contains_key(&(canvas, name.clone())));
+        !keys(row).is_empty() || is_defined(scope.canvas) || is_defined(CanvasId::OF_ALL)
     }
 
-    /// The limit that counts under a name. A canvas's own one is in place of the operator's, except
-    /// that the operator's limit of a handler counts all canvases together.
+    /// The limit that counts under a name: of several the most exact name, and of that the canvas's
+    /// own before the operator's. That of a handler counts where it is defined.
     pub(super) fn definition(&self, held: &HeldLimit) -> Option<&Limit> {
         let name: LimitName = held.name.parse().ok()?;
-        let own = |name: &LimitName| self.defined.get(&(held.canvas, name.clone()));
-        let usual = |name: &LimitName| self.defined.get(&(CanvasId::OF_ALL, name.clone()));
-        if name == LimitName::of_canvas() {
-            return own(&name).or_else(|| usual(&name));
-        }
-        if !name.is_key() {
-            return own(&name);
+        let at = |canvas: CanvasId, name: &LimitName| self.defined.get(&(canvas, name.clone()));
+        let either = |name: &LimitName| at(held.canvas, name).or_else(|| at(CanvasId::OF_ALL, name));
+        if name.as_str().starts_with("handler:") {
+            return at(held.canvas, &name);
         }
         let family = held.name.split_once(':').and_then(|(family, _)| family.parse().ok());
-        let exact = own(&name).or_else(|| usual(&name));
-        exact.or_else(|| family.and_then(|family| own(&family).or_else(|| usual(&family))))
-    }
-
-    /// The counted name under which an event waits.
-    pub(super) fn waits_under(&self, id: EventId) -> Option<(HeldLimit, WaitPlace, Option<Timestamp>)> {
-        self.waits.iter().find_map(|(held, waits)| {
-            let (place, woken) = waits.iter().find(|((_, waiting), _)| *waiting == id)?;
-            Some((held.clone(), *place, *woken))
-        })
-    }
-
-    /// Lets an event wait under one name only, or under none. If it waits there already, it keeps
-    /// its place.
-    pub(super) fn wait(&mut self, id: EventId, under: Option<(&HeldLimit, Timestamp)>) {
-        let stays = |held: &HeldLimit| under.is_some_and(|(meant, _)| meant == held);
-        for (held, waits) in &mut self.waits {
-            if !stays(held) {
-                waits.retain(|(_, waiting), _| *waiting != id);
-            }
-        }
-        if let Some((held, due)) = under {
-            let waits = self.waits.entry(held.clone()).or_default();
-            waits.retain(|(since, waiting), _| *waiting != id || *since == due);
-            waits.insert((due, id), None);
-        }
-        self.waits.retain(|_, waits| !waits.is_empty());
+        either(&name).or_else(|| family.and_then(|family| either(&family)))
     }
 
     pub(super) fn state(&mut self, held: &HeldLimit) -> &mut LimitState {

@@ -1,25 +1,51 @@
-//! The claim of events with limits, and what wakes those that wait for a place.
+//! The claim of events with limits: which may start now, and which wait.
 //!
-//! A place belongs to an event with a live claim, so that none is ever lost. What was woken for a
-//! place has it for ten seconds before others.
+//! A place belongs to an event with a live claim, so that none is ever lost. Nothing is taken before
+//! all is there: an event holds no place while it waits for a rate, and pays no rate while it waits
+//! for a place.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::batch_row::MemberEnd;
-use super::limit_rows::{LimitState, WAKE_KEPT, WaitPlace};
-use super::{LiveRow, Tables};
-use crate::event::{EndedOutcome, EventId, HeldLimit, Name, NewLimit, Notification, OnFull, Timestamp};
-use crate::store::events::{AttemptEnd, ClaimLimits, ClaimedEvent, LimitedClaim};
+use super::Tables;
+use super::limit_rows::{Wait, line_max};
+use crate::event::{EventId, HeldLimit, Name, NewLimit, Notification, OnFull, Timestamp};
+use crate::store::events::{ClaimLimits, ClaimedEvent};
 use crate::store::kernel::StoreError;
+use crate::store::limits::LimitedClaim;
 
-/// The promise of an event that waits for a place, in case that nothing else wakes it.
+/// The promise of an event that waits, in case that nothing else wakes it.
 const SAFETY_NET: Duration = Duration::from_secs(3600);
-/// How far ahead starts are reserved if the horizon is shorter.
-const AHEAD_MIN: Duration = Duration::from_secs(1);
-/// How many events one call wakes of a limit that was removed.
-const FREED_PAGE: usize = 500;
-/// How many limits the minute's pass looks at.
-const ROOM_PAGE: usize = 500;
+/// By how much an event that was told to come may be too early for its rate, and pay all the same.
+const EARLY_MAX: Duration = Duration::from_secs(2);
+
+/// An event that asks, with its limits and what it waits for.
+struct Ask {
+    id: EventId,
+    named: Vec<(HeldLimit, NewLimit)>,
+    wait: Option<Wait>,
+}
+
+/// What holds an event up, and whether others that wait there have to be woken.
+struct Full {
+    held: HeldLimit,
+    has_room: bool,
+}
+
+impl Ask {
+    fn is_woken(&self) -> bool {
+        self.wait.as_ref().is_some_and(|wait| wait.woken_at.is_some())
+    }
+
+    fn is_paid(&self) -> bool {
+        self.wait.as_ref().is_some_and(|wait| wait.is_paid)
+    }
+
+    fn on_full(&self, held: &HeldLimit) -> OnFull {
+        let limit = self.named.iter().find(|(named, _)| named == held);
+        limit.map_or(OnFull::Wait, |(_, limit)| limit.on_full)
+    }
+}
 
 impl Tables {
     pub(in crate::store) fn claim_limited(
@@ -38,231 +64,183 @@ impl Tables {
         worker: Option<&Name>,
     ) -> LimitedClaim {
         let Some(row) = self.claimable(notification, limits) else { return LimitedClaim::Not };
-        let (id, due) = (notification.id, row.delay_until);
+        let id = notification.id;
         // One that was cancelled while it ran does not run again, and needs no place.
         let named = if row.cancelled_by.is_some() { Vec::new() } else { self.limits.of(row) };
-        if let Some(start) = self.reserve(id, &named) {
-            self.limits.wait(id, None);
-            return LimitedClaim::Later((start - self.now).to_std().unwrap_or_default());
+        let ask = Ask { id, named, wait: self.limits.waits.get(&id).cloned() };
+        if let Some(wait) = ask.wait.clone().filter(|wait| wait.woken_at.is_some_and(|at| at > self.now)) {
+            // Somebody made it due before its time.
+            return self.put_off(&ask, &wait.held, wait.woken_at, wait.is_paid);
         }
-        let full =
-            named.iter().find(|(held, limit)| limit.concurrency.is_some_and(|n| !self.may_take(id, held, n)));
-        let mut places = Vec::new();
-        match full.map(|(held, limit)| (held.clone(), limit.on_full)) {
-            Some((held, OnFull::Drop)) => {
-                if let Some(row) = self.events.get_mut(&id) {
-                    row.cancelled_by = Some(by(&held));
-                }
-            }
-            Some((held, on_full)) => {
-                self.make_room(id, &held, on_full);
-                self.limits.wait(id, Some((&held, due)));
-                let notify_at = self.now + SAFETY_NET;
-                if let Some(row) = self.events.get_mut(&id) {
-                    (row.notify_at, row.probes) = (Some(notify_at), 0);
-                }
-                return LimitedClaim::Full(held.name);
-            }
-            None => {
-                let counted = named.into_iter().filter(|(_, limit)| limit.concurrency.is_some());
-                places.extend(counted.map(|(held, _)| held));
-            }
+        if let Some(Full { held, has_room }) = self.find_place(&ask) {
+            return self.make_wait(&ask, &held, None, has_room, worker);
         }
-        self.limits.wait(id, None);
-        for held in &places {
+        if let Some((start, held, line)) = self.find_start(&ask).filter(|(start, ..)| *start > self.now) {
+            if ask.is_woken() && start <= self.now + EARLY_MAX {
+                self.pay(&ask, start);
+                return self.put_off(&ask, &held, Some(start), true);
+            }
+            let line_at = self.limits.state(&held).line_at;
+            let start = line_at.map_or(start, |line_at| line_at.max(start));
+            return self.make_wait(
+                &ask,
+                &held,
+                Some(start).filter(|start| *start <= self.now + line),
+                false,
+                worker,
+            );
+        }
+        self.pay(&ask, self.now);
+        for (held, limit) in &ask.named {
             self.drop_dead_holders(held);
-            self.limits.state(held).holders.push(id);
+            let holders = &mut self.limits.state(held).holders;
+            holders.retain(|holder| *holder != id);
+            holders.extend(limit.concurrency.map(|_| id));
         }
+        let mut held: Vec<HeldLimit> = ask.named.into_iter().map(|(held, _)| held).collect();
+        // What it was woken for may be another limit, which has room for others then.
+        held.extend(ask.wait.map(|wait| wait.held));
+        held.sort();
+        held.dedup();
+        self.start(id, held, worker)
+    }
+
+    fn start(&mut self, id: EventId, held: Vec<HeldLimit>, worker: Option<&Name>) -> LimitedClaim {
+        self.limits.waits.remove(&id);
         let claimed = self.take(id, worker);
         claimed.map_or(LimitedClaim::Not, |claimed| {
-            LimitedClaim::Claimed(Box::new(ClaimedEvent { held: Some(places.into()), ..claimed }))
+            LimitedClaim::Claimed(Box::new(ClaimedEvent { held: Some(held.into()), ..claimed }))
         })
     }
 
-    /// Reserves the event's start with all of its rates, unless it has one; returns it if it lies
-    /// ahead. Beyond the horizon nothing is reserved, and the event asks again then.
-    fn reserve(&mut self, id: EventId, named: &[(HeldLimit, NewLimit)]) -> Option<Timestamp> {
-        let (now, last) = (self.now, self.now + self.timing.horizon.max(AHEAD_MIN));
-        let rates = || named.iter().filter_map(|(held, limit)| Some((held, limit.rate?)));
-        let row = self.events.get(&id).filter(|row| row.starts_at != Some(row.delay_until))?;
-        let due = row.delay_until;
-        let states = &self.limits.states;
-        let earliest = |held: &HeldLimit| states.get(held).cloned().unwrap_or_default();
-        let start = rates().map(|(held, rate)| earliest(held).earliest(rate, now)).max()?;
-        let is_reserved = start <= last;
-        let start = start.min(last);
-        if is_reserved {
-            rates().for_each(|(held, rate)| self.limits.state(held).reserve(rate, start));
+    /// The first limit in which an event finds no place. A newcomer finds none where others wait,
+    /// and one that waits none where others wait before it. What was woken may overtake.
+    fn find_place(&self, ask: &Ask) -> Option<Full> {
+        ask.named.iter().find_map(|(held, limit)| {
+            let places = usize::try_from(limit.concurrency?).unwrap_or(usize::MAX);
+            let live = self.live_holders(held).len();
+            let is_full = live >= places || !ask.is_woken() && live + self.woken(held) >= places;
+            let overtakes = !ask.is_woken() && self.is_behind(ask.id, held);
+            (is_full || overtakes).then(|| Full { held: held.clone(), has_room: !is_full })
+        })
+    }
+
+    /// When all rates of an event allow it to start, the rate that is the last to do so, and how far
+    /// ahead its line may be. Where others wait before it, an event gets no time.
+    fn find_start(&self, ask: &Ask) -> Option<(Timestamp, HeldLimit, Duration)> {
+        if ask.is_paid() {
+            return None;
         }
-        let (due, notify_at) = if start > now {
-            (start, Some(self.wake_at(start, self.timing.grace)))
-        } else {
-            (due, self.events.get(&id)?.notify_at)
-        };
-        let row = self.events.get_mut(&id)?;
-        (row.delay_until, row.notify_at) = (due, notify_at);
-        row.starts_at = is_reserved.then_some(due);
-        (start > now).then_some(start)
+        let starts = ask.named.iter().filter_map(|(held, limit)| {
+            let (rate, state) = (limit.rate?, self.limits.states.get(held));
+            let free_at = state.and_then(|state| state.free_at(rate)).unwrap_or(self.now);
+            let line_at = state.and_then(|state| state.line_at).unwrap_or(free_at);
+            let start = match ask.is_woken() {
+                true => free_at,
+                false if self.is_behind(ask.id, held) => Timestamp::MAX_UTC,
+                false => free_at.max(line_at),
+            };
+            Some((start, held.clone(), line_max(rate)))
+        });
+        starts.reduce(|first, next| if next.0 > first.0 { next } else { first })
     }
 
-    /// Whether an event may take one of this many places: after those that were woken for one, and
-    /// after those that wait before it.
-    fn may_take(&self, id: EventId, held: &HeldLimit, places: u32) -> bool {
-        let live = self.live_holders(held).len();
-        let places = usize::try_from(places).unwrap_or(usize::MAX);
-        let waits = self.limits.waits.get(held);
-        let own = waits.and_then(|waits| waits.iter().find(|((_, waiting), _)| *waiting == id));
-        if own.is_some_and(|(_, woken)| self.is_woken(*woken)) {
-            return live < places;
-        }
-        let own = own.map(|(place, _)| *place);
-        let others = waits.into_iter().flatten().filter(|(place, _)| Some(**place) != own);
-        let others = others.filter(|((_, waiting), _)| self.still_waits(*waiting));
-        let (woken, unwoken): (Vec<_>, Vec<_>) = others.partition(|(_, woken)| self.is_woken(**woken));
-        let overtakes = unwoken.iter().any(|(place, _)| own.is_none_or(|own| **place < own));
-        live + woken.len() < places && !overtakes
-    }
-
-    fn is_woken(&self, woken_at: Option<Timestamp>) -> bool {
-        woken_at.is_some_and(|woken_at| woken_at > self.now - WAKE_KEPT)
-    }
-
-    /// The events that have a place: those with a live claim.
-    pub(super) fn live_holders(&self, held: &HeldLimit) -> Vec<EventId> {
-        let holders = self.limits.states.get(held).map_or(&[][..], |state| &state.holders);
-        let lives = |id: &&EventId| self.events.get(*id).is_some_and(|row| !self.is_free(row));
-        holders.iter().filter(lives).copied().collect()
-    }
-
-    fn drop_dead_holders(&mut self, held: &HeldLimit) {
-        let live = self.live_holders(held);
-        if let Some(state) = self.limits.states.get_mut(held) {
-            state.holders = live;
-        }
-    }
-
-    /// What an event that finds a limit full does to others. One that waits there already has done
-    /// it.
-    fn make_room(&mut self, id: EventId, held: &HeldLimit, on_full: OnFull) {
-        let waits = self.limits.waits.get(held);
-        if waits.is_some_and(|waits| waits.keys().any(|(_, waiting)| *waiting == id)) {
-            return;
-        }
-        match on_full {
-            OnFull::Wait | OnFull::Drop => {}
-            OnFull::Replace => {
-                let oldest = waits.into_iter().flatten().find(|(_, woken)| !self.is_woken(**woken));
-                if let Some((_, replaced)) = oldest.map(|(place, _)| *place) {
-                    self.cancel_waiting(replaced, &by(held));
-                }
-            }
-            OnFull::Cancel => {
-                let live = self.live_holders(held);
-                let is_left =
-                    |id: &&EventId| self.events.get(*id).is_some_and(|row| row.cancelled_by.is_none());
-                let oldest = live.iter().find(is_left).copied();
-                if let Some(row) = oldest.and_then(|oldest| self.events.get_mut(&oldest)) {
-                    row.cancelled_by = Some(by(held));
-                }
+    /// Takes a start at this time from all rates of an event.
+    fn pay(&mut self, ask: &Ask, start: Timestamp) {
+        for (held, limit) in ask.named.iter().filter(|_| !ask.is_paid()) {
+            if let Some(rate) = limit.rate {
+                self.limits.state(held).pay(rate, start);
             }
         }
     }
 
-    /// As an operator cancels an event that waits.
-    fn cancel_waiting(&mut self, id: EventId, by: &str) {
-        self.limits.wait(id, None);
-        if self.events.get(&id).is_none_or(|row| !self.is_free(row)) {
-            return;
-        }
-        let Some(row) = self.events.remove(&id) else { return };
-        self.add_tombstone(&row, "cancelled");
-        self.leave_batch(&row, MemberEnd::Cancelled);
-        self.keep_ended(&row, EndedOutcome::Cancelled, &AttemptEnd::default(), Some(by));
-        self.arm_first_of(&row);
-    }
-
-    pub(in crate::store) fn wake_waiting(
+    /// Lets an event wait for one of its limits, until this time if there is one, or does what the
+    /// limit does to newcomers instead.
+    fn make_wait(
         &mut self,
-        limits: &[HeldLimit],
-    ) -> Result<Vec<Notification>, StoreError> {
-        Ok(limits.iter().flat_map(|held| self.wake_under(held)).collect())
-    }
-
-    fn wake_under(&mut self, held: &HeldLimit) -> Vec<Notification> {
-        self.drop_dead_holders(held);
-        self.drop_stale_waits(held);
-        let (now, room) = (self.now, self.room(held));
-        let unwoken = self.unwoken(held);
-        let mut notifications = Vec::new();
-        for place in unwoken.into_iter().take(room.unwrap_or(FREED_PAGE)) {
-            let notify_at = self.wake_at(now, self.timing.grace);
-            let Some(row) = self.events.get_mut(&place.1) else { continue };
-            (row.notify_at, row.probes) = (Some(notify_at), 0);
-            notifications.push(row.notification());
-            if room.is_some()
-                && let Some(waits) = self.limits.waits.get_mut(held)
-            {
-                waits.insert(place, Some(now));
-            } else {
-                self.limits.wait(place.1, None);
+        ask: &Ask,
+        held: &HeldLimit,
+        start: Option<Timestamp>,
+        has_room: bool,
+        worker: Option<&Name>,
+    ) -> LimitedClaim {
+        let is_new = ask.wait.is_none();
+        let by = by(held);
+        let inherited = match ask.on_full(held) {
+            OnFull::Drop if is_new => {
+                if let Some(row) = self.events.get_mut(&ask.id) {
+                    row.cancelled_by = Some(by);
+                }
+                return self.start(ask.id, Vec::new(), worker);
             }
+            OnFull::Replace if is_new => self.cancel_waiting(held, &by),
+            OnFull::Cancel if is_new && !self.cancel_holder(held, &by) => self.cancel_waiting(held, &by),
+            OnFull::Wait | OnFull::Drop | OnFull::Replace | OnFull::Cancel => None,
+        };
+        if let Some(start) = start.filter(|_| inherited.is_none()) {
+            self.lengthen_line(held, start);
         }
-        notifications
-    }
-
-    /// Forgets the waits of events that wait for nothing here.
-    fn drop_stale_waits(&mut self, held: &HeldLimit) {
-        let Some(mut waits) = self.limits.waits.remove(held) else { return };
-        waits.retain(|(_, id), _| self.still_waits(*id));
-        if !waits.is_empty() {
-            self.limits.waits.insert(held.clone(), waits);
+        let left = ask.wait.clone().filter(|wait| wait.woken_at.is_some()).map(|wait| wait.held);
+        let answer = self.put_off(ask, held, inherited.or(start), ask.is_paid());
+        match (answer, left) {
+            (LimitedClaim::Full(_), Some(left)) if left != *held => LimitedClaim::Room(left),
+            (LimitedClaim::Full(_), _) if has_room => LimitedClaim::Room(held.clone()),
+            (answer, _) => answer,
         }
     }
 
-    /// Whether an event that has a wait may take a place: other things wake one that is parked, or
-    /// that waits for its time now.
-    fn still_waits(&self, id: EventId) -> bool {
-        let row = self.events.get(&id);
-        row.is_some_and(|row| row.notify_at.is_some() && row.delay_until <= self.now)
+    /// Writes what an event waits for. In the same line it keeps its place.
+    fn put_off(
+        &mut self,
+        ask: &Ask,
+        held: &HeldLimit,
+        start: Option<Timestamp>,
+        is_paid: bool,
+    ) -> LimitedClaim {
+        let now = self.now;
+        let Some(row) = self.events.get(&ask.id) else { return LimitedClaim::Not };
+        let (due, since) = ask.wait.as_ref().map_or((row.delay_until, now), |wait| (wait.due, wait.since));
+        let wait = Wait { held: held.clone(), due, since, woken_at: start, is_paid };
+        self.limits.waits.insert(ask.id, wait);
+        let notify_at = match start {
+            Some(start) => self.wake_at(start, self.timing.grace),
+            None => now + SAFETY_NET,
+        };
+        if let Some(row) = self.events.get_mut(&ask.id) {
+            (row.notify_at, row.probes) = (Some(notify_at), 0);
+            row.delay_until = start.unwrap_or(row.delay_until);
+        }
+        let Some(start) = start else { return LimitedClaim::Full(held.name.clone()) };
+        LimitedClaim::Later((start - now).to_std().unwrap_or_default())
     }
 
-    /// How many more events may be woken; `None`: as many as wait, since nothing limits how many
-    /// run.
-    fn room(&self, held: &HeldLimit) -> Option<usize> {
-        let places = self.limits.definition(held)?.definition.concurrency?;
-        let places = usize::try_from(places).unwrap_or(usize::MAX);
-        let waits = self.limits.waits.get(held).into_iter().flatten();
-        let woken = waits.filter(|((_, id), woken)| self.is_woken(**woken) && self.still_waits(*id)).count();
-        Some(places.saturating_sub(self.live_holders(held).len() + woken))
+    /// Cancels the event that has waited for longest, which the minute's pass then removes. Returns
+    /// when it was to come back, if that is ahead.
+    fn cancel_waiting(&mut self, held: &HeldLimit, by: &str) -> Option<Timestamp> {
+        let later = self.limits.waits.iter().filter_map(|(id, wait)| {
+            let at = wait.woken_at.filter(|at| *at > self.now && !wait.is_paid && wait.held == *held)?;
+            Some((at, *id))
+        });
+        let meant: Vec<EventId> =
+            self.line(held).into_iter().chain(later.collect::<BTreeSet<_>>()).map(|(_, id)| id).collect();
+        let is_left = |id: &EventId| self.events.get(id).is_some_and(|row| row.cancelled_by.is_none());
+        let oldest = meant.into_iter().find(is_left)?;
+        self.events.get_mut(&oldest)?.cancelled_by = Some(by.to_owned());
+        let wait = self.limits.waits.remove(&oldest)?;
+        wait.woken_at.filter(|at| *at > self.now)
     }
 
-    fn unwoken(&self, held: &HeldLimit) -> Vec<WaitPlace> {
-        let waits = self.limits.waits.get(held).into_iter().flatten();
-        let unwoken = waits.filter(|((_, id), woken)| !self.is_woken(**woken) && self.still_waits(*id));
-        unwoken.map(|(place, _)| *place).collect()
-    }
-
-    pub(in crate::store) fn limits_with_room(&self) -> Result<Vec<HeldLimit>, StoreError> {
-        let has_room =
-            |held: &&HeldLimit| self.room(held).is_none_or(|room| room > 0) && !self.unwoken(held).is_empty();
-        Ok(self.limits.waits.keys().filter(has_room).take(ROOM_PAGE).cloned().collect())
-    }
-
-    /// When the rate of a limit lets the next event start, unless it may start now.
-    pub(super) fn next_start(&self, held: &HeldLimit) -> Option<Timestamp> {
-        let rate = self.limits.definition(held)?.definition.rate?;
-        let earliest = self.limits.states.get(held).map(|state: &LimitState| state.earliest(rate, self.now));
-        earliest.filter(|start| *start > self.now)
-    }
-
-    /// Whether only [`Tables::claim_limited`] may claim the event.
-    pub(super) fn is_limited(&self, row: &LiveRow) -> bool {
-        self.limits.concern(row)
-    }
-
-    /// Whether the event waits for a place, and was not woken for one just now.
-    pub(super) fn waits(&self, row: &LiveRow) -> bool {
-        self.limits.waits_under(row.event.id).is_some_and(|(_, _, woken)| !self.is_woken(woken))
+    /// Cancels the event that has had its place for longest; returns whether there is one that was
+    /// not cancelled before.
+    fn cancel_holder(&mut self, held: &HeldLimit, by: &str) -> bool {
+        let is_left = |id: &EventId| self.events.get(id).is_some_and(|row| row.cancelled_by.is_none());
+        let oldest = self.live_holders(held).into_iter().find(is_left);
+        let row = oldest.and_then(|oldest| self.events.get_mut(&oldest));
+        let found = row.is_some();
+        if let Some(row) = row {
+            row.cancelled_by = Some(by.to_owned());
+        }
+        found
     }
 }
 

@@ -16,6 +16,7 @@ mod keys;
 mod lanes;
 mod limit_lists;
 mod limit_rows;
+mod limit_waking;
 mod limits;
 mod lists;
 mod operations;
@@ -231,7 +232,7 @@ impl Tables {
             None => row.delay_until,
         });
         let ends = self.rules.values().filter_map(|rule| rule.until);
-        Ok(rows.chain(ends).filter(|moment| *moment > after).min())
+        Ok(rows.chain(ends).chain(self.limit_moments()).filter(|moment| *moment > after).min())
     }
 
     pub(super) fn count(&self) -> Result<u64, StoreError> {

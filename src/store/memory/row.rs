@@ -14,8 +14,6 @@ pub(super) struct LiveRow {
     pub(super) place: Option<Place>,
     pub(super) enqueued_at: Timestamp,
     pub(super) delay_until: Timestamp,
-    /// The start that its rates gave it. It counts only while it is when the event is due.
-    pub(super) starts_at: Option<Timestamp>,
     pub(super) notify_at: Option<Timestamp>,
     pub(super) locked_at: Option<Timestamp>,
     pub(super) worker: Option<Name>,

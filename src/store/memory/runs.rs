@@ -68,7 +68,7 @@ impl Tables {
         may.then_some(row)
     }
 
-    /// Claims an event that may be claimed. A start that its rates gave it is used up.
+    /// Claims an event that may be claimed.
     pub(super) fn take(&mut self, id: EventId, worker: Option<&Name>) -> Option<ClaimedEvent> {
         let now = self.now;
         let row = self.events.get_mut(&id)?;
@@ -78,7 +78,6 @@ impl Tables {
         row.claims += 1;
         row.nonce = row.claims;
         row.losses += i32::from(took_over);
-        row.starts_at = None;
         Some(row.claimed(took_over, now))
     }
 
