@@ -85,7 +85,8 @@ impl Tables {
 
     fn use_of(&self, held: &HeldLimit) -> Option<LimitUse> {
         let holders = self.live_holders(held);
-        let waiting = self.limits.waits.values().filter(|wait| wait.held == *held).count() as u64;
+        let waits = self.limits.waits.iter().filter(|(id, wait)| wait.held == *held && self.still_waits(**id));
+        let waiting = waits.count() as u64;
         Some(LimitUse {
             canvas: held.canvas,
             name: held.name.parse().ok()?,

@@ -141,7 +141,7 @@ fn each_broken_statement_of_limits_is_caught() {
     for (defect, sign) in [
         (Defect::ClaimPastLimit, "events have a place of"),
         (Defect::DeadHoldersCount, "is neither over nor parked"),
-        (Defect::RateWithoutReserving, "started too fast"),
+        (Defect::StartWithoutPaying, "started too fast"),
     ] {
         let caught = (0..2_000).any(|seed| {
             let (violations, ..) = play(seed, Faults::OfProcesses, Some(defect), false);

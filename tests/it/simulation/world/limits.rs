@@ -4,13 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use wakeq::limits::OnFull;
-use wakeq::machine::{Claimed, Removal};
+use wakeq::machine::Claimed;
 use wakeq::{EventId, Timestamp};
 
 use super::{Defect, World};
 
 /// How long a place is kept for an event that was woken for it.
 const WAKE_KEPT: Duration = Duration::from_secs(10);
+/// After how long an event that was woken and has not come waits again.
+const WAKE_LOST: Duration = Duration::from_secs(300);
+/// How far ahead events beyond a rate get a time to come back.
+const LINE_MAX: Duration = Duration::from_secs(120);
+/// By how much an event that was told to come may be too early for its rate.
+const EARLY_MAX: Duration = Duration::from_secs(2);
 /// The promise of an event that waits for a place.
 const SAFETY_NET: Duration = Duration::from_secs(3_600);
 
@@ -37,24 +43,34 @@ pub(crate) struct Limits {
     pub(crate) named: BTreeMap<EventId, Vec<String>>,
     holders: BTreeMap<String, Vec<EventId>>,
     next_at: BTreeMap<String, Timestamp>,
-    /// The start that was reserved for each event.
-    given: BTreeMap<EventId, Timestamp>,
-    /// Of each limit, the events that wait, by their due time, and when each was woken.
-    waits: BTreeMap<String, BTreeMap<(Timestamp, EventId), Option<Timestamp>>>,
-    /// The starts that each limit's rate has given, and an event has used.
+    /// Up to when events have been given times to come back.
+    line_at: BTreeMap<String, Timestamp>,
+    waits: BTreeMap<EventId, Wait>,
+    /// When events with rates were to start, by the limit.
     pub(crate) starts: BTreeMap<String, Vec<Timestamp>>,
     /// How many events may have a place at most: more than the concurrency while that was lowered
     /// and not enough of them have ended.
     pub(crate) ceilings: BTreeMap<String, usize>,
 }
 
-/// What the claim of an event with limits returns.
+/// What an event waits for.
+#[derive(Clone, Debug)]
+struct Wait {
+    name: String,
+    due: Timestamp,
+    /// When it was told to come back, which may be ahead.
+    woken_at: Option<Timestamp>,
+    /// Its start was taken from the rates.
+    is_paid: bool,
+}
+
+/// What the claim of an event with limits returns, and the limits at which others have to be woken.
 #[derive(Debug)]
 pub(crate) enum LimitedClaim {
     Not,
     Full,
     Later(Duration),
-    /// The claim, and the limits of which the event has a place.
+    /// The claim, and the limits of which the event may have a place.
     Claimed(Claimed, Vec<String>),
 }
 
@@ -67,89 +83,109 @@ impl World {
         names.into_iter().filter(|name| self.limits.defined.contains_key(name)).collect()
     }
 
-    pub(crate) fn claim_limited(&mut self, id: EventId) -> LimitedClaim {
+    /// Also returns the limits that have room for others now.
+    pub(crate) fn claim_limited(&mut self, id: EventId) -> (LimitedClaim, Vec<String>) {
         if !self.may_claim(id) {
-            return LimitedClaim::Not;
+            return (LimitedClaim::Not, Vec::new());
         }
         let names = if self.rows[&id].is_cancelled { Vec::new() } else { self.limits_of(id) };
-        if let Some(wait) = self.reserve(id, &names) {
-            self.stop_waiting(id);
-            return LimitedClaim::Later(wait);
-        }
-        let mut places: Vec<String> = names.clone();
-        places.retain(|name| self.limits.defined[name].concurrency.is_some());
-        if let Some(full) = places.iter().find(|name| !self.may_take(id, name)).cloned() {
-            if self.limits.defined[&full].on_full != OnFull::Drop {
-                self.wait_for_place(id, &full);
-                return LimitedClaim::Full;
+        let wait = self.limits.waits.get(&id).cloned();
+        let mut room: Vec<String> = Vec::new();
+        if let Some(Wait { name, woken_at: Some(at), is_paid, .. }) = &wait {
+            if *at > self.now {
+                return (self.put_off(id, name, Some(*at), *is_paid), room);
             }
-            self.rows.get_mut(&id).unwrap().is_cancelled = true;
-            self.record(id).is_cancelled = true;
-            places.clear();
+            // It has come: what was kept for it is for others, unless it takes that itself.
+            if self.defect != Some(Defect::KeepsItsWake) {
+                room.push(name.clone());
+            }
         }
-        self.stop_waiting(id);
-        if !self.rows[&id].is_cancelled {
-            self.note_starts(id, &names);
+        if let Some((full, has_room)) = self.find_place(id, &names) {
+            room.extend(has_room.then(|| full.clone()));
+            return (self.make_wait(id, &full, None), room);
         }
-        let Some(claimed) = self.claim(id) else { return LimitedClaim::Not };
-        for name in &places {
+        if let Some((start, name)) = self.find_start(id, &names).filter(|(start, _)| *start > self.now) {
+            let pace = self.limits.defined[&name].rate.unwrap().interval;
+            let is_woken = wait.is_some_and(|wait| wait.woken_at.is_some());
+            if is_woken && start <= self.now + EARLY_MAX {
+                self.pay(id, &names, start);
+                return (self.put_off(id, &name, Some(start), true), room);
+            }
+            let start = self.limits.line_at.get(&name).map_or(start, |line_at| start.max(*line_at));
+            let start = Some(start).filter(|start| *start <= self.now + LINE_MAX.min(pace * 10_000));
+            return (self.make_wait(id, &name, start), room);
+        }
+        self.pay(id, &names, self.now);
+        for name in names.iter().filter(|name| self.limits.defined[*name].concurrency.is_some()) {
             let live = self.live_holders(name);
             let holders = self.limits.holders.entry(name.clone()).or_default();
             *holders = live.into_iter().filter(|holder| *holder != id).collect();
             holders.push(id);
         }
-        LimitedClaim::Claimed(claimed, places)
+        (self.start(id, names), room)
     }
 
-    /// Reserves the event's start, unless it has one; returns how far ahead it lies.
-    fn reserve(&mut self, id: EventId, names: &[String]) -> Option<Duration> {
-        let now = self.now;
-        let (last, due) = (now + self.timing.horizon, self.rows[&id].delay_until);
-        if self.rows[&id].starts_at == Some(due) {
+    fn start(&mut self, id: EventId, names: Vec<String>) -> LimitedClaim {
+        self.limits.waits.remove(&id);
+        self.claim(id).map_or(LimitedClaim::Not, |claimed| LimitedClaim::Claimed(claimed, names))
+    }
+
+    /// The first limit in which an event finds no place, and whether that has room for others.
+    fn find_place(&self, id: EventId, names: &[String]) -> Option<(String, bool)> {
+        let is_woken = self.limits.waits.get(&id).is_some_and(|wait| wait.woken_at.is_some());
+        names.iter().find_map(|name| {
+            let places = self.limits.defined[name].concurrency?;
+            let live = self.live_holders(name).iter().filter(|holder| **holder != id).count();
+            if self.defect == Some(Defect::ClaimPastLimit) {
+                return (live > places).then(|| (name.clone(), false));
+            }
+            let is_full = live >= places || !is_woken && live + self.woken(name) >= places;
+            let is_behind = !is_woken && self.is_behind(id, name);
+            (is_full || is_behind).then(|| (name.clone(), !is_full))
+        })
+    }
+
+    /// When all rates of an event let it start, and the one that does so last.
+    fn find_start(&self, id: EventId, names: &[String]) -> Option<(Timestamp, String)> {
+        let wait = self.limits.waits.get(&id);
+        if wait.is_some_and(|wait| wait.is_paid) {
             return None;
         }
-        let pace = |name: &String| Some((name.clone(), self.limits.defined[name].rate?));
-        let paces: Vec<(String, Pace)> = names.iter().filter_map(pace).collect();
-        let earliest = |(name, pace): &(String, Pace)| {
-            let ahead = pace.interval * (pace.burst - 1);
-            self.limits.next_at.get(name).map_or(now, |next_at| (*next_at - ahead).max(now))
-        };
-        let start = paces.iter().map(earliest).max()?;
-        let is_reserved = start <= last;
-        let start = start.min(last);
-        for (name, pace) in paces.iter().filter(|_| is_reserved) {
-            let next_at = self.limits.next_at.entry(name.clone()).or_insert(start);
-            *next_at = start.max(*next_at) + pace.interval;
-            if self.defect == Some(Defect::RateWithoutReserving) {
-                *next_at = now;
-            }
-        }
-        let notify_at = self.wake_at(start, self.timing.grace);
-        let row = self.rows.get_mut(&id).unwrap();
-        if start > now {
-            (row.delay_until, row.notify_at, row.probes) = (start, Some(notify_at), 0);
-        }
-        row.starts_at = is_reserved.then_some(row.delay_until);
-        if is_reserved {
-            self.limits.given.insert(id, start);
-        }
-        (start > now).then(|| (start - now).to_std().unwrap())
+        let is_woken = wait.is_some_and(|wait| wait.woken_at.is_some());
+        let starts = names.iter().filter_map(|name| {
+            let free_at = self.free_at(name, self.limits.defined[name].rate?);
+            let start = match is_woken {
+                true => free_at,
+                false if self.is_behind(id, name) => Timestamp::MAX_UTC,
+                false => self.limits.line_at.get(name).map_or(free_at, |line_at| free_at.max(*line_at)),
+            };
+            Some((start, name.clone()))
+        });
+        starts.max()
     }
 
-    /// Each start uses up what was reserved for it.
-    fn note_starts(&mut self, id: EventId, names: &[String]) {
-        let given = self.limits.given.remove(&id);
+    /// When the rate lets the next event start, which may be long ago.
+    fn free_at(&self, name: &str, pace: Pace) -> Timestamp {
+        let next_at = self.limits.next_at.get(name);
+        next_at.map_or(self.now, |next_at| *next_at - pace.interval * (pace.burst - 1))
+    }
+
+    /// Takes a start at this time from all rates of an event, unless that was done before.
+    fn pay(&mut self, id: EventId, names: &[String], start: Timestamp) {
+        if self.limits.waits.get(&id).is_some_and(|wait| wait.is_paid) {
+            return;
+        }
         for name in names {
-            if self.limits.defined[name].rate.is_none() {
-                continue;
-            }
-            match given {
-                Some(start) => self.limits.starts.entry(name.clone()).or_default().push(start),
-                None => self.violated(format!("a start was not reserved with the rate of {name}")),
+            let Some(pace) = self.limits.defined[name].rate else { continue };
+            self.limits.starts.entry(name.clone()).or_default().push(start);
+            if self.defect != Some(Defect::StartWithoutPaying) {
+                let next_at = self.limits.next_at.entry(name.clone()).or_insert(start);
+                *next_at = start.max(*next_at) + pace.interval;
             }
         }
     }
 
+    /// Those of a limit that have a place.
     fn live_holders(&self, name: &str) -> Vec<EventId> {
         let lives = |id: &&EventId| {
             let row = self.rows.get(id);
@@ -158,87 +194,83 @@ impl World {
         self.limits.holders.get(name).into_iter().flatten().filter(lives).copied().collect()
     }
 
-    fn is_woken(&self, woken_at: Option<Timestamp>) -> bool {
-        woken_at.is_some_and(|woken_at| woken_at > self.now - WAKE_KEPT)
+    /// How many have a place that is kept for them.
+    fn woken(&self, name: &str) -> usize {
+        let kept =
+            |wait: &&Wait| wait.name == name && wait.woken_at.is_some_and(|at| at > self.now - WAKE_KEPT);
+        self.limits.waits.values().filter(kept).count()
     }
 
-    /// Whether other things wake an event that has a wait: it is parked, or waits for its time.
-    fn still_waits(&self, id: EventId) -> bool {
-        let row = self.rows.get(&id);
-        row.is_some_and(|row| row.notify_at.is_some() && row.delay_until <= self.now)
+    /// Those that wait without having been told to come.
+    fn line(&self, name: &str) -> BTreeSet<(Timestamp, EventId)> {
+        let waits = self.limits.waits.iter().filter(|(_, wait)| wait.name == name && wait.woken_at.is_none());
+        waits.map(|(id, wait)| (wait.due, *id)).collect()
     }
 
-    /// Nobody overtakes what was woken, or waits before it.
-    fn may_take(&self, id: EventId, name: &str) -> bool {
-        let places = self.limits.defined[name].concurrency.unwrap_or(usize::MAX);
-        let live = self.live_holders(name).iter().filter(|holder| **holder != id).count();
-        if self.defect == Some(Defect::ClaimPastLimit) {
-            return live <= places;
-        }
-        let waits = || self.limits.waits.get(name).into_iter().flatten();
-        let own = waits().find(|((_, waiting), _)| *waiting == id);
-        if own.is_some_and(|(_, woken)| self.is_woken(*woken)) {
-            return live < places;
-        }
-        let own = own.map(|(place, _)| *place);
-        let others = || waits().filter(|((_, other), _)| *other != id && self.still_waits(*other));
-        let woken = others().filter(|(_, woken)| self.is_woken(**woken)).count();
-        let mut unwoken = others().filter(|(_, woken)| !self.is_woken(**woken));
-        live + woken < places && !unwoken.any(|(place, _)| own.is_none_or(|own| *place < own))
+    fn is_behind(&self, id: EventId, name: &str) -> bool {
+        self.line(name).first().is_some_and(|(_, first)| *first != id)
     }
 
-    /// The event waits for a place. If it does so for the first time, it may send away another one.
-    fn wait_for_place(&mut self, id: EventId, name: &str) {
-        let due = self.rows[&id].delay_until;
-        let waits = self.limits.waits.get(name).cloned().unwrap_or_default();
-        let is_new = !waits.keys().any(|(_, waiting)| *waiting == id);
+    /// The event waits, until a time if there is one. If it is new, it may send away another one.
+    fn make_wait(&mut self, id: EventId, name: &str, start: Option<Timestamp>) -> LimitedClaim {
+        let is_new = !self.limits.waits.contains_key(&id);
         match self.limits.defined[name].on_full {
-            OnFull::Replace if is_new => {
-                let oldest = waits.iter().find(|(_, woken)| !self.is_woken(**woken));
-                if let Some(((_, oldest), _)) = oldest {
-                    self.send_away(*oldest);
-                }
+            OnFull::Drop if is_new => {
+                self.mark_cancelled(id);
+                return self.start(id, Vec::new());
             }
+            OnFull::Replace if is_new => self.send_away(name),
             OnFull::Cancel if is_new => {
-                let live = self.live_holders(name);
                 let is_left = |id: &EventId| self.rows.get(id).is_some_and(|row| !row.is_cancelled);
-                if let Some(oldest) = live.into_iter().find(is_left) {
-                    self.cancel_running(oldest);
+                match self.live_holders(name).into_iter().find(is_left) {
+                    Some(oldest) => drop(self.cancel_running(oldest)),
+                    None => self.send_away(name),
                 }
             }
             OnFull::Wait | OnFull::Drop | OnFull::Replace | OnFull::Cancel => {}
         }
-        self.stop_waiting(id);
-        self.limits.waits.entry(name.to_owned()).or_default().insert((due, id), None);
-        let promise = self.now + SAFETY_NET;
+        if let Some(start) = start {
+            self.lengthen_line(name, start);
+        }
+        let is_paid = self.limits.waits.get(&id).is_some_and(|wait| wait.is_paid);
+        self.put_off(id, name, start, is_paid)
+    }
+
+    fn put_off(&mut self, id: EventId, name: &str, start: Option<Timestamp>, is_paid: bool) -> LimitedClaim {
+        let now = self.now;
+        let notify_at = start.map_or(now + SAFETY_NET, |start| self.wake_at(start, self.timing.grace));
+        let due = self.limits.waits.get(&id).map_or(self.rows[&id].delay_until, |wait| wait.due);
+        let wait = Wait { name: name.to_owned(), due, woken_at: start, is_paid };
+        self.limits.waits.insert(id, wait);
         let row = self.rows.get_mut(&id).unwrap();
-        (row.notify_at, row.probes) = (Some(promise), 0);
+        (row.notify_at, row.probes) = (Some(notify_at), 0);
+        row.delay_until = start.unwrap_or(row.delay_until);
+        start.map_or(LimitedClaim::Full, |start| {
+            LimitedClaim::Later((start - now).to_std().unwrap_or_default())
+        })
     }
 
-    /// Cancels an event that waits for a place, as an operator does.
-    fn send_away(&mut self, id: EventId) {
-        if !self.still_waits(id) || self.rows.get(&id).is_none_or(|row| !self.is_free(row)) {
-            return;
-        }
-        self.log(|world| format!("{} is replaced", world.records[&id].label));
-        self.rows.remove(&id);
-        let record = self.record(id);
-        (record.is_cancelled, record.removed) = (true, Some(Removal::Cancelled));
-        self.arm_next(id);
-        self.hand_over(id);
-    }
-
-    fn stop_waiting(&mut self, id: EventId) {
-        for waits in self.limits.waits.values_mut() {
-            waits.retain(|(_, waiting), _| *waiting != id);
+    fn lengthen_line(&mut self, name: &str, start: Timestamp) {
+        if let Some(pace) = self.limits.defined.get(name).and_then(|limit| limit.rate) {
+            self.limits.line_at.insert(name.to_owned(), start + pace.interval);
         }
     }
 
-    /// The limit for a place of which the event waits.
-    pub(crate) fn waits_under(&self, id: EventId) -> Option<String> {
-        let waits =
-            |waits: &BTreeMap<(Timestamp, EventId), _>| waits.keys().any(|(_, waiting)| *waiting == id);
-        self.limits.waits.iter().find(|(_, found)| waits(found)).map(|(name, _)| name.clone())
+    fn mark_cancelled(&mut self, id: EventId) {
+        self.rows.get_mut(&id).unwrap().is_cancelled = true;
+        self.record(id).is_cancelled = true;
+    }
+
+    /// Cancels the event that has waited for longest, which the minute's pass then removes. No limit
+    /// here that does so has a rate, so none has been given a time.
+    fn send_away(&mut self, name: &str) {
+        let is_left = |id: &EventId| self.rows.get(id).is_some_and(|row| !row.is_cancelled);
+        let oldest = self.line(name).into_iter().map(|(_, id)| id).find(is_left);
+        if let Some(oldest) = oldest {
+            self.log(|world| format!("{} is replaced", world.records[&oldest].label));
+            self.mark_cancelled(oldest);
+            self.limits.waits.remove(&oldest);
+        }
     }
 
     /// Wakes those that have room now; returns what to publish.
@@ -246,67 +278,82 @@ impl World {
         if self.defect == Some(Defect::EndWithoutWaking) {
             return Vec::new();
         }
-        names.iter().flat_map(|name| self.wake_under(name)).collect()
+        let names: BTreeSet<&String> = names.iter().collect();
+        names.into_iter().flat_map(|name| self.wake_under(name)).collect()
     }
 
     fn wake_under(&mut self, name: &str) -> Vec<EventId> {
         let live = self.live_holders(name);
         if let Some(holders) = self.limits.holders.get_mut(name) {
-            holders.clone_from(&live);
+            *holders = live;
         }
-        let Some(mut waits) = self.limits.waits.remove(name) else { return Vec::new() };
-        waits.retain(|(_, id), _| self.still_waits(*id));
-        let room = self.room(name, live.len(), &waits);
-        let (now, notify_at) = (self.now, self.wake_at(self.now, self.timing.grace));
-        let mut woken = Vec::new();
-        for ((_, id), woken_at) in &mut waits {
-            if woken.len() < room && !self.is_woken(*woken_at) {
-                *woken_at = Some(now);
-                woken.push(*id);
+        self.begin_line(name);
+        let (mut room, mut woken) = (self.room(name), Vec::new());
+        for (_, id) in self.line(name) {
+            let Some(start) = self.next_time(name).filter(|_| room > 0) else { break };
+            let outcome = self.wake_one(id, start, !self.limits.defined.contains_key(name));
+            if outcome == Some(true) {
+                room -= 1;
+                self.lengthen_line(name, start);
             }
-        }
-        for id in &woken {
-            let row = self.rows.get_mut(id).unwrap();
-            (row.notify_at, row.probes) = (Some(notify_at), 0);
-        }
-        if self.limits.defined.get(name).is_some_and(|limit| limit.concurrency.is_some()) {
-            self.limits.waits.insert(name.to_owned(), waits);
+            woken.extend(outcome.map(|_| id));
         }
         woken
     }
 
-    fn room(
-        &self,
-        name: &str,
-        live: usize,
-        waits: &BTreeMap<(Timestamp, EventId), Option<Timestamp>>,
-    ) -> usize {
-        let Some(places) = self.limits.defined.get(name).and_then(|limit| limit.concurrency) else {
-            return usize::MAX;
+    /// Whether an event was woken, and not only freed because nothing limits it or a rule holds it.
+    /// `None` if it is gone, parked, or runs.
+    fn wake_one(&mut self, id: EventId, start: Timestamp, is_removed: bool) -> Option<bool> {
+        let Some(row) = self.rows.get(&id).filter(|row| row.notify_at.is_some() && self.is_free(row)) else {
+            self.limits.waits.remove(&id);
+            return None;
         };
-        let woken = waits.iter().filter(|((_, id), woken)| self.is_woken(**woken) && self.still_waits(*id));
-        places.saturating_sub(live + woken.count())
+        let is_freed = is_removed || self.rule_on(self.handler_of(id)).is_some();
+        let due = if !is_freed && start > self.now { start } else { row.delay_until.min(self.now) };
+        let notify_at = self.wake_at(due, self.timing.grace);
+        let row = self.rows.get_mut(&id)?;
+        (row.delay_until, row.notify_at, row.probes) = (due, Some(notify_at), 0);
+        if is_freed {
+            self.limits.waits.remove(&id);
+        } else {
+            self.limits.waits.get_mut(&id)?.woken_at = Some(start);
+        }
+        Some(!is_freed)
+    }
+
+    /// Puts those back into the line that were told to come and have not for long.
+    fn begin_line(&mut self, name: &str) {
+        let now = self.now;
+        for wait in self.limits.waits.values_mut().filter(|wait| wait.name == name) {
+            if wait.woken_at.is_some_and(|at| at < now - WAKE_LOST) {
+                (wait.woken_at, wait.due) = (None, now);
+            }
+        }
+    }
+
+    /// When the next event may come; `None` if that lies too far ahead.
+    fn next_time(&self, name: &str) -> Option<Timestamp> {
+        let Some(pace) = self.limits.defined.get(name).and_then(|limit| limit.rate) else {
+            return Some(self.now);
+        };
+        let start = self.free_at(name, pace).max(self.now);
+        let start = self.limits.line_at.get(name).map_or(start, |line_at| start.max(*line_at));
+        (start <= self.now + LINE_MAX.min(pace.interval * 10_000)).then_some(start)
+    }
+
+    fn room(&self, name: &str) -> usize {
+        let places = self.limits.defined.get(name).and_then(|limit| limit.concurrency);
+        let taken = || self.live_holders(name).len() + self.woken(name);
+        places.map_or(usize::MAX, |places| places.saturating_sub(taken()))
     }
 
     /// Part of the minute's pass.
     pub(crate) fn limits_with_room(&self) -> Vec<String> {
-        let has_room = |(name, waits): &(&String, &BTreeMap<_, _>)| {
-            self.room(name, self.live_holders(name).len(), waits) > 0 && !waits.is_empty()
+        let waited: BTreeSet<&String> = self.limits.waits.values().map(|wait| &wait.name).collect();
+        let has_room = |name: &&String| {
+            self.room(name) > 0 && self.next_time(name).is_some() && !self.line(name).is_empty()
         };
-        self.limits.waits.iter().filter(has_room).map(|(name, _)| name.clone()).collect()
-    }
-
-    /// An event that waited for a place ended its run without a claim: what it was woken for is for
-    /// others. Returns what to publish.
-    pub(crate) fn give_way(&mut self, id: EventId, name: &str) -> Vec<EventId> {
-        if self.defect == Some(Defect::KeepsItsWake) {
-            return Vec::new();
-        }
-        let may_start = self.may_claim(id);
-        if let Some(waits) = self.limits.waits.get_mut(name).filter(|_| !may_start) {
-            waits.retain(|(_, waiting), _| *waiting != id);
-        }
-        self.wake_waiting(&[name.to_owned()])
+        waited.into_iter().filter(has_room).cloned().collect()
     }
 
     /// An operator sets a limit, or removes it, and what has room is woken.
@@ -364,19 +411,15 @@ impl World {
     }
 
     /// Invariant while nothing goes wrong: whatever waits for a place, and would get it, was woken
-    /// and has started.
+    /// and has started. Events with rates are left to the minute's pass.
     pub(crate) fn check_standstill(&mut self) {
-        let may_start = |id: &EventId| {
-            self.may_claim(*id)
-                && self.still_waits(*id)
-                && self.limits_of(*id).iter().all(|name| {
-                    let places = self.limits.defined[name].concurrency.unwrap_or(usize::MAX);
-                    self.live_holders(name).len() < places
-                })
+        let may_have = |name: &String| {
+            let Limit { concurrency, rate, .. } = self.limits.defined[name];
+            let places = concurrency.unwrap_or(usize::MAX);
+            rate.is_none() && self.live_holders(name).len() < places
         };
-        let mut waiting: Vec<EventId> =
-            self.limits.waits.values().flat_map(BTreeMap::keys).map(|(_, id)| *id).collect();
-        waiting.retain(|id| self.rows.contains_key(id) && may_start(id));
+        let may_start = |id: &EventId| self.may_claim(*id) && self.limits_of(*id).iter().all(may_have);
+        let waiting: Vec<EventId> = self.limits.waits.keys().copied().filter(may_start).collect();
         for id in waiting {
             self.violated(format!("{} could start, and nobody wakes it", self.records[&id].label));
         }

@@ -61,20 +61,19 @@ pub(crate) enum Defect {
     ClaimPastLimit,
     /// The end of a run wakes nothing that waits for its places.
     EndWithoutWaking,
-    /// An event that was woken for a place, and can't start, leaves it to nobody.
+    /// An event that was woken for a place of one limit, and waits for another one, leaves it to
+    /// nobody.
     KeepsItsWake,
     /// An event has its place even when its claim is over.
     DeadHoldersCount,
-    /// A start is not counted by the rate that gave it.
-    RateWithoutReserving,
+    /// A start is not counted by the rates of its limits.
+    StartWithoutPaying,
 }
 
 /// A row of `events_v2`, as far as it matters for scheduling.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) delay_until: Timestamp,
-    /// The start that its rates gave it, if that is when it is due.
-    pub(crate) starts_at: Option<Timestamp>,
     pub(crate) locked_at: Option<Timestamp>,
     pub(crate) notify_at: Option<Timestamp>,
     pub(crate) probes: u32,

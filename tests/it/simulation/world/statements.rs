@@ -21,7 +21,6 @@ impl World {
         let delay_until = self.now + delay;
         let row = Row {
             delay_until,
-            starts_at: None,
             locked_at: None,
             notify_at: Some(self.wake_at(delay_until, self.timing.grace)),
             probes: 0,
@@ -124,7 +123,6 @@ impl World {
             return None;
         }
         let row = self.rows.get_mut(&id)?;
-        row.starts_at = None;
         row.losses += u32::from(row.locked_at.is_some());
         row.locked_at = Some(now);
         row.claims += 1;

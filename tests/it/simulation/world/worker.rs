@@ -58,8 +58,6 @@ pub(crate) struct Run {
     pub(crate) is_told: bool,
     /// The limits of which its event has a place.
     pub(crate) held: Vec<String>,
-    /// The limit for a place of which its event waited when this run loaded it.
-    waited_for: Option<String>,
 }
 
 /// The result of a run's step.
@@ -93,9 +91,8 @@ impl Worker {
         let state = State::EventLoad;
         let taken = Some(taken);
         let (wakes_at, is_told) = (None, false);
-        let (held, waited_for) = (Vec::new(), None);
-        let run = Run { event, taken, state, taken_on: 0, wakes_at, lease_until, is_told, held, waited_for };
-        self.runs.push(run);
+        let held = Vec::new();
+        self.runs.push(Run { event, taken, state, taken_on: 0, wakes_at, lease_until, is_told, held });
         true
     }
 
@@ -202,7 +199,6 @@ impl Worker {
             }
             Effect::LoadEvent => {
                 run.taken_on = world.records[&id].taken_on;
-                run.waited_for = world.waits_under(id);
                 Input::Loaded(world.load(id))
             }
             Effect::Park => Input::Parked(arrives && world.park(id)),
@@ -214,10 +210,14 @@ impl Worker {
             }
             Effect::ClaimLock => {
                 run.lease_until = world.now + world.timing.lease;
-                let claimed = if arrives { world.claim_limited(id) } else { LimitedClaim::Not };
+                let (claimed, room) =
+                    if arrives { world.claim_limited(id) } else { (LimitedClaim::Not, Vec::new()) };
+                if answered {
+                    let woken = world.wake_waiting(&room);
+                    world.publish(&woken);
+                }
                 match claimed {
                     LimitedClaim::Claimed(claimed, held) if answered => {
-                        run.waited_for.take_if(|name| held.contains(name));
                         run.held = held;
                         Input::Claimed(Some(claimed))
                     }
@@ -269,23 +269,15 @@ impl Worker {
         (answered || has_a_name_for_silence).then_some(input)
     }
 
-    /// A run that ends leaves its places to others, or what its event was woken for. If the
-    /// statement gets no answer, the minute's pass finds what has room.
+    /// A run that ends leaves its places to others. If the statement gets no answer, the minute's
+    /// pass finds what has room.
     fn leave_places(&mut self, world: &mut World, at: usize) {
-        let run = &mut self.runs[at];
-        let (event, held) = (run.event, std::mem::take(&mut run.held));
-        let waited_for = run.waited_for.take();
-        if held.is_empty() && waited_for.is_none() {
+        let held = std::mem::take(&mut self.runs[at].held);
+        if held.is_empty() {
             return;
         }
         let line = std::mem::replace(&mut self.line, Line::Up);
-        if line == Line::Down {
-            return;
-        }
-        let mut woken = world.wake_waiting(&held);
-        if let Some(name) = waited_for {
-            woken.extend(world.give_way(event, &name));
-        }
+        let woken = if line == Line::Down { Vec::new() } else { world.wake_waiting(&held) };
         if line == Line::Up {
             world.publish(&woken);
         }
