@@ -71,12 +71,13 @@ impl Tables {
         after: Option<&str>,
         limit: u32,
     ) -> Result<Vec<LimitUse>, StoreError> {
+        let keys = format!("{name}:");
         let waited = self.limits.waits.values().map(|wait| &wait.held);
         let counted = self.limits.states.keys().chain(waited);
         let meant = |held: &&HeldLimit| {
             held.canvas == canvas
                 && after.is_none_or(|after| held.name.as_str() > after)
-                && self.limits.definition(held).is_some_and(|limit| limit.name == *name)
+                && (held.name == name.as_str() || held.name.starts_with(&keys))
         };
         let meant: BTreeSet<&HeldLimit> = counted.filter(meant).collect();
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -85,8 +86,7 @@ impl Tables {
 
     fn use_of(&self, held: &HeldLimit) -> Option<LimitUse> {
         let holders = self.live_holders(held);
-        let waits = self.limits.waits.iter().filter(|(id, wait)| wait.held == *held && self.still_waits(**id));
-        let waiting = waits.count() as u64;
+        let waiting = self.count_waits(held);
         Some(LimitUse {
             canvas: held.canvas,
             name: held.name.parse().ok()?,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::limit_rows::{line_max, pace};
+use super::limit_rows::{Wait, line_max, pace};
 use super::{LiveRow, Tables};
 use crate::event::{EventId, HeldLimit, Notification, Timestamp};
 use crate::store::kernel::StoreError;
@@ -43,23 +43,39 @@ impl Tables {
         }
     }
 
-    /// Whether an event that has a wait may be told to come: other things wake one that is parked.
-    pub(super) fn still_waits(&self, id: EventId) -> bool {
-        self.events.get(&id).is_some_and(|row| row.notify_at.is_some())
+    /// How many events have a place as far as is known, beside this one: some may have lost their
+    /// claims.
+    pub(super) fn holders(&self, held: &HeldLimit, beside: Option<EventId>) -> usize {
+        let holders = self.limits.states.get(held).map_or(&[][..], |state| &state.holders);
+        holders.iter().filter(|holder| Some(**holder) != beside).count()
     }
 
-    /// How many events have a place that is kept for them.
+    /// The waits for a limit. Those of events that have ended are gone with them.
+    fn waits_of(&self, held: &HeldLimit) -> impl Iterator<Item = (EventId, &Wait)> {
+        let waits = self.limits.waits.iter().filter(move |(_, wait)| wait.held == *held);
+        waits.filter(|(id, _)| self.events.contains_key(id)).map(|(id, wait)| (*id, wait))
+    }
+
+    /// How many events wait, whether or not they were told to come.
+    pub(super) fn count_waits(&self, held: &HeldLimit) -> u64 {
+        self.waits_of(held).count() as u64
+    }
+
+    /// How many events have a place that is kept for them, and how many have not come in time.
+    fn woken_and_late(&self, held: &HeldLimit) -> (usize, usize) {
+        let told = self.waits_of(held).filter_map(|(_, wait)| wait.woken_at);
+        let (woken, late): (Vec<_>, Vec<_>) = told.partition(|at| *at > self.now - WAKE_KEPT);
+        (woken.len(), late.len())
+    }
+
     pub(super) fn woken(&self, held: &HeldLimit) -> usize {
-        let waits =
-            self.limits.waits.iter().filter(|(id, wait)| wait.held == *held && self.still_waits(**id));
-        waits.filter(|(_, wait)| wait.woken_at.is_some_and(|at| at > self.now - WAKE_KEPT)).count()
+        self.woken_and_late(held).0
     }
 
     /// The events that wait without having been told to come, in their order.
     pub(super) fn line(&self, held: &HeldLimit) -> BTreeSet<(Timestamp, EventId)> {
-        let waits =
-            self.limits.waits.iter().filter(|(id, wait)| wait.held == *held && self.still_waits(**id));
-        waits.filter(|(_, wait)| wait.woken_at.is_none()).map(|(id, wait)| (wait.due, *id)).collect()
+        let waits = self.waits_of(held).filter(|(_, wait)| wait.woken_at.is_none());
+        waits.map(|(id, wait)| (wait.due, id)).collect()
     }
 
     /// Whether others wait, unless this is the first of them.
@@ -83,13 +99,17 @@ impl Tables {
     }
 
     fn wake_under(&mut self, held: &HeldLimit) -> Vec<Notification> {
-        self.drop_dead_holders(held);
         self.begin_line(held);
         let is_removed = self.limits.definition(held).is_none();
         let (mut room, mut notifications) = (self.room(held), Vec::new());
         for (_, id) in self.line(held) {
             let Some(start) = self.next_time(held).filter(|_| room > 0) else { break };
             let Some(row) = self.events.get(&id) else { continue };
+            if row.notify_at.is_none() || !self.is_free(row) {
+                // It is parked, or runs: other things wake it.
+                self.limits.waits.remove(&id);
+                continue;
+            }
             // What a rule holds is to be parked, and takes nothing from others.
             let is_freed = is_removed || self.rule_on(&row.address().scope).is_some();
             let due = if !is_freed && start > self.now { start } else { row.delay_until.min(self.now) };
@@ -129,21 +149,32 @@ impl Tables {
         (start <= self.now + line_max(rate)).then_some(start)
     }
 
-    /// How many more events may be told to come.
-    fn room(&self, held: &HeldLimit) -> usize {
-        match self.limits.definition(held).map(|limit| limit.definition.concurrency) {
-            None | Some(None) => FREED_PAGE,
-            Some(Some(places)) => {
-                let places = usize::try_from(places).unwrap_or(usize::MAX);
-                places.saturating_sub(self.live_holders(held).len() + self.woken(held))
-            }
+    /// How many more events may be told to come. Some of those that were told have not come in time:
+    /// perhaps nobody runs their handlers now, and as many more are told.
+    fn room(&mut self, held: &HeldLimit) -> usize {
+        let Some(places) = self.places(held) else { return FREED_PAGE };
+        let (woken, late) = self.woken_and_late(held);
+        if !self.line(held).is_empty() && self.holders(held, None) + woken >= places {
+            self.drop_dead_holders(held);
         }
+        match places.saturating_sub(self.holders(held, None) + woken) {
+            0 => 0,
+            room => FREED_PAGE.min(room + late),
+        }
+    }
+
+    /// The concurrency of a limit that is set and has one.
+    fn places(&self, held: &HeldLimit) -> Option<usize> {
+        let places = self.limits.definition(held)?.definition.concurrency?;
+        Some(usize::try_from(places).unwrap_or(usize::MAX))
     }
 
     pub(in crate::store) fn limits_with_room(&self) -> Result<Vec<HeldLimit>, StoreError> {
         let waited: BTreeSet<&HeldLimit> = self.limits.waits.values().map(|wait| &wait.held).collect();
         let has_room = |held: &&HeldLimit| {
-            self.room(held) > 0 && self.next_time(held).is_some() && !self.line(held).is_empty()
+            let taken = || self.live_holders(held).len() + self.woken(held);
+            let has_place = self.places(held).is_none_or(|places| places > taken());
+            has_place && self.next_time(held).is_some() && !self.line(held).is_empty()
         };
         Ok(waited.into_iter().filter(has_room).take(ROOM_PAGE).cloned().collect())
     }

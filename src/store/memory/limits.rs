@@ -92,7 +92,6 @@ impl Tables {
         }
         self.pay(&ask, self.now);
         for (held, limit) in &ask.named {
-            self.drop_dead_holders(held);
             let holders = &mut self.limits.state(held).holders;
             holders.retain(|holder| *holder != id);
             holders.extend(limit.concurrency.map(|_| id));
@@ -115,11 +114,14 @@ impl Tables {
 
     /// The first limit in which an event finds no place. A newcomer finds none where others wait,
     /// and one that waits none where others wait before it. What was woken may overtake.
-    fn find_place(&self, ask: &Ask) -> Option<Full> {
+    fn find_place(&mut self, ask: &Ask) -> Option<Full> {
         ask.named.iter().find_map(|(held, limit)| {
             let places = usize::try_from(limit.concurrency?).unwrap_or(usize::MAX);
-            let live = self.live_holders(held).len();
-            let is_full = live >= places || !ask.is_woken() && live + self.woken(held) >= places;
+            if self.holders(held, Some(ask.id)) >= places {
+                self.drop_dead_holders(held);
+            }
+            let others = self.holders(held, Some(ask.id));
+            let is_full = others >= places || !ask.is_woken() && others + self.woken(held) >= places;
             let overtakes = !ask.is_woken() && self.is_behind(ask.id, held);
             (is_full || overtakes).then(|| Full { held: held.clone(), has_room: !is_full })
         })

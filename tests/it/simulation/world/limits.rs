@@ -201,6 +201,12 @@ impl World {
         self.limits.waits.values().filter(kept).count()
     }
 
+    /// How many were told to come, and have not in time.
+    fn late(&self, name: &str) -> usize {
+        let waits = self.limits.waits.values().filter(|wait| wait.name == name);
+        waits.filter(|wait| wait.woken_at.is_some_and(|at| at <= self.now - WAKE_KEPT)).count()
+    }
+
     /// Those that wait without having been told to come.
     fn line(&self, name: &str) -> BTreeSet<(Timestamp, EventId)> {
         let waits = self.limits.waits.iter().filter(|(_, wait)| wait.name == name && wait.woken_at.is_none());
@@ -289,6 +295,10 @@ impl World {
         }
         self.begin_line(name);
         let (mut room, mut woken) = (self.room(name), Vec::new());
+        if room > 0 {
+            // Perhaps nobody runs the handlers of those that have not come.
+            room = room.saturating_add(self.late(name));
+        }
         for (_, id) in self.line(name) {
             let Some(start) = self.next_time(name).filter(|_| room > 0) else { break };
             let outcome = self.wake_one(id, start, !self.limits.defined.contains_key(name));
