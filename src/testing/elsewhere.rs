@@ -10,7 +10,7 @@ use crate::event::{
     Actor, CanvasId, Claim, Event, EventId, HandlerAddress, HeldLimit, NewLimit, Notification,
 };
 use crate::notify::{NoNotifier, Notifier};
-use crate::store::{AttemptEnd, ClaimLimits, ClaimedEvent, LimitedClaim, Store};
+use crate::store::{AttemptEnd, ClaimLimits, ClaimedEvent, LimitedClaim, LimitedClaims, Store};
 
 /// Who sets limits in a test.
 const TEST: &str = "test";
@@ -89,8 +89,16 @@ impl TestKit {
         let silent = Queue::new(store.clone(), Arc::new(NoNotifier), QueueConfig::default());
         let id = silent.emit(event).await?.id;
         let notification = Notification { id, canvas: address.scope.canvas };
-        let claimed = store.claim_limited(&[notification], &only(&address)).await?;
-        match claimed.into_iter().next() {
+        let LimitedClaims { claims, mut room, .. } =
+            store.claim_limited(&[notification], &only(&address)).await?;
+        room.extend(claims.iter().filter_map(|claim| match claim {
+            LimitedClaim::Room(limit) => Some(limit.clone()),
+            LimitedClaim::Claimed(_) | LimitedClaim::Full(_) | LimitedClaim::Later(_) | LimitedClaim::Not => {
+                None
+            }
+        }));
+        self.notifier().publish(&store.wake_waiting(&room).await?).await?;
+        match claims.into_iter().next() {
             Some(LimitedClaim::Claimed(event)) if !event.is_cancelled => {
                 Ok(RunningElsewhere::of(store, self.notifier().clone(), *event))
             }

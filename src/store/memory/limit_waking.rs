@@ -78,9 +78,10 @@ impl Tables {
         waits.map(|(id, wait)| (wait.due, id)).collect()
     }
 
-    /// Whether others wait, unless this is the first of them.
+    /// Whether an event waits that was due before this one.
     pub(super) fn is_behind(&self, id: EventId, held: &HeldLimit) -> bool {
-        self.line(held).first().is_some_and(|(_, first)| *first != id)
+        let due = self.events.get(&id).map(|row| (row.delay_until, id));
+        self.line(held).first().is_some_and(|first| due.is_some_and(|due| *first < due))
     }
 
     /// The times that events are given follow one another.

@@ -112,8 +112,8 @@ impl Tables {
         })
     }
 
-    /// The first limit in which an event finds no place. A newcomer finds none where others wait,
-    /// and one that waits none where others wait before it. What was woken may overtake.
+    /// The first limit in which an event finds no place. It finds none where others wait that were
+    /// due before it, unless it was woken.
     fn find_place(&mut self, ask: &Ask) -> Option<Full> {
         ask.named.iter().find_map(|(held, limit)| {
             let places = usize::try_from(limit.concurrency?).unwrap_or(usize::MAX);

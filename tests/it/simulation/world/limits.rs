@@ -213,8 +213,9 @@ impl World {
         waits.map(|(id, wait)| (wait.due, *id)).collect()
     }
 
+    /// Whether an event waits that was due before this one.
     fn is_behind(&self, id: EventId, name: &str) -> bool {
-        self.line(name).first().is_some_and(|(_, first)| *first != id)
+        self.line(name).first().is_some_and(|first| *first < (self.rows[&id].delay_until, id))
     }
 
     /// The event waits, until a time if there is one. If it is new, it may send away another one.
