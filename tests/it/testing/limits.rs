@@ -224,6 +224,29 @@ async fn a_full_limit_drops_replaces_or_cancels() {
     does_something_else_when_full(kit).await;
 }
 
+async fn refuses_what_would_wait_for_too_long(kit: TestKit) {
+    let kit = syncing(kit);
+    kit.limit("customer", NewLimit { waiting_max: Some(1), ..places(1) }).await.unwrap();
+    let running = kit.start_elsewhere(event(&["customer:7"])).await.unwrap();
+    kit.emit(event(&["customer:7"])).await.unwrap();
+    assert_eq!(kit.drain().await.unwrap().limited, 1);
+    let refused = kit.emit(event(&["customer:7"])).await.unwrap_err();
+    assert!(matches!(refused, KitError::Emit(_)), "{refused}");
+    assert!(refused.to_string().contains("waiting_max"), "{refused}");
+    for other in [event(&["customer:8"]), event(&[]), event(&["customer:7"]).canvas(OTHER)] {
+        kit.emit(other).await.unwrap();
+    }
+    running.complete().await.unwrap();
+    assert_eq!(kit.drain().await.unwrap().completed, 4);
+}
+
+#[tokio::test]
+async fn an_emit_is_refused_at_the_waiting_length_of_its_key() {
+    refuses_what_would_wait_for_too_long(TestKit::new()).await;
+    let (_stage, kit) = on_postgres().await;
+    refuses_what_would_wait_for_too_long(kit).await;
+}
+
 /// The operator's definitions: a default of each canvas, and a handler of all canvases together.
 async fn obeys_the_operator(kit: TestKit) {
     let kit = syncing(kit);
