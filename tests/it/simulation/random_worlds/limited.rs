@@ -53,12 +53,16 @@ impl Simulation {
         self.world.limits.named.insert(id, keys);
     }
 
-    /// Once in a while a limit is raised, lowered, removed, or set again.
+    /// Once in a while somebody changes a limit.
     pub(super) fn act_on_limits(&mut self) {
-        let Some(dice) = &mut self.limits_dice else { return };
-        if dice.below(12) > 0 {
-            return;
+        if self.limits_dice.as_mut().is_some_and(|dice| dice.below(12) == 0) {
+            self.change_limit();
         }
+    }
+
+    /// A limit is raised, lowered, removed, or set again.
+    pub(super) fn change_limit(&mut self) {
+        let Some(dice) = &mut self.limits_dice else { return };
         let (name, places) = (dice.one_of(&PLACES), dice.below(4));
         let limit = Limit { concurrency: Some(places), on_full: on_full(dice), ..Limit::default() };
         self.world.put_limit(name, (places > 0).then_some(limit));

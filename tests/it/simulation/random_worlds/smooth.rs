@@ -22,7 +22,7 @@ impl Simulation {
                 0..3 => self.emit_now(),
                 3..6 => self.end_handler(),
                 6 => self.rule_or_lift(),
-                7 => self.act_on_limits(),
+                7 => self.change_limit(),
                 _ => {
                     let seconds = self.dice.one_of(&[0, 1, 15, 90, 400]);
                     self.glide(Duration::from_secs(seconds));

@@ -64,7 +64,7 @@ struct Wait {
     is_paid: bool,
 }
 
-/// What the claim of an event with limits returns, and the limits at which others have to be woken.
+/// What the claim of an event with limits returns.
 #[derive(Debug)]
 pub(crate) enum LimitedClaim {
     Not,
