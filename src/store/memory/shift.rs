@@ -101,7 +101,7 @@ impl Sql<'_> {
                   union all
                  select until from wakeq.scheduling_rules
                   union all
-                 select u.next_start
+                 select case when u.next_start > clock_timestamp() then u.next_start end
                    from (select distinct canvas_id, name from wakeq.limit_waits where woken_at is null) as w
                   cross join lateral wakeq.use_of(w.canvas_id, w.name, $1) as u) as moments
               where moment > $2",
