@@ -208,27 +208,7 @@ impl Worker {
                 }
                 Input::Deferred
             }
-            Effect::ClaimLock => {
-                run.lease_until = world.now + world.timing.lease;
-                let (claimed, room) =
-                    if arrives { world.claim_limited(id) } else { (LimitedClaim::Not, Vec::new()) };
-                if answered {
-                    let woken = world.wake_waiting(&room);
-                    world.publish(&woken);
-                }
-                match claimed {
-                    LimitedClaim::Claimed(claimed, held) if answered => {
-                        run.held = held;
-                        Input::Claimed(Some(claimed))
-                    }
-                    LimitedClaim::Full if answered => Input::Limited(None),
-                    LimitedClaim::Later(left) if answered => Input::Limited(Some(left)),
-                    LimitedClaim::Claimed(..)
-                    | LimitedClaim::Full
-                    | LimitedClaim::Later(_)
-                    | LimitedClaim::Not => Input::Claimed(None),
-                }
-            }
+            Effect::ClaimLock => run.claim(world, arrives, answered),
             Effect::PauseHandler => {
                 if arrives {
                     let handler = world.handler_of(id).to_owned();
@@ -393,6 +373,29 @@ impl Worker {
                 run.wakes_at = None;
                 run.state = State::EventLoad;
             }
+        }
+    }
+}
+
+impl Run {
+    /// Without an answer, the worker knows of no claim. The minute's pass then finds what has room.
+    fn claim(&mut self, world: &mut World, arrives: bool, answered: bool) -> Input {
+        self.lease_until = world.now + world.timing.lease;
+        let (claimed, room) =
+            if arrives { world.claim_limited(self.event) } else { (LimitedClaim::Not, Vec::new()) };
+        if !answered {
+            return Input::Claimed(None);
+        }
+        let woken = world.wake_waiting(&room);
+        world.publish(&woken);
+        match claimed {
+            LimitedClaim::Claimed(claimed, held) => {
+                self.held = held;
+                Input::Claimed(Some(claimed))
+            }
+            LimitedClaim::Full => Input::Limited(None),
+            LimitedClaim::Later(left) => Input::Limited(Some(left)),
+            LimitedClaim::Not => Input::Claimed(None),
         }
     }
 }
