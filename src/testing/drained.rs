@@ -31,6 +31,8 @@ pub struct DrainReport {
     pub parked: usize,
     /// Events that were looked at and have no handler in the kit.
     pub unknown: usize,
+    /// Events that were looked at and wait for a place or a start of a limit.
+    pub limited: usize,
     /// Events that have not ended: they wait for their time, under a rule, or for their handler.
     pub waiting: u64,
     /// Each run in which a handler was started, in order; of runs that only looked at an event, the
@@ -108,6 +110,7 @@ impl DrainReport {
             Some(Outcome::RetryAllowed) => Some(&mut self.retried),
             Some(Outcome::RulePaused | Outcome::RuleBlocked) => Some(&mut self.parked),
             Some(Outcome::Deferred) => Some(&mut self.unknown),
+            Some(Outcome::LimitFull | Outcome::LimitRate) => Some(&mut self.limited),
             Some(_) | None => None,
         };
         if let Some(count) = count {

@@ -2,6 +2,7 @@
 
 use crate::admin::AdminError;
 use crate::emit::EmitError;
+use crate::event::InvalidLimitName;
 use crate::notify::NotifyError;
 use crate::store::StoreError;
 use crate::worker::WorkerError;
@@ -32,6 +33,13 @@ pub enum KitError {
     /// A run got no answer from the database.
     #[error("a run was cut short: {0}")]
     CutShort(String),
+    /// The name of a limit is not valid.
+    #[error(transparent)]
+    LimitName(#[from] InvalidLimitName),
+    /// An event was to start elsewhere, and may not start now. It waits, unless a limit has
+    /// cancelled it.
+    #[error("the event could not start elsewhere: {0}")]
+    NotStarted(&'static str),
     /// Handlers keep emitting for one another.
     #[error(
         "{0} runs, and the drain has not ended (the limit is 100 for each event emitted before the drain, \

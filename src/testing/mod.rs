@@ -52,6 +52,7 @@
 mod asserts;
 mod delay_queue;
 mod drained;
+mod elsewhere;
 mod emitted;
 mod error;
 mod kit;
@@ -63,6 +64,7 @@ pub use crate::{assert_dead, assert_emitted};
 #[doc(hidden)]
 pub use asserts::{Expected, check_dead, check_emitted};
 pub use drained::DrainReport;
+pub use elsewhere::RunningElsewhere;
 pub use emitted::EmittedEvent;
 pub use error::KitError;
 pub use kit::TestKit;

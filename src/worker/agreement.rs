@@ -10,10 +10,10 @@ use proptest::test_runner::{Config, TestRunner};
 use tokio_util::sync::CancellationToken;
 
 use super::handlers::{Handlers, Registry, Room, Route};
-use crate::event::{CanvasId, EventFilter, EventId, EventState, RuleKind, Turn};
+use crate::event::{Actor, CanvasId, EventFilter, EventId, EventState, NewLimit, RuleKind, Turn};
 use crate::machine::{Effect, Input, Policy, State, check_schedule};
 use crate::store::tests::{Row, Table, told};
-use crate::store::{ClaimLimits, LoadedEvent};
+use crate::store::{ClaimLimits, ClaimedEvent, LimitedClaim, LoadedEvent};
 
 const LOSSES_BELOW: i32 = 3;
 const LEASE_MS: i64 = 60_000;
@@ -110,7 +110,7 @@ fn registry(handler_matches: &[HandlerMatch]) -> Registry {
 /// Every row has a twin. The row is loaded, then claimed, then its twin is loaded. Time can only
 /// make a row claimable, so the claim must succeed if the first load finds the row claimable, and
 /// the second load must find the twin claimable if the claim succeeds.
-async fn agree(table: &Table, drawn: Vec<(Row, HandlerMatch)>) -> (usize, usize) {
+async fn agree(table: &Table, drawn: Vec<(Row, HandlerMatch)>, is_limited: bool) -> (usize, usize) {
     let (rows, handler_matches): (Vec<Row>, Vec<HandlerMatch>) = drawn.into_iter().unzip();
     let named = rows.into_iter().enumerate().map(|(index, row)| Row { name: format!("h{index}"), ..row });
     let rows: Vec<Row> = named.flat_map(|row| [row.clone(), row]).collect();
@@ -124,7 +124,13 @@ async fn agree(table: &Table, drawn: Vec<(Row, HandlerMatch)>) -> (usize, usize)
     let ids = table.set(&rows).await;
     let (firsts, twins): (Vec<EventId>, Vec<EventId>) = ids.chunks(2).map(|pair| (pair[0], pair[1])).unzip();
     let before = table.store.load(&firsts).await.unwrap();
-    let claimed = table.store.claim(&told(&firsts), &limits).await.unwrap();
+    let mut claimed = table.store.claim(&told(&firsts), &limits).await.unwrap();
+    if is_limited {
+        assert!(claimed.iter().all(Option::is_none), "an event with limits was claimed without them");
+        assert!(before.iter().flatten().all(|event| event.is_limited));
+        let turns = table.store.claim_limited(&told(&firsts), &limits).await.unwrap();
+        claimed = turns.claims.into_iter().map(claimed_through_limits).collect();
+    }
     let after = table.store.load(&twins).await.unwrap();
     let mut won = 0;
     for (at, row) in rows.iter().step_by(2).enumerate() {
@@ -150,6 +156,20 @@ async fn agree(table: &Table, drawn: Vec<(Row, HandlerMatch)>) -> (usize, usize)
         }
     }
     (won, claimed.len())
+}
+
+/// The claim that was made. The limit has more places than there are events.
+fn claimed_through_limits(turn: LimitedClaim) -> Option<ClaimedEvent> {
+    match turn {
+        LimitedClaim::Claimed(event) => {
+            assert!(event.held.as_ref().is_some_and(|held| held.len() == 1), "it has a place: {event:?}");
+            Some(*event)
+        }
+        LimitedClaim::Not => None,
+        LimitedClaim::Full(_) | LimitedClaim::Room(_) | LimitedClaim::Later(_) => {
+            panic!("the limit has room: {turn:?}")
+        }
+    }
 }
 
 /// The states in a list are those of the machine for the same rows at the same moment.
@@ -213,7 +233,7 @@ fn the_claim_and_the_machine_agree_on_every_row() {
     let (won, all) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
     TestRunner::new(config)
         .run(&vec(rows(), 200), |drawn| {
-            let (some, many) = runtime.block_on(agree(&table, drawn));
+            let (some, many) = runtime.block_on(agree(&table, drawn, false));
             won.set(won.get() + some);
             all.set(all.get() + many);
             Ok(())
@@ -221,5 +241,25 @@ fn the_claim_and_the_machine_agree_on_every_row() {
         .unwrap();
     assert!(won.get() * 10 > all.get(), "hardly any row could be claimed: {won:?} of {all:?}");
     // The table holds a connection, which belongs to the runtime.
+    runtime.block_on(async { drop(table) });
+}
+
+/// The claim through limits has the conditions of the ordinary one, which leaves such events to it.
+#[test]
+fn the_claim_through_limits_and_the_machine_agree_on_every_row() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let table = runtime.block_on(Table::new());
+    let many = NewLimit { concurrency: Some(NewLimit::CONCURRENCY_MAX), ..NewLimit::default() };
+    let (name, ada) = ("canvas".parse().unwrap(), Actor::admin("ada"));
+    runtime.block_on(table.store.put_limit(CanvasId::OF_ALL, &name, &many, &ada)).unwrap().unwrap();
+    let config = Config { cases: 3, failure_persistence: None, max_shrink_iters: 200, ..Config::default() };
+    let won = std::cell::Cell::new(0);
+    TestRunner::new(config)
+        .run(&vec(rows(), 200), |drawn| {
+            won.set(won.get() + runtime.block_on(agree(&table, drawn, true)).0);
+            Ok(())
+        })
+        .unwrap();
+    assert!(won.get() > 60, "hardly any row could be claimed: {won:?}");
     runtime.block_on(async { drop(table) });
 }

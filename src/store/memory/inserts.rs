@@ -1,7 +1,7 @@
 //! Emit: rows, ids that callers chose, idempotency keys.
 
 use super::{ChosenId, EVENTS_MAX, KeptAnswer, LiveRow, Tables};
-use crate::event::{CanvasId, IdempotencyKey, LimitKey, NewEvent, WaitingMaxReached};
+use crate::event::{CanvasId, HeldLimit, IdempotencyKey, LimitKey, NewEvent, WaitingMaxReached};
 use crate::store::events::{IdempotencyOutcome, InsertOutcome, NewState};
 use crate::store::kernel::StoreError;
 use crate::store::minute::IDEMPOTENCY_KEPT;
@@ -17,12 +17,19 @@ impl Tables {
         Ok(())
     }
 
-    /// Nothing is refused in memory, however much waits.
     pub(in crate::store) fn waiting_max_reached(
         &self,
-        _keys: &[(CanvasId, &LimitKey)],
+        keys: &[(CanvasId, &LimitKey)],
     ) -> Result<Option<WaitingMaxReached>, StoreError> {
-        Ok(None)
+        let mut keys = keys.to_vec();
+        keys.sort_unstable();
+        let reached = |(canvas, key): (CanvasId, &LimitKey)| {
+            let held = HeldLimit { canvas, name: key.as_str().to_owned() };
+            let most = self.limits.definition(&held)?.definition.waiting_max?;
+            let is_reached = self.count_waits(&held) >= u64::from(most);
+            is_reached.then(|| WaitingMaxReached { canvas, key: key.clone(), most })
+        };
+        Ok(keys.into_iter().find_map(reached))
     }
 
     pub(in crate::store) fn insert<'a>(

@@ -122,6 +122,7 @@ impl Tables {
             copy_of: None,
             tags: facts.tags.to_vec(),
             is_meant: filter.matches(&facts),
+            waits: self.waits(row),
             number,
             last,
         }
@@ -153,6 +154,7 @@ impl Tables {
             Turn::First => match schedule.rule {
                 Some(RuleKind::Block) => EventState::Blocked,
                 Some(RuleKind::Pause) => EventState::Paused,
+                None if self.waits(row) => EventState::Limited,
                 None => EventState::Ready,
             },
         }

@@ -14,6 +14,10 @@ mod history;
 mod inserts;
 mod keys;
 mod lanes;
+mod limit_lists;
+mod limit_rows;
+mod limit_waking;
+mod limits;
 mod lists;
 mod operations;
 mod row;
@@ -39,6 +43,7 @@ use crate::store::kernel::{Double, Store, StoreError};
 use crate::store::order::{HaltedLane, Object, Tombstone};
 use batch_row::Batch;
 use keys::Keys;
+use limit_rows::Limits;
 use row::{Dead, Ended, LiveRow};
 
 /// How many of the most recently emitted events are remembered.
@@ -91,6 +96,7 @@ pub(in crate::store) struct Tables {
     operation_jobs: BTreeMap<i64, OperationJob>,
     keys: HashMap<(CanvasId, String, String), KeptAnswer>,
     unique: Keys,
+    limits: Limits,
     batches: BTreeMap<BatchKey, Batch>,
     objects: BTreeMap<(CanvasId, ObjectKey), Object>,
     /// The last value of the sequence for links.
@@ -195,6 +201,7 @@ impl Tables {
             operation_jobs: BTreeMap::new(),
             keys: HashMap::new(),
             unique: Keys::default(),
+            limits: Limits::default(),
             batches: BTreeMap::new(),
             objects: BTreeMap::new(),
             last_seq: 0,
@@ -225,7 +232,7 @@ impl Tables {
             None => row.delay_until,
         });
         let ends = self.rules.values().filter_map(|rule| rule.until);
-        Ok(rows.chain(ends).filter(|moment| *moment > after).min())
+        Ok(rows.chain(ends).chain(self.limit_moments()).filter(|moment| *moment > after).min())
     }
 
     pub(super) fn count(&self) -> Result<u64, StoreError> {

@@ -60,7 +60,7 @@ impl LiveRow {
         Notification::new(self.event.id, self.address().scope.canvas).urgent_if(self.event.is_urgent())
     }
 
-    /// As a load finds it; `runs` while its lease stands.
+    /// As a load finds it; `runs` while its lease stands. Limits are for the tables to tell.
     pub(super) fn loaded(&self, schedule: Schedule, runs: bool) -> LoadedEvent {
         LoadedEvent {
             address: self.address().clone(),
@@ -78,6 +78,8 @@ impl LiveRow {
             copy_of: None,
             pulled: false,
             value_bytes: self.value_bytes(),
+            is_limited: false,
+            waits: false,
         }
     }
 
@@ -100,6 +102,7 @@ impl LiveRow {
             copy_of: None,
             is_limited: false,
             is_cancelled: self.cancelled_by.is_some(),
+            held: None,
         }
     }
 }

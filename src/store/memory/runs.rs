@@ -17,7 +17,11 @@ impl Tables {
     }
 
     fn loaded(&self, row: &LiveRow) -> LoadedEvent {
-        row.loaded(self.schedule(row), !self.is_free(row))
+        LoadedEvent {
+            is_limited: self.is_limited(row),
+            waits: self.waits(row),
+            ..row.loaded(self.schedule(row), !self.is_free(row))
+        }
     }
 
     /// What decides whether the event may run now.
@@ -46,19 +50,26 @@ impl Tables {
         limits: &ClaimLimits,
         worker: Option<&Name>,
     ) -> Option<ClaimedEvent> {
+        self.claimable(notification, limits).filter(|row| !self.is_limited(row))?;
+        self.take(notification.id, worker)
+    }
+
+    /// The row of an event that may be claimed now, as far as no limit is against it.
+    pub(super) fn claimable(&self, notification: Notification, limits: &ClaimLimits) -> Option<&LiveRow> {
         let Notification { id, canvas, .. } = notification;
         let row = self.events.get(&id).filter(|row| row.address().scope.canvas == canvas)?;
-        let losses = row.losses + i32::from(row.locked_at.is_some());
         let may = row.delay_until <= self.now
             && self.is_free(row)
-            && losses < limits.losses_below
+            && row.losses + i32::from(row.locked_at.is_some()) < limits.losses_below
             && row.value_bytes() <= limits.value_max
             && knows(limits, row.address())
             && self.rule_on(&row.address().scope).is_none()
             && self.turn(row) == Turn::First;
-        if !may {
-            return None;
-        }
+        may.then_some(row)
+    }
+
+    /// Claims an event that may be claimed.
+    pub(super) fn take(&mut self, id: EventId, worker: Option<&Name>) -> Option<ClaimedEvent> {
         let now = self.now;
         let row = self.events.get_mut(&id)?;
         let took_over = row.locked_at.is_some();
@@ -66,7 +77,7 @@ impl Tables {
         row.worker = worker.cloned();
         row.claims += 1;
         row.nonce = row.claims;
-        row.losses = losses;
+        row.losses += i32::from(took_over);
         Some(row.claimed(took_over, now))
     }
 

@@ -16,7 +16,7 @@ impl Sql<'_> {
                  update wakeq.events_v2
                     set delay_until = delay_until - $1::interval, enqueued_at = enqueued_at - $1::interval,
                         locked_at = locked_at - $1::interval, notify_at = notify_at - $1::interval,
-                        postponed_since = postponed_since - $1::interval,
+                        postponed_since = postponed_since - $1::interval, starts_at = starts_at - $1::interval,
                         options = case when options ? 'not_after' then options || wakeq.kept_options(jsonb_build_object(
                             'not_after', ((options ->> 'not_after')::timestamptz - $1::interval)::text)) else options end
              ), rules as (
@@ -59,6 +59,16 @@ impl Sql<'_> {
                  update wakeq.batches
                     set opened_at = opened_at - $1::interval, closed_at = closed_at - $1::interval,
                         over_at = over_at - $1::interval, looked_at = looked_at - $1::interval
+             ), limits as (
+                 update wakeq.limits
+                    set created_at = created_at - $1::interval, updated_at = updated_at - $1::interval
+             ), limit_states as (
+                 update wakeq.limit_states
+                    set next_at = next_at - $1::interval, line_at = line_at - $1::interval,
+                        used_at = used_at - $1::interval
+             ), limit_waits as (
+                 update wakeq.limit_waits
+                    set due = due - $1::interval, since = since - $1::interval, woken_at = woken_at - $1::interval
              ), facets as (
                  update wakeq.facets set head_at = head_at - $1::interval where isfinite(head_at)
              ), targets as (
@@ -89,7 +99,11 @@ impl Sql<'_> {
                  select coalesce(locked_at + $1::interval + interval '1 microsecond', delay_until) as moment
                    from wakeq.events_v2
                   union all
-                 select until from wakeq.scheduling_rules) as moments
+                 select until from wakeq.scheduling_rules
+                  union all
+                 select case when u.next_start > clock_timestamp() then u.next_start end
+                   from (select distinct canvas_id, name from wakeq.limit_waits where woken_at is null) as w
+                  cross join lateral wakeq.use_of(w.canvas_id, w.name, $1) as u) as moments
               where moment > $2",
             interval(self.timing().lease),
             after

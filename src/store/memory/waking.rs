@@ -73,6 +73,7 @@ impl Tables {
             queues: false,
             cancelled: self.events.values().any(|row| row.cancelled_by.is_some()),
             batches: self.has_open_batches(),
+            limits: !again && !self.limits.waits.is_empty(),
             log: false,
             more,
             open,

@@ -3,6 +3,8 @@
 //! Every world is made from a seed and can be replayed; a failing one is replayed with its trace.
 
 mod invariants;
+mod limited;
+mod smooth;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -35,6 +37,8 @@ pub(crate) enum Faults {
 
 pub(crate) struct Simulation {
     dice: Dice,
+    /// Throws for limits, in worlds that have any, so that all others stay what they are.
+    limits_dice: Option<Dice>,
     faults: Faults,
     world: World,
     workers: Vec<Worker>,
@@ -59,7 +63,7 @@ impl Simulation {
             Worker::new("bert", all()),
             Worker::new("carl", [HANDLERS[0].to_owned()]),
         ];
-        Self { dice, faults, world, workers }
+        Self { dice, limits_dice: None, faults, world, workers }
     }
 
     /// Replaces the plain broker by the emulator's.
@@ -72,6 +76,7 @@ impl Simulation {
     pub(crate) fn play(mut self) -> (Vec<String>, World) {
         for _ in 0..ACTIONS {
             self.act();
+            self.act_on_limits();
             self.check();
             if !self.world.violations.is_empty() {
                 return (self.world.violations.clone(), self.world);
@@ -104,7 +109,7 @@ impl Simulation {
     }
 
     fn emit(&mut self) {
-        if self.world.records.len() == EVENTS_MAX {
+        if self.world.records.len() == self.events_max() {
             return;
         }
         let label = format!("e{}", self.world.records.len());
@@ -112,6 +117,7 @@ impl Simulation {
         let delay_s = self.dice.one_of(&[0, 0, 0, 5, 90, 600, 601, 7_200]);
         let object = self.dice.one_of(&OBJECTS);
         let id = self.world.emit(&label, handler, object, Duration::from_secs(delay_s));
+        self.name_limits(id);
         if self.dice.below(10) == 0 {
             self.world.expires(id, Duration::from_secs(self.dice.one_of(&[1, 100, 1_000])));
         }
@@ -250,6 +256,7 @@ impl Simulation {
         if self.dice.below(5) > 0 {
             self.world.publish(&overdue);
         }
+        self.wake_limited();
     }
 
     fn pass(&mut self) {
@@ -348,6 +355,7 @@ impl Simulation {
             self.world.remove_cancelled();
             let overdue = self.world.probe();
             self.world.publish(&overdue);
+            self.wake_limited();
             let now = self.world.now;
             let deliverable = self.world.broker.deliverable(now);
             for event in deliverable {
@@ -427,11 +435,10 @@ fn without_lost_claims_every_event_runs_to_completion_once() {
 fn nothing_is_lost_when_processes_die_stall_and_hear_no_answer() {
     let tally = check_worlds(Faults::OfProcesses, 6_000);
     assert!(tally.lost_claims > 1_000 && tally.poison > 100, "too quiet: {tally:?}");
-    // No queue is registered in these worlds.
-    let all: BTreeSet<Outcome> = Outcome::ALL
-        .into_iter()
-        .filter(|edge| ![Outcome::FacetHeld, Outcome::FacetRecalled].contains(edge))
-        .collect();
+    // No queue is registered in these worlds, and nothing is limited.
+    let mut all = BTreeSet::from(Outcome::ALL);
+    all.retain(|edge| ![Outcome::FacetHeld, Outcome::FacetRecalled].contains(edge));
+    all.retain(|edge| !limited::EDGES.contains(edge));
     assert_eq!(tally.outcomes, all, "an edge was never taken");
 }
 

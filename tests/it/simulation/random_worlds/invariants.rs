@@ -23,6 +23,7 @@ impl Simulation {
         let handing_over = live.filter(|run| run.state == State::HandOver).map(|run| run.event);
         let handing_over: Vec<EventId> = handing_over.collect();
         self.world.check_turned_away(&handing_over, self.faults == Faults::OfProcesses);
+        self.check_limits();
         let mut found = Vec::new();
         for run in self.workers.iter().filter(|worker| worker.alive).flat_map(|worker| &worker.runs) {
             let State::Process(running) = run.state else { continue };
@@ -37,6 +38,7 @@ impl Simulation {
     }
 
     pub(super) fn check_end(&mut self) {
+        self.world.check_rates();
         let mut found = Vec::new();
         if !self.settled() {
             found.push("an event is neither over nor parked under a rule".to_owned());

@@ -6,7 +6,7 @@ use wakeq::machine::Removal;
 use super::{Defect, Row, World};
 
 impl World {
-    fn is_free(&self, row: &Row) -> bool {
+    pub(super) fn is_free(&self, row: &Row) -> bool {
         row.locked_at.is_none_or(|locked_at| locked_at < self.now - self.timing.lease)
     }
 

@@ -9,6 +9,7 @@ pub(crate) mod cancelling;
 pub(crate) mod dice;
 pub(crate) mod emulated;
 pub(crate) mod lanes;
+pub(crate) mod limits;
 pub(crate) mod statements;
 pub(crate) mod tally;
 pub(crate) mod worker;
@@ -22,6 +23,7 @@ use wakeq::machine::{Outcome, Policy, Removal};
 use wakeq::{EventId, RetryPolicy, Timestamp, Timing};
 
 use broker::Broker;
+use limits::Limits;
 
 /// A deliberate bug in a statement, to show that the checks notice it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +57,17 @@ pub(crate) enum Defect {
     ClaimWithoutCancelling,
     /// The minute's pass leaves cancelled events where they are.
     CancelledStay,
+    /// Claiming takes a place more than a limit has.
+    ClaimPastLimit,
+    /// The end of a run wakes nothing that waits for its places.
+    EndWithoutWaking,
+    /// An event that was woken for a place of one limit, and waits for another one, leaves it to
+    /// nobody.
+    KeepsItsWake,
+    /// An event has its place even when its claim is over.
+    DeadHoldersCount,
+    /// A start is not counted by the rates of its limits.
+    StartWithoutPaying,
 }
 
 /// A row of `events_v2`, as far as it matters for scheduling.
@@ -130,6 +143,7 @@ pub(crate) struct World {
     /// Removals that are not committed yet, with the next event that each saw in its lane. Only a
     /// defective removal leaves an entry.
     pub(crate) leaving: BTreeMap<EventId, Option<EventId>>,
+    pub(crate) limits: Limits,
     pub(crate) broker: Broker,
     pub(crate) records: BTreeMap<EventId, Record>,
     /// The edges that any worker took.
@@ -155,6 +169,7 @@ impl World {
             halting: BTreeSet::new(),
             halted: BTreeSet::new(),
             leaving: BTreeMap::new(),
+            limits: Limits::default(),
             broker: Broker::default(),
             records: BTreeMap::new(),
             outcomes: BTreeSet::new(),

@@ -107,19 +107,22 @@ impl World {
         }
     }
 
-    pub(crate) fn claim(&mut self, id: EventId) -> Option<Claimed> {
+    /// Whether an event may be claimed, as far as no limit is against it.
+    pub(super) fn may_claim(&self, id: EventId) -> bool {
         let ruled =
             self.rule_on(self.handler_of(id)).is_some() && self.defect != Some(Defect::ClaimWithoutRule);
+        let Some(row) = self.rows.get(&id) else { return false };
+        let lock_free = self.is_free(row) || self.defect == Some(Defect::ClaimWithoutLock);
+        !ruled && self.turn(id) == Turn::First && lock_free && row.delay_until <= self.now
+    }
+
+    pub(crate) fn claim(&mut self, id: EventId) -> Option<Claimed> {
         let forgets = self.defect == Some(Defect::ClaimWithoutCancelling);
-        let (now, lease) = (self.now, self.timing.lease);
-        self.rows.get(&id)?;
-        let in_turn = self.turn(id) == Turn::First;
-        let row = self.rows.get_mut(&id)?;
-        let lock_free = row.locked_at.is_none_or(|locked_at| locked_at < now - lease)
-            || self.defect == Some(Defect::ClaimWithoutLock);
-        if ruled || !in_turn || !lock_free || row.delay_until > now {
+        let now = self.now;
+        if !self.may_claim(id) {
             return None;
         }
+        let row = self.rows.get_mut(&id)?;
         row.losses += u32::from(row.locked_at.is_some());
         row.locked_at = Some(now);
         row.claims += 1;

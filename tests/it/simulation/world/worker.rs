@@ -10,6 +10,7 @@ use wakeq::{EventId, Timestamp};
 
 use super::World;
 use super::broker::HeldNotification;
+use super::limits::LimitedClaim;
 
 /// Tick length of the parking lot's clock.
 const TICK: Duration = Duration::from_millis(1);
@@ -55,6 +56,8 @@ pub(crate) struct Run {
     pub(crate) lease_until: Timestamp,
     /// Its handler was told that the event is cancelled.
     pub(crate) is_told: bool,
+    /// The limits of which its event has a place.
+    pub(crate) held: Vec<String>,
 }
 
 /// The result of a run's step.
@@ -88,7 +91,8 @@ impl Worker {
         let state = State::EventLoad;
         let taken = Some(taken);
         let (wakes_at, is_told) = (None, false);
-        self.runs.push(Run { event, taken, state, taken_on: 0, wakes_at, lease_until, is_told });
+        let held = Vec::new();
+        self.runs.push(Run { event, taken, state, taken_on: 0, wakes_at, lease_until, is_told, held });
         true
     }
 
@@ -98,6 +102,9 @@ impl Worker {
             return Progress::Waits;
         }
         let effect = self.runs[at].state.effect();
+        if matches!(effect, Effect::Wait(_) | Effect::Answer(_)) {
+            self.leave_places(world, at);
+        }
         match effect {
             Effect::RunHandler => Progress::Waits,
             Effect::Wait(When::In(left)) => self.wait(world, at, left),
@@ -201,11 +208,7 @@ impl Worker {
                 }
                 Input::Deferred
             }
-            Effect::ClaimLock => {
-                run.lease_until = world.now + world.timing.lease;
-                let claimed = arrives.then(|| world.claim(id)).flatten();
-                Input::Claimed(claimed.filter(|_| answered))
-            }
+            Effect::ClaimLock => run.claim(world, arrives, answered),
             Effect::PauseHandler => {
                 if arrives {
                     let handler = world.handler_of(id).to_owned();
@@ -244,6 +247,20 @@ impl Worker {
         };
         let has_a_name_for_silence = !matches!(effect, Effect::LoadEvent | Effect::Park | Effect::Defer);
         (answered || has_a_name_for_silence).then_some(input)
+    }
+
+    /// A run that ends leaves its places to others. If the statement gets no answer, the minute's
+    /// pass finds what has room.
+    fn leave_places(&mut self, world: &mut World, at: usize) {
+        let held = std::mem::take(&mut self.runs[at].held);
+        if held.is_empty() {
+            return;
+        }
+        let line = std::mem::replace(&mut self.line, Line::Up);
+        let woken = if line == Line::Down { Vec::new() } else { world.wake_waiting(&held) };
+        if line == Line::Up {
+            world.publish(&woken);
+        }
     }
 
     /// Moves the run into the parking lot, which keeps one notification per event, and
@@ -311,6 +328,7 @@ impl Worker {
                 moved = self.advance(world, at);
             }
             if moved != Progress::Ended {
+                self.leave_places(world, at);
                 self.put_back(world, at);
             }
         }
@@ -355,6 +373,29 @@ impl Worker {
                 run.wakes_at = None;
                 run.state = State::EventLoad;
             }
+        }
+    }
+}
+
+impl Run {
+    /// Without an answer, the worker knows of no claim. The minute's pass then finds what has room.
+    fn claim(&mut self, world: &mut World, arrives: bool, answered: bool) -> Input {
+        self.lease_until = world.now + world.timing.lease;
+        let (claimed, room) =
+            if arrives { world.claim_limited(self.event) } else { (LimitedClaim::Not, Vec::new()) };
+        if !answered {
+            return Input::Claimed(None);
+        }
+        let woken = world.wake_waiting(&room);
+        world.publish(&woken);
+        match claimed {
+            LimitedClaim::Claimed(claimed, held) => {
+                self.held = held;
+                Input::Claimed(Some(claimed))
+            }
+            LimitedClaim::Full => Input::Limited(None),
+            LimitedClaim::Later(left) => Input::Limited(Some(left)),
+            LimitedClaim::Not => Input::Claimed(None),
         }
     }
 }

@@ -1,0 +1,195 @@
+//! Who has a place, who waits, and what wakes those that have room.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::limit_rows::{Wait, line_max, pace};
+use super::{LiveRow, Tables};
+use crate::event::{EventId, HeldLimit, Notification, Timestamp};
+use crate::store::kernel::StoreError;
+
+/// How long a place is kept for an event that was woken for it.
+const WAKE_KEPT: Duration = Duration::from_secs(10);
+/// After how long an event that was woken and has not come waits again.
+const WAKE_LOST: Duration = Duration::from_secs(300);
+/// How many events one call wakes of a limit that was removed.
+const FREED_PAGE: usize = 500;
+/// How many limits the minute's pass looks at.
+const ROOM_PAGE: usize = 500;
+
+impl Tables {
+    /// Whether only [`Tables::claim_limited`] may claim the event.
+    pub(super) fn is_limited(&self, row: &LiveRow) -> bool {
+        self.limits.concern(row)
+    }
+
+    /// Whether the event waits, and was not told to come just now.
+    pub(super) fn waits(&self, row: &LiveRow) -> bool {
+        let wait = self.limits.waits.get(&row.event.id);
+        wait.is_some_and(|wait| wait.woken_at.is_none_or(|at| at <= self.now - WAKE_KEPT))
+    }
+
+    /// The events that have a place: those with a live claim.
+    pub(super) fn live_holders(&self, held: &HeldLimit) -> Vec<EventId> {
+        let holders = self.limits.states.get(held).map_or(&[][..], |state| &state.holders);
+        let lives = |id: &&EventId| self.events.get(*id).is_some_and(|row| !self.is_free(row));
+        holders.iter().filter(lives).copied().collect()
+    }
+
+    pub(super) fn drop_dead_holders(&mut self, held: &HeldLimit) {
+        let live = self.live_holders(held);
+        if let Some(state) = self.limits.states.get_mut(held) {
+            state.holders = live;
+        }
+    }
+
+    /// How many events have a place as far as is known, beside this one: some may have lost their
+    /// claims.
+    pub(super) fn holders(&self, held: &HeldLimit, beside: Option<EventId>) -> usize {
+        let holders = self.limits.states.get(held).map_or(&[][..], |state| &state.holders);
+        holders.iter().filter(|holder| Some(**holder) != beside).count()
+    }
+
+    /// The waits for a limit. Those of events that have ended are gone with them.
+    fn waits_of(&self, held: &HeldLimit) -> impl Iterator<Item = (EventId, &Wait)> {
+        let waits = self.limits.waits.iter().filter(move |(_, wait)| wait.held == *held);
+        waits.filter(|(id, _)| self.events.contains_key(id)).map(|(id, wait)| (*id, wait))
+    }
+
+    /// How many events wait, whether or not they were told to come.
+    pub(super) fn count_waits(&self, held: &HeldLimit) -> u64 {
+        self.waits_of(held).count() as u64
+    }
+
+    /// How many events have a place that is kept for them, and how many have not come in time.
+    fn woken_and_late(&self, held: &HeldLimit) -> (usize, usize) {
+        let told = self.waits_of(held).filter_map(|(_, wait)| wait.woken_at);
+        let (woken, late): (Vec<_>, Vec<_>) = told.partition(|at| *at > self.now - WAKE_KEPT);
+        (woken.len(), late.len())
+    }
+
+    pub(super) fn woken(&self, held: &HeldLimit) -> usize {
+        self.woken_and_late(held).0
+    }
+
+    /// The events that wait without having been told to come, in their order.
+    pub(super) fn line(&self, held: &HeldLimit) -> BTreeSet<(Timestamp, EventId)> {
+        let waits = self.waits_of(held).filter(|(_, wait)| wait.woken_at.is_none());
+        waits.map(|(id, wait)| (wait.due, id)).collect()
+    }
+
+    /// Whether an event waits that was due before this one.
+    pub(super) fn is_behind(&self, id: EventId, held: &HeldLimit) -> bool {
+        let due = self.events.get(&id).map(|row| (row.delay_until, id));
+        self.line(held).first().is_some_and(|first| due.is_some_and(|due| *first < due))
+    }
+
+    /// The times that events are given follow one another.
+    pub(super) fn lengthen_line(&mut self, held: &HeldLimit, start: Timestamp) {
+        if let Some(rate) = self.limits.definition(held).and_then(|limit| limit.definition.rate) {
+            self.limits.state(held).line_at = Some(start + pace(rate));
+        }
+    }
+
+    pub(in crate::store) fn wake_waiting(
+        &mut self,
+        limits: &[HeldLimit],
+    ) -> Result<Vec<Notification>, StoreError> {
+        let limits: BTreeSet<&HeldLimit> = limits.iter().collect();
+        Ok(limits.into_iter().flat_map(|held| self.wake_under(held)).collect())
+    }
+
+    fn wake_under(&mut self, held: &HeldLimit) -> Vec<Notification> {
+        self.begin_line(held);
+        let is_removed = self.limits.definition(held).is_none();
+        let (mut room, mut notifications) = (self.room(held), Vec::new());
+        for (_, id) in self.line(held) {
+            let Some(start) = self.next_time(held).filter(|_| room > 0) else { break };
+            let Some(row) = self.events.get(&id) else { continue };
+            if row.notify_at.is_none() || !self.is_free(row) {
+                // It is parked, or runs: other things wake it.
+                self.limits.waits.remove(&id);
+                continue;
+            }
+            // What a rule holds is to be parked, and takes nothing from others.
+            let is_freed = is_removed || self.rule_on(&row.address().scope).is_some();
+            let due = if !is_freed && start > self.now { start } else { row.delay_until.min(self.now) };
+            let notify_at = self.wake_at(due, self.timing.grace);
+            if let Some(row) = self.events.get_mut(&id) {
+                (row.delay_until, row.notify_at, row.probes) = (due, Some(notify_at), 0);
+                notifications.push(row.notification());
+            }
+            if is_freed {
+                self.limits.waits.remove(&id);
+            } else if let Some(wait) = self.limits.waits.get_mut(&id) {
+                wait.woken_at = Some(start);
+                room -= 1;
+                self.lengthen_line(held, start);
+            }
+        }
+        notifications
+    }
+
+    /// Puts those back into the line, at its end, that were told to come and have not for long.
+    fn begin_line(&mut self, held: &HeldLimit) {
+        let now = self.now;
+        let waits = self.limits.waits.values_mut().filter(|wait| wait.held == *held);
+        for wait in waits.filter(|wait| wait.woken_at.is_some_and(|at| at < now - WAKE_LOST)) {
+            (wait.woken_at, wait.due) = (None, now);
+        }
+    }
+
+    /// The time at which the next event may come; `None` if that lies too far ahead.
+    fn next_time(&self, held: &HeldLimit) -> Option<Timestamp> {
+        let Some(rate) = self.limits.definition(held).and_then(|limit| limit.definition.rate) else {
+            return Some(self.now);
+        };
+        let state = self.limits.states.get(held);
+        let free_at = state.and_then(|state| state.free_at(rate)).max(state.and_then(|state| state.line_at));
+        let start = free_at.map_or(self.now, |free_at| free_at.max(self.now));
+        (start <= self.now + line_max(rate)).then_some(start)
+    }
+
+    /// How many more events may be told to come. Some of those that were told have not come in time:
+    /// perhaps nobody runs their handlers now, and as many more are told.
+    fn room(&mut self, held: &HeldLimit) -> usize {
+        let Some(places) = self.places(held) else { return FREED_PAGE };
+        let (woken, late) = self.woken_and_late(held);
+        if !self.line(held).is_empty() && self.holders(held, None) + woken >= places {
+            self.drop_dead_holders(held);
+        }
+        match places.saturating_sub(self.holders(held, None) + woken) {
+            0 => 0,
+            room => FREED_PAGE.min(room + late),
+        }
+    }
+
+    /// The concurrency of a limit that is set and has one.
+    fn places(&self, held: &HeldLimit) -> Option<usize> {
+        let places = self.limits.definition(held)?.definition.concurrency?;
+        Some(usize::try_from(places).unwrap_or(usize::MAX))
+    }
+
+    pub(in crate::store) fn limits_with_room(&self) -> Result<Vec<HeldLimit>, StoreError> {
+        let waited: BTreeSet<&HeldLimit> = self.limits.waits.values().map(|wait| &wait.held).collect();
+        let has_room = |held: &&HeldLimit| {
+            let taken = || self.live_holders(held).len() + self.woken(held);
+            let has_place = self.places(held).is_none_or(|places| places > taken());
+            has_place && self.next_time(held).is_some() && !self.line(held).is_empty()
+        };
+        Ok(waited.into_iter().filter(has_room).take(ROOM_PAGE).cloned().collect())
+    }
+
+    /// When the rate of a limit lets the next event start, unless it may start now.
+    pub(super) fn next_start(&self, held: &HeldLimit) -> Option<Timestamp> {
+        let rate = self.limits.definition(held)?.definition.rate?;
+        let state = self.limits.states.get(held)?;
+        state.free_at(rate).max(state.line_at).filter(|start| *start > self.now)
+    }
+
+    /// When those that wait for a rate without a time may be given one.
+    pub(super) fn limit_moments(&self) -> impl Iterator<Item = Timestamp> {
+        let waited = self.limits.waits.values().filter(|wait| wait.woken_at.is_none());
+        waited.filter_map(|wait| self.next_start(&wait.held))
+    }
+}
