@@ -88,7 +88,7 @@ impl TestKit {
         let address = event.address(CanvasId::DEFAULT);
         let silent = Queue::new(store.clone(), Arc::new(NoNotifier), QueueConfig::default());
         let id = silent.emit(event).await?.id;
-        let notification = Notification { id, canvas: address.scope.canvas };
+        let notification = Notification::new(id, address.scope.canvas);
         let LimitedClaims { claims, mut room, .. } =
             store.claim_limited(&[notification], &only(&address)).await?;
         room.extend(claims.iter().filter_map(|claim| match claim {

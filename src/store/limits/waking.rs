@@ -29,15 +29,18 @@ impl Sql<'_> {
         let canvases: Vec<Uuid> = named.iter().map(|limit| limit.canvas.0).collect();
         let names: Vec<String> = named.iter().map(|limit| limit.name.clone()).collect();
         let query = sqlx::query!(
-            r#"select id as "id!", canvas_id as "canvas_id!" from wakeq.wake_waiting($1, $2, $3, $4)"#,
+            r#"select w.id as "id!", w.canvas_id as "canvas_id!",
+                      (e.options @> '{"urgent": true}') is true as "is_urgent!"
+                 from wakeq.wake_waiting($1, $2, $3, $4) w left join wakeq.events_v2 e on e.id = w.id"#,
             &canvases,
             &names,
             interval(self.timing().lease),
             interval(self.timing().grace)
         );
         let rows = self.session().await?.all("wake what waits at limits", query).await?;
-        let told =
-            rows.into_iter().map(|row| Notification { id: EventId(row.id), canvas: CanvasId(row.canvas_id) });
+        let told = rows
+            .into_iter()
+            .map(|row| Notification::new(EventId(row.id), CanvasId(row.canvas_id)).urgent_if(row.is_urgent));
         Ok(told.collect())
     }
 

@@ -41,7 +41,7 @@ impl Table {
         .execute(&self.pool)
         .await
         .unwrap();
-        ids.into_iter().map(|id| Notification { id, canvas }).collect()
+        ids.into_iter().map(|id| Notification::new(id, canvas)).collect()
     }
 
     pub(super) async fn ask(&self, notifications: &[Notification]) -> Vec<LimitedClaim> {
@@ -175,7 +175,7 @@ async fn events_with_limits_are_claimed_through_them_only() {
     let expected: [Box<[HeldLimit]>; 2] = [Box::from([]), Box::from([of_key(FEW, "canvas")])];
     assert_eq!(held, expected);
     // Of another canvas, nothing is claimed.
-    let forged = Notification { id: ids[1], canvas: FEW };
+    let forged = Notification::new(ids[1], FEW);
     assert!(matches!(table.ask(&[forged]).await[..], [LimitedClaim::Not]));
 }
 
