@@ -61,6 +61,8 @@ create table wakeq.events_v2 (
     cancelled_by text,
     -- What its emit asked for beside it, as wakeq.kept_options returns it; null for most.
     options     jsonb,
+    -- Not null while a limit has put it off (0018).
+    starts_at   timestamptz,
     constraint events_v2_counts check (retries >= 0 and probes >= 0 and losses between 0 and claims),
     -- No infinity, and nothing that clients cannot represent: such an event would never run, and
     -- could break a program that reads it.
@@ -439,6 +441,8 @@ begin
            when 'keep_s' then case jsonb_typeof(f.value)
                when 'number' then f.value::text::numeric not between 0 and 7776000 else true end
            when 'tags' then not wakeq.are_tags(f.value)
+           when 'limits' then not wakeq.are_limit_keys(f.value)
+           when 'urgent' then f.value <> 'true'
            when 'not_after' then (moment >= '0001-01-01Z' and moment < '10000-01-01Z') is not true
            when 'batch' then (
                jsonb_typeof(f.value) = 'string' and octet_length(f.value #>> '{}') between 1 and 255
@@ -451,8 +455,9 @@ begin
                 errcode = 'invalid_parameter_value',
                 hint = 'An event may have retries (0 to 1000), delays_s (1 to 100 numbers of seconds, up to 2592000), '
                     || 'timeout_s (0.001 to 2592000), keep_s (0 to 7776000), not_after (a moment), batch (the name of '
-                    || 'an open batch) and tags (up to 10 different texts of 1 to 100 printable ASCII characters '
-                    || 'without commas).';
+                    || 'an open batch), tags (up to 10 different texts of 1 to 100 printable ASCII characters without '
+                    || 'commas), limits (1 to 3 different keys of 1 to 200 letters, digits and _.:@=+~-, not canvas and '
+                    || 'not handler:…) and urgent (true).';
     end if;
     return kept;
 end

@@ -386,6 +386,10 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
         ('idle_cursor',          'select, update',                 'select, update'),
         ('idle_marks',           'select, insert, delete',         'select, insert, delete'),
         ('least_kept',           'select',                         'select'),
+        -- A worker writes the limits of its routes.
+        ('limit_states',         'select, insert, update, delete', 'select, insert, update, delete'),
+        ('limit_waits',          'select, insert, update, delete', 'select, insert, update, delete'),
+        ('limits',               'select, insert, update, delete', 'select, insert, update'),
         ('minute_statistics',    'select, insert, update',         'select, insert, update, delete'),
         ('objects',              'select, insert, update, delete', 'select, insert, update, delete'),
         ('operations',           'select, insert, update, delete', 'select, update, delete'),
@@ -446,7 +450,8 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
           ('take_turns', 'worker'), ('facets_in_turn', 'worker'), ('share_turns', 'worker'),
           ('copies_in_turn', 'worker'), ('recalled_in_turn', 'worker'), ('choose_copies', 'worker'),
           ('outcome_of_pass', 'worker'), ('move_facets', 'worker'), ('lock_copies', 'worker'),
-          ('promise_passed', 'worker'), ('fit_turns', 'worker'), ('claim_copies', 'worker')
+          ('promise_passed', 'worker'), ('fit_turns', 'worker'), ('claim_copies', 'worker'),
+          ('claim_limited', 'worker'), ('admit', 'worker'), ('lease_limited', null), ('choose_leasable', null)
       ) as only_for (name, kind) on only_for.name = p.proname
      where p.pronamespace = 'wakeq'::regnamespace and p.prokind = 'f' and p.prorettype <> 'trigger'::regtype
        and (only_for.name is null or only_for.kind = needed_rights.kind)

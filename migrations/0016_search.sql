@@ -88,7 +88,7 @@ $$;
 create trigger events_v2_options_came after insert on wakeq.events_v2
     for each row when (new.options is not null) execute function wakeq.options_came();
 
--- The same when the event goes, however it ends.
+-- The same when the event goes, however it ends. It also waits for no limit then (0018).
 create function wakeq.options_went() returns trigger language plpgsql as $$
 begin
     if old.options ->> 'batch' is not null then
@@ -97,11 +97,14 @@ begin
     if old.options->'tags' is not null then
         perform wakeq.drop_tags(old);
     end if;
+    if old.starts_at is not null then
+        delete from wakeq.limit_waits w where w.event_id = old.id;
+    end if;
     return null;
 end
 $$;
 create trigger events_v2_options_went after delete on wakeq.events_v2
-    for each row when (old.options is not null) execute function wakeq.options_went();
+    for each row when (old.options is not null or old.starts_at is not null) execute function wakeq.options_went();
 
 -- Moves the rows of an event. A claim writes none of the columns that the trigger names.
 create function wakeq.tags_moved() returns trigger language plpgsql as $$

@@ -145,6 +145,32 @@ begin
 end
 $$;
 
+-- The first of those that their limits let start now, as for a worker (`wakeq.admit`). The others
+-- wait, and a lease passes over them while there is no room. One that its limit drops is cancelled,
+-- and the minute's pass removes it.
+create function wakeq.lease_limited(looked uuid[], wanted integer, lease interval, bytes_max bigint)
+returns uuid[] language plpgsql volatile as $$
+declare
+    in_line constant uuid[] := wakeq.stand_in_line(looked, lease);
+    asked   wakeq.candidate[];
+    asks    wakeq.limited_ask[];
+begin
+    asked := array(
+        select row(e.id, e.xmin)::wakeq.candidate from wakeq.events_v2 e
+         where e.id = any (array(select wakeq.leasable_of(looked, lease))) and e.id <> all (in_line)
+         order by e.delay_until, e.id limit 1000);
+    select d.asks into asks
+      from wakeq.admit(asked, wanted, bytes_max, lease, wakeq.duration_of('horizon', interval '10 minutes'),
+                       wakeq.duration_of('grace', interval '30 seconds')) as d;
+    update wakeq.events_v2 e
+       set cancelled_by = (select a.dropped_by from unnest(asks) as a where a.id = e.id)
+     where e.id = any (array(select a.id from unnest(asks) as a where a.dropped_by is not null));
+    return array(
+        select a.id from unnest(asks) with ordinality as a
+         where a.verdict = 'claimed' and a.dropped_by is null order by a.ordinality);
+end
+$$;
+
 -- Whether a handler seems to have an event that can be leased now. It looks where a lease looks
 -- first.
 create function wakeq.has_leasable(of_canvas uuid, of_module text, of_name text, lease interval)
@@ -153,7 +179,9 @@ begin
     return not wakeq.is_held_handler(of_canvas, of_module, of_name) and exists (
         select from wakeq.look_at(
                    of_canvas, of_module, of_name, '-infinity', '00000000-0000-0000-0000-000000000000') as l
-         cross join lateral wakeq.leasable_of(l.ids, lease));
+         cross join lateral wakeq.stand_in_line(l.ids, lease) as in_line
+         cross join lateral wakeq.leasable_of(l.ids, lease) as e (id)
+         where e.id <> all (in_line));
 end
 $$;
 
@@ -167,6 +195,17 @@ begin
                   join wakeq.events_v2 e on e.id = o.id) as f
          where f.number = 1 or f.bytes <= bytes_max
          order by f.number);
+end
+$$;
+
+-- Locks those events that a lease takes. Where nobody has defined a limit, none is looked up.
+create function wakeq.choose_leasable(looked uuid[], wanted integer, lease interval, bytes_max bigint)
+returns uuid[] language plpgsql volatile as $$
+begin
+    if exists (select from wakeq.limits) then
+        return wakeq.lease_limited(looked, wanted, lease, bytes_max);
+    end if;
+    return wakeq.fit_events(wakeq.lock_leasable(looked, wanted, lease), bytes_max);
 end
 $$;
 
@@ -203,7 +242,7 @@ begin
         return;
     end if;
     seen := wakeq.look_at(of_canvas, of_module, of_name, after, from_id);
-    chosen := wakeq.lock_leasable(seen.ids, wanted, lease);
+    chosen := wakeq.choose_leasable(seen.ids, wanted, lease, bytes_max);
     if chosen = '{}' and seen.until_id is not null then
         after := seen.until;
         from_id := case when random() < 0.5
@@ -213,17 +252,17 @@ begin
             from_id := '00000000-0000-0000-0000-000000000000';
         end if;
         seen := wakeq.look_at(of_canvas, of_module, of_name, after, from_id);
-        chosen := wakeq.lock_leasable(seen.ids, wanted, lease);
+        chosen := wakeq.choose_leasable(seen.ids, wanted, lease, bytes_max);
     end if;
     if chosen = '{}' then
         return;
     end if;
-    chosen := wakeq.fit_events(chosen, bytes_max);
     return query
     with claimed as (
         update wakeq.events_v2 e
            set locked_at = clock_timestamp() + (held_for - lease), worker = null, claims = e.claims + 1,
-               nonce = floor(random() * 2147483648)::integer, losses = e.losses + (e.locked_at is not null)::integer
+               nonce = floor(random() * 2147483648)::integer, losses = e.losses + (e.locked_at is not null)::integer,
+               starts_at = null
          where e.id = any (chosen)
         returning e.*, e.losses > 0 and exists (
                       select from wakeq.events_v2 before

@@ -101,7 +101,8 @@ impl Sql<'_> {
     /// It names the gate, which Postgres therefore locks before it takes the statement's snapshot:
     /// a claim sees every rule whose maker has passed the gate. If there are no rules at all, none
     /// is looked up, and if there are no switches, none of a canvas. The same goes for pulled
-    /// handlers, whose events are left to others. An event on an object runs
+    /// handlers, whose events are left to others, and for limits, whose events are left to
+    /// `wakeq.claim_limited`. An event on an object runs
     /// when no earlier event of its lane is left and the lane is not halted; the first event of
     /// each lane is looked up once, and only if some event is on an object. Earlier events of a
     /// lane were committed earlier, so a claim that sees an event sees all events before it.
@@ -132,6 +133,11 @@ impl Sql<'_> {
                   and ((select not exists (select from wakeq.pulled_handlers)) or not exists (
                       select from wakeq.pulled_handlers p
                        where p.canvas_id = e.canvas_id and p.module = e.module and p.name = e.name))
+                  and (e.options is null or not e.options ? 'limits')
+                  and ((select not exists (select from wakeq.limits where name = 'canvas' or name like 'handler:%')) or not exists (
+                      select from wakeq.limits l
+                       where l.canvas_id = any (array[e.canvas_id, 'ffffffff-ffff-ffff-ffff-ffffffffffff'])
+                         and l.name = any (array['canvas', 'handler:' || e.module || '/' || e.name])))
                   and ((select not exists (select from wakeq.scheduling_rules)) or not exists (
                       select from wakeq.scheduling_rules r
                        where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name

@@ -1,0 +1,519 @@
+-- Limited claims: which events may start now, which wait, and who is woken when there is room.
+--
+-- `admit` decides for the claims of workers (`claim_limited`) and for leases (0020). It locks the
+-- states of all limits of its events (0018), then the events, and never waits for an event. It
+-- decides about one event after the other, in the order of their due times, and writes the states
+-- once. Who finds no room gets a row in `limit_waits`, and its promise moves away. Room wakes it:
+-- `wake_waiting` is called for the limits of each run that has ended, and by the minute's pass.
+--
+-- Places come first in the decision, and nothing is taken before all is there: an event holds no
+-- place while it waits for a rate, and pays no rate while it waits for a place. Only what comes
+-- back a moment too early for its rate pays for a start that is up to two seconds ahead.
+--
+-- The rate is exact, because `next_at` moves with each start. Events that are beyond it get times
+-- to come back, one after the other, up to two minutes ahead; the others wait as for a place.
+--
+-- What was woken may overtake, or two events that each have their turn in one of two limits would
+-- send each other back for ever. No other event overtakes one that was due before it.
+
+-- An event that may be claimed but for its limits, and the version of the row that says so.
+create type wakeq.candidate as (id uuid, version xid);
+
+-- An event in a call.
+create type wakeq.limited_ask as (
+    id         uuid,
+    version    xid,
+    is_free    boolean,
+    canvas_id  uuid,
+    due        timestamptz,
+    bytes      bigint,
+    -- It has never run, so it may take the place of others, or be dropped for them.
+    is_new     boolean,
+    -- The places of its limits among those of the call.
+    limits     integer[],
+    -- Whether it was put off before; the limit for which it waits, if it does; when it was told to come; whether it has paid.
+    has_waited boolean,
+    waits_for  integer,
+    woken_at   timestamptz,
+    is_paid    boolean,
+    -- 'claimed', 'full' or 'later'; the limit that holds it up; when it may come back. With
+    -- `dropped_by` it is claimed to be removed.
+    verdict    text,
+    full_limit integer,
+    starts_at  timestamptz,
+    dropped_by text
+);
+
+-- What `claim_limited` returns of an event, or, with the verdict 'room', of a limit.
+create type wakeq.limited_turn as (
+    verdict text, limit_canvas uuid, limit_name text, starts_at timestamptz, wait_us bigint, held text[],
+    id uuid, canvas_id uuid, module text, name text, modifier text, value text, retries integer,
+    delay_until timestamptz, enqueued_at timestamptz, locked_at timestamptz, claims integer, nonce integer,
+    losses integer, postponed_since timestamptz, took_over boolean, traceparent text, object text, seq bigint,
+    prev bigint, options text, is_cancelled boolean
+);
+
+-- Locks the states of all limits of these events, in their order.
+create function wakeq.lock_limits_of(ids uuid[]) returns wakeq.limit_use[] language plpgsql volatile as $$
+declare
+    uses  wakeq.limit_use[] := '{}';
+    asked record;
+begin
+    for asked in
+        select distinct l.counted_canvas, l.counted_name collate "C" as counted_name
+          from (select distinct e.canvas_id, e.module, e.name, e.options -> 'limits' as keys
+                  from wakeq.events_v2 e where e.id = any (ids)) as k
+         cross join lateral wakeq.limits_of(k.canvas_id, k.module, k.name, jsonb_build_object('limits', k.keys)) as l
+         order by 1, 2
+    loop
+        uses := uses || wakeq.lock_use(asked.counted_canvas, asked.counted_name);
+    end loop;
+    return uses;
+end
+$$;
+
+-- Locks those of the events that nobody has locked or changed, and returns all of them in the order
+-- of their due times, with their limits and what they wait for.
+create function wakeq.lock_asking(candidates wakeq.candidate[], uses wakeq.limit_use[], lease interval)
+returns wakeq.limited_ask[] language plpgsql volatile as $$
+declare
+    ids    constant uuid[] := array(select c.id from unnest(candidates) as c);
+    counted constant text[] := array(select u.canvas_id || '/' || u.name from unnest(uses) with ordinality as u order by u.ordinality);
+    locked wakeq.candidate[];
+begin
+    locked := array(
+        select row(e.id, e.xmin)::wakeq.candidate from wakeq.events_v2 e
+         where e.id = any (ids) and e.delay_until <= clock_timestamp()
+           and (e.locked_at is null or e.locked_at < clock_timestamp() - lease)
+           for no key update skip locked);
+    return array(
+        with kinds as materialized (
+            select k.canvas_id, k.module, k.name, k.keys, array(
+                       select array_position(counted, l.counted_canvas || '/' || l.counted_name)
+                         from wakeq.limits_of(k.canvas_id, k.module, k.name, jsonb_build_object('limits', k.keys)) as l) as limits
+              from (select distinct e.canvas_id, e.module, e.name, e.options -> 'limits' as keys
+                      from wakeq.events_v2 e where e.id = any (ids)) as k
+        )
+        select row(e.id, c.version, c.is_free, e.canvas_id, coalesce(w.due, e.delay_until), octet_length(e.value), e.claims = 0,
+                   case when e.cancelled_by is null then array_remove(k.limits, null) else '{}' end,
+                   e.starts_at is not null, array_position(counted, w.canvas_id || '/' || w.name), w.woken_at, coalesce(w.is_paid, false),
+                   null, null, null, null)::wakeq.limited_ask
+          from (select a.id, a.version, exists (
+                           select from unnest(locked) as l where l.id = a.id and l.version = a.version) as is_free
+                  from unnest(candidates) as a) as c
+         cross join lateral (select x.* from wakeq.events_v2 x where x.id = c.id offset 0) as e
+          join kinds k on (k.canvas_id, k.module, k.name) = (e.canvas_id, e.module, e.name)
+                      and k.keys is not distinct from e.options -> 'limits'
+          left join lateral (
+               select x.* from wakeq.limit_waits x
+                where e.starts_at is not null and x.event_id = c.id offset 0) as w on true
+         order by coalesce(w.due, e.delay_until), e.id);
+end
+$$;
+
+-- The first limit in which an event finds no place; null if there is a place in each. If one seems
+-- to be full, its holders without a live claim are dropped. One that was not woken finds no
+-- place where others wait that were due before it.
+create function wakeq.find_place(inout uses wakeq.limit_use[], ask wakeq.limited_ask, lease interval, out full_one integer)
+language plpgsql volatile as $$
+declare
+    nth    integer;
+    others integer;
+begin
+    foreach nth in array ask.limits loop
+        continue when uses[nth].concurrency is null;
+        others := cardinality(array_remove(uses[nth].holders, ask.id) || uses[nth].taken);
+        if others >= uses[nth].concurrency and not uses[nth].is_checked then
+            uses[nth].holders := wakeq.live_claims(uses[nth].holders, lease);
+            uses[nth].is_checked := true;
+            uses[nth].is_changed := true;
+            others := cardinality(array_remove(uses[nth].holders, ask.id) || uses[nth].taken);
+        end if;
+        if others >= uses[nth].concurrency
+            or ask.woken_at is null and others + uses[nth].woken >= uses[nth].concurrency
+        then
+            full_one := nth;
+            return;
+        elsif ask.woken_at is null and uses[nth].is_waited
+            and not wakeq.is_next(ask, uses[nth].canvas_id, uses[nth].name)
+        then
+            uses[nth].has_room := true;
+            full_one := nth;
+            return;
+        end if;
+    end loop;
+end
+$$;
+
+-- Whether no event waits for this limit that was due before this one.
+create function wakeq.is_next(ask wakeq.limited_ask, canvas uuid, counted text) returns boolean
+language plpgsql volatile as $$
+declare
+    next wakeq.limit_waits;
+begin
+    select * into next from wakeq.limit_waits w
+     where w.canvas_id = canvas and w.name = counted and w.woken_at is null
+     order by w.due, w.event_id limit 1;
+    return next.event_id is null or (ask.due, ask.id) <= (next.due, next.event_id);
+end
+$$;
+
+-- When all rates of an event allow it to start, and the rate that is the last to do so; null if it
+-- has none, or has paid. One that was not woken comes after those that were given times to come
+-- back, and waits without a time (`infinity`) where others do that were due before it.
+create function wakeq.find_start(
+    uses wakeq.limit_use[], ask wakeq.limited_ask, out start timestamptz, out slowest integer)
+language plpgsql volatile as $$
+declare
+    nth     integer;
+    free_at timestamptz;
+begin
+    if ask.is_paid then
+        return;
+    end if;
+    foreach nth in array ask.limits loop
+        continue when uses[nth].pace is null;
+        free_at := uses[nth].next_at - uses[nth].ahead;
+        if ask.woken_at is null then
+            free_at := case when uses[nth].is_waited and not wakeq.is_next(ask, uses[nth].canvas_id, uses[nth].name)
+                            then 'infinity' else greatest(free_at, uses[nth].line_at) end;
+        end if;
+        if slowest is null or free_at > start then
+            start := free_at;
+            slowest := nth;
+        end if;
+    end loop;
+end
+$$;
+
+-- Takes a start at this time from all rates of an event.
+create function wakeq.pay_rates(inout uses wakeq.limit_use[], ask wakeq.limited_ask, start timestamptz)
+language plpgsql volatile as $$
+declare
+    nth integer;
+begin
+    foreach nth in array ask.limits loop
+        continue when uses[nth].pace is null or ask.is_paid;
+        uses[nth].next_at := greatest(uses[nth].next_at, start) + uses[nth].pace;
+        uses[nth].is_changed := true;
+    end loop;
+end
+$$;
+
+-- Decides about one event. What it takes is taken in the states only, and what it waits for is
+-- written at once, since the next event may replace it.
+create function wakeq.decide(
+    inout uses wakeq.limit_use[], inout ask wakeq.limited_ask, lease interval, horizon interval, grace interval)
+language plpgsql volatile as $$
+declare
+    moment constant timestamptz := clock_timestamp();
+    nth    integer;
+    start  timestamptz;
+    -- What a waiting event is to come back at, if that is known.
+    back   timestamptz;
+    waits  record;
+begin
+    if ask.woken_at > moment then
+        -- Somebody made it due before its time.
+        ask := wakeq.put_off(ask, uses[ask.waits_for], ask.waits_for, ask.woken_at, ask.is_paid, horizon, grace);
+        return;
+    end if;
+    select f.uses, f.full_one into uses, nth from wakeq.find_place(uses, ask, lease) as f;
+    if nth is null then
+        select f.start, f.slowest into start, nth from wakeq.find_start(uses, ask) as f;
+        if start > moment and start <= moment + interval '2 s' and ask.woken_at is not null then
+            uses := wakeq.pay_rates(uses, ask, start);
+            ask := wakeq.put_off(ask, uses[nth], nth, start, true, horizon, grace);
+            return;
+        elsif start > moment then
+            back := greatest(start, uses[nth].line_at);
+            back := case when back <= moment + least(interval '2 minutes', 10000 * uses[nth].pace) then back end;
+        else
+            nth := null;
+        end if;
+    end if;
+    if nth is not null then
+        waits := wakeq.make_wait(uses, ask, nth, back, lease, horizon, grace);
+        uses := waits.uses;
+        ask := waits.ask;
+        return;
+    end if;
+    ask.verdict := 'claimed';
+    uses := wakeq.leave_line(wakeq.take(uses, ask, moment), ask);
+    if ask.has_waited then
+        delete from wakeq.limit_waits w where w.event_id = ask.id;
+    end if;
+end
+$$;
+
+-- Takes a place of each limit of an event that has places, and a start of its rates.
+create function wakeq.take(inout uses wakeq.limit_use[], ask wakeq.limited_ask, moment timestamptz)
+language plpgsql volatile as $$
+declare
+    nth integer;
+begin
+    uses := wakeq.pay_rates(uses, ask, moment);
+    foreach nth in array ask.limits loop
+        continue when uses[nth].concurrency is null;
+        uses[nth].holders := array_remove(uses[nth].holders, ask.id);
+        uses[nth].taken := uses[nth].taken || ask.id;
+        uses[nth].is_changed := true;
+    end loop;
+end
+$$;
+
+-- Somebody who was woken has come: the place is not kept any longer. If it has not taken it, others
+-- that wait may.
+create function wakeq.leave_line(inout uses wakeq.limit_use[], ask wakeq.limited_ask) language plpgsql volatile as $$
+begin
+    if ask.waits_for is not null and ask.woken_at > clock_timestamp() - interval '10 s' then
+        uses[ask.waits_for].woken := greatest(uses[ask.waits_for].woken - 1, 0);
+        uses[ask.waits_for].has_room := ask.verdict is null and uses[ask.waits_for].is_waited;
+    end if;
+end
+$$;
+
+-- Lets an event wait for one of its limits, until this time if there is one, or does what the limit
+-- does for a newcomer.
+create function wakeq.make_wait(
+    inout uses wakeq.limit_use[], inout ask wakeq.limited_ask, nth integer, start timestamptz, lease interval,
+    horizon interval, grace interval)
+language plpgsql volatile as $$
+declare
+    used constant wakeq.limit_use := uses[nth];
+    -- Whether it takes the time at which another one was to come back.
+    inherited timestamptz;
+begin
+    uses := wakeq.leave_line(uses, ask);
+    if ask.is_new and ask.waits_for is null then
+        if used.on_full = 'drop' then
+            ask.verdict := 'claimed';
+            ask.dropped_by := 'limit:' || used.name;
+            ask.limits := '{}';
+            return;
+        elsif used.on_full = 'replace' or used.on_full = 'cancel' and not wakeq.cancel_holder(used, lease) then
+            inherited := wakeq.cancel_waiting(used);
+        end if;
+    end if;
+    if inherited is null and start is not null then
+        uses[nth].line_at := start + used.pace;
+        uses[nth].is_changed := true;
+    end if;
+    ask := wakeq.put_off(ask, used, nth, coalesce(inherited, start), ask.is_paid, horizon, grace);
+    uses[nth].is_waited := uses[nth].is_waited or ask.verdict = 'full';
+end
+$$;
+
+-- Cancels the oldest of the events that have places and are not cancelled yet, as `cancel_running`
+-- does. False if there is none: each has been cancelled for another newcomer.
+create function wakeq.cancel_holder(used wakeq.limit_use, lease interval) returns boolean language plpgsql volatile as $$
+declare
+    oldest uuid;
+begin
+    if used.concurrency is null then
+        return true;
+    end if;
+    oldest := (array(
+        select e.id from wakeq.events_v2 e
+         where e.id = any (used.holders || used.taken) and e.cancelled_by is null
+           and (e.locked_at >= clock_timestamp() - lease or e.id = any (used.taken))
+         order by array_position(used.holders || used.taken, e.id) limit 1 for no key update skip locked))[1];
+    update wakeq.events_v2 e set cancelled_by = 'limit:' || used.name where e.id = oldest;
+    return found;
+end
+$$;
+
+-- Cancels the event that waits for a limit for longest, which the minute's pass then removes.
+-- Returns when it was to come back, if that is ahead.
+create function wakeq.cancel_waiting(used wakeq.limit_use) returns timestamptz language plpgsql volatile as $$
+declare
+    waiting record;
+begin
+    for waiting in
+        (select w.event_id, w.woken_at from wakeq.limit_waits w
+          where w.canvas_id = used.canvas_id and w.name = used.name and w.woken_at is null
+          order by w.due, w.event_id limit 10)
+         union all
+        (select w.event_id, w.woken_at from wakeq.limit_waits w
+          where w.canvas_id = used.canvas_id and w.name = used.name and w.woken_at is not null
+            and w.woken_at > clock_timestamp() and not w.is_paid
+          order by w.woken_at limit 10)
+    loop
+        update wakeq.events_v2 e set cancelled_by = 'limit:' || used.name
+         where e.id = any (array(
+               select x.id from wakeq.events_v2 x where x.id = waiting.event_id and x.cancelled_by is null
+                  for no key update skip locked));
+        if found then
+            delete from wakeq.limit_waits w where w.event_id = waiting.event_id;
+            return waiting.woken_at;
+        end if;
+    end loop;
+    return null;
+end
+$$;
+
+-- Writes that an event waits: until a time, of which it is then told again, or until it is woken,
+-- for which an hour is the safety net.
+create function wakeq.put_off(
+    inout ask wakeq.limited_ask, used wakeq.limit_use, nth integer, start timestamptz, is_paid boolean,
+    horizon interval, grace interval)
+language plpgsql volatile as $$
+begin
+    insert into wakeq.limit_waits as w (event_id, canvas_id, name, due, woken_at, is_paid)
+    values (ask.id, used.canvas_id, used.name, ask.due, start, put_off.is_paid)
+        on conflict (event_id) do update
+        set canvas_id = excluded.canvas_id, name = excluded.name, woken_at = excluded.woken_at,
+            is_paid = excluded.is_paid;
+    update wakeq.events_v2 e
+       set starts_at = coalesce(start, clock_timestamp()), delay_until = coalesce(start, e.delay_until), probes = 0,
+           notify_at = coalesce(wakeq.wake_at(start, statement_timestamp(), horizon, grace),
+                                clock_timestamp() + interval '1 hour')
+     where e.id = ask.id;
+    ask.verdict := case when start is null then 'full' else 'later' end;
+    ask.full_limit := nth;
+    ask.starts_at := start;
+end
+$$;
+
+-- Decides which of these events may start now, at most `wanted` with `bytes_max` bytes of values, or
+-- a single one. Returns them with the verdicts. Those without one were locked or changed by
+-- somebody else. The caller claims the claimed ones in the same transaction.
+create function wakeq.admit(
+    candidates wakeq.candidate[], wanted integer, bytes_max bigint, lease interval, horizon interval, grace interval,
+    out asks wakeq.limited_ask[], out uses wakeq.limit_use[])
+language plpgsql volatile as $$
+declare
+    ask     wakeq.limited_ask;
+    decided record;
+    nth     integer;
+begin
+    asks := '{}';
+    uses := wakeq.lock_limits_of(array(select c.id from unnest(candidates) as c));
+    foreach ask in array wakeq.lock_asking(candidates, uses, lease) loop
+        exit when wanted <= 0 or ask.bytes > bytes_max and cardinality(asks) > 0;
+        if ask.is_free then
+            decided := wakeq.decide(uses, ask, lease, horizon, grace);
+            uses := decided.uses;
+            ask := decided.ask;
+        end if;
+        asks := asks || ask;
+        if ask.verdict = 'claimed' then
+            wanted := wanted - 1;
+            bytes_max := bytes_max - ask.bytes;
+        end if;
+    end loop;
+    for nth in 1..cardinality(uses) loop
+        if uses[nth].is_changed then
+            perform wakeq.write_use(uses[nth]);
+        end if;
+    end loop;
+end
+$$;
+
+-- Those of these events that a worker could claim but for their limits: by the conditions of
+-- `Sql::claim_rows`, where they are explained. The caller has passed the gate.
+create function wakeq.claimable(
+    ids uuid[], canvases uuid[], handlers text[], canvas_handlers text[], lease interval, losses_below integer,
+    value_max integer)
+returns wakeq.candidate[] language plpgsql volatile as $$
+begin
+    return array(
+        select row(e.id, e.xmin)::wakeq.candidate from wakeq.events_v2 e
+         where e.id = any (ids) and e.canvas_id is not distinct from canvases[array_position(ids, e.id)]
+           and e.queue is null and e.delay_until <= clock_timestamp()
+           and (e.locked_at is null or e.locked_at < clock_timestamp() - lease)
+           and e.losses + (e.locked_at is not null)::integer < losses_below and octet_length(e.value) <= value_max
+           and (e.module || '/' || e.name || '/' || e.modifier = any (handlers)
+                or e.canvas_id || '/' || e.module || '/' || e.name || '/' || e.modifier = any (canvas_handlers))
+           and ((select not exists (select from wakeq.pulled_handlers))
+                or not wakeq.is_pulled_handler(e.canvas_id, e.module, e.name))
+           and ((select not exists (select from wakeq.scheduling_rules))
+                or not wakeq.is_held_handler(e.canvas_id, e.module, e.name))
+           and (e.object is null or e.id = any (coalesce((select wakeq.firsts_of_lanes(ids, true)), '{}'))));
+end
+$$;
+
+-- Claims events that have limits, as far as these have room. Returns a row for each event that
+-- could be claimed but for its limits, with the verdict 'claimed', 'full' (it waits, and will be
+-- woken) or 'later' (it comes back by itself; without a limit: somebody else had it in hand), and
+-- one with the verdict 'room' for each limit for which `wake_waiting` has to be called.
+create function wakeq.claim_limited(
+    ids uuid[], canvases uuid[], handlers text[], canvas_handlers text[], lease interval, losses_below integer,
+    value_max integer, horizon interval, grace interval, by_worker text)
+returns setof wakeq.limited_turn language plpgsql volatile as $$
+declare
+    asks wakeq.limited_ask[];
+    uses wakeq.limit_use[];
+begin
+    lock table wakeq.claim_gate in row exclusive mode;
+    select a.asks, a.uses into asks, uses
+      from wakeq.admit(wakeq.claimable(ids[:1000], canvases, handlers, canvas_handlers, lease, losses_below, value_max),
+                       1000, null, lease, horizon, grace) as a;
+    return query
+    with claimed as (
+        update wakeq.events_v2 e
+           set locked_at = clock_timestamp(), worker = by_worker, claims = e.claims + 1,
+               nonce = floor(random() * 2147483648)::integer, losses = e.losses + (e.locked_at is not null)::integer,
+               starts_at = null,
+               cancelled_by = coalesce(e.cancelled_by, (
+                   select a.dropped_by from unnest(asks) as a where a.id = e.id))
+         where e.id = any (array(select a.id from unnest(asks) as a where a.verdict = 'claimed'))
+        returning e.*, e.losses > 0 and exists (
+                      select from wakeq.events_v2 before
+                       where before.id = e.id and before.locked_at is not null) as took_over
+    )
+    select 'claimed'::text, null::uuid, null::text, null::timestamptz, null::bigint, wakeq.held_by(c.id, asks, uses),
+           c.id, c.canvas_id, c.module::text, c.name::text, c.modifier::text, c.value::text, c.retries, c.delay_until,
+           c.enqueued_at, c.locked_at, c.claims, c.nonce, c.losses, c.postponed_since, c.took_over, c.traceparent::text,
+           c.object::text, c.seq, c.prev, c.options::text, c.cancelled_by is not null
+      from claimed c;
+    return query select * from wakeq.not_claimed(asks, uses);
+end
+$$;
+
+-- The limits of an event that was admitted, as canvas and name.
+create function wakeq.held_by(event uuid, asks wakeq.limited_ask[], uses wakeq.limit_use[]) returns text[]
+language plpgsql immutable as $$
+begin
+    return array(
+        select uses[l.nth].canvas_id || '/' || uses[l.nth].name
+          from unnest(asks) as a cross join lateral unnest(a.limits) as l (nth) where a.id = event);
+end
+$$;
+
+-- What `claim_limited` returns beside what it claims.
+create function wakeq.not_claimed(asks wakeq.limited_ask[], uses wakeq.limit_use[]) returns setof wakeq.limited_turn
+language plpgsql volatile as $$
+declare
+    moment constant timestamptz := clock_timestamp();
+    ask    wakeq.limited_ask;
+    nth    integer;
+    turn   wakeq.limited_turn;
+begin
+    foreach ask in array asks loop
+        continue when ask.verdict = 'claimed';
+        turn := null;
+        turn.verdict := coalesce(ask.verdict, 'later');
+        turn.id := ask.id;
+        turn.canvas_id := ask.canvas_id;
+        turn.limit_canvas := uses[ask.full_limit].canvas_id;
+        turn.limit_name := uses[ask.full_limit].name;
+        if turn.verdict = 'later' then
+            turn.starts_at := coalesce(ask.starts_at, moment + interval '1 s');
+            turn.wait_us := 1000000 * extract(epoch from greatest(turn.starts_at - moment, interval '0'));
+        end if;
+        return next turn;
+    end loop;
+    for nth in 1..cardinality(uses) loop
+        if uses[nth].has_room then
+            turn := null;
+            turn.verdict := 'room';
+            turn.limit_canvas := uses[nth].canvas_id;
+            turn.limit_name := uses[nth].name;
+            return next turn;
+        end if;
+    end loop;
+end
+$$;
+
+revoke all on all functions in schema wakeq from public;

@@ -1,0 +1,188 @@
+-- Room in limits: who is woken when events that had places have ended, or a rate goes on.
+--
+-- Whoever has ended a run with limits calls `wake_waiting` for them afterwards, with a snapshot
+-- that sees the end. It locks the state of the limit, so that a claim which found it full a moment
+-- before has written who waits. The minute's pass calls it for what nobody has looked at: after a
+-- lost claim, for rates whose waiting events have all been told to come, and for definitions that
+-- were changed or removed.
+
+-- Wakes events that wait for these limits: as many as have room, and of those whose limit is gone
+-- 500 a call. `ended` are events whose runs have ended, if the caller knows them: then the other
+-- holders need not be looked at. Returns those whose notifications have to be published.
+create function wakeq.wake_waiting(
+    canvases uuid[], names text[], lease interval, grace interval, ended uuid[] default '{}')
+returns table (id uuid, canvas_id uuid) language plpgsql volatile as $$
+#variable_conflict use_column
+declare
+    counted record;
+begin
+    for counted in
+        select distinct a.canvas, a.name collate "C" as name from unnest(canvases, names) as a (canvas, name)
+         order by 1, 2 limit 1000
+    loop
+        -- Only what has places can have become full while this was on its way.
+        continue when (wakeq.limit_on(counted.canvas, counted.name)).concurrency is null
+            and wakeq.count_waits(counted.canvas, counted.name, 1) = 0;
+        return query select * from wakeq.wake_limit(counted.canvas, counted.name, lease, grace, ended);
+    end loop;
+end
+$$;
+
+-- Wakes events that wait for one limit, in their order.
+create function wakeq.wake_limit(canvas uuid, counted text, lease interval, grace interval, ended uuid[])
+returns table (id uuid, canvas_id uuid) language plpgsql volatile as $$
+#variable_conflict use_column
+declare
+    begun   record;
+    used    wakeq.limit_use;
+    room    integer;
+    start   timestamptz;
+    waiting record;
+    outcome text;
+begin
+    begun := wakeq.room_of(wakeq.begin_line(wakeq.lock_use(canvas, counted)), lease, ended);
+    used := begun.used;
+    room := begun.room;
+    for waiting in
+        select w.event_id from wakeq.limit_waits w
+         where w.canvas_id = canvas and w.name = counted and w.woken_at is null
+         order by w.due, w.event_id limit case when room > 0 then 2000 else 0 end
+    loop
+        start := greatest(clock_timestamp(), used.next_at - used.ahead, used.line_at);
+        exit when room <= 0 or used.pace is not null
+            and start > clock_timestamp() + least(interval '2 minutes', 10000 * used.pace);
+        outcome := wakeq.wake_one(waiting.event_id, start, not used.is_defined, lease, grace);
+        if outcome in ('woken', 'freed') then
+            room := room - (outcome = 'woken')::integer;
+            return query select e.id, e.canvas_id from wakeq.events_v2 e where e.id = waiting.event_id;
+        end if;
+        if outcome = 'woken' and used.pace is not null then
+            used.line_at := start + used.pace;
+            used.is_changed := true;
+        end if;
+    end loop;
+    if used.is_changed then
+        perform wakeq.write_use(used);
+    end if;
+end
+$$;
+
+-- How many events may be woken for a limit, at most 500. If it seems to be full, its holders without
+-- a live claim are dropped. Some of those that were woken have not come in ten seconds: perhaps
+-- nobody runs their handlers now, and as many more are woken.
+create function wakeq.room_of(inout used wakeq.limit_use, lease interval, ended uuid[], out room integer)
+language plpgsql volatile as $$
+declare
+    gone uuid[];
+begin
+    room := 500;
+    if used.concurrency is null then
+        return;
+    end if;
+    gone := array(select u.id from unnest(ended) as u (id) where u.id = any (used.holders));
+    if gone <> '{}' then
+        gone := array(select g.id from unnest(gone) as g (id) where g.id <> all (wakeq.live_claims(gone, lease)));
+        used.holders := array(select h.id from unnest(used.holders) with ordinality as h (id, place)
+                               where h.id <> all (gone) order by h.place);
+        used.is_changed := true;
+    end if;
+    if used.is_waited and cardinality(used.holders) + used.woken >= used.concurrency then
+        used.holders := wakeq.live_claims(used.holders, lease);
+        used.is_changed := true;
+    end if;
+    room := used.concurrency - cardinality(used.holders) - used.woken;
+    if room > 0 then
+        room := least(500, room + (select count(*) from (
+            select from wakeq.limit_waits w
+             where w.canvas_id = used.canvas_id and w.name = used.name and w.woken_at is not null
+               and w.woken_at <= clock_timestamp() - interval '10 s' limit 500) as counted_ones));
+    end if;
+end
+$$;
+
+-- Puts events back into the line: those that were told to come and have not for five minutes, at
+-- its end, and, once another rate is in force, those that were told to come later.
+create function wakeq.begin_line(inout used wakeq.limit_use) language plpgsql volatile as $$
+begin
+    update wakeq.limit_waits w
+       set woken_at = null, due = case when w.woken_at > clock_timestamp() then w.due else clock_timestamp() end
+     where w.event_id = any (array(
+           select x.event_id from wakeq.limit_waits x
+            where x.canvas_id = used.canvas_id and x.name = used.name and x.woken_at is not null
+              and (x.woken_at < clock_timestamp() - interval '5 minutes'
+                   or used.is_changed and x.woken_at > clock_timestamp() and not x.is_paid)
+            limit 10000 for update skip locked));
+    used.is_waited := used.is_waited or found;
+end
+$$;
+
+-- Wakes one event, at this time. Returns 'woken'; 'freed' if it waits no more, because the limit is
+-- gone or a rule holds it, under which it is to be parked; 'gone' if it has ended, is parked or
+-- runs; or 'locked'.
+create function wakeq.wake_one(event uuid, start timestamptz, is_free boolean, lease interval, grace interval)
+returns text language plpgsql volatile as $$
+declare
+    asleep  record;
+    outcome text := 'woken';
+    moment  constant timestamptz := clock_timestamp();
+begin
+    select e.canvas_id, e.module, e.name, e.delay_until, e.notify_at is null as is_parked,
+           coalesce(e.locked_at >= moment - lease, false) as runs
+      into asleep from wakeq.events_v2 e where e.id = event for no key update skip locked;
+    if asleep is null then
+        if exists (select from wakeq.events_v2 e where e.id = event) then
+            return 'locked';
+        end if;
+        outcome := 'gone';
+    elsif asleep.is_parked or asleep.runs then
+        outcome := 'gone';
+    elsif is_free or exists (select from wakeq.scheduling_rules)
+        and wakeq.is_held_handler(asleep.canvas_id, asleep.module, asleep.name)
+    then
+        outcome := 'freed';
+    end if;
+    if outcome = 'woken' then
+        update wakeq.limit_waits w set woken_at = greatest(start, moment) where w.event_id = event;
+    else
+        delete from wakeq.limit_waits w where w.event_id = event;
+    end if;
+    if outcome <> 'gone' then
+        start := case when outcome = 'woken' and start > moment then start else least(asleep.delay_until, moment) end;
+        update wakeq.events_v2 e
+           set starts_at = start, delay_until = start, probes = 0,
+               notify_at = wakeq.wake_at(start, statement_timestamp(),
+                                         wakeq.duration_of('horizon', interval '10 minutes'), grace)
+         where e.id = event;
+    end if;
+    return outcome;
+end
+$$;
+
+-- Counted names for which events wait although there seems to be room, at most `page` of them. It
+-- looks at 10,000 names, from the one after `after_name` on.
+create function wakeq.limits_with_room(
+    lease interval, page integer default 500, after_canvas uuid default null, after_name text default null)
+returns table (canvas_id uuid, name text) language plpgsql volatile as $$
+#variable_conflict use_column
+declare
+    at    record;
+    given integer := 0;
+begin
+    canvas_id := coalesce(after_canvas, '00000000-0000-0000-0000-000000000000');
+    name := coalesce(after_name, '');
+    for looked in 1..10000 loop
+        select w.canvas_id, w.name into at from wakeq.limit_waits w
+         where (w.canvas_id, w.name) > (limits_with_room.canvas_id, limits_with_room.name) and w.woken_at is null
+         order by w.canvas_id, w.name limit 1;
+        exit when not found or given >= page;
+        canvas_id := at.canvas_id;
+        name := at.name;
+        if wakeq.room_for(canvas_id, name, lease) > 0 then
+            given := given + 1;
+            return next;
+        end if;
+    end loop;
+end
+$$;
+
+revoke all on all functions in schema wakeq from public;
