@@ -33,8 +33,7 @@ pub(crate) struct Mailbox {
 impl Mailbox {
     /// An empty mailbox. Messages that are put back are delivered again after the retry delay.
     pub(crate) fn new(retry_delay: Duration) -> Self {
-        let messages = Messages { retry_delay, ..Messages::default() };
-        Self { shared: Arc::new(SharedMessages::of(messages)) }
+        Self { shared: Arc::new(SharedMessages::of(Messages::put_back_after(retry_delay))) }
     }
 
     pub(crate) fn read<T>(&self, read: impl FnOnce(&Messages) -> T) -> T {

@@ -73,6 +73,11 @@ pub(crate) struct Messages {
 }
 
 impl Messages {
+    /// None; those that are put back are delivered again after this delay.
+    pub(super) fn put_back_after(retry_delay: Duration) -> Self {
+        Self { retry_delay, ..Self::default() }
+    }
+
     /// How many messages wait to be delivered, now or later.
     pub(crate) fn waiting(&self) -> usize {
         self.own_waiting() + self.reserve.len()

@@ -104,7 +104,7 @@ impl Store {
                       e.options::text as options, clock_timestamp() as "now!",
                       case when wakeq.is_limited(e.canvas_id, e.module, e.name, e.options)
                            then array(select l.counted_canvas || '/' || l.counted_name
-                                        from wakeq.limits_of(e.canvas_id, e.module, e.name, e.options) l) end as held
+                                        from wakeq.limits_of(e.canvas_id, e.module, e.name, e.options) l) end as places
                  from wakeq.pulled_handlers p
                  left join wakeq.events_v2 e
                    on e.id = $4 and e.canvas_id = p.canvas_id and e.module = p.module and e.name = p.name
@@ -132,7 +132,7 @@ impl Store {
                 retries: row.retries.unwrap_or_default().unsigned_abs(),
                 object: row.object.and_then(|object| object.parse().ok()),
                 options: EventOptions::of(row.options.as_deref()),
-                held: row.held.iter().flatten().filter_map(|held| HeldLimit::parse(held)).collect(),
+                held: row.places.iter().flatten().filter_map(|held| HeldLimit::parse(held)).collect(),
                 now: row.now,
             },
         })
