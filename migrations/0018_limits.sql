@@ -103,20 +103,23 @@ create index limit_waits_woken on wakeq.limit_waits (canvas_id, name, woken_at, 
 comment on column wakeq.events_v2.starts_at is
     'Null unless a limit has put the event off: when it may come back, or since when it waits (wakeq.limit_waits)';
 
--- The definition in force for a counted name: of several the most exact name, and of that the
--- canvas's own before the operator's. That of a handler counts where it is defined.
+-- The definition in force for a counted name: of several that with the most exact name, and of those
+-- the canvas's own before the operator's. That of a handler counts where it is defined.
 create function wakeq.limit_on(canvas uuid, counted text) returns wakeq.limits language plpgsql stable as $$
 declare
     found_one wakeq.limits;
 begin
     if counted like 'handler:%' then
         select * into found_one from wakeq.limits l where l.canvas_id = canvas and l.name = counted;
-    else
-        select * into found_one from wakeq.limits l
-         where l.canvas_id = any (array[canvas, 'ffffffff-ffff-ffff-ffff-ffffffffffff'])
-           and l.name = any (array[counted, split_part(counted, ':', 1)])
-         order by l.name = counted desc, l.canvas_id = canvas desc limit 1;
+        return found_one;
     end if;
+    select l.* into found_one
+      from (values (1, canvas, counted), (2, 'ffffffff-ffff-ffff-ffff-ffffffffffff', counted),
+                   (3, canvas, split_part(counted, ':', 1)),
+                   (4, 'ffffffff-ffff-ffff-ffff-ffffffffffff', split_part(counted, ':', 1))) as n (nth, canvas_id, name)
+     cross join lateral (
+           select x.* from wakeq.limits x where x.canvas_id = n.canvas_id and x.name = n.name offset 0) as l
+     order by n.nth limit 1;
     return found_one;
 end
 $$;
@@ -149,9 +152,10 @@ create function wakeq.is_limited(canvas uuid, module text, name text, options js
 returns boolean language plpgsql stable as $$
 begin
     return coalesce(options ? 'limits', false) or exists (
-        select from wakeq.limits l
-         where l.canvas_id = any (array[canvas, 'ffffffff-ffff-ffff-ffff-ffffffffffff'])
-           and l.name = any (array['canvas', 'handler:' || is_limited.module || '/' || is_limited.name]));
+        select from (values (canvas), ('ffffffff-ffff-ffff-ffff-ffffffffffff')) as c (canvas_id)
+         cross join (values ('canvas'), ('handler:' || is_limited.module || '/' || is_limited.name)) as n (name)
+         cross join lateral (
+               select from wakeq.limits x where x.canvas_id = c.canvas_id and x.name = n.name offset 0) as l);
 end
 $$;
 
@@ -406,6 +410,7 @@ declare
     definition constant wakeq.limits := wakeq.limit_on(canvas, counted);
     state      wakeq.limit_states;
     pace       constant interval := definition.rate_period / definition.rate_count;
+    moment     constant timestamptz := clock_timestamp();
     room       integer := 500;
 begin
     select * into state from wakeq.limit_states s where s.canvas_id = canvas and s.name = counted;
@@ -414,11 +419,11 @@ begin
             select count(*) from (
                 select from wakeq.limit_waits w
                  where w.canvas_id = canvas and w.name = counted and w.woken_at is not null
-                   and w.woken_at > clock_timestamp() - interval '10 s' limit definition.concurrency) as counted_ones);
+                   and w.woken_at > moment - interval '10 s' limit definition.concurrency) as counted_ones);
     end if;
     if state.rate = concat_ws('/', definition.rate_count, definition.rate_period, definition.rate_burst)
         and greatest(state.next_at - (definition.rate_burst - 1) * pace, state.line_at)
-            > clock_timestamp() + least(interval '2 minutes', 10000 * pace)
+            > moment + least(interval '2 minutes', 10000 * pace)
     then
         return 0;
     end if;

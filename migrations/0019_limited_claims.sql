@@ -98,9 +98,7 @@ begin
                    case when e.cancelled_by is null then array_remove(k.limits, null) else '{}' end,
                    e.starts_at is not null, array_position(counted, w.canvas_id || '/' || w.name), w.woken_at, coalesce(w.is_paid, false),
                    null, null, null, null)::wakeq.limited_ask
-          from (select a.id, a.version, exists (
-                           select from unnest(locked) as l where l.id = a.id and l.version = a.version) as is_free
-                  from unnest(candidates) as a) as c
+          from (select a.id, a.version, a = any (locked) as is_free from unnest(candidates) as a) as c
          cross join lateral (select x.* from wakeq.events_v2 x where x.id = c.id offset 0) as e
           join kinds k on (k.canvas_id, k.module, k.name) = (e.canvas_id, e.module, e.name)
                       and k.keys is not distinct from e.options -> 'limits'
@@ -327,6 +325,7 @@ $$;
 -- Returns when it was to come back, if that is ahead.
 create function wakeq.cancel_waiting(used wakeq.limit_use) returns timestamptz language plpgsql volatile as $$
 declare
+    moment  constant timestamptz := clock_timestamp();
     waiting record;
 begin
     for waiting in
@@ -336,7 +335,7 @@ begin
          union all
         (select w.event_id, w.woken_at from wakeq.limit_waits w
           where w.canvas_id = used.canvas_id and w.name = used.name and w.woken_at is not null
-            and w.woken_at > clock_timestamp() and not w.is_paid
+            and w.woken_at > moment and not w.is_paid
           order by w.woken_at limit 10)
     loop
         update wakeq.events_v2 e set cancelled_by = 'limit:' || used.name
@@ -440,29 +439,31 @@ $$;
 create function wakeq.claim_limited(
     ids uuid[], canvases uuid[], handlers text[], canvas_handlers text[], lease interval, losses_below integer,
     value_max integer, horizon interval, grace interval, by_worker text)
-returns setof wakeq.limited_turn language plpgsql volatile as $$
+returns setof wakeq.limited_turn language plpgsql volatile set plan_cache_mode = force_generic_plan as $$
 declare
-    asks wakeq.limited_ask[];
-    uses wakeq.limit_use[];
+    asks  wakeq.limited_ask[];
+    uses  wakeq.limit_use[];
+    asked uuid[];
 begin
     lock table wakeq.claim_gate in row exclusive mode;
     select a.asks, a.uses into asks, uses
       from wakeq.admit(wakeq.claimable(ids[:1000], canvases, handlers, canvas_handlers, lease, losses_below, value_max),
                        1000, null, lease, horizon, grace) as a;
+    asked := array(select a.id from unnest(asks) with ordinality as a order by a.ordinality);
     return query
     with claimed as (
         update wakeq.events_v2 e
            set locked_at = clock_timestamp(), worker = by_worker, claims = e.claims + 1,
                nonce = floor(random() * 2147483648)::integer, losses = e.losses + (e.locked_at is not null)::integer,
                starts_at = null,
-               cancelled_by = coalesce(e.cancelled_by, (
-                   select a.dropped_by from unnest(asks) as a where a.id = e.id))
+               cancelled_by = coalesce(e.cancelled_by, asks[array_position(asked, e.id)].dropped_by)
          where e.id = any (array(select a.id from unnest(asks) as a where a.verdict = 'claimed'))
         returning e.*, e.losses > 0 and exists (
                       select from wakeq.events_v2 before
                        where before.id = e.id and before.locked_at is not null) as took_over
     )
-    select 'claimed'::text, null::uuid, null::text, null::timestamptz, null::bigint, wakeq.held_by(c.id, asks, uses),
+    select 'claimed'::text, null::uuid, null::text, null::timestamptz, null::bigint,
+           wakeq.held_by(asks[array_position(asked, c.id)].limits, uses),
            c.id, c.canvas_id, c.module::text, c.name::text, c.modifier::text, c.value::text, c.retries, c.delay_until,
            c.enqueued_at, c.locked_at, c.claims, c.nonce, c.losses, c.postponed_since, c.took_over, c.traceparent::text,
            c.object::text, c.seq, c.prev, c.options::text, c.cancelled_by is not null
@@ -471,13 +472,10 @@ begin
 end
 $$;
 
--- The limits of an event that was admitted, as canvas and name.
-create function wakeq.held_by(event uuid, asks wakeq.limited_ask[], uses wakeq.limit_use[]) returns text[]
-language plpgsql immutable as $$
+-- These limits of a call, as canvas and name.
+create function wakeq.held_by(limits integer[], uses wakeq.limit_use[]) returns text[] language plpgsql immutable as $$
 begin
-    return array(
-        select uses[l.nth].canvas_id || '/' || uses[l.nth].name
-          from unnest(asks) as a cross join lateral unnest(a.limits) as l (nth) where a.id = event);
+    return array(select uses[l.nth].canvas_id || '/' || uses[l.nth].name from unnest(limits) as l (nth));
 end
 $$;
 

@@ -11,7 +11,7 @@
 -- holders need not be looked at. Returns those whose notifications have to be published.
 create function wakeq.wake_waiting(
     canvases uuid[], names text[], lease interval, grace interval, ended uuid[] default '{}')
-returns table (id uuid, canvas_id uuid) language plpgsql volatile as $$
+returns table (id uuid, canvas_id uuid) language plpgsql volatile set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
     counted record;
@@ -39,6 +39,7 @@ declare
     start   timestamptz;
     waiting record;
     outcome text;
+    given   integer := 0;
 begin
     begun := wakeq.room_of(wakeq.begin_line(wakeq.lock_use(canvas, counted)), lease, ended);
     used := begun.used;
@@ -49,11 +50,12 @@ begin
          order by w.due, w.event_id limit case when room > 0 then 2000 else 0 end
     loop
         start := greatest(clock_timestamp(), used.next_at - used.ahead, used.line_at);
-        exit when room <= 0 or used.pace is not null
+        exit when room <= 0 or given = 500 or used.pace is not null
             and start > clock_timestamp() + least(interval '2 minutes', 10000 * used.pace);
         outcome := wakeq.wake_one(waiting.event_id, start, not used.is_defined, lease, grace);
         if outcome in ('woken', 'freed') then
             room := room - (outcome = 'woken')::integer;
+            given := given + 1;
             return query select e.id, e.canvas_id from wakeq.events_v2 e where e.id = waiting.event_id;
         end if;
         if outcome = 'woken' and used.pace is not null then
@@ -73,10 +75,14 @@ $$;
 create function wakeq.room_of(inout used wakeq.limit_use, lease interval, ended uuid[], out room integer)
 language plpgsql volatile as $$
 declare
-    gone uuid[];
+    moment constant timestamptz := clock_timestamp();
+    gone   uuid[];
 begin
     room := 500;
     if used.concurrency is null then
+        return;
+    end if;
+    if not used.is_waited then
         return;
     end if;
     gone := array(select u.id from unnest(ended) as u (id) where u.id = any (used.holders));
@@ -86,7 +92,7 @@ begin
                                where h.id <> all (gone) order by h.place);
         used.is_changed := true;
     end if;
-    if used.is_waited and cardinality(used.holders) + used.woken >= used.concurrency then
+    if cardinality(used.holders) + used.woken >= used.concurrency then
         used.holders := wakeq.live_claims(used.holders, lease);
         used.is_changed := true;
     end if;
@@ -95,7 +101,7 @@ begin
         room := least(500, room + (select count(*) from (
             select from wakeq.limit_waits w
              where w.canvas_id = used.canvas_id and w.name = used.name and w.woken_at is not null
-               and w.woken_at <= clock_timestamp() - interval '10 s' limit 500) as counted_ones));
+               and w.woken_at <= moment - interval '10 s' limit 500) as counted_ones));
     end if;
 end
 $$;
@@ -103,16 +109,26 @@ $$;
 -- Puts events back into the line: those that were told to come and have not for five minutes, at
 -- its end, and, once another rate is in force, those that were told to come later.
 create function wakeq.begin_line(inout used wakeq.limit_use) language plpgsql volatile as $$
+declare
+    moment constant timestamptz := clock_timestamp();
+    lost   constant uuid[] := array(
+        select w.event_id from wakeq.limit_waits w
+         where w.canvas_id = used.canvas_id and w.name = used.name and w.woken_at is not null
+           and w.woken_at < moment - interval '5 minutes' limit 500 for update skip locked);
+    early  uuid[] := '{}';
 begin
-    update wakeq.limit_waits w
-       set woken_at = null, due = case when w.woken_at > clock_timestamp() then w.due else clock_timestamp() end
-     where w.event_id = any (array(
-           select x.event_id from wakeq.limit_waits x
-            where x.canvas_id = used.canvas_id and x.name = used.name and x.woken_at is not null
-              and (x.woken_at < clock_timestamp() - interval '5 minutes'
-                   or used.is_changed and x.woken_at > clock_timestamp() and not x.is_paid)
-            limit 10000 for update skip locked));
-    used.is_waited := used.is_waited or found;
+    if used.is_changed then
+        early := array(
+            select w.event_id from wakeq.limit_waits w
+             where w.canvas_id = used.canvas_id and w.name = used.name and w.woken_at is not null
+               and w.woken_at > moment and not w.is_paid limit 10000 for update skip locked);
+    end if;
+    if lost || early <> '{}' then
+        update wakeq.limit_waits w
+           set woken_at = null, due = case when w.event_id = any (lost) then moment else w.due end
+         where w.event_id = any (lost || early);
+        used.is_waited := true;
+    end if;
 end
 $$;
 
