@@ -4,7 +4,8 @@
 -- that sees the end. It locks the state of the limit, so that a claim which found it full a moment
 -- before has written who waits. The minute's pass calls it for what nobody has looked at: after a
 -- lost claim, for rates whose waiting events have all been told to come, and for definitions that
--- were changed or removed.
+-- were changed or removed. A limit may also make room for a newcomer itself, by cancelling another
+-- event.
 
 -- Wakes events that wait for these limits: as many as have room, and of those whose limit is gone
 -- 500 a call. `ended` are events whose runs have ended, if the caller knows them: then the other
@@ -69,8 +70,8 @@ begin
 end
 $$;
 
--- How many events may be woken for a limit, at most 500. If it seems to be full, its holders without
--- a live claim are dropped. Some of those that were woken have not come in ten seconds: perhaps
+-- How many events may be woken for a limit, at most 500. If it seems to be full, its holders
+-- without a live claim are dropped. Some of those that were woken have not come in ten seconds: perhaps
 -- nobody runs their handlers now, and as many more are woken.
 create function wakeq.room_of(inout used wakeq.limit_use, lease interval, ended uuid[], out room integer)
 language plpgsql volatile as $$
@@ -198,6 +199,56 @@ begin
             return next;
         end if;
     end loop;
+end
+$$;
+
+-- Cancels the oldest of the events that have places and are not cancelled yet, as `cancel_running`
+-- does. False if there is none: each has been cancelled for another newcomer.
+create function wakeq.cancel_holder(used wakeq.limit_use, lease interval) returns boolean
+language plpgsql volatile as $$
+declare
+    oldest uuid;
+begin
+    if used.concurrency is null then
+        return true;
+    end if;
+    oldest := (array(
+        select e.id from wakeq.events_v2 e
+         where e.id = any (used.holders || used.taken) and e.cancelled_by is null
+           and (e.locked_at >= clock_timestamp() - lease or e.id = any (used.taken))
+         order by array_position(used.holders || used.taken, e.id) limit 1 for no key update skip locked))[1];
+    update wakeq.events_v2 e set cancelled_by = 'limit:' || used.name where e.id = oldest;
+    return found;
+end
+$$;
+
+-- Cancels the event that waits for a limit for longest, which the minute's pass then removes.
+-- Returns when it was to come back, if that is ahead.
+create function wakeq.cancel_waiting(used wakeq.limit_use) returns timestamptz language plpgsql volatile as $$
+declare
+    moment  constant timestamptz := clock_timestamp();
+    waiting record;
+begin
+    for waiting in
+        (select w.event_id, w.woken_at from wakeq.limit_waits w
+          where w.canvas_id = used.canvas_id and w.name = used.name and w.woken_at is null
+          order by w.due, w.event_id limit 10)
+         union all
+        (select w.event_id, w.woken_at from wakeq.limit_waits w
+          where w.canvas_id = used.canvas_id and w.name = used.name and w.woken_at is not null
+            and w.woken_at > moment and not w.is_paid
+          order by w.woken_at limit 10)
+    loop
+        update wakeq.events_v2 e set cancelled_by = 'limit:' || used.name
+         where e.id = any (array(
+               select x.id from wakeq.events_v2 x where x.id = waiting.event_id and x.cancelled_by is null
+                  for no key update skip locked));
+        if found then
+            delete from wakeq.limit_waits w where w.event_id = waiting.event_id;
+            return waiting.woken_at;
+        end if;
+    end loop;
+    return null;
 end
 $$;
 
