@@ -71,8 +71,8 @@ end
 $$;
 
 -- How many events may be woken for a limit, at most 500. If it seems to be full, its holders
--- without a live claim are dropped. Some of those that were woken have not come in ten seconds: perhaps
--- nobody runs their handlers now, and as many more are woken.
+-- without a live claim are dropped. Some of those that were woken have not come in ten seconds:
+-- perhaps nobody runs their handlers now, and as many more are woken.
 create function wakeq.room_of(inout used wakeq.limit_use, lease interval, ended uuid[], out room integer)
 language plpgsql volatile as $$
 declare
