@@ -456,8 +456,8 @@ begin
                 hint = 'An event may have retries (0 to 1000), delays_s (1 to 100 numbers of seconds, up to 2592000), '
                     || 'timeout_s (0.001 to 2592000), keep_s (0 to 7776000), not_after (a moment), batch (the name of '
                     || 'an open batch), tags (up to 10 different texts of 1 to 100 printable ASCII characters without '
-                    || 'commas), limits (1 to 3 different keys of 1 to 200 letters, digits and _.:@=+~-, not canvas and '
-                    || 'not handler:…) and urgent (true).';
+                    || 'commas), limits (1 to 3 different keys of up to 200 letters, digits and _.:@=+~-, other than '
+                    || 'canvas and handler:…) and urgent (true).';
     end if;
     return kept;
 end

@@ -16,7 +16,8 @@ create domain wakeq.limit_name as text collate "C" check (
          then octet_length(value) between 11 and 265 and value !~ '[^A-Za-z0-9_.:/-]'
               and split_part(value, '/', 1) <> 'handler:' and split_part(value, '/', 2) <> ''
               and split_part(value, '/', 3) = '' and value not like '%/'
-         else octet_length(value) between 1 and 200 and value !~ '[^A-Za-z0-9_.:@=+~-]' and value not in ('.', '..') end);
+         else octet_length(value) between 1 and 200 and value !~ '[^A-Za-z0-9_.:@=+~-]'
+              and value not in ('.', '..') end);
 
 create table wakeq.limits (
     -- On the canvas ffffffff-ffff-ffff-ffff-ffffffffffff, which is no tenant's: of a handler, what
@@ -31,7 +32,8 @@ create table wakeq.limits (
     rate_period  interval check (rate_period between interval '1 millisecond' and interval '31 days'),
     rate_burst   integer check (rate_burst between 1 and 1000000),
     -- What becomes of an event for which there is no room: it waits; it is dropped; it waits in the
-    -- place of the one that has waited for longest; or it waits, and the oldest that runs is cancelled.
+    -- place of the one that has waited for longest; or it waits, and the oldest that runs is
+    -- cancelled. One that has run before waits in any case.
     on_full      text not null default 'wait' check (on_full in ('wait', 'drop', 'replace', 'cancel')),
     -- Emits that name a key are refused while so many events wait.
     waiting_max  integer check (waiting_max between 1 and 10000),
@@ -103,20 +105,23 @@ create index limit_waits_woken on wakeq.limit_waits (canvas_id, name, woken_at, 
 comment on column wakeq.events_v2.starts_at is
     'Null unless a limit has put the event off: when it may come back, or since when it waits (wakeq.limit_waits)';
 
--- The definition in force for a counted name: of several the most exact name, and of that the
--- canvas's own before the operator's. That of a handler counts where it is defined.
+-- The definition in force for a counted name: of several that with the most exact name, and of
+-- those the canvas's own before the operator's. That of a handler counts where it is defined.
 create function wakeq.limit_on(canvas uuid, counted text) returns wakeq.limits language plpgsql stable as $$
 declare
     found_one wakeq.limits;
 begin
     if counted like 'handler:%' then
         select * into found_one from wakeq.limits l where l.canvas_id = canvas and l.name = counted;
-    else
-        select * into found_one from wakeq.limits l
-         where l.canvas_id = any (array[canvas, 'ffffffff-ffff-ffff-ffff-ffffffffffff'])
-           and l.name = any (array[counted, split_part(counted, ':', 1)])
-         order by l.name = counted desc, l.canvas_id = canvas desc limit 1;
+        return found_one;
     end if;
+    select l.* into found_one
+      from (values (1, canvas, counted), (2, 'ffffffff-ffff-ffff-ffff-ffffffffffff', counted),
+                   (3, canvas, split_part(counted, ':', 1)),
+                   (4, 'ffffffff-ffff-ffff-ffff-ffffffffffff', split_part(counted, ':', 1))) as n (nth, canvas_id, name)
+     cross join lateral (
+           select x.* from wakeq.limits x where x.canvas_id = n.canvas_id and x.name = n.name offset 0) as l
+     order by n.nth limit 1;
     return found_one;
 end
 $$;
@@ -149,9 +154,10 @@ create function wakeq.is_limited(canvas uuid, module text, name text, options js
 returns boolean language plpgsql stable as $$
 begin
     return coalesce(options ? 'limits', false) or exists (
-        select from wakeq.limits l
-         where l.canvas_id = any (array[canvas, 'ffffffff-ffff-ffff-ffff-ffffffffffff'])
-           and l.name = any (array['canvas', 'handler:' || is_limited.module || '/' || is_limited.name]));
+        select from (values (canvas), ('ffffffff-ffff-ffff-ffff-ffffffffffff')) as c (canvas_id)
+         cross join (values ('canvas'), ('handler:' || is_limited.module || '/' || is_limited.name)) as n (name)
+         cross join lateral (
+               select from wakeq.limits x where x.canvas_id = c.canvas_id and x.name = n.name offset 0) as l);
 end
 $$;
 
@@ -235,8 +241,9 @@ begin
     running := cardinality(holders);
     holders := holders[:20];
     if definition.rate_count is not null then
-        next_start := greatest(clock_timestamp(), state.line_at,
-                               state.next_at - (definition.rate_burst - 1) * (definition.rate_period / definition.rate_count));
+        next_start := greatest(
+            clock_timestamp(), state.line_at,
+            state.next_at - (definition.rate_burst - 1) * (definition.rate_period / definition.rate_count));
     end if;
 end
 $$;
@@ -298,8 +305,8 @@ create type wakeq.limit_use as (
     -- Events that were woken and have not come yet; whether others wait.
     woken       integer,
     is_waited   boolean,
-    -- Whether the holders without a claim were dropped; whether the row has to be written; whether somebody waits
-    -- although there is room.
+    -- Whether the holders without a claim were dropped; whether the row has to be written; whether
+    -- somebody waits although there is room.
     is_checked  boolean,
     is_changed  boolean,
     has_room    boolean
@@ -406,6 +413,7 @@ declare
     definition constant wakeq.limits := wakeq.limit_on(canvas, counted);
     state      wakeq.limit_states;
     pace       constant interval := definition.rate_period / definition.rate_count;
+    moment     constant timestamptz := clock_timestamp();
     room       integer := 500;
 begin
     select * into state from wakeq.limit_states s where s.canvas_id = canvas and s.name = counted;
@@ -414,11 +422,11 @@ begin
             select count(*) from (
                 select from wakeq.limit_waits w
                  where w.canvas_id = canvas and w.name = counted and w.woken_at is not null
-                   and w.woken_at > clock_timestamp() - interval '10 s' limit definition.concurrency) as counted_ones);
+                   and w.woken_at > moment - interval '10 s' limit definition.concurrency) as counted_ones);
     end if;
     if state.rate = concat_ws('/', definition.rate_count, definition.rate_period, definition.rate_burst)
         and greatest(state.next_at - (definition.rate_burst - 1) * pace, state.line_at)
-            > clock_timestamp() + least(interval '2 minutes', 10000 * pace)
+            > moment + least(interval '2 minutes', 10000 * pace)
     then
         return 0;
     end if;
@@ -436,8 +444,9 @@ declare
 begin
     for state in
         select s.canvas_id, s.name,
-               s.next_at <= clock_timestamp() and s.line_at <= clock_timestamp()
-               and wakeq.live_claims(s.holders, lease) = '{}' and wakeq.count_waits(s.canvas_id, s.name, 1) = 0 as is_idle
+               greatest(s.next_at, s.line_at) <= clock_timestamp()
+               and wakeq.live_claims(s.holders, lease) = '{}'
+               and wakeq.count_waits(s.canvas_id, s.name, 1) = 0 as is_idle
           from wakeq.limit_states s
          where s.used_at < now() - interval '1 hour' and s.used_at > '-infinity'
          order by s.used_at limit 1000 for no key update skip locked

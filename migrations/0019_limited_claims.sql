@@ -8,10 +8,12 @@
 --
 -- Places come first in the decision, and nothing is taken before all is there: an event holds no
 -- place while it waits for a rate, and pays no rate while it waits for a place. Only what comes
--- back a moment too early for its rate pays for a start that is up to two seconds ahead.
+-- back a moment too early for its rate pays for a start that is up to half a second ahead, and has
+-- that start however late it comes.
 --
--- The rate is exact, because `next_at` moves with each start. Events that are beyond it get times
--- to come back, one after the other, up to two minutes ahead; the others wait as for a place.
+-- A rate moves with each start (GCRA), so in any time it has its share of starts, a burst, and at
+-- most those of half a second more. Events that are beyond it get times to come back, one after the
+-- other, up to two minutes ahead. These only spread them. All others wait as for a place.
 --
 -- What was woken may overtake, or two events that each have their turn in one of two limits would
 -- send each other back for ever. No other event overtakes one that was due before it.
@@ -31,7 +33,8 @@ create type wakeq.limited_ask as (
     is_new     boolean,
     -- The places of its limits among those of the call.
     limits     integer[],
-    -- Whether it was put off before; the limit for which it waits, if it does; when it was told to come; whether it has paid.
+    -- Whether it was put off before; the limit for which it waits, if it does; when it was told to
+    -- come back; whether it has paid.
     has_waited boolean,
     waits_for  integer,
     woken_at   timestamptz,
@@ -77,9 +80,10 @@ $$;
 create function wakeq.lock_asking(candidates wakeq.candidate[], uses wakeq.limit_use[], lease interval)
 returns wakeq.limited_ask[] language plpgsql volatile as $$
 declare
-    ids    constant uuid[] := array(select c.id from unnest(candidates) as c);
-    counted constant text[] := array(select u.canvas_id || '/' || u.name from unnest(uses) with ordinality as u order by u.ordinality);
-    locked wakeq.candidate[];
+    ids     constant uuid[] := array(select c.id from unnest(candidates) as c);
+    counted constant text[] := array(
+        select u.canvas_id || '/' || u.name from unnest(uses) with ordinality as u order by u.ordinality);
+    locked  wakeq.candidate[];
 begin
     locked := array(
         select row(e.id, e.xmin)::wakeq.candidate from wakeq.events_v2 e
@@ -90,17 +94,17 @@ begin
         with kinds as materialized (
             select k.canvas_id, k.module, k.name, k.keys, array(
                        select array_position(counted, l.counted_canvas || '/' || l.counted_name)
-                         from wakeq.limits_of(k.canvas_id, k.module, k.name, jsonb_build_object('limits', k.keys)) as l) as limits
+                         from wakeq.limits_of(
+                              k.canvas_id, k.module, k.name, jsonb_build_object('limits', k.keys)) as l) as limits
               from (select distinct e.canvas_id, e.module, e.name, e.options -> 'limits' as keys
                       from wakeq.events_v2 e where e.id = any (ids)) as k
         )
-        select row(e.id, c.version, c.is_free, e.canvas_id, coalesce(w.due, e.delay_until), octet_length(e.value), e.claims = 0,
+        select row(e.id, c.version, c.is_free, e.canvas_id, coalesce(w.due, e.delay_until), octet_length(e.value),
+                   e.claims = 0,
                    case when e.cancelled_by is null then array_remove(k.limits, null) else '{}' end,
-                   e.starts_at is not null, array_position(counted, w.canvas_id || '/' || w.name), w.woken_at, coalesce(w.is_paid, false),
-                   null, null, null, null)::wakeq.limited_ask
-          from (select a.id, a.version, exists (
-                           select from unnest(locked) as l where l.id = a.id and l.version = a.version) as is_free
-                  from unnest(candidates) as a) as c
+                   e.starts_at is not null, array_position(counted, w.canvas_id || '/' || w.name), w.woken_at,
+                   coalesce(w.is_paid, false), null, null, null, null)::wakeq.limited_ask
+          from (select a.id, a.version, a = any (locked) as is_free from unnest(candidates) as a) as c
          cross join lateral (select x.* from wakeq.events_v2 x where x.id = c.id offset 0) as e
           join kinds k on (k.canvas_id, k.module, k.name) = (e.canvas_id, e.module, e.name)
                       and k.keys is not distinct from e.options -> 'limits'
@@ -114,7 +118,8 @@ $$;
 -- The first limit in which an event finds no place; null if there is a place in each. If one seems
 -- to be full, its holders without a live claim are dropped. One that was not woken finds no
 -- place where others wait that were due before it.
-create function wakeq.find_place(inout uses wakeq.limit_use[], ask wakeq.limited_ask, lease interval, out full_one integer)
+create function wakeq.find_place(
+    inout uses wakeq.limit_use[], ask wakeq.limited_ask, lease interval, out full_one integer)
 language plpgsql volatile as $$
 declare
     nth    integer;
@@ -221,7 +226,7 @@ begin
     select f.uses, f.full_one into uses, nth from wakeq.find_place(uses, ask, lease) as f;
     if nth is null then
         select f.start, f.slowest into start, nth from wakeq.find_start(uses, ask) as f;
-        if start > moment and start <= moment + interval '2 s' and ask.woken_at is not null then
+        if start > moment and start <= moment + interval '500 ms' and ask.woken_at is not null then
             uses := wakeq.pay_rates(uses, ask, start);
             ask := wakeq.put_off(ask, uses[nth], nth, start, true, horizon, grace);
             return;
@@ -304,54 +309,6 @@ begin
 end
 $$;
 
--- Cancels the oldest of the events that have places and are not cancelled yet, as `cancel_running`
--- does. False if there is none: each has been cancelled for another newcomer.
-create function wakeq.cancel_holder(used wakeq.limit_use, lease interval) returns boolean language plpgsql volatile as $$
-declare
-    oldest uuid;
-begin
-    if used.concurrency is null then
-        return true;
-    end if;
-    oldest := (array(
-        select e.id from wakeq.events_v2 e
-         where e.id = any (used.holders || used.taken) and e.cancelled_by is null
-           and (e.locked_at >= clock_timestamp() - lease or e.id = any (used.taken))
-         order by array_position(used.holders || used.taken, e.id) limit 1 for no key update skip locked))[1];
-    update wakeq.events_v2 e set cancelled_by = 'limit:' || used.name where e.id = oldest;
-    return found;
-end
-$$;
-
--- Cancels the event that waits for a limit for longest, which the minute's pass then removes.
--- Returns when it was to come back, if that is ahead.
-create function wakeq.cancel_waiting(used wakeq.limit_use) returns timestamptz language plpgsql volatile as $$
-declare
-    waiting record;
-begin
-    for waiting in
-        (select w.event_id, w.woken_at from wakeq.limit_waits w
-          where w.canvas_id = used.canvas_id and w.name = used.name and w.woken_at is null
-          order by w.due, w.event_id limit 10)
-         union all
-        (select w.event_id, w.woken_at from wakeq.limit_waits w
-          where w.canvas_id = used.canvas_id and w.name = used.name and w.woken_at is not null
-            and w.woken_at > clock_timestamp() and not w.is_paid
-          order by w.woken_at limit 10)
-    loop
-        update wakeq.events_v2 e set cancelled_by = 'limit:' || used.name
-         where e.id = any (array(
-               select x.id from wakeq.events_v2 x where x.id = waiting.event_id and x.cancelled_by is null
-                  for no key update skip locked));
-        if found then
-            delete from wakeq.limit_waits w where w.event_id = waiting.event_id;
-            return waiting.woken_at;
-        end if;
-    end loop;
-    return null;
-end
-$$;
-
 -- Writes that an event waits: until a time, of which it is then told again, or until it is woken,
 -- for which an hour is the safety net.
 create function wakeq.put_off(
@@ -375,8 +332,8 @@ begin
 end
 $$;
 
--- Decides which of these events may start now, at most `wanted` with `bytes_max` bytes of values, or
--- a single one. Returns them with the verdicts. Those without one were locked or changed by
+-- Decides which of these events may start now, at most `wanted` with `bytes_max` bytes of values,
+-- or a single one. Returns them with the verdicts. Those without one were locked or changed by
 -- somebody else. The caller claims the claimed ones in the same transaction.
 create function wakeq.admit(
     candidates wakeq.candidate[], wanted integer, bytes_max bigint, lease interval, horizon interval, grace interval,
@@ -440,29 +397,31 @@ $$;
 create function wakeq.claim_limited(
     ids uuid[], canvases uuid[], handlers text[], canvas_handlers text[], lease interval, losses_below integer,
     value_max integer, horizon interval, grace interval, by_worker text)
-returns setof wakeq.limited_turn language plpgsql volatile as $$
+returns setof wakeq.limited_turn language plpgsql volatile set plan_cache_mode = force_generic_plan as $$
 declare
-    asks wakeq.limited_ask[];
-    uses wakeq.limit_use[];
+    asks  wakeq.limited_ask[];
+    uses  wakeq.limit_use[];
+    asked uuid[];
 begin
     lock table wakeq.claim_gate in row exclusive mode;
     select a.asks, a.uses into asks, uses
       from wakeq.admit(wakeq.claimable(ids[:1000], canvases, handlers, canvas_handlers, lease, losses_below, value_max),
                        1000, null, lease, horizon, grace) as a;
+    asked := array(select a.id from unnest(asks) with ordinality as a order by a.ordinality);
     return query
     with claimed as (
         update wakeq.events_v2 e
            set locked_at = clock_timestamp(), worker = by_worker, claims = e.claims + 1,
                nonce = floor(random() * 2147483648)::integer, losses = e.losses + (e.locked_at is not null)::integer,
                starts_at = null,
-               cancelled_by = coalesce(e.cancelled_by, (
-                   select a.dropped_by from unnest(asks) as a where a.id = e.id))
+               cancelled_by = coalesce(e.cancelled_by, asks[array_position(asked, e.id)].dropped_by)
          where e.id = any (array(select a.id from unnest(asks) as a where a.verdict = 'claimed'))
         returning e.*, e.losses > 0 and exists (
                       select from wakeq.events_v2 before
                        where before.id = e.id and before.locked_at is not null) as took_over
     )
-    select 'claimed'::text, null::uuid, null::text, null::timestamptz, null::bigint, wakeq.held_by(c.id, asks, uses),
+    select 'claimed'::text, null::uuid, null::text, null::timestamptz, null::bigint,
+           wakeq.held_by(asks[array_position(asked, c.id)].limits, uses),
            c.id, c.canvas_id, c.module::text, c.name::text, c.modifier::text, c.value::text, c.retries, c.delay_until,
            c.enqueued_at, c.locked_at, c.claims, c.nonce, c.losses, c.postponed_since, c.took_over, c.traceparent::text,
            c.object::text, c.seq, c.prev, c.options::text, c.cancelled_by is not null
@@ -471,13 +430,10 @@ begin
 end
 $$;
 
--- The limits of an event that was admitted, as canvas and name.
-create function wakeq.held_by(event uuid, asks wakeq.limited_ask[], uses wakeq.limit_use[]) returns text[]
-language plpgsql immutable as $$
+-- These limits of a call, as canvas and name.
+create function wakeq.held_by(limits integer[], uses wakeq.limit_use[]) returns text[] language plpgsql immutable as $$
 begin
-    return array(
-        select uses[l.nth].canvas_id || '/' || uses[l.nth].name
-          from unnest(asks) as a cross join lateral unnest(a.limits) as l (nth) where a.id = event);
+    return array(select uses[l.nth].canvas_id || '/' || uses[l.nth].name from unnest(limits) as l (nth));
 end
 $$;
 

@@ -149,7 +149,7 @@ $$;
 -- wait, and a lease passes over them while there is no room. One that its limit drops is cancelled,
 -- and the minute's pass removes it.
 create function wakeq.lease_limited(looked uuid[], wanted integer, lease interval, bytes_max bigint)
-returns uuid[] language plpgsql volatile as $$
+returns uuid[] language plpgsql volatile set plan_cache_mode = force_generic_plan as $$
 declare
     in_line constant uuid[] := wakeq.stand_in_line(looked, lease);
     asked   wakeq.candidate[];
@@ -158,7 +158,7 @@ begin
     asked := array(
         select row(e.id, e.xmin)::wakeq.candidate from wakeq.events_v2 e
          where e.id = any (array(select wakeq.leasable_of(looked, lease))) and e.id <> all (in_line)
-         order by e.delay_until, e.id limit 1000);
+         order by e.delay_until, e.id limit least(1000, greatest(100, 4 * wanted)));
     select d.asks into asks
       from wakeq.admit(asked, wanted, bytes_max, lease, wakeq.duration_of('horizon', interval '10 minutes'),
                        wakeq.duration_of('grace', interval '30 seconds')) as d;

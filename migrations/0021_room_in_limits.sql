@@ -4,14 +4,15 @@
 -- that sees the end. It locks the state of the limit, so that a claim which found it full a moment
 -- before has written who waits. The minute's pass calls it for what nobody has looked at: after a
 -- lost claim, for rates whose waiting events have all been told to come, and for definitions that
--- were changed or removed.
+-- were changed or removed. A limit may also make room for a newcomer itself, by cancelling another
+-- event.
 
 -- Wakes events that wait for these limits: as many as have room, and of those whose limit is gone
 -- 500 a call. `ended` are events whose runs have ended, if the caller knows them: then the other
 -- holders need not be looked at. Returns those whose notifications have to be published.
 create function wakeq.wake_waiting(
     canvases uuid[], names text[], lease interval, grace interval, ended uuid[] default '{}')
-returns table (id uuid, canvas_id uuid) language plpgsql volatile as $$
+returns table (id uuid, canvas_id uuid) language plpgsql volatile set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
     counted record;
@@ -39,6 +40,7 @@ declare
     start   timestamptz;
     waiting record;
     outcome text;
+    given   integer := 0;
 begin
     begun := wakeq.room_of(wakeq.begin_line(wakeq.lock_use(canvas, counted)), lease, ended);
     used := begun.used;
@@ -49,11 +51,12 @@ begin
          order by w.due, w.event_id limit case when room > 0 then 2000 else 0 end
     loop
         start := greatest(clock_timestamp(), used.next_at - used.ahead, used.line_at);
-        exit when room <= 0 or used.pace is not null
+        exit when room <= 0 or given = 500 or used.pace is not null
             and start > clock_timestamp() + least(interval '2 minutes', 10000 * used.pace);
         outcome := wakeq.wake_one(waiting.event_id, start, not used.is_defined, lease, grace);
         if outcome in ('woken', 'freed') then
             room := room - (outcome = 'woken')::integer;
+            given := given + 1;
             return query select e.id, e.canvas_id from wakeq.events_v2 e where e.id = waiting.event_id;
         end if;
         if outcome = 'woken' and used.pace is not null then
@@ -67,16 +70,20 @@ begin
 end
 $$;
 
--- How many events may be woken for a limit, at most 500. If it seems to be full, its holders without
--- a live claim are dropped. Some of those that were woken have not come in ten seconds: perhaps
--- nobody runs their handlers now, and as many more are woken.
+-- How many events may be woken for a limit, at most 500. If it seems to be full, its holders
+-- without a live claim are dropped. Some of those that were woken have not come in ten seconds:
+-- perhaps nobody runs their handlers now, and as many more are woken.
 create function wakeq.room_of(inout used wakeq.limit_use, lease interval, ended uuid[], out room integer)
 language plpgsql volatile as $$
 declare
-    gone uuid[];
+    moment constant timestamptz := clock_timestamp();
+    gone   uuid[];
 begin
     room := 500;
     if used.concurrency is null then
+        return;
+    end if;
+    if not used.is_waited then
         return;
     end if;
     gone := array(select u.id from unnest(ended) as u (id) where u.id = any (used.holders));
@@ -86,7 +93,7 @@ begin
                                where h.id <> all (gone) order by h.place);
         used.is_changed := true;
     end if;
-    if used.is_waited and cardinality(used.holders) + used.woken >= used.concurrency then
+    if cardinality(used.holders) + used.woken >= used.concurrency then
         used.holders := wakeq.live_claims(used.holders, lease);
         used.is_changed := true;
     end if;
@@ -95,7 +102,7 @@ begin
         room := least(500, room + (select count(*) from (
             select from wakeq.limit_waits w
              where w.canvas_id = used.canvas_id and w.name = used.name and w.woken_at is not null
-               and w.woken_at <= clock_timestamp() - interval '10 s' limit 500) as counted_ones));
+               and w.woken_at <= moment - interval '10 s' limit 500) as counted_ones));
     end if;
 end
 $$;
@@ -103,16 +110,26 @@ $$;
 -- Puts events back into the line: those that were told to come and have not for five minutes, at
 -- its end, and, once another rate is in force, those that were told to come later.
 create function wakeq.begin_line(inout used wakeq.limit_use) language plpgsql volatile as $$
+declare
+    moment constant timestamptz := clock_timestamp();
+    lost   constant uuid[] := array(
+        select w.event_id from wakeq.limit_waits w
+         where w.canvas_id = used.canvas_id and w.name = used.name and w.woken_at is not null
+           and w.woken_at < moment - interval '5 minutes' limit 500 for update skip locked);
+    early  uuid[] := '{}';
 begin
-    update wakeq.limit_waits w
-       set woken_at = null, due = case when w.woken_at > clock_timestamp() then w.due else clock_timestamp() end
-     where w.event_id = any (array(
-           select x.event_id from wakeq.limit_waits x
-            where x.canvas_id = used.canvas_id and x.name = used.name and x.woken_at is not null
-              and (x.woken_at < clock_timestamp() - interval '5 minutes'
-                   or used.is_changed and x.woken_at > clock_timestamp() and not x.is_paid)
-            limit 10000 for update skip locked));
-    used.is_waited := used.is_waited or found;
+    if used.is_changed then
+        early := array(
+            select w.event_id from wakeq.limit_waits w
+             where w.canvas_id = used.canvas_id and w.name = used.name and w.woken_at is not null
+               and w.woken_at > moment and not w.is_paid limit 10000 for update skip locked);
+    end if;
+    if lost || early <> '{}' then
+        update wakeq.limit_waits w
+           set woken_at = null, due = case when w.event_id = any (lost) then moment else w.due end
+         where w.event_id = any (lost || early);
+        used.is_waited := true;
+    end if;
 end
 $$;
 
@@ -182,6 +199,56 @@ begin
             return next;
         end if;
     end loop;
+end
+$$;
+
+-- Cancels the oldest of the events that have places and are not cancelled yet, as `cancel_running`
+-- does. False if there is none: each has been cancelled for another newcomer.
+create function wakeq.cancel_holder(used wakeq.limit_use, lease interval) returns boolean
+language plpgsql volatile as $$
+declare
+    oldest uuid;
+begin
+    if used.concurrency is null then
+        return true;
+    end if;
+    oldest := (array(
+        select e.id from wakeq.events_v2 e
+         where e.id = any (used.holders || used.taken) and e.cancelled_by is null
+           and (e.locked_at >= clock_timestamp() - lease or e.id = any (used.taken))
+         order by array_position(used.holders || used.taken, e.id) limit 1 for no key update skip locked))[1];
+    update wakeq.events_v2 e set cancelled_by = 'limit:' || used.name where e.id = oldest;
+    return found;
+end
+$$;
+
+-- Cancels the event that waits for a limit for longest, which the minute's pass then removes.
+-- Returns when it was to come back, if that is ahead.
+create function wakeq.cancel_waiting(used wakeq.limit_use) returns timestamptz language plpgsql volatile as $$
+declare
+    moment  constant timestamptz := clock_timestamp();
+    waiting record;
+begin
+    for waiting in
+        (select w.event_id, w.woken_at from wakeq.limit_waits w
+          where w.canvas_id = used.canvas_id and w.name = used.name and w.woken_at is null
+          order by w.due, w.event_id limit 10)
+         union all
+        (select w.event_id, w.woken_at from wakeq.limit_waits w
+          where w.canvas_id = used.canvas_id and w.name = used.name and w.woken_at is not null
+            and w.woken_at > moment and not w.is_paid
+          order by w.woken_at limit 10)
+    loop
+        update wakeq.events_v2 e set cancelled_by = 'limit:' || used.name
+         where e.id = any (array(
+               select x.id from wakeq.events_v2 x where x.id = waiting.event_id and x.cancelled_by is null
+                  for no key update skip locked));
+        if found then
+            delete from wakeq.limit_waits w where w.event_id = waiting.event_id;
+            return waiting.woken_at;
+        end if;
+    end loop;
+    return null;
 end
 $$;
 

@@ -134,10 +134,8 @@ impl Sql<'_> {
                       select from wakeq.pulled_handlers p
                        where p.canvas_id = e.canvas_id and p.module = e.module and p.name = e.name))
                   and (e.options is null or not e.options ? 'limits')
-                  and ((select not exists (select from wakeq.limits where name = 'canvas' or name like 'handler:%')) or not exists (
-                      select from wakeq.limits l
-                       where l.canvas_id = any (array[e.canvas_id, 'ffffffff-ffff-ffff-ffff-ffffffffffff'])
-                         and l.name = any (array['canvas', 'handler:' || e.module || '/' || e.name])))
+                  and ((select not exists (select from wakeq.limits where name = 'canvas' or name like 'handler:%'))
+                       or not wakeq.is_limited(e.canvas_id, e.module, e.name, e.options))
                   and ((select not exists (select from wakeq.scheduling_rules)) or not exists (
                       select from wakeq.scheduling_rules r
                        where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name

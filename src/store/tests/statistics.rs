@@ -86,7 +86,7 @@ const MANY: [(&str, u64, &str); 21] = [
 ];
 
 /// Other tables that a canvas fills: their columns, and a row of them.
-const OTHERS: [(&str, &str, &str); 16] = [
+const OTHERS: [(&str, &str, &str); 19] = [
     ("objects", "canvas_id, object, last_seq", "c, 'o' || n, n"),
     (
         "dead_events",
@@ -107,6 +107,9 @@ const OTHERS: [(&str, &str, &str); 16] = [
         "c, 'WORKER', 'h' || n % 5, n::text, gen_random_uuid(), now() + interval '1 h'",
     ),
     ("checkpoints", "canvas_id, event_id, claims, value", "c, gen_random_uuid(), 1, '1'"),
+    ("limits", "canvas_id, name, concurrency, created_by, updated_by", "c, 'k' || n, 1, 'test', 'test'"),
+    ("limit_states", "canvas_id, name", "c, 'k' || n"),
+    ("limit_waits", "event_id, canvas_id, name, due", "gen_random_uuid(), c, 'k' || n, now()"),
     ("unknown_handlers", "canvas_id, module, name, modifier", "c, 'WORKER', 'u' || n, '_'"),
     ("log_streams", "canvas_id, category, stream, position, last_seq", "c, 'work', 'o' || n, 0, n"),
     ("entities", "canvas_id, entity_type, id, version, last_link", "c, 'account', 'o' || n, 1, 1"),
@@ -156,7 +159,7 @@ const BY_ID: [(&str, &str, &str); 5] = [
 const FEW_ROWS: [&str; 4] = ["log_seq", "log_partitioning", "queues", "queue_patterns"];
 
 /// What a statement that is about events contains, or calls.
-const ABOUT_EVENTS: [&str; 11] = [
+const ABOUT_EVENTS: [&str; 14] = [
     "wakeq.events_v2",
     "wakeq.take_turns",
     "wakeq.pull_turns",
@@ -168,6 +171,9 @@ const ABOUT_EVENTS: [&str; 11] = [
     "wakeq.enter_due",
     "wakeq.room_in_facet",
     "wakeq.due_facets",
+    "wakeq.claim_limited",
+    "wakeq.wake_waiting",
+    "wakeq.limits_with_room",
 ];
 
 /// Events of two canvases: some on objects, some copies in a queue.

@@ -275,6 +275,7 @@ async fn each_statement_is_permitted_to_the_processes_that_send_it() {
     let api = refused_to(&stage, &[RoleKind::Api]).await;
     let workers = [
         "function checkpoint",
+        "function claim_limited",
         "function complete",
         "function drop_history_partition",
         "function drop_log_partition",
@@ -299,6 +300,7 @@ async fn each_statement_is_permitted_to_the_processes_that_send_it() {
         "table facet_settings",
         "table hooks",
         "table http_targets",
+        "table limits",
         "table operations",
         "table pulled_handlers",
         "table queue_patterns",

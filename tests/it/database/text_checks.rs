@@ -60,6 +60,7 @@ async fn each_check_accepts_what_its_pattern_does() {
         ("idempotency_keys_key_check", r"^[\x21-\x7e]{1,255}$"),
         ("unique_key_check", r"^[\x21-\x7e]{1,255}$"),
         ("batch_name_check", r"^(?!\.{1,2}$)[\x21-\x7e]{1,255}$"),
+        ("limit_name_check", r"^(?!\.{1,2}$)[A-Za-z0-9_.:@=+~-]{1,200}$"),
         ("traceparent_check", "^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$"),
     ] {
         let (accepted, refused, different) = judged(&mut connection, check, pattern).await;
