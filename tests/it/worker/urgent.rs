@@ -8,9 +8,10 @@ use std::time::Duration;
 use wakeq::control::DeadFilter;
 use wakeq::notify::{LocalNotifier, Notifier, PostgresNotifier, PubSub, create_topics};
 use wakeq::testing::MemoryNotifier;
+use wakeq::workers::WorkerError;
 use wakeq::{
     Actor, CanvasId, Event, EventId, HandlerError, Handlers, Queue, QueueConfig, QueueWorker, RetryPolicy,
-    Route, Stop, WorkerConfig, WorkerError,
+    Route, Stop, WorkerConfig,
 };
 use wakeq_nats::{NatsConfig, NatsNotifier};
 use wakeq_testbed::NatsServer;
