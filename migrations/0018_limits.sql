@@ -13,11 +13,14 @@
 -- bytes.
 create domain wakeq.limit_name as text collate "C" check (
     case when value like 'handler:%'
-         then octet_length(value) between 11 and 265 and value !~ '[^A-Za-z0-9_.:/-]'
-              and split_part(value, '/', 1) <> 'handler:' and split_part(value, '/', 2) <> ''
-              and split_part(value, '/', 3) = '' and value not like '%/'
+         then octet_length(value) <= 265 and value !~ '[^A-Za-z0-9_.:/-]' and strpos(substr(value, 9), ':') = 0
+              and octet_length(split_part(substr(value, 9), '/', 1)) between 1 and 128
+              and octet_length(split_part(substr(value, 9), '/', 2)) between 1 and 128
+              and split_part(substr(value, 9), '/', 1) not in ('.', '..', 'QUEUE', 'CANVAS')
+              and split_part(substr(value, 9), '/', 2) not in ('.', '..')
+              and strpos(substr(value, 9 + strpos(substr(value, 9), '/')), '/') = 0
          else octet_length(value) between 1 and 200 and value !~ '[^A-Za-z0-9_.:@=+~-]'
-              and value not in ('.', '..') end);
+              and value not in ('.', '..') and value not like 'canvas:%' end);
 
 create table wakeq.limits (
     -- On the canvas ffffffff-ffff-ffff-ffff-ffffffffffff, which is no tenant's: of a handler, what
@@ -178,7 +181,7 @@ create function wakeq.is_limit_key(key text) returns boolean
 language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
 begin
     return coalesce(octet_length(key) between 1 and 200 and key !~ '[^A-Za-z0-9_.:@=+~-]'
-                    and key not in ('.', '..', 'canvas') and key not like 'handler:%', false);
+                    and key not in ('.', '..', 'canvas') and key not like 'handler:%' and key not like 'canvas:%', false);
 end
 $$;
 

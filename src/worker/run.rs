@@ -283,7 +283,7 @@ impl Run<'_> {
         let may_claim = self.permits.has_place() || !self.runner.places.are_short();
         if may_claim && let Some(event) = statements.claim_ahead(self.notification).await? {
             let schedule = self.schedule(&event);
-            return Ok((Stage::EarlyClaim(self.hold(Box::new(event), sent)), Some(schedule)));
+            return Ok((Stage::EarlyClaim(self.hold(event, sent)), Some(schedule)));
         }
         let loaded = statements.loads.call(self.notification.id).await?;
         // Anyone can publish a message: one that names an event of another canvas is treated as

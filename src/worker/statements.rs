@@ -14,7 +14,7 @@ use crate::event::{
 };
 use crate::store::{
     AttemptEnd, BATCH_MAX, BatchKey, ClaimLimits, ClaimedEvent, Coalescer, IN_FLIGHT, KeptEnd, LimitedClaim,
-    LimitedClaims, LoadedEvent, Retry, Standing, Store, StoreError, TurnOutcome, TurnRequest,
+    LimitedClaims, LoadedEvent, Retry, Standing, Store, StoreError, TurnRequest,
 };
 
 /// The actor in the audit log when a target is held because it was removed.
@@ -31,16 +31,16 @@ const SHARED_RESULT_BYTES_MAX: usize = 4096;
 pub(super) struct Statements {
     pub(super) loads: Coalescer<EventId, Option<LoadedEvent>>,
     /// Claims events that need no further checks: no limit on their handlers, few losses.
-    claims_ahead: Coalescer<Notification, Option<ClaimedEvent>>,
+    claims_ahead: Coalescer<Notification, Claimed>,
     /// Claims events that were loaded and have room at their handlers.
-    claims: Coalescer<Notification, Option<ClaimedEvent>>,
+    claims: Coalescer<Notification, Claimed>,
     /// Claims events whose handlers are not registered in this worker, each with its handler's key.
-    claims_elsewhere: Coalescer<(Notification, String), Option<ClaimedEvent>>,
+    claims_elsewhere: Coalescer<(Notification, String), Claimed>,
     /// Claims events through their limits, each with its handler's key if that is not registered in
     /// this worker.
     limited_claims: Coalescer<(Notification, Option<String>), LimitedAnswer>,
     /// Claims the next events of queues, as many as asked, though not necessarily those that asked.
-    turns: Coalescer<TurnRequest, TurnOutcome>,
+    turns: Coalescer<TurnRequest, Result<Claimed, StoreError>>,
     /// Completions of events for whose end others may wait.
     pub(super) completions: Coalescer<Claim, bool>,
     /// The other completions.
@@ -89,6 +89,9 @@ pub(super) struct LimitRoom {
     pub(super) elsewhere: Vec<Notification>,
 }
 
+/// A claimed event, boxed because it passes through many futures of a run.
+type Claimed = Option<Box<ClaimedEvent>>;
+
 /// Why an event is claimed alone, in a statement of its own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SoloClaim {
@@ -133,14 +136,17 @@ impl Statements {
             claims: claims(store, every.clone()),
             claims_elsewhere: store.batched(move |store, asked: Vec<(Notification, String)>| async move {
                 let (notifications, keys): (Vec<Notification>, Vec<String>) = asked.into_iter().unzip();
-                store.claim(&notifications, &of_one_canvas(keys, (trusted, value_max))).await
+                store.claim(&notifications, &of_one_canvas(keys, (trusted, value_max))).await.map(boxed)
             }),
             limited_claims: limited_claims(store, every.clone()),
             turns: Coalescer::new(BATCH_MAX, 1, {
                 let store = store.clone();
                 move |turns: Vec<TurnRequest>| {
                     let store = store.clone();
-                    async move { Ok(store.take_turns(&turns, trusted, value_max).await) }
+                    async move {
+                        let taken = store.take_turns(&turns, trusted, value_max).await;
+                        Ok(taken.into_iter().map(|taken| taken.map(|event| event.map(Box::new))).collect())
+                    }
                 }
             }),
             completions: store.batched(|store, claims| async move { store.complete(&claims).await }),
@@ -182,10 +188,7 @@ impl Statements {
 
     /// Claims an event of a function without further checks, if this worker has any function
     /// without a limit.
-    pub(super) async fn claim_ahead(
-        &self,
-        notification: Notification,
-    ) -> Result<Option<ClaimedEvent>, StoreError> {
+    pub(super) async fn claim_ahead(&self, notification: Notification) -> Result<Claimed, StoreError> {
         if self.claims_any_ahead { self.claims_ahead.call(notification).await } else { Ok(None) }
     }
 
@@ -196,7 +199,7 @@ impl Statements {
         notification: Notification,
         key: Option<String>,
         alone: SoloClaim,
-    ) -> Result<Option<ClaimedEvent>, StoreError> {
+    ) -> Result<Claimed, StoreError> {
         if alone.suspect || alone.large {
             return Box::pin(self.claim_alone(notification, key, alone)).await;
         }
@@ -229,10 +232,11 @@ impl Statements {
         queue: &Name,
         asks: EventId,
         alone: SoloClaim,
-    ) -> Result<Option<ClaimedEvent>, StoreError> {
+    ) -> Result<Claimed, StoreError> {
         if alone.suspect || alone.large {
             let (losses_below, value_max) = alone.bounds((self.every.losses_below, self.every.value_max));
-            Box::pin(self.store.take_alone(queue, asks, losses_below, value_max)).await
+            let taken = Box::pin(self.store.take_alone(queue, asks, losses_below, value_max)).await?;
+            Ok(taken.map(Box::new))
         } else {
             self.turns.call(TurnRequest { queue: queue.clone(), asks }).await?
         }
@@ -244,9 +248,9 @@ impl Statements {
         notification: Notification,
         key: Option<String>,
         alone: SoloClaim,
-    ) -> Result<Option<ClaimedEvent>, StoreError> {
+    ) -> Result<Claimed, StoreError> {
         let limits = self.limits_alone(key, alone);
-        Ok(self.store.claim(&[notification], &limits).await?.into_iter().next().flatten())
+        Ok(boxed(self.store.claim(&[notification], &limits).await?).into_iter().next().flatten())
     }
 
     fn limits_alone(&self, key: Option<String>, alone: SoloClaim) -> ClaimLimits {
@@ -387,10 +391,14 @@ fn limited_claims(
     })
 }
 
-fn claims(store: &Store, limits: ClaimLimits) -> Coalescer<Notification, Option<ClaimedEvent>> {
+fn boxed(claimed: Vec<Option<ClaimedEvent>>) -> Vec<Claimed> {
+    claimed.into_iter().map(|event| event.map(Box::new)).collect()
+}
+
+fn claims(store: &Store, limits: ClaimLimits) -> Coalescer<Notification, Claimed> {
     let limits = Arc::new(limits);
     store.batched(move |store, notifications| {
         let limits = Arc::clone(&limits);
-        async move { store.claim(&notifications, &limits).await }
+        async move { store.claim(&notifications, &limits).await.map(boxed) }
     })
 }

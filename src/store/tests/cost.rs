@@ -358,8 +358,8 @@ async fn the_minutes_statement_does_not_read_the_queue() {
         "the minute's statement among 100,000 parked events: {overdue} pages of the promises, {all} in all"
     );
     assert!(overdue < 10, "{plan}");
-    // One of them is of the batches, for those that are closed.
-    assert!(all <= 13, "{plan}");
+    // One of them is of the batches, for those that are closed, and one of what waits for limits.
+    assert!(all <= 14, "{plan}");
     println!("where another process was first: {} pages", buffers(&closed, ""));
     assert!(buffers(&closed, "") <= 4, "{closed}");
     snapshot.rollback().await.unwrap();

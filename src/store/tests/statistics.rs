@@ -21,7 +21,8 @@ use crate::store::kernel::Session;
 const WHOLE: [(&str, &str, &str); 13] = [
     (
         "with events as ( update wakeq.events_v2 set delay_until = delay_until -",
-        "events_v2 dead_events emitted_ids idempotency_keys unique_keys checkpoints unknown_handlers http_targets",
+        "events_v2 dead_events emitted_ids idempotency_keys unique_keys checkpoints unknown_handlers http_targets \
+         limits limit_states limit_waits",
         "tests shift all events",
     ),
     ("select min(moment) from", "events_v2", "tests look for the next moment of any event"),
@@ -53,6 +54,10 @@ const WHOLE: [(&str, &str, &str); 13] = [
     ("select key, count(*) as", "http_targets", "an operator looks for secrets by their keys"),
     ("select canvas_id, module::text as \"module!\"", "http_targets", "an operator seals secrets anew"),
 ];
+
+/// Tables of which statements ask whether they have any row: an index without a condition, in a query
+/// of its own, is read up to the first.
+const ANY_ROW: [&str; 2] = ["limits", "limit_waits"];
 
 /// Rows of each other table.
 const OTHER_ROWS: u32 = 20_000;
@@ -416,7 +421,8 @@ fn scans(node: &Value, (parent, whole): (&str, &str), found: &mut Vec<String>) {
     let reads = kind.contains("Scan") && kind != "Sample Scan";
     if is_filled && reads && !whole.split(' ').any(|table| table == name) {
         // The first row in the order of an index is one row.
-        let is_first = kind.contains("Index") && parent == "Limit" && filter.is_empty();
+        let asks_for_any = ANY_ROW.contains(&name) && text("Parent Relationship") == "InitPlan";
+        let is_first = kind.contains("Index") && (parent == "Limit" || asks_for_any) && filter.is_empty();
         // A filter that a caller may leave out is not a look-up.
         let conditions = format!("{condition} {}", filter.replace("IS NULL) OR (", ""));
         let is_other = |(table, start, own): &(&str, &str, &str)| {

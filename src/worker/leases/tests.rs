@@ -12,7 +12,7 @@ pub(in crate::worker) fn subject(claimed_at_s: i64) -> Arc<Subject> {
     let scope = HandlerScope::worker(CanvasId::DEFAULT, "known").unwrap();
     let address = HandlerAddress { scope, modifier: Name::no_modifier() };
     let claimed_at = Timestamp::from_timestamp(claimed_at_s, 0).unwrap();
-    Arc::new(Subject { address, place: None, copy: None, batch: None, claimed_at, keep: None })
+    Arc::new(Subject { address, place: None, copy: None, batch: None, claimed_at, keep: None, held: None })
 }
 
 /// What a worker's row shows of its claims.

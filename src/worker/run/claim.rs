@@ -79,7 +79,7 @@ impl Run<'_> {
             None => statements.claim(notification, key, alone).await,
         };
         let event = claimed.map_err(RunEnd::Failed)?;
-        Ok(event.map_or(Claiming::Failed, |event| Claiming::Held(self.hold(Box::new(event), sent))))
+        Ok(event.map_or(Claiming::Failed, |event| Claiming::Held(self.hold(event, sent))))
     }
 
     /// Claims the event through its limits. What it has taken here is given back if they don't let
