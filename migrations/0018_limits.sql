@@ -17,7 +17,7 @@ create domain wakeq.limit_name as text collate "C" check (
               and split_part(value, '/', 1) <> 'handler:' and split_part(value, '/', 2) <> ''
               and split_part(value, '/', 3) = '' and value not like '%/'
          else octet_length(value) between 1 and 200 and value !~ '[^A-Za-z0-9_.:@=+~-]'
-              and value not in ('.', '..') end);
+              and value not in ('.', '..') and value not like 'canvas:%' end);
 
 create table wakeq.limits (
     -- On the canvas ffffffff-ffff-ffff-ffff-ffffffffffff, which is no tenant's: of a handler, what
@@ -43,7 +43,10 @@ create table wakeq.limits (
     updated_by   text not null check (length(updated_by) between 1 and 200),
     constraint limits_pkey primary key (canvas_id, name),
     constraint limits_counts_something check (concurrency is not null or rate_count is not null),
-    constraint limits_rate check (num_nonnulls(rate_count, rate_period, rate_burst) in (0, 3))
+    constraint limits_rate check (num_nonnulls(rate_count, rate_period, rate_burst) in (0, 3)),
+    -- What a burst saves up has to be a time that can be taken from any other, and is how long a
+    -- key's row in `limit_states` may say something.
+    constraint limits_burst check (rate_burst * rate_period <= rate_count * interval '31 days')
 );
 
 -- Those that limit events which name no key. Claims ask whether there is any (`Sql::claim_rows`).
@@ -178,7 +181,8 @@ create function wakeq.is_limit_key(key text) returns boolean
 language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
 begin
     return coalesce(octet_length(key) between 1 and 200 and key !~ '[^A-Za-z0-9_.:@=+~-]'
-                    and key not in ('.', '..', 'canvas') and key not like 'handler:%', false);
+                    and key not in ('.', '..') and split_part(key, ':', 1) <> 'canvas'
+                    and key not like 'handler:%', false);
 end
 $$;
 
@@ -249,6 +253,7 @@ end
 $$;
 
 -- The counted names of a definition that are in use, or have been in the last hour, in their order.
+-- Only a name without a colon is that of a family, and what begins with `handler:` is no key.
 create function wakeq.limit_uses(canvas uuid, limit_name text, after text, most integer, lease interval)
 returns table (
     counted_canvas uuid, counted_name text, running integer, holders uuid[], waiting bigint, next_start timestamptz)
@@ -261,7 +266,7 @@ begin
              union all
             (select o.canvas_id, o.name from wakeq.limit_states o
               where o.canvas_id = canvas and o.name >= limit_name || ':' and o.name < limit_name || ';'
-                and o.name > coalesce(after, '')
+                and o.name > coalesce(after, '') and limit_name not like '%:%' and limit_name <> 'handler'
               order by o.name limit most)
              limit most) as s
      cross join lateral wakeq.use_of(s.canvas_id, s.name, lease) as u
