@@ -457,7 +457,7 @@ begin
                     || 'timeout_s (0.001 to 2592000), keep_s (0 to 7776000), not_after (a moment), batch (the name of '
                     || 'an open batch), tags (up to 10 different texts of 1 to 100 printable ASCII characters without '
                     || 'commas), limits (1 to 3 different keys of up to 200 letters, digits and _.:@=+~-, other than '
-                    || 'canvas and handler:…) and urgent (true).';
+                    || 'canvas, canvas:… and handler:…) and urgent (true).';
     end if;
     return kept;
 end

@@ -46,7 +46,10 @@ create table wakeq.limits (
     updated_by   text not null check (length(updated_by) between 1 and 200),
     constraint limits_pkey primary key (canvas_id, name),
     constraint limits_counts_something check (concurrency is not null or rate_count is not null),
-    constraint limits_rate check (num_nonnulls(rate_count, rate_period, rate_burst) in (0, 3))
+    constraint limits_rate check (num_nonnulls(rate_count, rate_period, rate_burst) in (0, 3)),
+    -- What a burst saves up has to be a time that can be taken from any other, and is how long a
+    -- key's row in `limit_states` may say something.
+    constraint limits_burst check (rate_burst * rate_period <= rate_count * interval '31 days')
 );
 
 -- Those that limit events which name no key. Claims ask whether there is any (`Sql::claim_rows`).
@@ -181,7 +184,8 @@ create function wakeq.is_limit_key(key text) returns boolean
 language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
 begin
     return coalesce(octet_length(key) between 1 and 200 and key !~ '[^A-Za-z0-9_.:@=+~-]'
-                    and key not in ('.', '..', 'canvas') and key not like 'handler:%' and key not like 'canvas:%', false);
+                    and key not in ('.', '..') and split_part(key, ':', 1) <> 'canvas'
+                    and key not like 'handler:%', false);
 end
 $$;
 
@@ -252,6 +256,7 @@ end
 $$;
 
 -- The counted names of a definition that are in use, or have been in the last hour, in their order.
+-- Only a name without a colon is that of a family, and what begins with `handler:` is no key.
 create function wakeq.limit_uses(canvas uuid, limit_name text, after text, most integer, lease interval)
 returns table (
     counted_canvas uuid, counted_name text, running integer, holders uuid[], waiting bigint, next_start timestamptz)
@@ -264,7 +269,7 @@ begin
              union all
             (select o.canvas_id, o.name from wakeq.limit_states o
               where o.canvas_id = canvas and o.name >= limit_name || ':' and o.name < limit_name || ';'
-                and o.name > coalesce(after, '')
+                and o.name > coalesce(after, '') and limit_name not like '%:%' and limit_name <> 'handler'
               order by o.name limit most)
              limit most) as s
      cross join lateral wakeq.use_of(s.canvas_id, s.name, lease) as u

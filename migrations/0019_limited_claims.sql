@@ -211,12 +211,13 @@ create function wakeq.decide(
     inout uses wakeq.limit_use[], inout ask wakeq.limited_ask, lease interval, horizon interval, grace interval)
 language plpgsql volatile as $$
 declare
-    moment constant timestamptz := clock_timestamp();
-    nth    integer;
-    start  timestamptz;
+    moment  constant timestamptz := clock_timestamp();
+    nth     integer;
+    is_full boolean;
+    start   timestamptz;
     -- What a waiting event is to come back at, if that is known.
-    back   timestamptz;
-    waits  record;
+    back    timestamptz;
+    waits   record;
 begin
     if ask.woken_at > moment then
         -- Somebody made it due before its time.
@@ -224,7 +225,8 @@ begin
         return;
     end if;
     select f.uses, f.full_one into uses, nth from wakeq.find_place(uses, ask, lease) as f;
-    if nth is null then
+    is_full := nth is not null;
+    if not is_full then
         select f.start, f.slowest into start, nth from wakeq.find_start(uses, ask) as f;
         if start > moment and start <= moment + interval '500 ms' and ask.woken_at is not null then
             uses := wakeq.pay_rates(uses, ask, start);
@@ -238,7 +240,7 @@ begin
         end if;
     end if;
     if nth is not null then
-        waits := wakeq.make_wait(uses, ask, nth, back, lease, horizon, grace);
+        waits := wakeq.make_wait(uses, ask, nth, back, is_full, lease, horizon, grace);
         uses := waits.uses;
         ask := waits.ask;
         return;
@@ -279,10 +281,10 @@ end
 $$;
 
 -- Lets an event wait for one of its limits, until this time if there is one, or does what the limit
--- does for a newcomer.
+-- does for a newcomer. It cancels what runs only for a place, as that makes no room in a rate.
 create function wakeq.make_wait(
-    inout uses wakeq.limit_use[], inout ask wakeq.limited_ask, nth integer, start timestamptz, lease interval,
-    horizon interval, grace interval)
+    inout uses wakeq.limit_use[], inout ask wakeq.limited_ask, nth integer, start timestamptz, is_full boolean,
+    lease interval, horizon interval, grace interval)
 language plpgsql volatile as $$
 declare
     used constant wakeq.limit_use := uses[nth];
@@ -296,7 +298,9 @@ begin
             ask.dropped_by := 'limit:' || used.name;
             ask.limits := '{}';
             return;
-        elsif used.on_full = 'replace' or used.on_full = 'cancel' and not wakeq.cancel_holder(used, lease) then
+        elsif used.on_full = 'replace'
+            or used.on_full = 'cancel' and is_full and not wakeq.cancel_holder(used, lease)
+        then
             inherited := wakeq.cancel_waiting(used);
         end if;
     end if;

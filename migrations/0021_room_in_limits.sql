@@ -176,9 +176,11 @@ end
 $$;
 
 -- Counted names for which events wait although there seems to be room, at most `page` of them. It
--- looks at 10,000 names, from the one after `after_name` on.
+-- looks at 10,000 names, from the one after `after_name` on, and at none of a canvas after
+-- `last_canvas`: who changes limits of one canvas pays for its names only.
 create function wakeq.limits_with_room(
-    lease interval, page integer default 500, after_canvas uuid default null, after_name text default null)
+    lease interval, page integer default 500, after_canvas uuid default null, after_name text default null,
+    last_canvas uuid default null)
 returns table (canvas_id uuid, name text) language plpgsql volatile as $$
 #variable_conflict use_column
 declare
@@ -191,7 +193,7 @@ begin
         select w.canvas_id, w.name into at from wakeq.limit_waits w
          where (w.canvas_id, w.name) > (limits_with_room.canvas_id, limits_with_room.name) and w.woken_at is null
          order by w.canvas_id, w.name limit 1;
-        exit when not found or given >= page;
+        exit when not found or given >= page or at.canvas_id > last_canvas;
         canvas_id := at.canvas_id;
         name := at.name;
         if wakeq.room_for(canvas_id, name, lease) > 0 then

@@ -139,7 +139,8 @@ impl LiveEvent {
             CheckResult::Running => "ends when its handler returns, or is taken over when its lease expires",
             CheckResult::Held(kind) => self.next_of_held(kind),
             CheckResult::Limited => {
-                "runs when one of the events that have the places of its limit has ended, after those                  that were due before it"
+                "runs when its limit has room, after those that were due before it: when one of the events \
+                 that have its places has ended, or its rate lets the next one start"
             }
             CheckResult::Ready if self.pulled && self.copy_of.is_none() => {
                 "waits until a program leases it: its handler is pulled over HTTP"

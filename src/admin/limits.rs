@@ -83,11 +83,12 @@ impl Admin {
     }
 
     /// Wakes what has room after a change. The change is committed: if this process dies, the
-    /// minute's pass finds what waits.
+    /// minute's pass finds what waits. Changes that come meanwhile share the next look.
     async fn wake_limited(&self, canvas: CanvasId, name: &LimitName) -> Result<(), AdminError> {
-        let (waker, name) = (self.waker.clone(), name.clone());
+        let (waker, looks, name) = (self.waker.clone(), self.limit_looks.clone(), name.clone());
         let stopped = "waking what has room in a limit stopped; a worker carries on within a minute";
-        let wake = async move { waker.room_in_limit(canvas, name).await };
+        let looked = (canvas, name.is_handler());
+        let wake = async move { looks.share(looked, waker.room_in_limit(canvas, name)).await };
         self.in_background(None, stopped, wake).await.map(drop)
     }
 

@@ -15,6 +15,7 @@ mod history;
 mod hooks;
 mod leased;
 mod leases;
+mod limit_looks;
 mod limits;
 mod lists;
 mod looks;
@@ -42,6 +43,7 @@ use event_looks::EventLooks;
 pub use events::CancelResult;
 pub use hooks::{NewHook, NewHookSecret, PutHookResult};
 pub use leased::{Release, ReleaseResult, check_wait};
+use limit_looks::LimitLooks;
 pub use limits::PutLimitResult;
 pub use lists::{EventCount, EventSummary, Page};
 pub use operations::BeginResult;
@@ -90,6 +92,7 @@ pub struct Admin {
     copies: bool,
     due_checks: Arc<DueChecks>,
     event_looks: EventLooks,
+    limit_looks: LimitLooks,
 }
 
 impl Admin {
@@ -97,8 +100,9 @@ impl Admin {
     /// called inside a tokio runtime.
     pub fn new(store: Store, notifier: Arc<dyn Notifier>) -> Self {
         let waker = Waker::new(store.clone(), Arc::clone(&notifier));
-        let (due_checks, event_looks) = (Arc::default(), EventLooks::default());
-        Self { store, notifier, waker, patience: None, copies: true, due_checks, event_looks }
+        let (due_checks, event_looks, limit_looks) =
+            (Arc::default(), EventLooks::default(), LimitLooks::default());
+        Self { store, notifier, waker, patience: None, copies: true, due_checks, event_looks, limit_looks }
     }
 
     /// When many events of a canvas wait, they are woken as fast as workers take them. This sets

@@ -25,7 +25,7 @@ pub struct Rate {
     pub count: u32,
     /// The period: a millisecond to 31 days.
     pub period: Duration,
-    /// How many may start at once: 1 to 1,000,000.
+    /// How many may start at once: 1 to 1,000,000, and at most as many as 31 days allow otherwise.
     pub burst: u32,
 }
 
@@ -125,8 +125,8 @@ pub enum InvalidLimit {
     /// The period is too short or too long.
     #[error("a rate's period is a millisecond to 31 days")]
     Period,
-    /// Too few or too many starts at once.
-    #[error("a rate's burst is 1 to 1,000,000")]
+    /// Too few or too many starts at once, also for the period.
+    #[error("a rate's burst is 1 to 1,000,000, and at most as many starts as it allows in 31 days")]
     Burst,
     /// Without a concurrency the limit is never full.
     #[error(
@@ -171,7 +171,9 @@ impl NewLimit {
             if !is_count || u128::from(rate.count) > rate.period.as_micros() {
                 return Err(InvalidLimit::Count);
             }
-            if !(1..=Self::COUNT_MAX).contains(&rate.burst) {
+            let saved = u128::from(rate.burst) * rate.period.as_micros();
+            let saved_max = u128::from(rate.count) * Self::PERIOD_MAX.as_micros();
+            if !(1..=Self::COUNT_MAX).contains(&rate.burst) || saved > saved_max {
                 return Err(InvalidLimit::Burst);
             }
         }
@@ -300,6 +302,7 @@ mod tests {
             paced(Rate { burst: 1_000_000, ..Rate::new(1_000_000, second) }),
             paced(Rate::new(1000, NewLimit::PERIOD_MIN)),
             paced(Rate::new(1, NewLimit::PERIOD_MAX)),
+            paced(Rate { burst: 7, ..Rate::new(7, NewLimit::PERIOD_MAX) }),
         ] {
             assert_eq!(limit.check(), Ok(()), "{limit}");
         }
@@ -314,6 +317,8 @@ mod tests {
             (paced(Rate::new(1, NewLimit::PERIOD_MAX + second)), InvalidLimit::Period),
             (paced(Rate { burst: 0, ..Rate::new(1, second) }), InvalidLimit::Burst),
             (paced(Rate { burst: 1_000_001, ..Rate::new(1, second) }), InvalidLimit::Burst),
+            (paced(Rate { burst: 1_000_000, ..Rate::new(1, NewLimit::PERIOD_MAX) }), InvalidLimit::Burst),
+            (paced(Rate { burst: 8, ..Rate::new(7, NewLimit::PERIOD_MAX) }), InvalidLimit::Burst),
             (NewLimit { on_full: OnFull::Drop, ..paced(Rate::new(1, second)) }, InvalidLimit::OnFull),
             (NewLimit { waiting_max: Some(1), ..paced(Rate::new(1, second)) }, InvalidLimit::WaitingMax),
             (NewLimit { waiting_max: Some(0), ..five }, InvalidLimit::WaitingMax),

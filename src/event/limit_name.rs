@@ -138,7 +138,12 @@ impl LimitName {
 
     /// Whether it is a key that emits name, or a family of such keys.
     pub fn is_key(&self) -> bool {
-        &*self.0 != CANVAS && !self.0.starts_with(HANDLER)
+        &*self.0 != CANVAS && !self.is_handler()
+    }
+
+    /// Whether it is the limit of a handler.
+    pub(crate) fn is_handler(&self) -> bool {
+        self.0.starts_with(HANDLER)
     }
 }
 

@@ -27,30 +27,33 @@ struct Looked {
 impl Waker {
     /// What can't be woken is left to the next pass, and stops nothing else.
     pub(super) async fn wake_limits(&self, trouble: &mut Trouble) {
-        trouble.look("events that wait at limits", self.wake_at_all_limits().await);
+        trouble.look("events that wait at limits", self.wake_at_limits_of(None).await);
     }
 
     /// Wakes what has room now that a definition was set, replaced or removed, page after page, and
-    /// whatever else has room at limits. Returns whether passes carry on with the rest. If the
-    /// process dies meanwhile, they do as well.
+    /// whatever else has room at the limits of its canvas. Returns whether passes carry on with the
+    /// rest. If the process dies meanwhile, they do as well.
     ///
-    /// One name may be counted under many: a family has its keys, and a default of the operator has
-    /// canvases. So the looks are those of a pass.
+    /// One name may be counted under many, as a family has its keys. A default of the operator is
+    /// counted on every canvas, so then the looks are those of a pass.
     pub(crate) async fn room_in_limit(&self, canvas: CanvasId, name: LimitName) -> Result<bool, WakeError> {
         tracing::debug!(%canvas, %name, "a limit was changed: waking what has room");
+        let is_default = canvas == CanvasId::OF_ALL && !name.is_handler();
+        let only = Some(canvas).filter(|_| !is_default);
         loop {
-            let looked = self.wake_at_all_limits().await?;
+            let looked = self.wake_at_limits_of(only).await?;
             if !looked.more || looked.woken == 0 || self.is_over() {
                 return Ok(looked.more);
             }
         }
     }
 
-    async fn wake_at_all_limits(&self) -> Result<Looked, WakeError> {
+    /// At those of one canvas, or at all.
+    async fn wake_at_limits_of(&self, only: Option<CanvasId>) -> Result<Looked, WakeError> {
         let (mut looked, mut after) = (Looked::default(), None);
         for _ in 0..PAGES {
             let started = Instant::now();
-            let limits = self.store.limits_with_room(after.as_ref()).await?;
+            let limits = self.store.limits_with_room(only, after.as_ref()).await?;
             let Some(last) = limits.last().cloned() else { return Ok(looked) };
             looked.more |= self.wake_at_limits(&limits, &mut looked.woken).await?;
             if self.is_over() {

@@ -1,12 +1,13 @@
 //! The limits that routes ask for, which a worker sets when it starts.
 //!
 //! They are set like any other and can be changed like any other. A worker changes them again when
-//! it starts, if its routes still say something else.
+//! it starts, if its routes still say something else. So of two releases that say different things,
+//! the one whose worker started last has the limit, until one of the other starts again.
 
 use std::time::Duration;
 
 use super::QueueWorker;
-use crate::event::{Actor, NewLimit, Rate};
+use crate::event::{Actor, CanvasId, NewLimit, Rate};
 use crate::store::StoreError;
 use crate::wake::Waker;
 
@@ -21,6 +22,15 @@ impl QueueWorker {
                 continue;
             }
             if self.store.put_limit(*canvas, name, limit, &actor).await?.is_none() {
+                if *canvas != CanvasId::OF_ALL {
+                    // The canvas has used up what it may set, and must not stop work for others.
+                    tracing::error!(
+                        %canvas, limit = %name, allows = %limit,
+                        "the limit of a route is not set: 1,000 limits of the canvas are, which is the most; \
+                         remove one (`wakeq limits remove`) and restart the worker"
+                    );
+                    continue;
+                }
                 return Err(StoreError::Config(
                     "a route sets a limit, and 1,000 limits are set already, which is the most: remove one \
                      first (`wakeq limits remove`)",

@@ -44,7 +44,8 @@ impl Sql<'_> {
     ) -> Result<Option<LimitWait>, StoreError> {
         let query = sqlx::query!(
             r#"select w.counted_canvas as "canvas!", w.counted_name as "name!", w.since as "since!",
-                      coalesce(w.starts_at, case when w.next_start > clock_timestamp() then w.next_start end) as next,
+                      case when coalesce(w.starts_at, w.next_start) > clock_timestamp()
+                           then coalesce(w.starts_at, w.next_start) end as next,
                       array(select e.id from wakeq.events_v2 e where e.id = any (w.holders) and e.canvas_id = $1 order by e.id)
                           as "holders!"
                  from wakeq.wait_of($1, $2, $3) w"#,

@@ -46,14 +46,16 @@ impl Sql<'_> {
 
     pub(in crate::store) async fn limits_with_room(
         &self,
+        only: Option<CanvasId>,
         after: Option<&HeldLimit>,
     ) -> Result<Vec<HeldLimit>, StoreError> {
         let query = sqlx::query!(
-            r#"select canvas_id as "canvas_id!", name as "name!" from wakeq.limits_with_room($1, $2, $3, $4)"#,
+            r#"select canvas_id as "canvas_id!", name as "name!" from wakeq.limits_with_room($1, $2, $3, $4, $5)"#,
             interval(self.timing().lease),
             ROOM_PAGE,
-            after.map(|limit| limit.canvas.0),
-            after.map(|limit| limit.name.as_str())
+            after.map(|limit| limit.canvas.0).or(only.map(|canvas| canvas.0)),
+            after.map(|limit| limit.name.as_str()),
+            only.map(|canvas| canvas.0)
         );
         let rows = self.session().await?.all("look for limits with room", query).await?;
         let limits =

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::limit_rows::{Wait, line_max, pace};
 use super::{LiveRow, Tables};
-use crate::event::{EventId, HeldLimit, Notification, Timestamp};
+use crate::event::{CanvasId, EventId, HeldLimit, Notification, Timestamp};
 use crate::store::kernel::StoreError;
 
 /// How long a place is kept for an event that was woken for it.
@@ -170,12 +170,16 @@ impl Tables {
         Some(usize::try_from(places).unwrap_or(usize::MAX))
     }
 
-    pub(in crate::store) fn limits_with_room(&self) -> Result<Vec<HeldLimit>, StoreError> {
+    pub(in crate::store) fn limits_with_room(
+        &self,
+        only: Option<CanvasId>,
+    ) -> Result<Vec<HeldLimit>, StoreError> {
         let waited: BTreeSet<&HeldLimit> = self.limits.waits.values().map(|wait| &wait.held).collect();
         let has_room = |held: &&HeldLimit| {
             let taken = || self.live_holders(held).len() + self.woken(held);
             let has_place = self.places(held).is_none_or(|places| places > taken());
-            has_place && self.next_time(held).is_some() && !self.line(held).is_empty()
+            let is_meant = only.is_none_or(|canvas| held.canvas == canvas);
+            is_meant && has_place && self.next_time(held).is_some() && !self.line(held).is_empty()
         };
         Ok(waited.into_iter().filter(has_room).take(ROOM_PAGE).cloned().collect())
     }

@@ -17,13 +17,15 @@ use crate::store::limits::LimitedClaim;
 /// The promise of an event that waits, in case that nothing else wakes it.
 const SAFETY_NET: Duration = Duration::from_secs(3600);
 /// By how much an event that was told to come may be too early for its rate, and pay all the same.
-const EARLY_MAX: Duration = Duration::from_secs(2);
+const EARLY_MAX: Duration = Duration::from_millis(500);
 
 /// An event that asks, with its limits and what it waits for.
 struct Ask {
     id: EventId,
     named: Vec<(HeldLimit, NewLimit)>,
     wait: Option<Wait>,
+    /// It has never run, so it may take the place of others, or be dropped for them.
+    has_never_run: bool,
 }
 
 /// What holds an event up, and whether others that wait there have to be woken.
@@ -67,13 +69,14 @@ impl Tables {
         let id = notification.id;
         // One that was cancelled while it ran does not run again, and needs no place.
         let named = if row.cancelled_by.is_some() { Vec::new() } else { self.limits.of(row) };
-        let ask = Ask { id, named, wait: self.limits.waits.get(&id).cloned() };
+        let has_never_run = row.claims == 0;
+        let ask = Ask { id, named, wait: self.limits.waits.get(&id).cloned(), has_never_run };
         if let Some(wait) = ask.wait.clone().filter(|wait| wait.woken_at.is_some_and(|at| at > self.now)) {
             // Somebody made it due before its time.
             return self.put_off(&ask, &wait.held, wait.woken_at, wait.is_paid);
         }
         if let Some(Full { held, has_room }) = self.find_place(&ask) {
-            return self.make_wait(&ask, &held, None, has_room, worker);
+            return self.make_wait(&ask, &Full { held, has_room }, None, true, worker);
         }
         if let Some((start, held, line)) = self.find_start(&ask).filter(|(start, ..)| *start > self.now) {
             if ask.is_woken() && start <= self.now + EARLY_MAX {
@@ -82,13 +85,8 @@ impl Tables {
             }
             let line_at = self.limits.state(&held).line_at;
             let start = line_at.map_or(start, |line_at| line_at.max(start));
-            return self.make_wait(
-                &ask,
-                &held,
-                Some(start).filter(|start| *start <= self.now + line),
-                false,
-                worker,
-            );
+            let start = Some(start).filter(|start| *start <= self.now + line);
+            return self.make_wait(&ask, &Full { held, has_room: false }, start, false, worker);
         }
         self.pay(&ask, self.now);
         for (held, limit) in &ask.named {
@@ -157,16 +155,17 @@ impl Tables {
     }
 
     /// Lets an event wait for one of its limits, until this time if there is one, or does what the
-    /// limit does to newcomers instead.
+    /// limit does to newcomers instead. It cancels what runs only for a place, as that makes no room
+    /// in a rate.
     fn make_wait(
         &mut self,
         ask: &Ask,
-        held: &HeldLimit,
+        Full { held, has_room }: &Full,
         start: Option<Timestamp>,
-        has_room: bool,
+        for_place: bool,
         worker: Option<&Name>,
     ) -> LimitedClaim {
-        let is_new = ask.wait.is_none();
+        let is_new = ask.wait.is_none() && ask.has_never_run;
         let by = by(held);
         let inherited = match ask.on_full(held) {
             OnFull::Drop if is_new => {
@@ -176,7 +175,9 @@ impl Tables {
                 return self.start(ask.id, Vec::new(), worker);
             }
             OnFull::Replace if is_new => self.cancel_waiting(held, &by),
-            OnFull::Cancel if is_new && !self.cancel_holder(held, &by) => self.cancel_waiting(held, &by),
+            OnFull::Cancel if is_new && for_place && !self.cancel_holder(held, &by) => {
+                self.cancel_waiting(held, &by)
+            }
             OnFull::Wait | OnFull::Drop | OnFull::Replace | OnFull::Cancel => None,
         };
         if let Some(start) = start.filter(|_| inherited.is_none()) {
@@ -186,7 +187,7 @@ impl Tables {
         let answer = self.put_off(ask, held, inherited.or(start), ask.is_paid());
         match (answer, left) {
             (LimitedClaim::Full(_), Some(left)) if left != *held => LimitedClaim::Room(left),
-            (LimitedClaim::Full(_), _) if has_room => LimitedClaim::Room(held.clone()),
+            (LimitedClaim::Full(_), _) if *has_room => LimitedClaim::Room(held.clone()),
             (answer, _) => answer,
         }
     }

@@ -43,18 +43,20 @@ impl Store {
         on_backing!(self.wake_waiting(limits))
     }
 
-    /// Limits for which events wait, and which have room: a page of them, after one of them. In
-    /// memory all of them are on the first page.
+    /// Limits for which events wait, and which have room: a page of them, after one of them. With
+    /// `only`, of those that are counted on this canvas. In memory all of them are on the first
+    /// page.
     pub(crate) async fn limits_with_room(
         &self,
+        only: Option<CanvasId>,
         after: Option<&HeldLimit>,
     ) -> Result<Vec<HeldLimit>, StoreError> {
         match self.backing() {
-            Backing::Postgres(sql) => sql.limits_with_room(after).await,
+            Backing::Postgres(sql) => sql.limits_with_room(only, after).await,
             #[cfg(feature = "testing")]
             Backing::Memory(_) if after.is_some() => Ok(Vec::new()),
             #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().limits_with_room(),
+            Backing::Memory(memory) => memory.tables().limits_with_room(only),
         }
     }
 

@@ -187,12 +187,12 @@ async fn a_holder_that_was_killed_frees_its_place_after_its_lease() {
     let told = table.add_keyed(MANY, &["customer:7"], 2).await;
     let killed = table.claim_some(&told[..1]).await;
     assert!(matches!(&table.ask(&told[1..]).await[..], [LimitedClaim::Full(name)] if name == "customer:7"));
-    assert_eq!(table.store.limits_with_room(None).await.unwrap(), []);
+    assert_eq!(table.store.limits_with_room(None, None).await.unwrap(), []);
     assert_eq!(table.store.wake_waiting(&[of_key(MANY, "customer:7")]).await.unwrap(), []);
     table.end_leases().await;
-    let room = table.store.limits_with_room(None).await.unwrap();
+    let room = table.store.limits_with_room(None, None).await.unwrap();
     assert_eq!(room, [of_key(MANY, "customer:7")]);
-    assert_eq!(table.store.limits_with_room(room.last()).await.unwrap(), []);
+    assert_eq!(table.store.limits_with_room(None, room.last()).await.unwrap(), []);
     assert_eq!(table.store.wake_waiting(&room).await.unwrap(), told[1..]);
     let next = table.claim_some(&told[1..]).await;
     assert_eq!(next.len(), 1);

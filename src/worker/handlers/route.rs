@@ -131,7 +131,10 @@ impl Route {
     /// handler with all its modifiers, on the route's canvas, or the operator's for all canvases
     /// together ([`Admin::put_limit`](crate::Admin::put_limit)). Leaving it out of the route later
     /// removes nothing: [`Admin::remove_limit`](crate::Admin::remove_limit) does. If operators
-    /// change the limit, that holds until a worker with this route starts.
+    /// change the limit, that holds until a worker with this route starts. While two releases with
+    /// different limits run, each start of a worker sets its own, and a changed rate begins without
+    /// a burst. A canvas that has 1,000 limits gets none from a route, which is logged as an error.
+    /// The operator's 1,000 stop the worker.
     ///
     /// ```
     /// use std::time::Duration;

@@ -185,6 +185,7 @@ async fn what_is_no_limit_is_refused() {
         (rate(1, 1e12), "a millisecond to 31 days"),
         (rate(1, -1.0), "a millisecond to 31 days"),
         (json!({"rate": {"count": 1, "period_s": 1, "burst": 0}}), "1 to 1,000,000"),
+        (json!({"rate": {"count": 1, "period_s": 86_400, "burst": 32}}), "in 31 days"),
         (json!({"rate": {"count": 1, "period_s": 1}, "on_full": "drop"}), "concurrency"),
         (json!([1]), "not a JSON object"),
     ] {

@@ -224,6 +224,38 @@ async fn a_full_limit_drops_replaces_or_cancels() {
     does_something_else_when_full(kit).await;
 }
 
+/// What has run before waits, and a rate that holds an event up cancels nothing that runs.
+async fn leaves_what_has_run_and_what_runs(kit: TestKit) {
+    let kit = syncing(kit);
+    kit.limit("drop", full(1, OnFull::Drop)).await.unwrap();
+    let fails = Event::new("sync", "fails").unwrap().limit("drop").unwrap();
+    let retried = kit.emit(fails).await.unwrap().id;
+    assert_eq!(kit.drain().await.unwrap().retried, 1);
+    kit.advance(2 * KILO).await.unwrap();
+    let other = kit.start_elsewhere(event(&["drop"])).await.unwrap();
+    assert_eq!(kit.drain().await.unwrap().limited, 1);
+    assert_eq!(state(&kit, retried).await, Some(CheckResult::Limited));
+    other.complete().await.unwrap();
+    assert_eq!(kit.drain().await.unwrap().completed, 1);
+
+    let slowly = NewLimit { rate: Some(Rate::new(1, KILO)), ..full(2, OnFull::Cancel) };
+    kit.limit("cancel", slowly).await.unwrap();
+    let runs = kit.start_elsewhere(event(&["cancel"])).await.unwrap();
+    let early = kit.emit(event(&["cancel"])).await.unwrap().id;
+    assert_eq!(ran(&kit.drain().await.unwrap()), []);
+    assert_eq!(state(&kit, early).await, Some(CheckResult::Limited));
+    let Explanation::Live(live) = kit.explain(runs.id()).await.unwrap() else { panic!("it runs") };
+    assert_eq!((live.state, live.cancelled_by), (CheckResult::Running, None));
+    runs.complete().await.unwrap();
+}
+
+#[tokio::test]
+async fn only_newcomers_are_dropped_and_only_for_a_place_is_cancelled_what_runs() {
+    leaves_what_has_run_and_what_runs(TestKit::new()).await;
+    let (_stage, kit) = on_postgres().await;
+    leaves_what_has_run_and_what_runs(kit).await;
+}
+
 async fn refuses_what_would_wait_for_too_long(kit: TestKit) {
     let kit = syncing(kit);
     kit.limit("customer", NewLimit { waiting_max: Some(1), ..places(1) }).await.unwrap();

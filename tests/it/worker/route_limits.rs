@@ -59,6 +59,22 @@ async fn first_worker(stage: &Stage) -> String {
     sqlx::query_scalar(first).fetch_one(&stage.pool).await.unwrap()
 }
 
+/// A canvas can't keep a worker from starting, whatever limits it has set.
+#[tokio::test]
+async fn a_canvas_with_all_its_limits_stops_no_worker() {
+    let (stage, _) = Stage::memory().await;
+    let fill = "insert into wakeq.limits (canvas_id, name, concurrency, created_by, updated_by)
+                select $1, 'full-' || number, 5, 'tests', 'tests' from generate_series(1, 1000) as number";
+    sqlx::query(fill).bind(OTHER.0).execute(&stage.pool).await.unwrap();
+    let theirs = Route::new("greet").canvas(OTHER).limit(at_a_time(1));
+    let handlers = Handlers::new().on(theirs, |_| async { Ok(()) }).on("greet", |_| async { Ok(()) });
+    let mut worker = stage.worker(handlers);
+    let id = stage.emit("greet").await;
+    worker.until(id, Outcome::Deleted).await;
+    assert_eq!((set(&stage, OTHER).await, set(&stage, CanvasId::DEFAULT).await), (None, None));
+    worker.stop().await;
+}
+
 /// The limit of a route for one canvas is that canvas's, and holds no other up.
 #[tokio::test]
 async fn the_limit_of_a_route_for_a_canvas_is_the_canvass() {

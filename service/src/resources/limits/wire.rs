@@ -45,7 +45,8 @@ pub(crate) struct RateJson {
     /// The period, in seconds: a millisecond to 31 days.
     #[schema(minimum = 0, maximum = 2_678_400, example = 60)]
     pub(crate) period_s: f64,
-    /// How many may start at once if none started for a while. Default 1.
+    /// How many may start at once if none started for a while, at most as many as otherwise in 31
+    /// days. Default 1.
     #[serde(default)]
     #[schema(minimum = 1, maximum = 1_000_000, example = 10)]
     pub(crate) burst: Option<u32>,

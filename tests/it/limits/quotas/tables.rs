@@ -60,7 +60,10 @@ const TABLES: &[(&str, Bound)] = &[
     ("idle_cursor", Platform),
     ("idle_marks", Platform),
     ("least_kept", Platform),
-    ("limit_states", Stated("a row for each key with a limit that has been used in the last two hours")),
+    (
+        "limit_states",
+        Stated("a row for each key with a limit, for two hours after its use, or 31 days with a slow rate"),
+    ),
     ("limit_waits", With("events_v2")),
     ("limits", Stated("1,000 per canvas; further ones are refused")),
     ("locks", Platform),

@@ -16,7 +16,7 @@ const WAKE_LOST: Duration = Duration::from_secs(300);
 /// How far ahead events beyond a rate get a time to come back.
 const LINE_MAX: Duration = Duration::from_secs(120);
 /// By how much an event that was told to come may be too early for its rate.
-const EARLY_MAX: Duration = Duration::from_secs(2);
+const EARLY_MAX: Duration = Duration::from_millis(500);
 /// The promise of an event that waits for a place.
 const SAFETY_NET: Duration = Duration::from_secs(3_600);
 
@@ -102,7 +102,7 @@ impl World {
         }
         if let Some((full, has_room)) = self.find_place(id, &names) {
             room.extend(has_room.then(|| full.clone()));
-            return (self.make_wait(id, &full, None), room);
+            return (self.make_wait(id, &full, None, true), room);
         }
         if let Some((start, name)) = self.find_start(id, &names).filter(|(start, _)| *start > self.now) {
             let pace = self.limits.defined[&name].rate.unwrap().interval;
@@ -113,7 +113,7 @@ impl World {
             }
             let start = self.limits.line_at.get(&name).map_or(start, |line_at| start.max(*line_at));
             let start = Some(start).filter(|start| *start <= self.now + LINE_MAX.min(pace * 10_000));
-            return (self.make_wait(id, &name, start), room);
+            return (self.make_wait(id, &name, start, false), room);
         }
         self.pay(id, &names, self.now);
         for name in names.iter().filter(|name| self.limits.defined[*name].concurrency.is_some()) {
@@ -218,16 +218,23 @@ impl World {
         self.line(name).first().is_some_and(|first| *first < (self.rows[&id].delay_until, id))
     }
 
-    /// The event waits, until a time if there is one. If it is new, it may send away another one.
-    fn make_wait(&mut self, id: EventId, name: &str, start: Option<Timestamp>) -> LimitedClaim {
-        let is_new = !self.limits.waits.contains_key(&id);
+    /// The event waits, until a time if there is one. If it is new, it may send away another one,
+    /// and one that runs only for its place.
+    fn make_wait(
+        &mut self,
+        id: EventId,
+        name: &str,
+        start: Option<Timestamp>,
+        for_place: bool,
+    ) -> LimitedClaim {
+        let is_new = !self.limits.waits.contains_key(&id) && self.rows[&id].claims == 0;
         match self.limits.defined[name].on_full {
             OnFull::Drop if is_new => {
                 self.mark_cancelled(id);
                 return self.start(id, Vec::new());
             }
             OnFull::Replace if is_new => self.send_away(name),
-            OnFull::Cancel if is_new => {
+            OnFull::Cancel if is_new && for_place => {
                 let is_left = |id: &EventId| self.rows.get(id).is_some_and(|row| !row.is_cancelled);
                 match self.live_holders(name).into_iter().find(is_left) {
                     Some(oldest) => drop(self.cancel_running(oldest)),
