@@ -11,9 +11,9 @@ use crate::event::{
     CanvasId, EventId, HandlerAddress, HandlerScope, Name, NewEvent, ObjectKey, QueuePattern, RuleKind, Turn,
 };
 use crate::store::ClaimedEvent;
+use crate::store::queues::TurnOutcome;
 use crate::store::{
-    FacetSettings, InsertOutcome, NewQueueRow, QueuePut, Store, StoreConfig, StoreError, TurnOutcome,
-    TurnRequest,
+    FacetSettings, InsertOutcome, NewQueueRow, QueuePut, Store, StoreConfig, StoreError, TurnRequest,
 };
 
 pub(super) const EMAILS: &str = "emails";
