@@ -16,4 +16,6 @@ pub use leases::Lease;
 pub(crate) use leases::LeasePosition;
 pub(crate) use pulls::{Fence, LeasedRow, PulledSplit};
 pub(crate) use registration::{NewQueueRow, QueuePut};
-pub(crate) use turns::{TurnOutcome, TurnRequest};
+#[cfg(test)]
+pub(in crate::store) use turns::TurnOutcome;
+pub(crate) use turns::TurnRequest;
