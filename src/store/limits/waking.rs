@@ -14,28 +14,35 @@ impl Sql<'_> {
     pub(in crate::store) async fn wake_waiting(
         &self,
         limits: &[HeldLimit],
+        ended: &[EventId],
     ) -> Result<Vec<Notification>, StoreError> {
         let mut named: Vec<&HeldLimit> = limits.iter().collect();
         named.sort_unstable();
         named.dedup();
         let mut woken = Vec::new();
         for page in named.chunks(LIMITS_MAX) {
-            woken.extend(self.wake_at(page).await?);
+            woken.extend(self.wake_at(page, ended).await?);
         }
         Ok(woken)
     }
 
-    async fn wake_at(&self, named: &[&HeldLimit]) -> Result<Vec<Notification>, StoreError> {
+    async fn wake_at(
+        &self,
+        named: &[&HeldLimit],
+        ended: &[EventId],
+    ) -> Result<Vec<Notification>, StoreError> {
         let canvases: Vec<Uuid> = named.iter().map(|limit| limit.canvas.0).collect();
         let names: Vec<String> = named.iter().map(|limit| limit.name.clone()).collect();
+        let ended: Vec<Uuid> = ended.iter().map(|id| id.0).collect();
         let query = sqlx::query!(
             r#"select w.id as "id!", w.canvas_id as "canvas_id!",
                       (e.options @> '{"urgent": true}') is true as "is_urgent!"
-                 from wakeq.wake_waiting($1, $2, $3, $4) w left join wakeq.events_v2 e on e.id = w.id"#,
+                 from wakeq.wake_waiting($1, $2, $3, $4, $5) w left join wakeq.events_v2 e on e.id = w.id"#,
             &canvases,
             &names,
             interval(self.timing().lease),
-            interval(self.timing().grace)
+            interval(self.timing().grace),
+            &ended
         );
         let rows = self.session().await?.all("wake what waits at limits", query).await?;
         let told = rows

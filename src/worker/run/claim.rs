@@ -16,7 +16,7 @@ use crate::store::{ClaimedEvent, LimitedClaim};
 use crate::worker::finished::RunEnd;
 use crate::worker::permits::{PermitKind, Shortage};
 use crate::worker::places::PlaceRequest;
-use crate::worker::statements::{LimitedAnswer, SoloClaim};
+use crate::worker::statements::{FreedLimits, LimitedAnswer, SoloClaim};
 use crate::worker::subject::Subject;
 
 /// The result of a claim.
@@ -114,7 +114,8 @@ impl Run<'_> {
     /// Wakes those that wait for limits with room, which nobody has done: an event that was woken
     /// waits for another limit now, or whoever held a place has lost it.
     async fn wake_others_at(&self, room: &[HeldLimit]) {
-        let next = self.room_in_limits(self.notification.canvas, room, None).await;
+        let freed = FreedLimits { canvas: self.notification.canvas, held: room.into(), ended: None };
+        let next = self.room_in_limits(freed, None).await;
         if let Err(error) = self.runner.waker.publish(&next).await {
             let error = &error as &dyn std::error::Error;
             tracing::warn!(error, "the next events at limits wait for their promises");
