@@ -116,27 +116,27 @@ end
 $$;
 
 -- The first limit in which an event finds no place; null if there is a place in each. If one seems
--- to be full, its holders without a live claim are dropped. One that was not woken finds no
--- place where others wait that were due before it.
+-- to be full, with the places that are kept for others, its holders without a live claim are
+-- dropped. One that was not woken finds no place where others wait that were due before it.
 create function wakeq.find_place(
     inout uses wakeq.limit_use[], ask wakeq.limited_ask, lease interval, out full_one integer)
 language plpgsql volatile as $$
 declare
     nth    integer;
     others integer;
+    kept   integer;
 begin
     foreach nth in array ask.limits loop
         continue when uses[nth].concurrency is null;
+        kept := case when ask.woken_at is null then uses[nth].woken else 0 end;
         others := cardinality(array_remove(uses[nth].holders, ask.id) || uses[nth].taken);
-        if others >= uses[nth].concurrency and not uses[nth].is_checked then
+        if others + kept >= uses[nth].concurrency and not uses[nth].is_checked then
             uses[nth].holders := wakeq.live_claims(uses[nth].holders, lease);
             uses[nth].is_checked := true;
             uses[nth].is_changed := true;
             others := cardinality(array_remove(uses[nth].holders, ask.id) || uses[nth].taken);
         end if;
-        if others >= uses[nth].concurrency
-            or ask.woken_at is null and others + uses[nth].woken >= uses[nth].concurrency
-        then
+        if others + kept >= uses[nth].concurrency then
             full_one := nth;
             return;
         elsif ask.woken_at is null and uses[nth].is_waited
@@ -275,7 +275,8 @@ create function wakeq.leave_line(inout uses wakeq.limit_use[], ask wakeq.limited
 begin
     if ask.waits_for is not null and ask.woken_at > clock_timestamp() - interval '10 s' then
         uses[ask.waits_for].woken := greatest(uses[ask.waits_for].woken - 1, 0);
-        uses[ask.waits_for].has_room := ask.verdict is null and uses[ask.waits_for].is_waited;
+        uses[ask.waits_for].has_room :=
+            uses[ask.waits_for].has_room or ask.verdict is null and uses[ask.waits_for].is_waited;
     end if;
 end
 $$;
@@ -358,7 +359,7 @@ begin
             ask := decided.ask;
         end if;
         asks := asks || ask;
-        if ask.verdict = 'claimed' then
+        if ask.verdict = 'claimed' and ask.dropped_by is null then
             wanted := wanted - 1;
             bytes_max := bytes_max - ask.bytes;
         end if;

@@ -106,8 +106,8 @@ impl Tables {
         for (_, id) in self.line(held) {
             let Some(start) = self.next_time(held).filter(|_| room > 0) else { break };
             let Some(row) = self.events.get(&id) else { continue };
-            if row.notify_at.is_none() || !self.is_free(row) {
-                // It is parked, or runs: other things wake it.
+            if row.notify_at.is_none() || !self.is_free(row) || row.delay_until > self.now {
+                // It is parked, runs or was postponed: other things wake it.
                 self.limits.waits.remove(&id);
                 continue;
             }
