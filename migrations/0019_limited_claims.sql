@@ -16,7 +16,9 @@
 -- other, up to two minutes ahead. These only spread them. All others wait as for a place.
 --
 -- What was woken may overtake, or two events that each have their turn in one of two limits would
--- send each other back for ever. No other event overtakes one that was due before it.
+-- send each other back for ever. No other event overtakes one that was due before it. What was
+-- woken and can't start, for a reason that is none of its limits, leaves the line, and comes back
+-- like a newcomer.
 
 -- An event that may be claimed but for its limits, and the version of the row that says so.
 create type wakeq.candidate as (id uuid, version xid);
@@ -293,7 +295,7 @@ declare
     inherited timestamptz;
 begin
     uses := wakeq.leave_line(uses, ask);
-    if ask.is_new and ask.waits_for is null then
+    if ask.is_new and not ask.has_waited then
         if used.on_full = 'drop' then
             ask.verdict := 'claimed';
             ask.dropped_by := 'limit:' || used.name;

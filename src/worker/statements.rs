@@ -56,6 +56,8 @@ pub(super) struct Statements {
     /// The events that have room now at the limits of events that have ended, each with its canvas.
     /// Of several that ask at once, the first gets them all.
     pub(super) limit_rooms: Coalescer<FreedLimits, LimitRoom>,
+    /// Events that can't start now; answered with the limits that kept places for them.
+    pub(super) steps_aside: Coalescer<EventId, Option<HeldLimit>>,
     /// Recalls copies that turns have passed over, so that they are found when there is room.
     pub(super) recalls: Coalescer<EventId, ()>,
     /// Completions of events that are kept.
@@ -179,6 +181,7 @@ impl Statements {
             batch_looks: store.batched(|store, batches| async move { store.are_over(&batches).await }),
             next_copies: store.batched(|store, ended| async move { store.room_in_facets_of(&ended).await }),
             limit_rooms: store.batched(|store, freed| async move { room_in_limits(&store, &freed).await }),
+            steps_aside: store.batched(|store, ids| async move { store.step_aside(&ids).await }),
             recalls: store.batched(|store, ids| async move {
                 store.recall_held(&ids).await.map(|()| vec![(); ids.len()])
             }),

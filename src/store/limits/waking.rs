@@ -1,5 +1,7 @@
 //! Waking events that wait for a place of a limit.
 
+use std::collections::HashMap;
+
 use uuid::Uuid;
 
 use crate::event::{CanvasId, EventId, HeldLimit, Notification};
@@ -49,6 +51,30 @@ impl Sql<'_> {
             .into_iter()
             .map(|row| Notification::new(EventId(row.id), CanvasId(row.canvas_id)).urgent_if(row.is_urgent));
         Ok(told.collect())
+    }
+
+    /// Events that have paid for a start keep it.
+    pub(in crate::store) async fn step_aside(
+        &self,
+        ids: &[EventId],
+    ) -> Result<Vec<Option<HeldLimit>>, StoreError> {
+        let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+        let query = sqlx::query!(
+            r#"with woken as (
+                   select event_id from wakeq.limit_waits
+                    where event_id = any ((select $1::uuid[])::uuid[]) and not is_paid
+                      and coalesce(woken_at <= clock_timestamp(), false) for update skip locked
+               )
+               delete from wakeq.limit_waits w where w.event_id = any (array(select event_id from woken))
+            returning w.event_id, w.canvas_id, w.name"#,
+            &keys
+        );
+        let rows = self.session().await?.all("give up places at limits", query).await?;
+        let mut left: HashMap<Uuid, HeldLimit> = rows
+            .into_iter()
+            .map(|row| (row.event_id, HeldLimit { canvas: CanvasId(row.canvas_id), name: row.name }))
+            .collect();
+        Ok(keys.iter().map(|key| left.remove(key)).collect())
     }
 
     pub(in crate::store) async fn limits_with_room(

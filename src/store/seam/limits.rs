@@ -56,6 +56,13 @@ impl Store {
         }
     }
 
+    /// Gives up the places that are kept for events which were woken and can't start now; returns of
+    /// each the limit that may have room then. They come back as those that never waited, in the
+    /// order of their due times.
+    pub(crate) async fn step_aside(&self, ids: &[EventId]) -> Result<Vec<Option<HeldLimit>>, StoreError> {
+        on_backing!(self.step_aside(ids))
+    }
+
     /// Limits for which events wait, and which have room: a page of them, after one of them. With
     /// `only`, of those that are counted on this canvas. In memory all of them are on the first
     /// page.

@@ -113,6 +113,26 @@ async fn room_that_one_event_finds_is_not_forgotten_for_the_next() {
     assert_eq!(table.store.wake_waiting(&answer.room).await.unwrap(), told[..1]);
 }
 
+/// What was woken and can't start leaves its place to the next one. It comes back before those that
+/// were due later, and is no newcomer that a limit drops. Others stay in the line.
+#[tokio::test]
+async fn what_can_t_start_steps_aside() {
+    let (table, taken) = Table::with_places().await;
+    let running = table.claim_some(&[taken]).await;
+    let told = table.add_keyed(MANY, &["a"], 3).await;
+    assert_eq!(table.claim_some(&told).await.len(), 0);
+    assert_eq!(table.complete_and_wake(&running[0]).await, told[..1]);
+    let left = table.store.step_aside(&[told[1].id, told[0].id]).await.unwrap();
+    assert_eq!(left, [None, Some(of_key(MANY, "a"))]);
+    assert_eq!(table.store.wake_waiting(&[of_key(FEW, "a")]).await.unwrap(), []);
+    assert_eq!(table.store.wake_waiting(&[of_key(MANY, "a")]).await.unwrap(), told[1..2]);
+    let second = table.claim_some(&told[1..2]).await;
+    table.limit(MANY, "a", NewLimit { on_full: OnFull::Drop, ..places(1) }).await;
+    assert!(matches!(table.ask(&told[..1]).await[..], [LimitedClaim::Full(_)]));
+    assert_eq!(table.complete_and_wake(&second[0]).await, told[..1]);
+    assert_eq!(table.claim_some(&told[..1]).await.len(), 1);
+}
+
 /// Who is said to have ended, and still runs, keeps its place.
 #[tokio::test]
 async fn a_place_is_free_once_its_claim_is_over_whatever_the_caller_says() {

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::stage::{Candidate, HeldEvent, Stage};
 use super::{NextStage, Run, claimed, place_of, target_of};
-use crate::event::HeldLimit;
+use crate::event::{HeldLimit, Notification};
 use crate::machine::{Input, When};
 use crate::store::{ClaimedEvent, LimitedClaim};
 use crate::worker::finished::RunEnd;
@@ -109,6 +109,32 @@ impl Run<'_> {
             self.wake_others_at(&room).await;
         }
         Ok(claiming)
+    }
+
+    /// What follows for limits from a round that is over: what has room is woken, and returned as
+    /// far as this worker has its handlers.
+    pub(super) async fn leave_limits(&self, stage: &Stage, steps_aside: bool) -> Vec<Notification> {
+        if let Some((canvas, held)) = stage.held_limits() {
+            let freed = FreedLimits { canvas, held: held.into(), ended: Some(self.notification.id) };
+            return self.room_in_limits(freed, stage.looks_end()).await;
+        }
+        if steps_aside {
+            self.step_aside().await;
+        }
+        Vec::new()
+    }
+
+    /// Gives up the place that is kept for the event if it was woken at a limit: it waits for
+    /// something else now, and comes back by itself, in the order of its due time.
+    async fn step_aside(&self) {
+        match self.runner.statements.steps_aside.call(self.notification.id).await {
+            Ok(Some(limit)) => self.wake_others_at(&[limit]).await,
+            Ok(None) => {}
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::debug!(error, "the place of a limit is kept for an event that can't start");
+            }
+        }
     }
 
     /// Wakes those that wait for limits with room, which nobody has done: an event that was woken
