@@ -56,9 +56,9 @@ impl Store {
         }
     }
 
-    /// Gives up the places that are kept for events which were woken and can't start now; returns of
-    /// each the limit that may have room then. They come back as those that never waited, in the
-    /// order of their due times.
+    /// Gives up the places that are kept for events which were woken and can't start now; returns
+    /// of each the limit that may have room then. They come back as those that never waited, in
+    /// the order of their due times.
     pub(crate) async fn step_aside(&self, ids: &[EventId]) -> Result<Vec<Option<HeldLimit>>, StoreError> {
         on_backing!(self.step_aside(ids))
     }

@@ -147,8 +147,8 @@ async fn a_place_is_free_once_its_claim_is_over_whatever_the_caller_says() {
     assert_eq!(wake(taken.id).await, told[..1]);
 }
 
-/// An event that waits is replaced: in the same line it keeps its place. It leaves the line if it is
-/// to run later.
+/// An event that waits is replaced: in the same line it keeps its place. It leaves the line if it
+/// is to run later.
 #[tokio::test]
 async fn what_was_postponed_is_not_woken_before_its_time() {
     let (table, taken) = Table::with_places().await;
