@@ -271,6 +271,9 @@ begin
             return;
         end if;
     end if;
+    if emit.options ? 'limits' then
+        perform wakeq.check_waiting(emit.canvas, emit.options);
+    end if;
     if emit.object is not null then
         -- After the lock, so that the numbers grow along the chain.
         link := nextval('wakeq.event_seq');

@@ -122,16 +122,21 @@ $$;
 -- one: without the retries and losses of the value before. `due` is null if it has been claimed or
 -- has ended meanwhile, or waits only to be deleted because it was cancelled while it ran. A
 -- notification of it is on its way already, unless it is due earlier than before or was too far off
--- for one; `is_due_soon` says so.
+-- for one; `is_due_soon` says so. One that waits for a limit keeps its place in the line, unless it
+-- names other keys now or is due later.
 create function wakeq.change_unique(
     event wakeq.unique_event, holder uuid, horizon interval, grace interval,
     out due timestamptz, out is_due_soon boolean)
 language plpgsql volatile as $$
 declare
-    waits record;
-    near  timestamptz;
+    waits   record;
+    near    timestamptz;
+    -- Whether it has to ask its limits anew, of which nobody tells it.
+    is_anew boolean;
 begin
-    select e.delay_until, e.enqueued_at, e.notify_at, e.unique_for, e.claims into waits
+    select e.delay_until, e.enqueued_at, e.notify_at, e.unique_for, e.claims, e.starts_at,
+           e.options -> 'limits' as keys
+      into waits
       from wakeq.events_v2 e
      where e.id = change_unique.holder and e.unique_key is not distinct from event.key and e.locked_at is null
        and e.cancelled_by is null
@@ -144,11 +149,17 @@ begin
            when 'replace' then event.due
            else greatest(waits.delay_until,
                          least(clock_timestamp() + event.postponed_by, waits.enqueued_at + event.at_most)) end;
+    is_anew := waits.starts_at is not null
+        and (due > clock_timestamp() or waits.keys is distinct from event.options -> 'limits');
+    if is_anew then
+        delete from wakeq.limit_waits w where w.event_id = change_unique.holder;
+    end if;
     is_due_soon := waits.notify_at is not null and due <= near
-        and (waits.delay_until > near or due < waits.delay_until);
+        and (waits.delay_until > near or due < waits.delay_until or is_anew);
     update wakeq.events_v2 e
        set modifier = event.modifier, value = event.value, traceparent = event.traceparent, options = event.options,
            delay_until = change_unique.due,
+           starts_at = case when not is_anew then waits.starts_at end,
            -- Never later than it was promised, unless it is due later: a steady stream of emits
            -- would put off for ever what a lost notification leaves to the promise.
            notify_at = case when waits.notify_at is not null
@@ -333,6 +344,9 @@ begin
                  emit_unique.traceparent, unique_key,
                  case until when 'ended' then coalesce(remember, interval '0') end, on_conflict, postpone_by, at_most,
                  wakeq.kept_options(emit_unique.options));
+    if emit_unique.options ? 'limits' then
+        perform wakeq.check_waiting(emit_unique.canvas, emit_unique.options);
+    end if;
     if notified then
         grace := wakeq.duration_of('grace', interval '30 seconds');
     end if;

@@ -235,6 +235,22 @@ begin
 end
 $$;
 
+-- Refuses an emit in SQL that names a key under which no more events may wait.
+create function wakeq.check_waiting(canvas uuid, options jsonb) returns void language plpgsql stable as $$
+declare
+    reached record;
+begin
+    select * into reached from wakeq.full_waits(canvas, wakeq.limit_keys_in(options)) limit 1;
+    if found then
+        raise exception '% events of the canvas % wait for a place of the limit %, which is its waiting_max',
+            reached.waiting_max, canvas, reached.key
+            using
+                errcode = 'configuration_limit_exceeded',
+                hint = 'Emit again when some have started, or set a higher one (wakeq limits set).';
+    end if;
+end
+$$;
+
 -- The use of a counted name: how many run, the first 20 of them, and when a start is free.
 create function wakeq.use_of(
     canvas uuid, counted text, lease interval, out running integer, out holders uuid[], out next_start timestamptz)

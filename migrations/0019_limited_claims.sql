@@ -16,7 +16,9 @@
 -- other, up to two minutes ahead. These only spread them. All others wait as for a place.
 --
 -- What was woken may overtake, or two events that each have their turn in one of two limits would
--- send each other back for ever. No other event overtakes one that was due before it.
+-- send each other back for ever. No other event overtakes one that was due before it. What was
+-- woken and can't start, for a reason that is none of its limits, leaves the line, and comes back
+-- like a newcomer.
 
 -- An event that may be claimed but for its limits, and the version of the row that says so.
 create type wakeq.candidate as (id uuid, version xid);
@@ -116,27 +118,27 @@ end
 $$;
 
 -- The first limit in which an event finds no place; null if there is a place in each. If one seems
--- to be full, its holders without a live claim are dropped. One that was not woken finds no
--- place where others wait that were due before it.
+-- to be full, with the places that are kept for others, its holders without a live claim are
+-- dropped. One that was not woken finds no place where others wait that were due before it.
 create function wakeq.find_place(
     inout uses wakeq.limit_use[], ask wakeq.limited_ask, lease interval, out full_one integer)
 language plpgsql volatile as $$
 declare
     nth    integer;
     others integer;
+    kept   integer;
 begin
     foreach nth in array ask.limits loop
         continue when uses[nth].concurrency is null;
+        kept := case when ask.woken_at is null then uses[nth].woken else 0 end;
         others := cardinality(array_remove(uses[nth].holders, ask.id) || uses[nth].taken);
-        if others >= uses[nth].concurrency and not uses[nth].is_checked then
+        if others + kept >= uses[nth].concurrency and not uses[nth].is_checked then
             uses[nth].holders := wakeq.live_claims(uses[nth].holders, lease);
             uses[nth].is_checked := true;
             uses[nth].is_changed := true;
             others := cardinality(array_remove(uses[nth].holders, ask.id) || uses[nth].taken);
         end if;
-        if others >= uses[nth].concurrency
-            or ask.woken_at is null and others + uses[nth].woken >= uses[nth].concurrency
-        then
+        if others + kept >= uses[nth].concurrency then
             full_one := nth;
             return;
         elsif ask.woken_at is null and uses[nth].is_waited
@@ -275,7 +277,8 @@ create function wakeq.leave_line(inout uses wakeq.limit_use[], ask wakeq.limited
 begin
     if ask.waits_for is not null and ask.woken_at > clock_timestamp() - interval '10 s' then
         uses[ask.waits_for].woken := greatest(uses[ask.waits_for].woken - 1, 0);
-        uses[ask.waits_for].has_room := ask.verdict is null and uses[ask.waits_for].is_waited;
+        uses[ask.waits_for].has_room :=
+            uses[ask.waits_for].has_room or ask.verdict is null and uses[ask.waits_for].is_waited;
     end if;
 end
 $$;
@@ -292,7 +295,7 @@ declare
     inherited timestamptz;
 begin
     uses := wakeq.leave_line(uses, ask);
-    if ask.is_new and ask.waits_for is null then
+    if ask.is_new and not ask.has_waited then
         if used.on_full = 'drop' then
             ask.verdict := 'claimed';
             ask.dropped_by := 'limit:' || used.name;
@@ -358,7 +361,7 @@ begin
             ask := decided.ask;
         end if;
         asks := asks || ask;
-        if ask.verdict = 'claimed' then
+        if ask.verdict = 'claimed' and ask.dropped_by is null then
             wanted := wanted - 1;
             bytes_max := bytes_max - ask.bytes;
         end if;

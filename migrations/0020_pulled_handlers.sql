@@ -147,7 +147,8 @@ $$;
 
 -- The first of those that their limits let start now, as for a worker (`wakeq.admit`). The others
 -- wait, and a lease passes over them while there is no room. One that its limit drops is cancelled,
--- and the minute's pass removes it.
+-- and the minute's pass removes it. Null if it has asked limits for nothing: their order allows to
+-- lock some once in a transaction, so the caller may ask no further.
 create function wakeq.lease_limited(looked uuid[], wanted integer, lease interval, bytes_max bigint)
 returns uuid[] language plpgsql volatile set plan_cache_mode = force_generic_plan as $$
 declare
@@ -159,15 +160,18 @@ begin
         select row(e.id, e.xmin)::wakeq.candidate from wakeq.events_v2 e
          where e.id = any (array(select wakeq.leasable_of(looked, lease))) and e.id <> all (in_line)
          order by e.delay_until, e.id limit least(1000, greatest(100, 4 * wanted)));
+    if asked = '{}' then
+        return '{}';
+    end if;
     select d.asks into asks
       from wakeq.admit(asked, wanted, bytes_max, lease, wakeq.duration_of('horizon', interval '10 minutes'),
                        wakeq.duration_of('grace', interval '30 seconds')) as d;
     update wakeq.events_v2 e
        set cancelled_by = (select a.dropped_by from unnest(asks) as a where a.id = e.id)
      where e.id = any (array(select a.id from unnest(asks) as a where a.dropped_by is not null));
-    return array(
+    return nullif(array(
         select a.id from unnest(asks) with ordinality as a
-         where a.verdict = 'claimed' and a.dropped_by is null order by a.ordinality);
+         where a.verdict = 'claimed' and a.dropped_by is null order by a.ordinality), '{}');
 end
 $$;
 
@@ -198,7 +202,8 @@ begin
 end
 $$;
 
--- Locks those events that a lease takes. Where nobody has defined a limit, none is looked up.
+-- Locks those events that a lease takes; null if it may look at no others (`lease_limited`). Where
+-- nobody has defined a limit, none is looked up.
 create function wakeq.choose_leasable(looked uuid[], wanted integer, lease interval, bytes_max bigint)
 returns uuid[] language plpgsql volatile as $$
 begin
@@ -254,7 +259,7 @@ begin
         seen := wakeq.look_at(of_canvas, of_module, of_name, after, from_id);
         chosen := wakeq.choose_leasable(seen.ids, wanted, lease, bytes_max);
     end if;
-    if chosen = '{}' then
+    if coalesce(chosen, '{}') = '{}' then
         return;
     end if;
     return query

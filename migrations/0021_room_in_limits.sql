@@ -134,8 +134,8 @@ end
 $$;
 
 -- Wakes one event, at this time. Returns 'woken'; 'freed' if it waits no more, because the limit is
--- gone or a rule holds it, under which it is to be parked; 'gone' if it has ended, is parked or
--- runs; or 'locked'.
+-- gone or a rule holds it, under which it is to be parked; 'gone' if it has ended, is parked, runs
+-- or was postponed, but not by a limit; or 'locked'.
 create function wakeq.wake_one(event uuid, start timestamptz, is_free boolean, lease interval, grace interval)
 returns text language plpgsql volatile as $$
 declare
@@ -143,15 +143,16 @@ declare
     outcome text := 'woken';
     moment  constant timestamptz := clock_timestamp();
 begin
-    select e.canvas_id, e.module, e.name, e.delay_until, e.notify_at is null as is_parked,
-           coalesce(e.locked_at >= moment - lease, false) as runs
+    select e.canvas_id, e.module, e.name, e.delay_until,
+           e.notify_at is null or coalesce(e.locked_at >= moment - lease, false)
+           or e.delay_until > moment and e.delay_until is distinct from e.starts_at as is_away
       into asleep from wakeq.events_v2 e where e.id = event for no key update skip locked;
     if asleep is null then
         if exists (select from wakeq.events_v2 e where e.id = event) then
             return 'locked';
         end if;
         outcome := 'gone';
-    elsif asleep.is_parked or asleep.runs then
+    elsif asleep.is_away then
         outcome := 'gone';
     elsif is_free or exists (select from wakeq.scheduling_rules)
         and wakeq.is_held_handler(asleep.canvas_id, asleep.module, asleep.name)

@@ -321,7 +321,7 @@ impl Admin {
         if removed && let Some(batch) = held.batch() {
             self.waker.end_batch_if_over(&batch).await;
         }
-        self.wake_at_limits(&held.held).await;
+        self.wake_at_limits(held).await;
         let Source::Queue(queue) = source else { return };
         if removed && let Some(object) = held.object.clone() {
             self.resume_lanes(&[Lane { scope: held.scope.clone(), object, queue: Some(queue.clone()) }])
@@ -331,11 +331,11 @@ impl Admin {
     }
 
     /// Wakes what has room at limits whose places a lease had.
-    async fn wake_at_limits(&self, held: &[HeldLimit]) {
-        if held.is_empty() {
+    async fn wake_at_limits(&self, ended: &HeldEvent) {
+        if ended.held.is_empty() {
             return;
         }
-        match self.store.wake_waiting(held).await {
+        match self.store.wake_after(&ended.held, &[ended.claim.id]).await {
             Ok(woken) => drop(self.publish(&woken).await),
             Err(error) => {
                 let error = &error as &dyn std::error::Error;

@@ -16,8 +16,9 @@ pub struct PutLimitResult {
 }
 
 impl Admin {
-    /// Sets a limit of a canvas, or replaces it. What runs is left alone: if a limit is lowered,
-    /// nothing new starts until enough has ended. If it is raised, what waits is woken.
+    /// Sets a limit of a canvas, or replaces it. When this returns, every event that starts obeys
+    /// it. What runs is left alone: if a limit is lowered, nothing new starts until enough has
+    /// ended. If it is raised, what waits is woken.
     ///
     /// On [`CanvasId::OF_QUEUES`] it is the operator's. There, a limit of a handler counts the
     /// events of all canvases together, and holds beside those of the canvases. Any other limit is
@@ -51,6 +52,7 @@ impl Admin {
         checked(actor)?;
         limit.check_as(name)?;
         let put = self.store.put_limit(canvas, name, limit, actor).await?.ok_or(AdminError::TooManyLimits)?;
+        self.store.outlast_claims_without_limit().await?;
         self.wake_limited(canvas, name).await?;
         Ok(PutLimitResult { new: put.new, limit: put.limit })
     }
@@ -164,5 +166,34 @@ impl Admin {
         let found =
             self.store.limit_uses(canvas, name, after.as_ref().map(LimitName::as_str), limit + 1).await?;
         Ok(Page::of(found, limit as usize, |last| Cursor::of_limit(last.name.clone())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::notify::LocalNotifier;
+    use crate::store::tests::Table;
+    use crate::store::tests::crowds::{FEW, MANY};
+
+    /// When it returns, no claim can still commit that has missed the limit.
+    #[tokio::test]
+    async fn a_limit_waits_for_older_claims() {
+        let table = Table::new().await;
+        let admin = Admin::new(table.store.clone(), Arc::new(LocalNotifier::new()));
+        let one = NewLimit { concurrency: Some(1), ..NewLimit::default() };
+        let (name, ada) = (LimitName::of_canvas(), Actor::user("ada"));
+        let claim = table.claim_under_way().await;
+        let setting = {
+            let (admin, name, ada) = (admin.clone(), name.clone(), ada.clone());
+            tokio::spawn(async move { admin.put_limit(MANY, &name, &one, &ada).await })
+        };
+        table.until_waiting(1).await;
+        assert!(admin.limit(MANY, &name).await.unwrap().is_some(), "new claims see it");
+        assert!(admin.limit(FEW, &name).await.unwrap().is_none());
+        claim.rollback().await.unwrap();
+        assert!(setting.await.unwrap().unwrap().new);
     }
 }

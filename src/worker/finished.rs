@@ -34,6 +34,27 @@ pub(super) struct FinishedRun {
 }
 
 impl RunEnd {
+    /// Whether a round that made no claim and had this last outcome ended so because the event
+    /// waits for something that is not a limit: its turn, a rule's end, a handler, its target or
+    /// room in this worker.
+    pub(super) fn waits_for_others(&self, last: Option<&Outcome>) -> bool {
+        match self {
+            Self::NeedsRoom(_) => true,
+            Self::Wait(_) => last == Some(&Outcome::HandlerKnown),
+            Self::Answer(_) => matches!(
+                last,
+                Some(
+                    Outcome::EarlierLeft
+                        | Outcome::ObjectHalted
+                        | Outcome::RulePaused
+                        | Outcome::RuleBlocked
+                        | Outcome::Deferred
+                )
+            ),
+            Self::Failed(_) => false,
+        }
+    }
+
     pub(super) fn verdict(&self) -> Verdict {
         match self {
             Self::Answer(Answer::Acknowledge) => Verdict::Acknowledged,

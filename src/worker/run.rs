@@ -161,9 +161,10 @@ impl Runner {
             }
         };
         let mut freed = run.room_in_facet(&stage).await;
-        if let Some((canvas, held)) = stage.held_limits() {
+        let steps_aside = stage.waits_at_limits() && end.waits_for_others(trail.last());
+        if steps_aside || stage.held_limits().is_some() {
             // Boxed, since it is rare, and each run would have room for it.
-            freed.extend(Box::pin(run.room_in_limits(canvas, held, stage.looks_end())).await);
+            freed.extend(Box::pin(run.leave_limits(&stage, steps_aside)).await);
         }
         let Summary { address, queue, turn, attempt, next } = stage.summary();
         let ran = turn.unwrap_or(notification);

@@ -55,7 +55,9 @@ pub(super) struct Statements {
     pub(super) next_copies: Coalescer<(Name, CanvasId), Vec<Notification>>,
     /// The events that have room now at the limits of events that have ended, each with its canvas.
     /// Of several that ask at once, the first gets them all.
-    pub(super) limit_rooms: Coalescer<(CanvasId, Box<[HeldLimit]>), LimitRoom>,
+    pub(super) limit_rooms: Coalescer<FreedLimits, LimitRoom>,
+    /// Events that can't start now; answered with the limits that kept places for them.
+    pub(super) steps_aside: Coalescer<EventId, Option<HeldLimit>>,
     /// Recalls copies that turns have passed over, so that they are found when there is room.
     pub(super) recalls: Coalescer<EventId, ()>,
     /// Completions of events that are kept.
@@ -78,6 +80,15 @@ pub(super) struct LimitedAnswer {
     pub(super) claim: LimitedClaim,
     pub(super) room: Vec<HeldLimit>,
     pub(super) cancels: bool,
+}
+
+/// Limits that may have room, of a run on a canvas.
+#[derive(Clone, Debug)]
+pub(super) struct FreedLimits {
+    pub(super) canvas: CanvasId,
+    pub(super) held: Box<[HeldLimit]>,
+    /// The event of the run, if it had places that it may have left.
+    pub(super) ended: Option<EventId>,
 }
 
 /// Events that have room at limits.
@@ -169,7 +180,8 @@ impl Statements {
             firsts: store.batched(|store, lanes| async move { store.firsts(&lanes).await }),
             batch_looks: store.batched(|store, batches| async move { store.are_over(&batches).await }),
             next_copies: store.batched(|store, ended| async move { store.room_in_facets_of(&ended).await }),
-            limit_rooms: store.batched(|store, ended| async move { room_in_limits(&store, &ended).await }),
+            limit_rooms: store.batched(|store, freed| async move { room_in_limits(&store, &freed).await }),
+            steps_aside: store.batched(|store, ids| async move { store.step_aside(&ids).await }),
             recalls: store.batched(|store, ids| async move {
                 store.recall_held(&ids).await.map(|()| vec![(); ids.len()])
             }),
@@ -338,16 +350,14 @@ impl Statements {
 
 /// Wakes what has room at the limits of events that have ended, for the first one of those that
 /// ask.
-async fn room_in_limits(
-    store: &Store,
-    ended: &[(CanvasId, Box<[HeldLimit]>)],
-) -> Result<Vec<LimitRoom>, StoreError> {
-    let limits: Vec<HeldLimit> = ended.iter().flat_map(|(_, held)| held.iter().cloned()).collect();
-    let woken = store.wake_waiting(&limits).await?;
+async fn room_in_limits(store: &Store, freed: &[FreedLimits]) -> Result<Vec<LimitRoom>, StoreError> {
+    let limits: Vec<HeldLimit> = freed.iter().flat_map(|freed| freed.held.iter().cloned()).collect();
+    let ended: Vec<EventId> = freed.iter().filter_map(|freed| freed.ended).collect();
+    let woken = store.wake_after(&limits, &ended).await?;
     let is_of_handlers = limits.iter().all(|limit| limit.name.starts_with("handler:"));
-    let is_here = |next: &Notification| ended.iter().any(|(canvas, _)| *canvas == next.canvas);
+    let is_here = |next: &Notification| freed.iter().any(|freed| freed.canvas == next.canvas);
     let (here, elsewhere) = woken.into_iter().partition(|next| is_of_handlers && is_here(next));
-    let mut rooms = vec![LimitRoom::default(); ended.len()];
+    let mut rooms = vec![LimitRoom::default(); freed.len()];
     if let Some(first) = rooms.first_mut() {
         *first = LimitRoom { here, elsewhere };
     }

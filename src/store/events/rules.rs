@@ -136,7 +136,7 @@ impl Sql<'_> {
 
     /// Waits until no claim that began before can still commit. A claim lasts at most as long as a
     /// statement and the silence of its connection may; two waits are longer than that.
-    async fn outlast_older_claims(&self) -> Result<(), StoreError> {
+    pub(in crate::store) async fn outlast_older_claims(&self) -> Result<(), StoreError> {
         match self.await_older_claims().await {
             Err(error) if error.is_contention() => self.await_older_claims().await,
             waited => waited,

@@ -1,5 +1,7 @@
 //! Waking events that wait for a place of a limit.
 
+use std::collections::HashMap;
+
 use uuid::Uuid;
 
 use crate::event::{CanvasId, EventId, HeldLimit, Notification};
@@ -14,34 +16,65 @@ impl Sql<'_> {
     pub(in crate::store) async fn wake_waiting(
         &self,
         limits: &[HeldLimit],
+        ended: &[EventId],
     ) -> Result<Vec<Notification>, StoreError> {
         let mut named: Vec<&HeldLimit> = limits.iter().collect();
         named.sort_unstable();
         named.dedup();
         let mut woken = Vec::new();
         for page in named.chunks(LIMITS_MAX) {
-            woken.extend(self.wake_at(page).await?);
+            woken.extend(self.wake_at(page, ended).await?);
         }
         Ok(woken)
     }
 
-    async fn wake_at(&self, named: &[&HeldLimit]) -> Result<Vec<Notification>, StoreError> {
+    async fn wake_at(
+        &self,
+        named: &[&HeldLimit],
+        ended: &[EventId],
+    ) -> Result<Vec<Notification>, StoreError> {
         let canvases: Vec<Uuid> = named.iter().map(|limit| limit.canvas.0).collect();
         let names: Vec<String> = named.iter().map(|limit| limit.name.clone()).collect();
+        let ended: Vec<Uuid> = ended.iter().map(|id| id.0).collect();
         let query = sqlx::query!(
             r#"select w.id as "id!", w.canvas_id as "canvas_id!",
                       (e.options @> '{"urgent": true}') is true as "is_urgent!"
-                 from wakeq.wake_waiting($1, $2, $3, $4) w left join wakeq.events_v2 e on e.id = w.id"#,
+                 from wakeq.wake_waiting($1, $2, $3, $4, $5) w left join wakeq.events_v2 e on e.id = w.id"#,
             &canvases,
             &names,
             interval(self.timing().lease),
-            interval(self.timing().grace)
+            interval(self.timing().grace),
+            &ended
         );
         let rows = self.session().await?.all("wake what waits at limits", query).await?;
         let told = rows
             .into_iter()
             .map(|row| Notification::new(EventId(row.id), CanvasId(row.canvas_id)).urgent_if(row.is_urgent));
         Ok(told.collect())
+    }
+
+    /// Events that have paid for a start keep it.
+    pub(in crate::store) async fn step_aside(
+        &self,
+        ids: &[EventId],
+    ) -> Result<Vec<Option<HeldLimit>>, StoreError> {
+        let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+        let query = sqlx::query!(
+            r#"with woken as (
+                   select event_id from wakeq.limit_waits
+                    where event_id = any ((select $1::uuid[])::uuid[]) and not is_paid
+                      and coalesce(woken_at <= clock_timestamp(), false) for update skip locked
+               )
+               delete from wakeq.limit_waits w where w.event_id = any (array(select event_id from woken))
+            returning w.event_id, w.canvas_id, w.name"#,
+            &keys
+        );
+        let rows = self.session().await?.all("give up places at limits", query).await?;
+        let mut left: HashMap<Uuid, HeldLimit> = rows
+            .into_iter()
+            .map(|row| (row.event_id, HeldLimit { canvas: CanvasId(row.canvas_id), name: row.name }))
+            .collect();
+        Ok(keys.iter().map(|key| left.remove(key)).collect())
     }
 
     pub(in crate::store) async fn limits_with_room(

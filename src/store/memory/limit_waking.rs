@@ -99,6 +99,19 @@ impl Tables {
         Ok(limits.into_iter().flat_map(|held| self.wake_under(held)).collect())
     }
 
+    pub(in crate::store) fn step_aside(
+        &mut self,
+        ids: &[EventId],
+    ) -> Result<Vec<Option<HeldLimit>>, StoreError> {
+        let now = self.now;
+        let mut leave = |id: &EventId| {
+            let wait = self.limits.waits.get(id)?;
+            let is_woken = !wait.is_paid && wait.woken_at.is_some_and(|at| at <= now);
+            if is_woken { self.limits.waits.remove(id).map(|wait| wait.held) } else { None }
+        };
+        Ok(ids.iter().map(&mut leave).collect())
+    }
+
     fn wake_under(&mut self, held: &HeldLimit) -> Vec<Notification> {
         self.begin_line(held);
         let is_removed = self.limits.definition(held).is_none();
@@ -106,8 +119,8 @@ impl Tables {
         for (_, id) in self.line(held) {
             let Some(start) = self.next_time(held).filter(|_| room > 0) else { break };
             let Some(row) = self.events.get(&id) else { continue };
-            if row.notify_at.is_none() || !self.is_free(row) {
-                // It is parked, or runs: other things wake it.
+            if row.notify_at.is_none() || !self.is_free(row) || row.delay_until > self.now {
+                // It is parked, runs or was postponed: other things wake it.
                 self.limits.waits.remove(&id);
                 continue;
             }

@@ -115,11 +115,11 @@ impl Tables {
     fn find_place(&mut self, ask: &Ask) -> Option<Full> {
         ask.named.iter().find_map(|(held, limit)| {
             let places = usize::try_from(limit.concurrency?).unwrap_or(usize::MAX);
-            if self.holders(held, Some(ask.id)) >= places {
+            let kept = if ask.is_woken() { 0 } else { self.woken(held) };
+            if self.holders(held, Some(ask.id)) + kept >= places {
                 self.drop_dead_holders(held);
             }
-            let others = self.holders(held, Some(ask.id));
-            let is_full = others >= places || !ask.is_woken() && others + self.woken(held) >= places;
+            let is_full = self.holders(held, Some(ask.id)) + kept >= places;
             let overtakes = !ask.is_woken() && self.is_behind(ask.id, held);
             (is_full || overtakes).then(|| Full { held: held.clone(), has_room: !is_full })
         })

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::Tables;
 use super::keys::KeyPlace;
-use crate::event::{CanvasId, EventId, NewEvent, OnConflict, Timestamp, Unique, UniqueOutcome};
+use crate::event::{
+    CanvasId, EventId, EventOptions, LimitKey, NewEvent, OnConflict, Timestamp, Unique, UniqueOutcome,
+};
 use crate::store::events::InsertOutcome;
 use crate::store::kernel::StoreError;
 
@@ -67,6 +69,12 @@ impl Tables {
         };
         let notify_at = row.notify_at.map(|at| at.max(due).min(self.wake_at(due, self.timing.grace)));
         let held_for = row.held_for();
+        // It has to ask its limits anew, of which nobody tells it.
+        let is_anew = self.limits.waits.contains_key(&id)
+            && (due > now || keys(row.event.options.as_deref()) != keys(event.options.as_deref()));
+        if is_anew {
+            self.limits.waits.remove(&id);
+        }
         self.remember_key(place, id, due, held_for);
         if let Some(row) = self.events.get_mut(&id) {
             row.event.address.modifier = event.address.modifier.clone();
@@ -81,7 +89,7 @@ impl Tables {
             OnConflict::Postpone { .. } => UniqueOutcome::Postponed { due },
             OnConflict::Keep | OnConflict::Replace => UniqueOutcome::Replaced,
         };
-        let due_soon = notify_at.is_some() && due <= near && (before > near || due < before);
+        let due_soon = notify_at.is_some() && due <= near && (before > near || due < before || is_anew);
         Ok(InsertOutcome::Stands { id, outcome, due_soon })
     }
 
@@ -99,4 +107,9 @@ impl Tables {
         let row = self.events.get(&id).filter(|row| row.address().scope.canvas == canvas);
         Ok(row.and_then(|row| row.unique_key()).map(Into::into))
     }
+}
+
+/// The keys under which limits count an event with these options.
+fn keys(options: Option<&EventOptions>) -> &[LimitKey] {
+    options.map_or(&[], EventOptions::limits)
 }

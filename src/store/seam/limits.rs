@@ -40,7 +40,27 @@ impl Store {
     /// times that their rates have given them. After a limit was removed, up to 500 of those that
     /// waited for it are woken at a time.
     pub(crate) async fn wake_waiting(&self, limits: &[HeldLimit]) -> Result<Vec<Notification>, StoreError> {
-        on_backing!(self.wake_waiting(limits))
+        self.wake_after(limits, &[]).await
+    }
+
+    /// The same after these events have ended, which saves a look at all that have places.
+    pub(crate) async fn wake_after(
+        &self,
+        limits: &[HeldLimit],
+        ended: &[EventId],
+    ) -> Result<Vec<Notification>, StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.wake_waiting(limits, ended).await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(memory) => memory.tables().wake_waiting(limits),
+        }
+    }
+
+    /// Gives up the places that are kept for events which were woken and can't start now; returns
+    /// of each the limit that may have room then. They come back as those that never waited, in
+    /// the order of their due times.
+    pub(crate) async fn step_aside(&self, ids: &[EventId]) -> Result<Vec<Option<HeldLimit>>, StoreError> {
+        on_backing!(self.step_aside(ids))
     }
 
     /// Limits for which events wait, and which have room: a page of them, after one of them. With
@@ -70,6 +90,16 @@ impl Store {
         actor: &Actor,
     ) -> Result<Option<PutLimit>, StoreError> {
         on_backing!(self.put_limit(canvas, name, limit, actor))
+    }
+
+    /// Waits until no claim that may not have seen a limit which was set before can still commit.
+    /// A role of workers may not.
+    pub(crate) async fn outlast_claims_without_limit(&self) -> Result<(), StoreError> {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.outlast_older_claims().await,
+            #[cfg(feature = "testing")]
+            Backing::Memory(_) => Ok(()),
+        }
     }
 
     /// Removes a limit; returns whether there was one.

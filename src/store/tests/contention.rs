@@ -6,13 +6,21 @@ use super::{Table, limits, scope, tester, told};
 use crate::event::{CanvasId, Claim, RuleKind};
 use crate::store::{CommandOutcome, Renewal, StoreConfig, StoreError};
 
+impl Table {
+    /// A claim that has passed the gate, and goes on until it is rolled back.
+    pub(crate) async fn claim_under_way(&self) -> sqlx::Transaction<'static, sqlx::Postgres> {
+        let mut claim = self.pool.begin().await.unwrap();
+        sqlx::query("lock table wakeq.claim_gate in row exclusive mode").execute(&mut *claim).await.unwrap();
+        claim
+    }
+}
+
 /// A new rule waits for the claims that may not have seen it, for longer than a claim can take: it
 /// is in force, and its caller gets no error.
 #[tokio::test]
 async fn a_rule_waits_for_slow_claims() {
     let table = Table::new().await;
-    let mut claim = table.pool.begin().await.unwrap();
-    sqlx::query("lock table wakeq.claim_gate in row exclusive mode").execute(&mut *claim).await.unwrap();
+    let claim = table.claim_under_way().await;
     let store = table.store.clone();
     let adding =
         tokio::spawn(async move { store.add_rule(RuleKind::Pause, &scope(), None, None, &tester()).await });

@@ -20,6 +20,7 @@ mod idle;
 mod inserts;
 mod limit_changes;
 mod limit_names;
+mod limit_schedules;
 mod limits;
 mod log;
 mod log_pages;
@@ -232,7 +233,7 @@ impl Table {
     }
 
     /// Returns once this many statements wait for a lock.
-    async fn until_waiting(&self, count: i64) {
+    pub(crate) async fn until_waiting(&self, count: i64) {
         wakeq_testbed::wait_while!(self.waiting().await < count, "nothing waits for a lock");
     }
 

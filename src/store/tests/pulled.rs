@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Table;
 use super::crowds::{FEW, MANY};
-use crate::event::{Actor, CanvasId, HandlerScope, HeldLimit, NewLimit, PullPolicy};
+use crate::event::{Actor, CanvasId, HandlerScope, HeldLimit, NewLimit, OnFull, PullPolicy};
 use crate::store::{Fence, LeasedRow};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -154,6 +154,54 @@ async fn leases_go_through_limits() {
     assert_eq!(table.store.complete(&[leased[0].event.claim]).await.unwrap(), [true]);
     table.store.wake_waiting(&held).await.unwrap();
     assert_eq!(table.lease(MANY, 10).await.len(), 1);
+}
+
+impl Table {
+    /// Mails that name the key `a`, but for the last ones, which name `b`.
+    async fn add_keyed_mails(&self, canvas: CanvasId, of_a: i32, of_b: i32) {
+        self.add_mails(canvas, of_a + of_b).await;
+        let name = "update wakeq.events_v2 e
+               set options = jsonb_build_object('limits', jsonb_build_array(case when n.nth <= $2 then 'a' else 'b' end))
+              from (select id, row_number() over (order by delay_until, id) as nth from wakeq.events_v2
+                     where canvas_id = $1 and name = 'mail') as n
+             where e.id = n.id";
+        sqlx::query(name).bind(canvas.0).bind(of_a).execute(&self.pool).await.unwrap();
+    }
+}
+
+/// What a limit drops takes nothing of what a lease asks for.
+#[tokio::test]
+async fn a_lease_goes_on_past_what_a_limit_drops() {
+    let table = pulled().await;
+    let one = NewLimit { concurrency: Some(1), on_full: OnFull::Drop, ..NewLimit::default() };
+    table.limit(MANY, "a", one).await;
+    for canvas in [MANY, FEW] {
+        table.add_keyed_mails(canvas, 2, 1).await;
+    }
+    let first = table.lease(MANY, 1).await;
+    let second = table.lease(MANY, 1).await;
+    assert!(first.len() == 1 && second[0].event.delay_until > first[0].event.delay_until);
+    assert_eq!((table.lease(MANY, 1).await.len(), table.lease(FEW, 10).await.len()), (0, 3));
+}
+
+/// Limits are locked in one order. A lease that has asked those of the first events does not ask
+/// those of later ones in the same transaction, so nobody who holds one of these blocks it.
+#[tokio::test]
+async fn a_lease_locks_limits_once() {
+    let table = pulled().await;
+    let one = NewLimit { concurrency: Some(1), ..NewLimit::default() };
+    for key in ["a", "b"] {
+        table.limit(MANY, key, one).await;
+    }
+    let runs = table.add_keyed(MANY, &["a"], 1).await;
+    assert_eq!(table.claim_some(&runs).await.len(), 1);
+    table.add_keyed_mails(MANY, 1_000, 50).await;
+    table.add_keyed_mails(FEW, 1, 0).await;
+    let mut other = table.pool.begin().await.unwrap();
+    let lock = "insert into wakeq.limit_states (canvas_id, name) values ($1, 'b')";
+    sqlx::query(lock).bind(MANY.0).execute(&mut *other).await.unwrap();
+    assert_eq!((table.lease(MANY, 10).await.len(), table.lease(FEW, 10).await.len()), (0, 1));
+    other.rollback().await.unwrap();
 }
 
 /// Workers claim nothing of a pulled handler, and its events are no unknown handler's.

@@ -10,13 +10,13 @@ use tokio::time::Instant;
 
 use super::stage::{Candidate, HeldEvent, Stage};
 use super::{NextStage, Run, claimed, place_of, target_of};
-use crate::event::HeldLimit;
+use crate::event::{HeldLimit, Notification};
 use crate::machine::{Input, When};
 use crate::store::{ClaimedEvent, LimitedClaim};
 use crate::worker::finished::RunEnd;
 use crate::worker::permits::{PermitKind, Shortage};
 use crate::worker::places::PlaceRequest;
-use crate::worker::statements::{LimitedAnswer, SoloClaim};
+use crate::worker::statements::{FreedLimits, LimitedAnswer, SoloClaim};
 use crate::worker::subject::Subject;
 
 /// The result of a claim.
@@ -111,10 +111,37 @@ impl Run<'_> {
         Ok(claiming)
     }
 
+    /// What follows for limits from a round that is over: what has room is woken, and returned as
+    /// far as this worker has its handlers.
+    pub(super) async fn leave_limits(&self, stage: &Stage, steps_aside: bool) -> Vec<Notification> {
+        if let Some((canvas, held)) = stage.held_limits() {
+            let freed = FreedLimits { canvas, held: held.into(), ended: Some(self.notification.id) };
+            return self.room_in_limits(freed, stage.looks_end()).await;
+        }
+        if steps_aside {
+            self.step_aside().await;
+        }
+        Vec::new()
+    }
+
+    /// Gives up the place that is kept for the event if it was woken at a limit: it waits for
+    /// something else now, and comes back by itself, in the order of its due time.
+    async fn step_aside(&self) {
+        match self.runner.statements.steps_aside.call(self.notification.id).await {
+            Ok(Some(limit)) => self.wake_others_at(&[limit]).await,
+            Ok(None) => {}
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::debug!(error, "the place of a limit is kept for an event that can't start");
+            }
+        }
+    }
+
     /// Wakes those that wait for limits with room, which nobody has done: an event that was woken
     /// waits for another limit now, or whoever held a place has lost it.
     async fn wake_others_at(&self, room: &[HeldLimit]) {
-        let next = self.room_in_limits(self.notification.canvas, room, None).await;
+        let freed = FreedLimits { canvas: self.notification.canvas, held: room.into(), ended: None };
+        let next = self.room_in_limits(freed, None).await;
         if let Err(error) = self.runner.waker.publish(&next).await {
             let error = &error as &dyn std::error::Error;
             tracing::warn!(error, "the next events at limits wait for their promises");

@@ -11,11 +11,11 @@ use tokio::time::Instant;
 
 use super::stage::{Attempt, AttemptReport, Ending, HandOver, LaneLook, Owner, Stage, UnexpectedEffect};
 use super::{NextStage, Run, defect};
-use crate::event::{CanvasId, Cause, Claim, EndedOutcome, HeldLimit, Lane, Notification, Place};
+use crate::event::{Cause, Claim, EndedOutcome, Lane, Notification, Place};
 use crate::machine::{Effect, Input, Removal};
 use crate::store::{BatchKey, KeptEnd, LoadedEvent, NotedRetry, Retry, Standing, StoreError};
 use crate::worker::leases::HeldClaim;
-use crate::worker::statements::Statements;
+use crate::worker::statements::{FreedLimits, Statements};
 
 /// The error of a poison event.
 const POISON: &str = "its workers died or stalled too often while it ran";
@@ -289,14 +289,9 @@ impl Run<'_> {
     /// The events that can run now in the places that this run may have freed, as far as this
     /// worker has their handlers. The others are published. Whatever became of the claim, the
     /// database says who has a place. What is not found now, the minute's pass finds.
-    pub(super) async fn room_in_limits(
-        &self,
-        canvas: CanvasId,
-        held: &[HeldLimit],
-        end: Option<Instant>,
-    ) -> Vec<Notification> {
+    pub(super) async fn room_in_limits(&self, freed: FreedLimits, end: Option<Instant>) -> Vec<Notification> {
         crate::fault::point("limit.freed");
-        let look = || self.runner.statements.limit_rooms.call((canvas, held.into()));
+        let look = || self.runner.statements.limit_rooms.call(freed.clone());
         let end = end.unwrap_or_else(|| self.looks_end());
         let Some(room) = self.until_answered("the events that have room at limits now", look, end).await
         else {

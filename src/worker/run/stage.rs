@@ -193,6 +193,19 @@ impl Stage {
         Some((subject.address.scope.canvas, held))
     }
 
+    /// Whether the event has limits and was not claimed.
+    pub(super) fn waits_at_limits(&self) -> bool {
+        match self {
+            Self::Row(row) | Self::Candidate(Candidate { row, .. }) => row.is_limited,
+            Self::Arrival
+            | Self::EarlyClaim(_)
+            | Self::ReadyEvent(_)
+            | Self::Attempt(_)
+            | Self::HandOver(_)
+            | Self::Ending(_) => false,
+        }
+    }
+
     /// Until when the run may look for further events, if it has begun to.
     pub(super) fn looks_end(&self) -> Option<Instant> {
         let Self::Ending(ending) = self else { return None };

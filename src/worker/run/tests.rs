@@ -2,10 +2,10 @@
 
 use super::stage::Candidate;
 use super::*;
-use crate::event::{CanvasId, Claim, EventId, HandlerScope, Timing};
+use crate::event::{Actor, CanvasId, Claim, EventId, HandlerScope, LimitName, NewEvent, NewLimit, Timing};
 use crate::machine::Removal;
 use crate::notify::LocalNotifier;
-use crate::store::Store;
+use crate::store::{ClaimLimits, LimitedClaim, Store};
 use crate::worker::permits::{PermitKind, Shortage};
 use crate::worker::{Handlers, QueueWorker, Route, WorkerConfig};
 
@@ -89,4 +89,38 @@ async fn a_candidate_that_waits_for_room_keeps_what_is_known() {
     );
     assert_eq!(stage.name(), "Candidate");
     assert_eq!(stage.summary().address, Some(row().address));
+}
+
+/// A place is kept for an event that was woken. If there is no room for its handler here, the next
+/// one gets it.
+#[tokio::test]
+async fn an_event_that_waits_for_room_leaves_its_place_of_a_limit_to_the_next() {
+    let (worker, canvas) = (worker(), CanvasId::DEFAULT);
+    let (runner, store) = (runner(&worker), &worker.store);
+    let one = NewLimit { concurrency: Some(1), ..NewLimit::default() };
+    store.put_limit(canvas, &LimitName::of_canvas(), &one, &Actor::user("ada")).await.unwrap();
+    let event = || Arc::new(NewEvent::new(row().address, "1".into()));
+    let events = [event(), event(), event()];
+    store.insert(&events).await.unwrap();
+    let told: Vec<_> = events.iter().map(|event| Notification::new(event.id, canvas)).collect();
+    let limits = ClaimLimits {
+        handlers: vec!["WORKER/export/_".into()],
+        canvas_handlers: Vec::new(),
+        losses_below: 5,
+        value_max: i32::MAX,
+    };
+    let claims = store.claim_limited(&told, &limits).await.unwrap().claims;
+    let [LimitedClaim::Claimed(running), LimitedClaim::Full(_), LimitedClaim::Full(_)] = &claims[..] else {
+        panic!("there is one place: {claims:?}")
+    };
+    assert_eq!(store.complete(&[running.claim]).await.unwrap(), [true]);
+    let woken = store.wake_waiting(running.held.as_deref().unwrap()).await.unwrap();
+    let handler = Arc::clone(worker.registry.find(&row().address).unwrap());
+    let room = Arc::clone(handler.concurrency.as_ref().unwrap());
+    let _busy = room.try_acquire_owned().unwrap();
+    let finished = runner.run(woken[0], Permits::default()).await;
+    assert!(matches!(finished.end, RunEnd::NeedsRoom(_)), "{:?}", finished.end);
+    let next = told[1..].iter().find(|next| **next != woken[0]).unwrap();
+    let claims = store.claim_limited(&[*next], &limits).await.unwrap().claims;
+    assert!(matches!(claims[..], [LimitedClaim::Claimed(_)]), "{claims:?}");
 }
