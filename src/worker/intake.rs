@@ -198,7 +198,8 @@ impl<R: NotificationRunner> Intake<R> {
         // Batches that gather begin now.
         stop.cancel();
         self.report(Some("the worker is shutting down".into()));
-        self.stop((subscription, urgent.into_subscription().await), kill).await;
+        let urgent = urgent.into_subscription().await;
+        self.stop((subscription, urgent), kill).await;
         was_stopped
     }
 

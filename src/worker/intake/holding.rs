@@ -36,7 +36,7 @@ impl<R: NotificationRunner> Intake<R> {
     /// as promises are put off.
     pub(super) fn holds_more(&self, level: Level) -> bool {
         let none_aside = || together(level, self.is_divided).all(|level| self.waiting.at(level).aside() == 0);
-        self.looks_through(level) || none_aside() && self.held(level) < self.held_limit(level)
+        none_aside() && self.held(level) < self.held_limit(level) || self.looks_through(level)
     }
 
     /// Whether notifications are received although as many are held as may be.
