@@ -55,7 +55,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub struct LocalNotifier {
     mailbox: Mailbox,
-    /// How many notifications wait at most.
+    /// How many notifications of each class wait at most.
     most: usize,
     overflow: Arc<Overflow>,
     broadcasts: Option<Broadcasts>,
@@ -107,9 +107,8 @@ impl LocalNotifier {
                 if messages.names(notification.id) {
                     continue;
                 }
-                // Urgent ones have as much room again, so that a backlog does not take it.
-                let most = if notification.urgent { 2 * self.most } else { self.most };
-                if messages.waiting() < most {
+                // Each class has as much room, so that a backlog of one does not take the other's.
+                if messages.waiting_of(notification.urgent) < self.most {
                     messages.push(Content::Notification(notification));
                 } else {
                     refused.insert(notification.canvas);
@@ -264,6 +263,24 @@ mod tests {
             next(subscription.as_mut()).await.acknowledge();
         }
         assert!(timeout(long, notifier.overflowed()).await.is_err(), "the one that looks knows it");
+    }
+
+    /// Neither a backlog nor a flood of urgent notifications leaves no room for the others.
+    #[tokio::test(start_paused = true)]
+    async fn each_class_has_as_much_room() {
+        let notifier = LocalNotifier::holding(4);
+        for urgent in [true, false, true] {
+            let many: Vec<_> = (0..10).map(|_| notification().urgent_if(urgent)).collect();
+            let refused = notifier.publish_again(&many).await.unwrap();
+            assert_eq!(refused.len(), 1, "six have no room");
+        }
+        assert_eq!(notifier.waiting(), 8);
+        let mut urgent = notifier.subscribe_urgent(10).await.unwrap().unwrap();
+        let held = [next(urgent.as_mut()).await, next(urgent.as_mut()).await];
+        assert!(notifier.publish_again(&[notification().urgent_if(true); 1]).await.unwrap().is_empty());
+        assert_eq!(notifier.publish_again(&[notification()]).await.unwrap().len(), 1);
+        held.into_iter().for_each(crate::notify::Delivery::put_back);
+        assert_eq!(notifier.waiting(), 9, "those that come back have their room");
     }
 
     #[tokio::test(start_paused = true)]

@@ -218,14 +218,16 @@ impl SharedMessages {
                 messages.release_due(now);
                 messages.release_reserve(now);
                 let answer = ask(&mut messages);
-                let is_urgent = answer.is_some() && messages.concern_urgent();
+                // One that was released here may be for a subscriber that sleeps.
+                let is_urgent =
+                    if answer.is_some() { messages.concern_urgent() } else { messages.take_urgent_came() };
                 let next_due = messages.next_due(now);
                 drop(messages);
+                if is_urgent {
+                    self.urgent.notify_waiters();
+                }
                 if let Some(answer) = answer {
                     self.changed.notify_waiters();
-                    if is_urgent {
-                        self.urgent.notify_waiters();
-                    }
                     return answer;
                 }
                 next_due

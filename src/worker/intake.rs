@@ -4,17 +4,20 @@
 //! turn is acknowledged, so that the broker continues to send; those that exceed the limits are
 //! left to other workers.
 
+mod holding;
 mod notification_runner;
 mod routes;
 mod stopping;
 mod surplus;
 #[cfg(test)]
 mod tests;
+mod urgent_stream;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{self, JoinError, JoinSet};
 use tokio::time::Instant;
@@ -24,7 +27,7 @@ use super::WorkerConfig;
 use super::ahead::PrefetchStream;
 use super::counters::{Counters, RunReport};
 use super::finished::{FinishedRun, RunEnd};
-use super::levels::{Level, Levels};
+use super::levels::{IN_A_ROW_MAX, Level, Levels};
 use super::lot::ParkingLot;
 use super::offers::Offers;
 use super::pace::Pace;
@@ -38,6 +41,7 @@ use crate::telemetry::WorkerGauges;
 use notification_runner::NotificationRunner;
 use routes::RouteLooks;
 use surplus::{ASIDE_MAX, Surplus};
+use urgent_stream::UrgentStream;
 
 /// How long a notification waits here if its run got no answer from Postgres.
 const FAILED_WAIT: Duration = Duration::from_secs(1);
@@ -64,9 +68,13 @@ struct PendingRun {
 pub(super) struct Intake<R> {
     runner: Arc<R>,
     capacity: usize,
-    /// Maximum number of notifications of a level that run or wait for their start after arriving,
-    /// not counting those of the second stream.
+    /// Maximum number of notifications of a stream that run or wait for their start after arriving,
+    /// not counting those that are taken ahead.
     held_max: usize,
+    /// Whether urgent notifications come over a stream of their own.
+    is_divided: bool,
+    /// How many of them were received since the other stream was asked.
+    urgent_in_a_row: u8,
     lot_max: usize,
     ahead: PrefetchStream,
     pace: Pace,
@@ -107,6 +115,8 @@ impl<R: NotificationRunner> Intake<R> {
             runner,
             capacity: config.capacity,
             held_max,
+            is_divided: false,
+            urgent_in_a_row: 0,
             lot_max: config.lot_max,
             ahead,
             pace: Pace::new(config.capacity, Instant::now()),
@@ -134,10 +144,12 @@ impl<R: NotificationRunner> Intake<R> {
     /// others are held.
     pub(super) async fn run(
         mut self,
-        (mut subscription, mut urgent): (Box<dyn Subscription>, Option<Box<dyn Subscription>>),
+        (mut subscription, urgent): (Box<dyn Subscription>, Option<Box<dyn Subscription>>),
         stop: CancellationToken,
         kill: CancellationToken,
     ) -> bool {
+        let mut urgent = UrgentStream::new(urgent);
+        self.is_divided = urgent.is_open();
         let mut looks = tokio::time::interval(TROUBLE_PERIOD);
         let mut asks = tokio::time::interval(ASK_PERIOD);
         for ticks in [&mut looks, &mut asks] {
@@ -146,14 +158,14 @@ impl<R: NotificationRunner> Intake<R> {
         loop {
             let starts = self.waiting.next().is_some();
             let holds_more = self.holds_more(Level::Normal);
-            let more_urgent = urgent.is_some() && self.holds_more(Level::Urgent);
+            let more_urgent = self.is_divided && self.holds_more(Level::Urgent);
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
                 // Ready only once a second, so it delays no other branch; further down it would
                 // starve under load.
                 _ = looks.tick() => {
-                    let second = urgent.as_ref().and_then(|urgent| urgent.trouble());
+                    let second = urgent.trouble();
                     self.report(subscription.trouble().or(second));
                     self.offer();
                     self.offer_aside();
@@ -164,16 +176,20 @@ impl<R: NotificationRunner> Intake<R> {
                 Some(ended) = self.running.join_next_with_id() => self.all_ended(ended),
                 Some(acquired) = self.acquiring.join_next() => self.acquired(acquired),
                 (id, delivery) = self.lot.due() => self.due(id, delivery),
-                delivery = next_of(&mut urgent), if more_urgent => match delivery {
-                    Some(delivery) => self.receive(delivery),
+                delivery = urgent.next(), if more_urgent => match delivery {
+                    Some(delivery) => {
+                        if !self.receive_urgent(delivery, subscription.as_mut()) {
+                            break;
+                        }
+                    }
                     None => break,
                 },
                 () = std::future::ready(()), if starts => self.start_all(),
                 delivery = subscription.next(), if holds_more => match delivery {
-                    Some(delivery) => self.receive(delivery),
+                    Some(delivery) => self.receive(delivery, Level::Normal),
                     None => break,
                 },
-                delivery = self.ahead.next(), if holds_more => self.receive(delivery),
+                delivery = self.ahead.next(), if holds_more => self.receive(delivery, Level::Normal),
                 urgent = self.routes.answer() => self.routes_answered(urgent),
                 () = std::future::ready(()), if self.routes.may_ask() => self.ask_for_routes(),
             }
@@ -182,6 +198,7 @@ impl<R: NotificationRunner> Intake<R> {
         // Batches that gather begin now.
         stop.cancel();
         self.report(Some("the worker is shutting down".into()));
+        let urgent = urgent.into_subscription().await;
         self.stop((subscription, urgent), kill).await;
         was_stopped
     }
@@ -197,25 +214,6 @@ impl<R: NotificationRunner> Intake<R> {
         });
     }
 
-    /// How many notifications of a level run, or wait for their start after arriving. Handed-over
-    /// ones do not count: chains must not hold back at the broker what others emit.
-    fn held(&self, level: Level) -> usize {
-        let waiting = self.waiting.at(level);
-        self.waiting.places(level) + waiting.len() - waiting.links()
-    }
-
-    /// The current limit of `held`.
-    fn held_limit(&self, level: Level) -> usize {
-        self.held_max + if level.is_urgent() { 0 } else { self.ahead.extra() }
-    }
-
-    /// Maximum number of handed-over notifications that may wait here now; those that would wait
-    /// for long are left to other workers. Each has already waited for its turn, and at the broker
-    /// it could end up behind everything that was emitted.
-    fn links_max(&self) -> usize {
-        self.held_max.max(self.lot_max.min(self.pace.done_in_time()))
-    }
-
     /// Takes more notifications ahead while runs are quick: canvases then take turns among
     /// everything held, and nothing waits for long. A client that acknowledges every 100 ms, as
     /// Google's does, needs it as well: the usual prefetch is used up after a few milliseconds.
@@ -227,10 +225,36 @@ impl<R: NotificationRunner> Intake<R> {
         self.shed();
     }
 
-    fn receive(&mut self, delivery: Delivery) {
-        if let Some((notification, delivery)) = read(delivery, &self.counters) {
+    /// Of two streams each is of one level, whatever its messages say: with a filter that is not as
+    /// it should be, both bring the same ones, and each time that they were left to other workers,
+    /// there would be twice as many.
+    fn receive(&mut self, delivery: Delivery, level: Level) {
+        if let Some((mut notification, mut delivery)) = read(delivery, &self.counters) {
+            if self.is_divided && notification.urgent != level.is_urgent() {
+                notification.urgent = level.is_urgent();
+                delivery.notification = Ok(notification);
+            }
             self.wait(notification, delivery);
         }
+    }
+
+    /// Receives an urgent notification, and of four in a row one of the other stream if it has any.
+    /// The first stream may go on without a pause, so what may start is started at once. Returns
+    /// whether the other stream is open.
+    fn receive_urgent(&mut self, delivery: Delivery, others: &mut dyn Subscription) -> bool {
+        self.receive(delivery, Level::Urgent);
+        self.urgent_in_a_row += 1;
+        if self.urgent_in_a_row >= IN_A_ROW_MAX {
+            self.urgent_in_a_row = 0;
+            if self.holds_more(Level::Normal)
+                && let Some(received) = others.next().now_or_never()
+            {
+                let Some(delivery) = received else { return false };
+                self.receive(delivery, Level::Normal);
+            }
+        }
+        self.start_all();
+        true
     }
 
     fn republish(&self, pending: PendingRun) {
@@ -445,14 +469,6 @@ impl<R: NotificationRunner> Intake<R> {
             (notification, acquired.unwrap_or_default())
         });
         self.lot.park_for_permit(notification, self.republisher.delivery(notification), acquiring);
-    }
-}
-
-/// The next delivery of a subscription; pending without one. Cancel safe.
-async fn next_of(subscription: &mut Option<Box<dyn Subscription>>) -> Option<Delivery> {
-    match subscription {
-        Some(subscription) => subscription.next().await,
-        None => std::future::pending().await,
     }
 }
 

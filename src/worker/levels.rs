@@ -9,7 +9,7 @@ use std::hash::Hash;
 use super::rotation::Rotation;
 
 /// How many urgent items may start one after the other while others wait.
-const IN_A_ROW_MAX: u8 = 3;
+pub(super) const IN_A_ROW_MAX: u8 = 3;
 
 /// The level of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -185,7 +185,7 @@ impl QueueWorker {
         }
         name_handlers(handlers.names());
         let stop = CancellationToken::new();
-        let places = Places::new(config.capacity, config.target_share);
+        let places = Places::new(config.capacity, config.target_share, config.urgent_slots);
         let room = Room::new(places.clone(), Some(store.clone()), config.suspect_losses, stop.clone());
         let registry = Arc::new(handlers.registry(&room)?);
         let name = config.name.clone().unwrap_or_else(name::of_this_process);

@@ -68,10 +68,14 @@ impl Permits {
         permit.is_some()
     }
 
-    /// Tries to take a place, unless the run already has one; returns whether it does now.
-    pub(super) fn try_take_place(&mut self, places: &Places, request: &PlaceRequest) -> bool {
+    /// Tries to take a place, an urgent run also one that is kept, unless the run already has one;
+    /// returns whether it does now.
+    pub(super) fn try_take_place(&mut self, places: &Places, request: &PlaceRequest, urgent: bool) -> bool {
         if self.place.is_none() {
             self.place = places.try_take(request);
+        }
+        if self.place.is_none() && urgent {
+            self.place = places.try_take_kept(request);
         }
         self.place.is_some()
     }

@@ -1,6 +1,7 @@
 //! Decides which run may take one of a worker's places. Each canvas's targets have a share, each
 //! target has a share of that, and a slow function leaves some places to others. Places that are
 //! free beyond a reserve may be borrowed, so no run is held back while no other needs the place.
+//! Places that are kept for urgent runs are beyond the shares: a busy canvas has them as well.
 //!
 //! This is trunk reservation, as telephone networks have it: within its share a party takes any
 //! place, beyond it only while more places are free than are reserved for others.
@@ -31,6 +32,8 @@ struct PlaceLimits {
     capacity: usize,
     /// The most for all targets of a canvas, if the operator has set it.
     canvas_max: Option<usize>,
+    /// How many urgent runs may have a place beyond their share.
+    kept: usize,
 }
 
 impl PlaceLimits {
@@ -42,6 +45,11 @@ impl PlaceLimits {
     /// The places that one target may take as long as its canvas is within its share.
     fn of_target(self) -> usize {
         (self.of_canvas() / 2).max(1)
+    }
+
+    /// The places that are not kept for urgent runs.
+    fn not_kept(self) -> usize {
+        self.capacity.saturating_sub(self.kept).max(1)
     }
 
     /// The places that a slow function leaves to other handlers.
@@ -113,6 +121,8 @@ struct LimitedBook {
 #[derive(Debug, Default)]
 struct Book {
     taken: usize,
+    /// How many of these are beyond a share, as they are kept for urgent runs.
+    kept: usize,
     /// By sharer; entries are never empty.
     targets: HashMap<Sharer, HashMap<HandlerAddress, usize>>,
     functions: HashMap<HandlerAddress, Function>,
@@ -189,11 +199,14 @@ pub(super) struct TakenPlace {
     places: Places,
     request: PlaceRequest,
     since: Instant,
+    /// Whether it is one of those that are kept.
+    is_kept: bool,
 }
 
 impl Places {
-    pub(super) fn new(capacity: usize, canvas_max: Option<usize>) -> Self {
-        let limits = PlaceLimits { capacity: capacity.max(1), canvas_max };
+    /// Of a worker that keeps this many of its places for urgent runs.
+    pub(super) fn new(capacity: usize, canvas_max: Option<usize>, kept: usize) -> Self {
+        let limits = PlaceLimits { capacity: capacity.max(1), canvas_max, kept };
         let (book, refused) = (Mutex::default(), watch::Sender::new(()));
         Self { inner: Arc::new(LimitedBook { limits, book, refused }) }
     }
@@ -204,7 +217,7 @@ impl Places {
             let mut book = self.book();
             let is_first = !book.waiting.contains_key(&request.address);
             let admitted = is_first && book.admits(self.inner.limits, &request.address, request.kind);
-            admitted.then(|| self.count(&mut book, request.clone()))
+            admitted.then(|| self.count(&mut book, request.clone(), false))
         };
         if taken.is_none() && request.kind == PlaceKind::Function {
             self.inner.refused.send_replace(());
@@ -212,13 +225,22 @@ impl Places {
         taken
     }
 
+    /// Takes a place that is kept for urgent runs, unless others wait for one.
+    pub(super) fn try_take_kept(&self, request: &PlaceRequest) -> Option<TakenPlace> {
+        let mut book = self.book();
+        let is_first = book.waiting.get(&request.address).is_none_or(|queue| queue.urgent.is_empty());
+        let admitted = is_first && book.admits_kept(self.inner.limits, &request.address, request.kind);
+        admitted.then(|| self.count(&mut book, request.clone(), true))
+    }
+
     /// Changes each time that a function gets no place.
     pub(super) fn refusals(&self) -> watch::Receiver<()> {
         self.inner.refused.subscribe()
     }
 
-    pub(super) fn capacity(&self) -> usize {
-        self.inner.limits.capacity
+    /// How many runs that are not urgent may go on at once.
+    pub(super) fn not_kept(&self) -> usize {
+        self.inner.limits.not_kept()
     }
 
     /// The most places that a function may have now.
@@ -228,7 +250,7 @@ impl Places {
 
     /// Takes a place for a run that has claimed its event already.
     pub(super) fn take(&self, request: PlaceRequest) -> TakenPlace {
-        self.count(&mut self.book(), request)
+        self.count(&mut self.book(), request, false)
     }
 
     /// Waits for a place. Cancel safe: only the turn is lost.
@@ -259,9 +281,10 @@ impl Places {
         large.any(|(address, function)| function.is_slow() && book.has_others(address))
     }
 
-    fn count(&self, book: &mut Book, request: PlaceRequest) -> TakenPlace {
+    fn count(&self, book: &mut Book, request: PlaceRequest, is_kept: bool) -> TakenPlace {
         book.add(&request);
-        TakenPlace { places: self.clone(), request, since: Instant::now() }
+        book.kept += usize::from(is_kept);
+        TakenPlace { places: self.clone(), request, since: Instant::now(), is_kept }
     }
 
     /// Gives free places to those that wait.
@@ -269,8 +292,8 @@ impl Places {
         let mut granted = Vec::new();
         {
             let mut book = self.book();
-            while let Some((request, sender)) = book.next(self.inner.limits) {
-                granted.push((sender, self.count(&mut book, request)));
+            while let Some((request, is_kept, sender)) = book.next(self.inner.limits) {
+                granted.push((sender, self.count(&mut book, request, is_kept)));
             }
         }
         // Without the lock: a place is free again if its waiter has left.
@@ -286,7 +309,11 @@ impl Places {
 
 impl Drop for TakenPlace {
     fn drop(&mut self) {
-        self.places.book().remove(&self.request, self.since);
+        {
+            let mut book = self.places.book();
+            book.remove(&self.request, self.since);
+            book.kept -= usize::from(self.is_kept);
+        }
         self.places.grant();
     }
 }
@@ -307,11 +334,18 @@ impl Book {
         }
     }
 
-    /// The most places that a function may have.
+    /// Whether an urgent run may have a place that is kept, whatever its canvas or its function
+    /// has. What the operator has set for a canvas is never exceeded.
+    fn admits_kept(&self, limits: PlaceLimits, address: &HandlerAddress, kind: PlaceKind) -> bool {
+        let is_below = |max| kind == PlaceKind::Function || self.of_target(address).0 < max;
+        self.kept < limits.kept && limits.canvas_max.is_none_or(is_below)
+    }
+
+    /// The most places that a function may have, whether or not its events are urgent.
     fn most_of(&self, limits: PlaceLimits, address: &HandlerAddress) -> usize {
         let is_slow = self.functions.get(address).is_some_and(Function::is_slow);
         let left = if is_slow && self.has_others(address) { limits.left_by_functions() } else { 0 };
-        limits.capacity - left
+        (limits.capacity - left).min(limits.not_kept())
     }
 
     /// How many places the targets of an address's canvas have, and its own.
@@ -331,25 +365,40 @@ impl Book {
             || self.waiting.keys().any(|waiting| waiting != address)
     }
 
-    /// The waiter to be served next, if one may be: of the canvas with the fewest places, then of
-    /// the handler with the fewest, then the one that has waited longest.
-    fn next(&mut self, limits: PlaceLimits) -> Option<(PlaceRequest, oneshot::Sender<TakenPlace>)> {
+    /// The waiter to be served next, if one may be, and whether its place is one that is kept.
+    fn next(&mut self, limits: PlaceLimits) -> Option<(PlaceRequest, bool, oneshot::Sender<TakenPlace>)> {
         self.waiting.retain(|_, queue| {
             queue.forget();
             !queue.is_empty()
         });
-        let admitted =
-            |(address, queue): (&HandlerAddress, &HandlerWaiters)| self.admits(limits, address, queue.kind);
-        let order =
-            |(address, queue): &(&HandlerAddress, &HandlerWaiters)| (self.of_target(address), queue.first());
-        let (address, queue) = self.waiting.iter().filter(|entry| admitted(*entry)).min_by_key(order)?;
-        let request = PlaceRequest { address: address.clone(), kind: queue.kind };
-        let queue = self.waiting.get_mut(&request.address)?;
-        let (_, sender) = queue.pop()?;
+        let of_share = self.first_of(|address, queue| self.admits(limits, address, queue.kind));
+        let (address, is_kept) = match of_share {
+            Some(address) => (address, false),
+            None if self.kept < limits.kept => {
+                let may = |address: &HandlerAddress, queue: &HandlerWaiters| {
+                    !queue.urgent.is_empty() && self.admits_kept(limits, address, queue.kind)
+                };
+                (self.first_of(may)?, true)
+            }
+            None => return None,
+        };
+        let queue = self.waiting.get_mut(&address)?;
+        let popped = if is_kept { queue.urgent.pop_front() } else { queue.pop() };
+        let (_, sender) = popped?;
+        let request = PlaceRequest { kind: queue.kind, address };
         if queue.is_empty() {
             self.waiting.remove(&request.address);
         }
-        Some((request, sender))
+        Some((request, is_kept, sender))
+    }
+
+    /// The handler whose waiter is first of those that may have a place: of the canvas with the
+    /// fewest places, then of the handler with the fewest, then the one that has waited longest.
+    fn first_of(&self, may: impl Fn(&HandlerAddress, &HandlerWaiters) -> bool) -> Option<HandlerAddress> {
+        let order =
+            |(address, queue): &(&HandlerAddress, &HandlerWaiters)| (self.of_target(address), queue.first());
+        let admitted = self.waiting.iter().filter(|(address, queue)| may(address, queue));
+        admitted.min_by_key(order).map(|(address, _)| address.clone())
     }
 
     fn add(&mut self, PlaceRequest { address, kind }: &PlaceRequest) {

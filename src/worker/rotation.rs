@@ -112,20 +112,18 @@ impl<K: Copy + Hash + Ord, T, A> Rotation<K, T, A> {
         true
     }
 
-    /// Removes the first arrived item of an owner that is meant.
-    pub(super) fn remove(&mut self, owner: K, is_meant: impl FnMut(&T) -> bool) -> Option<T> {
-        let removed = self.arrived.remove(owner, is_meant)?;
+    /// Removes the arrived items of an owner that are meant, in their order.
+    pub(super) fn remove_all(&mut self, owner: K, is_meant: impl FnMut(&T) -> bool) -> VecDeque<T> {
+        let removed = self.arrived.remove_all(owner, is_meant);
         self.drop_idle(owner);
-        Some(removed)
+        removed
     }
 
-    /// Like [`Self::remove`], for items that were set aside; returns whether there was one.
-    pub(super) fn remove_aside(&mut self, owner: K, is_meant: impl FnMut(&A) -> bool) -> bool {
-        let is_removed = self.aside.remove(owner, is_meant).is_some();
-        if is_removed {
-            self.drop_idle(owner);
-        }
-        is_removed
+    /// Like [`Self::remove_all`], for items that were set aside.
+    pub(super) fn remove_all_aside(&mut self, owner: K, is_meant: impl FnMut(&A) -> bool) -> VecDeque<A> {
+        let removed = self.aside.remove_all(owner, is_meant);
+        self.drop_idle(owner);
+        removed
     }
 
     /// Removes the latest arrived item of the owner with the most.
@@ -356,14 +354,15 @@ mod tests {
         (1..=3).for_each(|number| rotation.push(1, number));
         rotation.push_aside(1, 4);
         rotation.push(2, 2);
-        assert_eq!(
-            (rotation.remove(1, |item| *item == 2), rotation.remove(1, |item| *item == 2)),
-            (Some(2), None)
-        );
-        assert!(rotation.remove_aside(1, |item| *item == 4) && !rotation.remove_aside(1, |item| *item == 4));
-        assert_eq!((rotation.remove(2, |_| true), rotation.remove(2, |_| true)), (Some(2), None));
-        assert_eq!((rotation.only_owner(), rotation.len(), rotation.aside()), (Some(1), 2, 0));
-        assert_eq!([(); 3].map(|()| pop(&mut rotation)), [Some(1), Some(3), None]);
+        rotation.push(1, 5);
+        let is_even = |item: &i32| item % 2 == 0;
+        assert_eq!([(); 2].map(|()| rotation.remove_all(1, is_even).len()), [1, 0]);
+        assert_eq!([(); 2].map(|()| rotation.remove_all_aside(1, is_even).len()), [1, 0]);
+        assert_eq!(rotation.remove_all(2, |_| true), [2]);
+        assert!(rotation.remove_all(2, |_| true).is_empty());
+        assert_eq!((rotation.only_owner(), rotation.len(), rotation.aside()), (Some(1), 3, 0));
+        assert_eq!(rotation.remove_all(1, |item| *item != 3), [1, 5]);
+        assert_eq!([(); 2].map(|()| pop(&mut rotation)), [Some(3), None]);
         assert!(rotation.is_empty());
     }
 

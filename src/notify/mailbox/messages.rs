@@ -58,6 +58,8 @@ pub(crate) struct Messages {
     held: HashMap<u64, HashMap<u64, Content>>,
     /// How many waiting messages name each event.
     named: HashMap<EventId, u32>,
+    /// How many waiting messages are urgent.
+    urgent_waiting: usize,
     last_number: u64,
     /// The subscribers that ask and have room, the longest first: one that takes message after
     /// message leaves the next to others.
@@ -81,6 +83,11 @@ impl Messages {
     /// How many messages wait to be delivered, now or later.
     pub(crate) fn waiting(&self) -> usize {
         self.own_waiting() + self.reserve.len()
+    }
+
+    /// How many of them are urgent, or are not.
+    pub(crate) fn waiting_of(&self, urgent: bool) -> usize {
+        if urgent { self.urgent_waiting } else { self.waiting() - self.urgent_waiting }
     }
 
     /// How many of them are not in reserve.
@@ -108,6 +115,8 @@ impl Messages {
     pub(crate) fn push_reserve(&mut self, content: Content) {
         self.count(&content);
         let number = self.new_number();
+        // Those that wait for it have to know when it is due.
+        self.urgent_came |= content.is_urgent();
         self.reserve.push_back((Instant::now(), Message { number, content }));
     }
 
@@ -169,9 +178,14 @@ impl Messages {
         }
     }
 
-    /// Whether subscribers to urgent messages have to look.
+    /// Whether subscribers to urgent messages have to look after a change.
     pub(super) fn concern_urgent(&mut self) -> bool {
-        std::mem::take(&mut self.urgent_came) || !self.urgent.is_empty()
+        self.take_urgent_came() || !self.urgent.is_empty()
+    }
+
+    /// Whether there is an urgent message that was not there at the last call.
+    pub(super) fn take_urgent_came(&mut self) -> bool {
+        std::mem::take(&mut self.urgent_came)
     }
 
     /// Adds a message that is ready later.
@@ -203,6 +217,7 @@ impl Messages {
         self.delayed.clear();
         self.held.clear();
         self.named.clear();
+        self.urgent_waiting = 0;
         self.left_since = None;
     }
 
@@ -214,6 +229,7 @@ impl Messages {
     fn count(&mut self, content: &Content) {
         if let Content::Notification(notification) = content {
             *self.named.entry(notification.id).or_default() += 1;
+            self.urgent_waiting += usize::from(notification.urgent);
         }
     }
 
@@ -225,6 +241,7 @@ impl Messages {
             if *count == 0 {
                 self.named.remove(&notification.id);
             }
+            self.urgent_waiting -= usize::from(notification.urgent);
         }
     }
 

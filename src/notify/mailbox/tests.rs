@@ -116,6 +116,24 @@ async fn what_is_divided_anew_keeps_its_order() {
     assert!(!mailbox.change(Messages::drop_reserve));
 }
 
+/// Nobody but the other subscriber looks at the reserve when it is due, and so it tells.
+#[tokio::test(start_paused = true)]
+async fn an_urgent_message_from_the_reserve_wakes_its_stream() {
+    let mailbox = Mailbox::new(RESERVED);
+    let told = notifications(1)[0].urgent_if(true);
+    let mut ordinary = mailbox.subscribe(10).unwrap();
+    let mut urgent = mailbox.subscribe_urgent(10).unwrap();
+    // Both futures are kept, so they look only when they are woken.
+    let asking = tokio::spawn(async move { next(urgent.as_mut()).await });
+    let others = tokio::spawn(async move { ordinary.next().await.is_some() });
+    tokio::task::yield_now().await;
+    mailbox.change(|messages| messages.push_reserve(Content::Notification(told)));
+    let found = timeout(3 * RESERVED, asking).await.expect("it was woken").unwrap();
+    assert_eq!((found, mailbox.read(|messages| messages.waiting_of(true))), (told, 0));
+    assert!(!others.is_finished(), "it is not theirs");
+    others.abort();
+}
+
 /// Whatever waits, the subscriber to urgent messages gets those, and the others do not. Without
 /// one, they have their place among the others.
 #[tokio::test(start_paused = true)]

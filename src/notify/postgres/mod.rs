@@ -310,9 +310,12 @@ impl SharedNotifier {
                     continue;
                 }
                 let is_own = members.is_own(notification.id);
-                // Urgent ones have as much room again, so that a backlog does not take it.
-                let is_spared = notification.urgent && messages.waiting() < 2 * shares.most();
-                let has_room = shares.admit(sender, notification.canvas, messages.waiting()) || is_spared;
+                // Each class has as much room, so that a backlog of one does not take the other's.
+                let waiting = messages.waiting_of(notification.urgent);
+                let has_room = match notification.urgent {
+                    true => waiting < shares.most(),
+                    false => shares.admit(sender, notification.canvas, waiting),
+                };
                 // Messages in reserve wait elsewhere as well, so they make room.
                 if !(has_room || is_own && messages.drop_reserve()) {
                     if is_own {

@@ -290,7 +290,7 @@ mod tests {
     /// The last places are for other handlers, so a batch with the others begins without them.
     #[tokio::test(start_paused = true)]
     async fn a_batch_with_all_places_of_a_slow_function_does_not_wait() {
-        let places = Places::new(8, None);
+        let places = Places::new(8, None, 0);
         let function = |name| PlaceRequest { address: address(name), kind: PlaceKind::Function };
         drop(places.try_take(&function("other")));
         let room = Room::new(places.clone(), None, 2, CancellationToken::new());

@@ -13,7 +13,8 @@ use crate::worker::places::Places;
 
 /// The room in which events gather.
 pub(in crate::worker) struct Room {
-    /// Maximum number of events that run at once, those that gather included.
+    /// Maximum number of events that run at once, those that gather included, without the places
+    /// that are kept for urgent ones.
     at_once: AtomicUsize,
     /// Events that gather now, in all batches.
     gathering: AtomicUsize,
@@ -36,7 +37,7 @@ impl Room {
         stop: CancellationToken,
     ) -> Arc<Self> {
         Arc::new(Self {
-            at_once: AtomicUsize::new(places.capacity()),
+            at_once: AtomicUsize::new(places.not_kept()),
             gathering: AtomicUsize::new(0),
             full: watch::Sender::new(()),
             suspect_losses,
@@ -49,7 +50,7 @@ impl Room {
     /// That of a worker without a store.
     #[cfg(test)]
     pub(in crate::worker) fn of_test(at_once: usize, stop: CancellationToken) -> Arc<Self> {
-        Self::new(Places::new(at_once, None), None, 2, stop)
+        Self::new(Places::new(at_once, None, 0), None, 2, stop)
     }
 
     /// From now on one event runs at a time, so no batch waits for a second one.
@@ -152,7 +153,7 @@ mod tests {
             modifier: Name::no_modifier(),
         };
         let function = |name| PlaceRequest { address: address(name), kind: PlaceKind::Function };
-        let places = Places::new(8, None);
+        let places = Places::new(8, None, 0);
         let room = Room::new(places.clone(), None, 2, CancellationToken::new());
         let mut taken = vec![places.try_take(&function("other")).unwrap()];
         taken.extend((0..7).map(|_| places.try_take(&function("slow")).unwrap()));

@@ -3,7 +3,7 @@
 //! subscription. Nothing is lost if the process ends: those that were set aside have been
 //! acknowledged, and their promises wake their events.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ type OtherAnswer = (Option<CanvasId>, Duration);
 
 /// The state of the surplus.
 pub(super) struct Surplus {
-    others: OtherCanvases,
+    pub(super) others: OtherCanvases,
     asking: JoinSet<OtherAnswer>,
     /// The notifications set aside, by event.
     ids: HashSet<EventId>,
@@ -62,11 +62,16 @@ impl Surplus {
 
     /// Keeps only the id of a notification that is set aside, and answers it: from now on, leaving
     /// it to another worker means publishing it.
-    fn set_aside(&mut self, PendingRun { notification, delivery, .. }: PendingRun) -> EventId {
+    pub(super) fn set_aside(&mut self, PendingRun { notification, delivery, .. }: PendingRun) -> EventId {
         self.ids.insert(notification.id);
         self.offers.waits_here(notification.id);
         delivery.acknowledge();
         notification.id
+    }
+
+    /// Whether promises are put off as fast as notifications come.
+    pub(super) fn has_time(&self) -> bool {
+        self.later.capacity() >= BATCH_MAX
     }
 
     /// The answer to the question that was asked. Cancel safe; pending if none was.
@@ -114,19 +119,6 @@ impl<R: NotificationRunner> Intake<R> {
         })
     }
 
-    /// Whether more notifications of a level are received. While some are set aside, only as fast
-    /// as promises are put off.
-    pub(super) fn holds_more(&self, level: Level) -> bool {
-        self.looks_through(level)
-            || self.waiting.at(level).aside() == 0 && self.held(level) < self.held_limit(level)
-    }
-
-    /// Whether notifications are received although as many are held as may be.
-    fn looks_through(&self, level: Level) -> bool {
-        let are_others = self.waiting.at(level).owners() > 1 || self.surplus.others.are_known(Instant::now());
-        are_others && self.surplus.later.capacity() >= BATCH_MAX
-    }
-
     /// Asks whether another canvas has events, if all that is held of a level is of one.
     pub(super) fn ask_for_others(&mut self) {
         let lone = |level| self.waiting.at(level).only_owner().filter(|_| !self.holds_more(level));
@@ -169,43 +161,13 @@ impl<R: NotificationRunner> Intake<R> {
         self.shed();
     }
 
-    /// Gives up what exceeds the limits: of each level the last of the canvas with the most, and of
-    /// what was set aside urgent ones last.
-    pub(super) fn shed(&mut self) {
-        for level in Level::ALL {
-            if !self.waiting.at(level).is_empty() {
-                self.shed_at(level);
-            }
-        }
+    /// Leaves what is set aside beyond the limit to its promises, urgent ones last.
+    pub(super) fn shed_aside(&mut self) {
         while self.waiting.aside() > self.surplus.aside_max
             && let Some((_, _, id)) = self.waiting.shed_aside()
         {
             self.surplus.ids.remove(&id);
             self.put_off(id);
-        }
-    }
-
-    /// A subscription hands out no more than the limit, so to look through it, one place of these
-    /// is kept free.
-    fn shed_at(&mut self, level: Level) {
-        let looks_through = self.looks_through(level);
-        let limit = self.held_limit(level) - usize::from(looks_through);
-        while self.held(level) > limit {
-            let waiting = self.waiting.at_mut(level);
-            if looks_through {
-                if !waiting.set_aside(|pending| self.surplus.set_aside(pending)) {
-                    break;
-                }
-            } else if let Some(pending) = waiting.shed() {
-                self.republish(pending);
-            } else {
-                break;
-            }
-        }
-        while self.waiting.at(level).links() > self.links_max()
-            && let Some(pending) = self.waiting.at_mut(level).shed_link()
-        {
-            self.republish(pending);
         }
     }
 
@@ -218,16 +180,27 @@ impl<R: NotificationRunner> Intake<R> {
         self.routes.ask(|asked| async move { runner.of_urgent_routes(asked).await });
     }
 
-    /// Moves those that still wait to the other level.
+    /// Moves those that still wait to the other level, as far as it has room.
     pub(super) fn routes_answered(&mut self, urgent: Vec<Notification>) {
+        let mut canvases = BTreeMap::<CanvasId, HashSet<EventId>>::new();
         for Notification { id, canvas, .. } in urgent {
+            canvases.entry(canvas).or_default().insert(id);
+        }
+        let mut room = self.room_for_others(Level::Urgent);
+        for (canvas, ids) in canvases {
             let others = self.waiting.at_mut(Level::Normal);
-            if let Some(mut pending) = others.remove(canvas, |pending| pending.notification.id == id) {
+            let arrived = others.remove_all(canvas, |pending| {
+                let moves = room > 0 && ids.contains(&pending.notification.id);
+                room -= usize::from(moves);
+                moves
+            });
+            let aside = others.remove_all_aside(canvas, |id| ids.contains(id));
+            let waiting = self.waiting.at_mut(Level::Urgent);
+            for mut pending in arrived {
                 pending.notification.urgent = true;
-                self.waiting.at_mut(Level::Urgent).push(canvas, pending);
-            } else if others.remove_aside(canvas, |waiting| *waiting == id) {
-                self.waiting.at_mut(Level::Urgent).push_aside(canvas, id);
+                waiting.push(canvas, pending);
             }
+            aside.into_iter().for_each(|id| waiting.push_aside(canvas, id));
         }
         self.shed();
     }

@@ -43,10 +43,16 @@ impl<K: Copy + Hash + Ord, T> Part<K, T> {
         self.change(owner, VecDeque::pop_back).map(|item| (owner, item))
     }
 
-    /// Removes the first item of an owner that is meant.
-    pub(super) fn remove(&mut self, owner: K, is_meant: impl FnMut(&T) -> bool) -> Option<T> {
-        let at = self.queues.get(&owner)?.iter().position(is_meant)?;
-        self.change(owner, |queue| queue.remove(at))
+    /// Removes the items of an owner that are meant, in their order.
+    pub(super) fn remove_all(&mut self, owner: K, is_meant: impl FnMut(&T) -> bool) -> VecDeque<T> {
+        if !self.has(owner) {
+            return VecDeque::new();
+        }
+        self.change(owner, |queue| {
+            let (meant, rest) = std::mem::take(queue).into_iter().partition(is_meant);
+            *queue = rest;
+            meant
+        })
     }
 
     /// Changes the queue of an owner, and keeps the order by size up to date.

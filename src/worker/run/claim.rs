@@ -60,7 +60,8 @@ impl Run<'_> {
         // handlers.
         let request =
             PlaceRequest { address: place_of(&row.address, row.queue.as_ref()), kind: handler.kind() };
-        if !self.permits.try_take_place(&self.runner.places, &request) {
+        let urgent = self.notification.urgent;
+        if !self.permits.try_take_place(&self.runner.places, &request, urgent) {
             return Err(RunEnd::NeedsRoom(Shortage::Place(self.runner.places.clone(), request)));
         }
         // Nothing else is waited for once there is room for the value.

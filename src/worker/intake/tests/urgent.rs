@@ -103,6 +103,137 @@ fn events_of_an_urgent_route_pass_those_that_wait_in_the_worker() {
     assert!(started.iter().all(|at| *at <= LONGEST + LONGEST / 10), "{started:?}");
 }
 
+/// Like Pub/Sub, with one subscription to all notifications, or with a second one to all.
+#[derive(Default)]
+struct Unfiltered {
+    first: LocalNotifier,
+    second: Option<LocalNotifier>,
+    published: AtomicUsize,
+}
+
+#[async_trait::async_trait]
+impl Notifier for Unfiltered {
+    async fn publish(&self, notifications: &[Notification]) -> Result<(), NotifyError> {
+        self.published.fetch_add(notifications.len(), Ordering::Relaxed);
+        for subscription in std::iter::once(&self.first).chain(&self.second) {
+            subscription.publish(notifications).await?;
+        }
+        Ok(())
+    }
+
+    async fn subscribe(&self, max_outstanding: usize) -> Result<Box<dyn Subscription>, NotifyError> {
+        self.first.subscribe(max_outstanding).await
+    }
+
+    async fn subscribe_urgent(
+        &self,
+        max_outstanding: usize,
+    ) -> Result<Option<Box<dyn Subscription>>, NotifyError> {
+        match &self.second {
+            Some(second) => second.subscribe(max_outstanding).await.map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+impl Unfiltered {
+    /// A worker with what the scene publishes at the start.
+    async fn work(
+        self: &Arc<Self>,
+        scene: &Scene,
+        capacity: usize,
+        prefetch: impl Into<Option<usize>>,
+    ) -> Work {
+        self.publish(&scene.published).await.unwrap();
+        let notifier: Arc<dyn Notifier> = Arc::clone(self) as _;
+        Work::start(scene.clone().bench(), &notifier, capacity, prefetch).await
+    }
+}
+
+async fn run(work: &mut Work, count: usize) {
+    for _ in 0..count {
+        let report = tokio::time::timeout(10 * LONGEST, work.ended.recv()).await;
+        report.expect("something is left, and does not run");
+    }
+}
+
+/// Quick runs are taken ahead over the one stream there is, whatever their class. What a worker
+/// receives beyond what it may hold it would publish, receive and publish again.
+#[tokio::test(start_paused = true)]
+async fn a_flood_over_the_only_stream_is_not_published_again() {
+    const FLOOD: usize = 2_000;
+    let mut scene = Scene::default();
+    (0..FLOOD).for_each(|_| scene.publish(1, urgent(LONGEST / 2_000)));
+    let first = scene.clone();
+    (0..FLOOD).for_each(|_| scene.publish(1, urgent(LONGEST / 2_000)));
+    let notifier = Arc::new(Unfiltered::default());
+    let as_one = Scene { published: first.published, ..scene.clone() };
+    let mut work = notifier.work(&as_one, 4, None).await;
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    notifier.publish(&scene.published[FLOOD..]).await.unwrap();
+    run(&mut work, 2 * FLOOD).await;
+    assert_eq!(notifier.published.load(Ordering::Relaxed), 2 * FLOOD);
+    work.stop.cancel();
+    assert!(work.working.await.unwrap());
+}
+
+/// One canvas has many events of both classes, and the worker holds some of each, as many together
+/// as it may: another canvas's event behind them is found as ever.
+#[tokio::test(start_paused = true)]
+async fn another_canvas_is_found_behind_both_classes_of_one() {
+    let mut scene = Scene::default();
+    for _ in 0..100 {
+        scene.publish(1, plain(LONGEST));
+        scene.publish(1, urgent(LONGEST));
+    }
+    scene.publish(2, plain(LONGEST));
+    let work = Arc::new(Unfiltered::default()).work(&scene, 4, 16).await;
+    // In three rounds each canvas has a turn among those that are not urgent.
+    tokio::time::sleep(LONGEST * 5 / 2).await;
+    let canvases = super::canvases(&TestBench::lock(&work.bench.starts));
+    assert_eq!((canvases.len(), canvases.contains(&2)), (12, true), "{canvases:?}");
+    work.stop.cancel();
+    assert!(work.working.await.unwrap());
+}
+
+/// Both subscriptions bring everything. Each event is looked at twice, and no notification is
+/// published again, which would make two of it.
+#[tokio::test(start_paused = true)]
+async fn two_streams_of_everything_do_not_multiply() {
+    let mut scene = Scene::default();
+    for _ in 0..60 {
+        scene.publish(1, plain(LONGEST / 100));
+        scene.publish(1, urgent(LONGEST / 100));
+    }
+    let notifier = Arc::new(Unfiltered { second: Some(LocalNotifier::new()), ..Unfiltered::default() });
+    let mut work = notifier.work(&scene, 2, 4).await;
+    run(&mut work, 240).await;
+    assert_eq!(notifier.published.load(Ordering::Relaxed), 120);
+    work.stop.cancel();
+    assert!(work.working.await.unwrap());
+}
+
+/// The stream of urgent notifications always has another one, of two canvases: what is received
+/// starts meanwhile, and the other stream has its share.
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_never_pauses_holds_up_neither_starts_nor_the_other() {
+    let mut scene = Scene::default();
+    for _ in 0..1_000 {
+        [1, 2].into_iter().for_each(|canvas| scene.publish(canvas, urgent(LONGEST)));
+    }
+    (0..10).for_each(|_| scene.publish(3, plain(LONGEST)));
+    let (first, others) = scene.published.split_at(2_000);
+    let notifier: Arc<dyn Notifier> = Arc::new(LocalNotifier::new());
+    notifier.publish(others).await.unwrap();
+    notifier.publish(first).await.unwrap();
+    let work = Work::start(scene.clone().bench(), &notifier, 8, 16).await;
+    tokio::time::sleep(LONGEST / 100).await;
+    let canvases = super::canvases(&TestBench::lock(&work.bench.starts));
+    assert_eq!((canvases.len(), canvases.contains(&3)), (8, true), "{canvases:?}");
+    work.stop.cancel();
+    assert!(work.working.await.unwrap());
+}
+
 /// A worker that stops leaves urgent notifications to others as what they are.
 #[tokio::test(start_paused = true)]
 async fn a_stopping_worker_hands_urgent_events_over_as_such() {

@@ -1,5 +1,7 @@
 //! Urgent events behind 100,000 others, over the Pub/Sub emulator. The others take 10 s each, and
-//! have every place of the worker but the one that is kept for urgent events.
+//! have every place of the worker but the one that is kept for urgent events. At first they are of
+//! one canvas: the worker then leaves most of them at the broker, where only a subscription of
+//! their own keeps urgent notifications from waiting behind them.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +19,7 @@ const BUSY_CANVASES: [&str; 4] = [
     "22222222-2222-4222-8222-222222222222",
     "33333333-3333-4333-8333-333333333333",
 ];
-const WAITING: usize = 100_000;
+const OF_EACH: usize = 25_000;
 const PLACES: i64 = 16;
 const URGENT: usize = 5;
 const RUNNING: &str = "select count(*) from wakeq.events_v2 where name = 'busy' and locked_at is not null";
@@ -36,14 +38,21 @@ pub(super) async fn run(site: &Site) -> Result<()> {
     site.command_with(&["topics", "create"], &settings)?;
     let receiver = Receiver::start().await?;
     for canvas in BUSY_CANVASES {
-        site.target(canvas, "busy", &receiver.url("busy"), &["--timeout", "60s"])?;
+        // With a limit of its own, one target has all that its canvas may have.
+        let options = ["--timeout", "60s", "--concurrency", places.as_str()];
+        site.target(canvas, "busy", &receiver.url("busy"), &options)?;
     }
     for canvas in [NIL, OTHER] {
         site.target(canvas, "ok", &receiver.url("ok"), &[])?;
     }
     let server = site.start(&settings).await?;
-    for canvas in BUSY_CANVASES {
-        server.emit(canvas, "busy", WAITING / BUSY_CANVASES.len()).await?;
+    server.emit(NIL, "busy", OF_EACH).await?;
+    let full = until(2 * BUSY, async || Ok(site.number(RUNNING).await? >= PLACES * 3 / 4)).await?;
+    ensure!(full, "a canvas alone has not got three quarters of the places");
+    let alone = slowest(&server, &receiver, NIL).await?;
+    at_most("seconds until an urgent event of the only canvas had started", alone, 1.0)?;
+    for canvas in &BUSY_CANVASES[1..] {
+        server.emit(canvas, "busy", OF_EACH).await?;
     }
     let full = until(2 * BUSY, async || Ok(site.number(RUNNING).await? >= PLACES - 1)).await?;
     figure("places that are busy", format!("{} of {PLACES}", site.number(RUNNING).await?));
