@@ -46,8 +46,8 @@ pub struct LiveEvent {
     /// The rule that holds it, if any: on its handler, its canvas or everything. Of several of a
     /// kind, the one that stops most.
     pub rule: Option<Rule>,
-    /// The limit whose place it waits for, or whose rate has given it its due time, and which events
-    /// of its canvas have the places.
+    /// The limit whose place it waits for, or whose rate has given it its due time, and which
+    /// events of its canvas have the places.
     pub limited: Option<LimitWait>,
     /// When its notification is next published if nothing else happens; `None` while it is parked.
     pub notify_at: Option<Timestamp>,
@@ -142,36 +142,7 @@ impl LiveEvent {
                 "runs when its limit has room, after those that were due before it: when one of the events \
                  that have its places has ended, or its rate lets the next one start"
             }
-            CheckResult::Ready if self.pulled && self.copy_of.is_none() => {
-                "waits until a program leases it: its handler is pulled over HTTP"
-            }
-            CheckResult::Ready if self.pulled => {
-                "waits until a service leases it: its queue is pulled over HTTP"
-            }
-            CheckResult::Ready if self.target_gone_since.is_some() => {
-                "its target answered 410 Gone: it is sent there when another URL is registered, or \
-                 its handler is unpaused"
-            }
-            CheckResult::Ready if self.target.is_some() && self.running > 0 => {
-                "is sent to its target when others of its handler or canvas have ended, or a worker \
-                 has more places free: waits for its share of the workers, the target's within its \
-                 canvas's; a target that refuses for load gets less from each worker, as its log and \
-                 the metric wakeq.target.held say"
-            }
-            CheckResult::Ready if self.target.is_some() => {
-                "is sent to its target when a worker with free capacity receives its notification; \
-                 a target that refuses for load gets less from each worker, as its log and the metric \
-                 wakeq.target.held say"
-            }
-            CheckResult::Ready if self.unknown_since.is_some() => {
-                "waits for a worker that has its handler, or for a target to be registered; is \
-                 retried every few minutes"
-            }
-            CheckResult::Ready if self.running > 0 => {
-                "runs when a worker has a place free: others of its handler are running, and each \
-                 free place goes to the canvas with the fewest"
-            }
-            CheckResult::Ready => "runs when a worker with free capacity receives its notification",
+            CheckResult::Ready => self.next_of_ready(),
         }
     }
 
@@ -179,6 +150,34 @@ impl LiveEvent {
     fn is_expired(&self) -> bool {
         let not_after = self.options.as_ref().and_then(|options| options.not_after());
         not_after.is_some_and(|moment| moment <= self.now)
+    }
+
+    fn next_of_ready(&self) -> &'static str {
+        if self.pulled && self.copy_of.is_none() {
+            "waits until a program leases it: its handler is pulled over HTTP"
+        } else if self.pulled {
+            "waits until a service leases it: its queue is pulled over HTTP"
+        } else if self.target_gone_since.is_some() {
+            "its target answered 410 Gone: it is sent there when another URL is registered, or its \
+             handler is unpaused"
+        } else if self.target.is_some() && self.running > 0 {
+            "is sent to its target when others of its handler or canvas have ended, or a worker has \
+             more places free: waits for its share of the workers, the target's within its canvas's; \
+             a target that refuses for load gets less from each worker, as its log and the metric \
+             wakeq.target.held say"
+        } else if self.target.is_some() {
+            "is sent to its target when a worker with free capacity receives its notification; a \
+             target that refuses for load gets less from each worker, as its log and the metric \
+             wakeq.target.held say"
+        } else if self.unknown_since.is_some() {
+            "waits for a worker that has its handler, or for a target to be registered; is retried \
+             every few minutes"
+        } else if self.running > 0 {
+            "runs when a worker has a place free: others of its handler are running, and each free \
+             place goes to the canvas with the fewest"
+        } else {
+            "runs when a worker with free capacity receives its notification"
+        }
     }
 
     fn next_of_held(&self, kind: RuleKind) -> &'static str {

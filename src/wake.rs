@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::event::{CanvasId, Notification};
 use crate::notify::Notifier;
-use crate::store::{Attendance, PulledSplit, Retention, Store, StoreError};
+use crate::store::{Attendance, MinuteOutcome, PulledSplit, Retention, Store, StoreError};
 use crate::telemetry::WakeMetrics;
 use backlog::Backlog;
 pub use error::WakeError;
@@ -186,7 +186,7 @@ impl Waker {
         loop {
             let started = Instant::now();
             let worker = self.seen(again);
-            let minute = match self.store.minute(again, worker.as_ref()).await {
+            let mut minute = match self.store.minute(again, worker.as_ref()).await {
                 Ok(minute) => minute,
                 Err(error) => {
                     // Contention: another process is running the pass at this moment.
@@ -212,27 +212,14 @@ impl Waker {
             }
             // First, because these promises have been moved: if the process dies before this, they
             // wait for the back-off.
-            let woken = self.publish_overdue(minute.notifications, &mut backlog, &mut trouble).await;
+            let overdue = std::mem::take(&mut minute.notifications);
+            let woken = self.publish_overdue(overdue, &mut backlog, &mut trouble).await;
             pass.woken += woken.unwrap_or(0);
-            minute.failed.into_iter().for_each(|error| trouble.note("promises and jobs", error));
+            minute.failed.drain(..).for_each(|error| trouble.note("promises and jobs", error));
             if minute.crons {
                 self.tick_all(&mut pass, &mut trouble).await;
             }
-            if minute.queues {
-                self.tidy_queues(&mut trouble).await;
-            }
-            if minute.cancelled {
-                self.remove_cancelled(&mut trouble).await;
-            }
-            if minute.batches {
-                self.look_at_batches(&mut trouble).await;
-            }
-            if minute.limits {
-                self.wake_limits(&mut trouble).await;
-            }
-            if minute.log {
-                self.provide_for_log().await;
-            }
+            self.look_after(&minute, &mut trouble).await;
             backlog.carry_on(minute.jobs);
             open |= minute.open;
             // Where nothing can be published, no further promises are moved.
@@ -251,6 +238,25 @@ impl Waker {
         }
         pass.more = self.is_over();
         trouble.ended().map(|()| pass)
+    }
+
+    /// What the minute's statement has found to do beside promises, jobs and crons.
+    async fn look_after(&self, minute: &MinuteOutcome, trouble: &mut Trouble) {
+        if minute.queues {
+            self.tidy_queues(trouble).await;
+        }
+        if minute.cancelled {
+            self.remove_cancelled(trouble).await;
+        }
+        if minute.batches {
+            self.look_at_batches(trouble).await;
+        }
+        if minute.limits {
+            self.wake_limits(trouble).await;
+        }
+        if minute.log {
+            self.provide_for_log().await;
+        }
     }
 
     async fn tick_all(&self, pass: &mut Pass, trouble: &mut Trouble) {

@@ -150,16 +150,7 @@ impl Statements {
                 store.claim(&notifications, &of_one_canvas(keys, (trusted, value_max))).await.map(boxed)
             }),
             limited_claims: limited_claims(store, every.clone()),
-            turns: Coalescer::new(BATCH_MAX, 1, {
-                let store = store.clone();
-                move |turns: Vec<TurnRequest>| {
-                    let store = store.clone();
-                    async move {
-                        let taken = store.take_turns(&turns, trusted, value_max).await;
-                        Ok(taken.into_iter().map(|taken| taken.map(|event| event.map(Box::new))).collect())
-                    }
-                }
-            }),
+            turns: turns(store.clone(), (trusted, value_max)),
             completions: store.batched(|store, claims| async move { store.complete(&claims).await }),
             lingering_completions: Coalescer::lingering(
                 at_once.min(BATCH_MAX),
@@ -374,6 +365,20 @@ fn of_one_canvas(mut keys: Vec<String>, (losses_below, value_max): (i32, i32)) -
     keys.sort_unstable();
     keys.dedup();
     ClaimLimits { handlers: Vec::new(), canvas_handlers: keys, losses_below, value_max }
+}
+
+/// Takes turns, by one statement at a time.
+fn turns(
+    store: Store,
+    (losses_below, value_max): (i32, i32),
+) -> Coalescer<TurnRequest, Result<Claimed, StoreError>> {
+    Coalescer::new(BATCH_MAX, 1, move |turns: Vec<TurnRequest>| {
+        let store = store.clone();
+        async move {
+            let taken = store.take_turns(&turns, losses_below, value_max).await;
+            Ok(taken.into_iter().map(|taken| taken.map(|event| event.map(Box::new))).collect())
+        }
+    })
 }
 
 /// Claims through limits: of the handlers that are registered, and of those that are asked for.

@@ -27,27 +27,23 @@ impl Sql<'_> {
                         options = case when options ? 'not_after' then options || wakeq.kept_options(jsonb_build_object(
                             'not_after', ((options ->> 'not_after')::timestamptz - $1::interval)::text)) else options end
              ), ended as (
-                 update wakeq.ended_events
-                    set kept_until = kept_until - $1::interval, ended_at = ended_at - $1::interval,
-                        started_at = started_at - $1::interval, enqueued_at = enqueued_at - $1::interval,
-                        due_at = due_at - $1::interval
+                 update wakeq.ended_events set kept_until = kept_until - $1::interval,
+                        ended_at = ended_at - $1::interval, started_at = started_at - $1::interval,
+                        enqueued_at = enqueued_at - $1::interval, due_at = due_at - $1::interval
              ), attempts as (
                  update wakeq.attempts set started_at = started_at - $1::interval
              ), jobs as (
-                 update wakeq.resume_jobs
-                    set created_at = created_at - $1::interval, after_due = after_due - $1::interval,
-                        back_due = back_due - $1::interval
+                 update wakeq.resume_jobs set created_at = created_at - $1::interval,
+                        after_due = after_due - $1::interval, back_due = back_due - $1::interval
              ), operations as (
-                 update wakeq.operations
-                    set cut_off = cut_off - $1::interval, after_at = after_at - $1::interval,
+                 update wakeq.operations set cut_off = cut_off - $1::interval, after_at = after_at - $1::interval,
                         started_at = started_at - $1::interval, updated_at = updated_at - $1::interval,
                         ended_at = ended_at - $1::interval
              ), unknown as (
                  update wakeq.unknown_handlers
                     set first_seen = first_seen - $1::interval, last_seen = last_seen - $1::interval
              ), chosen as (
-                 update wakeq.emitted_ids
-                    set emitted_at = emitted_at - $1::interval, due_at = due_at - $1::interval
+                 update wakeq.emitted_ids set emitted_at = emitted_at - $1::interval, due_at = due_at - $1::interval
              ), keys as (
                  update wakeq.idempotency_keys set created_at = created_at - $1::interval
              ), unique_keys as (
@@ -56,15 +52,12 @@ impl Sql<'_> {
                  update wakeq.checkpoints
                     set stored_at = stored_at - $1::interval, looked_at = looked_at - $1::interval
              ), batches as (
-                 update wakeq.batches
-                    set opened_at = opened_at - $1::interval, closed_at = closed_at - $1::interval,
+                 update wakeq.batches set opened_at = opened_at - $1::interval, closed_at = closed_at - $1::interval,
                         over_at = over_at - $1::interval, looked_at = looked_at - $1::interval
              ), limits as (
-                 update wakeq.limits
-                    set created_at = created_at - $1::interval, updated_at = updated_at - $1::interval
+                 update wakeq.limits set created_at = created_at - $1::interval, updated_at = updated_at - $1::interval
              ), limit_states as (
-                 update wakeq.limit_states
-                    set next_at = next_at - $1::interval, line_at = line_at - $1::interval,
+                 update wakeq.limit_states set next_at = next_at - $1::interval, line_at = line_at - $1::interval,
                         used_at = used_at - $1::interval
              ), limit_waits as (
                  update wakeq.limit_waits
@@ -72,13 +65,11 @@ impl Sql<'_> {
              ), facets as (
                  update wakeq.facets set head_at = head_at - $1::interval where isfinite(head_at)
              ), targets as (
-                 update wakeq.http_targets
-                    set previous_until = previous_until - $1::interval, created_at = created_at - $1::interval,
-                        updated_at = updated_at - $1::interval
+                 update wakeq.http_targets set previous_until = previous_until - $1::interval,
+                        created_at = created_at - $1::interval, updated_at = updated_at - $1::interval
              ), hooks as (
-                 update wakeq.hooks
-                    set previous_until = previous_until - $1::interval, created_at = created_at - $1::interval,
-                        updated_at = updated_at - $1::interval
+                 update wakeq.hooks set previous_until = previous_until - $1::interval,
+                        created_at = created_at - $1::interval, updated_at = updated_at - $1::interval
              ), record as (
                  update wakeq.audit_log set at = at - $1::interval
              )

@@ -164,8 +164,7 @@ impl Sql<'_> {
 
     /// Its statement.
     async fn minute_row(&self, again: bool, worker: Option<&str>) -> Result<MinuteRow, StoreError> {
-        let (timing, known) = (self.timing(), self.probe.known());
-        let (names, values) = self.compared_timing();
+        let (timing, known, (names, values)) = (self.timing(), self.probe.known(), self.compared_timing());
         let query = sqlx::query_as!(
             MinuteRow,
             r#"with others as (

@@ -40,6 +40,15 @@ pub(crate) struct Looked {
     pub(crate) last: Option<OperationPosition>,
 }
 
+/// What a look reads: at most this many of the events, after where the last one ended.
+#[derive(Clone, Copy)]
+struct Look<'l> {
+    events: OperationEvents<'l>,
+    after: Option<&'l OperationPosition>,
+    limit: u64,
+    wants_ids: bool,
+}
+
 struct LookedRow {
     looked_at: i64,
     ids: Vec<Uuid>,
@@ -75,10 +84,11 @@ impl Sql<'_> {
         limit: u64,
         wants_ids: bool,
     ) -> Result<Looked, StoreError> {
+        let look = Look { events, after, limit, wants_ids };
         let looked = if events.kind.of_dead() {
-            self.look_at_dead(events, after, (limit, wants_ids)).await?
+            self.look_at_dead(look).await?
         } else {
-            self.look_at_live(events, after, (limit, wants_ids)).await?
+            self.look_at_live(look).await?
         };
         Ok(looked.into_looked())
     }
@@ -86,12 +96,8 @@ impl Sql<'_> {
     /// The next events that have not ended, in the order of the index of handlers. As in a list,
     /// the last handler is looked up first, so that they are a range of the index whatever the
     /// planner knows. State and value are only read if the filter asks for them.
-    async fn look_at_live(
-        &self,
-        events: OperationEvents<'_>,
-        after: Option<&OperationPosition>,
-        (limit, wants_ids): (u64, bool),
-    ) -> Result<LookedRow, StoreError> {
+    async fn look_at_live(&self, look: Look<'_>) -> Result<LookedRow, StoreError> {
+        let Look { events, after, limit, wants_ids } = look;
         let (module, name) = events.filter.handler();
         let (module, name) = (module.as_ref().map(Name::as_str), name.as_ref().map(Name::as_str));
         let query = sqlx::query_as!(
@@ -161,12 +167,8 @@ impl Sql<'_> {
     }
 
     /// The next dead events, the oldest first, whatever their handler.
-    async fn look_at_dead(
-        &self,
-        events: OperationEvents<'_>,
-        after: Option<&OperationPosition>,
-        (limit, wants_ids): (u64, bool),
-    ) -> Result<LookedRow, StoreError> {
+    async fn look_at_dead(&self, look: Look<'_>) -> Result<LookedRow, StoreError> {
+        let Look { events, after, limit, wants_ids } = look;
         let query = sqlx::query_as!(
             LookedRow,
             r#"with asked as materialized (
