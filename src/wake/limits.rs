@@ -128,15 +128,6 @@ mod tests {
         (table, many, few)
     }
 
-    async fn lose_claim(table: &Table) {
-        table
-            .run(
-                "update wakeq.events_v2 set locked_at = locked_at - interval '1 day'
-                  where canvas_id = '00000000-0000-0000-0000-000000000006' and locked_at is not null",
-            )
-            .await;
-    }
-
     fn ids(told: &[Notification]) -> HashSet<EventId> {
         told.iter().map(|notification| notification.id).collect()
     }
@@ -145,7 +136,7 @@ mod tests {
     #[tokio::test]
     async fn a_pass_gives_the_place_of_a_dead_worker_to_the_next() {
         let (table, told, _) = full(3).await;
-        lose_claim(&table).await;
+        table.end_leases_of_many().await;
         let (waker, broker) = waker(&table, 1_000);
         waker.pass(None).await.unwrap();
         assert_eq!(broker.events(), ids(&told[..2]));
@@ -155,7 +146,7 @@ mod tests {
     #[tokio::test]
     async fn a_pass_without_limits_wakes_the_others() {
         let (table, told, _) = full(3).await;
-        lose_claim(&table).await;
+        table.end_leases_of_many().await;
         table.run("alter function wakeq.wake_waiting(uuid[], text[], interval, interval, uuid[]) rename to gone").await;
         let (waker, broker) = waker(&table, 1_000);
         waker.pass(None).await.unwrap_err();

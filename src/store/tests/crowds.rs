@@ -32,6 +32,13 @@ impl Table {
         self.run("update wakeq.chores set next_at = now()").await;
     }
 
+    /// Makes every standing lease of the canvas with many events run out.
+    pub(crate) async fn end_leases_of_many(&self) {
+        let lost = "update wakeq.events_v2 set locked_at = locked_at - interval '1 day'
+                     where canvas_id = $1 and locked_at is not null";
+        sqlx::query(lost).bind(MANY.0).execute(&self.pool).await.unwrap();
+    }
+
     /// How many events are left.
     pub(crate) async fn left(&self) -> i64 {
         self.number("select count(*) from wakeq.events_v2").await
