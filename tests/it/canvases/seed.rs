@@ -148,11 +148,6 @@ impl Planting<'_> {
                 .await;
             self.values.tags.push(tag);
         }
-        for key in ["order:1".to_owned(), format!("{}:limit", self.tenant.word)] {
-            let event = json!({"name": "greet", "delay_s": 36_000, "options": {"limits": [key]}});
-            self.emit("of a limit", event).await;
-            self.values.limit_keys.push(key);
-        }
         self.emit("paused", json!({"name": "held"})).await;
         self.emit("blocked", json!({"name": "blocked"})).await;
         let running = self.emit("running", json!({"name": "greet"})).await;

@@ -56,6 +56,19 @@ pub(crate) struct Operation {
     pub(crate) described: Value,
 }
 
+impl Operation {
+    /// Whether it has parameters, or no name in its path that could be broken.
+    fn is_broken_by_query(&self) -> bool {
+        let parameters = self.described["parameters"].as_array();
+        broken(self) == self.path || parameters.is_some_and(|all| !all.is_empty())
+    }
+
+    /// The scopes that it does not need.
+    fn others(&self) -> Vec<Scope> {
+        Scope::ALL.into_iter().filter(|scope| !self.scopes.contains(scope)).collect()
+    }
+}
+
 /// All operations of the served document.
 pub(crate) async fn operations(service: &Service) -> Vec<Operation> {
     let document = Answer::of(service.request(Method::GET, "/openapi.json")).await.json();
@@ -71,18 +84,9 @@ pub(crate) async fn operations(service: &Service) -> Vec<Operation> {
                 id: id.to_owned(),
                 method,
                 path: path.clone(),
-                everywhere: [
-                    "/v1/admin/block",
-                    "/v1/admin/depth",
-                    "/v1/admin/queues",
-                    "/v1/admin/groups",
-                    "/v1/admin/limits",
-                    "/v1/admin/nodes",
-                    "/v1/admin/quotas",
-                    "/v1/admin/workers",
-                ]
-                .iter()
-                .any(|prefix| path.starts_with(prefix)),
+                everywhere: ["block", "depth", "queues", "groups", "limits", "nodes", "quotas", "workers"]
+                    .iter()
+                    .any(|place| path.starts_with(&format!("/v1/admin/{place}"))),
                 statuses: statuses.filter_map(|status| status.parse().ok()).collect(),
                 scopes,
                 pushed: described["security"][0]["push"].is_array(),
@@ -265,16 +269,11 @@ impl Targets {
             // Nothing is broadcast here: `listening` tests services that do.
             (_, 200..300) | ("listen", 404) => good().bearer_auth(key),
             (_, 400) if body(&operation.id).is_some() => to(&path).json(&json!({"nonsense": 1})),
-            (_, 400) if broken(operation) == operation.path => to(&format!("{path}?nonsense=1")),
-            (_, 400) if operation.described["parameters"].as_array().is_some_and(|all| !all.is_empty()) => {
-                to(&format!("{path}?nonsense=1"))
-            }
+            (_, 400) if operation.is_broken_by_query() => to(&format!("{path}?nonsense=1")),
             (_, 400) => to(&self.path(&broken(operation), self.waiting)),
             (_, 401) => good(),
             (_, 403) => {
-                let others = Scope::ALL.into_iter().filter(|scope| !operation.scopes.contains(scope));
-                let others: Vec<_> = others.collect();
-                good().bearer_auth(service.key(&operation.id, CanvasId::DEFAULT, &others).await)
+                good().bearer_auth(service.key(&operation.id, CanvasId::DEFAULT, &operation.others()).await)
             }
             (_, 404) => self.of_others().good(service, operation).bearer_auth(key),
             (id, 409 | 413 | 415 | 422) if EMITS.contains(&id) => {
