@@ -27,7 +27,7 @@ const CONFINED: &[(&str, &[&str])] = &[
     ("tower_", &["worker", "server", "delivery"]),
     ("utoipa", &["http", "resources::routes", "routes", "resources::wire"]),
     ("jsonwebtoken", &["access"]),
-    ("aws_lc_rs", &["access", "resources::routes", "delivery", "event", "notify"]),
+    ("aws_lc_rs", &["access", "http", "resources::routes", "delivery", "event", "notify"]),
     ("croner", &["cron"]),
     ("chrono_tz", &["cron"]),
     ("opentelemetry", &["telemetry", "cli"]),
