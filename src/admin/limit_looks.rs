@@ -1,6 +1,6 @@
-//! Looks for room in limits after changes: of one canvas one at a time, and one for all changes that
-//! came while another was under way. So whoever changes limits without a pause makes no more of them
-//! than one after the other.
+//! Looks for room in limits after changes: of one canvas one at a time, and one for all changes
+//! that came while another was under way. So whoever changes limits without a pause makes no more
+//! of them than one after the other.
 
 use std::collections::HashMap;
 use std::future::Future;

@@ -2,10 +2,10 @@
 //! notifiers without a broker are built on it.
 //!
 //! It is reliable: first in, first out, nothing is lost, and messages that are put back are
-//! delivered again. Subscribers to urgent messages alone get those, whatever else waits. Where there
-//! are none, urgent messages have their place among the others. Messages in reserve are another
-//! process's to handle; they are handed out when nothing else is ready and they are still there
-//! after a while. It runs on tokio's clock, and its state ends with the process.
+//! delivered again. Subscribers to urgent messages alone get those, whatever else waits. Where
+//! there are none, urgent messages have their place among the others. Messages in reserve are
+//! another process's to handle; they are handed out when nothing else is ready and they are still
+//! there after a while. It runs on tokio's clock, and its state ends with the process.
 
 mod messages;
 #[cfg(test)]

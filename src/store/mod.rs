@@ -3,9 +3,9 @@
 //!
 //! The files are in rooms, each on those before it: `kernel`; `log`, `quotas` and `statistics`;
 //! `minute`; `events`, `targets` and `hooks`; `batches`, `crons`, `limits`, `order` and `queues`;
-//! `memory`, for the test kit; on top `seam`. A room imports what the rooms below it export, and nothing from
-//! this file, which is for the rest of the package. A statement that `memory` repeats is a function
-//! of `Sql`, and `seam` has the function of `Store` that chooses between the two.
+//! `memory`, for the test kit; on top `seam`. A room imports what the rooms below it export, and
+//! nothing from this file, which is for the rest of the package. A statement that `memory` repeats
+//! is a function of `Sql`, and `seam` has the function of `Store` that chooses between the two.
 //!
 //! Every write restates its precondition in `where` and reports whether it took effect. Times are
 //! the database's: no function here takes a worker's clock. Nothing here publishes, decides, or

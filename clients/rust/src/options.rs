@@ -80,8 +80,8 @@ impl EventOptions {
         self
     }
 
-    /// Adds a key under which limits count the event, beside its handler and its canvas: up to three
-    /// of 1 to 200 of the characters `A-Z a-z 0-9 _ . : @ = + ~ -`.
+    /// Adds a key under which limits count the event, beside its handler and its canvas: up to
+    /// three of 1 to 200 of the characters `A-Z a-z 0-9 _ . : @ = + ~ -`.
     pub fn limit(mut self, key: &str) -> Self {
         self.limits.push(key.to_owned());
         self

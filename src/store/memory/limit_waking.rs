@@ -163,8 +163,8 @@ impl Tables {
         (start <= self.now + line_max(rate)).then_some(start)
     }
 
-    /// How many more events may be told to come. Some of those that were told have not come in time:
-    /// perhaps nobody runs their handlers now, and as many more are told.
+    /// How many more events may be told to come. Some of those that were told have not come in
+    /// time: perhaps nobody runs their handlers now, and as many more are told.
     fn room(&mut self, held: &HeldLimit) -> usize {
         let Some(places) = self.places(held) else { return FREED_PAGE };
         let (woken, late) = self.woken_and_late(held);

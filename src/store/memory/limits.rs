@@ -1,8 +1,8 @@
 //! The claim of events with limits: which may start now, and which wait.
 //!
-//! A place belongs to an event with a live claim, so that none is ever lost. Nothing is taken before
-//! all is there: an event holds no place while it waits for a rate, and pays no rate while it waits
-//! for a place.
+//! A place belongs to an event with a live claim, so that none is ever lost. Nothing is taken
+//! before all is there: an event holds no place while it waits for a rate, and pays no rate while
+//! it waits for a place.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -125,8 +125,8 @@ impl Tables {
         })
     }
 
-    /// When all rates of an event allow it to start, the rate that is the last to do so, and how far
-    /// ahead its line may be. Where others wait before it, an event gets no time.
+    /// When all rates of an event allow it to start, the rate that is the last to do so, and how
+    /// far ahead its line may be. Where others wait before it, an event gets no time.
     fn find_start(&self, ask: &Ask) -> Option<(Timestamp, HeldLimit, Duration)> {
         if ask.is_paid() {
             return None;
@@ -155,8 +155,8 @@ impl Tables {
     }
 
     /// Lets an event wait for one of its limits, until this time if there is one, or does what the
-    /// limit does to newcomers instead. It cancels what runs only for a place, as that makes no room
-    /// in a rate.
+    /// limit does to newcomers instead. It cancels what runs only for a place, as that makes no
+    /// room in a rate.
     fn make_wait(
         &mut self,
         ask: &Ask,

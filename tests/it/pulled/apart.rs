@@ -1,4 +1,5 @@
-//! Workers leave the events of pulled handlers alone, and get them when the registration is deleted.
+//! Workers leave the events of pulled handlers alone, and get them when the registration is
+//! deleted.
 
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -28,9 +28,9 @@ const TABLES: &str = "
                           has_completed boolean not null default false);
     create table faults (pid integer, began_at timestamptz not null);";
 
-/// A run that was killed ended then, and one that was frozen does nothing from then on. A start that
-/// was on its way when its process died is of a run that did nothing. A process that thaws has lost
-/// its claims, and what it still writes is counted by [`went_on`].
+/// A run that was killed ended then, and one that was frozen does nothing from then on. A start
+/// that was on its way when its process died is of a run that did nothing. A process that thaws has
+/// lost its claims, and what it still writes is counted by [`went_on`].
 const RUNS: &str = "
     create view journal_runs as
     select j.run, j.canvas, j.key, j.claimed_at, j.started_at,
@@ -183,7 +183,7 @@ impl Drop for Run {
                 "update journal set ended_at = coalesce(ended_at, started_at + make_interval(secs => $2))
                         where run = $1";
             for _ in 0..TRIES {
-                // Postgres may be down. If the start was never committed, there is nothing to write.
+                // Postgres may be down. If the start was never committed, nothing is to be written.
                 if sqlx::query(end).bind(id).bind(went_on).execute(&pool).await.is_ok() {
                     return;
                 }

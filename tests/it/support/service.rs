@@ -156,8 +156,8 @@ impl Service {
         Answer::of(self.on_canvas(Method::DELETE, path)).await
     }
 
-    /// Shuts the server down, as SIGTERM does, and closes its connections: what it has counted would
-    /// keep them for up to a minute.
+    /// Shuts the server down, as SIGTERM does, and closes its connections: what it has counted
+    /// would keep them for up to a minute.
     pub(crate) async fn stop(mut self) -> Stage {
         self.stop.cancel();
         tokio::time::timeout(TIMEOUT, &mut self.running).await.expect("no end in time").unwrap();

@@ -39,8 +39,8 @@ pub(super) const WHOLE: [(&str, &str, &str); 13] = [
     ("select canvas_id, module::text as \"module!\"", "http_targets", "an operator seals secrets anew"),
 ];
 
-/// Tables of which statements ask whether they have any row: an index without a condition, in a query
-/// of its own, is read up to the first.
+/// Tables of which statements ask whether they have any row: an index without a condition, in a
+/// query of its own, is read up to the first.
 pub(super) const ANY_ROW: [&str; 2] = ["limits", "limit_waits"];
 
 /// Rows of each other table.

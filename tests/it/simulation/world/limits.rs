@@ -275,8 +275,8 @@ impl World {
         self.record(id).is_cancelled = true;
     }
 
-    /// Cancels the event that has waited for longest, which the minute's pass then removes. No limit
-    /// here that does so has a rate, so none has been given a time.
+    /// Cancels the event that has waited for longest, which the minute's pass then removes. No
+    /// limit here that does so has a rate, so none has been given a time.
     fn send_away(&mut self, name: &str) {
         let is_left = |id: &EventId| self.rows.get(id).is_some_and(|row| !row.is_cancelled);
         let oldest = self.line(name).into_iter().map(|(_, id)| id).find(is_left);

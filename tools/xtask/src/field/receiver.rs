@@ -1,5 +1,6 @@
 //! A receiver of deliveries that behaves as its path says: `/ok`, `/hang`, `/slow` (3 s), `/busy`
-//! (10 s), and `/limited`, which takes 20 requests a second and refuses others with 429 and `Retry-After: 1`.
+//! (10 s), and `/limited`, which takes 20 requests a second and refuses others with 429 and
+//! `Retry-After: 1`.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};

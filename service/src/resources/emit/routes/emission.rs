@@ -38,8 +38,8 @@ impl Emission {
     }
 
     /// The other data that it writes beside events of their handlers, if any: a chain belongs to an
-    /// object with all of its handlers; and the log, a batch, the places of a limit and the state of
-    /// an object to the canvas.
+    /// object with all of its handlers; and the log, a batch, the places of a limit and the state
+    /// of an object to the canvas.
     pub(super) fn beside_events(&self) -> Option<&'static str> {
         let of_event = |event: &Event| {
             let fields = event.fields();
