@@ -17,7 +17,7 @@ pub(crate) enum LimitedClaim {
     /// The event waits for a place of this limit, and is woken when it may have one.
     Full(String),
     /// The event waits, and this limit has room, for which others wait.
-    #[cfg_attr(not(feature = "testing"), allow(dead_code, reason = "only tables in memory answer so"))]
+    #[allow(dead_code, reason = "only tables in memory answer so, which are for tests")]
     Room(HeldLimit),
     /// Its rates let the event start after this long.
     Later(Duration),
