@@ -369,9 +369,9 @@ impl Player {
     /// Takes a step, and returns what can be observed.
     async fn take(&mut self, dice: &mut Dice) -> String {
         let (ada, admin) = (Actor::admin("ada"), self.kit.admin().clone());
-        // No two events are due at the same time, so that they have an order; and neither the time
-        // for which a place is kept nor a lease ends within a second after some steps, which is what
-        // steps take on Postgres.
+        // No two events are due at the same time, so that they have an order. A place that is kept
+        // and a lease end a second and more after a step for each step that they last, which is
+        // what steps may take on Postgres.
         self.kit.advance(Duration::from_secs(9)).await.unwrap();
         match dice.below(15) {
             0..=3 => {
