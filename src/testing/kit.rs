@@ -287,18 +287,26 @@ impl TestKit {
             let attempts = drained.attempts();
             self.admin.wake(true).await?;
             self.notifier.publish(&self.delayed.due()).await?;
-            // An event that is named twice is looked at once: what changes meanwhile is for the
-            // next wave.
+            // An event that is named twice is looked at once. What is published after the wave has
+            // begun may be due to a run of it, and is then for the next wave.
             let mut named = BTreeSet::new();
+            let (mut ended, mut left_of_beginning) = (BTreeSet::new(), self.notifier.pending());
             while self.notifier.pending() > 0 {
                 self.refuse_to_wait_for_ever()?;
                 let Some(delivery) = subscription.next().await else { break };
-                let new =
-                    delivery.notification.as_ref().ok().filter(|notification| named.insert(notification.id));
-                let Some(notification) = new.copied() else {
+                let is_late = left_of_beginning == 0;
+                left_of_beginning = left_of_beginning.saturating_sub(1);
+                let Some(notification) = delivery.notification.as_ref().ok().copied() else {
                     delivery.acknowledge();
                     continue;
                 };
+                if !named.insert(notification.id) {
+                    if is_late && !ended.contains(&notification.id) {
+                        self.delayed.keep(notification, self.delayed.age());
+                    }
+                    delivery.acknowledge();
+                    continue;
+                }
                 // Never later than its time: the run reads the clock after this.
                 let before = self.delayed.age();
                 let report = self.stepper.run(notification).await;
@@ -306,6 +314,7 @@ impl TestKit {
                     self.delayed.keep(notification, before.saturating_add(wait.max(A_MOMENT)));
                 } else if matches!(report.ending(), Some(Outcome::Deleted | Outcome::EventMissing)) {
                     self.delayed.forget(notification.id);
+                    ended.insert(notification.id);
                 }
                 drained.add(report)?;
                 delivery.acknowledge();

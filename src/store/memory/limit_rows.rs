@@ -1,7 +1,7 @@
 //! The rows of limits: definitions, what is in use of each counted name, and which events wait.
 //! Resolves names, and decides nothing about events.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::LiveRow;
@@ -21,6 +21,8 @@ pub(super) struct Limits {
     pub(super) states: BTreeMap<HeldLimit, LimitState>,
     /// Each event that waits does so under one of its limits.
     pub(super) waits: BTreeMap<EventId, Wait>,
+    /// Those that wait or have waited, and have not started since.
+    pub(super) put_off: BTreeSet<EventId>,
 }
 
 /// What an event waits for.

@@ -78,10 +78,11 @@ impl Tables {
         waits.map(|(id, wait)| (wait.due, id)).collect()
     }
 
-    /// Whether an event waits that was due before this one.
+    /// Whether an event waits that comes before this one.
     pub(super) fn is_behind(&self, id: EventId, held: &HeldLimit) -> bool {
-        let due = self.events.get(&id).map(|row| (row.delay_until, id));
-        self.line(held).first().is_some_and(|first| due.is_some_and(|due| *first < due))
+        let waits = self.limits.waits.get(&id).map(|wait| wait.due);
+        let due = waits.or(self.events.get(&id).map(|row| row.delay_until));
+        self.line(held).first().is_some_and(|first| due.is_some_and(|due| *first < (due, id)))
     }
 
     /// The times that events are given follow one another.

@@ -24,8 +24,8 @@ struct Ask {
     id: EventId,
     named: Vec<(HeldLimit, NewLimit)>,
     wait: Option<Wait>,
-    /// It has never run, so it may take the place of others, or be dropped for them.
-    has_never_run: bool,
+    /// It has neither run nor waited, so it may take the place of others, or be dropped for them.
+    is_new: bool,
 }
 
 /// What holds an event up, and whether others that wait there have to be woken.
@@ -69,8 +69,8 @@ impl Tables {
         let id = notification.id;
         // One that was cancelled while it ran does not run again, and needs no place.
         let named = if row.cancelled_by.is_some() { Vec::new() } else { self.limits.of(row) };
-        let has_never_run = row.claims == 0;
-        let ask = Ask { id, named, wait: self.limits.waits.get(&id).cloned(), has_never_run };
+        let is_new = row.claims == 0 && !self.limits.put_off.contains(&id);
+        let ask = Ask { id, named, wait: self.limits.waits.get(&id).cloned(), is_new };
         if let Some(wait) = ask.wait.clone().filter(|wait| wait.woken_at.is_some_and(|at| at > self.now)) {
             // Somebody made it due before its time.
             return self.put_off(&ask, &wait.held, wait.woken_at, wait.is_paid);
@@ -104,6 +104,7 @@ impl Tables {
 
     fn start(&mut self, id: EventId, held: Vec<HeldLimit>, worker: Option<&Name>) -> LimitedClaim {
         self.limits.waits.remove(&id);
+        self.limits.put_off.remove(&id);
         let claimed = self.take(id, worker);
         claimed.map_or(LimitedClaim::Not, |claimed| {
             LimitedClaim::Claimed(Box::new(ClaimedEvent { held: Some(held.into()), ..claimed }))
@@ -165,8 +166,7 @@ impl Tables {
         for_place: bool,
         worker: Option<&Name>,
     ) -> LimitedClaim {
-        let is_new = ask.wait.is_none() && ask.has_never_run;
-        let by = by(held);
+        let (is_new, by) = (ask.is_new, by(held));
         let inherited = match ask.on_full(held) {
             OnFull::Drop if is_new => {
                 if let Some(row) = self.events.get_mut(&ask.id) {
@@ -205,6 +205,7 @@ impl Tables {
         let (due, since) = ask.wait.as_ref().map_or((row.delay_until, now), |wait| (wait.due, wait.since));
         let wait = Wait { held: held.clone(), due, since, woken_at: start, is_paid };
         self.limits.waits.insert(ask.id, wait);
+        self.limits.put_off.insert(ask.id);
         let notify_at = match start {
             Some(start) => self.wake_at(start, self.timing.grace),
             None => now + SAFETY_NET,

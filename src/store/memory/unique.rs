@@ -70,10 +70,11 @@ impl Tables {
         let notify_at = row.notify_at.map(|at| at.max(due).min(self.wake_at(due, self.timing.grace)));
         let held_for = row.held_for();
         // It has to ask its limits anew, of which nobody tells it.
-        let is_anew = self.limits.waits.contains_key(&id)
+        let is_anew = self.limits.put_off.contains(&id)
             && (due > now || keys(row.event.options.as_deref()) != keys(event.options.as_deref()));
         if is_anew {
             self.limits.waits.remove(&id);
+            self.limits.put_off.remove(&id);
         }
         self.remember_key(place, id, due, held_for);
         if let Some(row) = self.events.get_mut(&id) {

@@ -189,7 +189,10 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (15, "batches"),
     (16, "search"),
     (17, "operations"),
+    (18, "limits"),
+    (19, "limited claims"),
     (20, "pulled handlers"),
+    (21, "room in limits"),
 ];
 
 fn migrations(status: &str) -> String {
@@ -219,14 +222,14 @@ async fn migrate_of_the_release_before_succeeds_on_a_newer_schema() {
     let terminal = Terminal::on(&database);
     let pool = sqlx::PgPool::connect(database.url()).await.unwrap();
     let add = "insert into wakeq._migrations (version, description, success, checksum, execution_time)
-               values (21, 'of tomorrow', true, '', 0)";
+               values (22, 'of tomorrow', true, '', 0)";
     sqlx::query(add).execute(&pool).await.unwrap();
-    let newer = "  21  newer    of a newer release\n      the schema is newer than this program: 21\n";
+    let newer = "  22  newer    of a newer release\n      the schema is newer than this program: 22\n";
     let expected = migrations("present") + newer;
     assert_eq!(terminal.prints(&["migrate"]).await, expected);
     assert_eq!(terminal.prints(&["migrate", "--dry-run"]).await, expected);
     assert_eq!(terminal.prints(&["stats"]).await, "no events, no rules, and no targets\n");
-    sqlx::query("delete from wakeq._migrations where version = 20").execute(&pool).await.unwrap();
+    sqlx::query("delete from wakeq._migrations where version = 21").execute(&pool).await.unwrap();
     sqlx::query("update wakeq._migrations set success = false where version = 3")
         .execute(&pool)
         .await

@@ -1,11 +1,13 @@
 //! What requests find in the database: as many things as there may be, others in use, or in an odd
 //! state.
 
+use reqwest::RequestBuilder;
+use serde_json::json;
 use sqlx::PgPool;
 use uuid::Uuid;
 use wakeq::{CanvasId, EventId};
 
-use crate::support::service::Service;
+use crate::support::service::{Answer, Service};
 
 /// The type and id of the entity of requests.
 pub(super) const ENTITY: [&str; 2] = ["account", "ada"];
@@ -65,6 +67,16 @@ pub(super) async fn fill(service: &Service, operation: &str) {
         other => panic!("say in this file how `{other}` finds no room"),
     };
     service.stage.execute(fill).await;
+}
+
+/// The idempotency key of [`begin_another`].
+pub(super) const USED_KEY: &str = "used";
+
+/// Begins an operation by this request, in the place of those of [`fill`], which have to end first.
+pub(super) async fn begin_another(service: &Service, request: RequestBuilder) {
+    service.stage.execute("delete from wakeq.operations where job < 0").await;
+    let another = json!({"kind": "cancel", "filter": {"name": "another"}});
+    Answer::of(request.header("idempotency-key", USED_KEY).json(&another)).await.json();
 }
 
 /// The operation on many events that has ended.

@@ -47,3 +47,8 @@ pub(super) async fn run_out(service: &Service, over: bool) {
     let shift = sqlx::query(shift).bind(PULLED).bind(if over { -9.0 } else { 1.0 });
     shift.execute(&service.stage.pool).await.unwrap();
 }
+
+/// The path about the pulled handler.
+pub(super) fn of_pulled(path: &str) -> String {
+    path.replace("/greet", &format!("/{PULLED}"))
+}

@@ -12,9 +12,10 @@ use wakeq::{Actor, CanvasId, EventId};
 use wakeq_service::access::Scope;
 
 use super::full::{
-    ENDED, ENTITY, FILLED, GROUP_AT_WORK, HELD_KEY, UNREADABLE_CRON, add_ended, add_limits, entities, fill,
+    ENDED, ENTITY, FILLED, GROUP_AT_WORK, HELD_KEY, UNREADABLE_CRON, USED_KEY, add_ended, add_limits,
+    begin_another, entities, fill,
 };
-use super::leased::{OF_EVENTS, PULLED, lease, lease_event, run_out};
+use super::leased::{OF_EVENTS, PULLED, lease, lease_event, of_pulled, run_out};
 use crate::hooks::signing::{put, webhook};
 use crate::support::service::{Answer, Service};
 
@@ -293,11 +294,9 @@ impl Targets {
                 to(&path).json(&json!({"lease": lease}))
             }
             ("put_hook", 409) => to(&path).json(&json!({"kind": "standard", "handler": {"name": "greet"}})),
-            ("begin_operation", 422) => {
-                let keyed = || to(&path).header("idempotency-key", "used");
-                let first = keyed().json(&json!({"kind": "cancel", "filter": {"name": "another"}}));
-                Answer::of(first).await.json();
-                keyed().json(&body("begin_operation"))
+            (id @ "begin_operation", 422) => {
+                begin_another(service, to(&path)).await;
+                to(&path).header("idempotency-key", USED_KEY).json(&body(id))
             }
             ("open_batch", 409 | 413) => to(&path).json(&refused_batch(status)),
             ("create_key", 409) => to(&path).json(&json!({"holder": "twice", "scopes": ["read"]})),
@@ -371,11 +370,6 @@ fn is_about_copies(operation: &Operation) -> bool {
 fn is_about_pulled(operation: &Operation) -> bool {
     let id = operation.id.as_str();
     OF_EVENTS.contains(&id) || ["put_pull", "show_pull", "delete_pull", "lease_events"].contains(&id)
-}
-
-/// The path about the pulled handler.
-fn of_pulled(path: &str) -> String {
-    path.replace("/greet", &format!("/{PULLED}"))
 }
 
 /// The path of something of the same kind that is not there yet.

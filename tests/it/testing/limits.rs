@@ -328,7 +328,7 @@ impl Dice {
     }
 
     fn event(&mut self) -> Event {
-        let keys = (0..self.below(3)).map(|_| self.one_of(&["a", "b:1", "b:2", "unlimited"]));
+        let keys = (0..self.below(3)).map(|_| self.one_of(&["a", "a", "b:1", "b:1", "b:2", "unlimited"]));
         let mut keys: Vec<&str> = keys.collect();
         keys.sort_unstable();
         keys.dedup();
@@ -337,7 +337,8 @@ impl Dice {
     }
 
     fn limit(&mut self) -> NewLimit {
-        full(1 + self.below(2) as u32, self.one_of(&[OnFull::Wait, OnFull::Wait, OnFull::Drop]))
+        let on_full = [OnFull::Wait, OnFull::Wait, OnFull::Wait, OnFull::Drop];
+        full(1 + self.below(2) as u32, self.one_of(&on_full))
     }
 }
 
@@ -349,30 +350,44 @@ struct Player {
 }
 
 impl Player {
-    fn new(kit: TestKit) -> Self {
-        Self { kit: syncing(kit), known: Vec::new(), running: Vec::new() }
+    /// With two limits to begin with, so that most events find some.
+    async fn new(kit: TestKit, seed: u64, dice: &mut Dice) -> Self {
+        let (ours, all) = (CanvasId::DEFAULT, CanvasId::OF_QUEUES);
+        let begun_with = match seed % 3 {
+            0 => [(ours, "a"), (ours, "b")],
+            1 => [(ours, "b:1"), (all, "handler:WORKER/sync")],
+            _ => [(ours, "a"), (all, "b")],
+        };
+        let kit = syncing(kit);
+        for (canvas, name) in begun_with {
+            let name = name.parse().unwrap();
+            kit.admin().put_limit(canvas, &name, &dice.limit(), &Actor::admin("ada")).await.unwrap();
+        }
+        Self { kit, known: Vec::new(), running: Vec::new() }
     }
 
     /// Takes a step, and returns what can be observed.
     async fn take(&mut self, dice: &mut Dice) -> String {
         let (ada, admin) = (Actor::admin("ada"), self.kit.admin().clone());
-        // No two events are due at the same time, so that they have an order.
-        self.kit.advance(Duration::from_secs(1)).await.unwrap();
-        match dice.below(10) {
-            0..=2 => {
+        // No two events are due at the same time, so that they have an order. A place that is kept
+        // and a lease end a second and more after a step for each step that they last, which is
+        // what steps may take on Postgres.
+        self.kit.advance(Duration::from_secs(9)).await.unwrap();
+        match dice.below(15) {
+            0..=3 => {
                 let emitting = dice.event();
                 let canvas = emitting.address(CanvasId::DEFAULT).scope.canvas;
                 let emitted = self.kit.emit(emitting).await.unwrap();
                 self.known.push((canvas, emitted.id));
                 String::new()
             }
-            3 => {
+            4..=7 => {
                 let started = self.kit.start_elsewhere(dice.event()).await;
                 let shown = started.as_ref().map_or_else(ToString::to_string, |_| "runs".to_owned());
                 self.running.extend(started.ok());
                 shown
             }
-            4 if !self.running.is_empty() => {
+            8 if !self.running.is_empty() => {
                 let at = dice.below(self.running.len() as u64) as usize;
                 let running = self.running.remove(at);
                 if dice.below(4) > 0 {
@@ -380,21 +395,21 @@ impl Player {
                 }
                 String::new()
             }
-            5 => {
+            9 => {
                 let canvas = dice.one_of(&[CanvasId::DEFAULT, CanvasId::DEFAULT, CanvasId::OF_QUEUES]);
                 let name = dice.one_of(&["a", "b", "b:1", "canvas", "handler:WORKER/sync"]).parse().unwrap();
-                if dice.below(3) == 0 {
+                if dice.below(4) == 0 {
                     return format!("{}", admin.remove_limit(canvas, &name, &ada).await.unwrap());
                 }
                 let put = admin.put_limit(canvas, &name, &dice.limit(), &ada).await.unwrap();
                 format!("{} {}", put.new, put.limit.definition)
             }
-            6 => {
+            11 => {
                 self.kit.advance(KILO).await.unwrap();
                 self.running.clear();
                 String::new()
             }
-            7 if dice.below(2) == 0 => {
+            10 if dice.below(2) == 0 => {
                 let paused = admin.pause(&scope("sync"), &ada, &Stop::default()).await.unwrap().new;
                 let drained = self.kit.drain().await.unwrap().completed;
                 let lifted = admin.unpause(&scope("sync"), &ada).await.unwrap().lifted;
@@ -439,8 +454,9 @@ async fn memory_and_postgres_agree_on_limits() {
     let (mut full, mut seen) = (0, String::new());
     for seed in 1..=12 {
         let (_stage, real) = on_postgres().await;
-        let (mut real, mut memory) = (Player::new(real), Player::new(TestKit::new()));
         let (mut dice, mut same) = (Dice(seed), Dice(seed));
+        let mut real = Player::new(real, seed, &mut dice).await;
+        let mut memory = Player::new(TestKit::new(), seed, &mut same).await;
         for step in 0..50 {
             let (expected, found) = (real.take(&mut dice).await, memory.take(&mut same).await);
             assert_eq!(found, expected, "seed {seed}, step {step}");

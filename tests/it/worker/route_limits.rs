@@ -85,6 +85,7 @@ async fn the_limit_of_a_route_for_a_canvas_is_the_canvass() {
         assert_eq!(set(&stage, canvas).await, None);
     }
     let theirs = stage.queue.emit(Event::new("greet", &1).unwrap().canvas(OTHER)).await.unwrap();
-    worker.until(theirs.id, Outcome::HandlerUnknown).await;
+    let left = worker.until(theirs.id, Outcome::Deferred).await;
+    assert!(left.trail.contains(&Outcome::HandlerUnknown), "{left:?}");
     worker.stop().await;
 }
