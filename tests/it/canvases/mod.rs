@@ -19,6 +19,7 @@ mod proxy;
 pub(crate) mod rows;
 mod seed;
 mod tallies;
+mod unseen;
 mod upkeep;
 mod work;
 mod world;
