@@ -279,6 +279,13 @@ impl Calls<'_> {
             self.note("stats", &about, stats);
             self.note("targets", &about, targets);
         }
+        // Under the victim's names, as long as the attacker has opened none of them.
+        for batch in self.victim.batches.clone() {
+            let closed = self.world.service.stage.queue.batch(&batch).unwrap().canvas(canvas).close().await;
+            let cancelled = admin.cancel_batch(canvas, &batch.parse().unwrap(), &by).await;
+            self.note("close", &batch, closed.map_err(|error| error.to_string()));
+            self.note("cancel_batch", &batch, cancelled);
+        }
         for object in self.victim.objects.clone() {
             let halted = admin.halted_on(canvas, &object.parse().unwrap()).await;
             let running = admin.running(canvas, &object.parse().unwrap()).await;

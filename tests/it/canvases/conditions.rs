@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use regex::Regex;
 
-use super::proxy::SentStatements;
+use super::proxy::{SentStatements, place_of};
 
 /// Where the statements of each package are.
 const STATEMENTS: [&str; 3] = ["src/store", "streams/src/store", "service/src/store"];
 
-/// A statement of the store, or the end of one that is put together, or a function of a migration.
+/// A statement of the store, or a part of one that is put together, or a function of a migration.
 #[derive(Debug)]
 pub(super) struct Sql {
     pub(super) text: String,
@@ -54,7 +54,7 @@ impl Sql {
     /// directly or through other functions.
     pub(super) fn reach(&self, functions: &[String], sent: &SentStatements) -> BTreeSet<String> {
         if !self.is_function {
-            let whole = sent.iter().filter(|(text, _)| text.ends_with(&self.text));
+            let whole = sent.iter().filter(|(text, _)| place_of(&self.text, text).is_some());
             return whole.flat_map(|(_, asked)| asked.clone()).collect();
         }
         let mut calls = BTreeSet::from([call(&self.text)]);
@@ -141,11 +141,15 @@ fn places(text: &str) -> Vec<(Range<usize>, String)> {
     places
 }
 
-/// What a canvas is compared with: a parameter, a column, or an expression in parentheses.
+/// What a canvas is compared with: a parameter, a column, a call, an element of an array, or an
+/// expression in parentheses.
 fn condition() -> Regex {
-    let operand = r"(?:\$\d+(?:::uuid)?|[a-z_]+(?:\.[a-z_]+)?|\((?:[^()]|\([^()]*\))*\))";
+    let called = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)";
+    let element = r"\[(?:[^\[\]]|\[[^\[\]]*\])*\]";
+    let named = format!(r"[a-z_]+(?:\.[a-z_]+)?(?:{called}|{element})?");
+    let operand = format!(r"(?:\$\d+(?:::uuid)?|{named}|\((?:[^()]|\([^()]*\))*\))");
     let other = r"(?:any\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|case\b.*?\bend|OPERAND)"
-        .replace("OPERAND", operand);
+        .replace("OPERAND", &operand);
     let column = r"(?:[a-z_]+\.)?canvas(?:_id)?";
     Regex::new(&format!(r"(?s)\b{column}\s*(?:=|is not distinct from)\s*{other}")).unwrap()
 }
@@ -213,7 +217,9 @@ fn literals(text: &str) -> Vec<(usize, String)> {
 fn conditions_are_found_wherever_they_stand() {
     let text = "select 1 from t where canvas_id = $1 and ($2::uuid is null or t.canvas_id = $2::uuid) \
                 and h.canvas_id = e.canvas_id and k.canvas_id is not distinct from $3 \
-                and e.canvas_id = (select canvas_id from job where kind = 'lifted') and (u.canvas_id, u.name) = (w.canvas_id, w.name) on conflict do update set canvas_id = excluded.canvas_id";
+                and e.canvas_id = (select canvas_id from job where kind = 'lifted') and (u.canvas_id, u.name) = (w.canvas_id, w.name) \
+                and e.canvas_id is not distinct from coalesce($1, ($2)[place(e.id, $3)]) and l.canvas_id = ids[of(l.id)] \
+                on conflict do update set canvas_id = excluded.canvas_id";
     let found = of(text.to_owned(), false, "text", 0);
     let changed: Vec<_> =
         found.iter().map(|condition| condition.sql.without(std::slice::from_ref(condition))).collect();
@@ -224,10 +230,12 @@ fn conditions_are_found_wherever_they_stand() {
         "(k.canvas_id is not distinct from $3 or true)",
         "kind = 'lifted') or true)",
         "(u.canvas_id, u.name) = (u.canvas_id, w.name)",
+        "coalesce($1, ($2)[place(e.id, $3)]) or true)",
+        "(l.canvas_id = ids[of(l.id)] or true)",
     ] {
         assert_eq!(changed.iter().filter(|text| text.contains(part)).count(), 1, "{part} in {changed:#?}");
     }
-    assert_eq!(changed.len(), 6, "{changed:#?}");
+    assert_eq!(changed.len(), 8, "{changed:#?}");
 }
 
 #[test]

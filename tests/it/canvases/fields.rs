@@ -129,7 +129,7 @@ pub(super) fn of_path(part: &str, values: &Values) -> Vec<Vec<(&'static str, Str
         "key" => single("key", &values.keys),
         "limit" => single("limit", &values.limits),
         "queue" => vec![vec![("queue", QUEUE.to_owned())]],
-        "operation" => vec![vec![("operation", operation(values))]],
+        "operation" => operations(values).map(|operation| vec![("operation", operation)]).into(),
         "quota" => vec![vec![("quota", "events".to_owned())]],
         "group" => vec![vec![("group", "projection".to_owned())]],
         "worker" => vec![vec![("worker", format!("worker-{}", &values.canvas[..8]))]],
@@ -139,9 +139,9 @@ pub(super) fn of_path(part: &str, values: &Values) -> Vec<Vec<(&'static str, Str
     }
 }
 
-/// The operation of a canvas, as its seed has it.
-fn operation(values: &Values) -> String {
-    format!("0000a001{}", &values.canvas[8..])
+/// The operations of a canvas, as its seed has them: one that has ended, and an open one.
+fn operations(values: &Values) -> [String; 2] {
+    ["0000a001", "0000a002"].map(|start| format!("{start}{}", &values.canvas[8..]))
 }
 
 /// The values for a query parameter, together with the parameters that it requires; empty if it

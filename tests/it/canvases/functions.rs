@@ -6,16 +6,18 @@
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use wakeq::control::EventFilter;
 use wakeq::order::Lane;
+use wakeq::targets::{NewTarget, TargetHeaders};
 use wakeq::{Actor, CanvasId, Event, EventId, HandlerScope, Name, Stop};
 
+use super::questions::{PAUSED, Question, ask, of_both};
 use super::seed::{ATTACKER, VICTIM};
 use super::world::World;
-use super::{Findings, pass};
+use super::{Findings, batches, bounds, limits, pass};
 use crate::support::Statements;
 use crate::support::receiver::{address, target};
 
-/// An event and a copy of each tenant, on the same object; the attacker's came first, and its lane
-/// in the queue is halted.
+/// An event and a copy of each tenant, on the same object; the attacker's came first, and its lanes
+/// are halted.
 const LANES: &str = "
     insert into wakeq.queues (name, tenant_visible, created_by, updated_by) values ('audit', true, 'tests', 'tests');
     insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, object, seq, prev, queue, origin) values
@@ -24,7 +26,8 @@ const LANES: &str = "
     ('b1000000-0000-4000-8000-000000000000', 'VICTIM', 'audit', 'note', '_', '1', 'lane', 3, 0, null, null),
     ('b2000000-0000-4000-8000-000000000000', 'VICTIM', 'audit', 'note', '_', '1', 'lane', 4, 0, 'audit', gen_random_uuid());
     insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, prev, queue)
-    values ('ATTACKER', 'lane', 'audit', 'note', gen_random_uuid(), 1, 0, 'audit');";
+    values ('ATTACKER', 'lane', 'audit', 'note', gen_random_uuid(), 1, 0, 'audit'),
+           ('ATTACKER', 'lane', 'audit', 'note', gen_random_uuid(), 1, 0, null);";
 
 /// A due copy of each tenant, and a running one of the victim. All copies of the attacker were
 /// looked at, and one may run.
@@ -60,10 +63,6 @@ const LOST: &str = "
     update wakeq.facets set position = null, head_at = 'infinity', running = '{}' where queue = 'audit';
     update wakeq.facets set running = array['a3000000-0000-4000-8000-000000000000']::uuid[]
      where queue = 'audit' and canvas_id = 'ATTACKER';";
-
-const PAUSED: &str = "
-    insert into wakeq.scheduling_rules (rule_type, canvas_id, handler_name, event_space)
-    values ('pause', 'ATTACKER', 'note', 'audit');";
 
 const SWITCHED_OFF: &str = "
     insert into wakeq.scheduling_rules (rule_type, canvas_id, handler_name, event_space)
@@ -107,8 +106,23 @@ const ENTITIES: &str = "
     select 'projection', 'category/entities:note', seq, id, canvas_id, category, stream, name, payload, 1, 'no'
       from wakeq.log where category = 'entities:note' and stream = 'one';";
 
-/// Setup, action, and the condition that must hold.
-const QUESTIONS: [(&[&str], &str, &str); 25] = [
+/// An open batch of the victim with a member, and one of the attacker that is over, under one name.
+const BATCHES: &str = "
+    insert into wakeq.batches (canvas_id, name, event_id, module, handler, modifier, value, over_at) values
+    ('ATTACKER', 'joined', gen_random_uuid(), 'WORKER', 'told', '_', '1', now()),
+    ('VICTIM', 'joined', gen_random_uuid(), 'WORKER', 'told', '_', '1', null);
+    insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, options)
+    values (gen_random_uuid(), 'VICTIM', 'audit', 'note', '_', '1', '{\"batch\": \"joined\"}');";
+
+/// As many running copies of the attacker as any canvas may have.
+const FULL: &str = "
+    with runs as (
+        insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, locked_at, claims, queue, origin)
+        select gen_random_uuid(), 'ATTACKER', 'audit', 'note', '_', '1', now(), 1, 'audit', gen_random_uuid()
+          from generate_series(1, 4) returning id)
+    update wakeq.facets set running = array(select id from runs) where queue = 'audit' and canvas_id = 'ATTACKER';";
+
+const QUESTIONS: [Question; 31] = [
     (
         &[ENTITIES],
         "select wakeq.erase_entity('ATTACKER', 'note', 'one', 9000005, 0, 1000)",
@@ -123,7 +137,13 @@ const QUESTIONS: [(&[&str], &str, &str); 25] = [
     (&[LANES], "", "wakeq.first_without('VICTIM', 'lane', 'audit', 'audit', 'note', '{}') = 'b2000000-0000-4000-8000-000000000000'"),
     (&[LANES], "", "wakeq.next_in_lane('VICTIM', 'lane', null, 'audit', 'note', 0) = 'b1000000-0000-4000-8000-000000000000'"),
     (&[LANES], "", "wakeq.next_in_lane('VICTIM', 'lane', 'audit', 'audit', 'note', 0) = 'b2000000-0000-4000-8000-000000000000'"),
+    (&[LANES], "", "wakeq.first_of_lane('VICTIM', 'lane', null, 'audit', 'note') = 'b1000000-0000-4000-8000-000000000000'"),
+    (&[LANES], "", "wakeq.first_of_lane('VICTIM', 'lane', 'audit', 'audit', 'note') = 'b2000000-0000-4000-8000-000000000000'"),
     (&[LANES], "", "not wakeq.lane_halts('VICTIM', 'lane', 'audit', 'audit', 'note')"),
+    (&[LANES], "", "not wakeq.lane_halts('VICTIM', 'lane', null, 'audit', 'note')"),
+    (&[BATCHES], "select wakeq.join_batch(e) from wakeq.events_v2 e where e.canvas_id = 'VICTIM' and e.name = 'note'", "true"),
+    (&[FACETS], "", "not wakeq.facet_holds('audit', 'VICTIM', '1 minute')"),
+    (&[FACETS, FULL], "", "not wakeq.facet_holds('audit', 'VICTIM', '1 minute')"),
     (&[FACETS], "", "not wakeq.is_passed('audit', 'VICTIM', now() - interval '1 hour', '<b3>')"),
     (&[FACETS], "", "not wakeq.facet_was_full('audit', 'VICTIM')"),
     (&[FACETS], "", "array(select wakeq.room_in_facet('audit', 'VICTIM', '1 minute')) = '{<b3>}'"),
@@ -169,9 +189,10 @@ const QUESTIONS: [(&[&str], &str, &str); 25] = [
 ];
 
 pub(super) async fn goes_on(world: &World) -> Findings {
+    world.lift_all().await;
     let mut findings = Findings::new();
     let mut connection = PgConnection::connect(world.url()).await.unwrap();
-    for (before, done, question) in QUESTIONS {
+    for (before, done, question) in QUESTIONS.into_iter().chain(limits::QUESTIONS) {
         if let Err(why) = ask(&mut connection, before, done, question).await {
             findings.push(format!("functions: {why}: {done} {question}"));
         }
@@ -179,11 +200,14 @@ pub(super) async fn goes_on(world: &World) -> Findings {
     connection.close().await.unwrap();
     findings.extend(calls(world).await);
     findings.extend(hands(world).await);
+    findings.extend(batches::goes_on(world).await);
+    findings.extend(bounds::goes_on(world).await);
     findings
 }
 
-/// One lane of the attacker is halted, and one of its handlers is paused; other canvases have
-/// events that sort after all of the victim's canvas, with handlers that sort before.
+/// One lane of the attacker is halted, and one of its handlers is paused, and has a target with
+/// headers elsewhere; other canvases have events that sort after all of the victim's canvas, with
+/// handlers that sort before.
 async fn calls(world: &World) -> Findings {
     let (stage, by) = (&world.service.stage, Actor::user("tests"));
     let scope = |canvas: CanvasId| HandlerScope::worker(canvas, "still").unwrap();
@@ -191,6 +215,9 @@ async fn calls(world: &World) -> Findings {
                   values ($1, 'still', 'WORKER', 'still', gen_random_uuid(), 1, 0)";
     sqlx::query(halted).bind(ATTACKER.canvas.0).execute(&stage.pool).await.unwrap();
     stage.admin.pause(&scope(ATTACKER.canvas), &by, &Stop::default()).await.unwrap();
+    let headers = Some(TargetHeaders::new([("x-api-key", "k3y")]).unwrap());
+    let elsewhere = NewTarget { headers, ..target("https://elsewhere.example/") };
+    stage.admin.put_target(&address(ATTACKER.canvas, "still"), &elsewhere, &by).await.unwrap();
     let others = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until, notify_at)
                   select gen_random_uuid(), canvas, module, 'a', '_', '1', now() + interval '1 day', now() + interval '1 day'
                     from (values ('ffffffff-ffff-4fff-bfff-ffffffffffff'::uuid, 'AAA'),
@@ -220,9 +247,9 @@ async fn calls(world: &World) -> Findings {
         findings.push("functions: skipping a lane of the victim lifts one of the attacker".into());
     }
     let (address, target) = (address(VICTIM.canvas, "still"), target("https://target.example/"));
-    let registered = stage.admin.put_target(&address, &target, &by).await.unwrap();
-    if let Some(rule) = registered.still {
-        findings.push(format!("functions: the victim's handler is under the attacker's rule: {rule:?}"));
+    match stage.admin.put_target(&address, &target, &by).await.map(|registered| registered.still) {
+        Ok(None) => {}
+        still => findings.push(format!("functions: the victim's target is under the attacker's: {still:?}")),
     }
     let event = Event::new("zz", &1).unwrap().module("zzz").unwrap().canvas(VICTIM.canvas);
     let id = stage.queue.emit(event).await.unwrap().id;
@@ -242,38 +269,6 @@ async fn hands(world: &World) -> Findings {
         return Findings::new();
     }
     vec![format!("functions: who works on the victim's object is said to be {workers:?}")]
-}
-
-/// Fills the placeholders in: the tenants, the ids of copies, and calls that are made repeatedly.
-fn of_both(text: &str) -> String {
-    text.replace("<turns>", "wakeq.take_turns('audit', '{}', 5, false, '1 minute', 5)")
-        .replace("<due>", "wakeq.due_facets('audit', '1 minute', '00000000-0000-0000-0000-000000000000', 10)")
-        .replace("<a3>", "a3000000-0000-4000-8000-000000000000")
-        .replace("<b3>", "b3000000-0000-4000-8000-000000000000")
-        .replace("ATTACKER", &ATTACKER.canvas.to_string())
-        .replace("VICTIM", &VICTIM.canvas.to_string())
-}
-
-/// Leaves nothing behind: the transaction is rolled back, or dropped on an error.
-async fn ask(
-    connection: &mut PgConnection,
-    before: &[&str],
-    done: &str,
-    question: &str,
-) -> Result<(), String> {
-    let mut transaction = connection.begin().await.unwrap();
-    for text in before {
-        sqlx::raw_sql(AssertSqlSafe(of_both(text))).execute(&mut *transaction).await.unwrap();
-    }
-    if !done.is_empty() {
-        let done = sqlx::query(AssertSqlSafe(of_both(done))).execute(&mut *transaction).await;
-        done.map_err(|error| error.to_string())?;
-    }
-    let question = AssertSqlSafe(format!("select {}", of_both(question)));
-    let is_so = sqlx::query_scalar::<_, Option<bool>>(question).fetch_one(&mut *transaction).await;
-    let is_so = is_so.map_err(|error| error.to_string())?;
-    transaction.rollback().await.unwrap();
-    if is_so == Some(true) { Ok(()) } else { Err("it is not so".to_owned()) }
 }
 
 #[tokio::test]

@@ -8,17 +8,22 @@
 //! wait for each other is not measured here: `edge::worst` does that.
 
 mod answers;
+mod batches;
+mod bounds;
 mod calls;
 mod commands;
 mod conditions;
 mod fields;
 mod functions;
+mod limits;
 mod mutants;
 mod program;
 mod proxy;
+mod questions;
 pub(crate) mod rows;
 mod seed;
 mod tallies;
+mod unseen;
 mod upkeep;
 mod work;
 mod world;

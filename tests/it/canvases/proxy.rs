@@ -12,11 +12,34 @@ use tokio::task::JoinHandle;
 /// The code of the message that begins a session; before it come questions about encryption.
 const STARTUP: u32 = 196_608;
 
-/// A statement, or the end of one, and its replacement.
+/// A statement, or a part of one, and its replacement.
 pub(super) type Change = (String, String);
 
 /// The labels of the requests that sent a statement, by its text.
 pub(super) type SentStatements = BTreeMap<String, BTreeSet<String>>;
+
+/// From which length on a part of a statement is looked for anywhere in it. Shorter ones are ends,
+/// which stand elsewhere in other statements, too.
+const LONG: usize = 100;
+
+/// Where a part of a statement begins, if the statement has it.
+pub(super) fn place_of(part: &str, statement: &str) -> Option<usize> {
+    if part.len() >= LONG {
+        return statement.find(part);
+    }
+    statement.strip_suffix(part).map(str::len)
+}
+
+/// A statement with all parts of it replaced that change.
+fn changed(statement: &[u8], changes: &[Change]) -> String {
+    let mut statement = String::from_utf8_lossy(statement).into_owned();
+    for (old, new) in changes {
+        if let Some(start) = place_of(old, &statement) {
+            statement.replace_range(start..start + old.len(), new);
+        }
+    }
+    statement
+}
 
 #[derive(Default)]
 struct Notes {
@@ -103,12 +126,8 @@ async fn carry(
             let (first, second) = (texts.next().unwrap_or_default(), texts.next().unwrap_or_default());
             match kind {
                 b'P' => {
-                    let changed =
-                        |(old, new): &Change| Some((second.strip_suffix(old.as_bytes())?, new.clone()));
-                    if let Some((before, new)) = changes.iter().find_map(changed) {
-                        let rest = &body[first.len() + 1 + second.len()..];
-                        body = [&first, &[0][..], before, new.as_bytes(), rest].concat();
-                    }
+                    let rest = &body[first.len() + 1 + second.len()..];
+                    body = [&first, &[0][..], changed(&second, changes).as_bytes(), rest].concat();
                     prepared.insert(first, second);
                 }
                 // Binds a portal to a prepared statement.

@@ -299,10 +299,12 @@ impl Planting<'_> {
         for modifier in ["_", "other"] {
             self.values.handlers.push(["WORKER".into(), "sent".into(), modifier.into()]);
         }
-        // Together with the attacker's own, more than one canvas may have.
+        // Together with the attacker's own, more than one canvas may have. The last one is under a
+        // name that nothing else has.
         for bulk in 0..10 {
             self.put(&format!("/handlers/WORKER/bulk-{bulk}"), json!({"url": url})).await;
         }
+        self.put(&format!("/handlers/WORKER/{own}-target"), json!({"url": url})).await;
         for name in ["pulled", &format!("{own}-pulled")] {
             self.put(&format!("/handlers/WORKER/{name}/pull"), json!({"retries": name.len()})).await;
             self.emit("for a puller", json!({"name": name, "value": secret(self.tenant.word)})).await;
@@ -375,15 +377,23 @@ impl Planting<'_> {
     }
 }
 
-/// Set up without a request: an operation that has ended, unknown handlers, an expired key, a cron
-/// whose tick was emitted ahead, events that are parked under a rule or deferred because their
-/// handler is unknown; statistics of two days ago and of some hours ago; and just as much room as
-/// the attacks need.
+/// Set up without a request: an operation that has ended and an open one, unknown handlers, an
+/// expired key, a cron whose tick was emitted ahead, events that are parked under a rule or
+/// deferred because their handler is unknown (see `FRESH`); ends of a batch; a dead event and a
+/// halted lane of handlers that have nothing else, and come last; statistics of two days ago and of
+/// some hours ago; and just as much room as the attacks need.
 const SETTLED: &str = "
     insert into wakeq.operations (canvas_id, id, kind, filter, cut_off, state, preview_count, looked_at, matched, changed, author, job,
                                   ended_at)
     select 'CANVAS'::uuid, ('0000a001' || substr('CANVAS', 9))::uuid, 'delete', jsonb_build_object('name', 'OWN'), now(), 'done',
            length('OWN'), 2 * length('OWN'), length('OWN'), length('OWN'), 'OWN', 1, now();
+    insert into wakeq.operations (canvas_id, id, kind, filter, cut_off, author, job)
+    select 'CANVAS', ('0000a002' || substr('CANVAS', 9))::uuid, 'delete', jsonb_build_object('name', 'OWN'), now(), 'OWN', -length('OWN');
+    insert into wakeq.batch_ends (canvas_id, batch, completed) values ('CANVAS', 'import:1', length('OWN'));
+    insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses, last_error, cause)
+    values (gen_random_uuid(), 'CANVAS', 'zoo', 'OWN-dead', '_', '1', 2, now(), 3, 0, 'x', 'retries');
+    insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, prev)
+    values ('CANVAS', 'halt:2', 'zoo', 'OWN-halted', gen_random_uuid(), 1, 0);
     insert into wakeq.unknown_handlers (canvas_id, module, name, modifier)
     select 'CANVAS', 'WORKER', name, '_' from unnest(array['greet', 'OWN']) name;
     update wakeq.access_keys set created_at = now() - interval '2 hours', expires_at = now() - interval '1 hour'
@@ -420,6 +430,12 @@ const SETTLED: &str = "
     select 'CANVAS'::uuid, 'batches', count(*) + 2, 'tests' from wakeq.batches where canvas_id = 'CANVAS'
      union all
     select 'CANVAS'::uuid, 'targets', count(*) + 9, 'tests' from wakeq.http_targets where canvas_id = 'CANVAS'";
+
+/// What would be over while many copies of a world are tried: the run of an event, and how long the
+/// events of unknown handlers are deferred.
+pub(super) const FRESH: &str = "
+    update wakeq.events_v2 set locked_at = now() + interval '1 hour' where locked_at is not null;
+    update wakeq.events_v2 set notify_at = now() + interval '20 minutes' where probes = 20 and notify_at is not null";
 
 /// What the attempt that runs has left. It tells of its tenant.
 const CHECKPOINT: &str = "insert into wakeq.checkpoints (canvas_id, event_id, claims, value)

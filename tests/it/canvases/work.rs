@@ -1,12 +1,15 @@
 //! The victim's own events run as if the attacker were not there, although the attacker has stopped
-//! everything with the same names.
+//! everything with the same names, or has given it to other programs.
 
 use std::time::Duration;
 
 use serde_json::Value;
+use sqlx::AssertSqlSafe;
 use tokio::sync::mpsc;
-use wakeq::{Actor, CanvasId, Event, Execution, HandlerScope, Handlers, Stop, WorkerConfig};
+use wakeq::notify::Notification;
+use wakeq::{Actor, CanvasId, Event, EventId, Execution, HandlerScope, Handlers, Stop, WorkerConfig};
 
+use super::questions::of_both;
 use super::seed::{ATTACKER, VICTIM};
 use super::world::{QUEUE, World};
 use super::{Findings, upkeep};
@@ -17,14 +20,27 @@ const TIMEOUT: Duration = Duration::from_secs(8);
 /// How many events the victim emits in each way.
 const EACH: u64 = 3;
 
+const TAKEN_OVER: &str = "
+    insert into wakeq.pulled_handlers (canvas_id, module, name, retries, delay_ms, factor, delay_max_ms, halts, created_by, updated_by)
+    select 'ATTACKER', 'WORKER', name, 1, 1, 1, 1, false, 'tests', 'tests' from unnest(array['errand', 'lost']) name;
+    insert into wakeq.http_targets (canvas_id, module, name, modifier, url, retries, delay_ms, factor, delay_max_ms, timeout_ms, secret,
+                                    created_by, updated_by, gone_at)
+    values ('ATTACKER', 'WORKER', 'lost', '_', 'https://gone.example/', 1, 1, 1, 1, 1000, decode(repeat('00', 32), 'hex'),
+            'tests', 'tests', now());
+    insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until, notify_at, postponed_since)
+    values ('<b7>', 'VICTIM', 'WORKER', 'lost', '_', '1', now() - interval '1 hour', now() + interval '1 hour',
+            now() - interval '1 hour')";
+
 /// An event that ran: its canvas, kind and value.
 type Ran = (CanvasId, String, u64);
 
 pub(super) async fn goes_on(world: &World) -> Findings {
     let mut findings = Findings::new();
     let stage = &world.service.stage;
+    world.lift_all().await;
     stopped(world).await;
     upkeep::make_due(world).await;
+    taken_over(world).await;
     let (sender, mut ran) = mpsc::channel(10_000);
     let handler = |name: &'static str| {
         let sender = sender.clone();
@@ -54,6 +70,8 @@ pub(super) async fn goes_on(world: &World) -> Findings {
         ]
     });
     stage.queue.emit_all(emitted.collect()).await.unwrap();
+    let lost = EventId(of_both("<b7>").parse().unwrap());
+    stage.notifier.publish(&[Notification::new(lost, VICTIM.canvas)]).await.unwrap();
     let mut seen: Vec<Ran> = Vec::new();
     let all = async {
         while seen.iter().filter(|(canvas, ..)| *canvas == VICTIM.canvas).count() < 3 * EACH as usize {
@@ -82,6 +100,7 @@ pub(super) async fn goes_on(world: &World) -> Findings {
         Ok(arrived) => arrived.answer("204 No Content", &[]),
         Err(_) => findings.push("work: nothing came to the victim's target".into()),
     }
+    findings.extend(deferred(world).await);
     findings.extend(upkeep::findings(world).await);
     drop((theirs, receiver));
     worker.stop().await;
@@ -108,8 +127,41 @@ fn event(name: &str, value: u64) -> Event {
     Event::new(name, &value).unwrap().canvas(VICTIM.canvas)
 }
 
-/// The attacker's handlers of the same names are paused, its object of the same name is halted, and
-/// its facet gets no turns; all of them have something waiting.
+/// The attacker leases the events of a handler of the same name, and of one that no worker knows
+/// and whose target is gone; the victim's event of that one has been put off for an hour.
+async fn taken_over(world: &World) {
+    let stage = &world.service.stage;
+    sqlx::raw_sql(AssertSqlSafe(of_both(TAKEN_OVER))).execute(&stage.pool).await.unwrap();
+}
+
+/// The victim's event of a handler that no worker knows waits for it, and the handler is noted.
+async fn deferred(world: &World) -> Findings {
+    let pool = &world.service.stage.pool;
+    let is_so = async |question: &str| {
+        let query = sqlx::query_scalar(AssertSqlSafe(of_both(&format!("select {question}"))));
+        query.fetch_one(pool).await.unwrap_or(false)
+    };
+    let noted = "exists (select from wakeq.unknown_handlers where canvas_id = 'VICTIM' and name = 'lost')";
+    let noted = async {
+        while !is_so(noted).await {
+            // Nobody is told of a deferral: only its rows show it.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    if tokio::time::timeout(TIMEOUT, noted).await.is_err() {
+        return vec!["work: the victim's unknown handler is not noted".into()];
+    }
+    // In the same statement.
+    if !is_so("postponed_since is not null from wakeq.events_v2 where id = '<b7>'").await {
+        return vec![
+            "work: the victim's event is put off anew, as if the attacker's target were its own".into(),
+        ];
+    }
+    Findings::new()
+}
+
+/// The attacker's canvas and its handlers of the same names are paused, its object of the same name
+/// is halted, and its facet gets no turns; all of them have something waiting.
 async fn stopped(world: &World) {
     let stage = &world.service.stage;
     let by = Actor::user("tests");
@@ -119,6 +171,7 @@ async fn stopped(world: &World) {
         let scope = HandlerScope { canvas: ATTACKER.canvas, module, name };
         stage.admin.pause(&scope, &by, &Stop::default()).await.unwrap();
     }
+    stage.admin.pause_canvas(ATTACKER.canvas, &by, &Stop::default()).await.unwrap();
     let settings = "insert into wakeq.facet_settings (queue, canvas_id, weight) values ($1, $2, 0)
                     on conflict (queue, canvas_id) do update set weight = 0";
     sqlx::query(settings).bind(QUEUE).bind(ATTACKER.canvas.0).execute(&stage.pool).await.unwrap();

@@ -42,14 +42,14 @@ pub(super) struct Frozen {
 }
 
 impl Frozen {
-    /// A copy in which `first` was run, and whose queue sends other statements in place of some.
+    /// A copy in which `first` was run beside what keeps it fresh, and whose queue sends other
+    /// statements in place of some.
     pub(super) async fn thaw(&self, first: &[String], changes: &[Change]) -> World {
         let database = self.database.copy().await.unwrap();
-        if !first.is_empty() {
-            let mut connection = PgConnection::connect(database.url()).await.unwrap();
-            sqlx::raw_sql(AssertSqlSafe(first.join(";\n"))).execute(&mut connection).await.unwrap();
-            connection.close().await.unwrap();
-        }
+        let first: Vec<_> = first.iter().map(String::as_str).chain([seed::FRESH]).collect();
+        let mut connection = PgConnection::connect(database.url()).await.unwrap();
+        sqlx::raw_sql(AssertSqlSafe(first.join(";\n"))).execute(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
         let proxy = Proxy::start(database.url(), changes).await;
         let url = proxy.url.clone();
         World { proxy: Some(proxy), keys: self.keys.clone().into(), ..World::on(database, &url).await }
@@ -154,6 +154,14 @@ impl World {
         if let Some(proxy) = &self.proxy {
             proxy.asked(label);
         }
+    }
+
+    /// Lifts the rules and quotas of both tenants, which requests have left: the requests that lift
+    /// them are not among those that are sent without a condition (`Part::With`).
+    pub(super) async fn lift_all(&self) {
+        let pool = &self.service.stage.pool;
+        pool.run("delete from wakeq.scheduling_rules").await;
+        pool.run("delete from wakeq.canvas_quotas").await;
     }
 
     /// The last values of its sequences.
