@@ -55,7 +55,8 @@ pub(crate) use limits::{LimitedClaim, LimitedClaims};
 pub(crate) use log::AppendRefusal;
 pub use log::{LogAppender, LogBatch, LogEnd, LogHolder, LogHorizon, append_batch, lacks_partition};
 pub(crate) use minute::{
-    Activity, Attendance, ExpiryPart, IdleRetention, MakingDue, MissedCursor, NewWorker, WorkerPosition,
+    Activity, Attendance, ExpiryPart, IdleRetention, MakingDue, MinuteOutcome, MissedCursor, NewWorker,
+    WorkerPosition,
 };
 pub use minute::{Retention, Worker, WorkerRun, WorkerState, WorkerSummary};
 pub(crate) use order::HaltedPosition;
