@@ -80,7 +80,7 @@ impl Store {
                    select s.canvas_id, s.name, 0::bigint as waiting, (
                               select count(*) from wakeq.events_v2 e
                                where e.id = any (s.holders) and e.locked_at >= now() - $1::interval) as running
-                     from (select * from wakeq.limit_states limit $3) as s
+                     from (select * from wakeq.limit_states order by canvas_id, name limit $3) as s
                     where s.holders <> '{}'
                     union all
                    select n.canvas_id, n.name, (

@@ -170,8 +170,8 @@ impl Sql<'_> {
             "select e.id from wakeq.events_v2 e
               where e.id = any ((select $1::uuid[])::uuid[])
                 and coalesce(isfinite(e.notify_at), false) and e.locked_at is null and e.delay_until <= now()
-                and (e.starts_at is null or not exists (
-                    select from wakeq.limit_waits w where w.event_id = e.id and w.woken_at is null))",
+                and (e.starts_at is null or (
+                    select w.woken_at is null from wakeq.limit_waits w where w.event_id = e.id) is not true)",
             &keys
         );
         let waiting = self.session().await?.all("look which events wait", query).await?;

@@ -39,7 +39,9 @@ impl Sql<'_> {
         let query = sqlx::query!(
             r#"select w.id as "id!", w.canvas_id as "canvas_id!",
                       (e.options @> '{"urgent": true}') is true as "is_urgent!"
-                 from wakeq.wake_waiting($1, $2, $3, $4, $5) w left join wakeq.events_v2 e on e.id = w.id"#,
+                 from wakeq.wake_waiting($1, $2, $3, $4, $5) w
+                 left join lateral (
+                      select o.options from wakeq.events_v2 o where o.id = w.id offset 0) as e on true"#,
             &canvases,
             &names,
             interval(self.timing().lease),

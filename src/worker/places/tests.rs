@@ -70,6 +70,12 @@ async fn a_free_place_goes_to_the_target_with_the_fewest() {
     assert!(places.book().waiting.is_empty() && places.book().targets.is_empty());
 }
 
+/// How many places are kept and taken.
+fn counts(places: &Places) -> (usize, usize) {
+    let book = places.book();
+    (book.kept, book.taken)
+}
+
 /// A canvas has its share and all that it may borrow, and a slow function has all but those of
 /// others: their urgent runs have the places that are kept, and nothing else has them.
 #[tokio::test(start_paused = true)]
@@ -96,7 +102,7 @@ async fn kept_places_are_for_urgent_runs_beyond_every_share() {
     assert!(poll!(&mut other).is_pending(), "it is not urgent, and has waited longest");
     drop((first, second, busy));
     assert!(other.await.is_some());
-    assert_eq!((places.book().kept, places.book().taken), (0, 0), "none is lost");
+    assert_eq!(counts(&places), (0, 0), "none is lost");
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,7 +115,7 @@ async fn an_urgent_event_of_a_slow_function_has_a_kept_place() {
     let kept = places.try_take_kept(&function(1, "slow"));
     assert!(kept.is_some() && places.try_take_kept(&function(1, "slow")).is_none());
     drop((slow, kept));
-    assert_eq!((places.book().kept, places.book().taken), (0, 0));
+    assert_eq!(counts(&places), (0, 0));
 }
 
 /// What the operator has set for a canvas holds for urgent runs as well; and no batch waits for

@@ -83,16 +83,7 @@ pub(super) async fn goes_on(world: &World) -> Findings {
         }
     };
     let in_time = tokio::time::timeout(TIMEOUT, all).await.is_ok();
-    for name in ["errand", "row", "copy"] {
-        let own = seen.iter().filter(|(canvas, of, _)| *canvas == VICTIM.canvas && of == name);
-        let mut values: Vec<_> = own.map(|(.., value)| *value).collect();
-        if name == "errand" {
-            values.sort_unstable();
-        }
-        if values != (0..EACH).collect::<Vec<_>>() {
-            findings.push(format!("work: of `{name}` ran {values:?}; in time: {in_time}"));
-        }
-    }
+    findings.extend(missed(&seen, in_time));
     let stopped = seen.iter().filter(|(canvas, ..)| *canvas == ATTACKER.canvas);
     findings.extend(stopped.map(|ran| format!("work: {ran:?} ran, although it is stopped")));
     stage.queue.emit(event("posted", 1)).await.unwrap();
@@ -104,6 +95,22 @@ pub(super) async fn goes_on(world: &World) -> Findings {
     findings.extend(upkeep::findings(world).await);
     drop((theirs, receiver));
     worker.stop().await;
+    findings
+}
+
+/// What the victim's handlers should have run and have not, or in another order.
+fn missed(seen: &[Ran], in_time: bool) -> Findings {
+    let mut findings = Findings::new();
+    for name in ["errand", "row", "copy"] {
+        let own = seen.iter().filter(|(canvas, of, _)| *canvas == VICTIM.canvas && of == name);
+        let mut values: Vec<_> = own.map(|(.., value)| *value).collect();
+        if name == "errand" {
+            values.sort_unstable();
+        }
+        if values != (0..EACH).collect::<Vec<_>>() {
+            findings.push(format!("work: of `{name}` ran {values:?}; in time: {in_time}"));
+        }
+    }
     findings
 }
 

@@ -9,7 +9,7 @@ pub(super) const WHOLE: [(&str, &str, &str); 13] = [
          limits limit_states limit_waits",
         "tests shift all events",
     ),
-    ("select min(moment) from", "events_v2", "tests look for the next moment of any event"),
+    ("select min(moment) from", "events_v2 limit_waits", "tests look for the next moment of any event"),
     ("select count(*) as \"count!\" from wakeq.events_v2", "events_v2", "tests count all events"),
     (
         "insert into wakeq.resume_jobs (kind, canvas_id, module, name) select distinct",
@@ -50,7 +50,8 @@ pub(super) const OTHER_ROWS: u32 = 20_000;
 pub(super) const PAGES_MAX: u64 = 2000;
 
 /// Statements that read more pages: how each begins, how many, and why.
-pub(super) const MANY: [(&str, u64, &str); 21] = [
+pub(super) const MANY: [(&str, u64, &str); 22] = [
+    ("with recursive waited as ( (select canvas_id, name, 1 as number", 20_000, "skips from limit to limit"),
     ("select id as \"id!\", canvas_id as \"canvas_id!\"", 50_000, "passes over copies that wait in lanes"),
     ("select id, canvas_id, notify_at as", 20_000, "reads a page of promises"),
     ("select notify_at as \"notify_at!\", id as", 20_000, "looks at 10,000 promises"),
