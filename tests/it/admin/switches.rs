@@ -119,9 +119,7 @@ async fn everything_is_blocked_and_crons_go_on_ticking() {
     stage.admin.block_canvas(third, &ops(), &Stop::default()).await.unwrap();
     let lifted = stage.admin.unblock_all(&ops()).await.unwrap();
     assert!(lifted.lifted && lifted.woken >= 2, "{lifted:?}");
-    for id in &held[..2] {
-        worker.until(*id, Outcome::Deleted).await;
-    }
+    worker.until_all(&held[..2], Outcome::Deleted).await;
     let live = stage.live(third, held[2]).await;
     assert_eq!((live.state, live.notify_at), (CheckResult::Held(RuleKind::Block), None));
     worker.stop().await;

@@ -47,7 +47,11 @@ async fn an_idle_queue_asks_one_small_statement_a_period() {
 /// A connection to another database, so that its own statements are counted separately.
 async fn observer(cluster: &Cluster) -> sqlx::PgConnection {
     let mut admin = sqlx::PgConnection::connect(&cluster.url("postgres")).await.unwrap();
-    sqlx::raw_sql("create database observer").execute(&mut admin).await.unwrap();
+    // A vacuum in between would have each connection read its catalogs anew.
+    for change in ["alter system set autovacuum = off", "select pg_reload_conf()", "create database observer"]
+    {
+        sqlx::raw_sql(change).execute(&mut admin).await.unwrap();
+    }
     let mut observer = sqlx::PgConnection::connect(&cluster.url("observer")).await.unwrap();
     sqlx::raw_sql("create extension pg_stat_statements").execute(&mut observer).await.unwrap();
     observer

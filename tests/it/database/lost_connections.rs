@@ -41,9 +41,7 @@ async fn what_was_missed_in_an_interruption_starts_before_its_promise() {
     let missed = [queue.emit(event()).await.unwrap(), queue.emit(event().canvas(OTHER)).await.unwrap()];
     assert!(missed.iter().all(|emitted| emitted.notified), "nobody could know that it is not heard");
     wire.mend();
-    for emitted in missed {
-        worker.until(emitted.id, Outcome::Deleted).await;
-    }
+    worker.until_all(&missed.map(|emitted| emitted.id), Outcome::Deleted).await;
     seen.take(3).await;
     worker.stop().await;
 }

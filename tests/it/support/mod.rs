@@ -431,6 +431,19 @@ impl RunningWorker {
         tokio::time::timeout(TIMEOUT, self.find(ended)).await.expect(&expected)
     }
 
+    /// The same for several events, whose runs end in any order.
+    pub(crate) async fn until_all(&mut self, ids: &[EventId], outcome: Outcome) {
+        let mut left = ids.to_vec();
+        while !left.is_empty() {
+            let ended = |report: &RunReport| {
+                left.contains(&report.notification.id) && report.trail.last() == Some(&outcome)
+            };
+            let found = tokio::time::timeout(TIMEOUT, self.find(ended)).await;
+            let found = found.unwrap_or_else(|_| panic!("no runs of {left:?} ended with {outcome:?}"));
+            left.retain(|id| *id != found.notification.id);
+        }
+    }
+
     /// Reads reports until this many runs have ended with this outcome. Runs that end otherwise, as
     /// all do while a server is away, don't put off its end.
     pub(crate) async fn until_count(&mut self, count: usize, outcome: Outcome) -> Vec<RunReport> {
