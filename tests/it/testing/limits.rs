@@ -467,8 +467,10 @@ async fn memory_and_postgres_agree_on_limits() {
         }
     }
     assert!(full > 50, "limits were hardly met: {full} times");
-    for name in ["a", "b:1", "handler:WORKER/sync"] {
-        let waits = format!("Limited None Some(\"{name}\")");
-        assert!(seen.contains(&waits), "nothing waited for {name}, of {full}");
+    for name in ["a\"", "b:", "canvas\"", "handler:WORKER/sync\""] {
+        assert!(
+            seen.contains(&format!("Limited None Some(\"{name}")),
+            "nothing waited for {name}, of {full}"
+        );
     }
 }
