@@ -98,7 +98,7 @@ impl From<InvalidName> for Problem {
 
 impl From<InvalidIdempotencyKey> for Problem {
     fn from(error: InvalidIdempotencyKey) -> Self {
-        Self::invalid(&error).because(error)
+        Self::invalid(error).because(error)
     }
 }
 
