@@ -95,7 +95,8 @@ impl Admin {
     }
 
     /// The limit of this name: the canvas's own, or else the operator's default. `None` without
-    /// both. An operator's limit of a handler is no default, and is found on its own canvas only.
+    /// both. An operator's limit of a handler does not count as a default, and is only found on its
+    /// own canvas.
     ///
     /// ```no_run
     /// # async fn example(admin: wakeq::Admin) -> Result<(), Box<dyn std::error::Error>> {

@@ -1,5 +1,5 @@
-//! Limits over all workers: how they are defined, and what is in use. Plain data; who holds a place
-//! is decided in the store.
+//! Limits over all workers: how they are defined, and what is in use. Plain data: the store
+//! decides which events have a place.
 
 use std::fmt;
 use std::str::FromStr;

@@ -236,8 +236,7 @@ mod tests {
         assert!(shown.contains("wanted never") && shown.contains("--expiration-period=never"), "{shown}");
     }
 
-    /// Without the second subscription there is no filter; with it both have one, and neither is
-    /// taken for the other.
+    /// A lone subscription has no filter. Of two, each has its own, and is not taken for the other.
     #[test]
     fn each_of_two_subscriptions_has_its_filter() {
         let one = PubSubConfig::new("local");

@@ -8,7 +8,7 @@ use crate::store::kernel::StoreError;
 use crate::store::limits::PutLimit;
 
 impl Tables {
-    /// There is no audit log in memory.
+    /// Tables in memory have no audit log.
     pub(in crate::store) fn put_limit(
         &mut self,
         canvas: CanvasId,

@@ -129,7 +129,7 @@ impl Tables {
         Ok(())
     }
 
-    /// There is no audit log in memory.
+    /// Tables in memory have no audit log.
     pub(in crate::store) fn note_wake_all(&self) -> Result<(), StoreError> {
         Ok(())
     }

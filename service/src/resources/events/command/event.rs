@@ -160,7 +160,7 @@ fn asked(options: &OptionsJson) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// The limit that it waits for, and who has the places.
+/// The limit that it waits for, and the events that hold its places.
 fn limit(wait: &LimitWaitJson) -> String {
     let LimitWaitJson { name, all_canvases, since, holders, next_start } = wait;
     let reach = if *all_canvases { ", over all canvases" } else { "" };
