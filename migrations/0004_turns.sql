@@ -212,9 +212,9 @@ begin
                         when c.losses + (c.locked_at is not null)::integer >= call.losses_below
                              or octet_length(c.value) > call.value_max
                              or call.is_ruled and exists (
-                                    select from wakeq.scheduling_rules r
-                                     where r.canvas_id = c.canvas_id and r.event_space = c.module
-                                       and r.handler_name = c.name and (r.until is null or r.until > call.moment))
+                                    select from wakeq.scheduling_rules r where r.canvas_id = c.canvas_id
+                                       and r.event_space = c.module and r.handler_name = c.name
+                                       and (r.until is null or r.until > call.moment) offset 0)
                              or (select exists (select from wakeq.scheduling_rules where event_space = 'CANVAS'))
                                 and wakeq.switch_on(c.canvas_id, call.queue, call.moment) is not null
                         then 'apart' else 'free' end, null, null, null)::wakeq.turn_copy
@@ -392,7 +392,7 @@ begin
         returning e.*,
                   e.losses > 0 and exists (
                       select from wakeq.events_v2 before
-                       where before.id = e.id and before.locked_at is not null) as took_over
+                       where before.id = e.id and before.locked_at is not null offset 0) as took_over
     )
     select c.id, c.canvas_id, c.module::text, c.name::text, c.modifier::text, c.value::text, c.retries,
            c.delay_until, c.enqueued_at, c.locked_at, c.claims, c.nonce, c.losses, c.postponed_since,

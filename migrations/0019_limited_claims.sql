@@ -425,7 +425,7 @@ begin
          where e.id = any (array(select a.id from unnest(asks) as a where a.verdict = 'claimed'))
         returning e.*, e.losses > 0 and exists (
                       select from wakeq.events_v2 before
-                       where before.id = e.id and before.locked_at is not null) as took_over
+                       where before.id = e.id and before.locked_at is not null offset 0) as took_over
     )
     select 'claimed'::text, null::uuid, null::text, null::timestamptz, null::bigint,
            wakeq.held_by(asks[array_position(asked, c.id)].limits, uses),

@@ -127,7 +127,7 @@ begin
            and not exists (
                select from wakeq.halted_lanes h
                 where h.canvas_id = e.canvas_id and h.object = e.object and h.module = e.module
-                  and h.name = e.name and h.queue is null));
+                  and h.name = e.name and h.queue is null offset 0));
 end
 $$;
 
@@ -271,7 +271,7 @@ begin
          where e.id = any (chosen)
         returning e.*, e.losses > 0 and exists (
                       select from wakeq.events_v2 before
-                       where before.id = e.id and before.locked_at is not null) as took_over
+                       where before.id = e.id and before.locked_at is not null offset 0) as took_over
     )
     select c.id, c.canvas_id, c.module::text, c.name::text, c.modifier::text, c.value::text, c.retries,
            c.delay_until, c.enqueued_at, c.locked_at, c.claims, c.nonce, c.losses, c.postponed_since, c.took_over,

@@ -132,7 +132,7 @@ impl Sql<'_> {
                           = any ((select $5::text[])::text[]))
                   and ((select not exists (select from wakeq.pulled_handlers)) or not exists (
                       select from wakeq.pulled_handlers p
-                       where p.canvas_id = e.canvas_id and p.module = e.module and p.name = e.name))
+                       where p.canvas_id = e.canvas_id and p.module = e.module and p.name = e.name offset 0))
                   and (e.options is null or not e.options ? 'limits')
                   and ((select not exists (select from wakeq.limits where name = 'canvas' or name like 'handler:%'))
                        or not wakeq.is_limited(e.canvas_id, e.module, e.name, e.options))
@@ -154,7 +154,7 @@ impl Sql<'_> {
                       e.postponed_since,
                       (e.losses > 0 and exists (
                           select from wakeq.events_v2 before
-                           where before.id = e.id and before.locked_at is not null)) as "took_over!",
+                           where before.id = e.id and before.locked_at is not null offset 0)) as "took_over!",
                       e.traceparent::text as traceparent, e.object::text as object, e.seq, e.prev,
                       e.options::text as options, null::uuid as origin, false as "is_limited!", e.cancelled_by is not null as "is_cancelled!",
                       null::text as token"#,

@@ -130,7 +130,7 @@ impl Store {
                    select canvas_id, module, name, exists (
                        select from wakeq.scheduling_rules r
                         where r.canvas_id = h.canvas_id and r.event_space = h.module and r.handler_name = h.name
-                          and (r.until is null or r.until > now()))
+                          and (r.until is null or r.until > now()) offset 0)
                        or (select exists (select from wakeq.scheduling_rules where event_space = 'CANVAS'))
                           and wakeq.switch_on(h.canvas_id, null, now()) is not null as ruled
                      from handlers h

@@ -95,7 +95,8 @@ macro_rules! listed_rows {
                             and wakeq.facet_holds(e.queue, e.canvas_id, $3::interval) then 'held' end as word) as turn,
                       lateral (select e.starts_at is not null and exists (
                           select from wakeq.limit_waits w
-                           where w.event_id = e.id and coalesce(w.woken_at <= now() - interval '10 s', true)) as waits) as limited,
+                           where w.event_id = e.id and coalesce(w.woken_at <= now() - interval '10 s', true)
+                          offset 0) as waits) as limited,
                       lateral (select case when turn.word is not null then turn.word
                                            when e.delay_until > now() then 'delayed'
                                            when e.locked_at >= now() - $3::interval then 'running'

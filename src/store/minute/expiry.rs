@@ -247,9 +247,11 @@ impl Store {
                            and (t.left_at <= e.full_at
                                 or t.left_at < now() - $1::interval
                                    and not exists (select from wakeq.events_v2 x
-                                                    where x.canvas_id = t.canvas_id and x.object = t.object and x.queue is null)
+                                                    where x.canvas_id = t.canvas_id and x.object = t.object and x.queue is null
+                                                   offset 0)
                                    and not exists (select from wakeq.events_v2 x
-                                                    where x.canvas_id = t.canvas_id and x.object = t.object and x.queue is not null))
+                                                    where x.canvas_id = t.canvas_id and x.object = t.object and x.queue is not null
+                                                   offset 0))
                          order by t.left_at limit $3) as old
                   limit $3) as old
               where t.canvas_id = any (array[old.canvas_id]) and (t.object, t.seq, t.queue) = (old.object, old.seq, old.queue)",

@@ -123,7 +123,7 @@ impl Store {
         looks: bool,
     ) -> Result<Option<bool>, StoreError> {
         let query = sqlx::query_scalar!(
-            r#"select exists (select from wakeq.facets f where f.queue = q.name and f.position is not null)
+            r#"select exists (select from wakeq.facets f where f.queue = q.name and f.position is not null offset 0)
                    or $5 and exists (select from wakeq.due_facets(q.name, $2, $3, $4)) as "has!"
                  from wakeq.queues q where q.name = $1 and q.pulled"#,
             queue.as_str() as _,

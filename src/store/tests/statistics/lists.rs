@@ -148,6 +148,9 @@ pub(super) const BY_ID: [(&str, &str, &str); 5] = [
 /// registered.
 pub(super) const FEW_ROWS: [&str; 4] = ["log_seq", "log_partitioning", "queues", "queue_patterns"];
 
+/// Tables of which what is found by an index may be hashed: a holder has two keys.
+pub(super) const HASHED: [&str; 1] = ["access_keys"];
+
 /// What a statement that is about events contains, or calls.
 pub(super) const ABOUT_EVENTS: [&str; 14] = [
     "wakeq.events_v2",
