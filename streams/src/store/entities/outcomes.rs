@@ -54,7 +54,8 @@ pub(crate) struct RecordedOutcome {
 
 impl Store {
     /// The events of the canvas with this id, or this correlation id, in the order in which they
-    /// were sent; at most 100.
+    /// were sent; at most 100. A `union` would ask for ids in their order: that of the primary key,
+    /// which Postgres 17 then reads for all of the canvas.
     pub(crate) async fn entity_events(
         &self,
         canvas: CanvasId,
@@ -71,9 +72,9 @@ impl Store {
                                 select d.id from wakeq.dead_events d
                                  where d.canvas_id = e.canvas_id and d.id = f.id offset 0) as d) as "dead!"
                  from (select event_id from wakeq.entity_events where canvas_id = $1 and event_id = $2
-                        union
-                       (select event_id from wakeq.entity_events where canvas_id = $1 and correlation_id = $2 limit $3))
-                      as found
+                        union all
+                       (select event_id from wakeq.entity_events
+                         where canvas_id = $1 and correlation_id = $2 and event_id <> $2 limit $3)) as found
                 cross join lateral (
                       select * from wakeq.entity_events e where e.canvas_id = $1 and e.event_id = found.event_id offset 0) as e
                 order by e.link_id limit $3"#,
