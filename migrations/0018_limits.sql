@@ -251,9 +251,11 @@ begin
 end
 $$;
 
--- The use of a counted name: how many run, the first 20 of them, and when a start is free.
+-- The use of a counted name: how many run, the first 20 of them, or of those of one canvas, and when
+-- a start is free.
 create function wakeq.use_of(
-    canvas uuid, counted text, lease interval, out running integer, out holders uuid[], out next_start timestamptz)
+    canvas uuid, counted text, lease interval, shown_to uuid default null, out running integer, out holders uuid[],
+    out next_start timestamptz)
 language plpgsql volatile as $$
 declare
     definition constant wakeq.limits := wakeq.limit_on(canvas, counted);
@@ -262,7 +264,11 @@ begin
     select * into state from wakeq.limit_states s where s.canvas_id = canvas and s.name = counted;
     holders := wakeq.live_claims(coalesce(state.holders, '{}'), lease);
     running := cardinality(holders);
-    holders := holders[:20];
+    holders := array(
+        select h.id from unnest(holders) with ordinality as h (id, place)
+         where shown_to is null
+            or exists (select from wakeq.events_v2 e where e.id = h.id and e.canvas_id = shown_to offset 0)
+         order by h.place limit 20);
     if definition.rate_count is not null then
         next_start := greatest(
             clock_timestamp(), state.line_at,
@@ -293,7 +299,7 @@ begin
 end
 $$;
 
--- For which limit an event waits, and what holds it up.
+-- For which limit an event waits, and what holds it up: of the holders those of its canvas.
 create function wakeq.wait_of(canvas uuid, event uuid, lease interval)
 returns table (
     counted_canvas uuid, counted_name text, since timestamptz, starts_at timestamptz, holders uuid[], running integer,
@@ -303,7 +309,7 @@ begin
     return query
     select w.canvas_id, w.name, w.since, w.woken_at, u.holders, u.running, l.concurrency, u.next_start
       from wakeq.limit_waits w
-     cross join lateral wakeq.use_of(w.canvas_id, w.name, lease) as u
+     cross join lateral wakeq.use_of(w.canvas_id, w.name, lease, wait_of.canvas) as u
      cross join lateral wakeq.limit_on(w.canvas_id, w.name) as l
      where w.event_id = event
        and exists (select from wakeq.events_v2 e where e.id = event and e.canvas_id = canvas offset 0);

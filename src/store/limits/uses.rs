@@ -45,9 +45,7 @@ impl Sql<'_> {
         let query = sqlx::query!(
             r#"select w.counted_canvas as "canvas!", w.counted_name as "name!", w.since as "since!",
                       case when coalesce(w.starts_at, w.next_start) > clock_timestamp()
-                           then coalesce(w.starts_at, w.next_start) end as next,
-                      array(select e.id from wakeq.events_v2 e where e.id = any (w.holders) and e.canvas_id = $1 order by e.id)
-                          as "holders!"
+                           then coalesce(w.starts_at, w.next_start) end as next, w.holders as "holders!"
                  from wakeq.wait_of($1, $2, $3) w"#,
             canvas.0,
             id.0,

@@ -117,6 +117,27 @@ async fn a_limit_shows_who_runs_and_an_event_what_it_waits_for() {
     }
 }
 
+/// However many of another canvas have places before: of its own holders a canvas sees the first 20.
+#[tokio::test]
+async fn an_event_that_waits_sees_its_canvas_s_holders_behind_many_others() {
+    let table = Table::new().await;
+    table.limit(CanvasId::OF_QUEUES, "handler:WORKER/known", places(47)).await;
+    let others = table.add_keyed(FEW, &[], 25).await;
+    let told = table.add_keyed(MANY, &[], 23).await;
+    assert_eq!(table.claim_some(&others).await.len(), 25);
+    for running in &told[..22] {
+        assert_eq!(table.claim_some(&[*running]).await.len(), 1);
+    }
+    assert_eq!(table.claim_some(&told[22..]).await.len(), 0);
+    let wait = table.store.waits_for(MANY, told[22].id).await.unwrap().expect("it waits");
+    assert_eq!(wait.holders, told[..20].iter().map(|holder| holder.id).collect::<Vec<_>>());
+    let behind = table.add_keyed(FEW, &[], 1).await;
+    assert_eq!(table.claim_some(&behind).await.len(), 0);
+    let wait = table.store.waits_for(FEW, behind[0].id).await.unwrap().expect("it waits");
+    assert_eq!(wait.holders.len(), 20);
+    assert!(wait.holders.iter().all(|holder| others.iter().any(|other| other.id == *holder)));
+}
+
 /// A wait goes with its event, and the next one is woken.
 #[tokio::test]
 async fn what_is_gone_or_held_is_not_woken() {
