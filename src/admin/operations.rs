@@ -216,7 +216,8 @@ impl Admin {
     }
 
     /// Cancels an operation. Once this has returned, no further page of it begins. What it has done
-    /// stays, and the result says how much that is. One that has ended stays as it is.
+    /// stays, and the result says how much that is. One that has ended stays as it is, and so does
+    /// one that this release can't read, for which it is [`AdminError::NoOperation`].
     pub async fn cancel_operation(
         &self,
         canvas: CanvasId,

@@ -65,7 +65,8 @@ impl Store {
     }
 
     /// Ends an operation, unless it has ended; returns it as it is then, `None` if the canvas has
-    /// no such operation. A page that is being done is waited for, and no other begins after it.
+    /// no such operation, or none that this release can read. A page that is being done is waited
+    /// for, and no other begins after it.
     pub(crate) async fn cancel_operation(
         &self,
         canvas: CanvasId,

@@ -427,13 +427,19 @@ async fn operations_of_a_canvas_are_limited() {
     assert_eq!(latest[0].state, OperationState::Open, "the latest first");
 }
 
-/// One that a newer release has begun ends as failed, instead of being tried for ever.
+/// One that a newer release has begun is not cancelled, as nothing could be said of it, and ends as
+/// failed, instead of being tried for ever.
 #[tokio::test]
 async fn an_operation_that_can_not_be_read_fails() {
     let table = Table::new().await;
     table.add(3).await;
     let (id, job) = table.begin(OperationKind::Delete).await;
     table.run("update wakeq.operations set filter = '{\"of_a_newer_release\": true}'").await;
+    for canvas in [CanvasId::DEFAULT, CanvasId(uuid::Uuid::from_u128(7))] {
+        assert!(table.store.cancel_operation(canvas, id, &tester()).await.unwrap().is_none());
+    }
+    let open = table.number("select count(*) from wakeq.operations where state = 'open'").await;
+    assert_eq!((open, table.operation_jobs().await), (1, 1), "nothing has changed");
     assert!(!table.store.resume_page(job).await.unwrap().more);
     let failed = "select count(*) from wakeq.operations where state = 'failed' and error like '%newer%'";
     assert_eq!(

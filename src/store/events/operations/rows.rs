@@ -197,13 +197,17 @@ impl Sql<'_> {
         }
     }
 
-    /// Waits for the page that is being done, if any: no other begins after it.
+    /// Waits for the page that is being done, if any: no other begins after it. One that can't be
+    /// read here goes on, since its caller could not be told that it was cancelled.
     pub(in crate::store) async fn cancel_operation(
         &self,
         canvas: CanvasId,
         id: OperationId,
         actor: &Actor,
     ) -> Result<Option<Operation>, StoreError> {
+        if self.operation(canvas, id).await?.is_none() {
+            return Ok(None);
+        }
         let query = sqlx::query!(
             r#"with cancelled as (
                    update wakeq.operations
