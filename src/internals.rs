@@ -1,7 +1,7 @@
 //! What `wakeq-streams` and `wakeq-service` use of the queue beside its public API. Any release may
 //! change it.
 
-pub use crate::admin::{COUNT_MAX, EventLeaseBatch, LeaseBatch, check_wait, search};
+pub use crate::admin::{COUNT_MAX, LeaseBatch, check_wait, search};
 pub use crate::broadcast::{Hub, HubListener};
 pub use crate::event::{
     EventFields, NewEvent, SealError, Spelled, answer_event, check_json, spread, stable_hash,
@@ -23,7 +23,7 @@ pub mod fault {
 /// Spans and metrics.
 pub mod telemetry {
     pub use crate::telemetry::{
-        Gauges, HandlerGauge, LimitGauge, LimitGauges, QueueGauge, QuotaGauge, RunMetrics, TRACES,
-        continue_trace, counter, faults, observed, trace_of_emit,
+        Gauges, HandlerGauge, LimitGauge, LimitGauges, QueueGauge, QuotaGauge, TRACES, continue_trace,
+        counter, faults, observed, trace_of_emit,
     };
 }

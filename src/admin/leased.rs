@@ -4,6 +4,7 @@
 //! A lease is a claim like a worker's, and each change of it is fenced by its token. Callers check
 //! the authorization.
 
+mod release;
 mod selection;
 
 use std::fmt;
@@ -12,6 +13,9 @@ use std::time::Duration;
 
 use serde::de::IgnoredAny;
 use tokio::time::Instant;
+
+use release::GivenBack;
+pub use release::{Release, ReleaseResult};
 
 use super::settled::is_gone;
 use super::{Admin, AdminError};
@@ -44,59 +48,6 @@ const LOOK_LAST: Duration = Duration::from_secs(1);
 
 /// How often a call continues if all that it found has died.
 pub(super) const TRIES: usize = 10;
-
-/// Why a copy, or an event of a pulled handler, is released, and for how long. By default it can be
-/// leased again immediately, as if it had not been taken.
-///
-/// ```no_run
-/// # async fn example(admin: wakeq::Admin, event: wakeq::targets::LeasedEvent) -> Result<(), wakeq::AdminError> {
-/// use wakeq::queues::{Release, ReleaseResult};
-///
-/// let failed = Release { error: Some("no route to the mail server".into()), ..Default::default() };
-/// match admin.release_event(&event.address.scope, event.id, &event.lease, &failed).await? {
-///     ReleaseResult::Again(delay) => println!("again in {delay:?}"),
-///     ReleaseResult::Died => println!("it was tried often enough"),
-/// }
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Release {
-    /// The error of a failed attempt, which is counted. Without one nothing is counted.
-    pub error: Option<String>,
-    /// Least delay until it can be leased again, up to the longest delay of the policy.
-    /// After an error the policy's delay applies if that is longer, and jitter makes either up to
-    /// 20 % longer. Default: none.
-    pub retry: Option<Duration>,
-    /// No retry can help: it dies now, with `error` as its error. Default: no.
-    pub dead: bool,
-}
-
-/// What happened to a released copy or event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReleaseResult {
-    /// It can be leased again after this delay.
-    Again(Duration),
-    /// It had no retries left, or none could help or start in time: it is among the dead events of
-    /// its canvas.
-    Died,
-}
-
-/// What happened to something that was given back, and why it died if it did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum GivenBack {
-    Again(Duration),
-    Died(Cause),
-}
-
-impl From<GivenBack> for ReleaseResult {
-    fn from(given_back: GivenBack) -> Self {
-        match given_back {
-            GivenBack::Again(delay) => Self::Again(delay),
-            GivenBack::Died(_) => Self::Died,
-        }
-    }
-}
 
 /// Where something is leased from.
 #[derive(Clone, Copy, Debug)]
@@ -153,14 +104,14 @@ impl Admin {
         Ok(())
     }
 
-    /// Releases what is leased; also returns the handler that it names.
+    /// Releases what is leased.
     pub(super) async fn give_back_leased(
         &self,
         source: Source<'_>,
         id: EventId,
         token: &LeaseToken,
         release: &Release,
-    ) -> Result<(GivenBack, HandlerScope), AdminError> {
+    ) -> Result<ReleaseResult, AdminError> {
         if release.retry.is_some_and(|retry| retry > RETRY_MAX) {
             return Err(AdminError::Invalid("a copy or event can be delayed for at most 30 days"));
         }
@@ -188,6 +139,9 @@ impl Admin {
         if !done {
             return Err(source.over(id));
         }
+        if let GivenBack::Died(cause) = given_back {
+            self.note_death(source, &held, cause);
+        }
         let (failed, dead) = (release.error.is_some(), matches!(given_back, GivenBack::Died(_)));
         self.count_end(
             source,
@@ -197,7 +151,7 @@ impl Admin {
         if given_back == GivenBack::Again(Duration::ZERO) {
             self.publish_leasable(source, &[Notification::new(id, held.scope.canvas)]).await;
         }
-        Ok((given_back, held.scope))
+        Ok(given_back.into())
     }
 
     /// The retry policy of what is leased, if it is pulled.
@@ -350,6 +304,14 @@ impl Admin {
             Source::Queue(_) => drop(self.publish(notifications).await),
             Source::Handler(_) => {}
         }
+    }
+
+    /// Says of something leased that it has died, as workers do of what they run.
+    fn note_death(&self, source: Source<'_>, held: &HeldEvent, cause: Cause) {
+        self.deaths.died(&held.scope, cause);
+        let (event, cause) = (held.claim.id, cause.as_str());
+        let (canvas, handler) = (held.scope.canvas, &held.scope);
+        tracing::warn!(%event, %canvas, %handler, from = %source, cause, "what was leased has died");
     }
 
     /// Counts how an attempt at an event ended, for the statistics, which leave out copies.

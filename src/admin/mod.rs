@@ -47,7 +47,7 @@ use limit_looks::LimitLooks;
 pub use limits::PutLimitResult;
 pub use lists::{EventCount, EventSummary, Page};
 pub use operations::BeginResult;
-pub use pulled::{EventLeaseBatch, ExtendedLease, LeasedEvent, PutPulledResult};
+pub use pulled::{ExtendedLease, LeasedEvent, PutPulledResult};
 pub use pulls::{LeaseBatch, LeasedCopy};
 pub use queues::{DeletedQueue, NewQueue, PutQueue, SetFacet, WaitingCopies};
 pub use rules::{ResumeResult, Stop, StopResult};
@@ -62,6 +62,7 @@ use crate::event::{Actor, CanvasId, Notification, Timestamp};
 use crate::notify::Notifier;
 use crate::store::Retention;
 use crate::store::{Additions, AuditLine, MakingDue, Refusal, Store};
+use crate::telemetry::RunMetrics;
 use crate::wake::{Pass, WakeError, Waker};
 
 /// Maximum number of rows in a list.
@@ -93,6 +94,8 @@ pub struct Admin {
     due_checks: Arc<DueChecks>,
     event_looks: EventLooks,
     limit_looks: LimitLooks,
+    /// The counterpart of the workers' metrics, for what dies by being leased or released.
+    deaths: Arc<RunMetrics>,
 }
 
 impl Admin {
@@ -100,9 +103,17 @@ impl Admin {
     /// called inside a tokio runtime.
     pub fn new(store: Store, notifier: Arc<dyn Notifier>) -> Self {
         let waker = Waker::new(store.clone(), Arc::clone(&notifier));
-        let (due_checks, event_looks, limit_looks) =
-            (Arc::default(), EventLooks::default(), LimitLooks::default());
-        Self { store, notifier, waker, patience: None, copies: true, due_checks, event_looks, limit_looks }
+        Self {
+            store,
+            notifier,
+            waker,
+            patience: None,
+            copies: true,
+            due_checks: Arc::default(),
+            event_looks: EventLooks::default(),
+            limit_looks: LimitLooks::default(),
+            deaths: Arc::default(),
+        }
     }
 
     /// When many events of a canvas wait, they are woken as fast as workers take them. This sets

@@ -6,15 +6,15 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::leased::{
-    BYTES_MAX, GivenBack, Release, ReleaseResult, Source, TRIES, check_count, check_lease, check_result,
-    check_wait, until_leasable,
+    BYTES_MAX, Release, ReleaseResult, Source, TRIES, check_count, check_lease, check_result, check_wait,
+    until_leasable,
 };
 use super::retries::check_retries;
 use super::rules::of_handler;
 use super::{Admin, AdminError, Cursor, LIST_MAX, Page, checked};
 use crate::event::{
-    Actor, CanvasId, Cause, Checkpoint, CountedRun, EventId, EventOptions, HandlerAddress, HandlerScope,
-    LeaseToken, Metadata, Place, PullPolicy, RuleKind, Timestamp,
+    Actor, CanvasId, Checkpoint, CountedRun, EventId, EventOptions, HandlerAddress, HandlerScope, LeaseToken,
+    Metadata, Place, PullPolicy, RuleKind, Timestamp,
 };
 use crate::store::{LeasedRow, PulledDeletion, PulledHandler, PulledPut};
 
@@ -58,17 +58,6 @@ pub struct LeasedEvent {
     pub emitted_at: Timestamp,
     /// When it was due.
     pub due_at: Timestamp,
-}
-
-/// The result of a call that leases events.
-#[derive(Debug, Default)]
-pub struct EventLeaseBatch {
-    /// The leased events.
-    pub events: Vec<LeasedEvent>,
-    /// How many died instead, because their leases had expired too often.
-    pub died: usize,
-    /// How many died instead, because it was too late to start.
-    pub expired: usize,
 }
 
 /// The end of a lease that was extended.
@@ -153,6 +142,9 @@ impl Admin {
     /// lease lasts 1 s to 1 h. Waits up to 20 s for events; after that the result may be empty. The
     /// values have up to 4 MiB together, or there is a single event.
     ///
+    /// An event dies instead of being leased if its leases expired five times, or if it is too late
+    /// to start. That is logged, and counted in metrics and statistics.
+    ///
     /// ```no_run
     /// # async fn example(admin: wakeq::Admin) -> Result<(), Box<dyn std::error::Error>> {
     /// use std::time::Duration;
@@ -177,38 +169,32 @@ impl Admin {
         check_wait(wait)?;
         let end = Instant::now() + wait;
         loop {
-            let EventLeaseBatch { events, died, expired: _ } =
-                self.lease_events_now(scope, max, lease).await?;
-            if died > 0 {
-                tracing::warn!(handler = %scope, events = died, "events died because their leases ran out too often");
-            }
+            let events = self.lease_events_now(scope, max, lease).await?;
             if !events.is_empty() || !self.await_events(scope, end).await? {
                 return Ok(events);
             }
         }
     }
 
-    /// Like [`Admin::lease_events`] without waiting; also returns how many died.
+    /// Like [`Admin::lease_events`] without waiting.
     #[doc(hidden)]
     pub async fn lease_events_now(
         &self,
         scope: &HandlerScope,
         max: u32,
         lease: Duration,
-    ) -> Result<EventLeaseBatch, AdminError> {
+    ) -> Result<Vec<LeasedEvent>, AdminError> {
         check_lease(lease)?;
         check_count(max)?;
         let Some(policy) = self.store.pulled_policy(scope).await? else {
             return Err(AdminError::NoPulledHandler(Box::new(scope.clone())));
         };
-        let (source, mut died) = (Source::Handler(scope), Vec::new());
-        let (mut events, mut expired) = (Vec::new(), 0);
+        let (source, mut events) = (Source::Handler(scope), Vec::new());
         for _ in 0..TRIES {
             let rows = self.store.lease_events(scope, max, lease, BYTES_MAX).await?;
             let nothing = rows.is_empty();
-            let rows = self.select_leased(source, rows, policy.halts, &mut died).await;
-            let (rows, late) = self.without_late(source, rows, policy.halts).await;
-            expired += late;
+            let (rows, _) = self.select_leased(source, rows, policy.halts).await;
+            let rows = self.without_late(source, rows, policy.halts).await;
             let rows = self.with_checkpoints(source, rows).await;
             for (row, _) in &rows {
                 let wait = (row.since - row.event.delay_until).to_std().unwrap_or_default();
@@ -219,7 +205,7 @@ impl Admin {
                 break;
             }
         }
-        Ok(EventLeaseBatch { events, died: died.len(), expired })
+        Ok(events)
     }
 
     /// Waits until a pulled handler may have events to lease; returns whether it does before `end`.
@@ -282,24 +268,7 @@ impl Admin {
         token: &LeaseToken,
         release: &Release,
     ) -> Result<ReleaseResult, AdminError> {
-        Ok(self.give_back_event(scope, id, token, release).await?.0)
-    }
-
-    /// Like [`Admin::release_event`]; also returns why the event died, if it did.
-    #[doc(hidden)]
-    pub async fn give_back_event(
-        &self,
-        scope: &HandlerScope,
-        id: EventId,
-        token: &LeaseToken,
-        release: &Release,
-    ) -> Result<(ReleaseResult, Option<Cause>), AdminError> {
-        let (given_back, _) = self.give_back_leased(Source::Handler(scope), id, token, release).await?;
-        let cause = match given_back {
-            GivenBack::Again(_) => None,
-            GivenBack::Died(cause) => Some(cause),
-        };
-        Ok((given_back.into(), cause))
+        self.give_back_leased(Source::Handler(scope), id, token, release).await
     }
 }
 

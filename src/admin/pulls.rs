@@ -10,7 +10,7 @@ use super::leased::{
 };
 use super::{Admin, AdminError};
 use crate::event::{
-    CanvasId, Checkpoint, EventId, HandlerAddress, HandlerScope, LeaseToken, Metadata, Name, Place, Timestamp,
+    CanvasId, Checkpoint, EventId, HandlerAddress, LeaseToken, Metadata, Name, Place, Timestamp,
 };
 use crate::store::{LeasedRow, StoreError};
 
@@ -52,8 +52,8 @@ pub struct LeasedCopy {
 pub struct LeaseBatch {
     /// The leased copies.
     pub copies: Vec<LeasedCopy>,
-    /// The handlers named by copies that died instead, because their leases had expired too often.
-    pub died: Vec<HandlerScope>,
+    /// How many copies died instead, because their leases had expired too often.
+    pub died: usize,
 }
 
 impl Admin {
@@ -61,8 +61,8 @@ impl Admin {
     /// lease lasts 1 s to 1 h. Waits up to 20 s for copies; after that the result may be empty. The
     /// values have up to 4 MiB together, or there is a single copy.
     ///
-    /// Copies that die here, because their leases expired five times, are logged but not counted in
-    /// metrics; those of the HTTP API are.
+    /// A copy dies instead of being leased if its leases expired five times. That is logged, and
+    /// counted in metrics.
     ///
     /// ```no_run
     /// # async fn example(admin: wakeq::Admin) -> Result<(), Box<dyn std::error::Error>> {
@@ -86,17 +86,14 @@ impl Admin {
         check_wait(wait)?;
         let end = Instant::now() + wait;
         loop {
-            let LeaseBatch { copies, died } = self.lease_now(queue, max, lease).await?;
-            if !died.is_empty() {
-                tracing::warn!(%queue, copies = died.len(), "copies died because their leases ran out too often");
-            }
+            let LeaseBatch { copies, died: _ } = self.lease_now(queue, max, lease).await?;
             if !copies.is_empty() || !self.await_copies(queue, end).await? {
                 return Ok(copies);
             }
         }
     }
 
-    /// Like [`Admin::lease_copies`] without waiting; also returns what died.
+    /// Like [`Admin::lease_copies`] without waiting; also returns how many died.
     #[doc(hidden)]
     pub async fn lease_now(&self, queue: &Name, max: u32, lease: Duration) -> Result<LeaseBatch, AdminError> {
         check_lease(lease)?;
@@ -110,7 +107,8 @@ impl Admin {
         for _ in 0..TRIES {
             let rows = self.next_turns(queue, max, lease).await?;
             let nothing = rows.is_empty();
-            let rows = self.select_leased(Source::Queue(queue), rows, halts, &mut now.died).await;
+            let (rows, died) = self.select_leased(Source::Queue(queue), rows, halts).await;
+            now.died += died;
             let rows = self.with_checkpoints(Source::Queue(queue), rows).await;
             now.copies = rows.into_iter().filter_map(|(row, left)| LeasedCopy::of(row, left)).collect();
             if nothing || !now.copies.is_empty() {
@@ -169,8 +167,8 @@ impl Admin {
         self.complete_leased(Source::Queue(queue), id, token, None).await
     }
 
-    /// Releases a copy before its lease ends. If it dies, that is not counted in metrics; deaths
-    /// over the HTTP API are. [`Release`](crate::queues::Release) has an example.
+    /// Releases a copy before its lease ends: as if it had not been taken, or as a failed attempt.
+    /// [`Release`](crate::queues::Release) has an example.
     pub async fn release_copy(
         &self,
         queue: &Name,
@@ -178,20 +176,7 @@ impl Admin {
         token: &LeaseToken,
         release: &Release,
     ) -> Result<ReleaseResult, AdminError> {
-        Ok(self.give_back(queue, id, token, release).await?.0)
-    }
-
-    /// Like [`Admin::release_copy`]; also returns the handler named by the copy's event.
-    #[doc(hidden)]
-    pub async fn give_back(
-        &self,
-        queue: &Name,
-        id: EventId,
-        token: &LeaseToken,
-        release: &Release,
-    ) -> Result<(ReleaseResult, HandlerScope), AdminError> {
-        let (given_back, scope) = self.give_back_leased(Source::Queue(queue), id, token, release).await?;
-        Ok((given_back.into(), scope))
+        self.give_back_leased(Source::Queue(queue), id, token, release).await
     }
 
     /// Wakes the copies for which a facet has room now, unless another process does.

@@ -81,8 +81,8 @@ impl SendMetrics {
     }
 }
 
-/// What happens to events on a worker.
-pub struct RunMetrics {
+/// What happens to events on a worker, or as they are leased.
+pub(crate) struct RunMetrics {
     duration: Histogram<f64>,
     outcomes: Counter<u64>,
     retries: Counter<u64>,
@@ -135,8 +135,7 @@ impl RunMetrics {
     }
 
     /// An event became a dead event.
-    #[doc(hidden)]
-    pub fn died(&self, scope: &HandlerScope, cause: Cause) {
+    pub(crate) fn died(&self, scope: &HandlerScope, cause: Cause) {
         let handler = KeyValue::new("handler", self.labels.of(scope));
         self.dead.add(1, &[handler, KeyValue::new("cause", cause.as_str())]);
     }

@@ -17,8 +17,10 @@ use crate::event::{EventId, HandlerAddress, HandlerScope, Name, Traceparent};
 pub use keeping::QuotaGauge;
 pub(crate) use labels::name_handlers;
 pub use limits::{LimitGauge, LimitGauges};
-pub(crate) use metrics::{BroadcastMetrics, SendMetrics, TargetMetrics, WakeMetrics, WorkerGauges};
-pub use metrics::{Gauges, HandlerGauge, QueueGauge, RunMetrics, counter, observed};
+pub(crate) use metrics::{
+    BroadcastMetrics, RunMetrics, SendMetrics, TargetMetrics, WakeMetrics, WorkerGauges,
+};
+pub use metrics::{Gauges, HandlerGauge, QueueGauge, counter, observed};
 pub use spans::{continue_trace, trace_of_emit};
 pub(crate) use spans::{failed, process_span, send_span, sends, span_trace};
 

@@ -8,9 +8,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::telemetry::PullMetrics;
-use wakeq::internals::telemetry::RunMetrics;
-use wakeq::machine::Cause;
-use wakeq::{CanvasId, HandlerScope, Name};
+use wakeq::CanvasId;
 
 /// Maximum number of requests in this process that wait for copies.
 const WAITING_MAX: usize = 100;
@@ -28,8 +26,6 @@ pub(crate) struct PullState {
     pub(crate) waiting: Arc<Semaphore>,
     pub(crate) room: WaitingRoom,
     pub(crate) metrics: PullMetrics,
-    /// The counterpart of the workers' run metrics.
-    runs: Arc<RunMetrics>,
     /// Ends the waiting requests.
     pub(crate) stop: CancellationToken,
 }
@@ -38,18 +34,7 @@ impl PullState {
     pub(crate) fn new(stop: CancellationToken) -> Self {
         let waiting = Arc::new(Semaphore::new(WAITING_MAX));
         let (room, metrics) = (WaitingRoom::default(), PullMetrics::new());
-        Self { waiting, room, metrics, runs: Arc::default(), stop }
-    }
-
-    /// Counts dead copies of a queue by the handlers of their events.
-    pub(crate) fn died(&self, queue: &Name, scopes: &[HandlerScope], cause: Cause) {
-        self.metrics.pulled(queue, "died", scopes.len());
-        scopes.iter().for_each(|scope| self.runs.died(scope, cause));
-    }
-
-    /// Counts events of a pulled handler that died.
-    pub(crate) fn events_died(&self, scope: &HandlerScope, count: usize, cause: Cause) {
-        (0..count).for_each(|_| self.runs.died(scope, cause));
+        Self { waiting, room, metrics, stop }
     }
 }
 

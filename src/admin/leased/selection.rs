@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::{Admin, HeldEvent, Source};
-use crate::event::{Cause, Checkpoint, Claim, CountedRun, EventId, HandlerScope, HeldLimit, Notification};
+use crate::event::{Cause, Checkpoint, Claim, CountedRun, EventId, HeldLimit, Notification};
 use crate::store::{LeasedRow, StoreError};
 
 /// Number of expired leases from which on something is leased alone, and at which it dies.
@@ -15,19 +15,19 @@ const LOSSES_MAX: i32 = 5;
 impl Admin {
     /// Decides which of what was leased is handed out. What was lost too often dies. One that was
     /// lost before is handed out alone, so that it takes no others with it; the others are released
-    /// and keep their places.
+    /// and keep their places. Returns what is handed out, and how many died.
     pub(in crate::admin) async fn select_leased(
         &self,
         source: Source<'_>,
         rows: Vec<LeasedRow>,
         halts: bool,
-        died: &mut Vec<HandlerScope>,
-    ) -> Vec<LeasedRow> {
+    ) -> (Vec<LeasedRow>, usize) {
         let (poison, mut rows): (Vec<_>, Vec<_>) =
             rows.into_iter().partition(|row| row.event.losses >= LOSSES_MAX);
+        let mut died = 0;
         for row in poison {
             let words = Some("its leases ran out too often");
-            died.extend(self.end_lost(source, row, Cause::Poison, words, halts).await);
+            died += usize::from(self.end_lost(source, row, Cause::Poison, words, halts).await);
         }
         if let Some(at) = rows.iter().position(|row| row.event.losses >= SUSPECT_LOSSES)
             && rows.len() > 1
@@ -50,24 +50,22 @@ impl Admin {
                 }
             }
         }
-        rows
+        (rows, died)
     }
 
-    /// Lets events die for which it is too late to start. Returns the others, and how many died.
+    /// Lets events die for which it is too late to start. Returns the others.
     pub(in crate::admin) async fn without_late(
         &self,
         source: Source<'_>,
         rows: Vec<LeasedRow>,
         halts: bool,
-    ) -> (Vec<LeasedRow>, usize) {
+    ) -> Vec<LeasedRow> {
         let (late, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_late);
-        let mut died = 0;
         for row in late {
             // The error of its last attempt stays.
-            let ended = self.end_lost(source, row, Cause::Expired, None, halts).await;
-            died += usize::from(ended.is_some());
+            self.end_lost(source, row, Cause::Expired, None, halts).await;
         }
-        (rows, died)
+        rows
     }
 
     /// What was leased, each with what the attempts before have left. Where that can't be read,
@@ -97,7 +95,7 @@ impl Admin {
         with_left.collect()
     }
 
-    /// Moves to the dead events what is not handed out; returns its handler if it has died.
+    /// Moves to the dead events what is not handed out; returns whether it has died.
     async fn end_lost(
         &self,
         source: Source<'_>,
@@ -105,22 +103,23 @@ impl Admin {
         cause: Cause,
         error: Option<&str>,
         halts: bool,
-    ) -> Option<HandlerScope> {
+    ) -> bool {
         let claim = row.event.claim;
         let limits = self.limits_of_lease(source, &row).await;
         match self.move_to_dead(claim, cause, error, halts).await {
             Ok(true) => {
                 let held = HeldEvent { held: limits, ..HeldEvent::of(row) };
+                self.note_death(source, &held, cause);
                 self.count_end(source, &CountedRun { dead: true, ..CountedRun::default() });
                 self.after_end(source, &held, true).await;
-                Some(held.scope)
+                true
             }
             // It was ended by someone else in the meantime.
-            Ok(false) => None,
+            Ok(false) => false,
             // The others are leased by now, and must get to the caller.
             Err(error) => {
                 self.release_undead(source, claim, &error).await;
-                None
+                false
             }
         }
     }

@@ -36,7 +36,7 @@ const QUEUES: Coverage = OfThePlatform("queues belong to the platform");
 const GROUPS: Coverage = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tested.
-const CALLS: [(&str, &str, Coverage); 155] = [
+const CALLS: [(&str, &str, Coverage); 153] = [
     ("Admin", "checkpoint", By("show_checkpoint")),
     ("Admin", "store_checkpoint", By("store_checkpoint")),
     ("Admin", "handler_of", There("access::key_scopes")),
@@ -110,7 +110,6 @@ const CALLS: [(&str, &str, Coverage); 155] = [
     ("Admin", "extend_copy", QUEUES),
     ("Admin", "complete_copy", QUEUES),
     ("Admin", "release_copy", QUEUES),
-    ("Admin", "give_back", QUEUES),
     ("Admin", "leases", QUEUES),
     ("Admin", "end_lease", QUEUES),
     ("Admin", "put_pulled", By("put_pull")),
@@ -124,7 +123,6 @@ const CALLS: [(&str, &str, Coverage); 155] = [
     ("Admin", "complete_event", By("complete_event")),
     ("Admin", "complete_event_with", There("pulled::options")),
     ("Admin", "release_event", By("release_event")),
-    ("Admin", "give_back_event", By("release_event")),
     ("Admin", "put_limit", By("put_limit")),
     ("Admin", "remove_limit", By("delete_limit")),
     ("Admin", "limit", By("show_limit")),

@@ -1,11 +1,14 @@
 //! Leases: how long they last, what their tokens allow, and which callers may have them.
 
+use std::time::Duration;
+
 use reqwest::Method;
 use serde_json::{Value, json};
 use wakeq::{Actor, CanvasId, Event, Stop};
 
 use super::Puller;
 use crate::support::service::{Answer, has};
+use crate::support::thread_log::ThreadLog;
 use crate::support::{OTHER, scope};
 
 #[tokio::test]
@@ -127,6 +130,36 @@ async fn leases_that_run_out_count_as_losses() {
     assert_eq!(puller.dead(CanvasId::DEFAULT).await, [("poison".to_owned(), words.to_owned())]);
     let completed = puller.on_as((OTHER, &theirs["id"]), &theirs["lease"], "complete", json!({})).await;
     assert_eq!(completed.status, 204);
+    puller.stop().await;
+}
+
+/// Each of them, also where a program leases without HTTP; nothing of the other canvas is leased.
+#[tokio::test]
+async fn what_dies_by_being_leased_is_logged() {
+    let log = ThreadLog::begin();
+    let puller = Puller::start().await;
+    let (stage, hour) = (&puller.service.stage, Duration::from_secs(3600));
+    let lease = async || stage.admin.lease_events(&scope("mail"), 10, hour, Duration::ZERO).await.unwrap();
+    puller.emit(CanvasId::DEFAULT, [1]).await;
+    for _ in 0..5 {
+        assert_eq!(lease().await.len(), 1);
+        puller.run_out().await;
+    }
+    let past = stage.admin.clock().await.unwrap() - hour;
+    for canvas in [CanvasId::DEFAULT, OTHER] {
+        let late = Event::new("mail", &2).unwrap().not_after(past).unwrap().canvas(canvas);
+        stage.queue.emit(late).await.unwrap();
+    }
+    assert_eq!(lease().await.len(), 0);
+    puller.emit(CanvasId::DEFAULT, [3]).await;
+    let rejected = puller.one().await;
+    puller.on(&rejected, "release", json!({"error": "no such user", "dead": true})).await.json();
+    let said = log.lines("what was leased has died");
+    assert_eq!(said.len(), 3, "{said:#?}");
+    for (line, cause) in said.iter().zip(["poison", "expired", "rejected"]) {
+        assert!(line.contains(cause) && line.contains(&CanvasId::DEFAULT.to_string()), "{cause}: {line}");
+    }
+    assert_eq!(stage.rows().await, 1, "that of the other canvas");
     puller.stop().await;
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod receiver;
 pub(crate) mod repository;
 pub(crate) mod service;
 pub(crate) mod spy_log;
+pub(crate) mod thread_log;
 pub(crate) mod wire;
 
 use std::borrow::Borrow;

@@ -7,13 +7,13 @@ use aws_lc_rs::hmac;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use wakeq::queues::{NewQueue, PullPolicy};
-use wakeq::{Actor, CanvasId, Timing};
+use wakeq::{Actor, CanvasId, Event, HandlerScope, Timing};
 use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
 
 use super::{Client, ObservedDeployment};
 use crate::processes::work::Process;
 use crate::support::service::make_key;
-use crate::support::{TIMEOUT, connect, database, quick};
+use crate::support::{OTHER, TIMEOUT, connect, database, quick};
 
 pub(super) const ANY_PORT: [(&str, &str); 1] = [("WAKEQ_METRICS_LISTEN", "127.0.0.1:0")];
 
@@ -226,6 +226,25 @@ async fn deaths_of_pulled_copies_are_counted() {
         let name = format!("wakeq_queue_pulls_total{{outcome=\"{outcome}\",queue=\"emails\"}}");
         assert_eq!(series.get(&name).copied(), Some(count), "{outcome}");
     }
+}
+
+/// So are deaths of events of pulled handlers; those of another canvas are not leased.
+#[tokio::test]
+async fn deaths_of_pulled_events_are_counted() {
+    let whole = ObservedDeployment::start(&ANY_PORT, json!({})).await;
+    let url = address(&whole.process).unwrap();
+    let past = whole.stage.admin.clock().await.unwrap() - TIMEOUT;
+    for canvas in [CanvasId::DEFAULT, OTHER] {
+        let mail = HandlerScope::worker(canvas, "mail").unwrap();
+        whole.stage.admin.put_pulled(&mail, &PullPolicy::default(), &Actor::user("tests")).await.unwrap();
+        let late = Event::new("mail", &1).unwrap().not_after(past).unwrap().canvas(canvas);
+        whole.stage.queue.emit(late).await.unwrap();
+    }
+    let leased = whole.client.ask(Method::POST, "/handlers/WORKER/mail/leases", None, json!({})).await;
+    assert_eq!(leased["events"], json!([]));
+    let series = scrape(&url).await;
+    let dead = "wakeq_events_dead_total{cause=\"expired\",handler=\"WORKER/mail\"}";
+    assert_eq!(series.get(dead).copied(), Some(1.0), "{series:#?}");
 }
 
 /// Webhooks are counted by what became of them, and under no name that a stranger can choose.

@@ -20,8 +20,6 @@ use crate::resources::pulled::wire::{
 };
 use crate::resources::pulls::wire::{ExtendRequest, LeaseRequest, Pull, ReleaseRequest, Released};
 use crate::resources::wire::List;
-use wakeq::internals::EventLeaseBatch;
-use wakeq::machine::Cause;
 
 /// How much of a request's time is left for its answer when it stops waiting.
 const TO_ANSWER: Duration = Duration::from_secs(5);
@@ -103,10 +101,7 @@ pub(crate) async fn lease(
     let end = Instant::now() + wait.min(api.limits.request_time.saturating_sub(TO_ANSWER));
     let mut place = None;
     loop {
-        let leased = api.admin.lease_events_now(&scope, request.max, lease).await?;
-        let EventLeaseBatch { events, died, expired } = leased;
-        api.pulls.events_died(&scope, died, Cause::Poison);
-        api.pulls.events_died(&scope, expired, Cause::Expired);
+        let events = api.admin.lease_events_now(&scope, request.max, lease).await?;
         if !events.is_empty() || Instant::now() >= end {
             return LeasedEvents::of(events).map(Json).map_err(|error| Problem::internal().because(error));
         }
@@ -183,10 +178,5 @@ pub(crate) async fn release(
     body::Json(request): body::Json<ReleaseRequest>,
 ) -> Answer<Released> {
     let (token, release) = request.read().map_err(Problem::invalid)?;
-    let scope = caller.scope(handler);
-    let (released, died) = api.admin.give_back_event(&scope, id, &token, &release).await?;
-    if let Some(cause) = died {
-        api.pulls.events_died(&scope, 1, cause);
-    }
-    Ok(Json(released.into()))
+    Ok(Json(api.admin.release_event(&caller.scope(handler), id, &token, &release).await?.into()))
 }

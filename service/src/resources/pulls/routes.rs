@@ -20,7 +20,6 @@ use crate::resources::pulls::wire::{
     CompleteRequest, ExtendRequest, Extended, InvalidPull, LeaseRequest, Leased, ReleaseRequest, Released,
 };
 use wakeq::internals::LeaseBatch;
-use wakeq::machine::Cause;
 use wakeq::queues::LeaseToken;
 
 /// How much of a request's time is left for its answer when it stops waiting.
@@ -53,7 +52,7 @@ pub(crate) async fn lease(
     let mut waiting = None;
     loop {
         let LeaseBatch { copies, died } = api.admin.lease_now(&queue, request.max, lease).await?;
-        api.pulls.died(&queue, &died, Cause::Poison);
+        api.pulls.metrics.pulled(&queue, "died", died);
         if !copies.is_empty() || Instant::now() >= end {
             api.pulls.metrics.pulled(&queue, "leased", copies.len());
             return Leased::of(copies).map(Json).map_err(|error| Problem::internal().because(error));
@@ -133,11 +132,9 @@ pub(crate) async fn release(
     body::Json(request): body::Json<ReleaseRequest>,
 ) -> Result<Json<Released>, Problem> {
     let (token, release) = request.read()?;
-    let (released, scope) = api.admin.give_back(&queue, id, &token, &release).await?;
-    let released = Released::from(released);
+    let released = Released::from(api.admin.release_copy(&queue, id, &token, &release).await?);
     match (released.died, &release.error) {
-        (true, _) if release.dead => api.pulls.died(&queue, &[scope], Cause::Rejected),
-        (true, _) => api.pulls.died(&queue, &[scope], Cause::Retries),
+        (true, _) => api.pulls.metrics.pulled(&queue, "died", 1),
         (false, Some(_)) => api.pulls.metrics.pulled(&queue, "failed", 1),
         (false, None) => api.pulls.metrics.pulled(&queue, "released", 1),
     }

@@ -102,7 +102,22 @@ const QUEUE: &[Row] = &[
     ("wake", &["event", "fault", "telemetry", "cron", "store", "broadcast", "notify"], &[]),
     ("explain", &["event", "machine", "store"], &[]),
     ("emit", &["event", "fault", "telemetry", "store", "broadcast", "notify"], &[]),
-    ("admin", &["event", "fault", "cron", "machine", "store", "broadcast", "notify", "wake", "explain"], &[]),
+    (
+        "admin",
+        &[
+            "event",
+            "fault",
+            "telemetry",
+            "cron",
+            "machine",
+            "store",
+            "broadcast",
+            "notify",
+            "wake",
+            "explain",
+        ],
+        &[],
+    ),
     ("worker", &["event", "fault", "telemetry", "machine", "store", "broadcast", "notify", "wake"], &[]),
     ("log", &["event", "store", "broadcast", "notify"], &[]),
     (
