@@ -130,11 +130,7 @@ impl Admin {
             }
             (Some(error), retry) => self.end_failed_attempt(&held, &policy, &storable(error), retry).await?,
             (None, Some(retry)) => self.postpone(&held, &policy, retry).await?,
-            (None, None) => {
-                let claims = [held.claim];
-                self.settled(id, || self.store.release(&claims), |()| true, |_| None).await?;
-                (true, GivenBack::Again(Duration::ZERO))
-            }
+            (None, None) => (self.give_up(held.claim).await?, GivenBack::Again(Duration::ZERO)),
         };
         if !done {
             return Err(source.over(id));
@@ -152,6 +148,17 @@ impl Admin {
             self.publish_leasable(source, &[Notification::new(id, held.scope.canvas)]).await;
         }
         Ok(given_back.into())
+    }
+
+    /// Gives something back as if it had not been taken; returns whether the lease still stood.
+    async fn give_up(&self, claim: Claim) -> Result<bool, StoreError> {
+        let claims = [claim];
+        let release = async || Ok(self.store.release(&claims).await? > 0);
+        let is_released = |found: Option<LoadedEvent>| {
+            let event = found?;
+            Some(event.schedule.locked_at.is_none() && event.claims == claim.claims)
+        };
+        self.settled(claim.id, release, |released| *released, is_released).await
     }
 
     /// The retry policy of what is leased, if it is pulled.

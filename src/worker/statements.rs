@@ -182,7 +182,7 @@ impl Statements {
                 defer(&store, &ids, with_targets).await.map(|()| vec![(); ids.len()])
             }),
             releases: store.batched(|store, claims| async move {
-                store.release(&claims).await.map(|()| vec![(); claims.len()])
+                store.release(&claims).await.map(|_| vec![(); claims.len()])
             }),
             store: store.clone(),
             every,

@@ -35,7 +35,7 @@ impl Admin {
             let suspect = rows.remove(at);
             let claims: Vec<Claim> = rows.iter().map(|row| row.event.claim).collect();
             match self.store.release(&claims).await {
-                Ok(()) => {
+                Ok(_) => {
                     let notifications = rows.iter().map(|row| {
                         let canvas = row.event.address.scope.canvas;
                         Notification::new(row.event.claim.id, canvas)

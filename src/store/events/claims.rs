@@ -257,7 +257,7 @@ impl Sql<'_> {
         Ok(happened(&claims, self.session().await?.all("save retries", query).await?))
     }
 
-    pub(in crate::store) async fn release(&self, claims: &[Claim]) -> Result<(), StoreError> {
+    pub(in crate::store) async fn release(&self, claims: &[Claim]) -> Result<u64, StoreError> {
         let (ids, fences) = fences(claims);
         let query = sqlx::query!(
             "update wakeq.events_v2 set locked_at = null, worker = null
@@ -266,7 +266,7 @@ impl Sql<'_> {
             &ids,
             &fences
         );
-        self.session().await?.execute("release claims", query).await.map(drop)
+        Ok(self.session().await?.execute("release claims", query).await?.rows_affected())
     }
 }
 

@@ -167,14 +167,16 @@ impl Tables {
         Some(())
     }
 
-    pub(in crate::store) fn release(&mut self, claims: &[Claim]) -> Result<(), StoreError> {
+    pub(in crate::store) fn release(&mut self, claims: &[Claim]) -> Result<u64, StoreError> {
+        let mut released = 0;
         for claim in claims {
             if let Some(row) = self.owned(claim) {
                 row.locked_at = None;
                 row.worker = None;
+                released += 1;
             }
         }
-        Ok(())
+        Ok(released)
     }
 
     pub(in crate::store) fn die(

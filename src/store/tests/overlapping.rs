@@ -125,7 +125,9 @@ impl Crowd {
                 self.taken.fetch_add(self.note(taken.into_iter().flatten()), Ordering::Relaxed);
             }
             2 => drop(store.renew(&claims).await?),
-            3 => store.release(&claims).await?,
+            3 => {
+                store.release(&claims).await?;
+            }
             4 => {
                 let retry = |claim| {
                     Arc::new(Retry {

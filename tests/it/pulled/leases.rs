@@ -133,6 +133,33 @@ async fn leases_that_run_out_count_as_losses() {
     puller.stop().await;
 }
 
+/// Between the look at the token and what is asked for, the lease may run out and another begin.
+#[tokio::test]
+async fn a_lease_that_is_lost_meanwhile_is_over_for_each_request() {
+    let puller = Puller::start().await;
+    let stage = &puller.service.stage;
+    puller.emit(OTHER, [2]).await;
+    let [theirs] = &puller.lease_on(OTHER, json!({})).await[..] else { panic!("one event") };
+    for verb in ["extend", "complete", "release"] {
+        puller.emit(CanvasId::DEFAULT, [1]).await;
+        let event = puller.one().await;
+        let another = "update wakeq.events_v2 set claims = claims + 1, nonce = 7
+                        where canvas_id = '00000000-0000-0000-0000-000000000000'";
+        let held = stage.hold(another).await;
+        let begin = async {
+            stage.until_waiting(1).await;
+            held.commit().await.unwrap();
+        };
+        let (late, ()) = tokio::join!(puller.on(&event, verb, json!({})), begin);
+        assert_eq!(late.problem(), (410, "lease-over".into()), "{verb}");
+    }
+    let leased = "select count(*) from wakeq.events_v2 where locked_at is not null";
+    assert_eq!(stage.count(leased).await, 4);
+    let released = puller.on_as((OTHER, &theirs["id"]), &theirs["lease"], "release", json!({})).await;
+    assert_eq!(released.status, 200, "{}", released.text);
+    puller.stop().await;
+}
+
 /// Each of them, also where a program leases without HTTP; nothing of the other canvas is leased.
 #[tokio::test]
 async fn what_dies_by_being_leased_is_logged() {
