@@ -148,30 +148,35 @@ $$;
 -- The first of those that their limits let start now, as for a worker (`wakeq.admit`). The others
 -- wait, and a lease passes over them while there is no room. One that its limit drops is cancelled,
 -- and the minute's pass removes it. Null if it has asked limits for nothing: their order allows to
--- lock some once in a transaction, so the caller may ask no further.
-create function wakeq.lease_limited(looked uuid[], wanted integer, lease interval, bytes_max bigint)
-returns uuid[] language plpgsql volatile set plan_cache_mode = force_generic_plan as $$
+-- lock some once in a transaction, so the caller may ask no further. `room` names limits, as canvas
+-- and name, that have room for which others wait.
+create function wakeq.lease_limited(
+    looked uuid[], wanted integer, lease interval, bytes_max bigint, out ids uuid[], out room text[])
+language plpgsql volatile set plan_cache_mode = force_generic_plan as $$
 declare
     in_line constant uuid[] := wakeq.stand_in_line(looked, lease);
     asked   wakeq.candidate[];
     asks    wakeq.limited_ask[];
+    uses    wakeq.limit_use[];
 begin
     asked := array(
         select row(e.id, e.xmin)::wakeq.candidate from wakeq.events_v2 e
          where e.id = any (array(select wakeq.leasable_of(looked, lease))) and e.id <> all (in_line)
          order by e.delay_until, e.id limit least(1000, greatest(100, 4 * wanted)));
     if asked = '{}' then
-        return '{}';
+        ids := '{}';
+        return;
     end if;
-    select d.asks into asks
+    select d.asks, d.uses into asks, uses
       from wakeq.admit(asked, wanted, bytes_max, lease, wakeq.duration_of('horizon', interval '10 minutes'),
                        wakeq.duration_of('grace', interval '30 seconds')) as d;
     update wakeq.events_v2 e
        set cancelled_by = (select a.dropped_by from unnest(asks) as a where a.id = e.id)
      where e.id = any (array(select a.id from unnest(asks) as a where a.dropped_by is not null));
-    return nullif(array(
+    ids := nullif(array(
         select a.id from unnest(asks) with ordinality as a
          where a.verdict = 'claimed' and a.dropped_by is null order by a.ordinality), '{}');
+    room := array(select u.canvas_id || '/' || u.name from unnest(uses) as u where u.has_room);
 end
 $$;
 
@@ -204,13 +209,15 @@ $$;
 
 -- Locks those events that a lease takes; null if it may look at no others (`lease_limited`). Where
 -- nobody has defined a limit, none is looked up.
-create function wakeq.choose_leasable(looked uuid[], wanted integer, lease interval, bytes_max bigint)
-returns uuid[] language plpgsql volatile as $$
+create function wakeq.choose_leasable(
+    looked uuid[], wanted integer, lease interval, bytes_max bigint, out ids uuid[], out room text[])
+language plpgsql volatile as $$
 begin
     if exists (select from wakeq.limits) then
-        return wakeq.lease_limited(looked, wanted, lease, bytes_max);
+        select l.ids, l.room into ids, room from wakeq.lease_limited(looked, wanted, lease, bytes_max) as l;
+    else
+        ids := wakeq.fit_events(wakeq.lock_leasable(looked, wanted, lease), bytes_max);
     end if;
-    return wakeq.fit_events(wakeq.lock_leasable(looked, wanted, lease), bytes_max);
 end
 $$;
 
@@ -223,6 +230,9 @@ $$;
 -- ones of their objects are in other hands, it looks at as many from a place chosen at random,
 -- so that none stays out of sight: a time, or an id among those that are due at the same time. It
 -- never looks at more, since whoever makes a rule waits for it at the gate.
+--
+-- A row without a token is of no event. Its name is that of a limit, after its canvas, for which
+-- `wake_waiting` has to be called.
 create function wakeq.lease_events(
     of_canvas uuid, of_module text, of_name text, wanted integer, held_for interval, lease interval, bytes_max bigint)
 returns table (
@@ -239,6 +249,7 @@ declare
     after   timestamptz := '-infinity';
     from_id uuid := '00000000-0000-0000-0000-000000000000';
     chosen  uuid[];
+    room    text[];
 begin
     lock table wakeq.claim_gate in row exclusive mode;
     select p.lease_secret into secret from wakeq.pulled_handlers p
@@ -247,7 +258,7 @@ begin
         return;
     end if;
     seen := wakeq.look_at(of_canvas, of_module, of_name, after, from_id);
-    chosen := wakeq.choose_leasable(seen.ids, wanted, lease, bytes_max);
+    select c.ids, c.room into chosen, room from wakeq.choose_leasable(seen.ids, wanted, lease, bytes_max) as c;
     if chosen = '{}' and seen.until_id is not null then
         after := seen.until;
         from_id := case when random() < 0.5
@@ -257,8 +268,12 @@ begin
             from_id := '00000000-0000-0000-0000-000000000000';
         end if;
         seen := wakeq.look_at(of_canvas, of_module, of_name, after, from_id);
-        chosen := wakeq.choose_leasable(seen.ids, wanted, lease, bytes_max);
+        select c.ids, c.room into chosen, room from wakeq.choose_leasable(seen.ids, wanted, lease, bytes_max) as c;
     end if;
+    return query
+    select gen_random_uuid(), of_canvas, ''::text, r.counted, ''::text, null::text, 0, now(), now(), now(), 0, 0, 0,
+           null::timestamptz, false, null::text, null::text, null::bigint, null::bigint, null::text, null::text
+      from unnest(room) as r (counted);
     if coalesce(chosen, '{}') = '{}' then
         return;
     end if;

@@ -282,7 +282,7 @@ impl Admin {
         if removed && let Some(batch) = held.batch() {
             self.waker.end_batch_if_over(&batch).await;
         }
-        self.wake_at_limits(held).await;
+        self.wake_at_limits(&held.held, &[held.claim.id]).await;
         let Source::Queue(queue) = source else { return };
         if removed && let Some(object) = held.object.clone() {
             self.resume_lanes(&[Lane { scope: held.scope.clone(), object, queue: Some(queue.clone()) }])
@@ -291,12 +291,12 @@ impl Admin {
         self.wake_facet(queue, held.scope.canvas).await;
     }
 
-    /// Wakes what has room at limits whose places a lease had.
-    async fn wake_at_limits(&self, ended: &HeldEvent) {
-        if ended.held.is_empty() {
+    /// Wakes what has room at these limits, after these events have ended.
+    pub(super) async fn wake_at_limits(&self, limits: &[HeldLimit], ended: &[EventId]) {
+        if limits.is_empty() {
             return;
         }
-        match self.store.wake_after(&ended.held, &[ended.claim.id]).await {
+        match self.store.wake_after(limits, ended).await {
             Ok(woken) => drop(self.publish(&woken).await),
             Err(error) => {
                 let error = &error as &dyn std::error::Error;

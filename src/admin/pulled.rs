@@ -16,7 +16,7 @@ use crate::event::{
     Actor, CanvasId, Checkpoint, CountedRun, EventId, EventOptions, HandlerAddress, HandlerScope, LeaseToken,
     Metadata, Place, PullPolicy, RuleKind, Timestamp,
 };
-use crate::store::{LeasedRow, PulledDeletion, PulledHandler, PulledPut};
+use crate::store::{LeasedEvents, LeasedRow, PulledDeletion, PulledHandler, PulledPut};
 
 /// The result of registering a pulled handler.
 #[derive(Clone, Debug)]
@@ -191,7 +191,8 @@ impl Admin {
         };
         let (source, mut events) = (Source::Handler(scope), Vec::new());
         for _ in 0..TRIES {
-            let rows = self.store.lease_events(scope, max, lease, BYTES_MAX).await?;
+            let LeasedEvents { rows, room } = self.store.lease_events(scope, max, lease, BYTES_MAX).await?;
+            self.wake_at_limits(&room, &[]).await;
             let nothing = rows.is_empty();
             let (rows, _) = self.select_leased(source, rows, policy.halts).await;
             let rows = self.without_late(source, rows, policy.halts).await;
@@ -289,5 +290,66 @@ impl LeasedEvent {
             emitted_at: event.enqueued_at,
             due_at: event.delay_until,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::event::{Claim, HeldLimit, NewLimit, Notification};
+    use crate::notify::LocalNotifier;
+    use crate::store::tests::Table;
+    use crate::store::tests::crowds::{FEW, MANY};
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    impl Table {
+        /// A pulled handler, and two limits of which a worker's events have the places. Of `a` wait
+        /// an event of that handler, which needs both, and then an event of a worker. Returns the
+        /// claim of `a`, and the two.
+        async fn two_keys(&self, canvas: CanvasId) -> (Claim, [Notification; 2]) {
+            let mail = HandlerScope::worker(canvas, "mail").unwrap();
+            let put = self.store.put_pulled(&mail, &PullPolicy::default(), &Actor::user("ada")).await;
+            assert!(put.unwrap().unwrap().new);
+            let one = NewLimit { concurrency: Some(1), ..NewLimit::default() };
+            let mut told = Vec::new();
+            for keys in [&["a"][..], &["b"]] {
+                self.limit(canvas, keys[0], one).await;
+                told.extend(self.add_keyed(canvas, keys, 1).await);
+            }
+            let claimed = self.claim_some(&told).await;
+            assert_eq!(claimed.len(), 2);
+            let pulled = self.add_keyed(canvas, &["a", "b"], 1).await[0];
+            let rename = "update wakeq.events_v2 set name = 'mail' where id = $1";
+            sqlx::query(rename).bind(pulled.id.0).execute(&self.pool).await.unwrap();
+            let next = self.add_keyed(canvas, &["a"], 1).await[0];
+            (claimed[0].claim, [pulled, next])
+        }
+
+        /// The events that were told to come.
+        async fn told_to_come(&self) -> Vec<EventId> {
+            let told = "select event_id from wakeq.limit_waits where woken_at is not null order by event_id";
+            let ids: Vec<uuid::Uuid> = sqlx::query_scalar(told).fetch_all(&self.pool).await.unwrap();
+            ids.into_iter().map(EventId).collect()
+        }
+    }
+
+    /// It finds room in one limit and none in the other, for which it waits from then on.
+    #[tokio::test]
+    async fn what_a_refused_event_leaves_is_for_the_next() {
+        let table = Table::new().await;
+        let admin = Admin::new(table.store.clone(), Arc::new(LocalNotifier::new()));
+        let mail = HandlerScope::worker(MANY, "mail").unwrap();
+        let (first, [pulled, next]) = table.two_keys(MANY).await;
+        let (_, [_, theirs]) = table.two_keys(FEW).await;
+        assert!(admin.lease_events_now(&mail, 10, MINUTE).await.unwrap().is_empty());
+        assert!(table.claim_some(&[next, theirs]).await.is_empty());
+        assert_eq!(table.store.complete(&[first]).await.unwrap(), [true]);
+        let limit = HeldLimit { canvas: MANY, name: "a".to_owned() };
+        assert_eq!(table.store.wake_waiting(&[limit]).await.unwrap(), [pulled]);
+        assert!(admin.lease_events_now(&mail, 10, MINUTE).await.unwrap().is_empty());
+        assert_eq!(table.told_to_come().await, [next.id]);
     }
 }

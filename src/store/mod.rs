@@ -62,7 +62,9 @@ pub use minute::{Retention, Worker, WorkerRun, WorkerState, WorkerSummary};
 pub(crate) use order::HaltedPosition;
 pub use order::{HaltedLane, InHand, Object, Tombstone};
 pub use queues::{Facet, FacetSettings, Lease, QueueDepth, RegisteredQueue};
-pub(crate) use queues::{Fence, LeasePosition, LeasedRow, NewQueueRow, PulledSplit, QueuePut, TurnRequest};
+pub(crate) use queues::{
+    Fence, LeasePosition, LeasedEvents, LeasedRow, NewQueueRow, PulledSplit, QueuePut, TurnRequest,
+};
 pub use quotas::{Additions, QuotaUse, default_quota, quota_exceeded, serialize_on_canvas};
 pub use targets::{FoundTarget, PulledHandler, RegisteredTarget, SecretCounts};
 pub(crate) use targets::{

@@ -10,6 +10,14 @@ use crate::event::{Claim, EventId, EventOptions, HandlerScope, HeldLimit, LeaseT
 use crate::store::events::{ClaimedRow, claimed_rows};
 use crate::store::kernel::{Store, StoreError, interval};
 
+/// What a lease of events has found.
+#[derive(Debug, Default)]
+pub(crate) struct LeasedEvents {
+    pub(crate) rows: Vec<LeasedRow>,
+    /// Limits with room for which others wait: an event that could not be leased has left it.
+    pub(crate) room: Vec<HeldLimit>,
+}
+
 impl Store {
     /// Leases up to `most` events of a pulled handler, in the order of their due times: with at
     /// most `bytes_max` bytes of values together, or one event.
@@ -19,7 +27,7 @@ impl Store {
         most: u32,
         held_for: Duration,
         bytes_max: i64,
-    ) -> Result<Vec<LeasedRow>, StoreError> {
+    ) -> Result<LeasedEvents, StoreError> {
         let lease = self.timing().lease;
         let query = claimed_rows!(
             r#"null::uuid as origin, options, false as "is_limited!", false as "is_cancelled!", token"#,
@@ -33,6 +41,9 @@ impl Store {
             bytes_max
         );
         let rows = self.session().await?.all("lease events of a handler", query).await?;
+        let (rows, limits): (Vec<ClaimedRow>, Vec<ClaimedRow>) =
+            rows.into_iter().partition(|row| row.token.is_some());
+        let room = limits.iter().filter_map(|row| HeldLimit::parse(&row.name)).collect();
         let token =
             |row: &ClaimedRow| Some((EventId(row.id), row.token.as_ref()?.parse::<LeaseToken>().ok()?));
         let mut tokens: HashMap<_, _> = rows.iter().filter_map(token).collect();
@@ -49,7 +60,7 @@ impl Store {
             let until = event.locked_at + lease;
             Some(LeasedRow { event, token, since: until - held_for, until })
         });
-        Ok(leased.collect())
+        Ok(LeasedEvents { rows: leased.collect(), room })
     }
 
     /// Which of these handlers seem to have events that can be leased now. One that is not pulled

@@ -36,7 +36,7 @@ impl Table {
     }
 
     async fn lease(&self, canvas: CanvasId, most: u32) -> Vec<LeasedRow> {
-        self.store.lease_events(&mail(canvas), most, MINUTE, BYTES).await.unwrap()
+        self.store.lease_events(&mail(canvas), most, MINUTE, BYTES).await.unwrap().rows
     }
 }
 
@@ -106,7 +106,7 @@ async fn values_are_bounded_together_and_one_is_whole() {
     let table = pulled().await;
     table.add_mails(MANY, 3).await;
     table.run("update wakeq.events_v2 set value = to_jsonb(repeat('x', 10000))::text").await;
-    let lease = async |bytes| table.store.lease_events(&mail(MANY), 10, MINUTE, bytes).await.unwrap();
+    let lease = async |bytes| table.store.lease_events(&mail(MANY), 10, MINUTE, bytes).await.unwrap().rows;
     let leased = lease(20_100).await;
     assert_eq!(leased.iter().map(|row| row.event.value.len()).collect::<Vec<_>>(), [10_002, 10_002]);
     assert_eq!(lease(1).await.len(), 1);
