@@ -180,17 +180,35 @@ begin
 end
 $$;
 
--- Whether a handler seems to have an event that can be leased now. It looks where a lease looks
--- first.
-create function wakeq.has_leasable(of_canvas uuid, of_module text, of_name text, lease interval)
-returns boolean language plpgsql stable as $$
+-- Whether a handler seems to have an event that can be leased now: among the first 1,000 that are
+-- due, or among as many from a place behind them on. Returns from where on a lease finds it, unless
+-- it is among the first, or where the next look goes on. No place: at the first ones again.
+create function wakeq.has_leasable(
+    of_canvas uuid, of_module text, of_name text, lease interval, after timestamptz, after_id uuid,
+    out has boolean, out place timestamptz, out place_id uuid)
+language plpgsql stable as $$
+declare
+    seen    record;
+    in_line uuid[];
 begin
-    return not wakeq.is_held_handler(of_canvas, of_module, of_name) and exists (
-        select from wakeq.look_at(
-                   of_canvas, of_module, of_name, '-infinity', '00000000-0000-0000-0000-000000000000') as l
-         cross join lateral wakeq.stand_in_line(l.ids, lease) as in_line
-         cross join lateral wakeq.leasable_of(l.ids, lease) as e (id)
-         where e.id <> all (in_line));
+    has := false;
+    if wakeq.is_held_handler(of_canvas, of_module, of_name) then
+        return;
+    end if;
+    for nth in 1..2 loop
+        seen := wakeq.look_at(of_canvas, of_module, of_name, coalesce(place, '-infinity'),
+                              coalesce(place_id, '00000000-0000-0000-0000-000000000000'));
+        in_line := wakeq.stand_in_line(seen.ids, lease);
+        has := exists (select from wakeq.leasable_of(seen.ids, lease) as e (id) where e.id <> all (in_line));
+        exit when has;
+        place := seen.until;
+        place_id := seen.until_id;
+        exit when place_id is null;
+        if nth = 1 and (after, after_id) > (place, place_id) then
+            place := after;
+            place_id := after_id;
+        end if;
+    end loop;
 end
 $$;
 
@@ -227,14 +245,16 @@ $$;
 --
 -- The gate is locked before the statements that look for rules, so these see every rule whose maker
 -- has passed it. A lease looks at the first 1,000 events that are due. Where they and the first
--- ones of their objects are in other hands, it looks at as many from a place chosen at random,
--- so that none stays out of sight: a time, or an id among those that are due at the same time. It
--- never looks at more, since whoever makes a rule waits for it at the gate.
+-- ones of their objects are in other hands, it looks at as many from the place that the caller
+-- names, or else from one chosen at random, so that none stays out of sight: a time, or an id among
+-- those that are due at the same time. It never looks at more, since whoever makes a rule waits for
+-- it at the gate.
 --
 -- A row without a token is of no event. Its name is that of a limit, after its canvas, for which
 -- `wake_waiting` has to be called.
 create function wakeq.lease_events(
-    of_canvas uuid, of_module text, of_name text, wanted integer, held_for interval, lease interval, bytes_max bigint)
+    of_canvas uuid, of_module text, of_name text, wanted integer, held_for interval, lease interval, bytes_max bigint,
+    place timestamptz default null, place_id uuid default null)
 returns table (
     id uuid, canvas_id uuid, module text, name text, modifier text, value text, retries integer,
     delay_until timestamptz, enqueued_at timestamptz, locked_at timestamptz, claims integer, nonce integer,
@@ -260,9 +280,9 @@ begin
     seen := wakeq.look_at(of_canvas, of_module, of_name, after, from_id);
     select c.ids, c.room into chosen, room from wakeq.choose_leasable(seen.ids, wanted, lease, bytes_max) as c;
     if chosen = '{}' and seen.until_id is not null then
-        after := seen.until;
-        from_id := case when random() < 0.5
-            then wakeq.some_later_id(of_canvas, of_module, of_name, seen.until, seen.until_id) end;
+        after := coalesce(place, seen.until);
+        from_id := coalesce(place_id, case when random() < 0.5
+            then wakeq.some_later_id(of_canvas, of_module, of_name, seen.until, seen.until_id) end);
         if from_id is null then
             after := seen.until + random() * (clock_timestamp() - seen.until);
             from_id := '00000000-0000-0000-0000-000000000000';

@@ -190,8 +190,10 @@ impl Admin {
             return Err(AdminError::NoPulledHandler(Box::new(scope.clone())));
         };
         let (source, mut events) = (Source::Handler(scope), Vec::new());
+        let place = self.event_looks.place_of(scope);
         for _ in 0..TRIES {
-            let LeasedEvents { rows, room } = self.store.lease_events(scope, max, lease, BYTES_MAX).await?;
+            let leased = self.store.lease_events(scope, max, lease, BYTES_MAX, place).await?;
+            let LeasedEvents { rows, room } = leased;
             self.wake_at_limits(&room, &[]).await;
             let nothing = rows.is_empty();
             let (rows, _) = self.select_leased(source, rows, policy.halts).await;

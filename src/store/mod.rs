@@ -61,10 +61,10 @@ pub(crate) use minute::{
 pub use minute::{Retention, Worker, WorkerRun, WorkerState, WorkerSummary};
 pub(crate) use order::HaltedPosition;
 pub use order::{HaltedLane, InHand, Object, Tombstone};
-pub use queues::{Facet, FacetSettings, Lease, QueueDepth, RegisteredQueue};
 pub(crate) use queues::{
-    Fence, LeasePosition, LeasedEvents, LeasedRow, NewQueueRow, PulledSplit, QueuePut, TurnRequest,
+    DuePlace, Fence, LeasePosition, LeasedEvents, LeasedRow, NewQueueRow, PulledSplit, QueuePut, TurnRequest,
 };
+pub use queues::{Facet, FacetSettings, Lease, QueueDepth, RegisteredQueue};
 pub use quotas::{Additions, QuotaUse, default_quota, quota_exceeded, serialize_on_canvas};
 pub use targets::{FoundTarget, PulledHandler, RegisteredTarget, SecretCounts};
 pub(crate) use targets::{

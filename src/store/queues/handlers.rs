@@ -4,11 +4,28 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use uuid::Uuid;
+
 use super::admin::milliseconds;
 use super::pulls::{Fence, LeasedRow};
-use crate::event::{Claim, EventId, EventOptions, HandlerScope, HeldLimit, LeaseToken, PullPolicy};
+use crate::event::{
+    Claim, EventId, EventOptions, HandlerScope, HeldLimit, LeaseToken, PullPolicy, Timestamp,
+};
 use crate::store::events::{ClaimedRow, claimed_rows};
 use crate::store::kernel::{Store, StoreError, interval};
+
+/// A place among the events of a handler: the due time and the id of the first one behind it.
+pub(crate) type DuePlace = (Timestamp, EventId);
+
+/// What a look for events to lease has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LeasableLook {
+    /// Whether there seem to be some.
+    pub(crate) has: bool,
+    /// From where on a lease finds them, if it is not among the first events, or else where the
+    /// next look goes on. `None`: at the first events.
+    pub(crate) place: Option<DuePlace>,
+}
 
 /// What a lease of events has found.
 #[derive(Debug, Default)]
@@ -20,25 +37,29 @@ pub(crate) struct LeasedEvents {
 
 impl Store {
     /// Leases up to `most` events of a pulled handler, in the order of their due times: with at
-    /// most `bytes_max` bytes of values together, or one event.
+    /// most `bytes_max` bytes of values together, or one event. Looks at a bounded number of them:
+    /// the first ones, and those from this place on if it finds nothing there.
     pub(crate) async fn lease_events(
         &self,
         scope: &HandlerScope,
         most: u32,
         held_for: Duration,
         bytes_max: i64,
+        place: Option<DuePlace>,
     ) -> Result<LeasedEvents, StoreError> {
         let lease = self.timing().lease;
         let query = claimed_rows!(
             r#"null::uuid as origin, options, false as "is_limited!", false as "is_cancelled!", token"#,
-            "wakeq.lease_events($1, $2, $3, $4, $5, $6, $7)",
+            "wakeq.lease_events($1, $2, $3, $4, $5, $6, $7, $8, $9)",
             scope.canvas.0,
             scope.module.as_str(),
             scope.name.as_str(),
             i32::try_from(most).unwrap_or(i32::MAX),
             interval(held_for),
             interval(lease),
-            bytes_max
+            bytes_max,
+            place.map(|(due, _)| due),
+            place.map(|(_, id)| id.0)
         );
         let rows = self.session().await?.all("lease events of a handler", query).await?;
         let (rows, limits): (Vec<ClaimedRow>, Vec<ClaimedRow>) =
@@ -63,23 +84,41 @@ impl Store {
         Ok(LeasedEvents { rows: leased.collect(), room })
     }
 
-    /// Which of these handlers seem to have events that can be leased now. One that is not pulled
-    /// counts as well: leasing says so.
-    pub(crate) async fn have_leasable(&self, handlers: &[HandlerScope]) -> Result<Vec<bool>, StoreError> {
-        let canvases: Vec<_> = handlers.iter().map(|scope| scope.canvas.0).collect();
-        let modules: Vec<_> = handlers.iter().map(|scope| scope.module.to_string()).collect();
-        let names: Vec<_> = handlers.iter().map(|scope| scope.name.to_string()).collect();
-        let query = sqlx::query_scalar!(
-            r#"select case when wakeq.is_pulled_handler(h.canvas_id, h.module, h.name)
-                           then wakeq.has_leasable(h.canvas_id, h.module, h.name, $4) else true end as "has!"
-                 from unnest($1::uuid[], $2::text[], $3::text[]) with ordinality as h (canvas_id, module, name, at)
+    /// Which of these handlers seem to have events that can be leased now: among the first ones, or
+    /// where an earlier look goes on. A handler that is not pulled counts as well: leasing says so.
+    pub(crate) async fn have_leasable(
+        &self,
+        handlers: &[(&HandlerScope, Option<DuePlace>)],
+    ) -> Result<Vec<LeasableLook>, StoreError> {
+        let canvases: Vec<_> = handlers.iter().map(|(scope, _)| scope.canvas.0).collect();
+        let modules: Vec<_> = handlers.iter().map(|(scope, _)| scope.module.to_string()).collect();
+        let names: Vec<_> = handlers.iter().map(|(scope, _)| scope.name.to_string()).collect();
+        // Nothing is due before the first event.
+        let first = (Timestamp::UNIX_EPOCH, EventId(Uuid::nil()));
+        let places = handlers.iter().map(|(_, place)| place.unwrap_or(first));
+        let (due, ids): (Vec<Timestamp>, Vec<Uuid>) = places.map(|(due, id)| (due, id.0)).unzip();
+        let query = sqlx::query!(
+            r#"select coalesce(l.has, true) as "has!", l.place, l.place_id
+                 from unnest($1::uuid[], $2::text[], $3::text[], $4::timestamptz[], $5::uuid[])
+                      with ordinality as h (canvas_id, module, name, due, id, at)
+                 left join lateral (
+                      select f.has, f.place, f.place_id
+                        from wakeq.has_leasable(h.canvas_id, h.module, h.name, $6, h.due, h.id) as f
+                       where wakeq.is_pulled_handler(h.canvas_id, h.module, h.name)) as l on true
                 order by h.at"#,
             &canvases,
             &modules,
             &names,
+            &due,
+            &ids,
             interval(self.timing().lease)
         );
-        self.session().await?.all("check whether handlers have events to lease", query).await
+        let rows = self.session().await?.all("check whether handlers have events to lease", query).await?;
+        let looks = rows.into_iter().map(|row| LeasableLook {
+            has: row.has,
+            place: row.place.zip(row.place_id).map(|(due, id)| (due, EventId(id))),
+        });
+        Ok(looks.collect())
     }
 
     /// The retry policy of a handler's events, if it is pulled.

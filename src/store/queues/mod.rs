@@ -12,7 +12,7 @@ mod upkeep;
 
 pub use admin::{Facet, FacetSettings, RegisteredQueue};
 pub use depth::QueueDepth;
-pub(crate) use handlers::LeasedEvents;
+pub(crate) use handlers::{DuePlace, LeasedEvents};
 pub use leases::Lease;
 pub(crate) use leases::LeasePosition;
 pub(crate) use pulls::{Fence, LeasedRow, PulledSplit};
