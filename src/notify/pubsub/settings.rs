@@ -68,6 +68,11 @@ pub(super) fn wanted_subscription(config: &PubSubConfig, class: Class) -> Result
     Ok(wanted)
 }
 
+/// Whether a filter leaves notifications out that no other subscription of this configuration gets.
+pub(super) fn leaves_some_out(found: &Subscription, config: &PubSubConfig) -> bool {
+    config.urgent_subscription.is_none() && !found.filter.is_empty()
+}
+
 pub(super) fn differences(
     found: &Subscription,
     config: &PubSubConfig,

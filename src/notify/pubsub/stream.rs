@@ -7,7 +7,7 @@
 //! out when a stream ends is put back.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -25,7 +25,7 @@ use super::access::BrokerAccess;
 use super::clients;
 use super::config::{Class, PubSubConfig};
 use super::failure::{FailureKind, failed, in_one_line};
-use super::settings::push_endpoint;
+use super::settings::{leaves_some_out, push_endpoint};
 use super::topics::find_subscription;
 use super::trouble::Trouble;
 use crate::event::spread;
@@ -62,6 +62,8 @@ pub(super) struct StreamReader {
     pub(super) deliveries: Sender<Delivery>,
     pub(super) trouble: Trouble,
     pub(super) closing: CancellationToken,
+    /// Whether it was said what the subscription's filter leaves out.
+    pub(super) said_filter: Once,
 }
 
 /// Why a stream is no longer read.
@@ -139,6 +141,9 @@ impl StreamReader {
     pub(super) async fn check_subscription(&self) -> SubscriptionCheck {
         let error = match find_subscription(&self.broker.admins, &self.config, self.class).await {
             Ok(found) => {
+                if leaves_some_out(&found, &self.config) {
+                    self.said_filter.call_once(|| self.say_filter(&found.filter));
+                }
                 let Some(endpoint) = push_endpoint(&found) else { return SubscriptionCheck::Available };
                 self.trouble.begin(format!(
                     "{} pushes to {endpoint}, so it can't be pulled from: run `wakeq serve` in \
@@ -166,6 +171,16 @@ impl StreamReader {
         };
         self.trouble.begin(in_one_line(&trouble));
         SubscriptionCheck::Unavailable
+    }
+
+    fn say_filter(&self, filter: &str) {
+        tracing::warn!(
+            subscription = self.path(),
+            filter,
+            "this worker does not receive what the filter leaves out, and without another worker it starts with the \
+             minute's pass: set WAKEQ_URGENT_SUBSCRIPTION (PubSubConfig::urgent_subscription) to the subscription of \
+             urgent events, or let it pull from one without a filter"
+        );
     }
 
     /// Opens a new stream on a connection of its own.

@@ -2,7 +2,7 @@
 //!
 //! The stream and its repair are in `stream`; nothing here talks to the broker.
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -41,6 +41,7 @@ pub(super) async fn open(
         deliveries: sender,
         trouble: trouble.clone(),
         closing: closing.clone(),
+        said_filter: Once::new(),
     };
     reader.check_subscription().await;
     let reader = tokio::spawn(reader.run());

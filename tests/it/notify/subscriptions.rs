@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wakeq::machine::Outcome;
-use wakeq::notify::{Notifier, PubSub, PubSubConfig, create_topics};
-use wakeq::{CanvasId, Event, Execution, HandlerResult, Handlers, Timing};
+use wakeq::notify::{Notification, Notifier, PubSub, PubSubConfig, create_topics};
+use wakeq::{CanvasId, Event, EventId, Execution, HandlerResult, Handlers, Timing};
 
 use crate::support::brokers::Broker;
-use crate::support::{RunningWorker, Stage, scope};
+use crate::support::thread_log::ThreadLog;
+use crate::support::{RunningWorker, Stage, TIMEOUT, scope};
 
 async fn complete(_event: Execution) -> HandlerResult {
     Ok(())
@@ -52,4 +53,25 @@ async fn services_with_subscriptions_of_their_own_do_not_wait_for_each_other() {
     assert!(stats.iter().all(|stats| stats.waiting + stats.delayed + stats.running == 0));
     mailing.stop().await;
     paging.stop().await;
+}
+
+/// Of two subscriptions that divide the notifications it has the first one only. It says so once,
+/// and not at each look at the subscription.
+#[tokio::test]
+async fn a_worker_without_the_second_subscription_says_what_it_misses() {
+    let log = ThreadLog::begin();
+    for has_second in [true, false] {
+        let mut config = Broker::pubsub_config("divided").await;
+        config.urgent_subscription = Some(format!("{}-urgent", config.subscription));
+        create_topics(&config).await.unwrap();
+        config.urgent_subscription = config.urgent_subscription.filter(|_| has_second);
+        let notifier = PubSub::connect(config).await.unwrap();
+        let mut subscription = notifier.subscribe(10).await.unwrap();
+        notifier.publish(&[Notification::new(EventId::new(), CanvasId::DEFAULT)]).await.unwrap();
+        // The subscription was looked at again before the stream was opened.
+        subscription.next().await.expect("it is not urgent").acknowledge();
+        let said = log.lines("set WAKEQ_URGENT_SUBSCRIPTION");
+        assert_eq!(said.len(), usize::from(!has_second), "{said:#?}");
+        subscription.close(TIMEOUT).await;
+    }
 }
