@@ -178,15 +178,17 @@ $$;
 
 -- Counted names for which events wait although there seems to be room, at most `page` of them. It
 -- looks at 10,000 names, from the one after `after_name` on, and at none of a canvas after
--- `last_canvas`: who changes limits of one canvas pays for its names only.
+-- `last_canvas`: who changes limits of one canvas pays for its names only. If there may be more, a
+-- last row without room says behind which name the next look goes on.
 create function wakeq.limits_with_room(
     lease interval, page integer default 500, after_canvas uuid default null, after_name text default null,
     last_canvas uuid default null)
-returns table (canvas_id uuid, name text) language plpgsql volatile as $$
+returns table (canvas_id uuid, name text, has_room boolean) language plpgsql volatile as $$
 #variable_conflict use_column
 declare
-    at    record;
-    given integer := 0;
+    at     record;
+    given  integer := 0;
+    is_end boolean := false;
 begin
     canvas_id := coalesce(after_canvas, '00000000-0000-0000-0000-000000000000');
     name := coalesce(after_name, '');
@@ -194,14 +196,20 @@ begin
         select w.canvas_id, w.name into at from wakeq.limit_waits w
          where (w.canvas_id, w.name) > (limits_with_room.canvas_id, limits_with_room.name) and w.woken_at is null
          order by w.canvas_id, w.name limit 1;
-        exit when not found or given >= page or at.canvas_id > last_canvas;
+        is_end := not found or coalesce(at.canvas_id > last_canvas, false);
+        exit when is_end or given >= page;
         canvas_id := at.canvas_id;
         name := at.name;
-        if wakeq.room_for(canvas_id, name, lease) > 0 then
+        has_room := wakeq.room_for(canvas_id, name, lease) > 0;
+        if has_room then
             given := given + 1;
             return next;
         end if;
     end loop;
+    if not is_end then
+        has_room := false;
+        return next;
+    end if;
 end
 $$;
 

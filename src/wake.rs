@@ -34,6 +34,7 @@ use crate::store::{Attendance, MinuteOutcome, PulledSplit, Retention, Store, Sto
 use crate::telemetry::WakeMetrics;
 use backlog::Backlog;
 pub use error::WakeError;
+use limits::NextLimit;
 use pace::{PAGE_PERIOD, Pace};
 use pauses::Pauses;
 use progress::Progress;
@@ -63,6 +64,7 @@ pub struct Waker {
     until: Option<Instant>,
     pace: Arc<Pace>,
     pub(crate) progress: Arc<Progress>,
+    next_limit: Arc<NextLimit>,
     metrics: WakeMetrics,
     lets_sleep: bool,
     /// Of the worker of this process, if it has one.
@@ -88,9 +90,19 @@ impl Waker {
     pub fn new(store: Store, notifier: Arc<dyn Notifier>) -> Self {
         let pace = Arc::new(Pace::new(CANVAS_EVENT_RATE));
         let metrics = WakeMetrics::new();
-        let (passes, first_part, progress) = (Arc::default(), Arc::default(), Arc::default());
-        let (until, lets_sleep, worker) = (None, false, None);
-        Self { store, notifier, passes, first_part, until, pace, progress, metrics, lets_sleep, worker }
+        Self {
+            store,
+            notifier,
+            passes: Arc::default(),
+            first_part: Arc::default(),
+            until: None,
+            pace,
+            progress: Arc::default(),
+            next_limit: Arc::default(),
+            metrics,
+            lets_sleep: false,
+            worker: None,
+        }
     }
 
     /// With `true`, the periodic work pauses while this process is idle and nothing needs a pass.

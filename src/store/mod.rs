@@ -51,7 +51,7 @@ pub use kernel::{
     StoreError, TimingMode, interval, on_behalf_of,
 };
 pub(crate) use kernel::{BATCH_MAX, IN_FLIGHT, Listening, PAYLOAD_BYTES_MAX};
-pub(crate) use limits::{LimitedClaim, LimitedClaims};
+pub(crate) use limits::{LimitedClaim, LimitedClaims, LimitsWithRoom};
 pub(crate) use log::AppendRefusal;
 pub use log::{LogAppender, LogBatch, LogEnd, LogHolder, LogHorizon, append_batch, lacks_partition};
 pub(crate) use minute::{

@@ -2,32 +2,54 @@
 //! that freed the place died, or a limit was raised or removed.
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::{PAGE_PERIOD, Trouble, WakeError, Waker};
 use crate::event::{CanvasId, HeldLimit, LimitName, Notification};
+use crate::store::LimitsWithRoom;
 
-/// Maximum number of pages of limits that one pass looks at; the next continues.
+/// Maximum number of pages of limits that one pass looks at, of 10,000 each; the next continues.
 const PAGES: usize = 20;
+/// How long a pass goes on looking at them: meanwhile this process wakes nothing else.
+const LOOK_TIME: Duration = Duration::from_secs(10);
 /// Maximum number of pages of events that one look wakes at the limits of a page; a limit that was
 /// removed has many.
 const WAKES: usize = 20;
 /// From this many events on, there may be more to wake.
 const FULL_PAGE: usize = 500;
 
-/// What a look at all limits has done.
+/// Behind which limit the next pass of this process looks on. Where many are full, one pass does
+/// not come to all of them.
+#[derive(Debug, Default)]
+pub(super) struct NextLimit(Mutex<Option<HeldLimit>>);
+
+impl NextLimit {
+    fn replace(&self, next: Option<HeldLimit>) -> Option<HeldLimit> {
+        std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), next)
+    }
+}
+
+/// What a look at limits has done.
 #[derive(Default)]
 struct Looked {
     woken: usize,
-    /// Whether there is more to look at.
+    /// Whether there may be more to wake at those that were looked at.
     more: bool,
+    /// The last one that was looked at, if there may be more of them.
+    next: Option<HeldLimit>,
 }
 
 impl Waker {
     /// What can't be woken is left to the next pass, and stops nothing else.
     pub(super) async fn wake_limits(&self, trouble: &mut Trouble) {
-        trouble.look("events that wait at limits", self.wake_at_limits_of(None).await);
+        let after = self.next_limit.replace(None);
+        let looked = self.wake_at_limits_of(None, after).await;
+        if let Some(Looked { next, .. }) = trouble.look("events that wait at limits", looked) {
+            self.next_limit.replace(next);
+        }
     }
 
     /// Wakes what has room now that a definition was set, replaced or removed, page after page, and
@@ -40,29 +62,41 @@ impl Waker {
         tracing::debug!(%canvas, %name, "a limit was changed: waking what has room");
         let is_default = canvas == CanvasId::OF_ALL && !name.is_handler();
         let only = Some(canvas).filter(|_| !is_default);
+        let mut all = Looked::default();
         loop {
-            let looked = self.wake_at_limits_of(only).await?;
-            if !looked.more || looked.woken == 0 || self.is_over() {
-                return Ok(looked.more);
+            let Looked { woken, more, next } = self.wake_at_limits_of(only, all.next.take()).await?;
+            all = Looked { woken: all.woken + woken, more: all.more | more, next };
+            if self.is_over() || all.next.is_none() && (!all.more || all.woken == 0) {
+                return Ok(all.more || all.next.is_some());
+            } else if all.next.is_none() {
+                // From the first one on again, where there is more to wake.
+                all = Looked::default();
             }
         }
     }
 
-    /// At those of one canvas, or at all.
-    async fn wake_at_limits_of(&self, only: Option<CanvasId>) -> Result<Looked, WakeError> {
-        let (mut looked, mut after) = (Looked::default(), None);
+    /// At those of one canvas, or at all, that come after one of them.
+    async fn wake_at_limits_of(
+        &self,
+        only: Option<CanvasId>,
+        after: Option<HeldLimit>,
+    ) -> Result<Looked, WakeError> {
+        let mut looked = Looked { next: after, ..Looked::default() };
+        let until = Instant::now() + LOOK_TIME;
         for _ in 0..PAGES {
             let started = Instant::now();
-            let limits = self.store.limits_with_room(only, after.as_ref()).await?;
-            let Some(last) = limits.last().cloned() else { return Ok(looked) };
-            looked.more |= self.wake_at_limits(&limits, &mut looked.woken).await?;
-            if self.is_over() {
+            let found = self.store.limits_with_room(only, looked.next.as_ref()).await?;
+            let LimitsWithRoom { limits, next } = found;
+            if !limits.is_empty() {
+                looked.more |= self.wake_at_limits(&limits, &mut looked.woken).await?;
+            }
+            looked.next = next;
+            if looked.next.is_none() || until <= Instant::now() || self.is_over() {
                 break;
             }
-            after = Some(last);
             tokio::time::sleep_until(started + PAGE_PERIOD).await;
         }
-        Ok(Looked { more: true, ..looked })
+        Ok(looked)
     }
 
     /// Wakes what has room at these limits; returns whether there may be more.
@@ -140,6 +174,50 @@ mod tests {
         let (waker, broker) = waker(&table, 1_000);
         waker.pass(None).await.unwrap();
         assert_eq!(broker.events(), ids(&told[..2]));
+    }
+
+    /// However many limits are full: a look at 10,000 of them finds no room, and the next one goes
+    /// on behind them.
+    #[tokio::test]
+    async fn a_pass_wakes_what_has_room_behind_many_full_limits() {
+        let table = Table::new().await;
+        for canvas in [MANY, FEW] {
+            table.limit(canvas, "customer", ONE).await;
+        }
+        let running = table.add_keyed(MANY, &["customer:0"], 1).await;
+        assert_eq!(table.claim_some(&running).await.len(), 1);
+        for full in [
+            "insert into wakeq.limit_waits (event_id, canvas_id, name, due)
+             select gen_random_uuid(), s.canvas_id, 'customer:' || n, now()
+               from wakeq.limit_states s, generate_series(1, 10050) n",
+            "insert into wakeq.limit_states (canvas_id, name, holders)
+             select s.canvas_id, 'customer:' || n, s.holders from wakeq.limit_states s, generate_series(1, 10050) n",
+        ] {
+            assert_eq!(table.run(full).await, 10_050);
+        }
+        let told = table.add_keyed(FEW, &["customer:7"], 2).await;
+        let claimed = table.claim_some(&told).await;
+        assert_eq!(table.store.complete(&[claimed[0].claim]).await.unwrap(), [true]);
+        let (waker, broker) = waker(&table, 1_000);
+        for _ in 0..3 {
+            waker.wake_limits(&mut Trouble::default()).await;
+        }
+        assert_eq!(broker.events(), ids(&told[1..]));
+    }
+
+    /// A pass that does not come to the end is continued by the next one.
+    #[tokio::test]
+    async fn a_pass_begins_where_the_last_one_ended() {
+        let (table, told, others) = full(2).await;
+        let (waker, broker) = waker(&table, 1_000);
+        table.run("update wakeq.events_v2 set locked_at = null").await;
+        let last = HeldLimit { canvas: MANY, name: "customer:7".to_owned() };
+        waker.next_limit.replace(Some(last));
+        waker.wake_limits(&mut Trouble::default()).await;
+        assert_eq!(broker.events(), ids(&others[1..]));
+        assert_eq!(waker.next_limit.replace(None), None);
+        waker.wake_limits(&mut Trouble::default()).await;
+        assert_eq!(broker.events(), ids(&[&told[1..], &others[1..]].concat()));
     }
 
     /// Where limits can't be looked at, everything else is done.

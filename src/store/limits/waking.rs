@@ -12,6 +12,14 @@ const ROOM_PAGE: i32 = 500;
 /// Maximum number of limits at which one statement wakes events.
 const LIMITS_MAX: usize = 1000;
 
+/// Limits with room for which others wait: a page of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LimitsWithRoom {
+    pub(crate) limits: Vec<HeldLimit>,
+    /// The last limit that was looked at, if there may be more behind it.
+    pub(crate) next: Option<HeldLimit>,
+}
+
 impl Sql<'_> {
     pub(in crate::store) async fn wake_waiting(
         &self,
@@ -83,9 +91,10 @@ impl Sql<'_> {
         &self,
         only: Option<CanvasId>,
         after: Option<&HeldLimit>,
-    ) -> Result<Vec<HeldLimit>, StoreError> {
+    ) -> Result<LimitsWithRoom, StoreError> {
         let query = sqlx::query!(
-            r#"select canvas_id as "canvas_id!", name as "name!" from wakeq.limits_with_room($1, $2, $3, $4, $5)"#,
+            r#"select canvas_id as "canvas_id!", name as "name!", has_room as "has_room!"
+                 from wakeq.limits_with_room($1, $2, $3, $4, $5)"#,
             interval(self.timing().lease),
             ROOM_PAGE,
             after.map(|limit| limit.canvas.0).or(only.map(|canvas| canvas.0)),
@@ -93,8 +102,15 @@ impl Sql<'_> {
             only.map(|canvas| canvas.0)
         );
         let rows = self.session().await?.all("look for limits with room", query).await?;
-        let limits =
-            rows.into_iter().map(|row| HeldLimit { canvas: CanvasId(row.canvas_id), name: row.name });
-        Ok(limits.collect())
+        let mut found = LimitsWithRoom::default();
+        for row in rows {
+            let limit = HeldLimit { canvas: CanvasId(row.canvas_id), name: row.name };
+            if row.has_room {
+                found.limits.push(limit);
+            } else {
+                found.next = Some(limit);
+            }
+        }
+        Ok(found)
     }
 }

@@ -8,7 +8,7 @@ use crate::store::events::ClaimLimits;
 use crate::store::kernel::{Store, StoreError};
 #[cfg(feature = "testing")]
 use crate::store::limits::LimitedClaim;
-use crate::store::limits::{LimitedClaims, PutLimit};
+use crate::store::limits::{LimitedClaims, LimitsWithRoom, PutLimit};
 
 impl Store {
     /// Claims the events that may run now by the database's clock and by their limits: those that
@@ -63,20 +63,22 @@ impl Store {
         on_backing!(self.step_aside(ids))
     }
 
-    /// Limits for which events wait, and which have room: a page of them, after one of them. With
-    /// `only`, of those that are counted on this canvas. In memory all of them are on the first
-    /// page.
+    /// Limits for which events wait, and which have room: a page of them, after a limit that was
+    /// looked at. With `only`, of those that are counted on this canvas. In memory all of them are
+    /// on the first page.
     pub(crate) async fn limits_with_room(
         &self,
         only: Option<CanvasId>,
         after: Option<&HeldLimit>,
-    ) -> Result<Vec<HeldLimit>, StoreError> {
+    ) -> Result<LimitsWithRoom, StoreError> {
         match self.backing() {
             Backing::Postgres(sql) => sql.limits_with_room(only, after).await,
             #[cfg(feature = "testing")]
-            Backing::Memory(_) if after.is_some() => Ok(Vec::new()),
+            Backing::Memory(_) if after.is_some() => Ok(LimitsWithRoom::default()),
             #[cfg(feature = "testing")]
-            Backing::Memory(memory) => memory.tables().limits_with_room(only),
+            Backing::Memory(memory) => {
+                Ok(LimitsWithRoom { limits: memory.tables().limits_with_room(only)?, next: None })
+            }
         }
     }
 

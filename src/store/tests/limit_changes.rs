@@ -34,19 +34,19 @@ async fn a_limit_is_lowered_raised_and_removed_while_events_run() {
     assert_eq!(running.len(), 1);
 
     table.limit(MANY, "customer", places(3)).await;
-    let room = table.store.limits_with_room(None, None).await.unwrap();
+    let room = table.with_room(None).await;
     assert_eq!(room, [of_key(MANY, "customer:7")]);
-    assert_eq!(table.store.limits_with_room(Some(MANY), None).await.unwrap(), room);
-    assert_eq!(table.store.limits_with_room(Some(FEW), None).await.unwrap(), [], "it has none");
+    assert_eq!(table.with_room(Some(MANY)).await, room);
+    assert_eq!(table.with_room(Some(FEW)).await, [], "it has none");
     assert_eq!(table.store.wake_waiting(&room).await.unwrap(), told[3..5]);
     assert_eq!(table.claim_some(&told[3..5]).await.len(), 2);
 
     assert!(table.store.remove_limit(MANY, &customer(), &tester()).await.unwrap());
     assert!(!table.store.remove_limit(MANY, &customer(), &tester()).await.unwrap());
-    let room = table.store.limits_with_room(None, None).await.unwrap();
+    let room = table.with_room(None).await;
     assert_eq!(room, [of_key(MANY, "customer:7")]);
     assert_eq!(table.store.wake_waiting(&room).await.unwrap(), told[5..]);
-    assert_eq!(table.store.limits_with_room(None, None).await.unwrap(), []);
+    assert_eq!(table.with_room(None).await, []);
     assert_eq!(table.claim_some(&told[5..]).await.len(), 4);
     assert_eq!(table.store.limits(FEW, None, 10).await.unwrap().len(), 1);
     assert_eq!(table.claim_some(&others).await.len(), 0, "its limit is as it was");

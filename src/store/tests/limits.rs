@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 use super::crowds::{FEW, MANY};
 use super::{Table, limits, shuffled};
 use crate::event::{Actor, CanvasId, Claim, EventId, HeldLimit, NewLimit, Notification, OnFull, Rate};
-use crate::store::{ClaimedEvent, LimitedClaim};
+use crate::store::{ClaimedEvent, LimitedClaim, LimitsWithRoom};
 
 /// How long a test may take that goes on until all is done.
 const TEST_LIMIT: Duration = Duration::from_secs(120);
@@ -63,6 +63,13 @@ impl Table {
     pub(super) async fn complete_and_wake(&self, event: &ClaimedEvent) -> Vec<Notification> {
         assert_eq!(self.store.complete(&[event.claim]).await.unwrap(), [true]);
         self.store.wake_waiting(event.held.as_deref().expect("it came through limits")).await.unwrap()
+    }
+
+    /// The limits with room for which events wait, at all or of a canvas; they fit on a page.
+    pub(super) async fn with_room(&self, only: Option<CanvasId>) -> Vec<HeldLimit> {
+        let LimitsWithRoom { limits, next } = self.store.limits_with_room(only, None).await.unwrap();
+        assert_eq!(next, None);
+        limits
     }
 
     pub(super) async fn live(&self) -> i64 {
@@ -187,12 +194,12 @@ async fn a_holder_that_was_killed_frees_its_place_after_its_lease() {
     let told = table.add_keyed(MANY, &["customer:7"], 2).await;
     let killed = table.claim_some(&told[..1]).await;
     assert!(matches!(&table.ask(&told[1..]).await[..], [LimitedClaim::Full(name)] if name == "customer:7"));
-    assert_eq!(table.store.limits_with_room(None, None).await.unwrap(), []);
+    assert_eq!(table.with_room(None).await, []);
     assert_eq!(table.store.wake_waiting(&[of_key(MANY, "customer:7")]).await.unwrap(), []);
     table.end_leases().await;
-    let room = table.store.limits_with_room(None, None).await.unwrap();
+    let room = table.with_room(None).await;
     assert_eq!(room, [of_key(MANY, "customer:7")]);
-    assert_eq!(table.store.limits_with_room(None, room.last()).await.unwrap(), []);
+    assert_eq!(table.store.limits_with_room(None, room.last()).await.unwrap(), LimitsWithRoom::default());
     assert_eq!(table.store.wake_waiting(&room).await.unwrap(), told[1..]);
     let next = table.claim_some(&told[1..]).await;
     assert_eq!(next.len(), 1);
