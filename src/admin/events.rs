@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Admin, AdminError, BULK_MAX, Bulk, COUNT_MAX, checked};
 use crate::broadcast::Signal;
-use crate::event::{Actor, CanvasId, EventId, HandlerScope, Notification, Timestamp};
+use crate::event::{Actor, CanvasId, EventId, HandlerScope, HeldLimit, Notification, Timestamp};
 use crate::explain::{Explanation, explain};
 use crate::store::{BULK_PAGE, CommandOutcome, LoadedEvent, RunningCancel};
 
@@ -54,6 +54,7 @@ impl Admin {
         let id = self.own_id(canvas, id).await?;
         let found = self.found(id).await?;
         let batch = found.as_ref().and_then(LoadedEvent::batch);
+        let limit = self.waited_for(canvas, id, found.as_ref()).await?;
         let lane = found.and_then(LoadedEvent::lane);
         let cancel = || self.store.cancel(canvas, id, actor);
         let done = |answer: &(CommandOutcome, _)| answer.0 == CommandOutcome::Done;
@@ -61,10 +62,26 @@ impl Admin {
         let (done, lane) = self.settled(id, cancel, done, done_before).await?;
         check_outcome(done, id)?;
         self.resume_lanes(lane.as_slice()).await;
+        // If it had been told to come, its place was kept for it.
+        self.wake_at_limits(limit.as_slice(), &[]).await;
         if let Some(batch) = batch {
             self.waker.end_batch_if_over(&batch).await;
         }
         Ok(id)
+    }
+
+    /// The limit for whose place an event waits.
+    async fn waited_for(
+        &self,
+        canvas: CanvasId,
+        id: EventId,
+        found: Option<&LoadedEvent>,
+    ) -> Result<Option<HeldLimit>, AdminError> {
+        if !found.is_some_and(|event| event.is_limited) {
+            return Ok(None);
+        }
+        let wait = self.store.waits_for(canvas, id).await?;
+        Ok(wait.map(|wait| HeldLimit { canvas: wait.canvas, name: wait.name.to_string() }))
     }
 
     /// Cancels an event also if it is running. The worker that runs it learns of it in seconds
@@ -205,5 +222,44 @@ fn check_outcome(outcome: CommandOutcome, id: EventId) -> Result<(), AdminError>
         CommandOutcome::Done => Ok(()),
         CommandOutcome::Runs => Err(AdminError::NotWaiting(id)),
         CommandOutcome::Missing => Err(AdminError::NotFound(id)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::event::NewLimit;
+    use crate::notify::LocalNotifier;
+    use crate::store::tests::Table;
+    use crate::store::tests::crowds::{FEW, MANY};
+
+    /// It had been told to come, and its place is the next one's. The other canvas's wait as before.
+    #[tokio::test]
+    async fn a_cancelled_event_leaves_its_place_to_the_next() {
+        let table = Table::new().await;
+        let admin = Admin::new(table.store.clone(), Arc::new(LocalNotifier::new()));
+        let one = NewLimit { concurrency: Some(1), ..NewLimit::default() };
+        let mut canvases = Vec::new();
+        for canvas in [MANY, FEW] {
+            table.limit(canvas, "customer", one).await;
+            let told = table.add_keyed(canvas, &["customer:7"], 3).await;
+            let claimed = table.claim_some(&told).await;
+            assert_eq!(claimed.len(), 1);
+            assert_eq!(table.store.complete(&[claimed[0].claim]).await.unwrap(), [true]);
+            let limit = HeldLimit { canvas, name: "customer:7".to_owned() };
+            assert_eq!(table.store.wake_waiting(&[limit]).await.unwrap(), told[1..2]);
+            canvases.push(told);
+        }
+        let ada = Actor::user("ada");
+        let strange = admin.cancel(FEW, canvases[0][1].id, &ada).await;
+        assert!(matches!(strange, Err(AdminError::NotFound(_))), "{strange:?}");
+        admin.cancel(MANY, canvases[0][1].id, &ada).await.unwrap();
+        let told = "select event_id from wakeq.limit_waits where woken_at is not null";
+        let told: Vec<uuid::Uuid> = sqlx::query_scalar(told).fetch_all(&table.pool).await.unwrap();
+        let expected = [canvases[0][2].id.0, canvases[1][1].id.0];
+        assert_eq!(told.len(), 2);
+        assert!(expected.iter().all(|id| told.contains(id)), "{told:?}");
     }
 }
