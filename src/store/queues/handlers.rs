@@ -104,7 +104,7 @@ impl Store {
                  left join lateral (
                       select f.has, f.place, f.place_id
                         from wakeq.has_leasable(h.canvas_id, h.module, h.name, $6, h.due, h.id) as f
-                       where wakeq.is_pulled_handler(h.canvas_id, h.module, h.name)) as l on true
+                       where wakeq.is_pulled_handler(h.canvas_id, h.module, h.name) offset 0) as l on true
                 order by h.at"#,
             &canvases,
             &modules,
