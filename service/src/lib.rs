@@ -20,6 +20,8 @@ pub mod delivery;
 mod doctor;
 mod http;
 mod observe;
+mod page;
+mod pages;
 mod resources;
 mod routes;
 pub mod server;

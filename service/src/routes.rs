@@ -43,20 +43,25 @@ use crate::resources::workers::routes as workers;
 use crate::telemetry::HttpMetrics;
 use wakeq::targets::OwnDeployment;
 
-/// The API with its layers, of which the last is the outermost; with its documentation if `docs`.
-/// `own` identifies deliveries that this deployment sent itself.
-pub(crate) fn router(api: &Api, own: Arc<OwnDeployment>, docs: bool) -> Router {
+/// The API with its layers, of which the last is the outermost; with its documentation if `docs`,
+/// and with the pages for browsers, if there are any. `own` identifies deliveries that this
+/// deployment sent itself.
+pub(crate) fn router(api: &Api, own: Arc<OwnDeployment>, docs: bool, pages: Option<Router>) -> Router {
     let (router, document) = routes(api).split_for_parts();
     let counted = from_fn_with_state(api.clone(), strangers::count);
-    let router = if docs { router.merge(openapi::pages(document).route_layer(counted)) } else { router };
-    router
-        .fallback(strangers::no_path)
+    let router = match docs {
+        true => router.merge(openapi::pages(document, pages.is_none()).route_layer(counted)),
+        false => router,
+    };
+    let router = router.fallback(strangers::no_path).with_state(api.clone());
+    pages
+        .into_iter()
+        .fold(router, Router::merge)
         .layer(from_fn_with_state(api.clone(), strangers::no_method))
         .layer(from_fn(strangers::one_host))
         .layer(from_fn_with_state(Arc::new(slots::Slots::new(api.clone())), slots::shed))
         .layer(from_fn_with_state(own, own::refuse))
         .layer(from_fn_with_state(HttpMetrics::new(), answer::complete))
-        .with_state(api.clone())
 }
 
 /// The first five routes authenticate their callers themselves: they concern no canvas, or several.

@@ -1,7 +1,7 @@
 //! Why a credential was refused, for the log and the audit log. No variant contains a secret or a
 //! token.
 
-use super::KeyId;
+use super::{KeyId, NoRandomness};
 use wakeq::StoreError;
 
 /// Why no caller was identified. Clients only learn "unauthenticated" or "try again later".
@@ -56,6 +56,12 @@ pub enum Refusal {
     /// The key has expired.
     #[error("key {0:?} has expired")]
     Expired(KeyId),
+    /// The session in the page is over.
+    #[error("a session of key {0:?} is over")]
+    SessionOver(KeyId),
+    /// The link that signs in was used before, or is too old.
+    #[error("a link of key {0:?} was used before, or is too old")]
+    LinkUsed(KeyId),
     /// The ID token is invalid.
     #[error("{0}")]
     Token(InvalidToken),
@@ -134,6 +140,9 @@ pub enum VerifierUnavailable {
     /// Google's public keys.
     #[error("Google's public keys are unavailable")]
     Keys(#[from] FetchError),
+    /// Random numbers for a session.
+    #[error("the system provided no random numbers")]
+    Randomness(#[from] NoRandomness),
 }
 
 /// Why a key or an account was not created, changed or listed.

@@ -22,6 +22,18 @@ pub struct KeyId([u8; ID_DIGITS / 2]);
 #[error("a key is named by its first part: `wakeq_` and 12 digits of 0-9 a-f")]
 pub struct InvalidKeyId;
 
+impl KeyId {
+    pub(super) const BYTES: usize = ID_DIGITS / 2;
+
+    pub(super) fn of_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8; Self::BYTES] {
+        &self.0
+    }
+}
+
 impl FromStr for KeyId {
     type Err = InvalidKeyId;
 

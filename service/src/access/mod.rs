@@ -10,6 +10,8 @@ mod lookup;
 mod principal;
 mod push;
 mod scope;
+mod session;
+mod sessions;
 mod token;
 
 use std::sync::Arc;
@@ -30,6 +32,8 @@ pub use principal::{Denied, Grant, Principal, Reach, authorize, authorize_everyw
 pub(crate) use principal::{authorize_handler, authorize_some_handler, canvases};
 pub use push::PushCallers;
 pub(crate) use scope::read_scopes;
+pub(crate) use session::Session;
+pub use sessions::SESSION;
 pub use scope::{InvalidScope, NarrowScope, Scope, Scopes};
 
 use tokio::sync::OnceCell;
@@ -39,6 +43,7 @@ use jwks::{Jwks, NoKey};
 use key::{KeyChecks, KeyHash};
 use lookup::{Limits, Lookup};
 use push::Pushers;
+use sessions::Sessions;
 use token::AcceptedClaims;
 use wakeq::{Store, StoreError};
 
@@ -103,6 +108,7 @@ struct AccessState {
     pushers: Option<Pushers>,
     jwks: Option<Jwks>,
     checks: OnceCell<KeyChecks>,
+    sessions: OnceCell<Sessions>,
     keys: Lookup<KeyId, KnownKey>,
     accounts: Lookup<String, GrantSet>,
 }
@@ -142,6 +148,7 @@ impl Access {
             pushers,
             jwks,
             checks: OnceCell::new(),
+            sessions: OnceCell::new(),
             keys: Lookup::new(limits, clock.clone()),
             accounts: Lookup::new(limits, clock.clone()),
             clock,
@@ -184,20 +191,31 @@ impl Access {
     }
 
     async fn by_key(&self, key: &ApiKey) -> Result<Principal, Unauthenticated> {
-        let inner = &self.inner;
         let id = key.id();
         if !self.checks().await.map_err(unavailable)?.verify(key) {
             return Err(Unauthenticated::Unknown(Refusal::WrongCheck(id)));
         }
-        let load = load_key(inner.store.clone(), inner.clock.clone(), id);
-        let known = inner.keys.find(&id, load).await.map_err(unavailable)?.value;
+        let known = self.known(id).await?;
         let hash = known.as_ref().map_or(KeyHash::OF_NOTHING, |known| known.hash);
         let matches = key.hash().matches(&hash);
+        if known.is_some() && !matches {
+            return Err(Unauthenticated::Unknown(Refusal::WrongSecret(id)));
+        }
+        self.live(id, known)
+    }
+
+    /// The key with this id, from the cache or the database.
+    async fn known(&self, id: KeyId) -> Result<Option<Arc<KnownKey>>, Unauthenticated> {
+        let inner = &self.inner;
+        let load = load_key(inner.store.clone(), inner.clock.clone(), id);
+        Ok(inner.keys.find(&id, load).await.map_err(unavailable)?.value)
+    }
+
+    /// The holder of a key, unless it is no longer valid.
+    fn live(&self, id: KeyId, known: Option<Arc<KnownKey>>) -> Result<Principal, Unauthenticated> {
+        let inner = &self.inner;
         let refused = |refusal| Err(Unauthenticated::Unknown(refusal));
         let Some(known) = known else { return refused(Refusal::NoSuchKey(id)) };
-        if !matches {
-            return refused(Refusal::WrongSecret(id));
-        }
         if known.revoked {
             return refused(Refusal::Revoked(id));
         }

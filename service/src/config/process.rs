@@ -224,6 +224,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "WAKEQ_NO_DOCS", hide_short_help = true, num_args = 0..=1, default_missing_value = "1", default_value = "0",
           value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true, hide_possible_values = true)]
     no_docs: bool,
+    /// Don't serve the pages for browsers
+    #[arg(long, env = "WAKEQ_NO_PAGE", hide_short_help = true, num_args = 0..=1, default_missing_value = "1", default_value = "0",
+          value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true, hide_possible_values = true)]
+    no_page: bool,
 }
 
 /// Cloud Run kills a process ten seconds after asking it to stop; two of them are for releasing
@@ -330,6 +334,7 @@ impl ServeArgs {
             canvas_byte_rate: self.canvas_byte_rate,
             stranger_rate: self.stranger_rate,
             docs: !self.no_docs,
+            page: !self.no_page,
             trusted_proxies: proxies.context("--trusted-proxies (WAKEQ_TRUSTED_PROXIES)")?,
             ..HttpConfig::default()
         })

@@ -102,11 +102,11 @@ fn place(headers: &mut HeaderMap, root: &Root) {
 
 /// Writes the body of a failure, and logs it: the problem attached by our code, or one derived from
 /// the status.
-/// JSON bodies are kept: only our handlers write them, and they say more.
+/// JSON bodies and pages are kept: only our handlers write them, and they say more.
 fn with_body(response: Response, id: &RequestId, root: &Root) -> Response {
     let failed = response.status().is_client_error() || response.status().is_server_error();
-    if !failed || response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json")
-    {
+    let written = |kind: &HeaderValue| kind == "application/json" || kind == "text/html; charset=utf-8";
+    if !failed || response.headers().get(header::CONTENT_TYPE).is_some_and(written) {
         return response;
     }
     let (mut parts, _) = response.into_parts();

@@ -39,9 +39,14 @@ pub(crate) struct Caller {
 }
 
 /// The operator of a command, by the name in the audit log: may do everything. Only
-/// [`LocalApi`](crate::server::LocalApi) attaches it to a request.
+/// [`Inside`](super::inside::Inside) attaches it to a request.
 #[derive(Clone)]
 pub(crate) struct Operator(pub(crate) Arc<str>);
+
+/// A person who is signed in to the page, whose session was checked. Only requests of this process
+/// have it.
+#[derive(Clone)]
+pub(super) struct SignedIn(pub(super) Principal);
 
 impl Caller {
     /// The operator of a command, to whom no limits apply.

@@ -58,7 +58,7 @@ pub(crate) struct Client(pub(crate) IpAddr);
 
 impl Client {
     /// The address that the connection put into the request's extensions.
-    pub(super) fn of(extensions: &Extensions) -> Self {
+    pub(crate) fn of(extensions: &Extensions) -> Self {
         extensions.get().copied().unwrap_or(Self(IpAddr::V6(Ipv6Addr::UNSPECIFIED)))
     }
 

@@ -103,7 +103,7 @@ impl ConnectionState {
 /// Marks an answer that is written until the caller disconnects. The connection ends with it, so no
 /// idle phase follows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Endless;
+pub(crate) struct Endless;
 
 /// The API as a service that reports when a request begins and ends.
 pub(crate) struct ReportingService {

@@ -22,7 +22,7 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterE
 use super::Api;
 use super::answer::RequestId;
 use super::body::announced;
-use super::caller::{Caller, Operator};
+use super::caller::{Caller, Operator, SignedIn};
 use super::client::Client;
 use super::credential::{authorization, credential, reason};
 use super::operations::Operations;
@@ -345,7 +345,10 @@ impl Rule {
 
     async fn caller(&self, parts: &mut Parts) -> Result<Caller, Problem> {
         let client = Client::of(&parts.extensions);
-        let principal = self.api.access.authenticate(authorization(&parts.headers)).await;
+        let principal = match parts.extensions.get() {
+            Some(SignedIn(principal)) => Ok(principal.clone()),
+            None => self.api.access.authenticate(authorization(&parts.headers)).await,
+        };
         let canvas = match self.about {
             About::Canvas | About::Events => path::canvas(parts, &self.api).await,
             About::EveryCanvas => Some(CanvasId::DEFAULT),

@@ -9,11 +9,11 @@ use axum::http::{Extensions, Uri};
 
 /// The path of the API's root, without a slash at its end: empty where the API is all of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Root(pub(super) String);
+pub(crate) struct Root(pub(super) String);
 
 impl Root {
     /// Of a request to `uri`, which is below the root.
-    pub(super) fn of(extensions: &Extensions, uri: &Uri) -> Self {
+    pub(crate) fn of(extensions: &Extensions, uri: &Uri) -> Self {
         let Some(OriginalUri(original)) = extensions.get() else { return Self::default() };
         let (whole, own) = (original.path(), uri.path());
         // The root itself may have been asked for without its slash.
@@ -27,7 +27,7 @@ impl Root {
     }
 
     /// The path of a path from the API's root.
-    pub(super) fn path(&self, own: &str) -> String {
+    pub(crate) fn path(&self, own: &str) -> String {
         format!("{}{own}", self.0)
     }
 }

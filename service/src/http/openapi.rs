@@ -100,8 +100,8 @@ pub(crate) fn base() -> utoipa::openapi::OpenApi {
     document
 }
 
-/// `/openapi.json` and `/docs`, to which `/` redirects.
-pub(crate) fn pages(mut document: utoipa::openapi::OpenApi) -> Router<Api> {
+/// `/openapi.json` and `/docs`, to which `/` redirects if it is `first`.
+pub(crate) fn pages(mut document: utoipa::openapi::OpenApi, first: bool) -> Router<Api> {
     describe_problems(&mut document);
     // Serialized once, not for each request.
     let document: Bytes = serde_json::to_vec(&document).unwrap_or_default().into();
@@ -113,11 +113,14 @@ pub(crate) fn pages(mut document: utoipa::openapi::OpenApi) -> Router<Api> {
         async move { asset(&file, config) }
     };
     let index = page.clone();
-    Router::new()
-        .route("/openapi.json", get(async move |root: Root| shown(of_root(&document, &root))))
+    let router = match first {
         // Temporary, because browsers would remember a permanent redirect when `/` gets a page of
         // its own.
-        .route("/", get(async || Redirect::temporary("/docs/")))
+        true => Router::new().route("/", get(async || Redirect::temporary("/docs/"))),
+        false => Router::new(),
+    };
+    router
+        .route("/openapi.json", get(async move |root: Root| shown(of_root(&document, &root))))
         .route("/docs", get(async || Redirect::permanent("/docs/")))
         .route("/docs/", get(async move || index(String::new()).await))
         .route("/docs/{*file}", get(async move |uri: Uri| page(file_of(&uri)).await))

@@ -38,7 +38,7 @@ macro_rules! kinds {
                 match self { $(Self::$kind => StatusCode::$status,)* }
             }
 
-            fn title(self) -> &'static str {
+            pub(crate) fn title(self) -> &'static str {
                 match self { $(Self::$kind => $title,)* }
             }
         }

@@ -143,7 +143,7 @@ impl Shares {
 
     /// Counts a request without a valid credential, or one that no guard sees. Other requests do
     /// not count, from whatever address.
-    pub(super) fn count_unauthenticated(&self, client: Client) -> Result<(), Problem> {
+    pub(crate) fn count_unauthenticated(&self, client: Client) -> Result<(), Problem> {
         let taken = self.strangers.take(client.network(), 1, Instant::now());
         taken.map_err(|wait| too_fast("requests without a valid credential from this address", wait))
     }

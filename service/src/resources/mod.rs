@@ -1,5 +1,6 @@
 //! The resources of the API, a folder each. `wire` is its JSON, which the server and the command
-//! line both read and write; `routes` serves it; `command` has the commands and the client's calls.
+//! line both read and write; `routes` serves it; `command` has the commands and the client's calls; `page`
+//! shows it in a browser.
 //!
 //! `wire` is plain data and conversions: no I/O, no decisions. The JSON of one of the queue's types
 //! has that type's name and `Json` behind it; its schema has the name alone.
@@ -55,6 +56,7 @@ pub(crate) mod entities {
 
 pub(crate) mod events {
     pub(crate) mod command;
+    pub(crate) mod page;
     pub(crate) mod routes;
     pub(crate) mod wire;
 }
@@ -105,6 +107,10 @@ pub(crate) mod operations {
     pub(crate) mod command;
     pub(crate) mod routes;
     pub(crate) mod wire;
+}
+
+pub(crate) mod overview {
+    pub(crate) mod page;
 }
 
 pub(crate) mod pulled {

@@ -13,12 +13,15 @@ use super::error::HttpError;
 use crate::access::{Access, AccessConfig};
 use crate::delivery::Deliverer;
 use crate::http::client::{self, Proxies};
+use crate::http::inside::Inside;
 use crate::http::listeners::Listeners;
 use crate::http::pull_state::PullState;
 use crate::http::push_state::Push;
 use crate::http::record::AuditBuffer;
 use crate::http::shares::Shares;
 use crate::http::{Api, ApiParts};
+use crate::page::Page;
+use crate::pages::{SECTIONS, pages};
 use crate::routes;
 use wakeq::internals::Hub;
 use wakeq::log::Log;
@@ -136,7 +139,12 @@ impl HttpApi {
     pub fn mount(self) -> MountedApi {
         let Self { parts, own, config, stop } = self;
         let api = Api::new(parts);
-        let router = routes::router(&api, own, config.docs);
+        let pages = config.page.then(|| {
+            let (inside, _) = routes::routes(&api).split_for_parts();
+            let inside = Inside::new(inside.with_state(api.clone()));
+            Page::new(api.clone(), inside, stop.clone(), SECTIONS).serve(pages())
+        });
+        let router = routes::router(&api, own, config.docs, pages);
         MountedApi { api, router, proxies: Proxies::new(&config.trusted_proxies), stop }
     }
 

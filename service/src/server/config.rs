@@ -73,6 +73,9 @@ pub struct HttpConfig {
     pub trusted_proxies: Vec<IpRange>,
     /// Whether `/docs` and `/openapi.json` are served, without a credential. Default true.
     pub docs: bool,
+    /// Whether the pages for browsers are served, at `/`: nobody sees more there than how to sign
+    /// in, unless with a key. Default true.
+    pub page: bool,
     /// How often a listener is sent a keep-alive and its credential is checked again. Default 15 s,
     /// at most 30 s, so that a revocation takes effect within 60 s.
     pub listener_keep_alive: Duration,
@@ -126,6 +129,7 @@ impl Default for HttpConfig {
             stranger_rate: 20,
             trusted_proxies: Vec::new(),
             docs: true,
+            page: true,
             listener_keep_alive: Duration::from_secs(15),
             body_limit_bytes: 256 * 1024,
             bodies_bytes_max: 64 * 1024 * 1024,

@@ -8,17 +8,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::{Body, to_bytes};
-use axum::extract::Request;
-use axum::http::{HeaderValue, Method, header};
+use axum::http::Method;
 use tokio_util::sync::CancellationToken;
-use tower_service::Service;
 
 use super::HttpConfig;
 use crate::access::{Access, AccessConfig, AccessError};
 use crate::delivery::Deliverer;
 use crate::http::caller::Operator;
+use crate::http::inside::{Inside, Sender};
 use crate::http::limits::Limits;
 use crate::http::listeners::Listeners;
 use crate::http::problem::{Cause, Problem, Words};
@@ -35,7 +32,7 @@ use wakeq_streams::{Entities, Groups};
 
 /// The API of a database.
 pub(crate) struct LocalApi {
-    router: Router,
+    routes: Inside,
     operator: Operator,
 }
 
@@ -82,32 +79,18 @@ impl LocalApi {
         };
         let api = Api::new(api);
         let (router, _) = routes(&api).split_for_parts();
-        Ok(Self { router: router.with_state(api), operator: Operator(actor.name().into()) })
+        Ok(Self { routes: Inside::new(router.with_state(api)), operator: Operator(actor.name().into()) })
     }
 
     /// Answers a request to a path with its query; a body is JSON.
     pub(crate) async fn call(
-        mut self,
+        self,
         method: Method,
         path: &str,
         body: Option<Vec<u8>>,
     ) -> Result<Vec<u8>, CallError> {
-        let mut request = Request::new(Body::empty());
-        *request.method_mut() = method;
-        *request.uri_mut() =
-            path.parse().map_err(|_| CallError::Refused(400, format!("{path} is too long")))?;
-        if let Some(body) = body {
-            request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            *request.body_mut() = body.into();
-        }
-        request.extensions_mut().insert(self.operator);
-        let Ok(mut response) = self.router.call(request).await;
-        if !response.status().is_success() {
-            let problem = response.extensions_mut().remove();
-            return Err(problem.unwrap_or_else(|| Problem::of_status(response.status())).into());
-        }
-        let body = to_bytes(response.into_body(), usize::MAX).await;
-        Ok(body.map_err(|error| CallError::Refused(500, error.to_string()))?.into())
+        let answered = self.routes.call(Sender::Operator(self.operator), method, path, body).await;
+        Ok(answered.map_err(CallError::from)?.into())
     }
 }
 

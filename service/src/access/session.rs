@@ -1,0 +1,146 @@
+//! Sessions of people in a browser: a key is exchanged for a token that names it, ends before long,
+//! and ends with the key. Nothing of a session is stored, so that any process knows it.
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::hmac;
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+
+use super::KeyId;
+use super::key::NoRandomness;
+
+const NONCE_BYTES: usize = 16;
+const MAC_BYTES: usize = 32;
+const BODY_BYTES: usize = KeyId::BYTES + NONCE_BYTES + size_of::<u64>();
+
+/// What a token is made for. None is valid for another purpose.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// A session.
+    Session,
+    /// A link that opens a session once.
+    Link,
+    /// The hidden field of a session's forms.
+    Form,
+}
+
+impl Purpose {
+    fn word(self) -> &'static [u8] {
+        match self {
+            Self::Session => b"wakeq page session",
+            Self::Link => b"wakeq page link",
+            Self::Form => b"wakeq page form",
+        }
+    }
+}
+
+/// A token's contents.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Session {
+    /// The key that it was opened with.
+    pub(crate) key: KeyId,
+    nonce: [u8; NONCE_BYTES],
+    /// When it ends, in seconds since 1970.
+    pub(crate) ends_at_s: u64,
+}
+
+impl Session {
+    /// Opened with a key, until a moment.
+    pub(super) fn new(key: KeyId, ends_at_s: u64) -> Result<Self, NoRandomness> {
+        let mut nonce = [0; NONCE_BYTES];
+        aws_lc_rs::rand::fill(&mut nonce).map_err(|_| NoRandomness)?;
+        Ok(Self { key, nonce, ends_at_s })
+    }
+
+    /// What tells it from all others.
+    pub(super) fn nonce(&self) -> [u8; NONCE_BYTES] {
+        self.nonce
+    }
+
+    fn body(&self) -> [u8; BODY_BYTES] {
+        let mut body = [0; BODY_BYTES];
+        let (key, rest) = body.split_at_mut(KeyId::BYTES);
+        let (nonce, end) = rest.split_at_mut(NONCE_BYTES);
+        key.copy_from_slice(self.key.as_bytes());
+        nonce.copy_from_slice(&self.nonce);
+        end.copy_from_slice(&self.ends_at_s.to_be_bytes());
+        body
+    }
+}
+
+/// Signs and verifies tokens under the deployment's secret.
+pub(super) struct Signer(hmac::Key);
+
+impl Signer {
+    pub(super) fn new(secret: &[u8]) -> Self {
+        // A key of its own, so that no token can pass for the check of an API key.
+        let own = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), b"wakeq page");
+        Self(hmac::Key::new(hmac::HMAC_SHA256, own.as_ref()))
+    }
+
+    /// The token of a session, for a purpose.
+    pub(super) fn token(&self, purpose: Purpose, session: &Session) -> String {
+        let body = session.body();
+        let mut token = body.to_vec();
+        token.extend_from_slice(self.mac(purpose, &body).as_ref());
+        BASE64_URL_SAFE_NO_PAD.encode(token)
+    }
+
+    /// What a token says, if it was made here for this purpose. It may have ended since.
+    pub(super) fn read(&self, purpose: Purpose, token: &str) -> Option<Session> {
+        let bytes = BASE64_URL_SAFE_NO_PAD.decode(token).ok()?;
+        let bytes: [u8; BODY_BYTES + MAC_BYTES] = bytes.try_into().ok()?;
+        let (body, mac) = bytes.split_at(BODY_BYTES);
+        verify_slices_are_equal(self.mac(purpose, body).as_ref(), mac).ok()?;
+        let (key, rest) = body.split_at_checked(KeyId::BYTES)?;
+        let (nonce, end) = rest.split_at_checked(NONCE_BYTES)?;
+        Some(Session {
+            key: KeyId::of_bytes(key.try_into().ok()?),
+            nonce: nonce.try_into().ok()?,
+            ends_at_s: u64::from_be_bytes(end.try_into().ok()?),
+        })
+    }
+
+    fn mac(&self, purpose: Purpose, body: &[u8]) -> hmac::Tag {
+        let mut signing = hmac::Context::with_key(&self.0);
+        signing.update(purpose.word());
+        signing.update(body);
+        signing.sign()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_valid_for_its_purpose_and_deployment_only() {
+        let signer = Signer::new(b"of this deployment");
+        let session = Session::new("0123456789ab".parse().unwrap(), 1_700_000_000).unwrap();
+        let token = signer.token(Purpose::Session, &session);
+        let read = signer.read(Purpose::Session, &token).unwrap();
+        assert!(read == session && read.key == session.key && read.ends_at_s == 1_700_000_000);
+        for purpose in [Purpose::Link, Purpose::Form] {
+            assert!(signer.read(purpose, &token).is_none());
+        }
+        assert!(Signer::new(b"of another").read(Purpose::Session, &token).is_none());
+        let other = Session::new(session.key, session.ends_at_s).unwrap();
+        assert!(signer.token(Purpose::Session, &other) != token, "no two sessions are alike");
+    }
+
+    #[test]
+    fn a_changed_token_is_refused() {
+        let signer = Signer::new(b"of this deployment");
+        let session = Session::new("0123456789ab".parse().unwrap(), 1_700_000_000).unwrap();
+        let token = BASE64_URL_SAFE_NO_PAD.decode(signer.token(Purpose::Session, &session)).unwrap();
+        for bit in 0..token.len() * 8 {
+            let mut changed = token.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            let text = BASE64_URL_SAFE_NO_PAD.encode(changed);
+            assert!(signer.read(Purpose::Session, &text).is_none(), "bit {bit}");
+        }
+        for text in ["", "x", &BASE64_URL_SAFE_NO_PAD.encode(&token[1..])] {
+            assert!(signer.read(Purpose::Session, text).is_none(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Requests from this process to its own API: the same routes without a connection, for the operator
+//! of a command and for a person who is signed in to the page.
+
+use axum::Router;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::Request;
+use axum::http::{Extensions, HeaderValue, Method, header};
+use tower_service::Service;
+
+use super::answer::RequestId;
+use super::caller::{Operator, SignedIn};
+use super::client::Client;
+use super::problem::{Problem, Words};
+use crate::access::Principal;
+
+/// The routes of the API.
+#[derive(Clone)]
+pub(crate) struct Inside(Router);
+
+/// Who sends a request.
+#[derive(Clone)]
+pub(crate) enum Sender {
+    /// May do everything; has no limits.
+    Operator(Operator),
+    /// May do what the principal may.
+    Person(Box<Person>),
+}
+
+/// A person who is signed in, and the request that the page answers.
+#[derive(Clone)]
+pub(crate) struct Person {
+    principal: SignedIn,
+    client: Client,
+    request: Option<RequestId>,
+}
+
+impl Person {
+    /// In the name of this principal, for a request with these extensions.
+    pub(crate) fn of(principal: Principal, extensions: &Extensions) -> Self {
+        let request = extensions.get().cloned();
+        Self { principal: SignedIn(principal), client: Client::of(extensions), request }
+    }
+
+    pub(crate) fn principal(&self) -> &Principal {
+        &self.principal.0
+    }
+}
+
+impl Sender {
+    fn sign(self, extensions: &mut Extensions) {
+        match self {
+            Self::Operator(operator) => {
+                extensions.insert(operator);
+            }
+            Self::Person(person) => {
+                let Person { principal, client, request } = *person;
+                extensions.insert(principal);
+                extensions.insert(client);
+                if let Some(request) = request {
+                    extensions.insert(request);
+                }
+            }
+        }
+    }
+}
+
+impl Inside {
+    /// `router` has the routes with their guard, and none of the layers around them.
+    pub(crate) fn new(router: Router) -> Self {
+        Self(router)
+    }
+
+    /// The body of the answer to a request to a path with its query; a body is JSON. Errors: the
+    /// problem that any caller would be told.
+    pub(crate) async fn call(
+        &self,
+        sender: Sender,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+    ) -> Result<Bytes, Problem> {
+        let mut request = Request::new(Body::empty());
+        *request.method_mut() = method;
+        *request.uri_mut() = path.parse().map_err(|_| Problem::bad_request(format!("{path} is too long")))?;
+        if let Some(body) = body {
+            request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            *request.body_mut() = body.into();
+        }
+        sender.sign(request.extensions_mut());
+        let Ok(mut response) = self.0.clone().call(request).await;
+        if !response.status().is_success() {
+            let problem = response.extensions_mut().remove();
+            return Err(problem.unwrap_or_else(|| Problem::of_status(response.status())));
+        }
+        let body = to_bytes(response.into_body(), usize::MAX).await;
+        body.map_err(|error| Problem::internal().because(Words(error.to_string())))
+    }
+}

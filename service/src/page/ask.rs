@@ -1,0 +1,106 @@
+//! A request to the API in a visitor's name.
+
+use std::fmt::Display;
+
+use axum::body::Bytes;
+use axum::http::Method;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::visit::Visit;
+use crate::access::Scope;
+use crate::http::inside::Sender;
+use crate::http::problem::{Problem, Words};
+
+/// A request that is not sent yet.
+pub(crate) struct Ask {
+    visit: Visit,
+    path: String,
+    query: Vec<(String, String)>,
+}
+
+impl Ask {
+    pub(super) fn new(visit: Visit, path: String) -> Self {
+        Self { visit, path, query: Vec::new() }
+    }
+
+    /// Adds a parameter, unless it is empty.
+    pub(crate) fn query(mut self, name: &str, value: impl Display) -> Self {
+        let value = value.to_string();
+        if !value.is_empty() {
+            self.query.push((name.to_owned(), value));
+        }
+        self
+    }
+
+    /// Adds parameters, without those that are empty.
+    pub(crate) fn queries(self, pairs: &[(String, String)]) -> Self {
+        pairs.iter().fold(self, |ask, (name, value)| ask.query(name, value))
+    }
+
+    /// Reads. For what only this visitor sees, such as values.
+    pub(crate) async fn get<T: DeserializeOwned>(self) -> Result<T, Problem> {
+        read(&self.send(Method::GET, None).await?)
+    }
+
+    /// Reads what whoever has the scope `read` on the canvas sees, and others may have asked for a
+    /// moment ago.
+    pub(crate) async fn shared<T: DeserializeOwned>(self) -> Result<T, Problem> {
+        if !self.visit.may(Scope::Read) {
+            return self.get().await;
+        }
+        // Who may read every canvas also sees copies in queues that tenants don't see.
+        let everywhere = self.visit.may_everywhere(Scope::Read);
+        let visit = self.visit.clone();
+        let question = format!("{everywhere} {}", self.path_and_query());
+        read(&visit.parts().page.memo.find(&question, self.send(Method::GET, None)).await?)
+    }
+
+    pub(crate) async fn post<T: DeserializeOwned>(self, body: &impl Serialize) -> Result<T, Problem> {
+        self.change(Method::POST, body).await
+    }
+
+    pub(crate) async fn put<T: DeserializeOwned>(self, body: &impl Serialize) -> Result<T, Problem> {
+        self.change(Method::PUT, body).await
+    }
+
+    /// Deletes; the answer is not used.
+    pub(crate) async fn delete(self) -> Result<(), Problem> {
+        self.send(Method::DELETE, None).await.map(drop)
+    }
+
+    /// Changes something without a body; the answer is not used.
+    pub(crate) async fn order(self, method: Method) -> Result<(), Problem> {
+        self.send(method, None).await.map(drop)
+    }
+
+    /// Changes something; the answer is not used.
+    pub(crate) async fn tell(self, method: Method, body: &impl Serialize) -> Result<(), Problem> {
+        self.send(method, Some(written(body)?)).await.map(drop)
+    }
+
+    async fn change<T: DeserializeOwned>(self, method: Method, body: &impl Serialize) -> Result<T, Problem> {
+        read(&self.send(method, Some(written(body)?)).await?)
+    }
+
+    async fn send(self, method: Method, body: Option<Vec<u8>>) -> Result<Bytes, Problem> {
+        let path = self.path_and_query();
+        let parts = self.visit.parts();
+        let sender = Sender::Person(Box::new(parts.person.clone()));
+        parts.page.inside.call(sender, method, &path, body).await
+    }
+
+    fn path_and_query(&self) -> String {
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        let query = query.extend_pairs(&self.query).finish();
+        if query.is_empty() { self.path.clone() } else { format!("{}?{query}", self.path) }
+    }
+}
+
+fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+    serde_json::from_slice(body).map_err(|error| Problem::internal().because(Words(error.to_string())))
+}
+
+fn written(body: &impl Serialize) -> Result<Vec<u8>, Problem> {
+    serde_json::to_vec(body).map_err(|error| Problem::internal().because(Words(error.to_string())))
+}

@@ -1,0 +1,126 @@
+// What pages do in the browser. Without it, everything can be read and done all the same; it adds
+// live numbers, times in the reader's zone, keys, and copying.
+(() => {
+  "use strict";
+  const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+
+  // Times: the distance from now, and on hover the exact moment in the reader's zone.
+  const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+  const spell = (seconds) => {
+    const far = Math.abs(seconds);
+    if (far < 1) return "now";
+    const [unit, size] = units.find(([name, size]) => far >= size * (name === "d" ? 2 : 1)) ?? units[3];
+    const words = `${Math.floor(far / size)} ${unit}`;
+    return seconds > 0 ? `in ${words}` : `${words} ago`;
+  };
+  const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+  const tell = (within = document) => {
+    for (const time of all("time[datetime]", within)) {
+      const at = new Date(time.dateTime);
+      if (Number.isNaN(at.getTime())) continue;
+      time.textContent = spell((at.getTime() - Date.now()) / 1000);
+      time.title = `${exact.format(at)} (${time.dateTime})`;
+    }
+  };
+  setInterval(tell, 5000);
+
+  // Live numbers: the server sends the part of the page that has changed, while somebody looks.
+  let source = null;
+  let paused = false;
+  const say = (word) => all("[data-watching]").forEach((place) => (place.textContent = word));
+  const close = () => {
+    source?.close();
+    source = null;
+  };
+  const watch = () => {
+    close();
+    if (paused || document.hidden || document.body.dataset.live === undefined) return;
+    source = new EventSource(location.href);
+    source.addEventListener("open", () => say("Live"));
+    source.addEventListener("error", () => say("Reconnecting"));
+    source.addEventListener("live", (event) => {
+      const live = document.getElementById("live");
+      const selection = document.getSelection();
+      const busy = live?.contains(document.activeElement) || (!selection.isCollapsed && live?.contains(selection.anchorNode));
+      // What somebody is about to press or copy stays where it is.
+      if (!live || busy || live.matches(":hover") && live.querySelector("a:active")) return;
+      live.innerHTML = event.data;
+      tell(live);
+    });
+  };
+  const pause = () => {
+    paused = !paused;
+    all("[data-pause]").forEach((button) => (button.textContent = paused ? "Go on" : "Pause"));
+    say(paused ? "Paused" : "Live");
+    watch();
+  };
+  document.addEventListener("visibilitychange", watch);
+  window.addEventListener("pagehide", close);
+
+  // The mode: dark, light, as the system has it.
+  const shift = () => {
+    const root = document.documentElement;
+    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = dark ? "light" : "dark";
+    try {
+      localStorage.setItem("wakeq-theme", root.dataset.theme);
+    } catch {
+      // It lasts as long as the page.
+    }
+  };
+
+  const copy = async (button) => {
+    try {
+      await navigator.clipboard.writeText(button.dataset.copy);
+      button.textContent = "Copied";
+    } catch {
+      button.textContent = "Select it by hand";
+    }
+  };
+
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("button, a[data-back]");
+    if (!button) return;
+    if (button.matches("[data-pause]")) pause();
+    if (button.matches("[data-theme-switch]")) shift();
+    if (button.matches("[data-copy]")) copy(button);
+    if (button.matches("[data-back]")) {
+      event.preventDefault();
+      history.back();
+    }
+    if (button.matches("[data-menu]")) {
+      const open = document.body.classList.toggle("menu");
+      button.setAttribute("aria-expanded", String(open));
+    }
+  });
+
+  // Select all of a list.
+  document.addEventListener("change", (event) => {
+    const name = event.target.dataset?.all;
+    if (name) all(`input[name="${CSS.escape(name)}"]`).forEach((box) => (box.checked = event.target.checked));
+  });
+
+  // Keys.
+  let going = false;
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;
+    if (going) {
+      going = false;
+      const link = document.querySelector(`nav a[data-key="${CSS.escape(event.key)}"]`);
+      if (link) link.click();
+      return;
+    }
+    if (event.key === "g") going = true;
+    else if (event.key === "p") pause();
+    else if (event.key === "?") document.getElementById("help")?.showModal();
+    else if (event.key === "/") {
+      const field = document.querySelector("form.filter input:not([type=hidden])");
+      if (!field) return;
+      event.preventDefault();
+      field.focus();
+    }
+  });
+
+  tell();
+  watch();
+})();

@@ -1,0 +1,98 @@
+//! Forms: each carries the hidden field of the visitor's session, without which it is refused.
+
+use maud::{Markup, html};
+
+use super::frame::TOKEN;
+use super::visit::Visit;
+
+/// A form that changes something, at an address that a [`Visit`] has made.
+pub(crate) fn change(visit: &Visit, action: &str, contents: Markup) -> Markup {
+    html! {
+        form.change method="post" action=(action) {
+            input type="hidden" name=(TOKEN) value=(visit.parts().form_token);
+            (contents)
+        }
+    }
+}
+
+/// A button that changes something at once, since that can be taken back.
+pub(crate) fn button(visit: &Visit, action: &str, label: &str) -> Markup {
+    change(visit, action, html! { button type="submit" { (label) } })
+}
+
+/// A question before something is destroyed, which names how much that is. `back` leads away.
+pub(crate) fn confirm(
+    visit: &Visit,
+    action: &str,
+    question: &str,
+    yes: &str,
+    back: &str,
+    fields: Markup,
+) -> Markup {
+    change(
+        visit,
+        action,
+        html! {
+            p.question { (question) }
+            (fields)
+            p.choices { button.danger type="submit" { (yes) } " " a.button href=(back) { "Keep things as they are" } }
+        },
+    )
+}
+
+/// A filter: its fields stand in the address, so that it can be sent to others.
+pub(crate) fn filter(contents: Markup) -> Markup {
+    html! {
+        form.filter method="get" role="search" {
+            (contents)
+            button type="submit" { "Filter" } " " a.button href="?" { "Clear" }
+        }
+    }
+}
+
+/// A line of text with its label.
+pub(crate) fn text(name: &str, label: &str, value: &str, placeholder: &str) -> Markup {
+    html! {
+        p.field {
+            label for=(name) { (label) }
+            input id=(name) name=(name) value=(value) placeholder=(placeholder) spellcheck="false" autocomplete="off";
+        }
+    }
+}
+
+/// Lines of text with their label.
+pub(crate) fn area(name: &str, label: &str, value: &str, rows: u32) -> Markup {
+    html! {
+        p.field.wide {
+            label for=(name) { (label) }
+            textarea id=(name) name=(name) rows=(rows) spellcheck="false" { (value) }
+        }
+    }
+}
+
+/// A choice of some, each with its value and its words.
+pub(crate) fn select(name: &str, label: &str, chosen: &str, choices: &[(&str, &str)]) -> Markup {
+    html! {
+        p.field {
+            label for=(name) { (label) }
+            select id=(name) name=(name) {
+                @for (value, words) in choices { option value=(value) selected[*value == chosen] { (words) } }
+            }
+        }
+    }
+}
+
+/// Yes or no.
+pub(crate) fn check(name: &str, label: &str, is_checked: bool) -> Markup {
+    html! {
+        p.field.check {
+            input id=(name) name=(name) type="checkbox" value="true" checked[is_checked];
+            label for=(name) { (label) }
+        }
+    }
+}
+
+/// A value that the form carries on.
+pub(crate) fn hidden(name: &str, value: &str) -> Markup {
+    html! { input type="hidden" name=(name) value=(value); }
+}

@@ -1,0 +1,163 @@
+//! The document around a page: its head, the navigation, and what is said once.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::files;
+use super::view::View;
+use super::visit::Visit;
+use crate::access::Scope;
+use crate::http::mounted::Root;
+
+/// Some links of the navigation under a heading.
+pub(crate) struct Group {
+    pub(crate) heading: &'static str,
+    pub(crate) links: &'static [Link],
+}
+
+/// A link of the navigation.
+pub(crate) struct Link {
+    /// The first part of the path behind the canvas; empty for the canvas's own page.
+    pub(crate) path: &'static str,
+    pub(crate) label: &'static str,
+    /// The key that leads there, after `g`.
+    pub(crate) key: char,
+    /// What it takes to see it.
+    pub(crate) scope: Scope,
+    /// Whether that has to be held on every canvas.
+    pub(crate) everywhere: bool,
+}
+
+/// Scripts may not be evaluated, and styles not be inserted.
+const HTMX: &str =
+    r#"{"allowEval":false,"includeIndicatorStyles":false,"historyCacheSize":0,"selfRequestsOnly":true}"#;
+
+/// The document of a page.
+pub(super) fn document(visit: &Visit, view: &View) -> Markup {
+    let root = &visit.parts().root;
+    let body = html! {
+        a.skip href="#main" { "Skip to the page" }
+        header.top {
+            a.brand href=(visit.from_root("/")) { (mark()) span { "wakeq" } }
+            (canvas(visit))
+            button.plain type="button" data-menu aria-expanded="false" aria-controls="nav" { "Menu" }
+        }
+        nav #nav aria-label="Pages" { (navigation(visit)) (person(visit)) }
+        main #main tabindex="-1" {
+            h1 { (view.title) }
+            @if let Some(said) = &visit.parts().said { p.said role="status" { (said) } }
+            (view.above)
+            @if let Some(live) = &view.live {
+                p.watching { span data-watching { "Live" } " " button.plain type="button" data-pause { "Pause" } }
+                div #live { (live) }
+            }
+            (view.below)
+        }
+        (help(visit))
+    };
+    whole(root, &format!("{} · wakeq", view.title), view.live.is_some(), &body)
+}
+
+/// A document without navigation: for those who are not signed in.
+pub(super) fn bare(root: &Root, title: &str, contents: &Markup) -> Markup {
+    let body = html! {
+        main #main.bare { p.brand { (mark()) span { "wakeq" } } (contents) }
+    };
+    whole(root, &format!("{title} · wakeq"), false, &body)
+}
+
+fn whole(root: &Root, title: &str, is_live: bool, body: &Markup) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta name="htmx-config" content=(HTMX);
+                title { (title) }
+                link rel="icon" type="image/svg+xml" href=(root.path(&files::address("mark.svg")));
+                link rel="stylesheet" href=(root.path(&files::address("style.css")));
+                script src=(root.path(&files::address("theme.js"))) {}
+                script src=(root.path(&files::address("htmx.min.js"))) defer {}
+                script src=(root.path(&files::address("page.js"))) defer {}
+            }
+            body data-live[is_live] { (body) }
+        }
+    }
+}
+
+/// The mark: a sun on the horizon.
+fn mark() -> Markup {
+    html! { span.mark aria-hidden="true" { (PreEscaped(include_str!("assets/mark.svg"))) } }
+}
+
+/// Where the person is, and a way to another canvas.
+fn canvas(visit: &Visit) -> Markup {
+    let id = visit.canvas().0.to_string();
+    html! {
+        form.canvas method="get" action=(visit.from_root("/go")) role="search" aria-label="Canvas" {
+            label for="canvas" { "Canvas" }
+            input #canvas name="canvas" value=(id) size="36" spellcheck="false" autocomplete="off";
+            button.plain type="submit" { "Go" }
+        }
+    }
+}
+
+fn may_see(visit: &Visit, link: &Link) -> bool {
+    if link.everywhere { visit.may_everywhere(link.scope) } else { visit.may(link.scope) }
+}
+
+fn navigation(visit: &Visit) -> Markup {
+    let path = &visit.parts().path;
+    let here = path.split('/').nth(3).unwrap_or_default();
+    html! {
+        @for group in visit.parts().page.sections {
+            @if group.links.iter().any(|link| may_see(visit, link)) {
+                section {
+                    h2 { (group.heading) }
+                    ul {
+                        @for link in group.links.iter().filter(|link| may_see(visit, link)) {
+                            @let target = if link.path.is_empty() { visit.link(&[]) } else { visit.link(&[link.path]) };
+                            li {
+                                a href=(target) data-key=(link.key)
+                                    aria-current=[(link.path == here).then_some("page")] { (link.label) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Who is signed in, and the way out.
+fn person(visit: &Visit) -> Markup {
+    html! {
+        section.person {
+            p.quiet { "Signed in as " strong { (visit.name()) } }
+            button.plain type="button" data-theme-switch { "Dark or light" }
+            form method="post" action=(visit.from_root("/sign-out")) {
+                button.plain type="submit" { "Sign out" }
+            }
+        }
+    }
+}
+
+/// What the keys do; `?` opens it.
+fn help(visit: &Visit) -> Markup {
+    let links = visit.parts().page.sections.iter().flat_map(|group| group.links);
+    html! {
+        dialog #help aria-labelledby="help-title" {
+            h2 #help-title { "Keys" }
+            dl.facts {
+                dt { kbd { "/" } } dd { "search" }
+                dt { kbd { "?" } } dd { "this list" }
+                dt { kbd { "p" } } dd { "pause the numbers, or go on" }
+                @for link in links.filter(|link| may_see(visit, link)) {
+                    dt { kbd { "g" } " " kbd { (link.key) } } dd { (link.label) }
+                }
+            }
+            form method="dialog" { button type="submit" { "Close" } }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What a page answers with: a view, or a change that was made.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use maud::Markup;
+
+/// A page's contents, which the frame goes around.
+#[derive(Clone)]
+pub(crate) struct View {
+    pub(super) title: String,
+    pub(super) above: Markup,
+    pub(super) live: Option<Markup>,
+    pub(super) below: Markup,
+    pub(super) status: StatusCode,
+}
+
+impl View {
+    /// A page with a title, which is its heading.
+    pub(crate) fn new(title: impl Into<String>) -> Self {
+        let empty = || maud::html! {};
+        Self { title: title.into(), above: empty(), live: None, below: empty(), status: StatusCode::OK }
+    }
+
+    /// What stands first, and stays as it is: what the page is for, filters, controls.
+    pub(crate) fn above(self, above: Markup) -> Self {
+        Self { above, ..self }
+    }
+
+    /// What the browser shows as it is now: the page is asked for again while somebody looks, so
+    /// this must be read with [`Ask::shared`](super::ask::Ask::shared), and must have no forms.
+    pub(crate) fn live(self, live: Markup) -> Self {
+        Self { live: Some(live), ..self }
+    }
+
+    /// What stands last, and stays as it is.
+    pub(crate) fn below(self, below: Markup) -> Self {
+        Self { below, ..self }
+    }
+}
+
+/// For the frame, which has the page's address and its visitor.
+impl IntoResponse for View {
+    fn into_response(self) -> Response {
+        let mut response = self.status.into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+/// A change that was made: the browser goes to an address, where it is said.
+pub(crate) struct Done {
+    to: String,
+    said: String,
+}
+
+impl Done {
+    /// `to` is an address that a [`Visit`](super::visit::Visit) has made.
+    pub(crate) fn new(to: impl Into<String>, said: impl Into<String>) -> Self {
+        Self { to: to.into(), said: said.into() }
+    }
+}
+
+/// What is to be said on the next page.
+#[derive(Clone)]
+pub(super) struct Said(pub(super) String);
+
+impl IntoResponse for Done {
+    fn into_response(self) -> Response {
+        let mut response = StatusCode::SEE_OTHER.into_response();
+        let to = HeaderValue::from_str(&self.to).unwrap_or(HeaderValue::from_static("/"));
+        response.headers_mut().insert(header::LOCATION, to);
+        response.extensions_mut().insert(Said(self.said));
+        response
+    }
+}

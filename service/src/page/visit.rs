@@ -1,0 +1,177 @@
+//! A person's request for a page: who it is, which canvas it is about, and what may be shown.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, Request};
+use axum::http::request::Parts;
+
+use super::Page;
+use super::ask::Ask;
+use crate::access::{Principal, Reach, Scope, authorize, authorize_everywhere, authorize_handler};
+use crate::http::inside::Person;
+use crate::http::mounted::Root;
+use crate::http::problem::Problem;
+use wakeq::{CanvasId, Name};
+
+/// A request for a page, by a person who is signed in. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Visit(Arc<VisitParts>);
+
+pub(super) struct VisitParts {
+    pub(super) page: Page,
+    pub(super) person: Person,
+    pub(super) root: Root,
+    pub(super) canvas: CanvasId,
+    /// The path from the root, and the query without its question mark.
+    pub(super) path: String,
+    pub(super) query: String,
+    /// The hidden field of forms.
+    pub(super) form_token: String,
+    /// What the last request has done, to be said once.
+    pub(super) said: Option<String>,
+}
+
+impl Visit {
+    pub(super) fn new(parts: VisitParts) -> Self {
+        Self(Arc::new(parts))
+    }
+
+    pub(super) fn parts(&self) -> &VisitParts {
+        &self.0
+    }
+
+    /// The canvas that the page is about.
+    pub(crate) fn canvas(&self) -> CanvasId {
+        self.0.canvas
+    }
+
+    /// The address of a page of this canvas, for a link: `["handlers", module, name]`.
+    pub(crate) fn link(&self, path: &[&str]) -> String {
+        self.0.root.path(&format!("/canvases/{}{}", self.canvas().0, joined(path)))
+    }
+
+    /// The same with a query, without parameters that are empty.
+    pub(crate) fn link_with(&self, path: &[&str], query: &[(&str, &str)]) -> String {
+        let mut pairs = url::form_urlencoded::Serializer::new(String::new());
+        pairs.extend_pairs(query.iter().filter(|(_, value)| !value.is_empty()));
+        let pairs = pairs.finish();
+        let link = self.link(path);
+        if pairs.is_empty() { link } else { format!("{link}?{pairs}") }
+    }
+
+    /// The address of a path from the root of the server.
+    pub(crate) fn from_root(&self, path: &str) -> String {
+        self.0.root.path(path)
+    }
+
+    /// The parameters in this page's address, without those that are empty.
+    pub(crate) fn parameters(&self) -> Vec<(String, String)> {
+        let pairs = url::form_urlencoded::parse(self.0.query.as_bytes()).into_owned();
+        pairs.filter(|(_, value)| !value.trim().is_empty()).collect()
+    }
+
+    /// A parameter in this page's address; empty if it is missing.
+    pub(crate) fn parameter(&self, name: &str) -> String {
+        self.parameters()
+            .into_iter()
+            .find(|(given, _)| given == name)
+            .map(|(_, value)| value)
+            .unwrap_or_default()
+    }
+
+    /// A request about this canvas: `["handlers", module, name]` is
+    /// `/v1/canvases/{canvas}/handlers/{module}/{name}`.
+    pub(crate) fn ask(&self, path: &[&str]) -> Ask {
+        Ask::new(self.clone(), format!("/v1/canvases/{}{}", self.canvas().0, joined(path)))
+    }
+
+    /// The same below the routes of a canvas's admins.
+    pub(crate) fn ask_admin(&self, path: &[&str]) -> Ask {
+        Ask::new(self.clone(), format!("/v1/admin/canvases/{}{}", self.canvas().0, joined(path)))
+    }
+
+    /// The same below the routes that concern all canvases.
+    pub(crate) fn ask_everywhere(&self, path: &[&str]) -> Ask {
+        Ask::new(self.clone(), format!("/v1/admin{}", joined(path)))
+    }
+
+    /// Whether the person has a scope on this canvas. Without it, a control that needs it is not
+    /// shown; the API refuses it all the same.
+    pub(crate) fn may(&self, scope: Scope) -> bool {
+        authorize(self.principal(), self.canvas(), scope).is_ok()
+    }
+
+    /// Whether the person has a scope for one handler.
+    pub(crate) fn may_on(&self, scope: Scope, module: &str, name: &str) -> bool {
+        let parsed = module.parse::<Name>().ok().zip(name.parse::<Name>().ok());
+        parsed.is_some_and(|(module, name)| {
+            authorize_handler(self.principal(), self.canvas(), scope, &module, &name).is_ok()
+        })
+    }
+
+    /// Whether the person has a scope on every canvas.
+    pub(crate) fn may_everywhere(&self, scope: Scope) -> bool {
+        authorize_everywhere(self.principal(), scope).is_ok()
+    }
+
+    /// The name of the person, as the audit log shows it.
+    pub(crate) fn name(&self) -> &str {
+        self.principal().name()
+    }
+
+    pub(super) fn principal(&self) -> &Principal {
+        self.0.person.principal()
+    }
+}
+
+/// The canvas that somebody begins with who has named none.
+pub(super) fn first_canvas(principal: &Principal) -> CanvasId {
+    let own = principal.grants().iter().find_map(|grant| match grant.reach {
+        Reach::Canvas(canvas) if !grant.scopes.is_empty() => Some(canvas),
+        Reach::Canvas(_) | Reach::EveryCanvas => None,
+    });
+    own.unwrap_or(CanvasId::DEFAULT)
+}
+
+/// The parts of a path, each after its slash.
+fn joined(path: &[&str]) -> String {
+    let encoded = |part: &&str| url::form_urlencoded::byte_serialize(part.as_bytes()).collect::<String>();
+    path.iter().map(|part| format!("/{}", encoded(part).replace('+', "%20"))).collect()
+}
+
+/// The parts of a page's path, such as `{module}`.
+pub(crate) struct PathParts(Vec<(String, String)>);
+
+impl PathParts {
+    /// The part with this name. A page's route has it.
+    pub(crate) fn get(&self, name: &str) -> &str {
+        self.0.iter().find(|(given, _)| given == name).map_or("", |(_, value)| value)
+    }
+}
+
+impl FromRequestParts<Page> for PathParts {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, page: &Page) -> Result<Self, Problem> {
+        let raw = axum::extract::RawPathParams::from_request_parts(parts, page).await;
+        let raw = raw.map_err(|_| Problem::not_found())?;
+        Ok(Self(raw.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()))
+    }
+}
+
+impl FromRequestParts<Page> for Visit {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Page) -> Result<Self, Problem> {
+        // A page outside the frame has no visit, and so can't show or do anything.
+        parts.extensions.get::<Self>().cloned().ok_or_else(Problem::not_found)
+    }
+}
+
+/// The canvas in a page's path; `None` for a page that is about none.
+pub(super) fn canvas_of(request: &Request) -> Option<Result<CanvasId, Problem>> {
+    let named = request.uri().path().strip_prefix("/canvases/")?;
+    let text = named.split('/').next().unwrap_or_default();
+    let words = "the canvas in this address is not a uuid: choose one at the top of the page";
+    Some(text.parse().map(CanvasId).map_err(|_| Problem::bad_request(words)))
+}

@@ -1,0 +1,178 @@
+//! The first page: how many events there are, what happened to them lately, and what stops them.
+
+use chrono::{TimeDelta, Utc};
+use maud::{Markup, html};
+
+use crate::http::problem::Problem;
+use crate::page::chart::{Series, columns};
+use crate::page::parts::{Tone, badge, empty, number, table, tile};
+use crate::page::time::{length, moment, moment_or};
+use crate::page::view::View;
+use crate::page::visit::Visit;
+use crate::resources::handlers::wire::{Handler, RuleJson, RuleKind};
+use crate::resources::statistics::wire::StatisticsJson;
+use crate::resources::wire::List;
+
+/// The lengths of time that can be looked at: the parameter, its words, hours, and minutes a step.
+const SPANS: [(&str, &str, i64, i64); 3] =
+    [("1h", "1 hour", 1, 1), ("24h", "24 hours", 24, 15), ("14d", "14 days", 14 * 24, 360)];
+
+/// How many handlers are counted together, and how many are shown.
+const COUNTED: usize = 1_000;
+const SHOWN: usize = 50;
+
+pub(crate) async fn show(visit: Visit) -> Result<View, Problem> {
+    let asked = visit.parameter("over");
+    let span = SPANS.iter().find(|(name, ..)| *name == asked).unwrap_or(&SPANS[0]);
+    let (statistics, handlers) = (statistics(&visit, span), visit.ask(&["handlers"]).query("limit", COUNTED));
+    let (statistics, handlers) = tokio::join!(statistics, handlers.shared::<List<Handler>>());
+    let (statistics, handlers) = (statistics?, handlers?);
+    let live = html! {
+        (counts(&visit, &handlers))
+        (charts(&statistics))
+        (stopped(&visit, &handlers.items))
+        (by_handler(&visit, &handlers))
+    };
+    Ok(View::new("Overview").above(choice(span.0)).live(live))
+}
+
+fn choice(chosen: &str) -> Markup {
+    html! {
+        p.actions {
+            "The last "
+            @for (name, words, ..) in SPANS {
+                a.button href=(format!("?over={name}")) aria-current=[(name == chosen).then_some("true")] { (words) }
+            }
+        }
+    }
+}
+
+/// Whole steps, so that all browsers ask the same.
+async fn statistics(visit: &Visit, span: &(&str, &str, i64, i64)) -> Result<StatisticsJson, Problem> {
+    let (.., hours, minutes) = span;
+    let step_s = minutes * 60;
+    let now_s = Utc::now().timestamp();
+    let end =
+        chrono::DateTime::from_timestamp(now_s - now_s.rem_euclid(step_s) + step_s, 0).unwrap_or_default();
+    let begin = end - TimeDelta::hours(*hours);
+    let ask = visit.ask(&["statistics"]).query("from", begin.to_rfc3339()).query("to", end.to_rfc3339());
+    ask.query("step_s", step_s).shared().await
+}
+
+fn counts(visit: &Visit, handlers: &List<Handler>) -> Markup {
+    let sum = |count: fn(&Handler) -> i64| handlers.items.iter().map(count).sum::<i64>();
+    let at_least = if handlers.next_cursor.is_some() { "more than " } else { "" };
+    let shown = |count: i64| format!("{at_least}{}", number(count));
+    let oldest = handlers.items.iter().filter_map(|handler| handler.oldest_due).min();
+    let alarm = |count: i64| if count > 0 { Tone::Alarm } else { Tone::Calm };
+    let (waiting, delayed, paused, running, dead, halted) = (
+        sum(|handler| handler.waiting),
+        sum(|handler| handler.delayed),
+        sum(|handler| handler.paused),
+        sum(|handler| handler.running),
+        sum(|handler| handler.dead),
+        sum(|handler| handler.halted),
+    );
+    let of_state = |state: &str| visit.link_with(&["events"], &[("state", state)]);
+    html! {
+        div.tiles {
+            (tile("in the queue", &shown(waiting + delayed + paused + running), Tone::Calm, Some(&visit.link(&["events"]))))
+            (tile("waiting", &shown(waiting), Tone::Waiting, Some(&of_state("ready,behind,limited,held"))))
+            (tile("running", &shown(running), Tone::Busy, Some(&of_state("running"))))
+            (tile("delayed", &shown(delayed), Tone::Waiting, Some(&of_state("delayed"))))
+            (tile("paused or blocked", &shown(paused), Tone::Waiting, Some(&of_state("paused,blocked"))))
+            (tile("dead", &shown(dead), alarm(dead), Some(&visit.link(&["dead-events"]))))
+            (tile("halted objects", &shown(halted), alarm(halted), Some(&visit.link(&["halted-objects"]))))
+        }
+        p { "The oldest event has been due since " (moment_or(oldest, "no time: none is due")) "." }
+    }
+}
+
+fn charts(statistics: &StatisticsJson) -> Markup {
+    let floats = |counts: &[u64]| counts.iter().map(|count| *count as f64).collect::<Vec<_>>();
+    let total = |counts: &[u64]| number(counts.iter().sum::<u64>());
+    let StatisticsJson { emitted, completed, failed, dead, wait, .. } = statistics;
+    let ended = [
+        Series { label: "completed", class: "done", values: floats(completed) },
+        Series { label: "attempts that failed", class: "failed", values: floats(failed) },
+        Series { label: "died", class: "dead", values: floats(dead) },
+    ];
+    let ended_words =
+        format!("{} completed, {} attempts failed, {} died", total(completed), total(failed), total(dead));
+    let came = [Series { label: "emitted", class: "emitted", values: floats(emitted) }];
+    let waits = wait.p95_s.iter().map(|seconds| seconds.unwrap_or(0.0)).collect();
+    let waited = [Series { label: "95th percentile of the waiting time", class: "wait", values: waits }];
+    let most = |most: f64| format!("up to {} a step", number(most as u64));
+    html! {
+        div.charts {
+            (columns("Ended", &ended_words, &ended, most))
+            (columns("Emitted", &format!("{} emitted", total(emitted)), &came, most))
+            (columns("Waiting time", "how long events waited", &waited, |most| format!("up to {}", length(most))))
+        }
+    }
+}
+
+/// The rules in force, with author and end.
+fn stopped(visit: &Visit, handlers: &[Handler]) -> Markup {
+    let rules = || handlers.iter().flat_map(|handler| handler.rules.iter().map(move |rule| (handler, rule)));
+    html! {
+        @if rules().next().is_some() {
+            h2 { "Stopped" }
+            (table("Rules in force", &["Handler", "Rule", "Reason", "By", "Since", "Until"], html! {
+                @for (handler, rule) in rules().take(SHOWN) {
+                    tr {
+                        td { (handler_link(visit, handler)) }
+                        td { (rule_badge(rule)) }
+                        td.words { (rule.reason.as_deref().unwrap_or("–")) }
+                        td { (rule.created_by) }
+                        td { (moment(rule.created_at)) }
+                        td { (moment_or(rule.until, "it is lifted")) }
+                    }
+                }
+            }))
+        }
+    }
+}
+
+fn rule_badge(rule: &RuleJson) -> Markup {
+    match rule.kind {
+        RuleKind::Pause => badge(Tone::Waiting, "paused"),
+        RuleKind::Block => badge(Tone::Alarm, "blocked"),
+    }
+}
+
+fn by_handler(visit: &Visit, handlers: &List<Handler>) -> Markup {
+    if handlers.items.is_empty() {
+        return empty(
+            "Nothing was emitted here yet.",
+            html! { "Emit an event, and it shows up within seconds." },
+        );
+    }
+    let mut busiest: Vec<&Handler> = handlers.items.iter().collect();
+    busiest.sort_by_key(|handler| std::cmp::Reverse(handler.waiting + handler.running + handler.dead));
+    let head = ["Handler", ">Waiting", ">Running", ">Delayed", ">Dead", "Oldest due"];
+    html! {
+        h2 { "By handler" }
+        (table("Handlers", &head, html! {
+            @for handler in busiest.iter().take(SHOWN) {
+                tr {
+                    td {
+                        (handler_link(visit, handler))
+                        @if handler.unknown_since.is_some() { " " (badge(Tone::Alarm, "no worker knows it")) }
+                    }
+                    td.number { (number(handler.waiting)) }
+                    td.number { (number(handler.running)) }
+                    td.number { (number(handler.delayed)) }
+                    td.number { (number(handler.dead)) }
+                    td { (moment_or(handler.oldest_due, "–")) }
+                }
+            }
+        }))
+        @if handlers.items.len() > SHOWN { p { a href=(visit.link(&["handlers"])) { "All handlers" } } }
+    }
+}
+
+fn handler_link(visit: &Visit, handler: &Handler) -> Markup {
+    let Handler { module, name, .. } = handler;
+    html! { a href=(visit.link(&["handlers", module, name])) { (module) "/" (name) } }
+}
