@@ -67,14 +67,15 @@ pub(super) fn first(request: &Request, root: &Root) -> Response {
 pub(super) async fn show(
     State(page): State<Page>,
     root: Root,
+    client: Client,
+    headers: HeaderMap,
     Query(query): Query<SignInQuery>,
-    request: Request,
 ) -> Response {
     if query.link.is_empty() {
         return form(&root, &query.next, StatusCode::OK, None);
     }
-    match counted(&page, &request, page.api.access.follow_link(&query.link).await) {
-        Ok(token) => opened(&root, request.headers(), &token, &query.next),
+    match counted(&page, client, page.api.access.follow_link(&query.link).await) {
+        Ok(token) => opened(&root, &headers, &token, &query.next),
         Err(problem) => {
             let words = "This link was used before or is too old. Sign in with a key, or ask for a new link.";
             form(&root, &query.next, problem.kind.status(), Some(words))
@@ -115,13 +116,9 @@ pub(super) async fn sign_in(
     form(&root, &given.next, status, Some(words))
 }
 
-fn counted(
-    page: &Page,
-    request: &Request,
-    token: Result<String, Unauthenticated>,
-) -> Result<String, Problem> {
+fn counted(page: &Page, client: Client, token: Result<String, Unauthenticated>) -> Result<String, Problem> {
     token.map_err(|refused| {
-        let counted = page.api.shares.count_unauthenticated(Client::of(request.extensions()));
+        let counted = page.api.shares.count_unauthenticated(client);
         counted.err().unwrap_or_else(|| refused.into())
     })
 }
