@@ -20,6 +20,7 @@ mod listening;
 mod log;
 mod notify;
 mod order;
+mod pages;
 mod processes;
 mod pulled;
 mod push;
