@@ -171,11 +171,12 @@ async fn work(
         screen::line(&format!("Port {} is in use: the API listens on another one", arguments.port));
     }
     service::key(store.clone(), &dev_folder.key()).await?;
+    let page = service::page(store.clone()).await?;
     screen::introduction(
         services,
         dev_folder,
         migrations.len(),
-        &screen::Access { url, host, address: server.local_address(), metrics: metrics.address() },
+        &screen::Access { url, host, address: server.local_address(), page, metrics: metrics.address() },
     );
     let (serving, served) = (server.stop_token(), tokio::spawn(server.run()));
     let worked = if arguments.no_worker {

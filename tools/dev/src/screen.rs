@@ -37,6 +37,8 @@ pub(super) struct Access {
     pub(super) host: String,
     /// The address of the API.
     pub(super) address: SocketAddr,
+    /// The path of the page, signed in.
+    pub(super) page: String,
     /// The address of the metrics.
     pub(super) metrics: SocketAddr,
 }
@@ -44,7 +46,9 @@ pub(super) struct Access {
 /// Prints what is running, and what to type in a second terminal.
 pub(super) fn introduction(services: &Services, dev_folder: &DevFolder, migrations: usize, access: &Access) {
     let Services { postgres, emulator } = services;
-    let Access { url, host, address, metrics } = access;
+    let Access { url, host, address, page, metrics } = access;
+    line(&format!("Open http://{address}{page}"));
+    line("  (signs in once, within ten minutes; afterwards with the key in KEY below)");
     line(&format!("{postgres}"));
     line(&format!("{emulator}"));
     if let Some(other) = dev_folder.other().filter(|other| other.database_url == *url) {

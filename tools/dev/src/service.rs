@@ -11,13 +11,15 @@ use anyhow::Context;
 use wakeq::notify::Notifier;
 use wakeq::targets::SecretKeys;
 use wakeq::{Actor, CanvasId, Store};
-use wakeq_service::access::{Access, AccessConfig, CredentialFilter, KeyState, NewKey, Reach, Scope};
+use wakeq_service::access::{Access, AccessConfig, ApiKey, CredentialFilter, KeyState, NewKey, Reach, Scope};
 use wakeq_service::cli::Metrics;
 use wakeq_service::delivery::{DeliveryConfig, InvalidAllowedPlace};
 use wakeq_service::server::{HttpConfig, HttpError, HttpServer};
 
 /// The holder of the key, for the audit log.
 const HOLDER: &str = "cargo-dev";
+/// The holder of the page's key.
+const PAGE_HOLDER: &str = "cargo-dev-page";
 const METRICS_PORT: u16 = 9464;
 
 /// Where events may be sent: also to this machine, and without TLS.
@@ -59,16 +61,29 @@ pub(super) async fn key(store: Store, file: &Path) -> anyhow::Result<()> {
         only_ours(&std::fs::File::open(file)?)?;
         return Ok(());
     }
-    let filter = CredentialFilter::from(CanvasId::DEFAULT);
+    let reach = Reach::Canvas(CanvasId::DEFAULT);
+    let text = new_key(&access, HOLDER, reach).await?.reveal();
+    keep(file, &text).with_context(|| format!("write the key to {}", file.display()))
+}
+
+/// The path of the page, signed in with a key for everything that nobody else gets: works once.
+pub(super) async fn page(store: Store) -> anyhow::Result<String> {
+    let access = Access::new(store, AccessConfig::default())?;
+    let key = new_key(&access, PAGE_HOLDER, Reach::EveryCanvas).await?;
+    Ok(format!("/sign-in?link={}", access.sign_in_link(&key).await?))
+}
+
+/// A new key with every scope in place of this holder's others.
+async fn new_key(access: &Access, holder: &str, reach: Reach) -> anyhow::Result<ApiKey> {
+    let filter = CredentialFilter::Reach(reach);
     for key in access.keys(filter, None, 1000).await? {
-        if key.holder == HOLDER && key.state == KeyState::Live {
+        if key.holder == holder && key.state == KeyState::Live {
             access.revoke_key(filter, key.id, &Actor::admin(HOLDER)).await?;
         }
     }
-    let (reach, scopes) = (Reach::Canvas(CanvasId::DEFAULT), Scope::ALL.into_iter().collect());
-    let new = NewKey { holder: HOLDER.into(), reach, scopes, lifetime: None };
-    let text = access.create_key(&new, &Actor::admin(HOLDER)).await?.key.reveal();
-    keep(file, &text).with_context(|| format!("write the key to {}", file.display()))
+    let scopes = Scope::ALL.into_iter().collect();
+    let new = NewKey { holder: holder.into(), reach, scopes, lifetime: None };
+    Ok(access.create_key(&new, &Actor::admin(HOLDER)).await?.key)
 }
 
 /// The key that encrypts signing secrets: that of the last start, or a new one.
