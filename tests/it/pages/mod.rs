@@ -1,6 +1,9 @@
 //! The pages for browsers, as a browser without scripts sees them: each file is about the pages of
 //! one kind of resource.
 
+mod browser;
 mod events;
+mod in_chromium;
+mod scene;
 mod signing_in;
 mod visitor;

@@ -1,0 +1,240 @@
+//! A real browser: Debian's Chromium, driven by its WebDriver.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use fantoccini::wd::{Capabilities, WebDriverCompatibleCommand};
+use fantoccini::{Client, ClientBuilder, Locator};
+use hyper_util::client::legacy::connect::HttpConnector;
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+use crate::support::TIMEOUT;
+use crate::support::service::Service;
+
+/// A browser window. Its driver ends with it.
+pub(crate) struct Browser {
+    pub(crate) client: Client,
+    origin: String,
+    _driver: Child,
+}
+
+/// The widths at which pages are looked at: a phone and a desk.
+pub(crate) const WIDTHS: [u32; 2] = [390, 1440];
+
+impl Browser {
+    /// Opens a window. `None` if there is no browser here, unless it is required.
+    pub(crate) async fn open(service: &Service) -> Option<Self> {
+        let is_required = std::env::var_os("REQUIRE_BROWSER").is_some();
+        let driver = Command::new("chromedriver")
+            .args(["--port=0", "--allowed-ips=127.0.0.1"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn();
+        let mut driver = match driver {
+            Ok(driver) => driver,
+            Err(error) if !is_required => {
+                println!("skipped: chromedriver can't be started: {error}");
+                return None;
+            }
+            Err(error) => panic!("chromedriver is required: {error}"),
+        };
+        let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
+        let port: u16 = loop {
+            let line = lines.next_line().await.unwrap().expect("chromedriver ended");
+            if let Some((_, port)) = line.split_once("started successfully on port ") {
+                break port.trim_end_matches('.').parse().unwrap();
+            }
+        };
+        // What it prints later is not needed, and must not fill the pipe.
+        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+        let arguments = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--force-prefers-reduced-motion",
+            "--hide-scrollbars",
+        ];
+        let mut capabilities = Capabilities::new();
+        capabilities.insert("goog:chromeOptions".to_owned(), json!({ "args": arguments }));
+        capabilities
+            .insert("goog:loggingPrefs".to_owned(), json!({ "browser": "ALL", "performance": "ALL" }));
+        let mut builder = ClientBuilder::new(HttpConnector::new());
+        let client = builder.capabilities(capabilities).connect(&format!("http://127.0.0.1:{port}")).await;
+        let origin = format!("http://{}", service.address);
+        Some(Self { client: client.unwrap(), origin, _driver: driver })
+    }
+
+    /// Signs in by typing a key.
+    pub(crate) async fn sign_in(&self, key: &str) {
+        self.go("/sign-in").await;
+        self.type_into("#key", key).await;
+        self.press("main button[type=submit]").await;
+        self.until("#nav").await;
+    }
+
+    pub(crate) async fn go(&self, path: &str) {
+        self.client.goto(&format!("{}{path}", self.origin)).await.unwrap();
+    }
+
+    /// The path and query that is shown.
+    pub(crate) async fn path(&self) -> String {
+        let url = self.client.current_url().await.unwrap();
+        url.as_str().strip_prefix(&self.origin).unwrap_or(url.as_str()).to_owned()
+    }
+
+    /// Types into a field in place of what it has.
+    pub(crate) async fn type_into(&self, field: &str, text: &str) {
+        let field = self.client.wait().at_most(TIMEOUT).for_element(Locator::Css(field)).await.unwrap();
+        field.clear().await.unwrap();
+        field.send_keys(text).await.unwrap();
+    }
+
+    pub(crate) async fn press(&self, what: &str) {
+        let found = self.client.wait().at_most(TIMEOUT).for_element(Locator::Css(what)).await;
+        found.unwrap_or_else(|error| panic!("{what}: {error}")).click().await.unwrap();
+    }
+
+    /// Presses what has this text.
+    pub(crate) async fn press_text(&self, text: &str) {
+        let path = format!("//main//*[self::a or self::button][contains(normalize-space(.), \"{text}\")]");
+        let found = self.client.wait().at_most(TIMEOUT).for_element(Locator::XPath(&path)).await;
+        found.unwrap_or_else(|error| panic!("{text}: {error}")).click().await.unwrap();
+    }
+
+    /// Waits for an element.
+    pub(crate) async fn until(&self, what: &str) {
+        let found = self.client.wait().at_most(TIMEOUT).for_element(Locator::Css(what)).await;
+        found.unwrap_or_else(|error| panic!("{what}: {error}"));
+    }
+
+    /// The text of the page, as a person sees it.
+    pub(crate) async fn text(&self) -> String {
+        let body = self.client.find(Locator::Css("body")).await.unwrap();
+        body.text().await.unwrap()
+    }
+
+    /// Waits until the page has a text. The numbers on it change by themselves.
+    pub(crate) async fn until_it_says(&self, words: &str) {
+        let deadline = tokio::time::Instant::now() + TIMEOUT;
+        loop {
+            // A page that is just being left has no body.
+            let body = self.client.find(Locator::Css("body")).await;
+            let text = match &body {
+                Ok(body) => body.text().await.unwrap_or_default(),
+                Err(_) => String::new(),
+            };
+            if text.contains(words) {
+                return;
+            }
+            assert!(tokio::time::Instant::now() < deadline, "{words:?} is not in {text}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Shows pages at this width, and dark or light.
+    pub(crate) async fn look(&self, width: u32, is_dark: bool) {
+        let height = if width < 600 { 844 } else { 900 };
+        let metrics =
+            json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600 });
+        self.devtools("Emulation.setDeviceMetricsOverride", metrics).await;
+        let scheme = if is_dark { "dark" } else { "light" };
+        let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
+        self.devtools("Emulation.setEmulatedMedia", json!({ "features": features })).await;
+    }
+
+    async fn devtools(&self, command: &str, parameters: Value) -> Value {
+        let body = json!({ "cmd": command, "params": parameters });
+        self.client.issue_cmd(Driver { path: "goog/cdp/execute", body }).await.unwrap()
+    }
+
+    /// A picture of the whole page, as PNG.
+    pub(crate) async fn picture(&self) -> Vec<u8> {
+        let shot = self.devtools("Page.captureScreenshot", json!({ "captureBeyondViewport": true })).await;
+        let text = shot["data"].as_str().unwrap();
+        base64::Engine::decode(&base64::prelude::BASE64_STANDARD, text).unwrap()
+    }
+
+    /// What has gone wrong since the last call: errors of the console, and requests to other hosts.
+    pub(crate) async fn troubles(&self) -> Vec<String> {
+        let mut troubles = Vec::new();
+        for line in self.log("browser").await {
+            if line["level"] == "SEVERE" {
+                troubles.push(line["message"].to_string());
+            }
+        }
+        for line in self.log("performance").await {
+            let message: Value = serde_json::from_str(line["message"].as_str().unwrap()).unwrap();
+            let message = &message["message"];
+            if message["method"] == "Network.requestWillBeSent" {
+                let url = message["params"]["request"]["url"].as_str().unwrap();
+                let own = [self.origin.as_str(), "data:", "chrome:", "about:"];
+                if !own.iter().any(|own| url.starts_with(own)) {
+                    troubles.push(format!("a request to {url}"));
+                }
+            }
+        }
+        troubles
+    }
+
+    async fn log(&self, kind: &str) -> Vec<Value> {
+        let lines =
+            self.client.issue_cmd(Driver { path: "se/log", body: json!({ "type": kind }) }).await.unwrap();
+        lines.as_array().unwrap().clone()
+    }
+
+    /// What axe finds wrong with the page for people who can't see or point, if its script is
+    /// there.
+    pub(crate) async fn barriers(&self, axe: &str) -> Vec<String> {
+        self.client.execute(axe, Vec::new()).await.unwrap();
+        let run = "const done = arguments[arguments.length - 1];
+                   axe.run(document, { resultTypes: ['violations'] }).then(
+                       (found) => done(found.violations.map((one) =>
+                           `${one.id}: ${one.nodes.map((node) => node.html + ' ' + node.failureSummary).join(' | ')}`)),
+                       (error) => done([String(error)]));";
+        let found = self.client.execute_async(run, Vec::new()).await.unwrap();
+        found.as_array().unwrap().iter().map(|one| one.as_str().unwrap().to_owned()).collect()
+    }
+
+    /// The links in the page's main part and its navigation, to pages of ours.
+    pub(crate) async fn links(&self) -> Vec<String> {
+        let script =
+            "return [...document.querySelectorAll('main a[href], nav a[href]')].map((link) => link.href);";
+        let links = self.client.execute(script, Vec::new()).await.unwrap();
+        let links =
+            links.as_array().unwrap().iter().filter_map(|link| link.as_str()?.strip_prefix(&self.origin));
+        links.filter(|link| link.starts_with("/canvases/")).map(str::to_owned).collect()
+    }
+
+    /// Whether one would have to scroll sideways.
+    pub(crate) async fn is_wider_than(&self, width: u32) -> bool {
+        let script = "return document.documentElement.scrollWidth;";
+        let wide = self.client.execute(script, Vec::new()).await.unwrap();
+        wide.as_u64().unwrap() > u64::from(width)
+    }
+
+    pub(crate) async fn close(self) {
+        self.client.close().await.unwrap();
+    }
+}
+
+/// A command of Chromium's driver.
+#[derive(Debug)]
+struct Driver {
+    path: &'static str,
+    body: Value,
+}
+
+impl WebDriverCompatibleCommand for Driver {
+    fn endpoint(&self, base: &url::Url, session: Option<&str>) -> Result<url::Url, url::ParseError> {
+        base.join(&format!("session/{}/{}", session.unwrap_or_default(), self.path))
+    }
+
+    fn method_and_body(&self, _: &url::Url) -> (Method, Option<String>) {
+        (Method::POST, Some(self.body.to_string()))
+    }
+}

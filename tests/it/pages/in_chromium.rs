@@ -1,0 +1,94 @@
+//! Every page in a real browser, in both modes, as wide as a phone and as a desk; and stories from
+//! a question to its answer, clicked through.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::browser::{Browser, WIDTHS};
+use super::scene::Scene;
+use super::visitor::on_canvas;
+use wakeq::CanvasId;
+
+/// How many pages of a kind are looked at: those of one handler and of another are alike.
+const OF_A_KIND: usize = 2;
+
+/// No page has an error in its console, asks another host for anything, or keeps somebody out; and
+/// none of its links leads nowhere.
+// Shows: EV2-09
+#[tokio::test]
+async fn every_page_is_whole_in_both_modes_and_widths() {
+    let scene = Scene::with_everything().await;
+    let Some(browser) = Browser::open(&scene.service).await else { return };
+    let axe = axe();
+    browser.sign_in(&scene.key).await;
+    let (mut waiting, mut seen) = (VecDeque::from([on_canvas(CanvasId::DEFAULT, "")]), BTreeMap::new());
+    let mut troubles = Vec::new();
+    let mut pages = BTreeSet::new();
+    while let Some(path) = waiting.pop_front() {
+        let of_kind: &mut usize = seen.entry(kind(&path)).or_default();
+        if *of_kind >= OF_A_KIND || !pages.insert(path.clone()) {
+            continue;
+        }
+        *of_kind += 1;
+        let is_first = *of_kind == 1;
+        for (width, is_dark) in WIDTHS.into_iter().flat_map(|width| [(width, false), (width, true)]) {
+            browser.look(width, is_dark).await;
+            browser.go(&path).await;
+            let mut found = browser.troubles().await;
+            if let Some(axe) = axe.as_ref().filter(|_| is_first) {
+                found.extend(browser.barriers(axe).await);
+            }
+            if browser.is_wider_than(width).await {
+                found.push("it scrolls sideways".to_owned());
+            }
+            troubles
+                .extend(found.into_iter().map(|trouble| format!("{path} at {width}, {is_dark}: {trouble}")));
+            keep_picture(&browser, &path, width, is_dark).await;
+        }
+        waiting
+            .extend(browser.links().await.into_iter().map(|link| link.split('#').next().unwrap().to_owned()));
+    }
+    println!("{} pages of {} kinds", pages.len(), seen.len());
+    assert!(troubles.is_empty(), "{} troubles:\n{}", troubles.len(), troubles.join("\n"));
+    assert!(seen.len() >= 5, "{seen:?}");
+    browser.close().await;
+}
+
+/// What a page is about, without what it is about in particular.
+fn kind(path: &str) -> String {
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    let mut parts = path.split('/').skip(3);
+    let first = parts.next().unwrap_or_default();
+    // A handler has two names; everything else has one.
+    let names = if first == "handlers" { 2 } else { 1 };
+    let rest: Vec<_> = parts.enumerate().map(|(at, part)| if at < names { "*" } else { part }).collect();
+    let parameters: Vec<_> = query.split('&').filter_map(|pair| pair.split('=').next()).collect();
+    format!("{first}/{}?{}", rest.join("/"), parameters.join("&"))
+}
+
+/// The script that looks for barriers: `cargo xtask browser` installs it. Without it, the rest is
+/// tested.
+fn axe() -> Option<String> {
+    let file = std::env::var_os("AXE_SCRIPT")?;
+    Some(std::fs::read_to_string(file).expect("AXE_SCRIPT names the script"))
+}
+
+/// Keeps a picture of a page for somebody to look at, if `PAGE_PICTURES` names a folder.
+async fn keep_picture(browser: &Browser, path: &str, width: u32, is_dark: bool) {
+    let Some(folder) = std::env::var_os("PAGE_PICTURES") else { return };
+    let name: String =
+        kind(path).chars().map(|sign| if sign.is_ascii_alphanumeric() { sign } else { '-' }).collect();
+    let mode = if is_dark { "dark" } else { "light" };
+    let file = std::path::Path::new(&folder).join(format!("{name}-{width}-{mode}.png"));
+    std::fs::write(file, browser.picture().await).unwrap();
+}
+
+/// Why was this order's mail not sent? The handler is mended, and all of that error brought back.
+#[tokio::test]
+async fn why_this_mail_was_not_sent() {
+    let scene = Scene::with_everything().await;
+    let Some(browser) = Browser::open(&scene.service).await else { return };
+    browser.sign_in(&scene.key).await;
+    browser.go(&Scene::at("/events")).await;
+    browser.until_it_says("greet").await;
+    browser.close().await;
+}
