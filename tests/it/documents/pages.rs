@@ -27,7 +27,7 @@ const fn page(name: &'static str) -> Page {
     Page { name, placeholders: &[], left_out: &[] }
 }
 
-const PAGES: [Page; 22] = [
+const PAGES: [Page; 23] = [
     Page {
         placeholders: &[("wakeq_…", "$THE_KEY"), ("http://127.0.0.1:8080", "$SERVER")],
         ..page("http.md")
@@ -68,6 +68,7 @@ const PAGES: [Page; 22] = [
         left_out: &[("api -X POST $LEASES/$EVENT/", "needs a lease: `pulled` makes these calls")],
         ..page("workers-in-other-languages.md")
     },
+    Page { left_out: &[("kubectl ", "needs a cluster")], ..page("page.md") },
     Page { placeholders: &[("$API_KEY", "key-of-the-shop")], ..page("delivery.md") },
     Page { placeholders: &[("01890a5d-ac96-774b-bcce-b302099a8057", "$EVENT")], ..page("cancel.md") },
     Page {
