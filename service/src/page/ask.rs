@@ -74,6 +74,11 @@ impl Ask {
         self.send(method, None).await.map(drop)
     }
 
+    /// Changes something without a body, and reads the answer.
+    pub(crate) async fn answer_to<T: DeserializeOwned>(self, method: Method) -> Result<T, Problem> {
+        read(&self.send(method, None).await?)
+    }
+
     /// Changes something; the answer is not used.
     pub(crate) async fn tell(self, method: Method, body: &impl Serialize) -> Result<(), Problem> {
         self.send(method, Some(written(body)?)).await.map(drop)
@@ -87,7 +92,12 @@ impl Ask {
         let path = self.path_and_query();
         let parts = self.visit.parts();
         let sender = Sender::Person(Box::new(parts.person.clone()));
-        parts.page.inside.call(sender, method, &path, body).await
+        let changes = !method.is_safe();
+        let answer = parts.page.inside.call(sender, method, &path, body).await;
+        if changes {
+            parts.page.memo.forget();
+        }
+        answer
     }
 
     fn path_and_query(&self) -> String {

@@ -43,6 +43,11 @@ impl Memo {
         Ok(answer)
     }
 
+    /// Forgets all answers, because something was changed: whoever has changed it looks at once.
+    pub(super) fn forget(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     fn entry(&self, question: &str) -> Entry {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if entries.len() >= ENTRIES_MAX && !entries.contains_key(question) {
@@ -90,6 +95,21 @@ mod tests {
         tokio::time::advance(FRESH).await;
         asked(&memo, "a", &times).await;
         assert_eq!(times.load(Ordering::SeqCst), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_change_everything_is_asked_for_again() {
+        let (memo, times) = (Memo::default(), AtomicUsize::new(0));
+        let (memo, times) = (&memo, &times);
+        asked(memo, "a", times).await;
+        // It was asked for before the change, so nobody else may have it.
+        let early = asked(memo, "b", times);
+        let change = async { memo.forget() };
+        tokio::join!(early, change);
+        for question in ["a", "b", "a", "b"] {
+            asked(memo, question, times).await;
+        }
+        assert_eq!(times.load(Ordering::SeqCst), 4, "each once before the change, and once after it");
     }
 
     #[tokio::test(start_paused = true)]
