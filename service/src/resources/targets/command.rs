@@ -268,8 +268,7 @@ pub(crate) fn read_secret(file: &Path) -> anyhow::Result<SecretText> {
 fn at(verb: fn(&[&str]) -> Request, target: &HandlerAddressArg) -> Result<Request, Failure> {
     let (module, name) = (target.handler.module.as_str(), target.handler.name.as_str());
     match target.modifier.as_ref().map(Name::as_str) {
-        // Deleting the target of the modifier `pause` would lift the pause.
-        Some("pause" | "block" | "purge" | "statistics" | "handlers" | "pull" | "leases") => Err(Failure::Usage(
+        Some(modifier) if wire::RESERVED_MODIFIERS.contains(&modifier) => Err(Failure::Usage(
             "`pause`, `block`, `purge`, `statistics`, `handlers`, `pull` and `leases` can't be modifiers \
              of a target: the API's paths use them"
                 .to_owned(),

@@ -14,6 +14,11 @@ use crate::resources::wire::wire_from;
 use headers::HeadersText;
 use wakeq::targets::{InvalidHeaders, InvalidSecret, InvalidTargetUrl, TargetPolicy};
 
+/// Modifiers that no target has: the paths of the API use these words for other things, so that
+/// deleting the target of the modifier `pause` would lift the pause.
+pub(crate) const RESERVED_MODIFIERS: [&str; 7] =
+    ["pause", "block", "purge", "statistics", "handlers", "pull", "leases"];
+
 /// An HTTP target to be registered for a handler. It replaces the one at its address.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
