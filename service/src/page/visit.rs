@@ -114,6 +114,22 @@ impl Visit {
         authorize_everywhere(self.principal(), scope).is_ok()
     }
 
+    /// Refuses a page that is of no use without a scope on this canvas, such as a form.
+    pub(crate) fn needs(&self, scope: Scope) -> Result<(), Problem> {
+        Ok(authorize(self.principal(), self.canvas(), scope)?)
+    }
+
+    /// The same for a scope on one handler.
+    pub(crate) fn needs_on(&self, scope: Scope, module: &str, name: &str) -> Result<(), Problem> {
+        let (module, name) = (module.parse::<Name>()?, name.parse::<Name>()?);
+        Ok(authorize_handler(self.principal(), self.canvas(), scope, &module, &name)?)
+    }
+
+    /// The same for a scope on every canvas.
+    pub(crate) fn needs_everywhere(&self, scope: Scope) -> Result<(), Problem> {
+        Ok(authorize_everywhere(self.principal(), scope)?)
+    }
+
     /// The name of the person, as the audit log shows it.
     pub(crate) fn name(&self) -> &str {
         self.principal().name()

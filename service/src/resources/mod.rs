@@ -69,6 +69,7 @@ pub(crate) mod groups {
 
 pub(crate) mod handlers {
     pub(crate) mod command;
+    pub(crate) mod page;
     pub(crate) mod routes;
     pub(crate) mod wire;
 }
@@ -139,17 +140,20 @@ pub(crate) mod quotas {
 
 pub(crate) mod statistics {
     pub(crate) mod command;
+    pub(crate) mod page;
     pub(crate) mod routes;
     pub(crate) mod wire;
 }
 
 pub(crate) mod switches {
     pub(crate) mod command;
+    pub(crate) mod page;
     pub(crate) mod routes;
 }
 
 pub(crate) mod targets {
     pub(crate) mod command;
+    pub(crate) mod page;
     pub(crate) mod routes;
     pub(crate) mod wire;
 }

@@ -3,7 +3,10 @@
 
 mod browser;
 mod events;
+mod handlers;
 mod in_chromium;
 mod scene;
 mod signing_in;
+mod switches;
+mod targets;
 mod visitor;

@@ -74,6 +74,7 @@ impl Scene {
             ("/limits/customer", json!({"concurrency": 2})),
             ("/limits/handler:WORKER%2Frender", json!({"rate": 10, "period_s": 60})),
             ("/handlers/WORKER/render-remote/pull", json!({})),
+            ("/handlers/WORKER/notify", json!({"url": "https://notify.example/events"})),
         ] {
             self.done(service.put(path, body).await.status.as_u16());
         }

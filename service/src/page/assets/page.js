@@ -100,6 +100,30 @@
     if (name) all(`input[name="${CSS.escape(name)}"]`).forEach((box) => (box.checked = event.target.checked));
   });
 
+  // Ends that people think in, such as 8 tomorrow: the server does not know the reader's zone.
+  const ends = () => {
+    const now = new Date();
+    const at = (days, hour) => new Date(now.getFullYear(), now.getMonth(), now.getDate() + days, hour);
+    const monday = (8 - now.getDay()) % 7 || 7;
+    const ahead = [at(0, 18), at(1, 8), at(monday, 8)].filter((end) => end > now);
+    return [...new Map(ahead.map((end) => [end.getTime(), end])).values()];
+  };
+  const spoken = new Intl.DateTimeFormat(undefined, { weekday: "long", hour: "numeric", minute: "2-digit" });
+  for (const place of all("[data-ends]")) {
+    const field = document.getElementById(place.dataset.ends);
+    const instead = document.getElementById(place.dataset.instead);
+    for (const end of ends()) {
+      const button = Object.assign(document.createElement("button"), { type: "button", className: "plain" });
+      button.textContent = spoken.format(end);
+      button.addEventListener("click", () => {
+        field.value = end.toISOString().slice(0, 16).replace("T", " ");
+        instead.value = "";
+      });
+      place.append(button, " ");
+    }
+    place.hidden = false;
+  }
+
   // Keys.
   let going = false;
   document.addEventListener("keydown", (event) => {

@@ -1,0 +1,219 @@
+//! Pages about HTTP targets: registered, changed, deleted, and their secrets.
+
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use wakeq::CanvasId;
+use wakeq_service::access::Scope;
+
+use super::visitor::{Shown, Visitor, on_canvas};
+use crate::support::OTHER;
+use crate::support::service::Service;
+
+const GREET: &str = "/handlers/WORKER/greet";
+const TARGET: &str = "/handlers/WORKER/greet/targets/_";
+const URL: &str = "https://mail.example/events";
+
+/// Registers a target of another tenant.
+async fn put_theirs(service: &Service) {
+    let theirs = service.key("theirs", OTHER, &Scope::ALL).await;
+    let path = format!("/canvases/{OTHER}{GREET}");
+    service.ask(&theirs, Method::PUT, &path, json!({"url": "https://theirs.example/"})).await.json();
+}
+
+/// The target of `greet`, as the API has it.
+async fn target(service: &Service) -> Value {
+    service.get(&format!("{GREET}/_")).await.json()
+}
+
+/// The secret on a page.
+#[track_caller]
+fn secret(page: &Shown) -> String {
+    let rest = page.html.split("<code>whsec_").nth(1).expect("a secret");
+    format!("whsec_{}", rest.split('<').next().unwrap())
+}
+
+#[tokio::test]
+async fn a_target_is_registered_and_its_secret_shown_once() {
+    let service = Service::start().await;
+    put_theirs(&service).await;
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    assert!(visitor.page(GREET).await.is_ok().offers("/greet/new-target"));
+    let asked = visitor.page(&format!("{GREET}/new-target")).await.is_ok();
+    let fields = [("url", URL), ("modifier", ""), ("retries", "7"), ("headers", "X-Api-Key: k3y-one")];
+    let done = visitor.send(&asked, "/new-target", &fields).await.is_ok();
+    done.says("The target is registered.").says("shown only now").says_nothing_of("k3y-one");
+    let secret = secret(&done);
+    assert!(secret.len() > 30 && visitor.cookie("wakeq_said").is_none(), "it is in no cookie");
+    let shown = target(&service).await;
+    assert_eq!((&shown["url"], &shown["policy"]["retries"]), (&json!(URL), &json!(7)));
+    assert_eq!(shown["header_names"], json!(["x-api-key"]));
+    for path in [TARGET, GREET, "/targets", "/targets?name=greet", "/handlers"] {
+        let page = visitor.page(path).await.is_ok();
+        page.says_nothing_of(&secret).says_nothing_of("k3y-one").says_nothing_of("theirs.example");
+    }
+    let page = visitor.page(TARGET).await.is_ok();
+    page.says(URL).says("7, the first after 5 min").says("x-api-key").says("by key:tests");
+    visitor.page(GREET).await.is_ok().says(URL);
+
+    let again = visitor.send(&asked, "/new-target", &fields).await;
+    assert_eq!(again.status, StatusCode::CONFLICT);
+    again.says("change that one");
+    let other = [("url", URL), ("modifier", "loud")];
+    visitor.send(&asked, "/new-target", &other).await.is_ok().says("WORKER/greet/loud");
+    for (url, modifier, words) in
+        [("ftp://a.example", "x", "https://"), ("https://a.example", "pause", "have the modifier pause")]
+    {
+        let refused = visitor.send(&asked, "/new-target", &[("url", url), ("modifier", modifier)]).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{url}");
+        refused.says(words);
+    }
+}
+
+#[tokio::test]
+async fn a_target_is_changed_unless_somebody_else_has() {
+    let service = Service::start().await;
+    let made =
+        json!({"url": URL, "headers": {"x-api-key": "k3y-one"}, "policy": {"concurrency": 4, "keep_s": 60}});
+    service.put(GREET, made).await.json();
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    let asked = visitor.page(&format!("{TARGET}/change")).await.is_ok();
+    asked.says(&format!("value=\"{URL}\"")).says("value=\"4\"").says("x-api-key").says_nothing_of("k3y-one");
+    let fields =
+        [("url", "https://mail.example/v2"), ("retries", "3"), ("on_death", "halt"), ("keep_s", "60")];
+    let done = visitor.send(&asked, "/change", &fields).await.is_ok();
+    done.says("The target is changed.").says("https://mail.example/v2").says("its object halts");
+    let changed = target(&service).await;
+    assert_eq!(changed["header_names"], json!(["x-api-key"]), "headers stay");
+    let policy = &changed["policy"];
+    assert_eq!(
+        (&policy["retries"], &policy["concurrency"]),
+        (&json!(3), &Value::Null),
+        "what is emptied is usual"
+    );
+    assert_eq!((&policy["keep_s"], &policy["on_death"]), (&json!(60), &json!("halt")));
+
+    let late = visitor.send(&asked, "/change", &fields).await;
+    assert_eq!(late.status, StatusCode::CONFLICT);
+    late.says("somebody has changed this target");
+    let asked = visitor.page(&format!("{TARGET}/change")).await.is_ok();
+    for (fields, words) in [
+        (&[("url", URL), ("retries", "many")][..], "Retries"),
+        (&[("url", URL), ("headers", "k3y-two")][..], "has no colon"),
+        (&[("url", "https://elsewhere.example/")][..], "headers of its own"),
+    ] {
+        let refused = visitor.send(&asked, "/change", fields).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{words}");
+        refused.says(words).says_nothing_of("k3y-two");
+    }
+    let moved = [("url", "https://elsewhere.example/"), ("no_headers", "true")];
+    visitor.send(&asked, "/change", &moved).await.is_ok().says("https://elsewhere.example/");
+    assert_eq!(target(&service).await["header_names"], Value::Null);
+}
+
+#[tokio::test]
+async fn a_secret_is_replaced_by_one_that_is_made_or_given() {
+    let service = Service::start().await;
+    let first = service.put(GREET, json!({"url": URL, "policy": {"retries": 9}})).await.json();
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    let asked = visitor.page(&format!("{TARGET}/rotate")).await.is_ok();
+    let done = visitor.send(&asked, "/rotate", &[]).await.is_ok();
+    done.says("The signing secret is replaced.");
+    assert_ne!(secret(&done), first["secret"].as_str().unwrap());
+    let rotated = target(&service).await;
+    assert!(rotated["previous_secret_until"].is_string());
+    assert_eq!((&rotated["url"], &rotated["policy"]["retries"]), (&json!(URL), &json!(9)), "all else stays");
+    visitor.page(TARGET).await.is_ok().says("also signed with the secret before this one");
+    visitor.page(&format!("{TARGET}/rotate")).await.is_ok().says("two secrets at most");
+
+    let given = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    let done = visitor.send(&asked, "/rotate", &[("secret", given)]).await.is_ok();
+    assert_eq!(done.path, on_canvas(CanvasId::DEFAULT, TARGET));
+    done.says("The signing secret is replaced.").says_nothing_of("MfKQ");
+    let refused = visitor.send(&asked, "/rotate", &[("secret", "MfKQ")]).await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+    refused.says_nothing_of("MfKQ");
+}
+
+#[tokio::test]
+async fn a_target_is_deleted_after_a_question() {
+    let service = Service::start().await;
+    service.put(GREET, json!({"url": URL})).await.json();
+    put_theirs(&service).await;
+    service.post("/events", json!({"name": "greet"})).await.json();
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    let asked = visitor.page(&format!("{TARGET}/delete")).await.is_ok();
+    asked.says(URL).says("The handler has 1 that have not ended").says("No event is deleted");
+    let done = visitor.send(&asked, "/delete", &[]).await.is_ok();
+    assert_eq!(done.path, on_canvas(CanvasId::DEFAULT, GREET));
+    done.says("The target of WORKER/greet/_ is deleted.");
+    for verb in ["", "/change", "/rotate", "/delete"] {
+        assert_eq!(visitor.page(&format!("{TARGET}{verb}")).await.status, StatusCode::NOT_FOUND, "{verb}");
+    }
+    assert_eq!(visitor.send(&asked, "/delete", &[]).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(service.stage.rows().await, 1);
+    assert_eq!(service.stage.count("select count(*) from wakeq.http_targets").await, 1, "another tenant's");
+}
+
+/// A part of the API's path that means something else is no modifier: nothing is lifted.
+#[tokio::test]
+async fn a_word_of_the_path_is_no_modifier() {
+    let service = Service::start().await;
+    service.put(&format!("{GREET}/pause"), json!({})).await.json();
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    let token = visitor.page(GREET).await.form("/unpause").token();
+    let path = on_canvas(CanvasId::DEFAULT, &format!("{GREET}/targets/pause/delete"));
+    let refused = visitor.post(&path, &[("form_token", &token)]).await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+    refused.says("choose another one");
+    let rules = service.get(GREET).await.json()["rules"].clone();
+    assert_eq!(rules.as_array().unwrap().len(), 1, "the pause stands");
+}
+
+#[tokio::test]
+async fn without_rights_a_target_is_neither_offered_nor_changed() {
+    let service = Service::start().await;
+    service.put(GREET, json!({"url": URL})).await.json();
+    let before = target(&service).await;
+    let reader = service.key("reader", CanvasId::DEFAULT, &[Scope::Read]).await;
+    let theirs = service.key("other", OTHER, &Scope::ALL).await;
+    let reader = Visitor::with_key(&service, &reader).await;
+    let theirs = Visitor::with_key(&service, &theirs).await;
+    let page = reader.page(TARGET).await.is_ok();
+    for verb in ["change", "rotate", "delete"] {
+        assert!(!page.offers(&format!("/_/{verb}")), "{verb}");
+        let page = format!("{TARGET}/{verb}");
+        let path = on_canvas(CanvasId::DEFAULT, &page);
+        for (visitor, status) in [(&reader, StatusCode::FORBIDDEN), (&theirs, StatusCode::NOT_FOUND)] {
+            assert_eq!(visitor.page(&page).await.status, status, "{page}");
+            assert_eq!(
+                visitor.post(&path, &[("url", "https://evil.example/")]).await.status,
+                status,
+                "{page}"
+            );
+        }
+    }
+    for path in ["/targets", TARGET] {
+        assert_eq!(theirs.page(path).await.status, StatusCode::NOT_FOUND, "{path}");
+    }
+    assert_eq!(target(&service).await, before);
+}
+
+#[tokio::test]
+async fn targets_are_listed_page_by_page() {
+    let service = Service::start().await;
+    put_theirs(&service).await;
+    for number in 0..101 {
+        let path = format!("{GREET}/m-{number:03}");
+        service.put(&path, json!({"url": format!("https://mail.example/{number:03}")})).await.json();
+    }
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    let first = visitor.page("/targets?name=greet").await.is_ok();
+    first.says("mail.example/000").says("mail.example/099").says_nothing_of("mail.example/100");
+    let link = first.html.split(" rel=\"next\"").next().unwrap().rsplit("href=\"").next().unwrap();
+    let query = link.split('"').next().unwrap().replace("&amp;", "&");
+    let second = visitor.page(&format!("/targets{query}")).await.is_ok();
+    second.says("mail.example/100").says_nothing_of("mail.example/099").says_nothing_of("theirs.example");
+    visitor.page("/targets?name=other").await.is_ok().says("No handler has a target like that.");
+    let page = visitor.page(GREET).await.is_ok();
+    page.says("mail.example/049").says_nothing_of("mail.example/050").says("All targets of this handler");
+}
