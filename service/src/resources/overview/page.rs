@@ -1,62 +1,32 @@
 //! The first page: how many events there are, what happened to them lately, and what stops them.
 
-use chrono::{TimeDelta, Utc};
 use maud::{Markup, html};
 
 use crate::http::problem::Problem;
-use crate::page::chart::{Series, columns};
 use crate::page::parts::{Tone, badge, empty, number, table, tile};
-use crate::page::time::{length, moment, moment_or};
+use crate::page::time::{moment, moment_or};
 use crate::page::view::View;
 use crate::page::visit::Visit;
 use crate::resources::handlers::wire::{Handler, RuleJson, RuleKind};
-use crate::resources::statistics::wire::StatisticsJson;
+use crate::resources::statistics::page::{History, Span};
 use crate::resources::wire::List;
-
-/// The lengths of time that can be looked at: the parameter, its words, hours, and minutes a step.
-const SPANS: [(&str, &str, i64, i64); 3] =
-    [("1h", "1 hour", 1, 1), ("24h", "24 hours", 24, 15), ("14d", "14 days", 14 * 24, 360)];
 
 /// How many handlers are counted together, and how many are shown.
 const COUNTED: usize = 1_000;
 const SHOWN: usize = 50;
 
 pub(crate) async fn show(visit: Visit) -> Result<View, Problem> {
-    let asked = visit.parameter("over");
-    let span = SPANS.iter().find(|(name, ..)| *name == asked).unwrap_or(&SPANS[0]);
-    let (statistics, handlers) = (statistics(&visit, span), visit.ask(&["handlers"]).query("limit", COUNTED));
-    let (statistics, handlers) = tokio::join!(statistics, handlers.shared::<List<Handler>>());
-    let (statistics, handlers) = (statistics?, handlers?);
+    let span = Span::of(&visit);
+    let handlers = visit.ask(&["handlers"]).query("limit", COUNTED).shared::<List<Handler>>();
+    let (history, handlers) = tokio::join!(History::read(&visit, &[], span), handlers);
+    let (history, handlers) = (history?, handlers?);
     let live = html! {
         (counts(&visit, &handlers))
-        (charts(&statistics))
+        (history.show())
         (stopped(&visit, &handlers.items))
         (by_handler(&visit, &handlers))
     };
-    Ok(View::new("Overview").above(choice(span.0)).live(live))
-}
-
-fn choice(chosen: &str) -> Markup {
-    html! {
-        p.actions {
-            "The last "
-            @for (name, words, ..) in SPANS {
-                a.button href=(format!("?over={name}")) aria-current=[(name == chosen).then_some("true")] { (words) }
-            }
-        }
-    }
-}
-
-/// Whole steps, so that all browsers ask the same.
-async fn statistics(visit: &Visit, span: &(&str, &str, i64, i64)) -> Result<StatisticsJson, Problem> {
-    let (.., hours, minutes) = span;
-    let step_s = minutes * 60;
-    let now_s = Utc::now().timestamp();
-    let end =
-        chrono::DateTime::from_timestamp(now_s - now_s.rem_euclid(step_s) + step_s, 0).unwrap_or_default();
-    let begin = end - TimeDelta::hours(*hours);
-    let ask = visit.ask(&["statistics"]).query("from", begin.to_rfc3339()).query("to", end.to_rfc3339());
-    ask.query("step_s", step_s).shared().await
+    Ok(View::new("Overview").above(span.choice()).live(live))
 }
 
 fn counts(visit: &Visit, handlers: &List<Handler>) -> Markup {
@@ -85,30 +55,6 @@ fn counts(visit: &Visit, handlers: &List<Handler>) -> Markup {
             (tile("halted objects", &shown(halted), alarm(halted), Some(&visit.link(&["halted-objects"]))))
         }
         p { "The oldest event has been due since " (moment_or(oldest, "no time: none is due")) "." }
-    }
-}
-
-fn charts(statistics: &StatisticsJson) -> Markup {
-    let floats = |counts: &[u64]| counts.iter().map(|count| *count as f64).collect::<Vec<_>>();
-    let total = |counts: &[u64]| number(counts.iter().sum::<u64>());
-    let StatisticsJson { emitted, completed, failed, dead, wait, .. } = statistics;
-    let ended = [
-        Series { label: "completed", class: "done", values: floats(completed) },
-        Series { label: "attempts that failed", class: "failed", values: floats(failed) },
-        Series { label: "died", class: "dead", values: floats(dead) },
-    ];
-    let ended_words =
-        format!("{} completed, {} attempts failed, {} died", total(completed), total(failed), total(dead));
-    let came = [Series { label: "emitted", class: "emitted", values: floats(emitted) }];
-    let waits = wait.p95_s.iter().map(|seconds| seconds.unwrap_or(0.0)).collect();
-    let waited = [Series { label: "95th percentile of the waiting time", class: "wait", values: waits }];
-    let most = |most: f64| format!("up to {} a step", number(most as u64));
-    html! {
-        div.charts {
-            (columns("Ended", &ended_words, &ended, most))
-            (columns("Emitted", &format!("{} emitted", total(emitted)), &came, most))
-            (columns("Waiting time", "how long events waited", &waited, |most| format!("up to {}", length(most))))
-        }
     }
 }
 
