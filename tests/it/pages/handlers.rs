@@ -236,8 +236,8 @@ async fn a_large_purge_becomes_an_operation() {
     assert_eq!(service.stage.rows().await, 1, "another tenant's");
 }
 
-/// Nobody is shown what they may not do, a key that only reads changes nothing, and a key of another
-/// canvas finds nothing.
+/// Nobody is shown what they may not do, a key that only reads changes nothing, and a key of
+/// another canvas finds nothing.
 #[tokio::test]
 async fn without_rights_a_control_is_neither_shown_nor_obeyed() {
     let service = Service::start().await;

@@ -1,5 +1,5 @@
-//! What stops a handler, a canvas or everything, as pages show it: the rules in force, the form that
-//! makes one, and what came of it in words. Whose rules they are is not known here.
+//! What stops a handler, a canvas or everything, as pages show it: the rules in force, the form
+//! that makes one, and what came of it in words. Whose rules they are is not known here.
 
 use chrono::{DateTime, NaiveDateTime, Utc};
 use maud::{Markup, html};
