@@ -8,7 +8,7 @@ use wakeq_testbed::wait_while;
 
 use crate::support::handlers::answering;
 use crate::support::service::Service;
-use crate::support::{OTHER, once, scope};
+use crate::support::{OTHER, Statements, once, scope};
 
 /// A served queue with events in every state.
 pub(crate) struct Scene {
