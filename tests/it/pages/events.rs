@@ -16,7 +16,9 @@ async fn emitted(service: &Service, event: serde_json::Value) -> String {
 #[tokio::test]
 async fn an_event_is_found_shown_and_cancelled() {
     let service = Service::start().await;
-    let mine = emitted(&service, json!({"name": "mail", "value": {"n": 1.10}, "tags": ["customer:7"]})).await;
+    let mine =
+        emitted(&service, json!({"name": "mail", "value": {"n": 1.10}, "options": {"tags": ["customer:7"]}}))
+            .await;
     let other = emitted(&service, json!({"name": "print", "value": 2})).await;
     let visitor = Visitor::with_key(&service, &service.key).await;
     visitor.page("").await.is_ok().says("in the queue").says("WORKER/mail");
@@ -77,7 +79,8 @@ async fn without_rights_a_control_is_neither_shown_nor_obeyed() {
 async fn what_tenants_write_is_escaped() {
     let service = Service::start().await;
     let evil = "<script>alert(1)</script>\"'><img src=x>";
-    let id = emitted(&service, json!({"name": "mail", "value": evil, "tags": ["<b>'\"&"]})).await;
+    let id =
+        emitted(&service, json!({"name": "mail", "value": evil, "options": {"tags": ["<b>'\"&"]}})).await;
     let visitor = Visitor::with_key(&service, &service.key).await;
     let filters = "/events?tag=%3Cscript%3E&error_text=%22%3E%3Cscript%3E&name=%3Cscript%3E";
     for path in [format!("/events/{id}?value=shown"), "/events".to_owned(), filters.to_owned()] {

@@ -39,7 +39,7 @@ impl Scene {
         let (handler, _seen) = answering(|_| Err(HandlerError::operational(ERROR)));
         let worker = service.stage.worker(Handlers::new().on(once("send-mail"), handler));
         for order in 1..=12 {
-            let event = json!({"name": "send-mail", "value": {"order": order, "note": EVIL}, "tags": [format!("order:{order}")]});
+            let event = json!({"name": "send-mail", "value": {"order": order, "note": EVIL}, "options": {"tags": [format!("order:{order}")]}});
             self.done(service.post("/events", event).await.status.as_u16());
         }
         wait_while!(self.dead().await < 12, "they did not die");
@@ -54,7 +54,7 @@ impl Scene {
         let service = &self.service;
         for n in 0..3 {
             for event in [
-                json!({"name": "greet", "value": n, "tags": ["customer:7", "<b>bold"]}),
+                json!({"name": "greet", "value": n, "options": {"tags": ["customer:7", "<b>bold"]}}),
                 json!({"name": "remind", "value": {"text": EVIL}, "delay_s": 3600}),
                 json!({"name": "print", "value": n}),
                 json!({"name": "render", "value": n, "options": {"limits": ["customer:7"]}}),
@@ -72,7 +72,7 @@ impl Scene {
                 json!({"expression": "30 2 * * *", "zone": "Europe/Berlin", "value": {"n": 1}}),
             ),
             ("/limits/customer", json!({"concurrency": 2})),
-            ("/limits/handler:WORKER%2Frender", json!({"rate": 10, "period_s": 60})),
+            ("/limits/handler:WORKER%2Frender", json!({"rate": {"count": 10, "period_s": 60}})),
             ("/handlers/WORKER/render-remote/pull", json!({})),
             ("/handlers/WORKER/notify", json!({"url": "https://notify.example/events"})),
         ] {
