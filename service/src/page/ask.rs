@@ -87,7 +87,13 @@ impl Ask {
         let path = self.path_and_query();
         let parts = self.visit.parts();
         let sender = Sender::Person(Box::new(parts.person.clone()));
-        parts.page.inside.call(sender, method, &path, body).await
+        let changes = !method.is_safe();
+        let answer = parts.page.inside.call(sender, method, &path, body).await;
+        if changes {
+            // The next page shows what has become of it.
+            parts.page.memo.forget();
+        }
+        answer
     }
 
     fn path_and_query(&self) -> String {

@@ -43,6 +43,11 @@ impl Memo {
         Ok(answer)
     }
 
+    /// Forgets all answers: something was changed, and each of them may tell of that.
+    pub(super) fn forget(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     fn entry(&self, question: &str) -> Entry {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if entries.len() >= ENTRIES_MAX && !entries.contains_key(question) {
@@ -90,6 +95,15 @@ mod tests {
         tokio::time::advance(FRESH).await;
         asked(&memo, "a", &times).await;
         assert_eq!(times.load(Ordering::SeqCst), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_change_all_is_asked_for_again() {
+        let (memo, times) = (Memo::default(), AtomicUsize::new(0));
+        asked(&memo, "a", &times).await;
+        memo.forget();
+        asked(&memo, "a", &times).await;
+        assert_eq!(times.load(Ordering::SeqCst), 2);
     }
 
     #[tokio::test(start_paused = true)]
