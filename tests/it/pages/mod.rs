@@ -2,8 +2,15 @@
 //! one kind of resource.
 
 mod browser;
+mod entities;
 mod events;
+mod groups;
 mod in_chromium;
+mod limits;
+mod log;
+mod objects;
+mod quotas;
 mod scene;
 mod signing_in;
 mod visitor;
+mod workers;

@@ -243,14 +243,8 @@ fn sentence(limit: &LimitJson, used: &LimitUseJson) -> Markup {
     };
     html! {
         strong { (used.name) } ": " (waiting)
-        @match limit.concurrency {
-            Some(places) if used.running >= places => {
-                ", since " (number(used.running)) " that run hold all of its " (number(places)) " places"
-            },
-            Some(places) => {
-                ", while " (number(used.running)) " of its " (number(places)) " places are held"
-            },
-            None => { "" },
+        @if let Some(places) = limit.concurrency {
+            ", while " (number(used.running)) " of its " (number(places)) " places are held"
         }
         @if let Some(next) = used.next_start { ", and its rate lets the next one start " (moment(next)) }
         "."

@@ -41,7 +41,7 @@ pub(crate) async fn show(visit: Visit, path: PathParts) -> Result<View, Problem>
             a.button href="" { "Look again" }
         }
         p {
-            (number(running)) " events hold places, and " (number(waits)) " wait. Of these, "
+            "Places held: " (number(running)) ". Waiting: " (number(waits)) ". Of these, "
             (held.len()) " and " (waiting.len()) " were looked at."
         }
         (compared(&held, &waiting))
