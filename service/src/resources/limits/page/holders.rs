@@ -21,7 +21,7 @@ use crate::resources::objects::page::{event_link, handler_link};
 use crate::resources::wire::List;
 
 /// How many of those that hold places, and of those that wait, are looked at.
-const LOOKED_AT: usize = 40;
+const LOOKED_AT: usize = 20;
 
 /// What holds the places of a limit now, and what waits. Looked at once, since each event is asked
 /// for.
