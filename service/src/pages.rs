@@ -8,13 +8,21 @@ use axum::routing::{get, post};
 
 use crate::access::Scope;
 use crate::page::{Group, Link, Page};
+use crate::resources::entities::page as entities;
 use crate::resources::events::page as events;
+use crate::resources::groups::page as groups;
 use crate::resources::handlers::page as handlers;
 use crate::resources::handlers::page::{purge, stops};
+use crate::resources::limits::page as limits;
+use crate::resources::log::page as log;
+use crate::resources::objects::page as objects;
 use crate::resources::overview::page as overview;
+use crate::resources::overview::page as overview;
+use crate::resources::quotas::page as quotas;
 use crate::resources::switches::page as switches;
 use crate::resources::targets::page as targets;
 use crate::resources::targets::page::{changes, secret};
+use crate::resources::workers::page as workers;
 
 /// The navigation. A link stands here once its page does.
 pub(crate) const SECTIONS: &[Group] = &[
@@ -23,8 +31,23 @@ pub(crate) const SECTIONS: &[Group] = &[
         links: &[link("", "Overview", 'o', Scope::Read), link("events", "Events", 'e', Scope::Read)],
     },
     Group { heading: "Work", links: &[link("handlers", "Handlers", 'h', Scope::Read)] },
-    Group { heading: "Order", links: &[] },
-    Group { heading: "Operate", links: &[] },
+    Group {
+        heading: "Order",
+        links: &[
+            link("halted-objects", "Objects", 'j', Scope::Read),
+            link("entities", "Entities", 't', Scope::Read),
+            link("log", "Log", 'l', Scope::Read),
+            everywhere("groups", "Groups", 'r', Scope::Read),
+        ],
+    },
+    Group {
+        heading: "Operate",
+        links: &[
+            everywhere("workers", "Workers", 'y', Scope::Read),
+            link("limits", "Limits", 'm', Scope::Read),
+            link("quotas", "Quotas", 'a', Scope::Read),
+        ],
+    },
 ];
 
 /// All pages.
@@ -111,20 +134,56 @@ fn of_queues(router: Router<Page>) -> Router<Page> {
 /// Objects and entities.
 fn of_objects(router: Router<Page>) -> Router<Page> {
     router
+        .route("/canvases/{canvas}/halted-objects", get(objects::halted))
+        .route("/canvases/{canvas}/objects/{object}", get(objects::one))
+        .route("/canvases/{canvas}/objects/{object}/skip", get(objects::ask_skip).post(objects::skip))
+        .route("/canvases/{canvas}/entities", get(entities::list))
+        .route("/canvases/{canvas}/entities/status/{id}", get(entities::status))
+        .route("/canvases/{canvas}/entities/{type}/{entity}", get(entities::one))
+        .route(
+            "/canvases/{canvas}/entities/{type}/{entity}/erase",
+            get(entities::ask_erase).post(entities::erase),
+        )
 }
 
 /// The log and its groups.
 fn of_log(router: Router<Page>) -> Router<Page> {
     router
+        .route("/canvases/{canvas}/log", get(log::list))
+        .route("/canvases/{canvas}/groups", get(groups::list))
+        .route("/canvases/{canvas}/groups/{group}", get(groups::one))
+        .route(
+            "/canvases/{canvas}/groups/{group}/reset",
+            get(groups::change::ask_reset).post(groups::change::reset),
+        )
+        .route("/canvases/{canvas}/groups/{group}/recover", post(groups::change::recover))
+        .route(
+            "/canvases/{canvas}/groups/{group}/remove",
+            get(groups::change::ask_remove).post(groups::change::remove),
+        )
+        .route("/canvases/{canvas}/groups/{group}/dead", get(groups::dead::list))
+        .route("/canvases/{canvas}/groups/{group}/dead/redrive", post(groups::dead::redrive))
 }
 
 fn of_workers(router: Router<Page>) -> Router<Page> {
     router
+        .route("/canvases/{canvas}/workers", get(workers::list))
+        .route("/canvases/{canvas}/workers/{worker}", get(workers::one))
 }
 
 /// Limits and quotas.
 fn of_limits(router: Router<Page>) -> Router<Page> {
     router
+        .route("/canvases/{canvas}/limits", get(limits::list).post(limits::change::put))
+        .route("/canvases/{canvas}/limits/{limit}", get(limits::one))
+        .route("/canvases/{canvas}/limits/{limit}/holders", get(limits::holders::show))
+        .route(
+            "/canvases/{canvas}/limits/{limit}/remove",
+            get(limits::change::ask_remove).post(limits::change::remove),
+        )
+        .route("/canvases/{canvas}/quotas", get(quotas::list))
+        .route("/canvases/{canvas}/quotas/{quota}", get(quotas::ask_set).post(quotas::set))
+        .route("/canvases/{canvas}/quotas/{quota}/unset", post(quotas::unset))
 }
 
 fn of_operations(router: Router<Page>) -> Router<Page> {
@@ -138,4 +197,9 @@ fn of_keys(router: Router<Page>) -> Router<Page> {
 
 const fn link(path: &'static str, label: &'static str, key: char, scope: Scope) -> Link {
     Link { path, label, key, scope, everywhere: false }
+}
+
+/// A link to what concerns every canvas.
+const fn everywhere(path: &'static str, label: &'static str, key: char, scope: Scope) -> Link {
+    Link { path, label, key, scope, everywhere: true }
 }

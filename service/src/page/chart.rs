@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use maud::{Markup, html};
 
-use super::parts::svg;
+use super::parts::{Tone, svg};
 
 const WIDTH: f64 = 600.0;
 const HEIGHT: f64 = 120.0;
@@ -64,6 +64,21 @@ pub(crate) fn columns(
     }
 }
 
+/// A bar, filled as far as `part` is of `whole`. `words` are for those who can't see it.
+pub(crate) fn bar(part: f64, whole: f64, tone: Tone, words: &str) -> Markup {
+    let filled = match (part > 0.0, whole > 0.0) {
+        (_, true) => (part / whole).clamp(0.0, 1.0) * 100.0,
+        (true, false) => 100.0,
+        (false, false) => 0.0,
+    };
+    html! {
+        svg.bar viewBox="0 0 100 8" preserveAspectRatio="none" role="img" aria-label=(words) {
+            rect.whole width="100" height="8" {}
+            rect class=(tone.class()) width=(format!("{filled:.1}")) height="8" {}
+        }
+    }
+}
+
 /// The values, several added up to one if there are too many.
 fn gathered(values: &[f64]) -> Vec<f64> {
     let together = values.len().div_ceil(COLUMNS_MAX).max(1);
@@ -85,6 +100,21 @@ mod tests {
         assert_eq!(chart.matches("<rect").count(), 4, "nothing is drawn for nothing");
         assert!(chart.contains("up to 4") && chart.contains(r#"aria-label="4 done, 2 failed""#));
         assert!(chart.contains(r#"y="2.00""#), "the largest column reaches the top: {chart}");
+    }
+
+    #[test]
+    fn a_bar_is_filled_as_far_as_it_is_used() {
+        for (part, whole, width) in [
+            (0.0, 5.0, "0.0"),
+            (1.0, 8.0, "12.5"),
+            (9.0, 8.0, "100.0"),
+            (1.0, 0.0, "100.0"),
+            (0.0, 0.0, "0.0"),
+        ] {
+            let bar = bar(part, whole, Tone::Busy, "some of it").into_string();
+            assert!(bar.contains(&format!(r#"class="busy" width="{width}""#)), "{part} of {whole}: {bar}");
+            assert!(bar.contains(r#"aria-label="some of it""#));
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! is a request to a route, with that route's scopes, limits and records. Must know no resource,
 //! and nothing that is behind the API.
 
-mod ask;
+pub(crate) mod ask;
 pub(crate) mod chart;
 mod files;
 pub(crate) mod form;

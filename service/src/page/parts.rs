@@ -18,7 +18,7 @@ pub(crate) enum Tone {
 }
 
 impl Tone {
-    fn class(self) -> &'static str {
+    pub(super) fn class(self) -> &'static str {
         match self {
             Self::Calm => "calm",
             Self::Busy => "busy",

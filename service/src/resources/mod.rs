@@ -50,6 +50,7 @@ pub(crate) mod ended_events {
 
 pub(crate) mod entities {
     pub(crate) mod command;
+    pub(crate) mod page;
     pub(crate) mod routes;
     pub(crate) mod wire;
 }
@@ -63,6 +64,7 @@ pub(crate) mod events {
 
 pub(crate) mod groups {
     pub(crate) mod command;
+    pub(crate) mod page;
     pub(crate) mod routes;
     pub(crate) mod wire;
 }
@@ -88,18 +90,21 @@ pub(crate) mod keys {
 
 pub(crate) mod limits {
     pub(crate) mod command;
+    pub(crate) mod page;
     pub(crate) mod routes;
     pub(crate) mod wire;
 }
 
 pub(crate) mod log {
     pub(crate) mod command;
+    pub(crate) mod page;
     pub(crate) mod routes;
     pub(crate) mod wire;
 }
 
 pub(crate) mod objects {
     pub(crate) mod command;
+    pub(crate) mod page;
     pub(crate) mod routes;
     pub(crate) mod wire;
 }
@@ -134,6 +139,7 @@ pub(crate) mod queues {
 
 pub(crate) mod quotas {
     pub(crate) mod command;
+    pub(crate) mod page;
     pub(crate) mod routes;
     pub(crate) mod wire;
 }
@@ -160,6 +166,7 @@ pub(crate) mod targets {
 
 pub(crate) mod workers {
     pub(crate) mod command;
+    pub(crate) mod page;
     pub(crate) mod routes;
     pub(crate) mod wire;
 }

@@ -2,11 +2,18 @@
 //! one kind of resource.
 
 mod browser;
+mod entities;
 mod events;
+mod groups;
 mod handlers;
 mod in_chromium;
+mod limits;
+mod log;
+mod objects;
+mod quotas;
 mod scene;
 mod signing_in;
 mod switches;
 mod targets;
 mod visitor;
+mod workers;

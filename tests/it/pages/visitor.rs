@@ -161,6 +161,15 @@ impl Shown {
         found.unwrap_or_else(|| panic!("no form for {action} in {}", self.html))
     }
 
+    /// The query of the list's next page.
+    #[track_caller]
+    pub(crate) fn next_page(&self) -> String {
+        let links = self.html.split("<a ").skip(1).filter_map(|link| link.split('>').next());
+        let next = links.into_iter().find(|link| link.contains("rel=\"next\""));
+        next.and_then(|link| attribute(link, "href"))
+            .unwrap_or_else(|| panic!("no next page in {}", self.html))
+    }
+
     /// Whether there is a form or a link for this address.
     pub(crate) fn offers(&self, address: &str) -> bool {
         self.html.contains(&format!("{address}\""))

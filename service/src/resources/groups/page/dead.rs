@@ -1,0 +1,126 @@
+//! The dead events of a group in the browser.
+
+use axum::Form;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use crate::access::Scope;
+use crate::http::problem::Problem;
+use crate::page::form;
+use crate::page::parts::{Tone, badge, empty, json, number, pager, table};
+use crate::page::time::moment;
+use crate::page::view::{Done, View};
+use crate::page::visit::{PathParts, Visit};
+use crate::resources::groups::wire::{GroupDeadJson, RedriveGroup, RedrivenGroup};
+use crate::resources::wire::List;
+
+/// What a group has given up. It has payloads, so who has looked is recorded, and nothing of it is
+/// live.
+pub(crate) async fn list(visit: Visit, path: PathParts) -> Result<View, Problem> {
+    let group = path.get("group");
+    let ask = visit.ask_everywhere(&["groups", group, "dead"]).query("limit", 100);
+    let dead: List<GroupDeadJson> = ask.query("cursor", visit.parameter("cursor")).get().await?;
+    let may_redrive = visit.may_everywhere(Scope::Operate) && !is_of_entities(group);
+    let view = View::new(format!("Dead events of {group}")).above(html! {
+        div.actions {
+            a.button href=(visit.link(&["groups", group])) { "Back to the group" }
+            @if may_redrive && !dead.items.is_empty() {
+                (form::button(&visit, &visit.link(&["groups", group, "dead", "redrive"]), "Redrive all"))
+            }
+        }
+        @if is_of_entities(group) {
+            p {
+                "A dead event of an entity can't be redriven, since later ones were processed: send it to \
+                 the entity again, as a new event."
+            }
+        } @else {
+            p { "A redriven event is tried again once, after later ones." }
+        }
+    });
+    Ok(view.below(html! {
+        (listed(&visit, group, &dead, may_redrive))
+        p.quiet { "The record says that you have looked at the payloads." }
+    }))
+}
+
+fn is_of_entities(group: &str) -> bool {
+    group.starts_with("entities.")
+}
+
+fn listed(visit: &Visit, group: &str, dead: &List<GroupDeadJson>, may_redrive: bool) -> Markup {
+    if dead.items.is_empty() && dead.next_cursor.is_none() {
+        return empty("The group has given up no event.", html! { "There is nothing to be done." });
+    }
+    let mut head = vec![">Log number", "Event", "Stream", "Died", ">Attempts", "Error", "Payload"];
+    head.extend(may_redrive.then_some("What to do"));
+    html! {
+        (table("Dead events", &head, html! {
+            @for event in &dead.items {
+                tr {
+                    td.number { (event.seq) }
+                    td { (event.name) }
+                    td { (stream_link(visit, event)) }
+                    td { (moment(event.died_at)) }
+                    td.number { (event.attempts) }
+                    td.words { (event.error) }
+                    td { details { summary { "Payload" } (json(event.payload.get())) } }
+                    @if may_redrive { td { (control(visit, group, event)) } }
+                }
+            }
+        }))
+        (pager(visit, dead.next_cursor.as_deref()))
+    }
+}
+
+/// The stream's log, on the canvas of the event.
+fn stream_link(visit: &Visit, event: &GroupDeadJson) -> Markup {
+    let query = [("category", event.category.as_str()), ("stream", event.stream.as_str())];
+    let query = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish();
+    let to = visit.from_root(&format!("/canvases/{}/log?{query}", event.canvas));
+    html! {
+        a href=(to) { (event.category) "/" (event.stream) }
+        @if event.canvas != visit.canvas().0 {
+            " " span.quiet { "on the canvas " (event.canvas.to_string()) }
+        }
+    }
+}
+
+fn control(visit: &Visit, group: &str, event: &GroupDeadJson) -> Markup {
+    if event.redriven {
+        return badge(Tone::Waiting, "will be tried again");
+    }
+    let action = visit.link(&["groups", group, "dead", "redrive"]);
+    let contents = html! {
+        (form::hidden("seq", &event.seq.to_string()))
+        button type="submit" { "Redrive" }
+    };
+    form::change(visit, &action, contents)
+}
+
+/// Which event is redriven: all, if it is empty.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct RedriveForm {
+    seq: String,
+}
+
+/// Redrives one of them, or all.
+pub(crate) async fn redrive(
+    visit: Visit,
+    path: PathParts,
+    Form(given): Form<RedriveForm>,
+) -> Result<Done, Problem> {
+    let group = path.get("group");
+    let seq = match given.seq.as_str() {
+        "" => None,
+        seq => {
+            Some(seq.parse::<i64>().map_err(|_| Problem::bad_request("an event's log number is a number"))?)
+        }
+    };
+    let ask = visit.ask_everywhere(&["groups", group, "dead", "redrive"]);
+    let RedrivenGroup { redriven, more, .. } = ask.post(&RedriveGroup { seq, before: None }).await?;
+    let events = if redriven == 1 { "1 event".to_owned() } else { format!("{} events", number(redriven)) };
+    let rest = if more { " There may be more: redrive again." } else { "" };
+    let said = format!("{events} of {group} will be tried again.{rest}");
+    Ok(Done::new(visit.link(&["groups", group, "dead"]), said))
+}

@@ -1,0 +1,165 @@
+//! Who is starving whom: which handlers, keys, families and objects hold the places of a limit, and
+//! which wait for them.
+
+use std::collections::BTreeMap;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::iter;
+use maud::{Markup, html};
+use uuid::Uuid;
+
+use super::AT_ONCE;
+use crate::http::problem::{Kind, Problem};
+use crate::page::parts::{number, table};
+use crate::page::time::moment_or;
+use crate::page::view::View;
+use crate::page::visit::{PathParts, Visit};
+use crate::resources::events::page::state_badge;
+use crate::resources::events::wire::{EventDetail, EventState, EventSummaryJson};
+use crate::resources::limits::wire::LimitUseJson;
+use crate::resources::objects::page::{event_link, handler_link};
+use crate::resources::wire::List;
+
+/// How many of those that hold places, and of those that wait, are looked at.
+const LOOKED_AT: usize = 20;
+
+/// What holds the places of a limit now, and what waits. Looked at once, since each event is asked
+/// for.
+pub(crate) async fn show(visit: Visit, path: PathParts) -> Result<View, Problem> {
+    let name = path.get("limit");
+    let ask = visit.ask(&["limits", name, "uses"]).query("limit", 100);
+    let uses: List<LimitUseJson> = ask.shared().await?;
+    let ids = uses.items.iter().flat_map(|used| &used.holders).take(LOOKED_AT).copied().collect();
+    let held = details(&visit, ids).await?;
+    let held: Vec<_> = held.into_iter().filter(|event| event.state == EventState::Running).collect();
+    let waiting = waiting(&visit, name).await?;
+    let running: u64 = uses.items.iter().map(|used| u64::from(used.running)).sum();
+    let waits: u64 = uses.items.iter().map(|used| used.waiting).sum();
+    Ok(View::new(format!("Who holds the places of {name}")).above(html! {
+        p.actions {
+            a.button href=(visit.link(&["limits", name])) { "Back to the limit" } " "
+            a.button href="" { "Look again" }
+        }
+        p {
+            "Places held: " (number(running)) ". Waiting: " (number(waits)) ". Of these, "
+            (held.len()) " and " (waiting.len()) " were looked at."
+        }
+        (compared(&held, &waiting))
+        (each("Those that hold places", &visit, &held))
+        (each("Those that wait", &visit, &waiting))
+    }))
+}
+
+/// These events, without those that have ended meanwhile.
+async fn details(visit: &Visit, ids: Vec<Uuid>) -> Result<Vec<EventDetail>, Problem> {
+    let ask = |id: Uuid| visit.ask(&["events", &id.to_string()]).shared::<EventDetail>();
+    let asks: Vec<_> = ids.into_iter().map(ask).collect();
+    let answers: Vec<_> = iter(asks).buffered(AT_ONCE).collect().await;
+    let there =
+        answers.into_iter().filter(|answer| !matches!(answer, Err(gone) if gone.kind == Kind::NotFound));
+    there.collect()
+}
+
+/// The first events that wait for this limit, or for a key of this family.
+async fn waiting(visit: &Visit, name: &str) -> Result<Vec<EventDetail>, Problem> {
+    let handler = name.strip_prefix("handler:").and_then(|handler| handler.split_once('/'));
+    let (module, handler) = handler.unwrap_or_default();
+    let ask = visit.ask(&["events"]).query("state", "limited").query("module", module);
+    let limited: List<EventSummaryJson> =
+        ask.query("name", handler).query("limit", LOOKED_AT).shared().await?;
+    let found = details(visit, limited.items.iter().map(|event| event.id).collect()).await?;
+    let is_meant = |event: &EventDetail| {
+        let wait = event.limit.as_ref().filter(|wait| !wait.all_canvases);
+        wait.is_some_and(|wait| wait.name == name || family(&wait.name) == Some(name))
+    };
+    Ok(found.into_iter().filter(is_meant).collect())
+}
+
+/// The family of a key.
+fn family(key: &str) -> Option<&str> {
+    key.split_once(':').map(|(family, _)| family)
+}
+
+/// What an event belongs to, each in words.
+fn groups(event: &EventDetail) -> Vec<(&'static str, String)> {
+    let mut groups = Vec::new();
+    if let Some((module, name)) = event.module.as_deref().zip(event.name.as_deref()) {
+        groups.push(("handler", format!("{module}/{name}")));
+    }
+    for key in event.options.iter().flat_map(|options| &options.limits) {
+        groups.extend(family(key).map(|family| ("family", family.to_owned())));
+        groups.push(("key", key.clone()));
+    }
+    groups.extend(event.place.as_ref().map(|place| ("object", place.object.clone())));
+    groups.sort_unstable();
+    groups.dedup();
+    groups
+}
+
+/// How many of each kind hold places, and how many wait: those that hold most come first.
+fn counted(held: &[EventDetail], waiting: &[EventDetail]) -> Vec<((&'static str, String), [usize; 2])> {
+    let mut counts = BTreeMap::<(&'static str, String), [usize; 2]>::new();
+    for (at, events) in [held, waiting].into_iter().enumerate() {
+        for group in events.iter().flat_map(groups) {
+            counts.entry(group).or_default()[at] += 1;
+        }
+    }
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    counts
+}
+
+fn compared(held: &[EventDetail], waiting: &[EventDetail]) -> Markup {
+    let counts = counted(held, waiting);
+    html! {
+        h2 { "Who is starving whom" }
+        @if counts.is_empty() { p { "Nothing holds a place of it, and nothing waits." } }
+        @else {
+            (table("Who holds places and who waits", &["Kind", "Which", ">Hold places", ">Wait"], html! {
+                @for ((kind, which), [holds, waits]) in counts.iter().take(LOOKED_AT) {
+                    tr { td { (kind) } td { (which) } td.number { (holds) } td.number { (waits) } }
+                }
+            }))
+        }
+    }
+}
+
+fn each(title: &str, visit: &Visit, events: &[EventDetail]) -> Markup {
+    html! {
+        @if !events.is_empty() {
+            h2 { (title) }
+            (table(title, &["Event", "State", "Handler", "Keys", "Object", "Since"], html! {
+                @for event in events { (row(visit, event)) }
+            }))
+        }
+    }
+}
+
+fn row(visit: &Visit, event: &EventDetail) -> Markup {
+    let handler = event.module.as_deref().zip(event.name.as_deref());
+    html! {
+        tr {
+            td { (event_link(visit, event.id)) }
+            td { (state_badge(event.state)) }
+            td { @if let Some((module, name)) = handler { (handler_link(visit, module, name)) } }
+            td { @for key in event.options.iter().flat_map(|options| &options.limits) { span.tag { (key) } } }
+            td {
+                @if let Some(place) = &event.place {
+                    a href=(visit.link(&["objects", &place.object])) { (place.object) }
+                }
+            }
+            td { (moment_or(event.since, "–")) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_has_a_family_and_a_name_without_a_colon_has_none() {
+        assert_eq!(family("customer:7:eu"), Some("customer"));
+        assert_eq!(family("customer"), None);
+    }
+}

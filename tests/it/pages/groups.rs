@@ -1,0 +1,171 @@
+//! Pages about consumer groups, which read the log of every canvas.
+
+use reqwest::StatusCode;
+use serde_json::json;
+use wakeq::CanvasId;
+use wakeq_service::access::Scope;
+
+use super::visitor::{Visitor, on_canvas};
+use crate::support::service::Service;
+use crate::support::{OTHER, Statements};
+
+/// A group with two subscribers, one of them unhealthy, that waits for an event; and one of which
+/// positions are left, and two dead events.
+const FILL: &str = "
+    insert into wakeq.nodes (node_id, heartbeat_timestamp, expires_at) values
+        ('00000000-0000-7000-8000-000000000001', '2026-01-01 00:00:00Z', 'infinity');
+    insert into wakeq.subscribers (subscriber_name, subscriber_id, node_id, heartbeat_timestamp, expires_at,
+                                   requests, request_count, unhealthy) values
+        ('projection', '00000000-0000-7000-8000-000000000003', '00000000-0000-7000-8000-000000000001',
+         '2026-01-01 00:00:00Z', 'infinity',
+         '[{\"type\":\"category\",\"category\":\"companies\",\"partitions\":[\"1\",\"2\"],\"of\":2}]', 2, null),
+        ('projection', '00000000-0000-7000-8000-000000000004', '00000000-0000-7000-8000-000000000001',
+         '2026-01-01 00:00:00Z', 'infinity',
+         '[{\"type\":\"category\",\"category\":\"companies\",\"partitions\":[\"1\",\"2\"],\"of\":2}]', 2,
+         '<b>the disk is full');
+    insert into wakeq.subscriptions (subscriber_name, subscriber_id, node_id, subscriber_event_sources, releasing,
+                                     epoch, term)
+        values ('projection', '00000000-0000-7000-8000-000000000003', '00000000-0000-7000-8000-000000000001',
+         '[{\"type\":\"category\",\"category\":\"companies\",\"partitions\":[\"1\"],\"of\":2}]', '[]', 3, 7);
+    insert into wakeq.consumer_positions (consumer_group, source, position, epoch, updated_at) values
+        ('projection', 'category/companies/1-of-2', 0, 3, '2026-01-01 00:00:00Z'),
+        ('former', 'category/a', 0, 1, '2026-01-01 00:00:00Z'),
+        ('former', 'log', 0, 1, '2026-01-01 00:00:00Z');
+    update wakeq.consumer_positions
+       set failing_seq = 1, failing_since = '2026-01-01 00:00:00Z', failing_attempts = 3, failing_error = '<b>no room'
+     where consumer_group = 'projection';
+    insert into wakeq.consumer_dead
+        (consumer_group, source, seq, id, canvas_id, category, stream, name, payload, attempts, last_error,
+         died_at) values
+        ('former', 'log', 5, '00000000-0000-7000-8000-000000000005', '00000000-0000-0000-0000-000000000000',
+         'companies', 'a', 'changed', '{\"n\":1.10,\"x\":\"<script>alert(1)</script>\"}', 1,
+         '<b>no room', '2026-01-01 00:00:00Z'),
+        ('former', 'log', 6, '00000000-0000-7000-8000-000000000006', '00000000-0000-0000-0000-000000000007',
+         'companies', 'b', 'moved', '2', 1, 'no room', '2026-01-01 00:00:00Z');";
+
+/// Four events of the log; the group `former` is done with all of them in one of its two sources.
+async fn filled() -> (Service, i64) {
+    let service = Service::start().await;
+    let event = json!({"name": "changed", "payload": 1});
+    let appends = json!({"appends": [{"category": "companies", "stream": "acme", "events": vec![event; 4]}]});
+    service.post("/log", appends).await.json();
+    service.stage.execute(FILL).await;
+    let move_on = "update wakeq.consumer_positions set position = (select max(seq) from wakeq.log)
+                    where consumer_group = 'former' and source = 'log'";
+    service.stage.execute(move_on).await;
+    let last: i64 = service.stage.pool.value("select max(seq) from wakeq.log").await;
+    (service, last)
+}
+
+async fn operator(service: &Service) -> Visitor {
+    let key = service.wide_key("operator", &[Scope::Read, Scope::Operate]).await;
+    Visitor::with_key(service, &key).await
+}
+
+#[tokio::test]
+async fn groups_are_listed_and_shown() {
+    let (service, _) = filled().await;
+    let visitor = operator(&service).await;
+    let list = visitor.page("/groups").await.is_ok();
+    list.says("projection").says("1 unhealthy").says("former").says("abandoned");
+    let one = visitor.page("/groups/projection").await.is_ok();
+    one.says("category/companies/1-of-2").says("00000000-0000-7000-8000-000000000003").says("unhealthy");
+    one.says("What it waits for").says("&lt;b&gt;no room").says_nothing_of("<b>");
+    visitor.send(&one, "/recover", &[]).await.is_ok().says("retry what failed with their next heartbeat");
+    assert_eq!(visitor.page("/groups/nobody").await.status, StatusCode::NOT_FOUND);
+}
+
+/// What is read again is said before anything is changed.
+#[tokio::test]
+async fn a_group_is_reset_after_a_preview() {
+    let (service, last) = filled().await;
+    let visitor = operator(&service).await;
+    let choice = visitor.page("/groups/former/reset").await.is_ok();
+    choice.says("all of them").says("category/a");
+    let preview = visitor.page("/groups/former/reset?to=start&source=").await.is_ok();
+    preview.says("Reset 2 sources of former to log number 0?");
+    preview.says(&format!("Up to {last} events are read again."));
+    let ahead = visitor.page("/groups/former/reset?to=end&source=category%2Fa").await.is_ok();
+    ahead.says("Reset 1 source of former").says(&format!("Up to {last} events are never read."));
+    let beyond = visitor.page("/groups/former/reset?to=after&after=999999").await;
+    assert_eq!(beyond.status, StatusCode::BAD_REQUEST);
+    beyond.says(&format!("from 0 to {last}"));
+    let nonsense = visitor.page("/groups/former/reset?to=start&source=nonsense").await;
+    assert_eq!(nonsense.status, StatusCode::NOT_FOUND);
+    let moved =
+        "select count(*) from wakeq.consumer_positions where consumer_group = 'former' and position > 0";
+    assert_eq!(service.stage.count(moved).await, 1, "nothing was changed yet");
+    let done = visitor.send(&preview, "/reset", &[]).await.is_ok();
+    done.says("former resumes after log number 0 in 2 sources.");
+    assert_eq!(service.stage.count(moved).await, 0);
+    visitor.send(&ahead, "/reset", &[]).await.is_ok().says(&format!("after log number {last} in 1 source."));
+}
+
+#[tokio::test]
+async fn dead_events_are_redriven_one_by_one_or_all() {
+    let (service, _) = filled().await;
+    let visitor = operator(&service).await;
+    let dead = visitor.page("/groups/former/dead").await.is_ok();
+    dead.says("changed").says("1.10").says("moved").says(&format!("on the canvas {OTHER}"));
+    dead.says_nothing_of("<b>no room").says_nothing_of("<script>alert");
+    assert!(dead.offers(&on_canvas(OTHER, "/log?category=companies&amp;stream=b")));
+    let one = visitor.send(&dead, "/dead/redrive", &[("seq", "5")]).await.is_ok();
+    one.says("1 event of former will be tried again.").says("will be tried again");
+    let all = visitor.send(&one, "/dead/redrive", &[]).await.is_ok();
+    all.says("1 event of former will be tried again.");
+    let left = "select count(*) from wakeq.consumer_dead where redrive_at is null";
+    assert_eq!(service.stage.count(left).await, 0);
+    let wrong = visitor.send(&dead, "/dead/redrive", &[("seq", "five")]).await;
+    assert_eq!(wrong.status, StatusCode::BAD_REQUEST);
+    visitor.page("/groups/projection/dead").await.is_ok().says("has given up no event");
+}
+
+#[tokio::test]
+async fn a_group_without_members_is_removed() {
+    let (service, _) = filled().await;
+    let visitor = operator(&service).await;
+    let asked = visitor.page("/groups/former/remove?source=category%2Fa").await.is_ok();
+    asked.says("Remove 1 position of the group former: the one in category/a?");
+    visitor
+        .send(&asked, "/remove", &[])
+        .await
+        .is_ok()
+        .says("The position of former in category/a was removed.");
+    let asked = visitor.page("/groups/former/remove").await.is_ok();
+    asked.says("Remove the group former with its 1 position?");
+    let done = visitor.send(&asked, "/remove", &[]).await.is_ok();
+    done.says("The group former was removed.").says("projection");
+    assert!(!done.offers("/groups/former"));
+    let asked = visitor.page("/groups/projection/remove").await.is_ok();
+    let refused = visitor.send(&asked, "/remove", &[]).await;
+    assert_eq!(refused.status, StatusCode::CONFLICT);
+    refused.says("is in use");
+}
+
+#[tokio::test]
+async fn without_rights_on_every_canvas_no_group_is_shown_or_changed() {
+    let (service, _) = filled().await;
+    let reader = service.wide_key("reader", &[Scope::Read]).await;
+    let reader = Visitor::with_key(&service, &reader).await;
+    let one = reader.page("/groups/former").await.is_ok();
+    assert!(!one.offers("/recover") && !one.offers("/reset") && !one.offers("/remove"));
+    one.says_nothing_of("Reset").says_nothing_of("Remove");
+    reader.page("/groups/former/dead").await.is_ok().says_nothing_of("Redrive");
+    let preview = reader.page("/groups/former/reset?to=start").await.is_ok();
+    assert_eq!(reader.send(&preview, "/reset", &[]).await.status, StatusCode::FORBIDDEN);
+    let token = preview.form("/reset").token();
+    for part in ["recover", "remove", "dead/redrive"] {
+        let path = on_canvas(CanvasId::DEFAULT, &format!("/groups/former/{part}"));
+        let refused = reader.post(&path, &[("form_token", &token)]).await;
+        assert_eq!(refused.status, StatusCode::FORBIDDEN, "{part}");
+    }
+    for canvas in [CanvasId::DEFAULT, OTHER] {
+        let narrow = service.key("narrow", canvas, &Scope::ALL).await;
+        let narrow = Visitor::with_key(&service, &narrow).await;
+        assert!(!narrow.get(&on_canvas(canvas, "")).await.is_ok().offers(&on_canvas(canvas, "/groups")));
+        for path in ["/groups", "/groups/former", "/groups/former/dead", "/groups/former/reset"] {
+            let refused = narrow.get(&on_canvas(canvas, path)).await;
+            assert_eq!(refused.status, StatusCode::FORBIDDEN, "{canvas} {path}");
+        }
+    }
+}
