@@ -17,7 +17,6 @@ use crate::resources::limits::page as limits;
 use crate::resources::log::page as log;
 use crate::resources::objects::page as objects;
 use crate::resources::overview::page as overview;
-use crate::resources::overview::page as overview;
 use crate::resources::quotas::page as quotas;
 use crate::resources::switches::page as switches;
 use crate::resources::targets::page as targets;
