@@ -3,6 +3,7 @@
 
 pub use crate::admin::{COUNT_MAX, LeaseBatch, check_wait, search};
 pub use crate::broadcast::{Hub, HubListener};
+pub use crate::cron::in_words;
 pub use crate::event::{
     EventFields, NewEvent, SealError, Spelled, answer_event, check_json, spread, stable_hash,
 };

@@ -5,6 +5,7 @@
 
 mod plan;
 mod schedule;
+mod words;
 mod zone;
 
 #[cfg(test)]
@@ -15,3 +16,4 @@ pub use plan::MissedTicks;
 use plan::Plan;
 pub(crate) use plan::{MAKE_UP_MAX, Moment, plan};
 pub use schedule::{CronSchedule, InvalidSchedule};
+pub use words::in_words;

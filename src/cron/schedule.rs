@@ -8,13 +8,14 @@
 
 use chrono::{DateTime, Datelike, FixedOffset, NaiveDateTime, TimeDelta};
 use croner::Cron;
+use croner::errors::CronError;
 use croner::parser::{CronParser, Seconds, Year};
 
 use super::zone::{self, LocalTime, Zone};
 use crate::event::Timestamp;
 
 /// Longest expression, in bytes.
-const EXPRESSION_BYTES_MAX: usize = 256;
+pub(super) const EXPRESSION_BYTES_MAX: usize = 256;
 
 /// Longest name of a zone, in bytes. The longest existing one has 32.
 const ZONE_BYTES_MAX: usize = 64;
@@ -113,8 +114,7 @@ impl CronSchedule {
             return Err(invalid(format!("it has more than {EXPRESSION_BYTES_MAX} bytes")));
         }
         let expression = expression.split_whitespace().collect::<Vec<_>>().join(" ");
-        let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
-        let cron = parser.parse(&expression).map_err(|error| invalid(reason(&error)))?;
+        let cron = parsed(&expression).map_err(|error| invalid(reason(&error)))?;
         if let Some(reason) = too_long_a_step(&expression) {
             return Err(invalid(reason));
         }
@@ -213,9 +213,13 @@ pub(super) fn equivalent_years(year: i32) -> TimeDelta {
     TimeDelta::days(i64::from(cycles) * CYCLE_DAYS)
 }
 
+/// The fields of an expression.
+pub(super) fn parsed(expression: &str) -> Result<Cron, CronError> {
+    CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build().parse(expression)
+}
+
 /// The parser's reason, without the parser's names for things.
-fn reason(error: &croner::errors::CronError) -> String {
-    use croner::errors::CronError;
+fn reason(error: &CronError) -> String {
     match error {
         CronError::EmptyPattern => "it is empty".to_owned(),
         CronError::InvalidPattern(words)

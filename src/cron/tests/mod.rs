@@ -4,6 +4,7 @@ mod daylight;
 mod expressions;
 mod missed;
 mod properties;
+mod words;
 
 use super::CronSchedule;
 use crate::event::Timestamp;
