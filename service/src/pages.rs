@@ -8,15 +8,20 @@ use axum::routing::{get, post};
 
 use crate::access::Scope;
 use crate::page::{Group, Link, Page};
+use crate::resources::crons::page as crons;
 use crate::resources::entities::page as entities;
 use crate::resources::events::page as events;
 use crate::resources::groups::page as groups;
 use crate::resources::handlers::page as handlers;
 use crate::resources::handlers::page::{purge, stops};
+use crate::resources::hooks::page as hooks;
 use crate::resources::limits::page as limits;
 use crate::resources::log::page as log;
 use crate::resources::objects::page as objects;
 use crate::resources::overview::page as overview;
+use crate::resources::pulled::page as pulled;
+use crate::resources::queues::page as queues;
+use crate::resources::queues::page::{facets, leases, removal};
 use crate::resources::quotas::page as quotas;
 use crate::resources::switches::page as switches;
 use crate::resources::targets::page as targets;
@@ -29,7 +34,17 @@ pub(crate) const SECTIONS: &[Group] = &[
         heading: "Now",
         links: &[link("", "Overview", 'o', Scope::Read), link("events", "Events", 'e', Scope::Read)],
     },
-    Group { heading: "Work", links: &[link("handlers", "Handlers", 'h', Scope::Read)] },
+    Group {
+        heading: "Work",
+        links: &[
+            link("handlers", "Handlers", 'h', Scope::Read),
+            link("cron", "Crons", 'c', Scope::Read),
+            link("hooks", "Webhooks", 'w', Scope::Read),
+            link("pulled-handlers", "Pulled handlers", 'i', Scope::Read),
+            // Queues receive the events of every canvas.
+            everywhere("queues", "Queues", 'q', Scope::Read),
+        ],
+    },
     Group {
         heading: "Order",
         links: &[
@@ -120,14 +135,38 @@ fn of_switches(router: Router<Page>) -> Router<Page> {
 /// Crons and webhooks, and new events.
 fn of_crons(router: Router<Page>) -> Router<Page> {
     router
+        .route("/canvases/{canvas}/cron", get(crons::list).post(crons::create))
+        .route("/canvases/{canvas}/cron/{cron}", get(crons::one).post(crons::put))
+        .route("/canvases/{canvas}/cron/{cron}/pause", post(crons::pause))
+        .route("/canvases/{canvas}/cron/{cron}/unpause", post(crons::unpause))
+        .route("/canvases/{canvas}/cron/{cron}/delete", get(crons::ask_delete).post(crons::delete))
+        .route("/canvases/{canvas}/hooks", get(hooks::list).post(hooks::create))
+        .route("/canvases/{canvas}/hooks/{hook}", get(hooks::one).post(hooks::put))
+        .route("/canvases/{canvas}/hooks/{hook}/rotate-secret", post(hooks::rotate))
+        .route("/canvases/{canvas}/hooks/{hook}/delete", get(hooks::ask_delete).post(hooks::delete))
 }
 
 fn of_batches(router: Router<Page>) -> Router<Page> {
     router
 }
 
+/// Registered queues, and handlers that programs pull.
 fn of_queues(router: Router<Page>) -> Router<Page> {
     router
+        .route("/canvases/{canvas}/queues", get(queues::list))
+        .route("/canvases/{canvas}/queues/{queue}", get(queues::one))
+        .route("/canvases/{canvas}/queues/{queue}/delete", get(removal::ask).post(removal::delete))
+        .route("/canvases/{canvas}/queues/{queue}/settings", get(facets::settings))
+        .route("/canvases/{canvas}/queues/{queue}/facets", get(facets::list).post(facets::set_any))
+        .route("/canvases/{canvas}/queues/{queue}/facets/{facet}", get(facets::one).post(facets::set))
+        .route("/canvases/{canvas}/queues/{queue}/leases", get(leases::list))
+        .route("/canvases/{canvas}/queues/{queue}/leases/{id}/end", get(leases::ask_end).post(leases::end))
+        .route("/canvases/{canvas}/pulled-handlers", get(pulled::list).post(pulled::create))
+        .route("/canvases/{canvas}/pulled-handlers/{module}/{name}", get(pulled::one).post(pulled::put))
+        .route(
+            "/canvases/{canvas}/pulled-handlers/{module}/{name}/delete",
+            get(pulled::ask_delete).post(pulled::delete),
+        )
 }
 
 /// Objects and entities.

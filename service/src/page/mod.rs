@@ -10,6 +10,7 @@ pub(crate) mod chart;
 mod files;
 pub(crate) mod form;
 mod frame;
+pub(crate) mod given;
 mod layout;
 mod memo;
 pub(crate) mod parts;

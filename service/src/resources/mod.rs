@@ -26,6 +26,7 @@ pub(crate) mod batches {
 
 pub(crate) mod crons {
     pub(crate) mod command;
+    pub(crate) mod page;
     pub(crate) mod routes;
     pub(crate) mod wire;
 }
@@ -78,6 +79,7 @@ pub(crate) mod handlers {
 
 pub(crate) mod hooks {
     pub(crate) mod command;
+    pub(crate) mod page;
     pub(crate) mod routes;
     pub(crate) mod wire;
 }
@@ -121,6 +123,7 @@ pub(crate) mod overview {
 
 pub(crate) mod pulled {
     pub(crate) mod command;
+    pub(crate) mod page;
     pub(crate) mod routes;
     pub(crate) mod wire;
 }
@@ -133,6 +136,7 @@ pub(crate) mod pulls {
 
 pub(crate) mod queues {
     pub(crate) mod command;
+    pub(crate) mod page;
     pub(crate) mod routes;
     pub(crate) mod wire;
 }

@@ -169,7 +169,7 @@ const SERVICE: &[Row] = &[
         &["event", "telemetry", "store", "broadcast", "emit", "admin", "log", "entity", "groups"],
     ),
     ("page", &["access", "http"], &["event"]),
-    ("resources::page", &["access", "resources::wire", "http", "page"], &[]),
+    ("resources::page", &["access", "resources::wire", "http", "page"], &["cron"]),
     ("pages", &["access", "page", "resources::page"], &[]),
     ("resources::routes", &["access", "resources::wire", "http"], &["event", "store", "emit", "admin"]),
     ("routes", &["telemetry", "access", "http", "resources::routes"], &["event"]),

@@ -1,0 +1,157 @@
+//! Crons in the browser: when they tick, in words, and what came of their ticks.
+//!
+//! Reads of crons are recorded, so these pages are not asked for again while somebody looks.
+
+mod change;
+mod outcomes;
+
+use maud::{Markup, html};
+
+use crate::access::Scope;
+use crate::http::problem::Problem;
+use crate::page::form;
+use crate::page::parts::{Tone, badge, empty, facts, json, number, pager, table};
+use crate::page::time::{moment, moment_or};
+use crate::page::view::View;
+use crate::page::visit::{PathParts, Visit};
+use crate::resources::crons::wire::{CronJson, Missed};
+use crate::resources::wire::List;
+pub(crate) use change::{ask_delete, create, delete, pause, put, unpause};
+use wakeq::internals::in_words;
+
+/// The crons of the canvas.
+pub(crate) async fn list(visit: Visit) -> Result<View, Problem> {
+    let ask = visit.ask(&["cron"]).query("limit", 100).query("cursor", visit.parameter("cursor"));
+    let crons: List<CronJson> = ask.get().await?;
+    Ok(View::new("Crons").above(change::new(&visit)).below(listed(&visit, &crons)))
+}
+
+fn listed(visit: &Visit, crons: &List<CronJson>) -> Markup {
+    if crons.items.is_empty() && visit.parameter("cursor").is_empty() {
+        return empty(
+            "There are no crons yet.",
+            html! {
+                "A cron emits an event at each tick of a schedule. Make one here, or with "
+                code { "wakeq cron put" } "."
+            },
+        );
+    }
+    let head = ["Cron", "When", "State", "Next tick", "Last tick", ">Events"];
+    html! {
+        (table("Crons", &head, html! {
+            @for cron in &crons.items {
+                tr {
+                    td { a href=(visit.link(&["cron", &cron.name])) { (cron.name) } }
+                    td.words { (when(cron)) }
+                    td { (state(cron)) }
+                    td { (moment_or(cron.next.first().map(|tick| tick.at), "–")) }
+                    td { (moment_or(cron.last, "never")) }
+                    td.number { (number(cron.ticks)) }
+                }
+            }
+        }))
+        (pager(visit, crons.next_cursor.as_deref()))
+    }
+}
+
+/// When it ticks: in words, and as it was written.
+fn when(cron: &CronJson) -> Markup {
+    let CronJson { expression, zone, .. } = cron;
+    html! {
+        @match in_words(expression) {
+            Some(words) => { (words) " in " (zone) " " code.quiet { (expression) } }
+            None => { code { (expression) } " in " (zone) }
+        }
+    }
+}
+
+fn state(cron: &CronJson) -> Markup {
+    match (&cron.paused, cron.next.is_empty()) {
+        (Some(_), _) => badge(Tone::Waiting, "paused"),
+        (None, false) => badge(Tone::Calm, "ticks"),
+        (None, true) => badge(Tone::Alarm, "not read by this release"),
+    }
+}
+
+/// One cron, its ticks, and what came of them.
+pub(crate) async fn one(visit: Visit, path: PathParts) -> Result<View, Problem> {
+    let cron: CronJson = visit.ask(&["cron", path.get("cron")]).get().await?;
+    let seen = outcomes::Seen::of(&visit, &cron.name).await?;
+    let below = html! {
+        (about(&visit, &cron))
+        (ahead(&cron))
+        (seen.shown(&visit, &cron.name))
+        @if let Some(value) = &cron.value { h2 { "Value of its events" } (json(value.get())) }
+        (change::existing(&visit, &cron))
+    };
+    Ok(View::new(format!("Cron {}", cron.name)).above(actions(&visit, &cron)).below(below))
+}
+
+fn actions(visit: &Visit, cron: &CronJson) -> Markup {
+    let link = |verb: &str| visit.link(&["cron", &cron.name, verb]);
+    html! {
+        p { (state(cron)) " " (when(cron)) }
+        @if let Some(pause) = &cron.paused {
+            p {
+                "Paused " (moment(pause.since)) " by " (pause.by) ": "
+                (pause.reason.as_deref().unwrap_or("no reason given")) "."
+            }
+        }
+        @if visit.may(Scope::Operate) {
+            @if cron.paused.is_none() {
+                (form::change(visit, &link("pause"), html! {
+                    (form::text("reason", "Why, for others to read", "", "the warehouse moves"))
+                    button type="submit" { "Pause the cron" }
+                }))
+            }
+            div.actions {
+                @if cron.paused.is_some() { (form::button(visit, &link("unpause"), "Resume the cron")) }
+                a.button href=(link("delete")) { "Delete the cron" }
+            }
+        }
+    }
+}
+
+fn about(visit: &Visit, cron: &CronJson) -> Markup {
+    let missed = match cron.missed {
+        Missed::Skip => "are skipped",
+        Missed::Once => "are made up for by the last one",
+        Missed::All => "are all made up for, at most 1,000",
+    };
+    facts(&[
+        (
+            "Handler",
+            Some(html! {
+                a href=(visit.link(&["handlers", "CRON", &cron.name])) { "CRON/" (cron.name) }
+                @if cron.modifier != "_" { " / " (cron.modifier) }
+            }),
+        ),
+        ("Last tick", Some(moment_or(cron.last, "never"))),
+        ("Events so far", Some(html! { (number(cron.ticks)) })),
+        ("Missed ticks", Some(html! { (missed) })),
+        ("Made", Some(html! { (moment(cron.created_at)) " by " (cron.created_by) })),
+        ("Changed", Some(moment(cron.changed_at))),
+    ])
+}
+
+/// Its next ticks, also by its own clock.
+fn ahead(cron: &CronJson) -> Markup {
+    html! {
+        h2 { "Next ticks" }
+        @if cron.next.is_empty() {
+            p.quiet {
+                @if cron.paused.is_some() { "None while the cron is paused." }
+                @else { "None that this release can tell." }
+            }
+        } @else {
+            (table("Next ticks", &["Tick", "On the clock there"], html! {
+                @for tick in &cron.next {
+                    tr {
+                        td { (moment(tick.at)) }
+                        td { (tick.local.format("%a %-d %b %Y, %H:%M:%S (%:z)").to_string()) }
+                    }
+                }
+            }))
+        }
+    }
+}
