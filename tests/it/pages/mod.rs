@@ -2,14 +2,18 @@
 //! one kind of resource.
 
 mod browser;
+mod crons;
 mod entities;
 mod events;
 mod groups;
 mod handlers;
+mod hooks;
 mod in_chromium;
 mod limits;
 mod log;
 mod objects;
+mod pulled;
+mod queues;
 mod quotas;
 mod scene;
 mod signing_in;

@@ -75,6 +75,7 @@ impl Scene {
             ("/limits/handler:WORKER%2Frender", json!({"rate": {"count": 10, "period_s": 60}})),
             ("/handlers/WORKER/render-remote/pull", json!({})),
             ("/handlers/WORKER/notify", json!({"url": "https://notify.example/events"})),
+            ("/hooks/pushes", json!({"kind": "github", "handler": {"name": "on-push"}})),
         ] {
             self.done(service.put(path, body).await.status.as_u16());
         }

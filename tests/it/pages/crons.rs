@@ -1,0 +1,153 @@
+//! Pages about crons.
+
+use reqwest::StatusCode;
+use serde_json::json;
+use wakeq::{CanvasId, HandlerError, Handlers, RetryPolicy, Route};
+use wakeq_service::access::Scope;
+use wakeq_testbed::wait_while;
+
+use super::visitor::{Visitor, on_canvas};
+use crate::support::handlers::answering;
+use crate::support::service::Service;
+use crate::support::{OTHER, Statements};
+
+const EVIL: &str = "<script>alert(1)</script>\"'><img src=x>";
+
+/// The fields of a cron's form.
+fn fields<'f>(expression: &'f str, value: &'f str) -> [(&'f str, &'f str); 5] {
+    [
+        ("expression", expression),
+        ("zone", "Europe/Berlin"),
+        ("modifier", "_"),
+        ("missed", "once"),
+        ("value", value),
+    ]
+}
+
+#[tokio::test]
+async fn a_cron_is_made_changed_paused_and_deleted() {
+    let service = Service::start().await;
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    let list = visitor.page("/cron").await.is_ok();
+    list.says("There are no crons yet.");
+    let mut new = fields("0 8 * * *", "{\"n\": 1.10}").to_vec();
+    new.push(("name", "report"));
+    let made = visitor.send(&list, "/cron", &new).await.is_ok();
+    made.says("The cron report ticks every day at 08:00 in Europe/Berlin.").says("1.10").says("CRON/report");
+    made.says("are made up for by the last one").says(", 08:00:00 (+0");
+    let taken = visitor.send(&list, "/cron", &new).await;
+    assert_eq!(taken.status, StatusCode::CONFLICT);
+    taken.says("there is a cron report already");
+    let list = visitor.page("/cron").await.is_ok();
+    list.says("every day at 08:00 in Europe/Berlin").says(">0 8 * * *<").says("ticks");
+
+    let wrong = visitor.send(&made, "/cron/report", &fields("every day", "")).await;
+    assert_eq!(wrong.status, StatusCode::BAD_REQUEST);
+    wrong.says("is not a cron expression");
+    let wrong = visitor.send(&made, "/cron/report", &fields("0 8 * * *", "{")).await;
+    assert_eq!(wrong.status, StatusCode::BAD_REQUEST);
+    wrong.says("the value is not JSON");
+    let changed = visitor.send(&made, "/cron/report", &fields("30 8 * * MON-FRI", "")).await.is_ok();
+    changed.says("The cron report ticks from Monday to Friday at 08:30 in Europe/Berlin.");
+
+    let paused = visitor.send(&changed, "/pause", &[("reason", EVIL)]).await.is_ok();
+    paused.says("it does not tick until it is resumed").says("alert(1)").says_nothing_of("<script>alert");
+    assert!(!paused.offers("/pause"), "it is paused already");
+    let put = visitor.send(&paused, "/cron/report", &fields("0 9 * * *", "")).await.is_ok();
+    put.says("It is still paused.").says("None while the cron is paused.");
+    let resumed = visitor.send(&put, "/unpause", &[]).await.is_ok();
+    resumed.says("The cron goes on with its next tick.");
+
+    let asked = visitor.page("/cron/report/delete").await.is_ok();
+    asked.says("Delete 1 cron, report?").says("It has emitted");
+    let deleted = visitor.send(&asked, "/delete", &[]).await.is_ok();
+    deleted.says("The cron report was deleted.").says("There are no crons yet.");
+    assert_eq!(visitor.page("/cron/report").await.status, StatusCode::NOT_FOUND);
+}
+
+/// What words would say wrongly is shown as it was written.
+#[tokio::test]
+async fn a_schedule_that_takes_many_words_is_shown_as_it_is() {
+    let service = Service::start().await;
+    let cron = json!({"expression": "3,9 2,5,9,14,18,22 * * *", "value": EVIL});
+    service.put("/cron/odd", cron).await.json();
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    for path in ["/cron", "/cron/odd"] {
+        let page = visitor.page(path).await.is_ok();
+        page.says("3,9 2,5,9,14,18,22 * * *").says(" in UTC").says_nothing_of("<script>alert");
+    }
+}
+
+/// A tick whose handler failed is among the dead events, and those ahead of their time are waiting.
+#[tokio::test]
+async fn a_cron_tells_what_came_of_its_ticks() {
+    let service = Service::start().await;
+    service.put("/cron/tick", json!({"expression": "* * * * * *"})).await.json();
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    let page = visitor.page("/cron/tick").await.is_ok();
+    page.says("every second in UTC").says("delayed").says("it is due at its tick");
+    let (handler, _seen) = answering(|_| Err(HandlerError::operational("the ledger is away")));
+    let route = Route::new("tick").module("CRON").retry(RetryPolicy { retries: 0, ..RetryPolicy::default() });
+    let worker = service.stage.worker(Handlers::new().on(route, handler));
+    let dead = "select count(*) from wakeq.dead_events";
+    wait_while!(service.stage.pool.value::<i64>(dead).await == 0, "no tick died");
+    worker.stop().await;
+    let page = visitor.page("/cron/tick").await.is_ok();
+    page.says("died (retries): the ledger is away").says("In the last day");
+    let id = page.html.split("/events/").nth(1).unwrap().split('"').next().unwrap();
+    visitor.page(&format!("/events/{id}")).await.is_ok().says("CRON/tick");
+    let theirs = service.key("other", OTHER, &Scope::ALL).await;
+    let theirs = Visitor::with_key(&service, &theirs).await;
+    let page = theirs.get(&on_canvas(OTHER, "/cron/tick")).await;
+    assert_eq!(page.status, StatusCode::NOT_FOUND, "another canvas has no such cron");
+}
+
+#[tokio::test]
+async fn crons_are_listed_page_by_page() {
+    let service = Service::start().await;
+    for number in 0..101 {
+        service.put(&format!("/cron/c{number:03}"), json!({"expression": "@yearly"})).await.json();
+    }
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    let first = visitor.page("/cron").await.is_ok();
+    first.says(">c000<").says(">c099<").says("?cursor=c099").says_nothing_of(">c100<");
+    let next = visitor.page("/cron?cursor=c099").await.is_ok();
+    next.says(">c100<").says("First page").says_nothing_of(">c099<").says_nothing_of("Next page");
+}
+
+/// A key that reads sees no control; one that operates and does not emit can't put; and a key of
+/// another canvas is told that there is nothing.
+#[tokio::test]
+async fn only_those_with_rights_are_shown_controls_and_obeyed() {
+    let service = Service::start().await;
+    service.put("/cron/report", json!({"expression": "@yearly"})).await.json();
+    let reader = service.key("reader", CanvasId::DEFAULT, &[Scope::Read]).await;
+    let reader = Visitor::with_key(&service, &reader).await;
+    let operator = service.key("operator", CanvasId::DEFAULT, &[Scope::Read, Scope::Operate]).await;
+    let operator = Visitor::with_key(&service, &operator).await;
+    let theirs = service.key("other", OTHER, &Scope::ALL).await;
+    let theirs = Visitor::with_key(&service, &theirs).await;
+    assert_eq!(reader.page("/cron/report/delete").await.status, StatusCode::FORBIDDEN);
+    assert_eq!(theirs.page("/cron/report/delete").await.status, StatusCode::NOT_FOUND);
+    for path in ["/cron", "/cron/report"] {
+        let page = reader.page(path).await.is_ok();
+        page.says_nothing_of("<details");
+        assert!(!page.offers("/pause") && !page.offers("/cron/report/delete"), "{path}");
+        assert_eq!(theirs.page(path).await.status, StatusCode::NOT_FOUND, "{path}");
+    }
+    let page = operator.page("/cron/report").await.is_ok();
+    assert!(page.offers("/pause") && page.offers("/delete"));
+    page.says_nothing_of("<details");
+    let token = page.form("/pause").token();
+    let mut put = fields("0 9 * * *", "").to_vec();
+    put.push(("form_token", &token));
+    let refused = operator.post(&on_canvas(CanvasId::DEFAULT, "/cron/report"), &put).await;
+    assert_eq!(refused.status, StatusCode::FORBIDDEN);
+    refused.says("emit");
+    for verb in ["", "/pause", "/unpause", "/delete"] {
+        let path = on_canvas(CanvasId::DEFAULT, &format!("/cron/report{verb}"));
+        assert_eq!(reader.post(&path, &[("form_token", &token)]).await.status, StatusCode::FORBIDDEN);
+        assert_eq!(theirs.post(&path, &[("form_token", &token)]).await.status, StatusCode::NOT_FOUND);
+    }
+    assert_eq!(service.get("/cron/report").await.json()["expression"], "@yearly");
+}
