@@ -137,6 +137,7 @@ fn about(visit: &Visit, batch: &BatchJson) -> Markup {
 
 /// Asks before it is closed, since it can't be opened again.
 pub(crate) async fn ask_close(visit: Visit, path: PathParts) -> Result<View, Problem> {
+    visit.needs(Scope::Emit)?;
     let batch = fresh(&visit, &path).await?;
     let question = format!("Close this batch with {} left? No others come, except from these.", left(&batch));
     Ok(asking(&visit, &batch, "close", "Close batch", &question, "Close it"))
@@ -151,6 +152,7 @@ pub(crate) async fn close(visit: Visit, path: PathParts) -> Result<Done, Problem
 
 /// Asks before it is given up.
 pub(crate) async fn ask_give_up(visit: Visit, path: PathParts) -> Result<View, Problem> {
+    visit.needs(Scope::Operate)?;
     let batch = fresh(&visit, &path).await?;
     let question = format!(
         "Give this batch up with {} left? Its event is never emitted. The members stay as they are.",

@@ -6,6 +6,7 @@ use maud::html;
 use serde::Deserialize;
 
 use super::one::state;
+use crate::access::Scope;
 use crate::http::problem::Problem;
 use crate::page::form;
 use crate::page::view::{Done, View};
@@ -28,6 +29,7 @@ pub(crate) async fn redrive(visit: Visit, path: PathParts) -> Result<Done, Probl
 
 /// Asks before an event is cancelled.
 pub(crate) async fn ask_cancel(visit: Visit, path: PathParts) -> Result<View, Problem> {
+    visit.needs(Scope::Operate)?;
     let id = path.get("id");
     let event: EventDetail = visit.ask(&["events", id]).get().await?;
     let (question, yes) = if event.state == EventState::Running {

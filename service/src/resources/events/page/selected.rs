@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::acts::split;
 use super::event_link;
+use crate::access::Scope;
 use crate::http::problem::Problem;
 use crate::page::form;
 use crate::page::parts::{events, table};
@@ -127,6 +128,7 @@ fn all<'p>(pairs: &'p [(String, String)], name: &'static str) -> impl Iterator<I
 
 /// Asks before it is done.
 pub(crate) async fn ask(visit: Visit) -> Result<View, Problem> {
+    visit.needs(Scope::Operate)?;
     let selection = Selection::read(&visit.parameters())?;
     let count = selection.ids.len() as u64;
     let question = selection.act.question(&format!("these {}", events(count)).replace("these 1 ", "this "));

@@ -22,11 +22,8 @@ const FURTHER: u64 = 1_000_000;
 
 /// The filter of a new operation and, once it is said what to do, the preview.
 pub(crate) async fn show(visit: Visit) -> Result<View, Problem> {
-    if !visit.may(Scope::Operate) || !visit.may(Scope::Read) {
-        let words =
-            "an operation takes the scopes `operate` and `read`: ask an admin for a key that has them";
-        return Err(Problem::new(Kind::Forbidden, words));
-    }
+    visit.needs(Scope::Operate)?;
+    visit.needs(Scope::Read)?;
     let filter = Filter::of(&visit);
     let view = View::new("New operation").above(fields(&visit, &filter));
     let Some(kind) = kind(&visit.parameter("kind")) else { return Ok(view) };
@@ -69,7 +66,7 @@ async fn previewed(visit: &Visit, kind: OperationKindJson, filter: &Filter) -> R
     Ok(html! {
         h2 { "Preview" }
         (conditions(&begun.filter))
-        p.quiet { (events(preview.looked_at)) " were looked at." }
+        p.quiet { "Looked at " (events(preview.looked_at)) "." }
         @if preview.more { (more(visit, filter)) }
         (asking)
     })
