@@ -1,7 +1,9 @@
 //! The pages for browsers, as a browser without scripts sees them: each file is about the pages of
 //! one kind of resource.
 
+mod batches;
 mod browser;
+mod ended_events;
 mod entities;
 mod events;
 mod groups;
@@ -9,7 +11,9 @@ mod handlers;
 mod in_chromium;
 mod limits;
 mod log;
+mod new_event;
 mod objects;
+mod operations;
 mod quotas;
 mod scene;
 mod signing_in;
