@@ -8,7 +8,10 @@ use axum::routing::{get, post};
 
 use crate::access::Scope;
 use crate::page::{Group, Link, Page};
+use crate::resources::batches::page as batches;
 use crate::resources::crons::page as crons;
+use crate::resources::emit::page as emit;
+use crate::resources::ended_events::page as ended_events;
 use crate::resources::entities::page as entities;
 use crate::resources::events::page as events;
 use crate::resources::groups::page as groups;
@@ -18,6 +21,7 @@ use crate::resources::hooks::page as hooks;
 use crate::resources::limits::page as limits;
 use crate::resources::log::page as log;
 use crate::resources::objects::page as objects;
+use crate::resources::operations::page as operations;
 use crate::resources::overview::page as overview;
 use crate::resources::pulled::page as pulled;
 use crate::resources::queues::page as queues;
@@ -32,7 +36,12 @@ use crate::resources::workers::page as workers;
 pub(crate) const SECTIONS: &[Group] = &[
     Group {
         heading: "Now",
-        links: &[link("", "Overview", 'o', Scope::Read), link("events", "Events", 'e', Scope::Read)],
+        links: &[
+            link("", "Overview", 'o', Scope::Read),
+            link("events", "Events", 'e', Scope::Read),
+            link("ended-events", "Kept events", 'k', Scope::Read),
+            link("new-event", "New event", 'n', Scope::Emit),
+        ],
     },
     Group {
         heading: "Work",
@@ -40,8 +49,8 @@ pub(crate) const SECTIONS: &[Group] = &[
             link("handlers", "Handlers", 'h', Scope::Read),
             link("cron", "Crons", 'c', Scope::Read),
             link("hooks", "Webhooks", 'w', Scope::Read),
+            link("batches", "Batches", 'b', Scope::Read),
             link("pulled-handlers", "Pulled handlers", 'i', Scope::Read),
-            // Queues receive the events of every canvas.
             everywhere("queues", "Queues", 'q', Scope::Read),
         ],
     },
@@ -60,6 +69,7 @@ pub(crate) const SECTIONS: &[Group] = &[
             everywhere("workers", "Workers", 'y', Scope::Read),
             link("limits", "Limits", 'm', Scope::Read),
             link("quotas", "Quotas", 'a', Scope::Read),
+            link("operations", "Operations", 'u', Scope::Read),
         ],
     },
 ];
@@ -76,9 +86,13 @@ pub(crate) fn pages() -> Router<Page> {
 fn of_events(router: Router<Page>) -> Router<Page> {
     router
         .route("/canvases/{canvas}/events", get(events::list))
+        .route("/canvases/{canvas}/events/selected", get(events::ask_selected).post(events::act_on_selected))
         .route("/canvases/{canvas}/events/{id}", get(events::one))
         .route("/canvases/{canvas}/events/{id}/run-now", post(events::run_now))
+        .route("/canvases/{canvas}/events/{id}/redrive", post(events::redrive))
+        .route("/canvases/{canvas}/events/{id}/tags", post(events::set_tags))
         .route("/canvases/{canvas}/events/{id}/cancel", get(events::ask_cancel).post(events::cancel))
+        .route("/canvases/{canvas}/ended-events", get(ended_events::list))
 }
 
 fn of_dead_events(router: Router<Page>) -> Router<Page> {
@@ -144,10 +158,15 @@ fn of_crons(router: Router<Page>) -> Router<Page> {
         .route("/canvases/{canvas}/hooks/{hook}", get(hooks::one).post(hooks::put))
         .route("/canvases/{canvas}/hooks/{hook}/rotate-secret", post(hooks::rotate))
         .route("/canvases/{canvas}/hooks/{hook}/delete", get(hooks::ask_delete).post(hooks::delete))
+        .route("/canvases/{canvas}/new-event", get(emit::show).post(emit::emit))
 }
 
 fn of_batches(router: Router<Page>) -> Router<Page> {
     router
+        .route("/canvases/{canvas}/batches", get(batches::list))
+        .route("/canvases/{canvas}/batches/{batch}", get(batches::one))
+        .route("/canvases/{canvas}/batches/{batch}/close", get(batches::ask_close).post(batches::close))
+        .route("/canvases/{canvas}/batches/{batch}/give-up", get(batches::ask_give_up).post(batches::give_up))
 }
 
 /// Registered queues, and handlers that programs pull.
@@ -226,6 +245,10 @@ fn of_limits(router: Router<Page>) -> Router<Page> {
 
 fn of_operations(router: Router<Page>) -> Router<Page> {
     router
+        .route("/canvases/{canvas}/operations", get(operations::list).post(operations::begin))
+        .route("/canvases/{canvas}/operations/new", get(operations::show_new))
+        .route("/canvases/{canvas}/operations/{operation}", get(operations::one))
+        .route("/canvases/{canvas}/operations/{operation}/cancel", post(operations::cancel))
 }
 
 /// Keys, and the record of what was done.

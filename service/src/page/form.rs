@@ -50,6 +50,24 @@ pub(crate) fn filter(contents: Markup) -> Markup {
     }
 }
 
+/// The filters that this browser keeps for this page. Without scripts, the address is one.
+pub(crate) fn saved() -> Markup {
+    html! {
+        noscript { p.quiet { "The address of this page holds the filter: keep it as a bookmark." } }
+        details.saved data-saved hidden {
+            summary { "Saved filters" }
+            ul {}
+            form {
+                p.field {
+                    label for="saved-title" { "Save the filter of this page as" }
+                    input id="saved-title" maxlength="60" required autocomplete="off";
+                }
+                button type="submit" { "Save" }
+            }
+        }
+    }
+}
+
 /// A line of text with its label.
 pub(crate) fn text(name: &str, label: &str, value: &str, placeholder: &str) -> Markup {
     html! {

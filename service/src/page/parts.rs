@@ -18,7 +18,8 @@ pub(crate) enum Tone {
 }
 
 impl Tone {
-    pub(super) fn class(self) -> &'static str {
+    /// The class that colours it.
+    pub(crate) fn class(self) -> &'static str {
         match self {
             Self::Calm => "calm",
             Self::Busy => "busy",
@@ -57,6 +58,11 @@ pub(crate) fn number(number: impl Into<i128>) -> String {
         text.push(digit);
     }
     text
+}
+
+/// So many events, in words.
+pub(crate) fn events(count: u64) -> String {
+    if count == 1 { "1 event".to_owned() } else { format!("{} events", number(count)) }
 }
 
 /// A large number with what it counts, which may lead somewhere.

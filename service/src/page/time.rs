@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime, SecondsFormat, TimeDelta, Utc};
 use maud::{Markup, html};
 
 /// A moment: how far it is from now, with the exact time on hover.
@@ -27,6 +27,32 @@ pub(crate) fn length(seconds: f64) -> String {
     }
 }
 
+/// A moment as people write it: a time, or how far it is from `now`, as `1 h`, `1 h ago` or
+/// `in 2 d`. A time without a zone is in UTC. `None` if it is neither.
+pub(crate) fn written(text: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    let text = text.trim();
+    if let Ok(at) = DateTime::parse_from_rfc3339(text) {
+        return Some(at.to_utc());
+    }
+    let bare = text.trim_end_matches('Z');
+    let at = CLOCKS.iter().find_map(|form| NaiveDateTime::parse_from_str(bare, form).ok());
+    let day = || NaiveDate::parse_from_str(bare, "%Y-%m-%d").ok().map(|day| day.and_time(NaiveTime::MIN));
+    if let Some(at) = at.or_else(day) {
+        return Some(at.and_utc());
+    }
+    if let Some(ahead) = text.strip_prefix("in ") {
+        return now.checked_add_signed(apart(ahead)?);
+    }
+    now.checked_sub_signed(apart(text.strip_suffix("ago").unwrap_or(text))?)
+}
+
+/// Times without a zone.
+const CLOCKS: [&str; 4] = ["%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M"];
+
+fn apart(text: &str) -> Option<TimeDelta> {
+    TimeDelta::from_std(humantime::parse_duration(text).ok()?).ok()
+}
+
 fn distance(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
     let ahead = at > now;
     let far = (at - now).abs().to_std().unwrap_or_default();
@@ -49,9 +75,29 @@ fn words(far: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use chrono::TimeDelta;
-
     use super::*;
+
+    #[test]
+    fn a_moment_is_written_as_a_time_or_as_a_distance() {
+        let at = |text: &str| DateTime::parse_from_rfc3339(text).unwrap().to_utc();
+        let now = at("2030-01-31T08:00:00Z");
+        for (text, moment) in [
+            ("2030-01-30T07:00:00+01:00", "2030-01-30T06:00:00Z"),
+            ("2030-01-30T06:00:00", "2030-01-30T06:00:00Z"),
+            ("2030-01-30 06:00", "2030-01-30T06:00:00Z"),
+            ("2030-01-30T06:00Z", "2030-01-30T06:00:00Z"),
+            ("2030-01-30", "2030-01-30T00:00:00Z"),
+            (" 1 h ", "2030-01-31T07:00:00Z"),
+            ("90s", "2030-01-31T07:58:30Z"),
+            ("1 h 30 min ago", "2030-01-31T06:30:00Z"),
+            ("in 2 days", "2030-02-02T08:00:00Z"),
+        ] {
+            assert_eq!(written(text, now), Some(at(moment)), "{text}");
+        }
+        for text in ["", "soon", "90", "-1 h", "in", "2030-13-01", "99999999999999 years"] {
+            assert_eq!(written(text, now), None, "{text}");
+        }
+    }
 
     #[test]
     fn lengths_have_few_digits() {

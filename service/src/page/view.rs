@@ -4,6 +4,8 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use maud::Markup;
 
+use crate::http::problem::Problem;
+
 /// A page's contents, which the frame goes around.
 #[derive(Clone)]
 pub(crate) struct View {
@@ -35,6 +37,13 @@ impl View {
     /// What stands last, and stays as it is.
     pub(crate) fn below(self, below: Markup) -> Self {
         Self { below, ..self }
+    }
+
+    /// Says first why what was asked for is refused, above the fields that were filled in.
+    pub(crate) fn refused(self, problem: &Problem) -> Self {
+        problem.log();
+        let above = maud::html! { p.trouble role="alert" { (problem.detail()) } (self.above) };
+        Self { above, status: problem.kind.status(), ..self }
     }
 }
 

@@ -7,7 +7,9 @@ use axum::http::request::Parts;
 
 use super::Page;
 use super::ask::Ask;
-use crate::access::{Principal, Reach, Scope, authorize, authorize_everywhere, authorize_handler};
+use crate::access::{
+    Principal, Reach, Scope, authorize, authorize_everywhere, authorize_handler, authorize_some_handler,
+};
 use crate::http::inside::Person;
 use crate::http::mounted::Root;
 use crate::http::problem::Problem;
@@ -99,6 +101,11 @@ impl Visit {
     /// shown; the API refuses it all the same.
     pub(crate) fn may(&self, scope: Scope) -> bool {
         authorize(self.principal(), self.canvas(), scope).is_ok()
+    }
+
+    /// Whether the person has a scope on this canvas, even if for some handlers only.
+    pub(crate) fn may_on_some(&self, scope: Scope) -> bool {
+        authorize_some_handler(self.principal(), self.canvas(), scope).is_ok()
     }
 
     /// Whether the person has a scope for one handler.

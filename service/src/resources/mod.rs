@@ -20,6 +20,7 @@ pub(crate) mod audit {
 
 pub(crate) mod batches {
     pub(crate) mod command;
+    pub(crate) mod page;
     pub(crate) mod routes;
     pub(crate) mod wire;
 }
@@ -39,12 +40,14 @@ pub(crate) mod dead_events {
 
 pub(crate) mod emit {
     pub(crate) mod command;
+    pub(crate) mod page;
     pub(crate) mod routes;
     pub(crate) mod wire;
 }
 
 pub(crate) mod ended_events {
     pub(crate) mod command;
+    pub(crate) mod page;
     pub(crate) mod routes;
     pub(crate) mod wire;
 }
@@ -113,6 +116,7 @@ pub(crate) mod objects {
 
 pub(crate) mod operations {
     pub(crate) mod command;
+    pub(crate) mod page;
     pub(crate) mod routes;
     pub(crate) mod wire;
 }

@@ -1,8 +1,10 @@
 //! The pages for browsers, as a browser without scripts sees them: each file is about the pages of
 //! one kind of resource.
 
+mod batches;
 mod browser;
 mod crons;
+mod ended_events;
 mod entities;
 mod events;
 mod groups;
@@ -11,7 +13,9 @@ mod hooks;
 mod in_chromium;
 mod limits;
 mod log;
+mod new_event;
 mod objects;
+mod operations;
 mod pulled;
 mod queues;
 mod quotas;

@@ -27,6 +27,7 @@
   // Live numbers: the server sends the part of the page that has changed, while somebody looks.
   let source = null;
   let paused = false;
+  let latest = null;
   const say = (word) => all("[data-watching]").forEach((place) => (place.textContent = word));
   const close = () => {
     source?.close();
@@ -39,15 +40,24 @@
     source.addEventListener("open", () => say("Live"));
     source.addEventListener("error", () => say("Reconnecting"));
     source.addEventListener("live", (event) => {
-      const live = document.getElementById("live");
-      const selection = document.getSelection();
-      const busy = live?.contains(document.activeElement) || (!selection.isCollapsed && live?.contains(selection.anchorNode));
-      // What somebody is about to press or copy stays where it is.
-      if (!live || busy || live.matches(":hover") && live.querySelector("a:active")) return;
-      live.innerHTML = event.data;
-      tell(live);
+      latest = event.data;
+      renew();
     });
   };
+  // What somebody has ticked, or is about to press or copy, stays where it is, and is renewed later.
+  const renew = () => {
+    const live = document.getElementById("live");
+    if (!live || paused || latest === null) return;
+    if (live.querySelector("input:checked")) return say("Waits for your selection");
+    const selection = document.getSelection();
+    const busy = live.contains(document.activeElement) || (!selection.isCollapsed && live.contains(selection.anchorNode));
+    if (busy || live.matches(":hover") && live.querySelector("a:active")) return;
+    live.innerHTML = latest;
+    latest = null;
+    tell(live);
+    say("Live");
+  };
+  setInterval(renew, 2000);
   const pause = () => {
     paused = !paused;
     all("[data-pause]").forEach((button) => (button.textContent = paused ? "Go on" : "Pause"));
@@ -122,6 +132,72 @@
       place.append(button, " ");
     }
     place.hidden = false;
+  }
+
+  // A form that changes something is sent once, however often one clicks.
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    if (form.method !== "post" || event.defaultPrevented) return;
+    if (form.dataset.sent !== undefined) event.preventDefault();
+    form.dataset.sent = "";
+    setTimeout(() => delete form.dataset.sent, 10000);
+  });
+
+  // Filters that are kept in this browser, for this page of this canvas: their names and addresses.
+  const filters = (place) => {
+    const key = `wakeq-filters ${location.pathname}`;
+    const most = 30;
+    const read = () => {
+      try {
+        const kept = JSON.parse(localStorage.getItem(key));
+        return Array.isArray(kept) ? kept.slice(0, most) : [];
+      } catch {
+        return [];
+      }
+    };
+    const write = (kept) => {
+      try {
+        localStorage.setItem(key, JSON.stringify(kept.slice(-most)));
+      } catch {
+        // The address holds the filter all the same.
+      }
+      draw();
+    };
+    const without = (title) => read().filter((one) => one.title !== title);
+    const item = ({ title, query }) => {
+      const link = document.createElement("a");
+      link.href = `?${query}`;
+      link.textContent = title;
+      const forget = document.createElement("button");
+      forget.type = "button";
+      forget.className = "plain";
+      forget.textContent = "Forget";
+      forget.setAttribute("aria-label", `Forget the filter ${title}`);
+      forget.addEventListener("click", () => write(without(title)));
+      const line = document.createElement("li");
+      line.append(link, " ", forget);
+      return line;
+    };
+    const draw = () => place.querySelector("ul").replaceChildren(...read().map(item));
+    place.querySelector("form").addEventListener("submit", (event) => {
+      event.preventDefault();
+      const field = place.querySelector("input");
+      const title = field.value.trim();
+      if (!title) return;
+      const given = [...new URLSearchParams(location.search)].filter(([name, value]) => value.trim() && name !== "cursor");
+      write([...without(title), { title, query: new URLSearchParams(given).toString() }]);
+      field.value = "";
+    });
+    draw();
+    place.hidden = false;
+  };
+  all("[data-saved]").forEach(filters);
+
+  // A request to copy names the server that the page came from.
+  for (const place of all("[data-server]")) {
+    const named = (text) => text.replaceAll("$WAKEQ_SERVER", location.origin + place.dataset.server);
+    for (const code of all("code", place)) code.textContent = named(code.textContent);
+    for (const button of all("[data-copy]", place)) button.dataset.copy = named(button.dataset.copy);
   }
 
   // Keys.

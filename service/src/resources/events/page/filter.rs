@@ -1,0 +1,298 @@
+//! The filter of events in a page's address: its fields, and what the API is asked for with it.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use maud::{Markup, html};
+
+use crate::http::problem::Problem;
+use crate::page::visit::Visit;
+use crate::page::{form, time};
+use crate::resources::operations::wire::{OperationFilter, SelectedState};
+
+/// The conditions, as the API's lists name them.
+const CONDITIONS: [&str; 13] = [
+    "state",
+    "module",
+    "name",
+    "modifier",
+    "tag",
+    "worker",
+    "emitted_since",
+    "emitted_before",
+    "due_since",
+    "due_before",
+    "error_text",
+    "value_text",
+    "value",
+];
+
+/// Conditions on dead events, which lists of the others don't have.
+const OF_DEAD: [&str; 2] = ["died_since", "died_before"];
+
+/// Conditions that are moments.
+const MOMENTS: [&str; 6] =
+    ["emitted_since", "emitted_before", "due_since", "due_before", "died_since", "died_before"];
+
+/// Conditions that are looked for as they are written.
+const TEXTS: [&str; 2] = ["error_text", "value_text"];
+
+/// The states of events that have not ended, and some together.
+const STATES: [(&str, &str); 12] = [
+    ("", "any state"),
+    ("ready", "ready"),
+    ("running", "running"),
+    ("delayed", "delayed"),
+    ("behind", "behind another"),
+    ("limited", "waits for a limit"),
+    ("paused", "paused"),
+    ("blocked", "blocked"),
+    ("held", "held by its queue"),
+    ("halted", "halted"),
+    ("ready,behind,limited,held", "due, and waiting"),
+    ("paused,blocked", "paused or blocked"),
+];
+
+/// The conditions that are given, as they were written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Filter(Vec<(&'static str, String)>);
+
+impl Filter {
+    /// The filter in the address of a page.
+    pub(crate) fn of(visit: &Visit) -> Self {
+        Self::read(&visit.parameters())
+    }
+
+    /// A condition that is given several times is given once, with commas.
+    fn read(parameters: &[(String, String)]) -> Self {
+        let given = |name: &'static str| {
+            let values =
+                parameters.iter().filter(|(given, _)| given == name).map(|(_, value)| value.as_str());
+            let values: Vec<&str> =
+                values.map(|value| if TEXTS.contains(&name) { value } else { value.trim() }).collect();
+            (!values.is_empty()).then(|| (name, values.join(",")))
+        };
+        Self(CONDITIONS.into_iter().chain(OF_DEAD).filter_map(given).collect())
+    }
+
+    /// A condition as it was written; empty if it is not given.
+    fn text(&self, name: &str) -> &str {
+        self.0.iter().find(|(given, _)| *given == name).map_or("", |(_, text)| text)
+    }
+
+    fn has_any(&self, names: &[&str]) -> bool {
+        self.0.iter().any(|(given, _)| names.contains(given))
+    }
+
+    /// Whether it asks for what is in values: such a search is recorded.
+    pub(crate) fn searches_values(&self) -> bool {
+        self.has_any(&["value", "value_text"])
+    }
+
+    /// Whether the API counts what it selects.
+    pub(crate) fn is_countable(&self) -> bool {
+        !self.has_any(&["worker"])
+    }
+
+    /// The address of a page with this filter, behind some other parameters.
+    pub(crate) fn link(&self, visit: &Visit, path: &[&str], others: &[(&str, &str)]) -> String {
+        let own = self.0.iter().map(|(name, text)| (*name, text.as_str()));
+        visit.link_with(path, &others.iter().copied().chain(own).collect::<Vec<_>>())
+    }
+
+    /// The parameters of the API's list, with distances as moments before or after `now`.
+    pub(crate) fn query(&self, now: DateTime<Utc>) -> Result<Vec<(String, String)>, Problem> {
+        let listed = self.0.iter().filter(|(name, _)| !OF_DEAD.contains(name));
+        let pairs = listed.map(|(name, text)| {
+            let text = match self.moment(name, now)? {
+                Some(moment) => moment.to_rfc3339_opts(SecondsFormat::Micros, true),
+                None => text.clone(),
+            };
+            Ok(((*name).to_owned(), text))
+        });
+        pairs.collect()
+    }
+
+    /// The same for an operation.
+    pub(crate) fn selected(&self, now: DateTime<Utc>) -> Result<OperationFilter, Problem> {
+        let text = |name: &str| Some(self.text(name)).filter(|text| !text.is_empty()).map(str::to_owned);
+        let moment = |name: &str| self.moment(name, now);
+        Ok(OperationFilter {
+            module: text("module"),
+            name: text("name"),
+            modifier: text("modifier"),
+            states: self.several("state").map(state).collect::<Result<_, _>>()?,
+            tags: self.several("tag").map(str::to_owned).collect(),
+            worker: text("worker"),
+            emitted_since: moment("emitted_since")?,
+            emitted_before: moment("emitted_before")?,
+            due_since: moment("due_since")?,
+            due_before: moment("due_before")?,
+            died_since: moment("died_since")?,
+            died_before: moment("died_before")?,
+            error_text: text("error_text"),
+            value_text: text("value_text"),
+            value: text("value"),
+        })
+    }
+
+    fn several(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.text(name).split(',').map(str::trim).filter(|text| !text.is_empty())
+    }
+
+    /// A condition that is a moment, if it is one and is given.
+    fn moment(&self, name: &str, now: DateTime<Utc>) -> Result<Option<DateTime<Utc>>, Problem> {
+        let text = self.text(name);
+        if !MOMENTS.contains(&name) || text.is_empty() {
+            return Ok(None);
+        }
+        let words = || {
+            format!(
+                "`{name}` can't be read: write a length, such as `1 h` for an hour ago or `in 2 d`, or a \
+                 time in UTC, such as 2030-01-31T08:00"
+            )
+        };
+        time::written(text, now).map(Some).ok_or_else(|| Problem::bad_request(words()))
+    }
+
+    /// The fields of the form, of which those that are needed less often can be folded away.
+    /// `further` are more of these.
+    pub(crate) fn fields(&self, further: Markup) -> Markup {
+        let field = |name, label, placeholder| form::text(name, label, self.text(name), placeholder);
+        let is_open = self.0.iter().any(|(name, _)| !["state", "name", "tag", "error_text"].contains(name));
+        html! {
+            (self.states())
+            (field("name", "Handler", "send-email"))
+            (field("tag", "Tags, all of them", "customer:7"))
+            (field("error_text", "Last error contains", "timeout"))
+            details.more open[is_open] {
+                summary { "More conditions" }
+                div.fields {
+                    (field("module", "Module", "WORKER"))
+                    (field("modifier", "Modifier", "_"))
+                    (field("worker", "Worker", "orders-6d4cf-x7k2p"))
+                    (field("emitted_since", "Emitted since", "1 h"))
+                    (field("emitted_before", "Emitted before", "2030-01-31T08:00"))
+                    (field("due_since", "Due since", "1 h"))
+                    (field("due_before", "Due before", "in 10 min"))
+                    (field("value_text", "Value contains", "order 42"))
+                    (field("value", "Value at a path", "$.customer.id = \"7\""))
+                    (further)
+                }
+                p.quiet {
+                    "A time is a length, such as " code { "1 h" } " for an hour ago, " code { "in 2 d" }
+                    ", or a moment in UTC. A search in values is recorded with your name."
+                }
+            }
+        }
+    }
+
+    /// The fields on dead events.
+    pub(crate) fn fields_of_dead(&self) -> Markup {
+        html! {
+            (form::text("died_since", "Died since", self.text("died_since"), "1 d"))
+            (form::text("died_before", "Died before", self.text("died_before"), "1 h"))
+        }
+    }
+
+    /// The choice of a state, with what the address has, even if that is several.
+    fn states(&self) -> Markup {
+        let chosen = self.text("state");
+        let mut choices = STATES.to_vec();
+        if choices.iter().all(|(value, _)| *value != chosen) {
+            choices.push((chosen, chosen));
+        }
+        form::select("state", "State", chosen, &choices)
+    }
+}
+
+fn state(word: &str) -> Result<SelectedState, Problem> {
+    let known = ALL.into_iter().find(|state| state_word(*state) == word);
+    known.ok_or_else(|| {
+        let words: Vec<_> = ALL.into_iter().map(state_word).collect();
+        Problem::bad_request(format!("a state is one of {}", words.join(", ")))
+    })
+}
+
+const ALL: [SelectedState; 10] = [
+    SelectedState::Ready,
+    SelectedState::Behind,
+    SelectedState::Halted,
+    SelectedState::Held,
+    SelectedState::Delayed,
+    SelectedState::Running,
+    SelectedState::Paused,
+    SelectedState::Blocked,
+    SelectedState::Limited,
+    SelectedState::Dead,
+];
+
+/// The state as the API writes it.
+pub(crate) fn state_word(state: SelectedState) -> &'static str {
+    match state {
+        SelectedState::Ready => "ready",
+        SelectedState::Behind => "behind",
+        SelectedState::Halted => "halted",
+        SelectedState::Held => "held",
+        SelectedState::Delayed => "delayed",
+        SelectedState::Running => "running",
+        SelectedState::Paused => "paused",
+        SelectedState::Blocked => "blocked",
+        SelectedState::Limited => "limited",
+        SelectedState::Dead => "dead",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filter(query: &str) -> Filter {
+        let pairs = url::form_urlencoded::parse(query.as_bytes()).into_owned();
+        Filter::read(&pairs.collect::<Vec<_>>())
+    }
+
+    fn now() -> DateTime<Utc> {
+        DateTime::from_timestamp(1_900_000_000, 0).unwrap()
+    }
+
+    #[test]
+    fn an_address_is_read_for_lists_and_for_operations() {
+        let filter = filter(
+            "state=paused&state=blocked&name=+mail+&tag=a,b&emitted_since=1+h&died_before=1+d&error_text=+no+\
+             &cursor=x&id=7",
+        );
+        let query = filter.query(now()).unwrap();
+        let pairs: Vec<_> = query.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+        assert_eq!(
+            pairs,
+            [
+                ("state", "paused,blocked"),
+                ("name", "mail"),
+                ("tag", "a,b"),
+                ("emitted_since", "2030-03-17T16:46:40.000000Z"),
+                ("error_text", " no "),
+            ]
+        );
+        let selected = filter.selected(now()).unwrap();
+        assert_eq!(selected.states, [SelectedState::Paused, SelectedState::Blocked]);
+        assert_eq!((selected.name.as_deref(), selected.tags.len()), (Some("mail"), 2));
+        assert_eq!(selected.died_before, DateTime::from_timestamp(1_900_000_000 - 86_400, 0));
+        assert!(!filter.searches_values() && filter.is_countable());
+    }
+
+    #[test]
+    fn what_can_not_be_read_is_refused_with_what_to_write() {
+        for (query, words) in [("due_since=soon", "such as `1 h`"), ("state=lost", "one of ready, behind")] {
+            let refused = filter(query).selected(now()).unwrap_err();
+            assert!(refused.detail().contains(words), "{}", refused.detail());
+        }
+        assert!(filter("due_since=soon").query(now()).is_err());
+        assert_eq!(filter("state=&nonsense=1").selected(now()).unwrap(), OperationFilter::default());
+    }
+
+    #[test]
+    fn every_state_is_the_apis() {
+        for state in ALL {
+            assert_eq!(serde_json::to_value(state).unwrap(), state_word(state));
+        }
+    }
+}

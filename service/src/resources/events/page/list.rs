@@ -1,0 +1,196 @@
+//! The list of events that have not ended: its filter, how many meet it, and what is done with
+//! them.
+
+use axum::response::{IntoResponse, Redirect, Response};
+use chrono::{DateTime, Utc};
+use maud::{Markup, html};
+
+use super::filter::Filter;
+use super::{event_link, handler_link, object_link, state_badge, tags};
+use crate::access::Scope;
+use crate::http::problem::{Kind, Problem};
+use crate::page::form;
+use crate::page::parts::{empty, events, number, pager, table};
+use crate::page::time::moment;
+use crate::page::view::View;
+use crate::page::visit::Visit;
+use crate::resources::events::wire::{EventCountJson, EventSummaryJson};
+use crate::resources::wire::List;
+
+/// How many events a page of the list has.
+const PAGE: usize = 100;
+
+/// Distances are counted from whole steps of this many seconds, so that browsers that watch the
+/// same list ask the same.
+const STEP_S: i64 = 10;
+
+/// What an operation does with all events that match, and its words.
+const KINDS: [(&str, &str); 3] = [("cancel", "Cancel…"), ("run-now", "Run now…"), ("retag", "Re-tag…")];
+
+/// What is done with events that were selected, one by one.
+const ACTS: [(&str, &str); 4] = [
+    ("cancel", "cancel those that wait"),
+    ("stop", "cancel, also those that run"),
+    ("run-now", "run now"),
+    ("tags", "replace their tags"),
+];
+
+/// Events that have not ended; or one, if the address has its id.
+pub(crate) async fn list(visit: Visit) -> Result<Response, Problem> {
+    let id = visit.parameter("id");
+    if !id.is_empty() {
+        return Ok(Redirect::to(&visit.link(&["events", id.trim()])).into_response());
+    }
+    let filter = Filter::of(&visit);
+    let above = html! { (fields(&filter)) (form::saved()) (acting(&visit, &filter)) };
+    let view = View::new("Events").above(above);
+    let view = match found(&visit, &filter).await {
+        // A search in values is recorded, and so is each person's own.
+        Ok(found) if filter.searches_values() => view.below(found),
+        Ok(found) => view.live(found),
+        Err(problem) if problem.kind == Kind::BadRequest => view.refused(&problem),
+        Err(problem) => return Err(problem),
+    };
+    Ok(view.into_response())
+}
+
+fn fields(filter: &Filter) -> Markup {
+    form::filter(html! {
+        (filter.fields(html! {}))
+        (form::text("id", "Or an event's id", "", "018f…"))
+    })
+}
+
+/// What can be done with all that match, and with those that are selected.
+fn acting(visit: &Visit, filter: &Filter) -> Markup {
+    if !visit.may(Scope::Operate) {
+        return html! {};
+    }
+    let from = filter.link(visit, &["events"], &[]);
+    let from = from.split_once('?').map_or("", |(_, query)| query);
+    let selected_all = filter.link(visit, &["events"], &[("all", "selected")]);
+    html! {
+        p.actions {
+            span { "All events that match:" }
+            @for (kind, words) in KINDS {
+                a.button href=(filter.link(visit, &["operations", "new"], &[("kind", kind)])) { (words) }
+            }
+        }
+        form #selection.actions method="get" action=(visit.link(&["events", "selected"])) {
+            (form::hidden("from", from))
+            p.field.check.scripted {
+                input id="all" type="checkbox" data-all="id";
+                label for="all" { "Select all on this page" }
+            }
+            noscript { a href=(selected_all) { "Select all on this page" } }
+            (form::select("act", "With those selected", "", &ACTS))
+            button type="submit" { "Go on…" }
+        }
+    }
+}
+
+/// The events of a page, and how many there are.
+async fn found(visit: &Visit, filter: &Filter) -> Result<Markup, Problem> {
+    let query = filter.query(step(Utc::now()))?;
+    let list = visit.ask(&["events"]).queries(&query).query("cursor", visit.parameter("cursor"));
+    let list = list.query("limit", PAGE);
+    let count = visit.ask(&["events", "count"]).queries(&query);
+    let is_own = filter.searches_values();
+    let listing =
+        async { if is_own { list.get::<List<EventSummaryJson>>().await } else { list.shared().await } };
+    let counting = async {
+        if !filter.is_countable() {
+            return Ok(None);
+        }
+        if is_own { count.get::<EventCountJson>().await.map(Some) } else { count.shared().await.map(Some) }
+    };
+    let (events, count) = tokio::join!(listing, counting);
+    let (events, count) = (events?, count?);
+    if events.items.is_empty() && events.next_cursor.is_none() {
+        return Ok(none(visit));
+    }
+    Ok(html! { (counted(count.as_ref())) (listed(visit, &events)) })
+}
+
+fn step(now: DateTime<Utc>) -> DateTime<Utc> {
+    let seconds = now.timestamp();
+    DateTime::from_timestamp(seconds - seconds.rem_euclid(STEP_S), 0).unwrap_or(now)
+}
+
+fn none(visit: &Visit) -> Markup {
+    empty(
+        "No event that has not ended is like that.",
+        html! {
+            "Those that have died are among the " a href=(visit.link(&["dead-events"])) { "dead events" }
+            ". Completed ones are deleted, unless their handler or their emit "
+            a href=(visit.link(&["ended-events"])) { "keeps them" } "."
+        },
+    )
+}
+
+fn counted(count: Option<&EventCountJson>) -> Markup {
+    html! {
+        p {
+            @match count {
+                Some(count) if count.next_cursor.is_some() => {
+                    strong { "At least " (events(count.count)) } " match, of the first "
+                    (number(count.looked_at)) " that were looked at. A handler or a tag narrows the search."
+                }
+                Some(count) => { strong { (events(count.count)) } " in all." }
+                None => { "The events of one worker are not counted." }
+            }
+        }
+    }
+}
+
+fn listed(visit: &Visit, events: &List<EventSummaryJson>) -> Markup {
+    let is_selectable = visit.may(Scope::Operate);
+    let mut head = vec!["Event", "State", "Handler", "Due", "Emitted", ">Failed", "Object", "Tags"];
+    if is_selectable {
+        head.insert(0, "Select");
+    }
+    let is_selected = visit.parameter("all") == "selected";
+    let rows = html! {
+        @for event in &events.items {
+            tr {
+                @if is_selectable { td { (box_of(event, is_selected)) } }
+                (row(visit, event))
+            }
+        }
+    };
+    html! {
+        @if events.items.is_empty() { p { "None was found yet: go on with the next page." } }
+        @else { (table("Events", &head, rows)) }
+        @if let Some(looked_at) = events.looked_at {
+            p.quiet { (number(looked_at)) " events were looked at for this page." }
+        }
+        (pager(visit, events.next_cursor.as_deref()))
+    }
+}
+
+/// The box belongs to the form above the list, which stays as it is when the list changes.
+fn box_of(event: &EventSummaryJson, is_selected: bool) -> Markup {
+    html! {
+        input type="checkbox" name="id" value=(event.id) form="selection" checked[is_selected]
+            aria-label=(format!("Select event {}", event.id));
+    }
+}
+
+fn row(visit: &Visit, event: &EventSummaryJson) -> Markup {
+    html! {
+        td {
+            (event_link(visit, event.id))
+            @if let Some(copied) = &event.copy_of { br; span.quiet { "a copy in " (copied.queue) } }
+        }
+        td {
+            (state_badge(event.state))
+            @if let Some(worker) = &event.worker { br; span.quiet { "on " (worker) } }
+        }
+        td { (handler_link(visit, &event.module, &event.name, Some(&event.modifier))) }
+        td { (moment(event.delay_until)) }
+        td { (moment(event.enqueued_at)) }
+        td.number { (number(event.retries)) }
+        td { @if let Some(place) = &event.place { (object_link(visit, &place.object)) } }
+        td { (tags(visit, &event.tags)) }
+    }
+}
