@@ -5,7 +5,7 @@ mod read;
 use axum::Form;
 use axum::response::{IntoResponse, Response};
 use chrono::Utc;
-use maud::{Markup, html};
+use maud::html;
 
 use crate::access::Scope;
 use crate::http::problem::{Kind, Problem};
