@@ -64,6 +64,7 @@ impl Page {
         let framed = pages
             .route("/", get(sign_in::home))
             .route("/go", get(sign_in::go))
+            .route("/canvases/{canvas}/{*rest}", get(sign_in::nowhere))
             .route_layer(from_fn_with_state(self.clone(), frame::frame));
         framed
             .route("/sign-in", get(sign_in::show).post(sign_in::sign_in))

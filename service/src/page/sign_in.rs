@@ -15,7 +15,7 @@ use super::{Page, layout};
 use crate::access::{SESSION as SESSION_LENGTH, Unauthenticated};
 use crate::http::client::Client;
 use crate::http::mounted::Root;
-use crate::http::problem::Problem;
+use crate::http::problem::{Kind, Problem};
 
 /// Where to go on, and a link that signs in.
 #[derive(Default, Deserialize)]
@@ -36,6 +36,11 @@ pub(super) struct SignInForm {
 /// `/`: the first canvas.
 pub(super) async fn home(visit: Visit) -> Redirect {
     Redirect::to(&visit.link(&[]))
+}
+
+/// An address that no page has.
+pub(super) async fn nowhere() -> Problem {
+    Problem::new(Kind::NotFound, "there is no such page: the navigation shows those that there are")
 }
 
 #[derive(Deserialize)]

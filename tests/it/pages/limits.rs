@@ -80,7 +80,7 @@ async fn a_full_limit_says_who_holds_it_and_who_waits() {
     own.says("Nothing holds a place of it").says_nothing_of(&first).says_nothing_of(&second);
     assert_eq!(theirs.get(&on_canvas(OTHER, "/limits/customer")).await.status, StatusCode::NOT_FOUND);
     door.open(2);
-    worker.until(second.parse().unwrap(), Outcome::Deleted).await;
+    worker.until(second.parse().unwrap(), Outcome::HandedOver).await;
     worker.stop().await;
 }
 

@@ -38,7 +38,7 @@ fn search() -> Markup {
              that must not skip events."
         }
         form.filter method="get" role="search" {
-            (form::text("object", "Show an object", "", "work:1"))
+            (form::text("object", "Show an object", "", "order:42"))
             button type="submit" { "Show" }
         }
     }
