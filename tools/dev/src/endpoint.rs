@@ -1,5 +1,5 @@
-//! A sample of an external service: an HTTP endpoint on loopback that receives the events of one
-//! handler, verifies their signatures, and sends one back now and then.
+//! A sample of an external service: an HTTP endpoint on loopback that receives the events of
+//! handlers, verifies their signatures, and sends one back now and then.
 //!
 //! It knows nothing of the queue but its requests, like a service in any other language.
 
@@ -25,6 +25,8 @@ use crate::screen;
 pub(super) const HANDLER: &str = "webhook";
 /// The value of the events that it rejects as too busy at first.
 const BUSY_FOR: &str = "\"Grace\"";
+/// A part of the values that it never accepts: nobody is known without an address.
+const UNKNOWN: &str = "\"email\":\"\"";
 
 type Answer = (StatusCode, [(HeaderName, &'static str); 1]);
 
@@ -32,6 +34,8 @@ type Answer = (StatusCode, [(HeaderName, &'static str); 1]);
 pub(super) struct Endpoint {
     /// The URL that receives events.
     pub(super) url: String,
+    /// The secret that they are signed with.
+    pub(super) secret: Secret,
     _serving: AbortOnDropHandle<()>,
 }
 
@@ -40,14 +44,14 @@ impl Endpoint {
     pub(super) async fn start(secret: Secret) -> std::io::Result<Self> {
         let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
         let url = format!("http://{}/events", listener.local_addr()?);
-        let service = Service { secret, refused: Mutex::default() };
+        let service = Service { secret: secret.clone(), refused: Mutex::default() };
         let router = Router::new().route("/events", post(take)).with_state(Arc::new(service));
         let serving = tokio::spawn(async move {
             if let Err(error) = axum::serve(listener, router).await {
                 screen::line(&format!("the sample endpoint ended: {error}"));
             }
         });
-        Ok(Self { url, _serving: AbortOnDropHandle::new(serving) })
+        Ok(Self { url, secret, _serving: AbortOnDropHandle::new(serving) })
     }
 }
 
@@ -66,21 +70,25 @@ impl Service {
     }
 }
 
-/// 204 completes an event; 503 says when to retry it.
+/// 204 completes an event; 503 says when to retry it, and 422 with `wakeq-outcome` that it is dead.
 async fn take(State(service): State<Arc<Service>>, headers: HeaderMap, body: String) -> Answer {
     let plain = |status| (status, [(header::CACHE_CONTROL, "no-store")]);
     let Some(request) = SignedRequest::read(&service.secret, &headers, &body) else {
         screen::line("the sample endpoint received a request without a valid signature");
         return plain(StatusCode::UNAUTHORIZED);
     };
-    let SignedRequest { id, attempt } = request;
+    let SignedRequest { id, handler, attempt } = request;
     if body == BUSY_FOR && service.is_busy_for(id) {
-        screen::event(id, HANDLER, "POST with a valid signature; answered 503, Retry-After: 3");
+        screen::event(id, &handler, "POST with a valid signature; answered 503, Retry-After: 3");
         return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "3")]);
+    }
+    if body.contains(UNKNOWN) {
+        screen::event(id, &handler, "POST with a valid signature; answered 422, wakeq-outcome: dead");
+        return (StatusCode::UNPROCESSABLE_ENTITY, [(HeaderName::from_static("wakeq-outcome"), "dead")]);
     }
     screen::event(
         id,
-        HANDLER,
+        &handler,
         &format!("POST of {body} with a valid signature, attempt {attempt}; answered 204"),
     );
     plain(StatusCode::NO_CONTENT)
@@ -89,6 +97,7 @@ async fn take(State(service): State<Arc<Service>>, headers: HeaderMap, body: Str
 /// The headers of a request whose signature is valid.
 struct SignedRequest {
     id: EventId,
+    handler: String,
     attempt: u32,
 }
 
@@ -107,7 +116,8 @@ impl SignedRequest {
         if !signatures.split(' ').any(is_ours) {
             return None;
         }
-        Some(Self { id: id.parse().ok()?, attempt: text("wakeq-attempt")?.parse().ok()? })
+        let handler = text("ce-type")?.split('/').nth(1)?.to_owned();
+        Some(Self { id: id.parse().ok()?, handler, attempt: text("wakeq-attempt")?.parse().ok()? })
     }
 }
 
@@ -127,6 +137,7 @@ mod tests {
                 ("webhook-id", id.to_string()),
                 ("webhook-timestamp", "7".into()),
                 ("webhook-signature", format!("v1,bm9wZQ== v1,{tag}")),
+                ("ce-type", "WORKER/webhook/_".into()),
                 ("wakeq-attempt", "2".into()),
             ] {
                 headers.insert(name, value.parse().unwrap());
@@ -134,7 +145,7 @@ mod tests {
             headers
         };
         let request = SignedRequest::read(&secret, &signed_with(&secret), "\"Ada\"").unwrap();
-        assert_eq!((request.id, request.attempt), (id, 2));
+        assert_eq!((request.id, request.handler.as_str(), request.attempt), (id, HANDLER, 2));
         assert!(SignedRequest::read(&secret, &signed_with(&secret), "\"Bo\"").is_none());
         let other = Secret::generate().unwrap();
         assert!(SignedRequest::read(&secret, &signed_with(&other), "\"Ada\"").is_none());

@@ -3,6 +3,7 @@
 //! everything that happens.
 
 mod accounts;
+mod demo;
 mod endpoint;
 mod kept;
 mod others;
@@ -50,6 +51,11 @@ struct Arguments {
     /// Emit no sample events
     #[arg(long)]
     no_trickle: bool,
+    /// Open a shop, whose events come in place of the sample events: six handlers and more, errors
+    /// of several kinds, dead events, a pause, limits, crons, a queue, a batch, a branch on another
+    /// canvas, and a second worker. What is set up at first is kept with the data
+    #[arg(long, conflicts_with = "no_worker")]
+    demo: bool,
     /// Also run an example: accounts (docs/entities.md)
     #[arg(long, value_name = "NAME", value_parser = ["accounts"])]
     example: Option<String>,

@@ -16,7 +16,7 @@ use crate::screen;
 /// The time between two emitted events.
 const TRICKLE_PERIOD: Duration = Duration::from_millis(1500);
 /// Short enough to watch; the default delay is five minutes.
-const RETRY: RetryPolicy = RetryPolicy {
+pub(super) const RETRY: RetryPolicy = RetryPolicy {
     retries: 2,
     delay: Duration::from_secs(2),
     factor: 2,
@@ -42,20 +42,30 @@ pub(super) fn handlers() -> Handlers {
 /// Registers what is not a function: a handler that is reached over HTTP, and a cron. The endpoint
 /// stops when the returned value is dropped.
 pub(super) async fn register(admin: &Admin) -> anyhow::Result<Endpoint> {
-    let actor = Actor::admin("cargo-dev");
-    let secret = Secret::generate()?;
-    let endpoint = Endpoint::start(secret.clone()).await?;
-    let scope = HandlerScope::worker(CanvasId::DEFAULT, endpoint::HANDLER)?;
+    let endpoint = Endpoint::start(Secret::generate()?).await?;
+    put_target(admin, &endpoint, CanvasId::DEFAULT, endpoint::HANDLER).await?;
+    let schedule = CronSchedule::new(CRON_EXPRESSION, "UTC")?;
+    let cron = NewCron::new(CRON, schedule, &())?;
+    admin.put_cron(CanvasId::DEFAULT, &cron, &Actor::admin("cargo-dev")).await?;
+    Ok(endpoint)
+}
+
+/// Sends the events of a handler of a canvas to the endpoint.
+pub(super) async fn put_target(
+    admin: &Admin,
+    endpoint: &Endpoint,
+    canvas: CanvasId,
+    handler: &str,
+) -> anyhow::Result<()> {
+    let scope = HandlerScope::worker(canvas, handler)?;
     let address = HandlerAddress { scope, modifier: Name::no_modifier() };
     let RetryPolicy { retries, delay, factor, delay_max, jitter_percent: _ } = RETRY;
     let policy = TargetPolicy { retries, delay, factor, delay_max, ..TargetPolicy::default() };
     let url = endpoint.url.parse()?;
-    let secret = NewSecret::Given(secret);
+    let secret = NewSecret::Given(endpoint.secret.clone());
     let target = NewTarget { url, policy, audience: None, secret, headers: None };
-    admin.put_target(&address, &target, &actor).await?;
-    let schedule = CronSchedule::new(CRON_EXPRESSION, "UTC")?;
-    admin.put_cron(CanvasId::DEFAULT, &NewCron::new(CRON, schedule, &())?, &actor).await?;
-    Ok(endpoint)
+    admin.put_target(&address, &target, &Actor::admin("cargo-dev")).await?;
+    Ok(())
 }
 
 /// Ends the ticks, for which another program has no handler.

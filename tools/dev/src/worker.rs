@@ -1,21 +1,23 @@
-//! The worker with the sample handlers. It stands back while a worker of another program is
-//! connected, which then gets all notifications instead of a share.
+//! The worker with the sample handlers, and another one in the demo. They stand back while a worker
+//! of another program is connected, which then gets all notifications instead of a share.
 
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use wakeq::notify::Notifier;
-use wakeq::workers::RunReport;
-use wakeq::{Admin, Queue, QueueConfig, QueueWorker, Store, WorkerConfig};
+use wakeq::workers::{RunReport, WorkerError};
+use wakeq::{Admin, Name, Queue, QueueConfig, QueueWorker, Store, WorkerConfig};
 use wakeq_service::delivery::{Deliverer, Targets};
 use wakeq_streams::Entities;
 
 use crate::others::OtherWorkers;
 use crate::story::sentence;
-use crate::{Arguments, accounts, samples, screen, service};
+use crate::{Arguments, accounts, demo, samples, screen, service};
 
 /// The worker, and what emits for it.
 pub(super) struct SampleWorker<'a> {
@@ -63,9 +65,13 @@ impl SampleWorker<'_> {
     async fn run_until(&self, reason: impl Future<Output = Reason>) -> anyhow::Result<Reason> {
         let Self { store, notifier, arguments } = self;
         let queue = Queue::new(store.clone(), Arc::clone(notifier), QueueConfig::default());
-        let mut worker = self.worker(&queue)?;
-        let reports = worker.reports();
-        let stopping = worker.stop_token();
+        let workers = match arguments.demo {
+            false => vec![self.worker(&queue, None)?],
+            true => {
+                let named = demo::WORKERS.iter().map(|name| self.worker(&queue, Some(name)));
+                named.collect::<Result<_, _>>()?
+            }
+        };
 
         // The emulator starts empty, so only the promises on the rows would wake the events that
         // were waiting when it last ended.
@@ -76,44 +82,95 @@ impl SampleWorker<'_> {
         }
         let endpoint = samples::register(&admin).await?;
         screen::samples(&endpoint.url);
+        if arguments.demo {
+            demo::open(&admin, &queue, &endpoint).await?;
+        }
         let example = match arguments.example {
             Some(_) => Some(accounts::start(store.clone(), queue.clone()).await?),
             None => None,
         };
-        let trouble_task = AbortOnDropHandle::new(tokio::spawn(print_trouble(worker.trouble())));
-        let printing = tokio::spawn(print_reports(reports));
-        let trickle =
-            (!arguments.no_trickle).then(|| AbortOnDropHandle::new(tokio::spawn(samples::trickle(queue))));
-        let mut working = tokio::spawn(worker.run());
+        let trickle = (!arguments.no_trickle).then(|| {
+            AbortOnDropHandle::new(match arguments.demo {
+                false => tokio::spawn(samples::trickle(queue)),
+                true => tokio::spawn(demo::come(queue)),
+            })
+        });
+        let mut crew = Crew::start(workers);
         let reason = tokio::select! {
-            ended = &mut working => {
-                ended??;
+            ended = crew.ended() => {
+                ended?;
                 return Ok(Reason::Stop);
             }
             reason = reason => reason,
         };
-        drop((trickle, trouble_task, example));
+        drop((trickle, example));
         match reason {
             Reason::Stop => {
                 screen::line("stopping: nothing more is claimed or emitted; handlers may finish");
             }
             Reason::Joined => samples::stop_cron(&admin).await?,
         }
-        stopping.cancel();
-        working.await??;
-        printing.await?;
+        crew.stop().await?;
         drop(endpoint);
         Ok(reason)
     }
 
-    fn worker(&self, queue: &Queue) -> anyhow::Result<QueueWorker> {
-        let config = WorkerConfig { shutdown_grace: Duration::from_secs(5), ..WorkerConfig::default() };
+    fn worker(&self, queue: &Queue, name: Option<&str>) -> anyhow::Result<QueueWorker> {
+        let name = name.map(str::parse::<Name>).transpose()?;
+        let config = WorkerConfig { name, shutdown_grace: Duration::from_secs(5), ..WorkerConfig::default() };
         let mut handlers = samples::handlers();
         if self.arguments.example.is_some() {
             handlers = accounts::handlers(handlers, Entities::new(queue.clone()));
         }
+        if self.arguments.demo {
+            handlers = demo::handlers(handlers, queue.clone());
+        }
         let worker = QueueWorker::new(self.store.clone(), Arc::clone(&self.notifier), handlers, config)?;
         Ok(worker.remote_handlers(Targets::new(&self.store, Deliverer::new(service::delivery()?)?)))
+    }
+}
+
+/// The workers while they run. They are cut off when this is dropped.
+struct Crew {
+    working: JoinSet<Result<(), WorkerError>>,
+    stops: Vec<CancellationToken>,
+    printing: JoinSet<()>,
+    troubles: Vec<AbortOnDropHandle<()>>,
+}
+
+impl Crew {
+    fn start(workers: Vec<QueueWorker>) -> Self {
+        let stops = workers.iter().map(QueueWorker::stop_token).collect();
+        let troubles = workers.iter().map(|worker| tokio::spawn(print_trouble(worker.trouble())));
+        let troubles = troubles.map(AbortOnDropHandle::new).collect();
+        let (mut working, mut printing) = (JoinSet::new(), JoinSet::new());
+        for mut worker in workers {
+            printing.spawn(print_reports(worker.reports()));
+            working.spawn(worker.run());
+        }
+        Self { working, stops, printing, troubles }
+    }
+
+    /// Waits until one of them has ended, or until none is left.
+    async fn ended(&mut self) -> anyhow::Result<()> {
+        match self.working.join_next().await {
+            Some(ended) => Ok(ended??),
+            None => Ok(()),
+        }
+    }
+
+    /// Stops them: handlers may finish.
+    async fn stop(mut self) -> anyhow::Result<()> {
+        // Nothing is received during a shutdown, which is no trouble.
+        self.troubles.clear();
+        self.stops.iter().for_each(CancellationToken::cancel);
+        while !self.working.is_empty() {
+            self.ended().await?;
+        }
+        while let Some(printed) = self.printing.join_next().await {
+            printed?;
+        }
+        Ok(())
     }
 }
 

@@ -2,19 +2,20 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test, which says if it is skipped")]
 
+mod demo;
+mod running;
+
 use std::sync::Arc;
-use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
-use wakeq::notify::{DEVELOPMENT_PROJECT, PubSub, PubSubConfig};
 use wakeq::{
-    CanvasId, Event, EventId, Execution, HandlerResult, Handlers, Queue, QueueConfig, QueueWorker, Store,
-    StoreConfig, WorkerConfig,
+    CanvasId, Event, EventId, Execution, HandlerResult, Handlers, Queue, QueueConfig, QueueWorker,
+    WorkerConfig,
 };
-use wakeq_testbed::{ChildProcess, Guard, Launch, installed_postgres};
 
-const PRINTED_WITHIN: Duration = Duration::from_secs(60);
+use running::{Home, PRINTED_WITHIN};
+
 /// Far more than a share of the notifications would hide.
 const EVENTS: usize = 20;
 
@@ -23,7 +24,8 @@ const EVENTS: usize = 20;
 /// which needs no option of `cargo dev` to get every event, its other tenants' too.
 #[tokio::test(flavor = "multi_thread")]
 async fn it_says_what_failed_and_stands_back_for_another_worker() {
-    let Some(dev) = Dev::start().await else { return };
+    let Some(home) = Home::new("worker") else { return };
+    let dev = home.start(&["--no-trickle"]).await;
     let (store, pubsub) = dev.join().await;
     let queue = Queue::new(store.clone(), Arc::clone(&pubsub) as _, QueueConfig::default());
     let emit = async |name: &str, canvas: CanvasId| -> EventId {
@@ -78,71 +80,9 @@ async fn it_says_what_failed_and_stands_back_for_another_worker() {
     dev.prints("the other worker has left: the sample worker is back").await;
     let last = emit("greet", CanvasId::DEFAULT).await;
     dev.prints(&format!("{last}  greet      says: hello, Ada")).await;
-    dev.process.stop(PRINTED_WITHIN).await.unwrap();
-    dev.prints("stopped; waiting events are kept in .dev").await;
+    dev.stop().await;
 }
 
 async fn next<T>(runs: &mut mpsc::Receiver<T>) -> T {
     timeout(PRINTED_WITHIN, runs.recv()).await.expect("an event did not run in time").unwrap()
-}
-
-/// A running `cargo dev` with a folder and a Postgres of its own.
-struct Dev {
-    lines: watch::Receiver<Vec<String>>,
-    process: ChildProcess,
-    _guard: Guard,
-}
-
-impl Dev {
-    /// `None` without an installed Postgres.
-    async fn start() -> Option<Self> {
-        if let Err(error) = installed_postgres() {
-            println!("SKIPPED: {error}");
-            return None;
-        }
-        let folder = std::env::temp_dir().join(format!("wakeq-dev-test-{}", std::process::id()));
-        std::fs::create_dir(&folder).unwrap();
-        let guard = Guard::new(Some(&folder)).unwrap();
-        let (sender, lines) = watch::channel(Vec::new());
-        let launch = Launch::new(env!("CARGO_BIN_EXE_wakeq-dev"))
-            .arguments(["--postgres", "installed", "--emulator", "own", "--no-trickle", "--port", "0"])
-            // Its `.dev` is two levels above, as in the repository.
-            .environment("CARGO_MANIFEST_DIR", folder.join("tools/dev"))
-            .on_line(move |line| sender.send_modify(|lines| lines.push(line.to_owned())));
-        let process = guard.start(launch).unwrap();
-        let dev = Self { lines, process, _guard: guard };
-        dev.prints("WHAT HAPPENS").await;
-        Some(dev)
-    }
-
-    /// Waits for a line that contains the words; returns it.
-    async fn prints(&self, words: &str) -> String {
-        let mut lines = self.lines.clone();
-        let has_it = |lines: &Vec<String>| lines.iter().any(|line| line.contains(words));
-        match timeout(PRINTED_WITHIN, lines.wait_for(has_it)).await {
-            Ok(Ok(printed)) => printed.iter().rfind(|line| line.contains(words)).unwrap().clone(),
-            Ok(Err(_)) | Err(_) => {
-                panic!("{words:?} was not printed:\n{}", self.lines.borrow().join("\n"))
-            }
-        }
-    }
-
-    fn has_printed(&self, words: &str) -> bool {
-        self.lines.borrow().iter().any(|line| line.contains(words))
-    }
-
-    /// Connects as its `export` lines say.
-    async fn join(&self) -> (Store, Arc<PubSub>) {
-        let exported = async |name: &str| {
-            let name = format!("export {name}=");
-            self.prints(&name).await.split_once(&name).unwrap().1.to_owned()
-        };
-        let config = PubSubConfig {
-            emulator_host: Some(exported("PUBSUB_EMULATOR_HOST").await),
-            ..PubSubConfig::new(DEVELOPMENT_PROJECT)
-        };
-        let pubsub = PubSub::connect(config).await.unwrap();
-        let store = Store::connect(&exported("DATABASE_URL").await, StoreConfig::default()).await.unwrap();
-        (store, Arc::new(pubsub))
-    }
 }
