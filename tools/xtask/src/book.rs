@@ -1,6 +1,6 @@
 //! `cargo xtask book`: the documents as a site, in `target/book`. mdBook builds what is in one
-//! folder, so they are copied to `target/documents`, where links that leave the site lead to the
-//! repository's pages. Links of the built site are checked.
+//! folder, so they are copied to `target/documents` with their pictures, and links that leave the
+//! site lead to the repository's pages. Links of the built site are checked.
 //!
 //! It must never change a document.
 
@@ -18,6 +18,8 @@ const DECISIONS: &str = "docs/adr/README.md";
 /// As `book.toml` says.
 const COPIES: &str = "target/documents";
 const SITE: &str = "target/book";
+/// How the names of pictures end.
+const PICTURES: [&str; 2] = [".png", ".svg"];
 
 pub(crate) fn run() -> Result<()> {
     let manifest = read_toml("Cargo.toml")?;
@@ -29,15 +31,20 @@ pub(crate) fn run() -> Result<()> {
     if copies.exists() {
         fs::remove_dir_all(&copies)?;
     }
-    let write = |name: &str, text: &str| -> Result<()> {
+    let write = |name: &str, contents: &[u8]| -> Result<()> {
         let path = copies.join(name);
         fs::create_dir_all(path.parent().unwrap_or(&copies))?;
-        Ok(fs::write(path, text)?)
+        Ok(fs::write(path, contents)?)
     };
-    write("SUMMARY.md", &summary)?;
+    write("SUMMARY.md", summary.as_bytes())?;
+    let mut pictures = BTreeSet::new();
     for name in &documents {
         let text = read(name)?;
-        write(name, &links::map(&text, |target| moved(name, target, &documents, repository)))?;
+        pictures.extend(pictures_of(name, &text));
+        write(name, links::map(&text, |target| moved(name, target, &documents, repository)).as_bytes())?;
+    }
+    for name in &pictures {
+        write(name, &fs::read(root().join(name)).with_context(|| format!("{name} can't be read"))?)?;
     }
     let mut mdbook = Command::new("mdbook");
     mdbook.arg("build").current_dir(root()).env("MDBOOK_OUTPUT__HTML__GIT_REPOSITORY_URL", repository);
@@ -68,7 +75,18 @@ fn moved(document: &str, target: &str, documents: &BTreeSet<String>, repository:
         return target.to_owned();
     }
     let file = links::resolve(document, target.split('#').next().unwrap_or_default());
-    if documents.contains(&file) { target.to_owned() } else { format!("{repository}/blob/main/{file}") }
+    let stays = documents.contains(&file) || is_picture(&file);
+    if stays { target.to_owned() } else { format!("{repository}/blob/main/{file}") }
+}
+
+/// The pictures in the repository that a document links to.
+fn pictures_of(document: &str, text: &str) -> Vec<String> {
+    let targets = links::targets(text).into_iter().filter(|target| !target.contains(':'));
+    targets.map(|target| links::resolve(document, &target)).filter(|file| is_picture(file)).collect()
+}
+
+fn is_picture(file: &str) -> bool {
+    PICTURES.iter().any(|ending| file.ends_with(ending))
 }
 
 fn read(name: &str) -> Result<String> {
@@ -100,9 +118,11 @@ mod tests {
     fn only_links_that_leave_the_site_move() {
         let documents = BTreeSet::from(["docs/cli.md".to_owned()]);
         let moved = |target| moved("docs/sql.md", target, &documents, "https://x.example/y");
-        for stays in ["cli.md#output", "#rights", "https://z.example/cli.md"] {
+        for stays in ["cli.md#output", "#rights", "https://z.example/cli.md", "pictures/a.png"] {
             assert_eq!(moved(stays), stays);
         }
         assert_eq!(moved("../src/lib.rs"), "https://x.example/y/blob/main/src/lib.rs");
+        let text = "![A](pictures/a.png) [b](../b.svg) [c](c.md) ![d](https://x.example/d.png)";
+        assert_eq!(pictures_of("docs/page.md", text), ["docs/pictures/a.png", "b.svg"]);
     }
 }

@@ -4,21 +4,17 @@
 //! Nobody else is there, so nothing may look as if somebody were. It must never touch the `.dev` of
 //! this checkout.
 
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
-use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
-use wakeq_testbed::{ChildProcess, Guard, Launch};
+use anyhow::{Result, ensure};
+use tokio::time::sleep;
 
+use crate::dev::{Dev, binary};
 use crate::{cargo, root, succeed};
 
 const PAGE: &str = "docs/guide.md";
 const RUNS_FOR: Duration = Duration::from_secs(120);
-const PRINTED_WITHIN: Duration = Duration::from_secs(60);
-const ENDS_WITHIN: Duration = Duration::from_secs(30);
 
 /// The first of `broken`'s events has had its last attempt: the guide's `dead list` shows it.
 const HAS_DIED: &str = "the last one: dead";
@@ -62,7 +58,7 @@ cargo() { shift; timeout 60 "$WAKEQ" "$@"; }
 pub(crate) fn run() -> Result<()> {
     succeed(cargo().args(["build", "--bin", "wakeq-dev", "--bin", "wakeq"]))?;
     tokio::runtime::Runtime::new()?.block_on(async {
-        let dev = Dev::start().await?;
+        let dev = Dev::start("guide", &[]).await?;
         let began = Instant::now();
         dev.prints(HAS_DIED).await?;
         println!("`broken` is among the dead after {:.0?}", began.elapsed());
@@ -71,9 +67,8 @@ pub(crate) fn run() -> Result<()> {
         let typed = tokio::task::spawn_blocking(move || follow(&lines, &environment)).await??;
         println!("{typed} lines of {PAGE} did what it says after {:.0?}", began.elapsed());
         sleep(RUNS_FOR.saturating_sub(began.elapsed())).await;
-        dev.check()?;
-        dev.process.interrupt(ENDS_WITHIN).await?;
-        dev.prints("stopped; waiting events are kept in .dev").await?;
+        check(&dev.printed())?;
+        dev.stop().await?;
         println!("{:.0?} of `cargo dev`, and nobody else was seen", began.elapsed());
         Ok(())
     })
@@ -109,68 +104,17 @@ fn follow(lines: &[String], environment: &str) -> Result<usize> {
     Ok(lines.len())
 }
 
-fn binary(name: &str) -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    target.join("debug").join(name)
-}
-
-/// A running `cargo dev`, known by the lines that it prints.
-struct Dev {
-    lines: watch::Receiver<Vec<String>>,
-    process: ChildProcess,
-    _guard: Guard,
-}
-
-impl Dev {
-    async fn start() -> Result<Self> {
-        let folder = std::env::temp_dir().join(format!("wakeq-guide-{}", std::process::id()));
-        std::fs::create_dir(&folder)?;
-        let guard = Guard::new(Some(&folder))?;
-        let (sender, lines) = watch::channel(Vec::new());
-        let launch = Launch::new(binary("wakeq-dev"))
-            .arguments(["--postgres", "installed", "--emulator", "own", "--port", "0"])
-            // Its `.dev` is two levels above, as in the repository.
-            .environment("CARGO_MANIFEST_DIR", folder.join("tools/dev"))
-            .on_line(move |line| sender.send_modify(|lines| lines.push(line.to_owned())));
-        let dev = Self { lines, process: guard.start(launch)?, _guard: guard };
-        dev.prints("WHAT HAPPENS").await?;
-        Ok(dev)
+/// Whether it printed what it should, and nothing else.
+fn check(printed: &[String]) -> Result<()> {
+    let all = || printed.join("\n");
+    for words in UNEXPECTED {
+        ensure!(!printed.iter().any(|line| line.contains(words)), "it printed {words:?}:\n{}", all());
     }
-
-    /// Waits for a line that contains the words.
-    async fn prints(&self, words: &str) -> Result<()> {
-        let mut lines = self.lines.clone();
-        let has_it = |lines: &Vec<String>| lines.iter().any(|line| line.contains(words));
-        let found = timeout(PRINTED_WITHIN, lines.wait_for(has_it)).await;
-        if matches!(found, Ok(Ok(_))) {
-            return Ok(());
-        }
-        drop(found);
-        bail!("{words:?} was not printed:\n{}", self.lines.borrow().join("\n"))
+    for (words, least) in EXPECTED {
+        let count = printed.iter().filter(|line| line.contains(words)).count();
+        ensure!(count >= least, "it printed {words:?} {count} times instead of {least}:\n{}", all());
     }
-
-    /// The lines for a second terminal.
-    fn exports(&self) -> Result<String> {
-        let printed = self.lines.borrow();
-        let exports: Vec<_> =
-            printed.iter().map(|line| line.trim()).filter(|line| line.starts_with("export ")).collect();
-        ensure!(exports.len() >= 5, "it printed too few `export` lines:\n{}", printed.join("\n"));
-        Ok(exports.join("\n"))
-    }
-
-    /// Whether it printed what it should, and nothing else.
-    fn check(&self) -> Result<()> {
-        let printed = self.lines.borrow();
-        let all = || printed.join("\n");
-        for words in UNEXPECTED {
-            ensure!(!printed.iter().any(|line| line.contains(words)), "it printed {words:?}:\n{}", all());
-        }
-        for (words, least) in EXPECTED {
-            let count = printed.iter().filter(|line| line.contains(words)).count();
-            ensure!(count >= least, "it printed {words:?} {count} times instead of {least}:\n{}", all());
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 #[cfg(test)]

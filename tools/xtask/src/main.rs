@@ -12,13 +12,16 @@ mod compose;
 mod containers;
 mod deploy;
 mod deps;
+mod dev;
 mod docker;
 mod edge;
 mod field;
 mod guide;
+mod http;
 mod image;
 mod links;
 mod package;
+mod pictures;
 mod prepare;
 mod pubsub;
 mod requirements;
@@ -93,6 +96,8 @@ enum Verb {
         #[arg(long)]
         quick: bool,
     },
+    /// Run `cargo dev --demo` and take the pictures of its pages with Chromium, into docs/pictures.
+    Pictures(pictures::Options),
     /// Describe every query against the migrations in a private Postgres, and bring .sqlx up to
     /// date.
     Prepare {
@@ -148,6 +153,7 @@ fn main() -> ExitCode {
         Verb::Guide => guide::run(),
         Verb::Image => image::run(),
         Verb::Package { quick } => package::run(quick),
+        Verb::Pictures(options) => pictures::run(&options),
         Verb::Prepare { check } => prepare::run(check),
         Verb::PubsubGo { google } => pubsub::go(google),
         Verb::PubsubNode { google } => pubsub::node(google),

@@ -9,8 +9,8 @@ use anyhow::{Context, Result, ensure};
 use sqlx::postgres::{PgPool, PgPoolOptions};
 use wakeq_testbed::{ChildProcess, Cluster, ClusterOptions, Guard, Launch, free_port};
 
-use super::http;
 use super::until;
+use crate::http;
 
 pub(super) const NIL: &str = "00000000-0000-0000-0000-000000000000";
 pub(super) const OTHER: &str = "77777777-7777-4777-8777-777777777777";

@@ -10,7 +10,6 @@ mod half_open;
 mod handlers;
 mod hanging;
 mod hostile;
-mod http;
 mod limited;
 mod receiver;
 mod relay;
