@@ -66,7 +66,7 @@ pub(crate) fn start(arguments: LogArgs, is_long_running: bool, traces: Option<Tr
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual));
     let filter = filter.and(filter_fn(|metadata| {
         let target = metadata.target();
-        target != TRACES && (*metadata.level() < Level::TRACE || !has_secrets(target))
+        target != TRACES && *metadata.level() <= most_verbose(target)
     }));
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let format = arguments.log_format.unwrap_or(if on_cloud_run() { Format::Json } else { Format::Text });
@@ -96,11 +96,21 @@ pub(super) fn traced<S>() -> impl Filter<S> {
     })
 }
 
-/// Whether a crate's most verbose level may reveal bytes, headers or parameters: it is never
-/// logged, whatever `RUST_LOG` says.
-fn has_secrets(target: &str) -> bool {
+/// The most verbose level of a crate that is logged, whatever `RUST_LOG` says: beyond it, a message
+/// may reveal bytes, headers or parameters, and those of MCP the values of events.
+fn most_verbose(target: &str) -> Level {
     let krate = target.split("::").next().unwrap_or_default();
-    WIRE.contains(&krate) || krate.starts_with("google_cloud_")
+    if krate == "rmcp" {
+        Level::INFO
+    } else if WIRE.contains(&krate) || krate.starts_with("google_cloud_") {
+        Level::DEBUG
+    } else {
+        Level::TRACE
+    }
+}
+
+fn has_secrets(target: &str) -> bool {
+    most_verbose(target) != Level::TRACE
 }
 
 /// One object per line: `severity`, `message` and `time`, as Cloud Logging names them, and the
@@ -225,6 +235,18 @@ mod tests {
 
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
+        }
+    }
+
+    #[test]
+    fn what_may_show_values_is_not_logged() {
+        for (target, level) in [
+            ("rmcp::service", Level::INFO),
+            ("hyper::proto::h1", Level::DEBUG),
+            ("google_cloud_gax", Level::DEBUG),
+            ("wakeq::worker", Level::TRACE),
+        ] {
+            assert_eq!(most_verbose(target), level, "{target}");
         }
     }
 

@@ -8,6 +8,7 @@ mod doctor;
 mod health;
 mod help;
 mod manual;
+mod mcp;
 mod migrate;
 mod process;
 mod secrets;
@@ -260,6 +261,8 @@ enum Command {
     Depth(depth::DepthOf),
     /// Print events as they are emitted, until Ctrl-C
     Tail(tail::Tail),
+    /// Speak the Model Context Protocol on standard input and output, for agents
+    Mcp(mcp::Mcp),
     /// Print a shell completion script
     Completions(completions::Completions),
     /// Write manual pages
@@ -370,6 +373,7 @@ impl Cli {
             Command::Switches(command) => command.run(&context).await,
             Command::Depth(command) => command.run(&context).await,
             Command::Tail(command) => command.run(&context).await,
+            Command::Mcp(command) => command.run(&context).await,
             Command::Completions(command) => command.run(Cli::command()),
             Command::Man(command) => command.run(Cli::command()),
             Command::Stats(command) => command.run(&context).await,

@@ -220,7 +220,7 @@ pub(crate) struct ServeArgs {
     /// Proxies whose X-Forwarded-For is trusted, as address ranges: 35.191.0.0/16,130.211.0.0/22
     #[arg(long, env = "WAKEQ_TRUSTED_PROXIES", value_delimiter = ',', value_name = "RANGES")]
     trusted_proxies: Vec<String>,
-    /// Don't serve /docs and /openapi.json, which need no credential
+    /// Don't serve /docs, /openapi.json and /llms.txt, which need no credential
     #[arg(long, env = "WAKEQ_NO_DOCS", hide_short_help = true, num_args = 0..=1, default_missing_value = "1", default_value = "0",
           value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true, hide_possible_values = true)]
     no_docs: bool,

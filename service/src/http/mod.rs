@@ -19,6 +19,7 @@ pub(crate) mod inside;
 pub(crate) mod limits;
 pub(crate) mod listen;
 pub(crate) mod listeners;
+mod llms;
 pub(crate) mod mounted;
 pub(crate) mod openapi;
 pub(crate) mod operations;

@@ -1,5 +1,5 @@
 //! The OpenAPI 3.1 document, generated from the routes, and a page that displays it without
-//! contacting other hosts.
+//! contacting other hosts; and the list of the documents.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -18,12 +18,16 @@ use utoipa_swagger_ui::{Config, Url};
 use super::Api;
 use super::bytes::sliced;
 use super::guard::CREDENTIAL;
+use super::llms;
 use super::mounted::Root;
 use super::problem::{Details, Problem, Words};
 
 /// The page may only load its own files and the document.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
                       img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'";
+
+const JSON: &str = "application/json";
+const TEXT: &str = "text/plain; charset=utf-8";
 
 /// How long a caller may take to receive a page.
 const SEND_TIMEOUT: Duration = Duration::from_secs(60);
@@ -100,11 +104,12 @@ pub(crate) fn base() -> utoipa::openapi::OpenApi {
     document
 }
 
-/// `/openapi.json` and `/docs`, to which `/` redirects if it is `first`.
+/// `/openapi.json`, `/llms.txt` and `/docs`, to which `/` redirects if it is `first`.
 pub(crate) fn pages(mut document: utoipa::openapi::OpenApi, first: bool) -> Router<Api> {
     describe_problems(&mut document);
     // Serialized once, not for each request.
     let document: Bytes = serde_json::to_vec(&document).unwrap_or_default().into();
+    let list = llms::list();
     // From the page, wherever that is.
     let config = Config::new([Url::new("wakeq", "../openapi.json")]).validator_url("none");
     let config = std::sync::Arc::new(config);
@@ -120,7 +125,8 @@ pub(crate) fn pages(mut document: utoipa::openapi::OpenApi, first: bool) -> Rout
         false => Router::new(),
     };
     router
-        .route("/openapi.json", get(async move |root: Root| shown(of_root(&document, &root))))
+        .route("/openapi.json", get(async move |root: Root| shown(JSON, of_root(&document, &root))))
+        .route("/llms.txt", get(async move || shown(TEXT, list.clone())))
         .route("/docs", get(async || Redirect::permanent("/docs/")))
         .route("/docs/", get(async move || index(String::new()).await))
         .route("/docs/{*file}", get(async move |uri: Uri| page(file_of(&uri)).await))
@@ -160,8 +166,8 @@ fn describe_problems(document: &mut utoipa::openapi::OpenApi) {
     }
 }
 
-fn shown(document: Bytes) -> Response {
-    let kind = HeaderValue::from_static("application/json");
+fn shown(kind: &'static str, document: Bytes) -> Response {
+    let kind = HeaderValue::from_static(kind);
     sliced(([(header::CONTENT_TYPE, kind)], document).into_response(), SEND_TIMEOUT)
 }
 

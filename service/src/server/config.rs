@@ -71,7 +71,8 @@ pub struct HttpConfig {
     /// is not one of them. Default none: the client is the peer of the connection. Connections from
     /// these proxies are not limited by address.
     pub trusted_proxies: Vec<IpRange>,
-    /// Whether `/docs` and `/openapi.json` are served, without a credential. Default true.
+    /// Whether `/docs`, `/openapi.json` and `/llms.txt` are served, without a credential. Default
+    /// true.
     pub docs: bool,
     /// Whether the pages for browsers are served, at `/`: nobody sees more there than how to sign
     /// in, unless with a key. Default true.

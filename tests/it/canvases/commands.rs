@@ -137,7 +137,7 @@ const LAST: [&str; 4] = [
 ];
 
 /// Verbs that concern no canvas and take nothing of one, or that do not end.
-const ABOUT_NO_CANVAS: [&str; 32] = [
+const ABOUT_NO_CANVAS: [&str; 33] = [
     "all",
     "completions",
     "doctor",
@@ -147,6 +147,7 @@ const ABOUT_NO_CANVAS: [&str; 32] = [
     "groups reset",
     "health",
     "man",
+    "mcp",
     "migrate",
     "queues complete",
     "queues delete",

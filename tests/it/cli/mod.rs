@@ -11,6 +11,7 @@ mod groups;
 mod history;
 mod life;
 mod limits;
+mod mcp;
 mod operations;
 mod options;
 mod pulled;

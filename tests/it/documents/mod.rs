@@ -5,6 +5,7 @@ mod checkpoints;
 mod examples;
 mod finish;
 mod limits;
+mod llms;
 mod options;
 mod pages;
 mod search;

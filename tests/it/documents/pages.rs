@@ -27,7 +27,7 @@ const fn page(name: &'static str) -> Page {
     Page { name, placeholders: &[], left_out: &[] }
 }
 
-const PAGES: [Page; 23] = [
+const PAGES: [Page; 24] = [
     Page {
         placeholders: &[("wakeq_…", "$THE_KEY"), ("http://127.0.0.1:8080", "$SERVER")],
         ..page("http.md")
@@ -39,6 +39,7 @@ const PAGES: [Page; 23] = [
     page("coming-from.md"),
     page("cron.md"),
     page("limits.md"),
+    page("mcp.md"),
     page("operations.md"),
     page("options.md"),
     page("running.md"),

@@ -130,7 +130,7 @@ async fn refusals_say_what_there_is() {
 /// Requests that no guard sees count for their address, too.
 #[tokio::test]
 async fn documents_and_unknown_paths_are_limited_by_address() {
-    for path in ["/openapi.json", "/docs/", "/v1/nothing"] {
+    for path in ["/openapi.json", "/docs/", "/llms.txt", "/v1/nothing"] {
         let service = Service::with(HttpConfig { stranger_rate: 1, ..HttpConfig::default() }).await;
         let asked = (0..20).map(|_| Answer::of(service.request(Method::GET, path)));
         let answers = join_all(asked).await;

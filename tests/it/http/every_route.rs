@@ -78,6 +78,22 @@ async fn the_document_and_its_page_are_served() {
     service.stop().await;
 }
 
+/// For programs that read documents. Links lead to the documents from anywhere.
+#[tokio::test]
+async fn the_list_of_the_documents_is_served() {
+    let service = Service::start().await;
+    let list = bare(&service, "/llms.txt").await;
+    assert_eq!(list.status, StatusCode::OK);
+    assert_eq!(list.headers["content-type"], "text/plain; charset=utf-8");
+    assert!(list.text.starts_with("# wakeq\n\n> "), "{}", list.text);
+    let links: Vec<_> = list.text.split("](").skip(1).collect();
+    assert!(links.len() > 40, "{links:?}");
+    assert!(links.iter().all(|link| link.starts_with("https://")), "{links:?}");
+    let guide = concat!("- [Guide](", env!("CARGO_PKG_REPOSITORY"), "/raw/main/docs/guide.md): ");
+    assert!(list.text.contains(guide), "{}", list.text);
+    service.stop().await;
+}
+
 #[tokio::test]
 async fn documentation_is_there_unless_it_is_switched_off() {
     let (open, closed) = (HttpConfig::default(), HttpConfig { docs: false, ..HttpConfig::default() });
@@ -89,7 +105,7 @@ async fn documentation_is_there_unless_it_is_switched_off() {
             || start.headers.get("location").is_some_and(|to| to == "/docs/");
         assert_eq!(shown, status == 200, "{}", start.status);
         assert_eq!(start.status == StatusCode::NOT_FOUND, status == 404, "{}", start.status);
-        for path in ["/openapi.json", "/docs/"] {
+        for path in ["/openapi.json", "/docs/", "/llms.txt"] {
             let answer = bare(&service, path).await;
             assert_eq!(answer.status, status, "{path}");
         }

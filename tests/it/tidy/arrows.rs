@@ -35,6 +35,7 @@ const CONFINED: &[(&str, &[&str])] = &[
     ("tracing_opentelemetry", &["telemetry", "cli"]),
     ("prometheus", &["cli"]),
     ("clap", &["config", "cli", "resources::command", "commands", "main"]),
+    ("rmcp", &["commands"]),
     ("anyhow", &["config", "cli", "resources::command", "commands", "main"]),
 ];
 

@@ -289,12 +289,15 @@ impl Ended {
 
 impl Client {
     /// What an operation would change, among as many events as may be looked at.
-    async fn preview_operation(&self, new: &NewOperationJson) -> anyhow::Result<OperationPreviewJson> {
+    pub(crate) async fn preview_operation(
+        &self,
+        new: &NewOperationJson,
+    ) -> anyhow::Result<OperationPreviewJson> {
         let new = NewOperationJson { look_up_to: Some(LOOKED_AT_MAX), ..new.clone() };
         self.call(Request::post(&["operations", "preview"]).silent().body(&new)?).await
     }
 
-    async fn begin_operation(&self, new: &NewOperationJson) -> anyhow::Result<OperationJson> {
+    pub(crate) async fn begin_operation(&self, new: &NewOperationJson) -> anyhow::Result<OperationJson> {
         let request = Request::post(&["operations"]).body(new)?.repeatable();
         let request = match new.kind {
             // Workers are notified, or signalled.
