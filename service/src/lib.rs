@@ -13,6 +13,7 @@
 //! ```
 
 pub mod access;
+mod checkup;
 pub mod cli;
 mod commands;
 mod config;

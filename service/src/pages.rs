@@ -8,6 +8,7 @@ use axum::routing::{get, post};
 
 use crate::access::Scope;
 use crate::page::{Group, Link, Page};
+use crate::resources::audit::page as audit;
 use crate::resources::batches::page as batches;
 use crate::resources::crons::page as crons;
 use crate::resources::emit::page as emit;
@@ -18,6 +19,7 @@ use crate::resources::groups::page as groups;
 use crate::resources::handlers::page as handlers;
 use crate::resources::handlers::page::{purge, stops};
 use crate::resources::hooks::page as hooks;
+use crate::resources::keys::page as keys;
 use crate::resources::limits::page as limits;
 use crate::resources::log::page as log;
 use crate::resources::objects::page as objects;
@@ -70,6 +72,8 @@ pub(crate) const SECTIONS: &[Group] = &[
             link("limits", "Limits", 'm', Scope::Read),
             link("quotas", "Quotas", 'a', Scope::Read),
             link("operations", "Operations", 'u', Scope::Read),
+            link("keys", "Keys", 'x', Scope::Admin),
+            link("record", "Record", 'z', Scope::Admin),
         ],
     },
 ];
@@ -254,6 +258,9 @@ fn of_operations(router: Router<Page>) -> Router<Page> {
 /// Keys, and the record of what was done.
 fn of_keys(router: Router<Page>) -> Router<Page> {
     router
+        .route("/canvases/{canvas}/keys", get(keys::list).post(keys::create))
+        .route("/canvases/{canvas}/keys/{key}/revoke", get(keys::ask_revoke).post(keys::revoke))
+        .route("/canvases/{canvas}/record", get(audit::list))
 }
 
 const fn link(path: &'static str, label: &'static str, key: char, scope: Scope) -> Link {

@@ -18,6 +18,7 @@ use crate::resources::audit::routes as audit;
 use crate::resources::batches::routes as batches;
 use crate::resources::crons::routes as crons;
 use crate::resources::dead_events::routes as dead_events;
+use crate::resources::doctor::routes as doctor;
 use crate::resources::emit::routes as emit;
 use crate::resources::ended_events::routes as ended_events;
 use crate::resources::entities::routes as entities;
@@ -262,6 +263,9 @@ fn of_the_platform(guarded: GuardedRoutes) -> GuardedRoutes {
         .everywhere([Scope::Read], routes!(workers::list))
         .always_there()
         .everywhere([Scope::Read], routes!(workers::one))
+        // What it finds is about the whole deployment.
+        .everywhere([Scope::Admin], routes!(doctor::show))
+        .always_there()
         // A group reads the log of every canvas.
         .everywhere([Scope::Read], routes!(groups::nodes))
         .always_there()

@@ -66,7 +66,7 @@ pub enum Refusal {
     #[error("{0}")]
     Token(InvalidToken),
     /// The ID token is valid, but its account was not admitted.
-    #[error("the service account {email} is not allowed")]
+    #[error("the account {email} is not allowed")]
     NotListed {
         /// The account's address.
         email: String,
@@ -88,8 +88,8 @@ pub enum InvalidToken {
          token in X-Serverless-Authorization, and wakeq's in Authorization"
     )]
     SignatureRemoved,
-    /// Its algorithm is not RS256.
-    #[error("the ID token is not signed with RS256")]
+    /// Its algorithm is not RS256, or ES256 for an assertion of Google's proxy.
+    #[error("the token is not signed with the algorithm that Google uses for it")]
     Algorithm,
     /// Its header has `crit`: whoever verifies it has to understand an extension.
     #[error("the ID token's header has `crit`, and no extension is supported")]
@@ -127,7 +127,7 @@ pub enum FetchError {
     #[error("the answer had status {0}")]
     Status(u16),
     /// The answer is too long, is not JSON, or has no usable key.
-    #[error("the answer is not a set of RSA keys of at most 256 KiB")]
+    #[error("the answer is not a set of usable keys of at most 256 KiB")]
     NoKeys,
 }
 

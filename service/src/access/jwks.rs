@@ -21,6 +21,8 @@ const KEYS_MAX: usize = 100;
 const KEY_ID_MAX_BYTES: usize = 200;
 /// Size of the RSA modulus in bytes. Smaller keys are not safe, larger ones are slow.
 const MODULUS_BYTES: std::ops::RangeInclusive<usize> = 256..=1024;
+/// Size of a point on P-256, uncompressed.
+const POINT_BYTES: usize = 65;
 /// Bounds of `max-age`, and its default if the answer has none.
 const FRESH_MIN: Duration = Duration::from_secs(5 * 60);
 const FRESH_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -43,6 +45,15 @@ pub(super) enum NoKey {
     FetchFailed(FetchError),
 }
 
+/// What keys are for. Others are skipped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeyKind {
+    /// RS256, as ID tokens are signed.
+    Rsa,
+    /// ES256, as the identity-aware proxy signs.
+    P256,
+}
+
 /// The keys at one URL. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Jwks {
@@ -51,6 +62,7 @@ pub(super) struct Jwks {
 
 struct JwksState {
     url: String,
+    kind: KeyKind,
     client: reqwest::Client,
     clock: Clock,
     state: Mutex<KeyCache>,
@@ -80,7 +92,7 @@ enum KeyLookup {
 
 impl Jwks {
     /// Does not fetch anything yet.
-    pub(super) fn new(url: &str, clock: Clock) -> Result<Self, AccessError> {
+    pub(super) fn new(url: &str, kind: KeyKind, clock: Clock) -> Result<Self, AccessError> {
         let parsed = reqwest::Url::parse(url).map_err(|_| {
             AccessError::Config(
                 "the URL of Google's keys is not valid: it should look like https://host/path",
@@ -95,9 +107,8 @@ impl Jwks {
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(|error| AccessError::Tls(causes(&error)))?;
-        Ok(Self {
-            inner: Arc::new(JwksState { url: url.to_owned(), client, clock, state: Mutex::default() }),
-        })
+        let (url, state) = (url.to_owned(), Mutex::default());
+        Ok(Self { inner: Arc::new(JwksState { url, kind, client, clock, state }) })
     }
 
     /// Returns the key with this id; waits only if it is not cached.
@@ -190,7 +201,7 @@ impl JwksState {
             }
             body.extend_from_slice(&chunk);
         }
-        let keys = read(&body).ok_or(FetchError::NoKeys)?;
+        let keys = read(&body, self.kind).ok_or(FetchError::NoKeys)?;
         Ok(KeySet { keys, fetched_at, fresh_for })
     }
 
@@ -234,30 +245,58 @@ struct Jwk {
     alg: Option<String>,
     #[serde(rename = "use")]
     purpose: Option<String>,
-    n: String,
-    e: String,
+    #[serde(flatten)]
+    parts: JwkParts,
 }
 
-/// Parses the RS256 keys of a JWKS document, skipping everything else. `None` if there are none.
-fn read(body: &[u8]) -> Option<HashMap<String, Arc<DecodingKey>>> {
+/// The numbers of a key, of which its kind has two.
+#[derive(Deserialize)]
+struct JwkParts {
+    n: Option<String>,
+    e: Option<String>,
+    crv: Option<String>,
+    x: Option<String>,
+    y: Option<String>,
+}
+
+/// Parses the keys of a kind in a JWKS document, skipping everything else. `None` if there are
+/// none.
+fn read(body: &[u8], kind: KeyKind) -> Option<HashMap<String, Arc<DecodingKey>>> {
     let document: Document = serde_json::from_slice(body).ok()?;
     let jwks =
         document.keys.into_iter().take(KEYS_MAX).filter_map(|key| serde_json::from_value::<Jwk>(key).ok());
-    let keys: HashMap<_, _> = jwks.filter_map(usable).collect();
+    let keys: HashMap<_, _> = jwks.filter_map(|jwk| usable(jwk, kind)).collect();
     (!keys.is_empty()).then_some(keys)
 }
 
-fn usable(jwk: Jwk) -> Option<(String, Arc<DecodingKey>)> {
-    let meant = jwk.kty == "RSA"
-        && jwk.alg.is_none_or(|alg| alg == "RS256")
+fn usable(jwk: Jwk, kind: KeyKind) -> Option<(String, Arc<DecodingKey>)> {
+    let (family, algorithm) = match kind {
+        KeyKind::Rsa => ("RSA", "RS256"),
+        KeyKind::P256 => ("EC", "ES256"),
+    };
+    let meant = jwk.kty == family
+        && jwk.alg.is_none_or(|alg| alg == algorithm)
         && jwk.purpose.is_none_or(|purpose| purpose == "sig")
         && (1..=KEY_ID_MAX_BYTES).contains(&jwk.kid.len());
-    let key = DecodingKey::from_rsa_components(&jwk.n, &jwk.e).ok().filter(|_| meant)?;
-    let sound = match key.kind() {
-        DecodingKeyKind::RsaModulusExponent { n, .. } => MODULUS_BYTES.contains(&n.len()),
-        DecodingKeyKind::SecretOrDer(_) => false,
+    let key = if meant { sound(jwk.parts, kind) } else { None };
+    key.map(|key| (jwk.kid, Arc::new(key)))
+}
+
+/// The key with these numbers, if they are of the right size.
+fn sound(parts: JwkParts, kind: KeyKind) -> Option<DecodingKey> {
+    let key = match kind {
+        KeyKind::Rsa => DecodingKey::from_rsa_components(&parts.n?, &parts.e?).ok()?,
+        KeyKind::P256 if parts.crv.as_deref() == Some("P-256") => {
+            DecodingKey::from_ec_components(&parts.x?, &parts.y?).ok()?
+        }
+        KeyKind::P256 => return None,
     };
-    sound.then(|| (jwk.kid, Arc::new(key)))
+    let is_sound = match (key.kind(), kind) {
+        (DecodingKeyKind::RsaModulusExponent { n, .. }, KeyKind::Rsa) => MODULUS_BYTES.contains(&n.len()),
+        (DecodingKeyKind::SecretOrDer(point), KeyKind::P256) => point.len() == POINT_BYTES,
+        (DecodingKeyKind::RsaModulusExponent { .. } | DecodingKeyKind::SecretOrDer(_), _) => false,
+    };
+    is_sound.then_some(key)
 }
 
 /// An error followed by its causes, since the outermost message alone says little.
@@ -301,6 +340,7 @@ mod tests {
 
     #[test]
     fn only_keys_for_rs256_are_read() {
+        let read = |body: &[u8]| super::read(body, KeyKind::Rsa);
         assert_eq!(read(&jwk(|_| {})).unwrap().keys().collect::<Vec<_>>(), ["one"]);
         assert!(
             read(&jwk(|key| {
@@ -329,16 +369,37 @@ mod tests {
     }
 
     #[test]
+    fn only_points_of_p256_are_read_for_the_proxy() {
+        let point = "A".repeat(43); // 32 bytes
+        let key = |change: fn(&mut serde_json::Value)| {
+            let mut key = serde_json::json!({"kty": "EC", "kid": "one", "alg": "ES256", "use": "sig", "crv": "P-256",
+                                             "x": point, "y": point});
+            change(&mut key);
+            read(&serde_json::to_vec(&serde_json::json!({"keys": [key]})).unwrap(), KeyKind::P256)
+        };
+        assert!(key(|_| {}).is_some());
+        assert!(key(|key| key["crv"] = "P-384".into()).is_none());
+        assert!(key(|key| key["x"] = "AAAA".into()).is_none());
+        assert!(key(|key| key["alg"] = "RS256".into()).is_none());
+        assert!(read(&jwk(|_| {}), KeyKind::P256).is_none(), "a key of the other kind");
+        let of_p256 = serde_json::json!({"keys": [{"kty": "EC", "kid": "one", "crv": "P-256", "x": point, "y": point}]});
+        assert!(read(&serde_json::to_vec(&of_p256).unwrap(), KeyKind::Rsa).is_none());
+    }
+
+    #[test]
     fn keys_are_fetched_from_where_nobody_can_change_them() {
         for url in
             ["https://www.googleapis.com/oauth2/v3/certs", "http://127.0.0.1:1/certs", "http://localhost/"]
         {
-            assert!(Jwks::new(url, Clock::default()).is_ok(), "{url}");
+            assert!(Jwks::new(url, KeyKind::Rsa, Clock::default()).is_ok(), "{url}");
         }
         for url in
             ["http://www.googleapis.com/", "http://127.0.0.1.example.com/", "ftp://localhost/", "certs", ""]
         {
-            assert!(matches!(Jwks::new(url, Clock::default()), Err(AccessError::Config(_))), "{url}");
+            assert!(
+                matches!(Jwks::new(url, KeyKind::Rsa, Clock::default()), Err(AccessError::Config(_))),
+                "{url}"
+            );
         }
     }
 }

@@ -21,8 +21,6 @@ pub const NARROW_MAX: usize = 16;
 const LIFETIME_MIN: Duration = Duration::from_secs(1);
 const ATTEMPTS: usize = 4;
 const LIST_MAX: u32 = 1000;
-/// The address of every service account is in this domain or below it.
-const ACCOUNTS_DOMAIN: &str = "gserviceaccount.com";
 
 /// A key to be created.
 #[derive(Clone, Debug)]
@@ -98,7 +96,8 @@ impl KeyState {
     }
 }
 
-/// A service account that has access.
+/// A Google account that has access: a service account or, through Google's identity-aware proxy, a
+/// person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     /// Its address, in lower case.
@@ -229,7 +228,11 @@ impl Access {
         Ok(revoked)
     }
 
-    /// Admits a service account, or replaces its scopes there. Returns whether it is new there.
+    /// Admits an account, or replaces its scopes there. Returns whether it is new there. A service
+    /// account may use the API with its ID tokens. A person may use the pages, if Google's
+    /// identity-aware proxy is in front of them ([`AccessConfig::iap_audience`]), and nothing else.
+    ///
+    /// [`AccessConfig::iap_audience`]: super::AccessConfig::iap_audience
     pub async fn allow_account(
         &self,
         email: &str,
@@ -260,7 +263,7 @@ impl Access {
         Ok(new)
     }
 
-    /// Removes a service account's access there: immediately in this process, within a minute in
+    /// Removes an account's access there: immediately in this process, within a minute in
     /// all others. Returns whether it had access there.
     pub async fn remove_account(&self, email: &str, reach: Reach, by: &Actor) -> Result<bool, AccessError> {
         let email = account_email(email)?;
@@ -270,7 +273,7 @@ impl Access {
         Ok(removed)
     }
 
-    /// Lists the admitted service accounts by address, those for every canvas first, starting after
+    /// Lists the admitted accounts by address, those for every canvas first, starting after
     /// the address and reach `after`; at most `limit`, up to 1,001.
     pub async fn accounts(
         &self,
@@ -368,21 +371,19 @@ fn check_actor(actor: &Actor) -> Result<(), AccessError> {
 /// Validates an account's address and converts it to lower case.
 fn account_email(text: &str) -> Result<String, AccessError> {
     let email = text.to_ascii_lowercase();
-    let is_account = email.split_once('@').is_some_and(|(name, domain)| {
-        let sound = |part: &str| {
-            !part.is_empty()
-                && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
-        };
-        let below = domain
-            .strip_suffix(ACCOUNTS_DOMAIN)
-            .is_some_and(|below| below.is_empty() || below.ends_with('.'));
-        sound(name) && sound(domain) && below
+    let sound = |part: &str, signs: &[u8]| {
+        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || signs.contains(&byte))
+    };
+    let is_address = email.split_once('@').is_some_and(|(name, domain)| {
+        let labels = || domain.split('.');
+        sound(name, b".-_+'") && labels().all(|label| sound(label, b"-_")) && labels().count() > 1
     });
-    if is_account && email.len() <= NAME_MAX {
+    if is_address && email.len() <= NAME_MAX {
         Ok(email)
     } else {
         Err(AccessError::Invalid(
-            "a service account has an address like name@project.iam.gserviceaccount.com, of at most 190 characters",
+            "an account has an address like name@project.iam.gserviceaccount.com or, for the pages behind Google's \
+             identity-aware proxy, a person's; of at most 190 characters",
         ))
     }
 }
@@ -404,26 +405,35 @@ mod tests {
     }
 
     #[test]
-    fn accounts_are_googles() {
-        for email in [
-            "robot@p.iam.gserviceaccount.com",
-            "123-compute@developer.gserviceaccount.com",
-            "p@appspot.gserviceaccount.com",
-            "Robot@P.iam.GServiceAccount.com",
+    fn accounts_are_googles_service_accounts_or_people() {
+        for (email, is_service) in [
+            ("robot@p.iam.gserviceaccount.com", true),
+            ("123-compute@developer.gserviceaccount.com", true),
+            ("p@appspot.gserviceaccount.com", true),
+            ("Robot@P.iam.GServiceAccount.com", true),
+            ("ada@gmail.com", false),
+            ("Ada.o'Lovelace+wakeq@queue.example", false),
+            ("robot@evilgserviceaccount.com", false),
+            ("robot@gserviceaccount.com.evil.example", false),
         ] {
-            assert_eq!(account_email(email).unwrap(), email.to_ascii_lowercase());
+            let read = account_email(email).unwrap();
+            assert_eq!(read, email.to_ascii_lowercase());
+            assert_eq!(crate::access::token::is_service_account(&read), is_service, "{email}");
         }
         for email in [
             "",
             "robot",
             "@p.iam.gserviceaccount.com",
-            "ada@gmail.com",
+            "ada@localhost",
+            "ada@example..com",
+            "ada@.com",
             "a@b@p.iam.gserviceaccount.com",
-            "robot@evilgserviceaccount.com",
-            "robot@gserviceaccount.com.evil.example",
+            "accounts.google.com:ada@gmail.com",
             "ro bot@p.iam.gserviceaccount.com",
             "röbot@p.iam.gserviceaccount.com",
             " robot@p.iam.gserviceaccount.com",
+            "allUsers",
+            "*@example.com",
             &format!("{}@p.iam.gserviceaccount.com", "x".repeat(190)),
         ] {
             assert!(account_email(email).is_err(), "{email:?}");

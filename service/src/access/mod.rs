@@ -32,19 +32,19 @@ pub use principal::{Denied, Grant, Principal, Reach, authorize, authorize_everyw
 pub(crate) use principal::{authorize_handler, authorize_some_handler, canvases};
 pub use push::PushCallers;
 pub(crate) use scope::read_scopes;
-pub(crate) use session::Session;
-pub use sessions::SESSION;
 pub use scope::{InvalidScope, NarrowScope, Scope, Scopes};
+pub(crate) use session::SignIn;
+pub use sessions::SESSION;
 
 use tokio::sync::OnceCell;
 
 use crate::store::ServiceStore;
-use jwks::{Jwks, NoKey};
+use jwks::{Jwks, KeyKind, NoKey};
 use key::{KeyChecks, KeyHash};
 use lookup::{Limits, Lookup};
 use push::Pushers;
-use sessions::Sessions;
-use token::AcceptedClaims;
+use session::Sessions;
+use token::{AcceptedClaims, TokenKind};
 use wakeq::{Store, StoreError};
 
 const HEADER_MAX_BYTES: usize = 8 * 1024;
@@ -75,6 +75,13 @@ pub struct AccessConfig {
     pub jwks_url: String,
     /// Accepted `iss` claims of ID tokens, compared exactly.
     pub issuers: Vec<String>,
+    /// The `aud` claim of the assertions of Google's identity-aware proxy in front of the pages,
+    /// such as `/projects/123/global/backendServices/456`. The people whom it lets through are
+    /// signed in there, with what was granted to their addresses. None by default: assertions are
+    /// ignored.
+    pub iap_audience: Option<String>,
+    /// URL of the public keys of that proxy. As for [`AccessConfig::jwks_url`].
+    pub iap_jwks_url: String,
     /// How long a key or an account is cached. At most 30 s (the default), so that a revocation
     /// takes effect within 60 s.
     pub cache: Duration,
@@ -89,6 +96,8 @@ impl Default for AccessConfig {
             push: PushCallers::default(),
             jwks_url: "https://www.googleapis.com/oauth2/v3/certs".to_owned(),
             issuers: vec!["https://accounts.google.com".to_owned(), "accounts.google.com".to_owned()],
+            iap_audience: None,
+            iap_jwks_url: "https://www.gstatic.com/iap/verify/public_key-jwk".to_owned(),
             cache: CACHE_MAX,
             clock: Clock::default(),
         }
@@ -107,10 +116,34 @@ struct AccessState {
     accepted: AcceptedClaims,
     pushers: Option<Pushers>,
     jwks: Option<Jwks>,
+    proxy: Option<Proxy>,
     checks: OnceCell<KeyChecks>,
     sessions: OnceCell<Sessions>,
     keys: Lookup<KeyId, KnownKey>,
     accounts: Lookup<String, GrantSet>,
+}
+
+/// Google's identity-aware proxy in front of the pages.
+struct Proxy {
+    accepted: AcceptedClaims,
+    jwks: Jwks,
+}
+
+impl Proxy {
+    /// Who issues its assertions.
+    const ISSUER: &'static str = "https://cloud.google.com/iap";
+
+    fn new(audience: String, jwks_url: &str, clock: Clock) -> Result<Self, AccessError> {
+        if !audience.starts_with("/projects/") {
+            return Err(AccessError::Config(
+                "the audience of the identity-aware proxy looks like /projects/123/global/backendServices/456: Google's \
+                 console shows it as the \"signed header JWT audience\" of the backend",
+            ));
+        }
+        let (audiences, issuers) = (vec![audience], vec![Self::ISSUER.to_owned()]);
+        let accepted = AcceptedClaims { audiences, issuers, kind: TokenKind::Assertion };
+        Ok(Self { accepted, jwks: Jwks::new(jwks_url, KeyKind::P256, clock)? })
+    }
 }
 
 /// A cached key.
@@ -137,16 +170,19 @@ impl Access {
                 "an audience is the URL of this service, exactly as clients request tokens for it",
             ));
         }
-        let AccessConfig { audiences, push, jwks_url, issuers, cache, clock } = config;
+        let AccessConfig { audiences, push, jwks_url, issuers, iap_audience, iap_jwks_url, cache, clock } =
+            config;
         let pushers = Pushers::new(push, &audiences, &issuers)?;
         let limits = Limits { fresh: cache, stale: STALE, entries_max: ENTRIES_MAX, loads_max: LOADS_MAX };
         let no_tokens = audiences.is_empty() && pushers.is_none();
-        let jwks = if no_tokens { None } else { Some(Jwks::new(&jwks_url, clock.clone())?) };
+        let jwks = (!no_tokens).then(|| Jwks::new(&jwks_url, KeyKind::Rsa, clock.clone())).transpose()?;
+        let proxy = iap_audience.map(|audience| Proxy::new(audience, &iap_jwks_url, clock.clone()));
         let inner = AccessState {
             store: store.into(),
-            accepted: AcceptedClaims { audiences, issuers },
+            accepted: AcceptedClaims { audiences, issuers, kind: TokenKind::Id },
             pushers,
             jwks,
+            proxy: proxy.transpose()?,
             checks: OnceCell::new(),
             sessions: OnceCell::new(),
             keys: Lookup::new(limits, clock.clone()),
@@ -182,7 +218,7 @@ impl Access {
         if !token::looks_like_token(token) {
             return Err(Unauthenticated::Malformed.into());
         }
-        let email = self.verified(token, &pushers.accepted).await?;
+        let email = self.verified(token, self.inner.jwks.as_ref(), &pushers.accepted).await?;
         if pushers.accounts.contains(&email) {
             Ok(email)
         } else {
@@ -246,7 +282,35 @@ impl Access {
         if inner.accepted.audiences.is_empty() {
             return Err(Unauthenticated::Unknown(Refusal::Token(InvalidToken::Off)));
         }
-        let email = self.verified(text, &inner.accepted).await?;
+        let email = self.verified(text, inner.jwks.as_ref(), &inner.accepted).await?;
+        if !token::is_service_account(&email) {
+            // What was granted to a person is for the pages, behind the proxy: it is the proxy that
+            // knows whether the address is still the person's.
+            return Err(Unauthenticated::Unknown(Refusal::NotListed { email }));
+        }
+        self.account(email).await
+    }
+
+    /// Whether people whom Google's identity-aware proxy lets through are signed in to the pages.
+    pub(crate) fn trusts_proxy(&self) -> bool {
+        self.inner.proxy.is_some()
+    }
+
+    /// Identifies the person whom that proxy has let through, by its assertion.
+    pub(crate) async fn by_assertion(&self, text: &str) -> Result<(SignIn, Principal), Unauthenticated> {
+        let off = Unauthenticated::Unknown(Refusal::Token(InvalidToken::Off));
+        let proxy = self.inner.proxy.as_ref().ok_or(off)?;
+        if text.len() > HEADER_MAX_BYTES || !token::looks_like_token(text) {
+            return Err(Unauthenticated::Malformed);
+        }
+        let email = self.verified(text, Some(&proxy.jwks), &proxy.accepted).await?;
+        let principal = self.account(email.clone()).await?;
+        Ok((SignIn::Proxy { email }, principal))
+    }
+
+    /// The account with this address, if anything was granted to it.
+    async fn account(&self, email: String) -> Result<Principal, Unauthenticated> {
+        let inner = &self.inner;
         let load = load_grants(inner.store.clone(), email.clone());
         match inner.accounts.find(&email, load).await.map_err(unavailable)?.value {
             Some(granted) => Ok(Principal::of_account(&email, (*granted).clone())),
@@ -255,10 +319,15 @@ impl Access {
     }
 
     /// The account of a valid token whose audience is ours. Does not say what the account may do.
-    async fn verified(&self, text: &str, accepted: &AcceptedClaims) -> Result<String, Unauthenticated> {
+    async fn verified(
+        &self,
+        text: &str,
+        jwks: Option<&Jwks>,
+        accepted: &AcceptedClaims,
+    ) -> Result<String, Unauthenticated> {
         let invalid = |reason| Unauthenticated::Unknown(Refusal::Token(reason));
-        let jwks = self.inner.jwks.as_ref().ok_or(invalid(InvalidToken::Off))?;
-        let key_id = token::key_id(text).map_err(invalid)?;
+        let jwks = jwks.ok_or(invalid(InvalidToken::Off))?;
+        let key_id = token::key_id(text, accepted.kind).map_err(invalid)?;
         let key = jwks.key(&key_id).await.map_err(|reason| match reason {
             NoKey::Unknown => invalid(InvalidToken::UnknownKey),
             NoKey::FetchFailed(error) => Unauthenticated::Unavailable(error.into()),

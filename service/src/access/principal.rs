@@ -92,6 +92,19 @@ impl Principal {
     pub fn grants(&self) -> &[Grant] {
         &self.grants
     }
+
+    /// All that it may do on a canvas, as a text: two for whom it is equal are allowed the same
+    /// there.
+    pub(crate) fn rights_on(&self, canvas: CanvasId) -> String {
+        let place = |reach: Reach| if reach == Reach::EveryCanvas { "*" } else { "" };
+        let grants = self.grants.iter().filter(|grant| grant.reach.covers(canvas));
+        let grants = grants.map(|grant| format!("{}{}", place(grant.reach), grant.scopes));
+        let narrow = self.narrow.iter().filter(|(reach, _)| reach.covers(canvas));
+        let narrow = narrow.map(|(reach, narrow)| format!("{}{narrow}", place(*reach)));
+        let mut rights: Vec<String> = grants.chain(narrow).collect();
+        rights.sort_unstable();
+        rights.join(" ")
+    }
 }
 
 /// The grants in the rows of a credential.
@@ -287,6 +300,34 @@ mod tests {
             (true, false) => Err(Denied::Forbidden { needed }),
             (true, true) => Ok(()),
         }
+    }
+
+    #[test]
+    fn whose_rights_are_equal_may_do_the_same() {
+        let granted = |grants: GrantSet, reach, scopes: &[&str]| {
+            let rows: Vec<String> = scopes.iter().map(|&scope| scope.to_owned()).collect();
+            grants.and(reach, &rows)
+        };
+        let of = |reach, scopes: &[&str]| {
+            Principal::of_account("ada", granted(GrantSet::default(), reach, scopes)).rights_on(OWN)
+        };
+        let all = [
+            of(Reach::Canvas(OWN), &["read"]),
+            of(Reach::EveryCanvas, &["read"]),
+            of(Reach::Canvas(OWN), &["read", "admin"]),
+            of(Reach::Canvas(OWN), &["read", "operate"]),
+            of(Reach::Canvas(OWN), &["read", "operate:WORKER/a"]),
+            of(Reach::Canvas(OWN), &["read", "operate:WORKER/b"]),
+            of(Reach::EveryCanvas, &["read", "operate:WORKER/b"]),
+            of(Reach::Canvas(OTHER), &["read"]),
+        ];
+        for (at, rights) in all.iter().enumerate() {
+            assert!(!all[..at].contains(rights), "{rights}");
+        }
+        let read = granted(GrantSet::default(), Reach::Canvas(OWN), &["read"]);
+        let elsewhere = granted(read, Reach::Canvas(OTHER), &["admin", "operate:WORKER/a"]);
+        let bob = Principal::of_account("bob", elsewhere);
+        assert_eq!(bob.rights_on(OWN), all[0], "neither a name counts nor what is allowed elsewhere");
     }
 
     #[test]

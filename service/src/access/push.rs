@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 
 use super::error::AccessError;
-use super::token::AcceptedClaims;
+use super::token::{AcceptedClaims, TokenKind};
 
 /// Maximum number of accounts, and of audiences.
 const NAMED_MAX: usize = 100;
@@ -72,7 +72,8 @@ impl Pushers {
             ));
         }
         let accounts = accounts.iter().map(|account| account.to_ascii_lowercase()).collect();
-        Ok(Some(Self { accepted: AcceptedClaims { audiences: own, issuers: issuers.to_vec() }, accounts }))
+        let (issuers, kind) = (issuers.to_vec(), TokenKind::Id);
+        Ok(Some(Self { accepted: AcceptedClaims { audiences: own, issuers, kind }, accounts }))
     }
 }
 

@@ -1,6 +1,9 @@
 //! Sessions of people in a browser: a key is exchanged for a token that names it, ends before long,
 //! and ends with the key. Nothing of a session is stored, so that any process knows it.
 
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac;
 use base64::Engine;
@@ -13,6 +16,9 @@ const NONCE_BYTES: usize = 16;
 const MAC_BYTES: usize = 32;
 const BODY_BYTES: usize = KeyId::BYTES + NONCE_BYTES + size_of::<u64>();
 
+/// How many links of which it is remembered that they were used.
+const LINKS_MAX: usize = 10_000;
+
 /// What a token is made for. None is valid for another purpose.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
@@ -22,6 +28,8 @@ pub(super) enum Purpose {
     Link,
     /// The hidden field of a session's forms.
     Form,
+    /// The hidden field of the forms of a person whom a proxy has signed in.
+    FormOfAccount,
 }
 
 impl Purpose {
@@ -30,6 +38,7 @@ impl Purpose {
             Self::Session => b"wakeq page session",
             Self::Link => b"wakeq page link",
             Self::Form => b"wakeq page form",
+            Self::FormOfAccount => b"wakeq page account",
         }
     }
 }
@@ -52,11 +61,6 @@ impl Session {
         Ok(Self { key, nonce, ends_at_s })
     }
 
-    /// What tells it from all others.
-    pub(super) fn nonce(&self) -> [u8; NONCE_BYTES] {
-        self.nonce
-    }
-
     fn body(&self) -> [u8; BODY_BYTES] {
         let mut body = [0; BODY_BYTES];
         let (key, rest) = body.split_at_mut(KeyId::BYTES);
@@ -65,6 +69,38 @@ impl Session {
         nonce.copy_from_slice(&self.nonce);
         end.copy_from_slice(&self.ends_at_s.to_be_bytes());
         body
+    }
+}
+
+/// How a person is signed in.
+pub(crate) enum SignIn {
+    /// By a session that was opened with a key.
+    Session(Session),
+    /// By a proxy, as the account with this address.
+    Proxy {
+        /// In lower case.
+        email: String,
+    },
+}
+
+/// Makes and checks sessions, and knows which links were used in this process.
+pub(super) struct Sessions {
+    pub(super) signer: Signer,
+    /// The links that were used, and when they end, in seconds since 1970.
+    used: Mutex<HashMap<[u8; NONCE_BYTES], u64>>,
+}
+
+impl Sessions {
+    pub(super) fn new(secret: &[u8]) -> Self {
+        Self { signer: Signer::new(secret), used: Mutex::default() }
+    }
+
+    /// Whether a link is used for the first time. Links beyond the limit can't be used, so that
+    /// none is used twice.
+    pub(super) fn use_link(&self, link: &Session, now_s: u64) -> bool {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        used.retain(|_, ends_at_s| *ends_at_s > now_s);
+        used.len() < LINKS_MAX && used.insert(link.nonce, link.ends_at_s).is_none()
     }
 }
 
@@ -101,6 +137,12 @@ impl Signer {
         })
     }
 
+    /// The field of the forms that an account is shown on a day, which is counted from 1970.
+    pub(super) fn field_of_account(&self, email: &str, day: u64) -> String {
+        let body = [day.to_be_bytes().as_slice(), email.as_bytes()].concat();
+        BASE64_URL_SAFE_NO_PAD.encode(self.mac(Purpose::FormOfAccount, &body))
+    }
+
     fn mac(&self, purpose: Purpose, body: &[u8]) -> hmac::Tag {
         let mut signing = hmac::Context::with_key(&self.0);
         signing.update(purpose.word());
@@ -120,12 +162,23 @@ mod tests {
         let token = signer.token(Purpose::Session, &session);
         let read = signer.read(Purpose::Session, &token).unwrap();
         assert!(read == session && read.key == session.key && read.ends_at_s == 1_700_000_000);
-        for purpose in [Purpose::Link, Purpose::Form] {
+        for purpose in [Purpose::Link, Purpose::Form, Purpose::FormOfAccount] {
             assert!(signer.read(purpose, &token).is_none());
         }
         assert!(Signer::new(b"of another").read(Purpose::Session, &token).is_none());
         let other = Session::new(session.key, session.ends_at_s).unwrap();
         assert!(signer.token(Purpose::Session, &other) != token, "no two sessions are alike");
+    }
+
+    #[test]
+    fn the_field_of_an_account_is_its_own_and_of_a_day() {
+        let (signer, ada) = (Signer::new(b"of this deployment"), "ada@example.com");
+        let field = signer.field_of_account(ada, 20_000);
+        assert_eq!(field, signer.field_of_account(ada, 20_000), "in every process");
+        for (email, day) in [("bob@example.com", 20_000), (ada, 20_001), ("da@example.com", 20_000)] {
+            assert_ne!(signer.field_of_account(email, day), field, "{email} {day}");
+        }
+        assert_ne!(Signer::new(b"of another").field_of_account(ada, 20_000), field);
     }
 
     #[test]

@@ -1,39 +1,19 @@
 //! Sessions as callers use them: opened with a key or a link, resumed with a token.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::session::{Purpose, Session, Signer};
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+
+use super::session::{Purpose, Session, Sessions, SignIn};
 use super::{Access, ApiKey, KeyId, Principal, Refusal, Unauthenticated, bearer, unavailable};
 
 /// How long a session lasts.
 pub const SESSION: Duration = Duration::from_secs(12 * 3600);
 /// How long a link that signs in can be used.
 const LINK: Duration = Duration::from_secs(600);
-/// How many links of which it is remembered that they were used.
-const LINKS_MAX: usize = 10_000;
 
-/// Makes and checks sessions, and knows which links were used in this process.
-pub(super) struct Sessions {
-    signer: Signer,
-    /// The links that were used, and when they end, in seconds since 1970.
-    used: Mutex<HashMap<[u8; 16], u64>>,
-}
-
-impl Sessions {
-    fn new(secret: &[u8]) -> Self {
-        Self { signer: Signer::new(secret), used: Mutex::default() }
-    }
-
-    /// Whether a link is used for the first time. Links beyond the limit can't be used, so that
-    /// none is used twice.
-    fn use_link(&self, link: &Session, now_s: u64) -> bool {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        used.retain(|_, ends_at_s| *ends_at_s > now_s);
-        used.len() < LINKS_MAX && used.insert(link.nonce(), link.ends_at_s).is_none()
-    }
-}
+/// How long the forms of a proxy's person have the same field.
+const DAY_S: u64 = 24 * 3600;
 
 impl Access {
     /// Makes a token that opens one session of a person in a browser, in the name of a key: the
@@ -75,24 +55,42 @@ impl Access {
     }
 
     /// The session of a token and the holder of its key, unless either has ended.
-    pub(crate) async fn resume(&self, token: &str) -> Result<(Session, Principal), Unauthenticated> {
+    pub(crate) async fn resume(&self, token: &str) -> Result<(SignIn, Principal), Unauthenticated> {
         let sessions = self.sessions().await?;
         let session = sessions.signer.read(Purpose::Session, token).ok_or(Unauthenticated::Malformed)?;
         if session.ends_at_s <= self.inner.clock.unix_seconds() {
             return Err(Unauthenticated::Unknown(Refusal::SessionOver(session.key)));
         }
         let principal = self.live(session.key, self.known(session.key).await?)?;
-        Ok((session, principal))
+        Ok((SignIn::Session(session), principal))
     }
 
-    /// The hidden field that the forms of a session carry.
-    pub(crate) async fn form_token(&self, session: &Session) -> Result<String, Unauthenticated> {
-        Ok(self.sessions().await?.signer.token(Purpose::Form, session))
+    /// The hidden field that the forms of a person carry.
+    pub(crate) async fn form_token(&self, sign_in: &SignIn) -> Result<String, Unauthenticated> {
+        let signer = &self.sessions().await?.signer;
+        Ok(match sign_in {
+            SignIn::Session(session) => signer.token(Purpose::Form, session),
+            SignIn::Proxy { email } => signer.field_of_account(email, self.day()),
+        })
     }
 
-    /// Whether a form carries the field of this session.
-    pub(crate) async fn is_form_of(&self, session: &Session, token: &str) -> Result<bool, Unauthenticated> {
-        Ok(self.sessions().await?.signer.read(Purpose::Form, token).is_some_and(|form| form == *session))
+    /// Whether a form carries the field of this person. A proxy's has no session that ends, so its
+    /// field is that of the day, or of the day before, for a form that was open at midnight.
+    pub(crate) async fn is_form_of(&self, sign_in: &SignIn, token: &str) -> Result<bool, Unauthenticated> {
+        let signer = &self.sessions().await?.signer;
+        Ok(match sign_in {
+            SignIn::Session(session) => {
+                signer.read(Purpose::Form, token).is_some_and(|form| form == *session)
+            }
+            SignIn::Proxy { email } => [self.day(), self.day().saturating_sub(1)].into_iter().any(|day| {
+                let field = signer.field_of_account(email, day);
+                verify_slices_are_equal(field.as_bytes(), token.as_bytes()).is_ok()
+            }),
+        })
+    }
+
+    fn day(&self) -> u64 {
+        self.inner.clock.unix_seconds() / DAY_S
     }
 
     async fn session_of(&self, key: KeyId) -> Result<String, Unauthenticated> {

@@ -1,4 +1,5 @@
-//! Checks of Google's ID tokens. Pure: keys, the time and the accepted claims are arguments.
+//! Checks of tokens that Google has signed: ID tokens, and assertions of its identity-aware proxy.
+//! Pure: keys, the time and the accepted claims are arguments.
 
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
@@ -9,6 +10,8 @@ use super::error::InvalidToken;
 /// Tolerated difference between clocks.
 const LEEWAY_S: u64 = 30;
 const KEY_ID_MAX_BYTES: usize = 200;
+/// The address of every service account is in this domain or below it.
+const ACCOUNTS_DOMAIN: &str = "gserviceaccount.com";
 /// The text that Cloud Run puts in place of a signature.
 const REMOVED: &str = "SIGNATURE_REMOVED_BY_GOOGLE";
 
@@ -17,6 +20,25 @@ const REMOVED: &str = "SIGNATURE_REMOVED_BY_GOOGLE";
 pub(super) struct AcceptedClaims {
     pub(super) audiences: Vec<String>,
     pub(super) issuers: Vec<String>,
+    pub(super) kind: TokenKind,
+}
+
+/// What a token is. None of one kind is accepted as one of the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TokenKind {
+    /// An ID token, which says whether its address is verified.
+    Id,
+    /// An assertion of the proxy, which asserts verified addresses only.
+    Assertion,
+}
+
+impl TokenKind {
+    fn algorithm(self) -> Algorithm {
+        match self {
+            Self::Id => Algorithm::RS256,
+            Self::Assertion => Algorithm::ES256,
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -38,14 +60,14 @@ pub(super) fn looks_like_token(text: &str) -> bool {
 /// The id of the signing key, from the header. Nothing else is used before the token is verified. A
 /// header that makes an extension critical is refused, since none is understood here (RFC 7515,
 /// section 4.1.11).
-pub(super) fn key_id(token: &str) -> Result<String, InvalidToken> {
+pub(super) fn key_id(token: &str, kind: TokenKind) -> Result<String, InvalidToken> {
     match token.rsplit('.').next() {
         None => return Err(InvalidToken::Unreadable),
         Some("" | REMOVED) => return Err(InvalidToken::SignatureRemoved),
         Some(_) => {}
     }
     let header = jsonwebtoken::decode_header(token).map_err(|_| InvalidToken::Unreadable)?;
-    if header.alg != Algorithm::RS256 {
+    if header.alg != kind.algorithm() {
         return Err(InvalidToken::Algorithm);
     }
     if header.crit.is_some() {
@@ -62,7 +84,7 @@ pub(super) fn verify(
     accepted: &AcceptedClaims,
     unix_seconds: u64,
 ) -> Result<String, InvalidToken> {
-    let mut validation = Validation::new(Algorithm::RS256);
+    let mut validation = Validation::new(accepted.kind.algorithm());
     // The claims are checked below, against the `unix_seconds` argument and exactly as Google
     // writes them.
     validation.required_spec_claims.clear();
@@ -90,9 +112,18 @@ fn check(claims: Claims, accepted: &AcceptedClaims, now: u64) -> Result<String, 
     if claims.iat.max(claims.nbf.unwrap_or(0)) > now.saturating_add(LEEWAY_S) {
         return Err(InvalidToken::NotYet);
     }
-    let verified = claims.email_verified == Some(true);
+    let verified = match accepted.kind {
+        TokenKind::Id => claims.email_verified == Some(true),
+        TokenKind::Assertion => claims.email_verified != Some(false),
+    };
     let email = claims.email.filter(|email| verified && !email.is_empty());
     email.map(|email| email.to_ascii_lowercase()).ok_or(InvalidToken::Email)
+}
+
+/// Whether an address, in lower case, is that of a service account, which only Google can give.
+pub(super) fn is_service_account(email: &str) -> bool {
+    let below = email.split_once('@').and_then(|(_, domain)| domain.strip_suffix(ACCOUNTS_DOMAIN));
+    below.is_some_and(|below| below.is_empty() || below.ends_with('.'))
 }
 
 #[cfg(test)]
@@ -105,6 +136,7 @@ mod tests {
         AcceptedClaims {
             audiences: vec!["https://queue.example".into()],
             issuers: vec!["https://accounts.google.com".into()],
+            kind: TokenKind::Id,
         }
     }
 
@@ -150,6 +182,31 @@ mod tests {
     }
 
     #[test]
+    fn an_assertion_need_not_say_that_its_address_is_verified() {
+        let mut accepted = accepted();
+        for (kind, verified, is_accepted) in [
+            (TokenKind::Assertion, None, true),
+            (TokenKind::Assertion, Some(true), true),
+            (TokenKind::Assertion, Some(false), false),
+            (TokenKind::Id, None, false),
+            (TokenKind::Id, Some(true), true),
+        ] {
+            accepted.kind = kind;
+            let claims = Claims {
+                iss: accepted.issuers[0].clone(),
+                aud: accepted.audiences[0].clone(),
+                exp: NOW + 600,
+                iat: NOW,
+                nbf: None,
+                email: Some("Ada@example.com".into()),
+                email_verified: verified,
+            };
+            let found = check(claims, &accepted, NOW);
+            assert_eq!(found.is_ok(), is_accepted, "{kind:?} {verified:?} {found:?}");
+        }
+    }
+
+    #[test]
     fn times_may_differ_by_the_leeway_and_no_second_more() {
         let robot = Ok("robot@p.iam.gserviceaccount.com");
         check_that(|claims| claims.exp = NOW - 29, robot);
@@ -166,10 +223,10 @@ mod tests {
     #[test]
     fn detects_a_removed_signature_before_fetching_keys() {
         for token in ["a.b.", "a.b.SIGNATURE_REMOVED_BY_GOOGLE"] {
-            assert_eq!(key_id(token), Err(InvalidToken::SignatureRemoved));
+            assert_eq!(key_id(token, TokenKind::Id), Err(InvalidToken::SignatureRemoved));
         }
         for token in ["a.b.c", "..c", "{}.{}.c"] {
-            assert_eq!(key_id(token), Err(InvalidToken::Unreadable));
+            assert_eq!(key_id(token, TokenKind::Id), Err(InvalidToken::Unreadable));
         }
     }
 }

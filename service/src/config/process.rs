@@ -190,6 +190,10 @@ pub(crate) struct ServeArgs {
     /// URL of the public keys that verify ID tokens; for local emulators
     #[arg(long, env = "WAKEQ_JWKS_URL", default_value_t = AccessConfig::default().jwks_url, hide_short_help = true)]
     jwks_url: String,
+    /// Audience of Google's identity-aware proxy in front of the pages, as its console shows it:
+    /// whom it lets through is signed in there
+    #[arg(long, env = "WAKEQ_IAP_AUDIENCE", hide_short_help = true, value_name = "AUDIENCE")]
+    iap_audience: Option<String>,
     /// Maximum concurrent connections
     #[arg(long, env = "WAKEQ_MAX_CONNECTIONS", hide_short_help = true, default_value_t = HttpConfig::default().max_connections)]
     max_connections: usize,
@@ -320,10 +324,11 @@ impl ServeArgs {
         let proxies: Result<Vec<IpRange>, _> =
             non_empty(&self.trusted_proxies).iter().map(|range| range.parse()).collect();
         let (audiences, jwks_url) = (non_empty(&self.audiences), self.jwks_url.clone());
+        let iap_audience = self.iap_audience.clone();
         Ok(HttpConfig {
             address: SocketAddr::new(self.listen, self.port),
             own_origins: non_empty(&self.own_origins),
-            access: AccessConfig { audiences, jwks_url, ..AccessConfig::default() },
+            access: AccessConfig { audiences, jwks_url, iap_audience, ..AccessConfig::default() },
             max_connections: self.max_connections,
             max_requests: self.max_requests,
             max_listeners: self.max_listeners,

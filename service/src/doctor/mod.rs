@@ -16,6 +16,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use wakeq::StoreError;
+
 pub(crate) use chores::{
     CROWD, UNKNOWN_WITHIN, chores, durations, limits, lost_after, overdue_after, sizes, switches,
     unknown_handlers, workers,
@@ -79,6 +81,34 @@ impl fmt::Display for Finding {
         };
         write!(formatter, "{level:4}  {}: {}", self.what, self.found)?;
         self.advice.iter().try_for_each(|advice| write!(formatter, " -> {advice}"))
+    }
+}
+
+/// A check that the database did not allow, with the error in words.
+pub(crate) fn not_checked(what: &'static str, error: &StoreError, words: &str) -> Finding {
+    let found = format!("not checked: {words}");
+    match error {
+        StoreError::NotMigrated(_) => Finding::fail(what, "the schema does not exist", "run `wakeq migrate`"),
+        StoreError::Unavailable(_) => {
+            Finding::fail(what, words, "mend what it says; else check the network between here and there")
+        }
+        StoreError::TimedOut { .. } => Finding::fail(what, found, "see what keeps the server busy"),
+        StoreError::Refused { .. }
+        | StoreError::Migration(_)
+        | StoreError::PartlyMigrated(_)
+        | StoreError::UnsafeDurability { .. }
+        | StoreError::RoleSettings { .. }
+        | StoreError::PoolSettings { .. }
+        | StoreError::ForeignEngine(_)
+        | StoreError::Timing(_)
+        | StoreError::OtherTiming { .. }
+        | StoreError::Overloaded
+        | StoreError::Quota(_)
+        | StoreError::WaitingMax(_)
+        | StoreError::NoBatch(_)
+        | StoreError::Config(_)
+        | StoreError::Defect
+        | _ => Finding::fail(what, found, "see the reason: usually a privilege that the role lacks"),
     }
 }
 

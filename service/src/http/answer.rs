@@ -15,7 +15,7 @@ use tracing::Instrument;
 use uuid::Uuid;
 
 use super::client::Client;
-use super::mounted::Root;
+use super::mounted::{Placed, Root};
 use super::problem::{DOCS, Problem};
 use crate::telemetry::{HttpMetrics, RequestInfo, answered, known_method, request_span, server_span};
 use wakeq::events::Traceparent;
@@ -70,8 +70,11 @@ pub(crate) async fn complete(
     let response = answering.await.unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response());
     let status = response.status();
     let mut response = span.in_scope(|| traced.in_scope(|| with_body(response, &id, &root)));
+    let is_placed = response.extensions().get::<Placed>().is_some();
     let headers = response.headers_mut();
-    place(headers, &root);
+    if !is_placed {
+        place(headers, &root);
+    }
     if let Ok(value) = HeaderValue::from_str(&id.0) {
         headers.insert(REQUEST_ID, value);
     }

@@ -23,7 +23,13 @@ impl FromRequest<Api> for CompleteBody {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
-        let limit = api.limits.body_bytes;
+        Self::read(request, api, api.limits.body_bytes).await
+    }
+}
+
+impl CompleteBody {
+    /// Reads a body of at most `limit` bytes.
+    pub(crate) async fn read(request: Request, api: &Api, limit: usize) -> Result<Self, Problem> {
         let too_large = || {
             Problem::new(
                 Kind::TooLarge,

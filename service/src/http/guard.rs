@@ -28,7 +28,7 @@ use super::credential::{authorization, credential, reason};
 use super::operations::Operations;
 use super::path::{self, HandlerPath};
 use super::problem::Problem;
-use super::record::Line;
+use super::record::{Line, Recorded};
 use super::shares::{LimitKey, credential_of};
 use super::slots::Slot;
 use crate::access::{
@@ -309,7 +309,7 @@ async fn admit(State(rule): State<Rule>, request: Request, next: Next) -> Respon
             let (canvas, method) = (caller.canvas, parts.method.clone());
             parts.extensions.insert(caller.clone());
             let answering = next.run(Request::from_parts(parts, body));
-            let response = match rule.about {
+            let mut response = match rule.about {
                 About::Canvas | About::Events => {
                     let is_contended = rule.api.recent_canvases.record(canvas);
                     on_behalf_of(Purpose { canvas, reads: method.is_safe(), is_contended }, answering).await
@@ -318,6 +318,7 @@ async fn admit(State(rule): State<Rule>, request: Request, next: Next) -> Respon
             };
             if let Some(line) = read.filter(|_| response.status().is_success()) {
                 rule.api.audit.record_read(line, caller.request_id());
+                response.extensions_mut().insert(Recorded);
             }
             if let Some(bytes) = response.body().size_hint().exact() {
                 rule.api.shares.charge_bytes(&caller.limit_keys, bytes);

@@ -1,5 +1,5 @@
-//! Requests from this process to its own API: the same routes without a connection, for the operator
-//! of a command and for a person who is signed in to the page.
+//! Requests from this process to its own API: the same routes without a connection, for the
+//! operator of a command and for a person who is signed in to the page.
 
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
@@ -11,6 +11,7 @@ use super::answer::RequestId;
 use super::caller::{Operator, SignedIn};
 use super::client::Client;
 use super::problem::{Problem, Words};
+use super::record::Recorded;
 use crate::access::Principal;
 
 /// The routes of the API.
@@ -64,21 +65,28 @@ impl Sender {
     }
 }
 
+/// The answer to a request.
+pub(crate) struct Reply {
+    pub(crate) body: Bytes,
+    /// Whether it is recorded who has read it, so that nobody else may be shown it.
+    pub(crate) is_recorded: bool,
+}
+
 impl Inside {
     /// `router` has the routes with their guard, and none of the layers around them.
     pub(crate) fn new(router: Router) -> Self {
         Self(router)
     }
 
-    /// The body of the answer to a request to a path with its query; a body is JSON. Errors: the
-    /// problem that any caller would be told.
+    /// The answer to a request to a path with its query; a body is JSON. Errors: the problem that
+    /// any caller would be told.
     pub(crate) async fn call(
         &self,
         sender: Sender,
         method: Method,
         path: &str,
         body: Option<Vec<u8>>,
-    ) -> Result<Bytes, Problem> {
+    ) -> Result<Reply, Problem> {
         let mut request = Request::new(Body::empty());
         *request.method_mut() = method;
         *request.uri_mut() = path.parse().map_err(|_| Problem::bad_request(format!("{path} is too long")))?;
@@ -92,7 +100,9 @@ impl Inside {
             let problem = response.extensions_mut().remove();
             return Err(problem.unwrap_or_else(|| Problem::of_status(response.status())));
         }
+        let is_recorded = response.extensions().get::<Recorded>().is_some();
         let body = to_bytes(response.into_body(), usize::MAX).await;
-        body.map_err(|error| Problem::internal().because(Words(error.to_string())))
+        let body = body.map_err(|error| Problem::internal().because(Words(error.to_string())))?;
+        Ok(Reply { body, is_recorded })
     }
 }

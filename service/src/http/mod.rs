@@ -37,11 +37,13 @@ pub(crate) mod senders;
 pub(crate) mod shares;
 pub(crate) mod slots;
 pub(crate) mod strangers;
+pub(crate) mod visitors;
 
 use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::access::Access;
+use crate::checkup::Checkup;
 use crate::delivery::Deliverer;
 use crate::telemetry::WebhookMetrics;
 use limits::Limits;
@@ -78,6 +80,7 @@ pub(crate) struct ApiParts {
     pub(crate) recent_canvases: Arc<RecentCanvases>,
     pub(crate) audit: AuditBuffer,
     pub(crate) readiness: Arc<Readiness>,
+    pub(crate) checkup: Checkup,
     pub(crate) push: Push,
     pub(crate) pulls: PullState,
     pub(crate) listeners: Listeners,

@@ -30,7 +30,16 @@ impl Root {
     pub(crate) fn path(&self, own: &str) -> String {
         format!("{}{own}", self.0)
     }
+
+    /// The path of the root itself. A server that nests the API below `/queue` has no `/queue/`.
+    pub(crate) fn home(&self) -> &str {
+        if self.is_server() { "/" } else { &self.0 }
+    }
 }
+
+/// Marks an answer whose location has the root already.
+#[derive(Clone, Copy)]
+pub(crate) struct Placed;
 
 impl<S: Sync> FromRequestParts<S> for Root {
     type Rejection = Infallible;

@@ -65,7 +65,7 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(60);
         (name = "quotas", description = "The limits of a canvas, and its usage"),
         (name = "limits",
             description = "How many events run at a time and start in a period, over all workers"),
-        (name = "admin", description = "Keys, blocks, and the audit log"),
+        (name = "admin", description = "Keys, blocks, the audit log, and what is wrong"),
         (name = "push",
             description = "For Pub/Sub and Cloud Scheduler, if there is a push subscription"),
         (name = "health", description = "For orchestrators and load balancers"),

@@ -29,6 +29,10 @@ const SESSION: Duration = Duration::from_secs(3600);
 /// Maximum number of sign-ins remembered; beyond it, some are recorded again.
 const SESSIONS_MAX: usize = 10_000;
 
+/// Marks an answer whose reading is recorded: it is for its caller alone.
+#[derive(Clone, Copy)]
+pub(super) struct Recorded;
+
 /// When the sign-in of each credential on each canvas was last recorded.
 type Sessions = HashMap<(Arc<str>, Option<CanvasId>), Instant>;
 

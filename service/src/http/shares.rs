@@ -66,7 +66,8 @@ pub(super) enum LimitKey {
     Network(IpAddr),
 }
 
-/// What a request counts for whose sender is not verified yet, as an extension of the request.
+/// What a request counts for that no guard has admitted: its sender is not verified yet, or it is
+/// for a page. An extension of the request.
 #[derive(Clone)]
 pub(super) struct Unverified(pub(super) Arc<[LimitKey]>);
 

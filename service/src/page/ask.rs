@@ -2,14 +2,13 @@
 
 use std::fmt::Display;
 
-use axum::body::Bytes;
 use axum::http::Method;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::visit::Visit;
+use super::visit::{Visit, joined};
 use crate::access::Scope;
-use crate::http::inside::Sender;
+use crate::http::inside::{Reply, Sender};
 use crate::http::problem::{Problem, Words};
 
 /// A request that is not sent yet.
@@ -19,8 +18,26 @@ pub(crate) struct Ask {
     query: Vec<(String, String)>,
 }
 
+impl Visit {
+    /// A request about this canvas: `["handlers", module, name]` is
+    /// `/v1/canvases/{canvas}/handlers/{module}/{name}`.
+    pub(crate) fn ask(&self, path: &[&str]) -> Ask {
+        Ask::new(self.clone(), format!("/v1/canvases/{}{}", self.canvas().0, joined(path)))
+    }
+
+    /// The same below the routes of a canvas's admins.
+    pub(crate) fn ask_admin(&self, path: &[&str]) -> Ask {
+        Ask::new(self.clone(), format!("/v1/admin/canvases/{}{}", self.canvas().0, joined(path)))
+    }
+
+    /// The same below the routes that concern all canvases.
+    pub(crate) fn ask_everywhere(&self, path: &[&str]) -> Ask {
+        Ask::new(self.clone(), format!("/v1/admin{}", joined(path)))
+    }
+}
+
 impl Ask {
-    pub(super) fn new(visit: Visit, path: String) -> Self {
+    fn new(visit: Visit, path: String) -> Self {
         Self { visit, path, query: Vec::new() }
     }
 
@@ -40,19 +57,18 @@ impl Ask {
 
     /// Reads. For what only this visitor sees, such as values.
     pub(crate) async fn get<T: DeserializeOwned>(self) -> Result<T, Problem> {
-        read(&self.send(Method::GET, None).await?)
+        read(&self.send(Method::GET, None).await?.body)
     }
 
-    /// Reads what whoever has the scope `read` on the canvas sees, and others may have asked for a
-    /// moment ago.
+    /// Reads what others with the same rights may have asked for a moment ago. What is recorded is
+    /// asked for anew for each person.
     pub(crate) async fn shared<T: DeserializeOwned>(self) -> Result<T, Problem> {
         if !self.visit.may(Scope::Read) {
             return self.get().await;
         }
-        // Who may read every canvas also sees copies in queues that tenants don't see.
-        let everywhere = self.visit.may_everywhere(Scope::Read);
         let visit = self.visit.clone();
-        let question = format!("{everywhere} {}", self.path_and_query());
+        let rights = visit.principal().rights_on(visit.canvas());
+        let question = format!("{rights} {}", self.path_and_query());
         read(&visit.parts().page.memo.find(&question, self.send(Method::GET, None)).await?)
     }
 
@@ -76,7 +92,7 @@ impl Ask {
 
     /// Changes something without a body, and reads the answer.
     pub(crate) async fn answer_to<T: DeserializeOwned>(self, method: Method) -> Result<T, Problem> {
-        read(&self.send(method, None).await?)
+        read(&self.send(method, None).await?.body)
     }
 
     /// Changes something; the answer is not used.
@@ -85,10 +101,10 @@ impl Ask {
     }
 
     async fn change<T: DeserializeOwned>(self, method: Method, body: &impl Serialize) -> Result<T, Problem> {
-        read(&self.send(method, Some(written(body)?)).await?)
+        read(&self.send(method, Some(written(body)?)).await?.body)
     }
 
-    async fn send(self, method: Method, body: Option<Vec<u8>>) -> Result<Bytes, Problem> {
+    async fn send(self, method: Method, body: Option<Vec<u8>>) -> Result<Reply, Problem> {
         let path = self.path_and_query();
         let parts = self.visit.parts();
         let sender = Sender::Person(Box::new(parts.person.clone()));

@@ -2,8 +2,10 @@
 
 use maud::{Markup, html};
 
-use super::frame::TOKEN;
 use super::visit::Visit;
+
+/// The name of the hidden field.
+pub(super) const TOKEN: &str = "form_token";
 
 /// A form that changes something, at an address that a [`Visit`] has made.
 pub(crate) fn change(visit: &Visit, action: &str, contents: Markup) -> Markup {

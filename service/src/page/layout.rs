@@ -3,29 +3,10 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::files;
+use super::sections::Link;
 use super::view::View;
 use super::visit::Visit;
-use crate::access::Scope;
 use crate::http::mounted::Root;
-
-/// Some links of the navigation under a heading.
-pub(crate) struct Group {
-    pub(crate) heading: &'static str,
-    pub(crate) links: &'static [Link],
-}
-
-/// A link of the navigation.
-pub(crate) struct Link {
-    /// The first part of the path behind the canvas; empty for the canvas's own page.
-    pub(crate) path: &'static str,
-    pub(crate) label: &'static str,
-    /// The key that leads there, after `g`.
-    pub(crate) key: char,
-    /// What it takes to see it.
-    pub(crate) scope: Scope,
-    /// Whether that has to be held on every canvas.
-    pub(crate) everywhere: bool,
-}
 
 /// Scripts may not be evaluated, and styles not be inserted.
 const HTMX: &str =
@@ -37,7 +18,7 @@ pub(super) fn document(visit: &Visit, view: &View) -> Markup {
     let body = html! {
         a.skip href="#main" { "Skip to the page" }
         header.top {
-            a.brand href=(visit.from_root("/")) { (mark()) span { "wakeq" } }
+            a.brand href=(root.home()) { (mark()) span { "wakeq" } }
             (canvas(visit))
             button.plain type="button" data-menu aria-expanded="false" aria-controls="nav" { "Menu" }
         }

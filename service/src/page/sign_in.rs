@@ -1,35 +1,45 @@
 //! Signing in with a key, and out.
 
-use std::net::IpAddr;
-
-use axum::Form;
+use axum::body::Body;
 use axum::extract::{Query, Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::frame::{SESSION, document, is_from_elsewhere};
+use super::cookies::Cookie;
+use super::document::{alone, document};
+use super::gate::{is_from_elsewhere, person};
+use super::layout;
+use super::state::Page;
 use super::visit::Visit;
-use super::{Page, layout};
-use crate::access::{SESSION as SESSION_LENGTH, Unauthenticated};
+use crate::access::{Refusal, SESSION, Unauthenticated};
+use crate::http::body::CompleteBody;
 use crate::http::client::Client;
 use crate::http::mounted::Root;
 use crate::http::problem::{Kind, Problem};
+use crate::http::visitors::record_refused_sign_in;
+
+/// How large the form may be, and how long the address that it leads to.
+const FORM_BYTES_MAX: usize = 16 * 1024;
+const NEXT_MAX: usize = 2_000;
+
+/// Where Google's proxy forgets the person who has signed in to it.
+const PROXY_SIGN_OUT: &str = "/_gcp_iap/clear_login_cookie";
 
 /// Where to go on, and a link that signs in.
 #[derive(Default, Deserialize)]
+#[serde(default)]
 pub(super) struct SignInQuery {
-    #[serde(default)]
     next: String,
-    #[serde(default)]
     link: String,
 }
 
-#[derive(Deserialize)]
-pub(super) struct SignInForm {
+/// A key or, if there is one, a link that signs in.
+#[derive(Default)]
+struct SignInForm {
     key: String,
-    #[serde(default)]
+    link: String,
     next: String,
 }
 
@@ -56,59 +66,112 @@ pub(super) async fn go(visit: Visit, Query(query): Query<GoQuery>) -> Result<Red
     Ok(Redirect::to(&visit.from_root(&format!("/canvases/{canvas}"))))
 }
 
-/// The way to sign in, for a request that needs it: a page is asked for again afterwards.
-pub(super) fn first(request: &Request, root: &Root) -> Response {
-    let next = match (request.method().is_safe(), request.uri().path_and_query()) {
-        (true, Some(path)) if path.as_str() != "/" => path.as_str(),
-        _ => "",
-    };
+/// The way to sign in. Afterwards the page at `next` is asked for again.
+pub(super) fn first(root: &Root, next: &str) -> Response {
     let mut query = url::form_urlencoded::Serializer::new(String::new());
-    let query = if next.is_empty() { String::new() } else { query.append_pair("next", next).finish() };
-    let to = if query.is_empty() { "/sign-in".to_owned() } else { format!("/sign-in?{query}") };
+    let to = match next != "/" && is_ours(next) {
+        true => format!("/sign-in?{}", query.append_pair("next", next).finish()),
+        false => "/sign-in".to_owned(),
+    };
     Redirect::to(&root.path(&to)).into_response()
 }
 
-/// The form, or the session of a link.
+/// Whether an address is that of a page of ours, also as browsers read it: to them, a tab in it is
+/// nothing, and two slashes are another host.
+fn is_ours(next: &str) -> bool {
+    let is_plain = next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    is_plain && next.len() <= NEXT_MAX && next.starts_with('/') && !next.starts_with("//")
+}
+
+/// The form, or the session of a link. A link that another site leads to is followed once somebody
+/// says so: else that site could choose whose session it is.
 pub(super) async fn show(
     State(page): State<Page>,
     root: Root,
-    client: Client,
-    headers: HeaderMap,
     Query(query): Query<SignInQuery>,
+    request: Request,
 ) -> Response {
-    if query.link.is_empty() {
-        return form(&root, &query.next, StatusCode::OK, None);
+    let SignInQuery { next, link } = &query;
+    let headers = request.headers();
+    if link.is_empty() {
+        let unknown = unknown_to_us(&page, &root, headers).await;
+        return form(&root, next, StatusCode::OK, unknown.as_deref());
     }
-    match counted(&page, client, page.api.access.follow_link(&query.link).await) {
-        Ok(token) => opened(&root, &headers, &token, &query.next),
-        Err(problem) => {
-            let words = "This link was used before or is too old. Sign in with a key, or ask for a new link.";
-            form(&root, &query.next, problem.kind.status(), Some(words))
-        }
+    if is_from_elsewhere(headers) || *request.method() != Method::GET {
+        return form_of_link(&root, &query);
+    }
+    match page.api.access.follow_link(link).await {
+        Ok(token) => opened(&root, headers, &token, next),
+        Err(refused) => refuse(&page, &root, &request, &refused, &query),
     }
 }
 
-/// Opens a session with a key.
-pub(super) async fn sign_in(
-    State(page): State<Page>,
-    root: Root,
-    client: Client,
-    headers: HeaderMap,
-    Form(given): Form<SignInForm>,
-) -> Response {
-    if is_from_elsewhere(&headers) {
-        return form(&root, &given.next, StatusCode::FORBIDDEN, Some("Sign in on this page."));
+/// What to tell a person whom Google's proxy has let through, and who was granted nothing here.
+async fn unknown_to_us(page: &Page, root: &Root, headers: &HeaderMap) -> Option<String> {
+    match person(page, root, headers).await {
+        Err(Unauthenticated::Unknown(Refusal::NotListed { email })) => Some(format!(
+            "Google says that you are {email}, who has no rights here. An operator grants them with: wakeq accounts \
+             allow {email} --scope read. Or sign in with a key."
+        )),
+        Ok(_) | Err(_) => None,
     }
-    let opened_session = page.api.access.open_session(&given.key).await;
-    let refused = match opened_session {
-        Ok(token) => return opened(&root, &headers, &token, &given.next),
-        Err(refused) => refused,
+}
+
+/// Opens a session with a key or a link.
+pub(super) async fn sign_in(State(page): State<Page>, root: Root, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let whole = Request::from_parts(parts.clone(), body);
+    let form_given = match CompleteBody::read(whole, &page.api, FORM_BYTES_MAX).await {
+        Ok(CompleteBody(body)) => read(&body),
+        Err(problem) => return alone(&root, problem),
     };
-    let (status, words) = match (&refused, page.api.shares.count_unauthenticated(client)) {
+    let request = Request::from_parts(parts, Body::empty());
+    let SignInForm { key, link, next } = form_given;
+    if is_from_elsewhere(request.headers()) {
+        return form(&root, &next, StatusCode::FORBIDDEN, Some("Sign in on this page."));
+    }
+    let session = match link.as_str() {
+        "" => page.api.access.open_session(&key).await,
+        link => page.api.access.follow_link(link).await,
+    };
+    match session {
+        Ok(token) => opened(&root, request.headers(), &token, &next),
+        Err(refused) => refuse(&page, &root, &request, &refused, &SignInQuery { next, link }),
+    }
+}
+
+fn read(body: &[u8]) -> SignInForm {
+    let mut given = SignInForm::default();
+    for (name, value) in url::form_urlencoded::parse(body) {
+        match name.as_ref() {
+            "key" => given.key = value.into_owned(),
+            "link" => given.link = value.into_owned(),
+            "next" => given.next = value.into_owned(),
+            _ => {}
+        }
+    }
+    given
+}
+
+/// The form once more, with the reason. The attempt is recorded, and counts for its address.
+fn refuse(
+    page: &Page,
+    root: &Root,
+    request: &Request,
+    refused: &Unauthenticated,
+    given: &SignInQuery,
+) -> Response {
+    record_refused_sign_in(&page.api, request.extensions(), refused);
+    let counted = page.api.shares.count_unauthenticated(Client::of(request.extensions()));
+    let (status, words) = match (refused, counted) {
         (_, Err(problem)) => (problem.kind.status(), "Too many attempts: try again in a moment."),
         (Unauthenticated::Unavailable(_), _) => (
             StatusCode::SERVICE_UNAVAILABLE,
-            "The key can't be checked now, since the database does not answer. Try again.",
+            "This can't be checked now, since the database does not answer. Try again.",
+        ),
+        (_, Ok(())) if !given.link.is_empty() => (
+            StatusCode::UNAUTHORIZED,
+            "This link was used before or is too old. Sign in with a key, or ask for a new link.",
         ),
         (Unauthenticated::Malformed | Unauthenticated::Missing, _) => (
             StatusCode::UNAUTHORIZED,
@@ -118,54 +181,29 @@ pub(super) async fn sign_in(
             (StatusCode::UNAUTHORIZED, "This key is not valid here, or no longer valid.")
         }
     };
-    form(&root, &given.next, status, Some(words))
-}
-
-fn counted(page: &Page, client: Client, token: Result<String, Unauthenticated>) -> Result<String, Problem> {
-    token.map_err(|refused| {
-        let counted = page.api.shares.count_unauthenticated(client);
-        counted.err().unwrap_or_else(|| refused.into())
-    })
+    form(root, &given.next, status, Some(words))
 }
 
 /// Ends the session in this browser. Its key stays valid.
-pub(super) async fn sign_out(root: Root, headers: HeaderMap) -> Response {
+pub(super) async fn sign_out(State(page): State<Page>, root: Root, headers: HeaderMap) -> Response {
     if is_from_elsewhere(&headers) {
         return StatusCode::FORBIDDEN.into_response();
     }
-    let mut response = Redirect::to(&root.path("/sign-in")).into_response();
-    set(&mut response, &format!("{SESSION}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"));
+    let has_session = Cookie::Session.of(&root, &headers).is_some();
+    let to = match page.api.access.trusts_proxy() && !has_session {
+        true => PROXY_SIGN_OUT.to_owned(),
+        false => root.path("/sign-in"),
+    };
+    let mut response = Redirect::to(&to).into_response();
+    Cookie::Session.unset(&root, &headers, &mut response);
     response
 }
 
-fn opened(root: &Root, headers: &HeaderMap, token: &str, next: &str) -> Response {
-    // Only to a page of ours.
-    let next =
-        if next.starts_with('/') && !next.starts_with("//") && !next.contains('\\') { next } else { "/" };
-    let mut response = Redirect::to(&root.path(next)).into_response();
-    let secure = if is_loopback(headers) { "" } else { "; Secure" };
-    let seconds = SESSION_LENGTH.as_secs();
-    set(
-        &mut response,
-        &format!("{SESSION}={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"),
-    );
+fn opened(root: &Root, request: &HeaderMap, token: &str, next: &str) -> Response {
+    let to = if next != "/" && is_ours(next) { root.path(next) } else { root.home().to_owned() };
+    let mut response = Redirect::to(&to).into_response();
+    Cookie::Session.set(root, request, &mut response, (token, SESSION.as_secs()));
     response
-}
-
-fn set(response: &mut Response, cookie: &str) {
-    if let Ok(cookie) = HeaderValue::from_str(cookie) {
-        response.headers_mut().append(header::SET_COOKIE, cookie);
-    }
-}
-
-/// Whether the browser is on this machine, to which it may speak without TLS.
-fn is_loopback(headers: &HeaderMap) -> bool {
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let name =
-        host.rsplit_once(':').map_or(host, |(name, port)| if port.ends_with(']') { host } else { name });
-    let bare = name.trim_start_matches('[').trim_end_matches(']');
-    bare.eq_ignore_ascii_case("localhost")
-        || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 fn form(root: &Root, next: &str, status: StatusCode, trouble: Option<&str>) -> Response {
@@ -191,46 +229,48 @@ fn form(root: &Root, next: &str, status: StatusCode, trouble: Option<&str>) -> R
     document(status, layout::bare(root, "Sign in", &contents))
 }
 
+/// A button that follows a link, for somebody who comes from elsewhere.
+fn form_of_link(root: &Root, given: &SignInQuery) -> Response {
+    let contents: Markup = html! {
+        form.sign-in method="post" action=(root.path("/sign-in")) {
+            h1 { "Sign in" }
+            p.quiet { "This link signs you in. Go on if you have asked for it yourself." }
+            input type="hidden" name="next" value=(given.next);
+            input type="hidden" name="link" value=(given.link);
+            button.main type="submit" { "Sign in" }
+        }
+    };
+    document(StatusCode::OK, layout::bare(root, "Sign in", &contents))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use axum::http::header;
 
-    #[test]
-    fn a_cookie_without_tls_is_for_this_machine_only() {
-        for (host, own) in [
-            ("localhost", true),
-            ("localhost:8080", true),
-            ("127.0.0.1:8080", true),
-            ("[::1]:8080", true),
-            ("[::1]", true),
-            ("queue.example", false),
-            ("localhost.example:8080", false),
-            ("10.0.0.1:8080", false),
-            ("[fe80::1]:80", false),
-            ("", false),
-        ] {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::HOST, HeaderValue::from_static(host));
-            assert_eq!(is_loopback(&headers), own, "{host}");
-        }
-    }
+    use super::*;
 
     #[test]
     fn one_goes_on_to_a_page_of_ours_only() {
         let root = Root::default();
+        let long = format!("/{}", "x".repeat(NEXT_MAX));
         for (next, to) in [
             ("/canvases/x/events?state=ready", "/canvases/x/events?state=ready"),
             ("", "/"),
+            ("/", "/"),
             ("//evil.example", "/"),
             ("/\\evil.example", "/"),
+            ("/\t/evil.example", "/"),
+            ("/\n/evil.example", "/"),
+            ("/ /evil.example", "/"),
+            ("/é", "/"),
             ("https://evil.example", "/"),
             ("javascript:alert(1)", "/"),
+            (&long, "/"),
         ] {
             let response = opened(&root, &HeaderMap::new(), "token", next);
-            assert_eq!(response.headers()[header::LOCATION], to);
+            assert_eq!(response.headers()[header::LOCATION], to, "{next:?}");
             let cookie = response.headers()[header::SET_COOKIE].to_str().unwrap();
-            assert!(cookie.starts_with("wakeq_session=token; Path=/; Max-Age=43200; HttpOnly"), "{cookie}");
-            assert!(cookie.ends_with("; SameSite=Strict; Secure"), "{cookie}");
+            assert!(cookie.starts_with("__Host-wakeq_session=token; Path=/; Max-Age=43200; "), "{cookie}");
         }
     }
 }

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
 
-use super::Page;
-use super::ask::Ask;
+use super::state::Page;
 use crate::access::{
     Principal, Reach, Scope, authorize, authorize_everywhere, authorize_handler, authorize_some_handler,
 };
@@ -49,7 +48,7 @@ impl Visit {
 
     /// The address of a page of this canvas, for a link: `["handlers", module, name]`.
     pub(crate) fn link(&self, path: &[&str]) -> String {
-        self.0.root.path(&format!("/canvases/{}{}", self.canvas().0, joined(path)))
+        self.0.root.path(&format!("/canvases/{}{}", self.canvas().0, linked(path)))
     }
 
     /// The same with a query, without parameters that are empty.
@@ -79,22 +78,6 @@ impl Visit {
             .find(|(given, _)| given == name)
             .map(|(_, value)| value)
             .unwrap_or_default()
-    }
-
-    /// A request about this canvas: `["handlers", module, name]` is
-    /// `/v1/canvases/{canvas}/handlers/{module}/{name}`.
-    pub(crate) fn ask(&self, path: &[&str]) -> Ask {
-        Ask::new(self.clone(), format!("/v1/canvases/{}{}", self.canvas().0, joined(path)))
-    }
-
-    /// The same below the routes of a canvas's admins.
-    pub(crate) fn ask_admin(&self, path: &[&str]) -> Ask {
-        Ask::new(self.clone(), format!("/v1/admin/canvases/{}{}", self.canvas().0, joined(path)))
-    }
-
-    /// The same below the routes that concern all canvases.
-    pub(crate) fn ask_everywhere(&self, path: &[&str]) -> Ask {
-        Ask::new(self.clone(), format!("/v1/admin{}", joined(path)))
     }
 
     /// Whether the person has a scope on this canvas. Without it, a control that needs it is not
@@ -142,22 +125,40 @@ impl Visit {
         self.principal().name()
     }
 
+    /// The public part of the key that the person has signed in with, if it was a key.
+    pub(crate) fn key(&self) -> Option<String> {
+        self.principal().key().map(|key| key.to_string())
+    }
+
     pub(super) fn principal(&self) -> &Principal {
         self.0.person.principal()
     }
 }
 
-/// The canvas that somebody begins with who has named none.
+/// The canvas that somebody begins with who has named none: the first one with any rights, be it
+/// for some handlers only.
 pub(super) fn first_canvas(principal: &Principal) -> CanvasId {
     let own = principal.grants().iter().find_map(|grant| match grant.reach {
-        Reach::Canvas(canvas) if !grant.scopes.is_empty() => Some(canvas),
-        Reach::Canvas(_) | Reach::EveryCanvas => None,
+        Reach::Canvas(canvas) => Some(canvas),
+        Reach::EveryCanvas => None,
     });
     own.unwrap_or(CanvasId::DEFAULT)
 }
 
+/// The parts of a path as a browser takes them. It would take `.` and `..`, which are names of
+/// handlers, too, as ways to other pages, also if they are encoded: a link to them leads to
+/// nothing.
+fn linked(path: &[&str]) -> String {
+    let named = path.iter().map(|part| match *part {
+        "." => "%2E",
+        ".." => "%2E%2E",
+        part => part,
+    });
+    joined(&named.collect::<Vec<_>>())
+}
+
 /// The parts of a path, each after its slash.
-fn joined(path: &[&str]) -> String {
+pub(super) fn joined(path: &[&str]) -> String {
     let encoded = |part: &&str| url::form_urlencoded::byte_serialize(part.as_bytes()).collect::<String>();
     path.iter().map(|part| format!("/{}", encoded(part).replace('+', "%20"))).collect()
 }
@@ -197,4 +198,17 @@ pub(super) fn canvas_of(request: &Request) -> Option<Result<CanvasId, Problem>> 
     let text = named.split('/').next().unwrap_or_default();
     let words = "the canvas in this address is not a uuid: choose one at the top of the page";
     Some(text.parse().map(CanvasId).map_err(|_| Problem::bad_request(words)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_leads_nowhere_else() {
+        assert_eq!(linked(&["handlers", "WORKER", "a/b?c#d e"]), "/handlers/WORKER/a%2Fb%3Fc%23d%20e");
+        // Percent-encoded once more, so that what a browser asks for has no dots.
+        assert_eq!(linked(&["handlers", "..", "."]), "/handlers/%252E%252E/%252E");
+        assert_eq!(joined(&["handlers", "..", "."]), "/handlers/../.", "the API is asked for the name");
+    }
 }

@@ -1,6 +1,6 @@
 //! The resources of the API, a folder each. `wire` is its JSON, which the server and the command
-//! line both read and write; `routes` serves it; `command` has the commands and the client's calls; `page`
-//! shows it in a browser.
+//! line both read and write; `routes` serves it; `command` has the commands and the client's calls;
+//! `page` shows it in a browser.
 //!
 //! `wire` is plain data and conversions: no I/O, no decisions. The JSON of one of the queue's types
 //! has that type's name and `Json` behind it; its schema has the name alone.
@@ -14,6 +14,7 @@ pub(crate) mod accounts {
 
 pub(crate) mod audit {
     pub(crate) mod command;
+    pub(crate) mod page;
     pub(crate) mod routes;
     pub(crate) mod wire;
 }
@@ -34,6 +35,11 @@ pub(crate) mod crons {
 
 pub(crate) mod dead_events {
     pub(crate) mod command;
+    pub(crate) mod routes;
+    pub(crate) mod wire;
+}
+
+pub(crate) mod doctor {
     pub(crate) mod routes;
     pub(crate) mod wire;
 }
@@ -89,6 +95,7 @@ pub(crate) mod hooks {
 
 pub(crate) mod keys {
     pub(crate) mod command;
+    pub(crate) mod page;
     pub(crate) mod routes;
     pub(crate) mod wire;
 }

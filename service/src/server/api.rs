@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::config::HttpConfig;
 use super::error::HttpError;
 use crate::access::{Access, AccessConfig};
+use crate::checkup::Checkup;
 use crate::delivery::Deliverer;
 use crate::http::client::{self, Proxies};
 use crate::http::inside::Inside;
@@ -108,6 +109,7 @@ impl HttpApi {
             recent_canvases: Arc::default(),
             audit: AuditBuffer::start(&admin),
             readiness: Arc::default(),
+            checkup: Checkup::new(store),
             push: Push::new(config.retention),
             pulls: PullState::new(stop.clone()),
             listeners: Listeners::new(config.listener_limits(), hub, stop.clone()),

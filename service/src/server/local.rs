@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::HttpConfig;
 use crate::access::{Access, AccessConfig, AccessError};
+use crate::checkup::Checkup;
 use crate::delivery::Deliverer;
 use crate::http::caller::Operator;
 use crate::http::inside::{Inside, Sender};
@@ -64,13 +65,14 @@ impl LocalApi {
             groups: Groups::new(store.clone()),
             entities: Entities::new(queue.clone()),
             queue,
-            access: Access::new(store, AccessConfig::default())?,
+            access: Access::new(store.clone(), AccessConfig::default())?,
             deliverer,
             limits: Limits { body_bytes: usize::MAX, request_time: Duration::MAX, ..config.limits() },
             shares: Shares::new(config.share_limits()),
             recent_canvases: Arc::default(),
             audit: AuditBuffer::start(&admin),
             readiness: Arc::default(),
+            checkup: Checkup::new(store),
             push: Push::new(None),
             pulls: PullState::new(stop.clone()),
             listeners: Listeners::new(config.listener_limits(), None, stop),
@@ -90,7 +92,7 @@ impl LocalApi {
         body: Option<Vec<u8>>,
     ) -> Result<Vec<u8>, CallError> {
         let answered = self.routes.call(Sender::Operator(self.operator), method, path, body).await;
-        Ok(answered.map_err(CallError::from)?.into())
+        Ok(answered.map_err(CallError::from)?.body.into())
     }
 }
 

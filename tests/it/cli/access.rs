@@ -84,12 +84,12 @@ async fn service_accounts_are_allowed_and_removed() {
     let database = database().await;
     let terminal = Terminal::on(&database);
     let robot = "robot@project.iam.gserviceaccount.com";
-    assert_eq!(terminal.prints(&["accounts", "list"]).await, "no service accounts\n");
+    assert_eq!(terminal.prints(&["accounts", "list"]).await, "no accounts\n");
     let allow = ["accounts", "allow", robot, "--scope", "emit", "--all-canvases"];
     assert_eq!(terminal.prints(&allow).await, format!("{robot} is allowed, on every canvas: emit\n"));
     let expected = format!("{robot} was already allowed: scopes replaced, on every canvas: emit\n");
     assert_eq!(terminal.prints(&allow).await, expected);
-    assert_eq!(terminal.prints(&["accounts", "list"]).await, "no service accounts\n", "on the canvas itself");
+    assert_eq!(terminal.prints(&["accounts", "list"]).await, "no accounts\n", "on the canvas itself");
     let expected =
         format!("{:37}  SCOPES  {:20}  CANVAS\n{robot}  emit    <time>  every\n", "ACCOUNT", "SINCE");
     assert_eq!(terminal.prints(&["accounts", "list", "--all-canvases"]).await, expected);
@@ -100,9 +100,13 @@ async fn service_accounts_are_allowed_and_removed() {
     let expected =
         format!("wakeq: {robot} was not allowed on every canvas; see `wakeq accounts list --all-canvases`\n");
     assert_eq!(terminal.complains(3, &remove).await, expected);
-    let expected = "wakeq: a service account has an address like name@project.iam.gserviceaccount.com, of at most 190 characters\n";
+    let person = ["accounts", "allow", "Ada@queue.example", "--scope", "read"];
+    let expected = "Ada@queue.example is allowed, on canvas <id>: read\n";
+    assert_eq!(terminal.prints(&person).await, expected);
+    let expected = "wakeq: an account has an address like name@project.iam.gserviceaccount.com or, for the pages behind \
+                    Google's identity-aware proxy, a person's; of at most 190 characters\n";
     assert_eq!(
-        terminal.complains(2, &["accounts", "allow", "ada@gmail.com", "--scope", "emit"]).await,
+        terminal.complains(2, &["accounts", "allow", "ada@localhost", "--scope", "emit"]).await,
         expected
     );
 }

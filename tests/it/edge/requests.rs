@@ -85,9 +85,11 @@ pub(crate) async fn operations(service: &Service) -> Vec<Operation> {
                 id: id.to_owned(),
                 method,
                 path: path.clone(),
-                everywhere: ["block", "depth", "queues", "groups", "limits", "nodes", "quotas", "workers"]
-                    .iter()
-                    .any(|place| path.starts_with(&format!("/v1/admin/{place}"))),
+                everywhere: [
+                    "block", "depth", "doctor", "queues", "groups", "limits", "nodes", "quotas", "workers",
+                ]
+                .iter()
+                .any(|place| path.starts_with(&format!("/v1/admin/{place}"))),
                 statuses: statuses.filter_map(|status| status.parse().ok()).collect(),
                 scopes,
                 pushed: described["security"][0]["push"].is_array(),
@@ -425,7 +427,7 @@ const WITHOUT_BODY: &str =
      unpause_canvas unblock_canvas unblock_all show_checkpoint list_operations show_operation cancel_operation list_leases end_lease list_nodes
      list_groups show_group list_group_dead recover_group remove_group show_pull delete_pull list_pulled_handlers
      list_limits show_limit delete_limit list_limit_uses list_operator_limits show_operator_limit delete_operator_limit
-     list_operator_limit_uses";
+     list_operator_limit_uses show_findings";
 
 /// The body of a good request of an operation; `None` if it has no body.
 pub(crate) fn body(operation: &str) -> Option<Value> {

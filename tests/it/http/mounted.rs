@@ -177,10 +177,10 @@ async fn describes_itself(mounted: &Mounted) {
     let document = Answer::of(mounted.request(Method::GET, "/openapi.json")).await.json();
     assert_eq!(document["servers"], json!([{ "url": prefix }]));
     assert!(document["paths"]["/v1/canvases/{canvas}/events"].is_object());
-    for path in ["", "/docs"] {
+    for (path, to) in [("", "/sign-in"), ("/docs", "/docs/")] {
         let redirect = Answer::of(mounted.request(Method::GET, path)).await;
         assert!(redirect.status.is_redirection(), "{prefix}{path}: {}", redirect.status);
-        assert_eq!(redirect.headers["location"], format!("{prefix}/docs/"), "{path}");
+        assert_eq!(redirect.headers["location"], format!("{prefix}{to}"), "{path}");
     }
     let page = Answer::of(mounted.request(Method::GET, "/docs/")).await;
     assert!(page.status.is_success() && page.text.contains("swagger-ui"), "{}", page.text);

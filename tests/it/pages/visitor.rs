@@ -2,10 +2,11 @@
 //! shown.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 
 use reqwest::header::{COOKIE, LOCATION, SET_COOKIE};
-use reqwest::{Method, StatusCode};
+use reqwest::{Method, RequestBuilder, StatusCode};
 use wakeq::CanvasId;
 
 use crate::support::TIMEOUT;
@@ -16,6 +17,8 @@ pub(crate) struct Visitor {
     client: reqwest::Client,
     origin: String,
     cookies: Mutex<BTreeMap<String, String>>,
+    /// What each request also has.
+    headers: Vec<(&'static str, String)>,
 }
 
 /// A page that was shown.
@@ -30,9 +33,21 @@ pub(crate) struct Shown {
 impl Visitor {
     /// Somebody who has not signed in.
     pub(crate) fn stranger(service: &Service) -> Self {
+        Self::at(service.address)
+    }
+
+    /// The same at whatever server.
+    pub(crate) fn at(address: SocketAddr) -> Self {
         let none = reqwest::redirect::Policy::none();
         let client = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).redirect(none).build().unwrap();
-        Self { client, origin: format!("http://{}", service.address), cookies: Mutex::default() }
+        let origin = format!("http://{address}");
+        Self { client, origin, cookies: Mutex::default(), headers: Vec::new() }
+    }
+
+    /// Sends a header with each request, as a proxy or a browser adds it.
+    pub(crate) fn sending(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
     }
 
     /// Somebody who has signed in with a key.
@@ -92,11 +107,17 @@ impl Visitor {
         panic!("redirects without end, the last to {path}");
     }
 
-    async fn once(&self, method: &Method, path: &str, body: Option<String>) -> Answer {
+    /// A request with what the browser sends, whose redirect is not followed.
+    pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let cookies =
             self.cookies().iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>();
-        let request = self.client.request(method.clone(), format!("{}{path}", self.origin));
+        let request = self.client.request(method, format!("{}{path}", self.origin));
         let request = request.header(COOKIE, cookies.join("; "));
+        self.headers.iter().fold(request, |request, (name, value)| request.header(*name, value))
+    }
+
+    async fn once(&self, method: &Method, path: &str, body: Option<String>) -> Answer {
+        let request = self.request(method.clone(), path);
         let kind = "application/x-www-form-urlencoded";
         Answer::of(match body {
             Some(body) => request.header("content-type", kind).body(body),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::SystemTime;
 
 use aws_lc_rs::rsa::{KeyPair, KeySize};
-use aws_lc_rs::signature::{KeyPair as _, RSA_PKCS1_SHA256};
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, RSA_PKCS1_SHA256};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use wiremock::matchers::{method, path};
@@ -52,6 +52,33 @@ impl Signer {
         let random = aws_lc_rs::rand::SystemRandom::new();
         self.pair.sign(&RSA_PKCS1_SHA256, &random, message.as_bytes(), &mut signature).unwrap();
         format!("{message}.{}", base64_url(&signature))
+    }
+}
+
+/// A key pair of Google's identity-aware proxy, and the id of its public key.
+pub(crate) struct ProxySigner {
+    id: String,
+    pair: EcdsaKeyPair,
+}
+
+impl ProxySigner {
+    pub(crate) fn new(id: &str) -> Self {
+        Self { id: id.to_owned(), pair: EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap() }
+    }
+
+    fn jwk(&self) -> Value {
+        // An uncompressed point: 4, then both of its coordinates.
+        let point = self.pair.public_key().as_ref();
+        let (x, y) = (base64_url(&point[1..33]), base64_url(&point[33..65]));
+        json!({"kty": "EC", "crv": "P-256", "alg": "ES256", "use": "sig", "kid": self.id, "x": x, "y": y})
+    }
+
+    /// An assertion with these claims, signed as the proxy does.
+    pub(crate) fn assertion(&self, claims: &Value) -> String {
+        let message = unsigned(&json!({"alg": "ES256", "typ": "JWT", "kid": self.id}), claims);
+        let random = aws_lc_rs::rand::SystemRandom::new();
+        let signature = self.pair.sign(&random, message.as_bytes()).unwrap();
+        format!("{message}.{}", base64_url(signature.as_ref()))
     }
 }
 
@@ -114,7 +141,15 @@ struct State {
 impl KeyServer {
     /// Serves these keys, valid for ten minutes.
     pub(crate) async fn start(signers: &[&Signer]) -> Self {
-        let keys = signers.iter().map(|signer| signer.jwk()).collect();
+        Self::with(signers.iter().map(|signer| signer.jwk()).collect()).await
+    }
+
+    /// The same for the proxy.
+    pub(crate) async fn of_proxy(signer: &ProxySigner) -> Self {
+        Self::with(vec![signer.jwk()]).await
+    }
+
+    async fn with(keys: Vec<Value>) -> Self {
         let shared = Arc::new(Shared {
             state: Mutex::new(State { keys, answer: Answer::Keys, closed: false }),
             opened: Condvar::new(),

@@ -1,5 +1,5 @@
-//! `wakeq accounts allow`, `list` and `remove`: the Google service accounts that have access. Needs
-//! the database.
+//! `wakeq accounts allow`, `list` and `remove`: the Google accounts that have access. Needs the
+//! database.
 
 use clap::{Args, Subcommand};
 
@@ -21,22 +21,23 @@ pub(crate) struct Accounts {
 
 #[derive(Subcommand)]
 enum AccountVerb {
-    /// Allow a service account, or replace its scopes
+    /// Allow a service account, or a person in the pages, or replace the scopes
     Allow(Allow),
-    /// List the allowed service accounts by address
+    /// List the allowed accounts by address
     List {
         #[command(flatten)]
         canvases: CanvasesArg,
         #[command(flatten)]
         table: TableArgs,
     },
-    /// Remove a service account; takes effect everywhere within a minute
+    /// Remove an account; takes effect everywhere within a minute
     Remove(Remove),
 }
 
 #[derive(Args)]
 struct Allow {
-    /// The account's address, name@project.iam.gserviceaccount.com
+    /// The address: name@project.iam.gserviceaccount.com or, behind Google's identity-aware proxy,
+    /// a person's
     email: String,
     /// A scope: emit, read, operate or admin; repeatable. Registering targets requires operate and
     /// read, creating crons operate and emit. All but admin can be limited to handlers:
@@ -91,7 +92,7 @@ async fn list(context: &Context, canvases: CanvasesArg, table: TableArgs) -> any
     };
     let accounts = table.list.gather(page).await?;
     let head = ["ACCOUNT", "SCOPES", "SINCE", "CANVAS"];
-    table.json.print_table(&accounts, head, "no service accounts", row)
+    table.json.print_table(&accounts, head, "no accounts", row)
 }
 
 /// Where the page after an account begins, as a text.

@@ -1,4 +1,4 @@
-//! Service accounts, as they are listed.
+//! Accounts, as they are listed.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use crate::access;
 use crate::resources::keys::wire::{canvas, scope_texts};
 use crate::resources::wire::wire_from;
 
-/// A Google service account that may use the API.
+/// A Google account that may use the API or, as a person's, the pages.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = Account)]
 pub(crate) struct AccountJson {

@@ -1,13 +1,18 @@
-//! The first page: how many events there are, what happened to them lately, and what stops them.
+//! The first page: how many events there are, what happened to them lately, what is wrong, and what
+//! stops them.
+
+mod wrong;
 
 use maud::{Markup, html};
 
+use crate::access::Scope;
 use crate::http::problem::Problem;
 use crate::page::parts::{Tone, badge, empty, number, table, tile};
 use crate::page::time::{moment, moment_or};
 use crate::page::view::View;
 use crate::page::visit::Visit;
-use crate::resources::handlers::wire::{Handler, RuleJson, RuleKind};
+use crate::resources::doctor::wire::{DoctorReport, LevelJson};
+use crate::resources::handlers::wire::{Handler, RuleJson, RuleKind, RuleReachJson};
 use crate::resources::statistics::page::{History, Span};
 use crate::resources::wire::List;
 
@@ -17,16 +22,58 @@ const SHOWN: usize = 50;
 
 pub(crate) async fn show(visit: Visit) -> Result<View, Problem> {
     let span = Span::of(&visit);
-    let handlers = visit.ask(&["handlers"]).query("limit", COUNTED).shared::<List<Handler>>();
-    let (history, handlers) = tokio::join!(History::read(&visit, &[], span), handlers);
-    let (history, handlers) = (history?, handlers?);
+    let (history, hour, handlers, doctor) = tokio::join!(
+        History::read(&visit, &[], span),
+        History::read(&visit, &[], Span::hour()),
+        visit.ask(&["handlers"]).query("limit", COUNTED).shared::<List<Handler>>(),
+        doctor(&visit),
+    );
+    let (history, hour, handlers) = (history?, hour?, handlers?);
+    let known =
+        wrong::Known { handlers: &handlers.items, died_in_hour: hour.died(), doctor: doctor.as_ref() };
+    let wrong = wrong::list(&visit, &known).await;
     let live = html! {
+        (wrong)
         (counts(&visit, &handlers))
         (history.show())
         (stopped(&visit, &handlers.items))
         (by_handler(&visit, &handlers))
     };
-    Ok(View::new("Overview").above(span.choice()).live(live))
+    let findings = doctor.and_then(Result::ok).map(|report| findings(&report)).unwrap_or_default();
+    Ok(View::new("Overview").above(span.choice()).live(live).below(findings))
+}
+
+/// What the doctor finds, for those who may know about the whole deployment.
+async fn doctor(visit: &Visit) -> Option<Result<DoctorReport, Problem>> {
+    if !visit.may_everywhere(Scope::Admin) {
+        return None;
+    }
+    Some(visit.ask_everywhere(&["doctor"]).shared().await)
+}
+
+fn findings(report: &DoctorReport) -> Markup {
+    let level = |level| match level {
+        LevelJson::Ok => badge(Tone::Calm, "ok"),
+        LevelJson::Warn => badge(Tone::Waiting, "look"),
+        LevelJson::Fail => badge(Tone::Alarm, "wrong"),
+    };
+    html! {
+        h2 #doctor { "The doctor" }
+        p.quiet {
+            "This process looked at the database " (moment(report.checked_at)) ". The command " code { "wakeq doctor" }
+            " also looks at connections, the pooler and Pub/Sub."
+        }
+        (table("Findings of the doctor", &["Level", "What", "Found", "To mend it"], html! {
+            @for finding in &report.findings {
+                tr {
+                    td { (level(finding.level)) }
+                    td { (finding.what) }
+                    td.words { (finding.found) }
+                    td.words { (finding.mend.as_deref().unwrap_or("–")) }
+                }
+            }
+        }))
+    }
 }
 
 fn counts(visit: &Visit, handlers: &List<Handler>) -> Markup {
@@ -60,10 +107,14 @@ fn counts(visit: &Visit, handlers: &List<Handler>) -> Markup {
 
 /// The rules in force, with author and end.
 fn stopped(visit: &Visit, handlers: &[Handler]) -> Markup {
-    let rules = || handlers.iter().flat_map(|handler| handler.rules.iter().map(move |rule| (handler, rule)));
+    // Those on the whole canvas are said above, once.
+    let rules = || {
+        let all = handlers.iter().flat_map(|handler| handler.rules.iter().map(move |rule| (handler, rule)));
+        all.filter(|(_, rule)| rule.stops == RuleReachJson::Handler)
+    };
     html! {
         @if rules().next().is_some() {
-            h2 { "Stopped" }
+            h2 #stopped { "Stopped" }
             (table("Rules in force", &["Handler", "Rule", "Reason", "By", "Since", "Until"], html! {
                 @for (handler, rule) in rules().take(SHOWN) {
                     tr {

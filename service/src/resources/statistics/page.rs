@@ -35,6 +35,11 @@ impl Span {
         SPANS.iter().find(|span| span.name == asked).unwrap_or(&SPANS[0])
     }
 
+    /// The last hour.
+    pub(crate) fn hour() -> &'static Self {
+        &SPANS[0]
+    }
+
     /// The links to all of them, of which this one is marked.
     pub(crate) fn choice(&self) -> Markup {
         html! {
@@ -75,6 +80,11 @@ impl History {
         };
         let (steps, whole) = tokio::join!(ask(span.step_s), ask(span.whole_s));
         Ok(Self { span, steps: steps?, whole: whole? })
+    }
+
+    /// How many events died in it.
+    pub(crate) fn died(&self) -> u64 {
+        self.steps.dead.iter().sum()
     }
 
     /// The charts, and a table of how long everything took.

@@ -1,0 +1,68 @@
+//! What a request of a person who is signed in has to pass before its page is shown: rights on the
+//! canvas, and for a form the field of the session.
+
+use axum::body::Body;
+use axum::extract::Request;
+
+use super::cookies::said;
+use super::form::TOKEN;
+use super::gate::is_from_elsewhere;
+use super::state::Page;
+use super::visit::{Visit, VisitParts, canvas_of, first_canvas};
+use crate::access::{Principal, Scope, SignIn, authorize};
+use crate::http::body::CompleteBody;
+use crate::http::inside::Person;
+use crate::http::mounted::Root;
+use crate::http::problem::{Kind, Problem};
+
+/// How many times as large as a request's body a form may be: its values are percent-encoded.
+const FORM_FACTOR: usize = 4;
+
+/// The visit of a request, which is then its extension.
+pub(super) async fn admitted(
+    page: &Page,
+    mut request: Request,
+    root: Root,
+    sign_in: &SignIn,
+    principal: Principal,
+) -> Result<(Visit, Request), Problem> {
+    let canvas = canvas_of(&request).transpose()?.unwrap_or_else(|| first_canvas(&principal));
+    if authorize(&principal, canvas, Scope::Read)
+        .is_err_and(|denied| Problem::from(denied).kind == Kind::NotFound)
+    {
+        return Err(Problem::new(Kind::NotFound, "you have no rights on this canvas, if there is one"));
+    }
+    if !request.method().is_safe() {
+        request = checked(page, sign_in, request).await?;
+    }
+    let form_token = page.api.access.form_token(sign_in).await?;
+    let visit = Visit::new(VisitParts {
+        page: page.clone(),
+        person: Person::of(principal, request.extensions()),
+        said: said(&root, request.headers()),
+        root,
+        canvas,
+        path: request.uri().path().to_owned(),
+        query: request.uri().query().unwrap_or_default().to_owned(),
+        form_token,
+    });
+    request.extensions_mut().insert(visit.clone());
+    Ok((visit, request))
+}
+
+/// Checks that a form was sent by a page of this session. Its body is read within the limits of any
+/// request's.
+async fn checked(page: &Page, sign_in: &SignIn, request: Request) -> Result<Request, Problem> {
+    let (parts, body) = request.into_parts();
+    let limit = page.api.limits.body_bytes.saturating_mul(FORM_FACTOR);
+    let whole = Request::from_parts(parts.clone(), body);
+    let CompleteBody(body) = CompleteBody::read(whole, &page.api, limit).await?;
+    let given = url::form_urlencoded::parse(&body).find(|(name, _)| name == TOKEN);
+    let given = given.map(|(_, value)| value.into_owned()).unwrap_or_default();
+    if is_from_elsewhere(&parts.headers) || !page.api.access.is_form_of(sign_in, &given).await? {
+        let words = "this form is not of your session, and nothing was changed: load the page again, and \
+                     send it once more";
+        return Err(Problem::new(Kind::Forbidden, words));
+    }
+    Ok(Request::from_parts(parts, Body::from(body)))
+}

@@ -1,0 +1,48 @@
+//! The state of the pages.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::memo::Memo;
+use super::sections::Group;
+use crate::http::Api;
+use crate::http::inside::Inside;
+use crate::http::visitors::Watchers;
+
+/// How many browsers may watch a page at once, and how many of them with one credential.
+const WATCHERS_MAX: usize = 256;
+const WATCHERS_SHARE: usize = 64;
+
+/// The state of the pages.
+#[derive(Clone)]
+pub(crate) struct Page(Arc<PageParts>);
+
+/// What the pages use.
+pub(crate) struct PageParts {
+    pub(super) api: Api,
+    pub(super) inside: Inside,
+    pub(super) memo: Memo,
+    pub(super) watchers: Watchers,
+    /// Cancelled when the process stops.
+    pub(super) stop: CancellationToken,
+    /// The sections, as the navigation lists them.
+    pub(super) sections: &'static [Group],
+}
+
+impl Page {
+    /// Pages whose requests `inside` answers.
+    pub(crate) fn new(api: Api, inside: Inside, stop: CancellationToken, sections: &'static [Group]) -> Self {
+        let watchers = Watchers::new(WATCHERS_MAX, WATCHERS_SHARE);
+        Self(Arc::new(PageParts { api, inside, memo: Memo::default(), watchers, stop, sections }))
+    }
+}
+
+impl Deref for Page {
+    type Target = PageParts;
+
+    fn deref(&self) -> &PageParts {
+        &self.0
+    }
+}

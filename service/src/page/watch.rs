@@ -1,0 +1,95 @@
+//! The live part of a page, again and again, as server-sent events: only when it has changed, and
+//! only to a person who may still see it.
+
+use std::convert::Infallible;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use axum::middleware::Next;
+use axum::response::sse::Event;
+use axum::response::{IntoResponse, Response, Sse};
+use futures_util::stream::unfold;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use super::admission::admitted;
+use super::state::Page;
+use super::view::View;
+use super::{gate, memo};
+use crate::http::connection::Endless;
+use crate::http::mounted::Root;
+use crate::http::visitors::{Visitor, Watching};
+
+const NO_BUFFER: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// How often something is sent if nothing changes, in ticks: proxies end what is silent.
+const SILENCE: u32 = 7;
+
+/// Whether a request asks for that. A form would be sent again with each tick.
+pub(super) fn is_wanted(method: &Method, headers: &HeaderMap) -> bool {
+    let accepts = headers.get(header::ACCEPT).is_some_and(|accept| accept == "text/event-stream");
+    accepts && method == Method::GET
+}
+
+/// Watches the page of a request.
+pub(super) fn watch(page: Page, visitor: &Visitor, request: Request, next: Next) -> Response {
+    let place = match page.watchers.admit(visitor) {
+        Ok(place) => place,
+        Err(problem) => return problem.into_response(),
+    };
+    let mut ticks = interval(memo::FRESH);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (parts, _) = request.into_parts();
+    let watcher = Watcher { page, parts, next, ticks, shown: None };
+    let events = unfold((watcher, place), |(watcher, place): (Watcher, Watching)| async move {
+        let (event, watcher) = watcher.next().await?;
+        Some((Ok::<_, Infallible>(event), (watcher, place)))
+    });
+    let mut response = Sse::new(events).into_response();
+    response.headers_mut().insert(NO_BUFFER, HeaderValue::from_static("no"));
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response.extensions_mut().insert(Endless);
+    response
+}
+
+/// A browser that looks at a page.
+struct Watcher {
+    page: Page,
+    parts: Parts,
+    next: Next,
+    ticks: Interval,
+    /// What was sent last.
+    shown: Option<String>,
+}
+
+impl Watcher {
+    /// The next event; `None` at the end. The browser then asks again, and is told why.
+    async fn next(mut self) -> Option<(Event, Self)> {
+        for _ in 0..SILENCE {
+            tokio::select! {
+                () = self.page.stop.cancelled() => return None,
+                _ = self.ticks.tick() => {}
+            }
+            let live = self.live().await?;
+            if self.shown.as_ref() != Some(&live) {
+                let event = Event::default().event("live").data(&live);
+                self.shown = Some(live);
+                return Some((event, self));
+            }
+        }
+        Some((Event::default().comment("still here"), self))
+    }
+
+    /// The live part as the person may see it now: the session may have ended since the last time,
+    /// and what it allows may be less.
+    async fn live(&self) -> Option<String> {
+        let root = Root::of(&self.parts.extensions, &self.parts.uri);
+        let (sign_in, principal) = gate::person(&self.page, &root, &self.parts.headers).await.ok()?;
+        let request = Request::from_parts(self.parts.clone(), Body::empty());
+        let (_, request) = admitted(&self.page, request, root, &sign_in, principal).await.ok()?;
+        let mut response = self.next.clone().run(request).await;
+        let view = response.extensions_mut().remove::<View>();
+        Some(view?.live?.into_string())
+    }
+}

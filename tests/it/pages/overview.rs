@@ -1,0 +1,158 @@
+//! The first page: what is wrong now.
+
+use reqwest::Method;
+use serde_json::json;
+use wakeq::CanvasId;
+use wakeq_service::access::Scope;
+use wakeq_testbed::wait_while;
+
+use super::visitor::{Visitor, on_canvas};
+use crate::support::OTHER;
+use crate::support::service::Service;
+
+/// Troubles of both tenants, each with names of its own.
+const TROUBLES: &str = "
+    insert into wakeq.unknown_handlers (canvas_id, module, name, modifier) values
+        ('00000000-0000-0000-0000-000000000000', 'WORKER', 'lost', '_'),
+        ('00000000-0000-0000-0000-000000000007', 'WORKER', 'theirs', '_');
+    insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, prev) values
+        ('00000000-0000-0000-0000-000000000000', 'order:1', 'WORKER', 'ordered', gen_random_uuid(), 1, 0),
+        ('00000000-0000-0000-0000-000000000000', 'order:2', 'WORKER', 'ordered', gen_random_uuid(), 1, 0),
+        ('00000000-0000-0000-0000-000000000007', 'order:3', 'WORKER', 'theirs', gen_random_uuid(), 1, 0);
+    update wakeq.events_v2 set delay_until = now() - interval '10 minutes' where name in ('lost', 'theirs');
+    insert into wakeq.minute_statistics
+    select date_trunc('minute', now()) - interval '10 minutes', canvas::uuid, '', '', 7, 4, 2, 1, died, 12000, 1000, '{0,0,4}', '{2}'
+      from (values ('00000000-0000-0000-0000-000000000000', 3), ('00000000-0000-0000-0000-000000000007', 77)) as d (canvas, died);
+    insert into wakeq.limit_states (canvas_id, name) values
+        ('00000000-0000-0000-0000-000000000000', 'provider'), ('00000000-0000-0000-0000-000000000007', 'theirs');
+    insert into wakeq.limit_waits (event_id, canvas_id, name, due)
+    select gen_random_uuid(), canvas::uuid, name, now()
+      from (values ('00000000-0000-0000-0000-000000000000', 'provider', 5), ('00000000-0000-0000-0000-000000000007', 'theirs', 9))
+           as waits (canvas, name, times), generate_series(1, times)";
+
+/// Emits an event on each canvas, and makes the troubles.
+async fn troubled(service: &Service) -> String {
+    let theirs = service.key("their-key", OTHER, &Scope::ALL).await;
+    service.post("/events", json!({"name": "lost", "value": 1})).await.json();
+    let path = format!("/canvases/{OTHER}/events");
+    service.ask(&theirs, Method::POST, &path, json!({"name": "theirs", "value": 1})).await.json();
+    service.put("/limits/provider", json!({"concurrency": 2})).await.json();
+    let path = format!("/canvases/{OTHER}/limits/theirs");
+    service.ask(&theirs, Method::PUT, &path, json!({"concurrency": 2})).await.json();
+    service.put("/handlers/WORKER/print/pause", json!({"reason": "<b>no paper</b>"})).await.json();
+    service.stage.execute(TROUBLES).await;
+    theirs
+}
+
+#[tokio::test]
+async fn when_nothing_is_wrong_the_page_says_so() {
+    let service = Service::start().await;
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    let page = visitor.page("").await.is_ok();
+    page.says("What is wrong now").says("Nothing is wrong").says("Nothing was emitted here yet.");
+    page.says_nothing_of("The doctor").says_nothing_of("No worker is at work");
+}
+
+#[tokio::test]
+async fn a_tenant_is_told_what_is_wrong_on_its_canvas() {
+    let service = Service::start().await;
+    let theirs = troubled(&service).await;
+    let visitor = Visitor::stranger(&service);
+    let page = visitor.post("/sign-in", &[("key", &service.key)]).await.is_ok();
+    for words in [
+        "No worker knows the handler",
+        "WORKER/lost</a>, since",
+        "2 objects are halted</a> behind",
+        "1 event is overdue</a>, the oldest for 10 min",
+        "3 events</a> died within the last hour",
+        "5 events wait for the limit",
+        "provider</a>, of which 0 are running",
+        "1 handler is paused or blocked",
+        "&lt;b&gt;no paper",
+    ] {
+        page.says(words);
+    }
+    for words in [
+        "Nothing is wrong",
+        "theirs",
+        "77 events",
+        "<b>no paper",
+        "The doctor",
+        "at work",
+        "No process consumes",
+    ] {
+        page.says_nothing_of(words);
+    }
+    let order = [
+        "No worker knows",
+        "objects are halted",
+        "is overdue",
+        "died within",
+        "wait for the limit",
+        "paused or",
+    ];
+    let places = order.map(|words| page.html.find(words).unwrap());
+    assert!(places.is_sorted(), "the worst comes first: {places:?}");
+    for link in ["/handlers/WORKER/lost", "/halted-objects", "/dead-events", "/limits"] {
+        assert!(page.offers(&on_canvas(CanvasId::DEFAULT, link)), "{link}");
+    }
+    let tenant = Visitor::with_key(&service, &theirs).await;
+    let other = tenant.get(&on_canvas(OTHER, "")).await.is_ok();
+    other.says("WORKER/theirs</a>, since").says("1 object is halted").says("77 events");
+    other.says_nothing_of("WORKER/lost").says_nothing_of("no paper").says_nothing_of("provider");
+}
+
+/// What stops all of it comes before everything else.
+#[tokio::test]
+async fn a_switch_is_said_first() {
+    let service = Service::start().await;
+    let wide = service.wide_key("operator", &Scope::ALL).await;
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    let reason = json!({"reason": "<i>fire</i>", "for_s": 3600});
+    let pause = format!("/canvases/{}/pause", CanvasId::DEFAULT);
+    service.ask(&wide, Method::PUT, &pause, reason.clone()).await.json();
+    service.ask(&wide, Method::PUT, "/admin/block", reason).await.json();
+    let is_said =
+        async || visitor.page("").await.is_ok().html.contains("Everything, on every canvas, is blocked");
+    wait_while!(!is_said().await, "it is not said");
+    let page = visitor.page("").await.is_ok();
+    page.says("The whole canvas is paused by key:operator, since")
+        .says("because: &lt;i&gt;fire")
+        .says(", until");
+    page.says_nothing_of("<i>fire").says_nothing_of("Nothing is wrong");
+}
+
+/// An operator of every canvas is also told about workers and groups, and what the doctor finds.
+#[tokio::test]
+async fn an_operator_is_told_about_the_deployment() {
+    let service = Service::start().await;
+    let append = json!({"appends": [{"category": "accounts", "stream": "a", "events": [{"name": "opened", "payload": 1}]}]});
+    service.post("/log", append).await.json();
+    let fill = "insert into wakeq.consumer_positions (consumer_group, source) values ('projection', 'log');
+                insert into wakeq.workers (name, instance, release, capacity, handler_count, handlers, has_targets, seen_at)
+                values ('one', gen_random_uuid(), '0.1.0', 8, 0, '{}', false, now() - interval '1 hour')";
+    service.stage.execute(fill).await;
+    let wide = service.wide_key("operator", &Scope::ALL).await;
+    let operator = Visitor::with_key(&service, &wide).await;
+    let page = operator.page("").await.is_ok();
+    page.says("No worker is at work, so nothing runs").says("the last one was seen");
+    page.says("No process consumes the group").says("projection</a>, which is");
+    page.says("id=\"doctor\"").says("minute's pass").says("To mend it").says("wakeq doctor");
+    service.stage.execute("update wakeq.workers set seen_at = now()").await;
+    let is_missed = async || operator.page("").await.is_ok().html.contains("No worker is at work");
+    wait_while!(is_missed().await, "the worker is not noticed");
+
+    // Who reads every canvas sees workers and groups, and not what the doctor finds.
+    let reader = service.wide_key("reader", &[Scope::Read]).await;
+    let reader = Visitor::with_key(&service, &reader).await;
+    reader.page("").await.is_ok().says("projection").says_nothing_of("The doctor");
+    // A tenant sees neither.
+    let tenant = Visitor::with_key(&service, &service.key).await;
+    tenant
+        .page("")
+        .await
+        .is_ok()
+        .says("Nothing is wrong")
+        .says_nothing_of("projection")
+        .says_nothing_of("The doctor");
+}

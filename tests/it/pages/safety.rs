@@ -1,0 +1,251 @@
+//! What hostile requests to pages can't do.
+
+use std::time::Duration;
+
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+use wakeq::{Actor, CanvasId};
+use wakeq_service::access::{ApiKey, NewKey, Reach, Scope};
+use wakeq_service::server::HttpConfig;
+use wakeq_testbed::wait_while;
+
+use super::visitor::{Visitor, on_canvas};
+use crate::support::service::{Answer, Service};
+use crate::support::{OTHER, Statements, TIMEOUT};
+
+const SITE: &str = "sec-fetch-site";
+/// How long a page may be watched.
+const LONG: Duration = Duration::from_secs(600);
+
+async fn answer(request: RequestBuilder) -> Answer {
+    Answer::of(request).await
+}
+
+async fn delayed_event(service: &Service) -> String {
+    let event = json!({"name": "mail", "value": 1, "delay_s": 3600});
+    service.post("/events", event).await.json()["id"].as_str().unwrap().to_owned()
+}
+
+/// Another site can send a form with a browser's cookies at most. It has neither the field of the
+/// session nor the browser's word that the form is ours.
+#[tokio::test]
+async fn a_form_of_another_site_changes_nothing() {
+    let service = Service::start().await;
+    let id = delayed_event(&service).await;
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    let page = visitor.page(&format!("/events/{id}")).await.is_ok();
+    let token = page.form("/run-now").token();
+    let path = on_canvas(CanvasId::DEFAULT, &format!("/events/{id}/run-now"));
+    let form = "application/x-www-form-urlencoded";
+    let send = |body: String| visitor.request(Method::POST, &path).header("content-type", form).body(body);
+    let whole = format!("form_token={token}");
+    for site in ["cross-site", "same-site"] {
+        assert_eq!(
+            answer(send(whole.clone()).header(SITE, site)).await.status,
+            StatusCode::FORBIDDEN,
+            "{site}"
+        );
+    }
+    let other = Visitor::with_key(&service, &service.key).await;
+    let others = other.page(&format!("/events/{id}")).await.is_ok().form("/run-now").token();
+    for body in [String::new(), "form_token=".into(), format!("form_token={others}"), format!("x={token}")] {
+        assert_eq!(answer(send(body.clone())).await.status, StatusCode::FORBIDDEN, "{body}");
+    }
+    visitor.page(&format!("/events/{id}")).await.is_ok().says("delayed");
+    let done = answer(send(whole).header(SITE, "same-origin")).await;
+    assert_eq!(done.status, StatusCode::SEE_OTHER, "{}", done.text);
+}
+
+/// A form is sent once, also if it asks for a stream.
+#[tokio::test]
+async fn a_form_is_not_watched() {
+    let service = Service::start().await;
+    let id = delayed_event(&service).await;
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    let token = visitor.page(&format!("/events/{id}")).await.is_ok().form("/run-now").token();
+    let path = on_canvas(CanvasId::DEFAULT, &format!("/events/{id}/run-now"));
+    let request = visitor.request(Method::POST, &path).header("accept", "text/event-stream");
+    let request = request.header("content-type", "application/x-www-form-urlencoded");
+    let done = answer(request.body(format!("form_token={token}"))).await;
+    assert_eq!(done.status, StatusCode::SEE_OTHER, "{}", done.text);
+    let head =
+        visitor.request(Method::HEAD, &path.replace("/run-now", "")).header("accept", "text/event-stream");
+    let head = answer(head).await;
+    assert_eq!((head.status, head.text.as_str()), (StatusCode::OK, ""));
+    assert_eq!(head.headers["content-type"], "text/html; charset=utf-8");
+}
+
+/// A form that is too large is refused, whoever sends it.
+#[tokio::test]
+async fn a_form_has_a_size() {
+    let config = HttpConfig { body_limit_bytes: 16 * 1024, stranger_rate: 10_000, ..HttpConfig::default() };
+    let service = Service::with(config).await;
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    let large = "x".repeat(4 * 16 * 1024);
+    let refused = visitor.post(&on_canvas(CanvasId::DEFAULT, "/keys"), &[("holder", large.as_str())]).await;
+    assert_eq!(refused.status, StatusCode::PAYLOAD_TOO_LARGE);
+    let refused = Visitor::stranger(&service).post("/sign-in", &[("key", &large[..20_000])]).await;
+    assert_eq!(refused.status, StatusCode::PAYLOAD_TOO_LARGE);
+    refused.says("larger than 16384 bytes");
+}
+
+/// The stream of a page ends with the session's key, and nothing is sent after that.
+#[tokio::test]
+async fn nobody_watches_after_a_revocation() {
+    let service = Service::start().await;
+    service.post("/events", json!({"name": "mail", "value": 1})).await.json();
+    let reason = json!({"reason": "line one\r\nline two\rline three"});
+    let paused = service.put("/handlers/WORKER/mail/pause", reason).await;
+    assert!(paused.status.is_success(), "{}", paused.text);
+    let key = service.key("ada", CanvasId::DEFAULT, &[Scope::Read]).await;
+    let visitor = Visitor::with_key(&service, &key).await;
+    let path = on_canvas(CanvasId::DEFAULT, "");
+    let watch = visitor.request(Method::GET, &path).header("accept", "text/event-stream").timeout(LONG);
+    let mut stream = watch.send().await.unwrap();
+    assert_eq!(stream.status(), StatusCode::OK);
+    assert_eq!(stream.headers()["content-type"], "text/event-stream");
+    let mut event = String::new();
+    while !event.contains("\n\n") {
+        event.push_str(&next(&mut stream).await.expect("the page as it is"));
+    }
+    assert!(event.starts_with("event: live\ndata: ") && event.contains("line two"), "{event}");
+    let (event, _) = event.split_once("\n\n").unwrap();
+    let is_field = |line: &str| line == "event: live" || line.starts_with("data:");
+    assert!(
+        event.lines().all(is_field) && !event.contains('\r'),
+        "what tenants write makes no field: {event}"
+    );
+
+    let id = ApiKey::parse(&key).unwrap().id();
+    let revoked = service.admin(Method::DELETE, &format!("/keys/{id}"), Value::Null).await;
+    assert_eq!(revoked.status, StatusCode::NO_CONTENT);
+    while next(&mut stream).await.is_some() {}
+    let again = visitor.request(Method::GET, &path).header("accept", "text/event-stream");
+    assert_eq!(answer(again).await.status, StatusCode::SEE_OTHER, "to the way to sign in");
+}
+
+/// What comes next; `None` at the end.
+async fn next(stream: &mut Response) -> Option<String> {
+    let chunk = timeout(TIMEOUT, stream.chunk()).await.expect("neither an event nor the end");
+    chunk.ok()?.map(|chunk| String::from_utf8_lossy(&chunk).into_owned())
+}
+
+/// A link that another site leads to opens no session by itself, nor does one that is only looked
+/// at.
+#[tokio::test]
+async fn another_site_signs_nobody_in() {
+    let service = Service::start().await;
+    let key = ApiKey::parse(&service.key).unwrap();
+    let link = service.access.sign_in_link(&key).await.unwrap();
+    let path = format!("/sign-in?link={link}");
+    let visitor = Visitor::stranger(&service);
+    let looked = answer(visitor.request(Method::HEAD, &path)).await;
+    assert!(looked.status.is_success() && !looked.headers.contains_key("set-cookie"));
+    let led = answer(visitor.request(Method::GET, &path).header(SITE, "cross-site")).await;
+    assert!(led.status.is_success() && !led.headers.contains_key("set-cookie"), "{}", led.text);
+    assert!(led.text.contains("if you have asked for it yourself"), "{}", led.text);
+    let shown = visitor.get(&path).await;
+    assert_eq!(shown.is_ok().path, on_canvas(CanvasId::DEFAULT, ""), "it was not used up");
+
+    let second = service.access.sign_in_link(&key).await.unwrap();
+    let other = Visitor::stranger(&service);
+    let posted = other.request(Method::POST, "/sign-in").header(SITE, "cross-site");
+    let posted = posted.header("content-type", "application/x-www-form-urlencoded");
+    let posted = answer(posted.body(format!("link={second}"))).await;
+    assert_eq!((posted.status, posted.headers.get("set-cookie")), (StatusCode::FORBIDDEN, None));
+    let signed_in = other.post("/sign-in", &[("link", second.as_str())]).await.is_ok();
+    assert_eq!(signed_in.path, on_canvas(CanvasId::DEFAULT, ""));
+}
+
+/// Over TLS, a cookie of another host of the domain counts for nothing.
+#[tokio::test]
+async fn a_session_is_taken_from_its_own_cookie_only() {
+    let service = Service::start().await;
+    let public =
+        |visitor: &Visitor, method, path: &str| visitor.request(method, path).header("host", "queue.example");
+    let stranger = Visitor::stranger(&service);
+    let form = public(&stranger, Method::POST, "/sign-in");
+    let form = form.header("content-type", "application/x-www-form-urlencoded");
+    let signed_in = answer(form.body(format!("key={}", service.key))).await;
+    let cookie = signed_in.headers["set-cookie"].to_str().unwrap().to_owned();
+    assert!(
+        cookie.starts_with("__Host-wakeq_session=") && cookie.ends_with("; SameSite=Strict; Secure"),
+        "{cookie}"
+    );
+    let value = cookie.split(['=', ';']).nth(1).unwrap();
+    for (name, status) in [("wakeq_session", StatusCode::SEE_OTHER), ("__Host-wakeq_session", StatusCode::OK)]
+    {
+        let visitor = Visitor::stranger(&service);
+        visitor.set_cookie(name, value);
+        let page = answer(public(&visitor, Method::GET, &on_canvas(CanvasId::DEFAULT, ""))).await;
+        assert_eq!(page.status, status, "{name}");
+    }
+}
+
+/// What anybody may see is limited by address, and attempts to sign in are recorded. A person who
+/// is signed in is not kept out by what others do from there.
+#[tokio::test]
+async fn strangers_are_limited_and_recorded() {
+    let service = Service::with(HttpConfig { stranger_rate: 1, ..HttpConfig::default() }).await;
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    for path in ["/sign-in", "/", "/assets/x-style.css"] {
+        let stranger = Visitor::stranger(&service);
+        let ask = async || answer(stranger.request(Method::GET, path)).await;
+        wait_while!(ask().await.status != StatusCode::TOO_MANY_REQUESTS, "nothing was refused");
+    }
+    visitor.page("/events").await.is_ok();
+    let style = visitor.page("/events").await.html;
+    let style =
+        style.split("href=\"").find(|link| link.starts_with("/assets/") && link.contains("style.css"));
+    visitor.get(style.unwrap().split('"').next().unwrap()).await.is_ok();
+    service.stop().await;
+
+    let service = Service::start().await;
+    let wrong = format!("wakeq_0123456789ab_{}", "5".repeat(80));
+    let stranger = Visitor::stranger(&service);
+    assert_eq!(stranger.post("/sign-in", &[("key", wrong.as_str())]).await.status, StatusCode::UNAUTHORIZED);
+    // What was refused is written when a server ends, at the latest.
+    let stage = service.stop().await;
+    let line = "select coalesce(canvas_id::text, 'none'), action, detail from wakeq.audit_log where outcome = 'refused'";
+    let (canvas, action, detail): (String, String, String) = stage.pool.row(line).await;
+    assert_eq!((canvas.as_str(), action.as_str()), ("none", "sign-in"));
+    assert!(detail.contains("key wakeq_0123456789ab was not made by this deployment"), "{detail}");
+    assert!(!detail.contains("5555"), "{detail}");
+}
+
+/// A page costs a credential what a request of the API does.
+#[tokio::test]
+async fn a_credential_has_its_rate_through_pages_too() {
+    let service = Service::with(HttpConfig { credential_rate: 1, ..HttpConfig::default() }).await;
+    let visitor = Visitor::stranger(&service);
+    let form = visitor.request(Method::POST, "/sign-in");
+    let form = form.header("content-type", "application/x-www-form-urlencoded");
+    let signed_in = answer(form.body(format!("key={}", service.key))).await;
+    let cookie = signed_in.headers["set-cookie"].to_str().unwrap();
+    visitor.set_cookie("wakeq_session", cookie.split(['=', ';']).nth(1).unwrap());
+    let go = format!("/go?canvas={}", CanvasId::DEFAULT);
+    wait_while!(
+        answer(visitor.request(Method::GET, &go)).await.status != StatusCode::TOO_MANY_REQUESTS,
+        "nothing was refused"
+    );
+}
+
+/// A key for some handlers only is led to its own canvas, and is told there what it lacks.
+#[tokio::test]
+async fn a_narrow_key_begins_on_its_own_canvas() {
+    let service = Service::start().await;
+    let new = NewKey {
+        holder: "narrow".into(),
+        reach: Reach::Canvas(OTHER),
+        scopes: std::iter::empty::<Scope>().collect(),
+        lifetime: None,
+    };
+    let narrow = ["read:WORKER/mail".parse().unwrap()];
+    let key = service.access.create_narrow_key(&new, &narrow, &Actor::admin("tests")).await.unwrap().key;
+    let visitor = Visitor::stranger(&service);
+    let shown = visitor.post("/sign-in", &[("key", key.reveal().as_str())]).await;
+    assert_eq!((shown.path.as_str(), shown.status), (on_canvas(OTHER, "").as_str(), StatusCode::FORBIDDEN));
+    shown.says("was granted for some handlers only");
+    assert_eq!(visitor.page("").await.status, StatusCode::NOT_FOUND, "another canvas");
+}
