@@ -124,6 +124,7 @@ impl Filter {
         let pairs = listed.map(|(named, name, text)| {
             let text = match self.moment(name, now)? {
                 Some(moment) => moment.to_rfc3339_opts(SecondsFormat::Micros, true),
+                None if name == "error_group" => error_group(text)?.to_string(),
                 None => text.clone(),
             };
             Ok((named.to_owned(), text))
@@ -335,7 +336,8 @@ mod tests {
     fn an_address_is_read_for_dead_events() {
         let id = "9f1c0c5e-3d5c-8a31-9a3f-3a1de14a0b2c";
         let filter = filter(&format!(
-            "state=paused&worker=w&due_since=1+h&name=mail&died_since=1+h&died_before=2030-01-01&error_group={id}"
+            "state=paused&worker=w&due_since=1+h&name=mail&died_since=1+h&died_before=2030-01-01\
+             &error_group={id}"
         ));
         let query = filter.query_of_dead(now()).unwrap();
         let pairs: Vec<_> = query.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
