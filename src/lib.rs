@@ -316,6 +316,8 @@ mod pages {
     struct CheckpointsDocument;
     #[doc = include_str!("../docs/cron.md")]
     struct CronsDocument;
+    #[doc = include_str!("../docs/dead-events.md")]
+    struct DeadEventsDocument;
     #[doc = include_str!("../docs/finish.md")]
     struct FinishDocument;
     #[doc = include_str!("../docs/handlers.md")]
