@@ -178,7 +178,7 @@ async fn one_event_is_redriven_and_an_error_is_marked_as_known() {
     assert_eq!((left(&service).await, service.stage.rows().await), (4, 1));
 }
 
-/// A key that only reads is shown no control, and neither it nor a key of another canvas changes
+/// A key without `operate` is shown no control, and neither it nor a key of another canvas changes
 /// anything.
 #[tokio::test]
 async fn without_rights_nothing_is_redriven_deleted_or_marked() {
@@ -187,7 +187,7 @@ async fn without_rights_nothing_is_redriven_deleted_or_marked() {
     let mail = group("mail", "no answer after 1s");
     let event =
         service.get("/dead-events?name=mail").await.json()["items"][0]["id"].as_str().unwrap().to_owned();
-    let reader = service.key("reader", CanvasId::DEFAULT, &[Scope::Read]).await;
+    let reader = service.key("reader", CanvasId::DEFAULT, &[Scope::Read, Scope::Emit]).await;
     let reader = Visitor::with_key(&service, &reader).await;
     for path in [format!("/dead-events/groups/{mail}"), "/dead-events/list".to_owned()] {
         let page = reader.page(&path).await.is_ok();
@@ -196,7 +196,7 @@ async fn without_rights_nothing_is_redriven_deleted_or_marked() {
     }
     let theirs = service.key("other", OTHER, &Scope::ALL).await;
     let theirs = Visitor::with_key(&service, &theirs).await;
-    let token = reader.cookie("wakeq_session").unwrap();
+    let token = reader.page("/new-event").await.form("/new-event").token();
     for path in [
         format!("/events/{event}/redrive"),
         format!("/dead-events/groups/{mail}/known"),
