@@ -27,7 +27,7 @@ const fn page(name: &'static str) -> Page {
     Page { name, placeholders: &[], left_out: &[] }
 }
 
-const PAGES: [Page; 24] = [
+const PAGES: [Page; 25] = [
     Page {
         placeholders: &[("wakeq_…", "$THE_KEY"), ("http://127.0.0.1:8080", "$SERVER")],
         ..page("http.md")
