@@ -388,6 +388,8 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
         ('idempotency_keys',     'select, insert, update, delete', 'select, insert, update, delete'),
         ('idle_cursor',          'select, update',                 'select, update'),
         ('idle_marks',           'select, insert, delete',         'select, insert, delete'),
+        -- The expiry, which may run in both, locks and deletes old marks.
+        ('known_errors',         'select, insert, update, delete', 'select, update, delete'),
         ('least_kept',           'select',                         'select'),
         -- A worker writes the limits of its routes.
         ('limit_states',         'select, insert, update, delete', 'select, insert, update, delete'),

@@ -164,7 +164,7 @@ $$;
 -- last: the value is read only where everything else is met.
 create function wakeq.matches(
     asked jsonb, module text, name text, modifier text, state text, worker text, tags jsonb,
-    emitted timestamptz, due timestamptz, died timestamptz, error text, value text)
+    emitted timestamptz, due timestamptz, died timestamptz, error_group uuid, error text, value text)
 returns boolean language plpgsql stable as $$
 begin
     return jsonb_typeof(asked) = 'object'
@@ -180,6 +180,7 @@ begin
        and coalesce(due < (asked->>'due_before')::timestamptz, not asked ? 'due_before')
        and coalesce(died >= (asked->>'died_since')::timestamptz, not asked ? 'died_since')
        and coalesce(died < (asked->>'died_before')::timestamptz, not asked ? 'died_before')
+       and coalesce(error_group = (asked->>'error_group')::uuid, not asked ? 'error_group')
        and coalesce(strpos(error, asked->>'error_text') > 0, not asked ? 'error_text')
        and coalesce(strpos(value, asked->>'value_text') > 0, not asked ? 'value_text')
        and (not asked ? 'value' or coalesce(wakeq.value_has(value, asked->'value'), false));

@@ -194,18 +194,19 @@ pub use worker::{
 /// dead events, quotas and the record of changes.
 pub mod control {
     pub use crate::admin::{
-        BULK_MAX, BeginResult, Bulk, COUNT_MAX, CancelResult, Cursor, EventCount, EventSummary, HandlerStats,
-        LIST_MAX, Page, ResumeResult, Statistics, StatisticsPoint, StatisticsRange, StopResult,
+        BULK_MAX, BeginResult, Bulk, COUNT_MAX, CancelResult, Cursor, ErrorGroupFilter, ErrorGroupOrder,
+        ErrorGroups, EventCount, EventSummary, HandlerStats, LIST_MAX, Page, ResumeResult, Statistics,
+        StatisticsPoint, StatisticsRange, StopResult,
     };
     pub use crate::event::{
-        DurationHistogram, EventCounts, EventFilter, EventState, InvalidFilter, InvalidQuota, NewOperation,
-        Operation, OperationId, OperationKind, OperationPreview, OperationState, Quota, QuotaExceeded,
-        RuleKind, RuleReach, SearchText, ValueCondition,
+        DurationHistogram, ErrorGroupId, EventCounts, EventFilter, EventState, InvalidFilter, InvalidQuota,
+        NewOperation, Operation, OperationId, OperationKind, OperationPreview, OperationState, Quota,
+        QuotaExceeded, RuleKind, RuleReach, SearchText, ValueCondition,
     };
     pub use crate::explain::{Explanation, LiveEvent};
     pub use crate::store::{
-        AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, HandlerCounts, HandlerDepth, QuotaUse,
-        Refusal, Rule, Tombstone, Worker, WorkerRun, WorkerState, WorkerSummary,
+        AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, ErrorGroup, HandlerCounts, HandlerDepth,
+        KnownError, QuotaUse, Refusal, Rule, Tombstone, Worker, WorkerRun, WorkerState, WorkerSummary,
     };
     pub use crate::wake::{Pass, WakeError};
 }
@@ -315,6 +316,8 @@ mod pages {
     struct CheckpointsDocument;
     #[doc = include_str!("../docs/cron.md")]
     struct CronsDocument;
+    #[doc = include_str!("../docs/dead-events.md")]
+    struct DeadEventsDocument;
     #[doc = include_str!("../docs/finish.md")]
     struct FinishDocument;
     #[doc = include_str!("../docs/handlers.md")]

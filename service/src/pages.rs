@@ -11,6 +11,8 @@ use crate::page::{Group, Link, Page};
 use crate::resources::audit::page as audit;
 use crate::resources::batches::page as batches;
 use crate::resources::crons::page as crons;
+use crate::resources::dead_events::page as dead_events;
+use crate::resources::dead_events::page::{error_group, error_groups};
 use crate::resources::emit::page as emit;
 use crate::resources::ended_events::page as ended_events;
 use crate::resources::entities::page as entities;
@@ -41,6 +43,7 @@ pub(crate) const SECTIONS: &[Group] = &[
         links: &[
             link("", "Overview", 'o', Scope::Read),
             link("events", "Events", 'e', Scope::Read),
+            link("dead-events", "Dead events", 'd', Scope::Read),
             link("ended-events", "Kept events", 'k', Scope::Read),
             link("new-event", "New event", 'n', Scope::Emit),
         ],
@@ -99,8 +102,14 @@ fn of_events(router: Router<Page>) -> Router<Page> {
         .route("/canvases/{canvas}/ended-events", get(ended_events::list))
 }
 
+/// What dead events died of, and the events.
 fn of_dead_events(router: Router<Page>) -> Router<Page> {
     router
+        .route("/canvases/{canvas}/dead-events", get(error_groups::list))
+        .route("/canvases/{canvas}/dead-events/groups/{error_group}", get(error_group::one))
+        .route("/canvases/{canvas}/dead-events/groups/{error_group}/known", post(error_group::know))
+        .route("/canvases/{canvas}/dead-events/groups/{error_group}/forget", post(error_group::forget))
+        .route("/canvases/{canvas}/dead-events/list", get(dead_events::list))
 }
 
 /// Handlers, their targets, and what stops them.

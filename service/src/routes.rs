@@ -18,6 +18,7 @@ use crate::resources::audit::routes as audit;
 use crate::resources::batches::routes as batches;
 use crate::resources::crons::routes as crons;
 use crate::resources::dead_events::routes as dead_events;
+use crate::resources::dead_events::routes::groups as error_groups;
 use crate::resources::doctor::routes as doctor;
 use crate::resources::emit::routes as emit;
 use crate::resources::ended_events::routes as ended_events;
@@ -197,6 +198,10 @@ fn of_many_events(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Operate, routes!(dead_events::redrive_one))
         .on(Scope::Operate, routes!(dead_events::redrive))
         .on(Scope::Operate, routes!(dead_events::delete))
+        .on(Scope::Read, routes!(error_groups::list))
+        .on(Scope::Read, routes!(error_groups::one))
+        .on(Scope::Operate, routes!(error_groups::know, error_groups::forget))
+        .optional_body()
         // A filter may ask for what is in values, so a count tells of them.
         .on_both([Scope::Operate, Scope::Read], routes!(operations::begin))
         .on_both([Scope::Operate, Scope::Read], routes!(operations::preview))

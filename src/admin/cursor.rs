@@ -11,10 +11,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use uuid::Uuid;
 
 use super::AdminError;
-use crate::event::{CanvasId, EventId, HandlerScope, LimitName, Name, Timestamp, is_storable};
+use crate::event::{CanvasId, ErrorGroupId, EventId, HandlerScope, LimitName, Name, Timestamp, is_storable};
 use crate::store::{
-    HaltedPosition, HandlerPosition, LeasePosition, OperationsAfter, Position, RulePosition, TargetPosition,
-    WorkerPosition,
+    ErrorGroupPosition, HaltedPosition, HandlerPosition, LeasePosition, OperationsAfter, Position,
+    RulePosition, TargetPosition, WorkerPosition,
 };
 
 /// Longest text of a cursor: three names and the rest of a key.
@@ -42,6 +42,7 @@ enum CursorPosition {
     Worker(WorkerPosition),
     Operation(OperationsAfter),
     Limit(LimitName),
+    ErrorGroup(ErrorGroupPosition),
 }
 
 /// When an event died, or has ended, and its id.
@@ -95,6 +96,15 @@ impl Cursor {
 
     pub(super) fn of_limit(name: LimitName) -> Self {
         Self(CursorPosition::Limit(name))
+    }
+
+    pub(super) fn of_error_group(position: ErrorGroupPosition) -> Self {
+        Self(CursorPosition::ErrorGroup(position))
+    }
+
+    pub(super) fn error_group(&self) -> Result<ErrorGroupPosition, AdminError> {
+        let CursorPosition::ErrorGroup(position) = self.0 else { return Err(AdminError::Cursor) };
+        Ok(position)
     }
 
     pub(super) fn limit(&self) -> Result<LimitName, AdminError> {
@@ -188,6 +198,7 @@ impl fmt::Display for Cursor {
             CursorPosition::Operation((started_at, id)) => {
                 write!(formatter, "p~{}~{}", started_at.timestamp_micros(), id.0.simple())
             }
+            CursorPosition::ErrorGroup((rank, id)) => write!(formatter, "c~{rank}~{}", id.0.simple()),
             // Its characters are not those of a cursor.
             CursorPosition::Limit(name) => {
                 write!(formatter, "m~{}", URL_SAFE_NO_PAD.encode(name.as_str()))
@@ -216,6 +227,7 @@ impl FromStr for Cursor {
             ["a", id] => CursorPosition::Audit(part(id)?),
             ["l", canvas, id] => CursorPosition::Lease((part::<CanvasId>(canvas)?, part(id)?)),
             ["p", started_at, id] => CursorPosition::Operation((moment(started_at)?, part(id)?)),
+            ["c", rank, id] => CursorPosition::ErrorGroup((part(rank)?, part::<ErrorGroupId>(id)?)),
             ["h", module, name] => CursorPosition::Handler((part(module)?, part(name)?)),
             ["o", halted_at, id] => CursorPosition::Halted((moment(halted_at)?, part(id)?)),
             ["g", module, name, modifier] => {
@@ -278,6 +290,7 @@ mod tests {
             )),
             Cursor::of_worker((name.clone(), Uuid::max())),
             Cursor::of_operation((delay_until, OperationId(Uuid::max()))),
+            Cursor::of_error_group((i64::MIN, ErrorGroupId(Uuid::max()))),
             Cursor::of_limit("a:b=c@d~e+f".parse().unwrap()),
             Cursor::of_limit(format!("handler:{name}/{name}").parse().unwrap()),
         ] {
@@ -312,6 +325,9 @@ mod tests {
             "g~m~n",
             "p~1",
             "p~1~x",
+            "c~1",
+            "c~1~x",
+            "c~x~00000000000000000000000000000000",
             "m~",
             "m~!",
             "m~YSBi",

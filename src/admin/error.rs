@@ -1,8 +1,8 @@
 //! Why a call of the admin failed.
 
 use crate::event::{
-    BatchName, EventId, HandlerAddress, HandlerScope, HookKind, InvalidCheckpoint, InvalidFilter,
-    InvalidLimit, LimitName, Name, OperationId,
+    BatchName, ErrorGroupId, EventId, HandlerAddress, HandlerScope, HookKind, InvalidCheckpoint,
+    InvalidFilter, InvalidLimit, LimitName, Name, OperationId,
 };
 use crate::store::StoreError;
 use crate::wake::WakeError;
@@ -81,6 +81,15 @@ pub enum AdminError {
         "{0} operations of the canvas are open, which is the limit: wait until one has ended, or cancel one"
     )]
     TooManyOperations(usize),
+    /// The canvas has no dead event of the error group.
+    #[error("no dead event is of the error group {0}: `wakeq dead groups` lists those of the canvas")]
+    NoErrorGroup(ErrorGroupId),
+    /// The error group is not marked as known.
+    #[error("the error group {0} is not marked as known: `wakeq dead groups --known` lists those that are")]
+    NoKnownError(ErrorGroupId),
+    /// The limit of 1,000 known errors of a canvas is reached.
+    #[error("the canvas has 1,000 known errors, which is the limit: forget one first (`wakeq dead forget`)")]
+    TooManyKnownErrors,
     /// An earlier call with this idempotency key has not ended yet.
     #[error("a request with this idempotency key is in progress: retry shortly, with the same key")]
     IdempotencyInProgress,

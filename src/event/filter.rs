@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::tag::TAGS_MAX;
 use super::value_condition::{InvalidFilter, ValueCondition};
-use super::{HandlerAddress, Name, Tag, Timestamp, is_storable};
+use super::{ErrorGroupId, HandlerAddress, Name, Tag, Timestamp, is_storable};
 
 /// Longest text that is searched for, in bytes.
 const TEXT_MAX: usize = 200;
@@ -69,6 +69,9 @@ pub struct EventFilter {
     /// Only dead events that died before this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub died_before: Option<Timestamp>,
+    /// Only dead events of this error group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_group: Option<ErrorGroupId>,
     /// Only events whose last error contains this text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_text: Option<SearchText>,
@@ -136,6 +139,8 @@ pub struct EventFacts<'e> {
     pub due: Option<Timestamp>,
     /// When it died.
     pub died: Option<Timestamp>,
+    /// Its error group, if it is dead.
+    pub group: Option<ErrorGroupId>,
     /// Its last error.
     pub error: Option<&'e str>,
     /// Its value, as JSON.
@@ -216,6 +221,7 @@ impl EventFilter {
             && is_between(Some(event.emitted), self.emitted_since, self.emitted_before)
             && is_between(event.due, self.due_since, self.due_before)
             && is_between(event.died, self.died_since, self.died_before)
+            && self.error_group.is_none_or(|group| event.group == Some(group))
             && self.error_text.as_ref().is_none_or(|text| text.is_in(event.error.unwrap_or_default()))
             && self.value_text.as_ref().is_none_or(|text| text.is_in(event.value))
             && self.value.as_ref().is_none_or(|condition| condition.is_met_by(event.value))
@@ -328,6 +334,7 @@ mod tests {
             emitted: moment(100),
             due: Some(moment(200)),
             died: None,
+            group: None,
             error: Some("it timed out"),
             value: r#"{"kind":"invoice","lines":[{"sku":7}]}"#,
         })
@@ -368,6 +375,7 @@ mod tests {
             r#"{"emitted_before":"1970-01-01T00:01:40Z"}"#,
             r#"{"due_before":"1970-01-01T00:03:20Z"}"#,
             r#"{"died_before":"9999-01-01T00:00:00Z"}"#,
+            r#"{"error_group":"00000000-0000-8000-8000-000000000000"}"#,
             r#"{"error_text":"refused"}"#,
             r#"{"value_text":"sku: 7"}"#,
             r#"{"value":{"path":["kind"],"equals":"receipt"}}"#,

@@ -41,6 +41,7 @@ mod checkpoint;
 mod chosen;
 mod counts;
 mod draft;
+mod error_group;
 mod filter;
 mod handler;
 mod headers;
@@ -78,6 +79,8 @@ pub use checkpoint::{Checkpoint, InvalidCheckpoint};
 pub(crate) use counts::CountedRun;
 pub use counts::EventCounts;
 pub use draft::{Due, Event, EventError, EventFields, NewEvent, answer_event};
+pub use error_group::ErrorGroupId;
+pub(crate) use error_group::error_fingerprint;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use filter::EventFacts;
 pub use filter::{EventFilter, EventState, SearchText};

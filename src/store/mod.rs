@@ -35,13 +35,14 @@ pub use batches::{BatchProgress, BatchState, RegisteredBatch};
 pub(crate) use crons::{CronDue, CronPut, CronRow, CronStep, CronUnpaused, NewCronRow};
 pub(crate) use events::{
     AttemptEnd, BULK_PAGE, BegunOperation, CANCELLED_PAGE, ClaimLimits, ClaimedEvent, CommandOutcome,
-    FoundDead, HandlerActivity, HandlerPosition, IdempotencyOutcome, KeptEnd, KeyedBegin, ListedEvent,
-    LoadedEvent, NewState, NotedRetry, OPERATIONS_OPEN_MAX, OperationEvents, OperationsAfter, Position,
-    Renewal, Retry, RulePosition, RunningCancel, Standing, add_one, checkpoint_in, complete_in,
+    ErrorGroupPosition, ErrorGroupsAsked, FoundDead, HandlerActivity, HandlerPosition, IdempotencyOutcome,
+    KeptEnd, KeyedBegin, KnowOutcome, ListedEvent, LoadedEvent, NewState, NotedRetry, OPERATIONS_OPEN_MAX,
+    OperationEvents, OperationsAfter, Position, Renewal, Retry, RulePosition, RunningCancel, Standing,
+    add_one, checkpoint_in, complete_in,
 };
 pub use events::{
-    AttemptRecord, DeadEvent, DeadFilter, Depth, EndedEvent, EndedFilter, HandlerCounts, HandlerDepth,
-    InsertOutcome, LimitDepth, Rule, add_with_state, statements,
+    AttemptRecord, DeadEvent, DeadFilter, Depth, EndedEvent, EndedFilter, ErrorGroup, HandlerCounts,
+    HandlerDepth, InsertOutcome, KnownError, LimitDepth, Rule, add_with_state, statements,
 };
 pub use hooks::{FoundHook, RegisteredHook};
 pub(crate) use hooks::{HookOutcome, HookRefusal, NewHookRow};

@@ -99,6 +99,9 @@ pub struct OperationFilter {
     /// Died before this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub died_before: Option<DateTime<Utc>>,
+    /// The error group of dead events.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_group: Option<Uuid>,
     /// A text in their last error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_text: Option<String>,

@@ -45,6 +45,8 @@ pub struct EventFilter {
     pub died_since: Option<DateTime<Utc>>,
     /// Died before this time; only for dead events.
     pub died_before: Option<DateTime<Utc>>,
+    /// Of this error group; only for dead events.
+    pub error_group: Option<Uuid>,
     /// Whose last error contains this text.
     pub error_text: Option<String>,
     /// Whose value contains this text, as it was emitted.
@@ -134,6 +136,7 @@ impl EventFilter {
             ("modifier", self.modifier.clone()),
             ("state", joined(&self.states)),
             ("tag", joined(&self.tags)),
+            ("error_group", self.error_group.map(|group| group.to_string())),
             ("error_text", self.error_text.clone()),
             ("value_text", self.value_text.clone()),
             ("value", self.value.clone()),

@@ -458,6 +458,9 @@ pub struct DeadEvent {
     pub losses: i32,
     /// The last error of its handler.
     pub last_error: Option<String>,
+    /// The group of those that died of the same error; `None` from a server that has none.
+    #[serde(default)]
+    pub error_group: Option<Uuid>,
     /// When it was emitted.
     pub enqueued_at: DateTime<Utc>,
     /// When it died.

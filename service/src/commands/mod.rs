@@ -237,7 +237,7 @@ enum Command {
     Quotas(quotas::Quotas),
     /// Show consumer groups and their positions; reset positions
     Groups(groups::Groups),
-    /// List, redrive and delete dead events
+    /// List, group, redrive and delete dead events
     Dead(dead::Dead),
     /// Cancel, hurry, redrive, delete or re-tag all events that match a filter
     Operations(operations::Operations),

@@ -212,6 +212,7 @@ fn path_parameters(path: &str) -> Vec<RefOr<Parameter>> {
             "id" if path.contains("{queue}") => ("The copy's id", text.format(Some(UUID))),
             "id" => ("The event's id", text.format(Some(UUID))),
             "operation" => ("The operation's id", text.format(Some(UUID))),
+            "error_group" => ("The error group's id", text.format(Some(UUID))),
             "module" => {
                 ("The handler's module; `WORKER` for events that user code emits", text.pattern(Some(NAME)))
             }

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use super::problem::{Kind, Problem};
 use super::{Api, filter};
 use crate::access::KeyId;
-use wakeq::control::{OperationId, Quota};
+use wakeq::control::{ErrorGroupId, OperationId, Quota};
 use wakeq::events::BatchName;
 use wakeq::limits::LimitName;
 use wakeq::order::ObjectKey;
@@ -90,6 +90,20 @@ impl FromRequestParts<Api> for OperationPath {
         let id = plain(&parameters, "operation", parts).and_then(|text| text.parse().ok());
         id.map(Self)
             .ok_or_else(|| Problem::bad_request("an operation's id is a uuid, as its begin returned it"))
+    }
+}
+
+/// The error group in the path: `{error_group}`.
+pub(crate) struct ErrorGroupPath(pub(crate) ErrorGroupId);
+
+impl FromRequestParts<Api> for ErrorGroupPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let parameters = parameters(parts, api).await?;
+        let id = plain(&parameters, "error_group", parts).and_then(|text| text.parse().ok());
+        id.map(Self)
+            .ok_or_else(|| Problem::bad_request("an error group's id is a uuid, as the list of them has it"))
     }
 }
 

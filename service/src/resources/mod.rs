@@ -35,6 +35,7 @@ pub(crate) mod crons {
 
 pub(crate) mod dead_events {
     pub(crate) mod command;
+    pub(crate) mod page;
     pub(crate) mod routes;
     pub(crate) mod wire;
 }

@@ -106,7 +106,7 @@ macro_rules! listed_rows {
                                            else 'ready' end as state) as stands,
                       lateral (select e.is_shown and ($4::text is null or wakeq.matches((select $4::text::jsonb),
                                   e.module, e.name, e.modifier, stands.state, e.worker, e.tags, e.enqueued_at,
-                                  e.delay_until, null, e.last_error, e.value)) as is_meant) as meant,
+                                  e.delay_until, null, null, e.last_error, e.value)) as is_meant) as meant,
                       lateral (select coalesce(e.bytes + e.next_bytes > 33554432, true) as is_last) as ends
                 where (e.bytes <= 33554432 or e.number = 1) and (meant.is_meant or ends.is_last)
                 order by e.number limit $5"#,

@@ -4,8 +4,8 @@
 use uuid::Uuid;
 
 use crate::event::{
-    BatchName, CanvasId, Claim, CopyOf, EventId, EventOptions, HandlerAddress, HandlerScope, HeldLimit, Lane,
-    Metadata, Name, Place, RuleKind, Schedule, Timestamp, Turn,
+    BatchName, CanvasId, Claim, CopyOf, ErrorGroupId, EventId, EventOptions, HandlerAddress, HandlerScope,
+    HeldLimit, Lane, Metadata, Name, Place, RuleKind, Schedule, Timestamp, Turn,
 };
 use crate::store::kernel::{Sql, StoreError, address, interval};
 
@@ -319,6 +319,8 @@ pub struct DeadEvent {
     pub losses: i32,
     /// The last error of its handler.
     pub last_error: Option<String>,
+    /// The group of those that died of the same error.
+    pub error_group: ErrorGroupId,
     /// When it was emitted.
     pub enqueued_at: Timestamp,
     /// When it died.
@@ -361,6 +363,7 @@ pub(super) struct DeadRow {
     pub(super) retries: i32,
     pub(super) losses: i32,
     pub(super) last_error: Option<String>,
+    pub(super) error_group: Uuid,
     pub(super) enqueued_at: Timestamp,
     pub(super) died_at: Timestamp,
     pub(super) traceparent: Option<String>,
@@ -379,7 +382,7 @@ macro_rules! dead_rows {
         sqlx::query_as!(
             $crate::store::events::load::DeadRow,
             r#"select id, canvas_id, module::text as "module!", name::text as "name!", modifier::text as "modifier!",
-                      cause, retries, losses, last_error, enqueued_at, died_at, traceparent::text as traceparent,
+                      cause, retries, losses, last_error, error_group as "error_group!", enqueued_at, died_at, traceparent::text as traceparent,
                       options::text as options,
                       object::text as object, seq, prev, queue::text as queue, origin,
                       exists (select from wakeq.halted_lanes h
@@ -400,6 +403,7 @@ impl DeadRow {
             retries: self.retries,
             losses: self.losses,
             last_error: self.last_error,
+            error_group: ErrorGroupId(self.error_group),
             enqueued_at: self.enqueued_at,
             died_at: self.died_at,
             metadata: Metadata::of(self.traceparent.as_deref()),

@@ -39,9 +39,9 @@ pub struct AuditEntry {
     /// Who did it.
     pub actor: String,
     /// The action, such as `pause`, `unpause`, `block`, `unblock`, `cancel`, `cancel-running`,
-    /// `run-now`, `set-tags`, `purge`, `redrive`, `delete-dead`, `erase-entity`, `create-key`,
-    /// `revoke-key`, `allow-account`, `remove-account` or `sign-in`; or any name that a program
-    /// recorded itself.
+    /// `run-now`, `set-tags`, `purge`, `redrive`, `delete-dead`, `know-error`, `forget-error`,
+    /// `erase-entity`, `create-key`, `revoke-key`, `allow-account`, `remove-account` or `sign-in`;
+    /// or any name that a program recorded itself.
     pub action: String,
     /// The handler's module, if it was about one handler.
     pub module: Option<String>,

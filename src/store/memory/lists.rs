@@ -138,6 +138,7 @@ impl Tables {
             emitted: row.enqueued_at,
             due: Some(row.delay_until),
             died: None,
+            group: None,
             error: row.last_error.as_deref(),
             value: &row.event.value,
         }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::event::{
-    Checkpoint, Claim, EventFacts, EventOptions, EventState, HandlerAddress, Name, NewEvent, Notification,
-    Place, Schedule, Tag, Timestamp, Unique,
+    Checkpoint, Claim, ErrorGroupId, EventFacts, EventOptions, EventState, HandlerAddress, Name, NewEvent,
+    Notification, Place, Schedule, Tag, Timestamp, Unique,
 };
 use crate::store::events::{ClaimedEvent, DeadEvent, EndedEvent, LoadedEvent};
 
@@ -123,6 +123,11 @@ pub(super) struct Dead {
 }
 
 impl Dead {
+    /// Those that died of the same error.
+    fn group(&self) -> ErrorGroupId {
+        ErrorGroupId::of(&self.row.address().scope, self.cause, self.row.last_error.as_deref())
+    }
+
     /// What a filter looks at.
     pub(super) fn facts(&self) -> EventFacts<'_> {
         EventFacts {
@@ -133,6 +138,7 @@ impl Dead {
             emitted: self.row.enqueued_at,
             due: None,
             died: Some(self.died_at),
+            group: Some(self.group()),
             error: self.row.last_error.as_deref(),
             value: &self.row.event.value,
         }
@@ -148,6 +154,7 @@ impl Dead {
             retries: row.retries,
             losses: row.losses,
             last_error: row.last_error.clone(),
+            error_group: self.group(),
             enqueued_at: row.enqueued_at,
             died_at: *died_at,
             metadata: row.event.metadata.clone(),

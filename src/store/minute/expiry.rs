@@ -27,7 +27,8 @@ pub struct Retention {
     /// repeat is recognized. An id of an event that still waits then is kept for as long again.
     /// Default 7 days.
     pub emitted_ids: Duration,
-    /// Dead events, and notes of handlers that workers did not know. Default 30 days.
+    /// Dead events, notes of handlers that workers did not know, and errors that are marked as
+    /// known and of which nothing has died since. Default 30 days.
     pub dead_events: Duration,
     /// The audit log, and API keys that were revoked or have expired. Default 90 days.
     pub audit: Duration,
@@ -83,11 +84,12 @@ pub(crate) enum ExpiryPart {
     Checkpoints,
     Operations,
     LimitStates,
+    KnownErrors,
 }
 
 impl ExpiryPart {
     /// In the order in which they are deleted.
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::PreviousSecrets,
         Self::GroupDead,
         Self::Tombstones,
@@ -106,6 +108,7 @@ impl ExpiryPart {
         Self::Checkpoints,
         Self::Operations,
         Self::LimitStates,
+        Self::KnownErrors,
     ];
 
     /// Its name in log lines.
@@ -129,6 +132,7 @@ impl ExpiryPart {
             Self::Checkpoints => "checkpoints of events that have ended",
             Self::Operations => "operations that have ended",
             Self::LimitStates => "states of limits that nothing uses",
+            Self::KnownErrors => "known errors of which no event died lately",
         }
     }
 }
@@ -182,6 +186,7 @@ impl Store {
             ExpiryPart::Checkpoints => (self.expire_checkpoints().await?, PAGE),
             ExpiryPart::Operations => (self.expire_operations().await?, PAGE),
             ExpiryPart::LimitStates => (self.expire_limit_states().await?, PAGE),
+            ExpiryPart::KnownErrors => (self.expire_known_errors(dead_events).await?, PAGE),
         };
         Ok(looked_at >= page)
     }
@@ -453,5 +458,31 @@ impl Store {
             interval(self.timing().lease)
         );
         Ok(self.session().await?.one("delete unused states of limits", query).await?.unsigned_abs())
+    }
+
+    /// Forgets known errors that are as old as dead events get, and of which none is left. One of
+    /// which there still are some is looked at again when it is as old once more: a page that is
+    /// read has moved on. Returns how many were looked at.
+    async fn expire_known_errors(&self, kept: Duration) -> Result<u64, StoreError> {
+        let query = sqlx::query_scalar!(
+            r#"with page as materialized (
+                   select k.canvas_id, k.error_group,
+                          exists (select from wakeq.dead_events d
+                                   where d.canvas_id = k.canvas_id and d.error_group = k.error_group
+                                   order by d.canvas_id, d.error_group, d.died_at, d.id offset 0) as has_events
+                     from wakeq.known_errors k
+                    where k.looked_at < now() - $1::interval
+                    order by k.looked_at limit 1000 for update of k skip locked
+               ), held as (
+                   update wakeq.known_errors k set looked_at = now() from page p
+                    where p.has_events and k.canvas_id = any (array[p.canvas_id]) and k.error_group = p.error_group
+               ), forgotten as (
+                   delete from wakeq.known_errors k using page p
+                    where not p.has_events and k.canvas_id = any (array[p.canvas_id]) and k.error_group = p.error_group
+               )
+               select count(*) as "count!" from page"#,
+            interval(kept)
+        );
+        Ok(self.session().await?.one("forget old known errors", query).await?.unsigned_abs())
     }
 }

@@ -54,6 +54,8 @@ impl Table {
             "insert into wakeq.hooks (canvas_id, name, kind, module, handler, modifier, secret, created_by, updated_by,
                                       previous_secret, previous_until)
              values ($1, 'h', 'github', 'm', 'n', '_', sha256('1'), 'test', 'test', sha256('2'), now() - interval '1 s')",
+            "insert into wakeq.known_errors (canvas_id, error_group, known_by, looked_at)
+             values ($1, gen_random_uuid(), 'ada', now() - interval '1 year')",
             "insert into wakeq.hour_statistics (at, canvas_id, module, name, emitted, completed, failed, retried, dead, wait_us, run_us,
                                                 wait_bins, run_bins)
              values (now() - interval '1 year', $1, 'm', 'n', 1, 0, 0, 0, 0, 0, 0, '{}', '{}')",
@@ -74,7 +76,8 @@ impl Table {
                   + (select count(*) from wakeq.entity_events) + (select count(*) from wakeq.tombstones)
                   + (select count(*) from wakeq.consumer_dead) + (select count(previous_secret) from wakeq.http_targets)
                   + (select count(previous_secret) from wakeq.hooks)
-                  + (select count(*) from wakeq.hour_statistics) + (select count(*) from wakeq.workers)",
+                  + (select count(*) from wakeq.hour_statistics) + (select count(*) from wakeq.workers)
+                  + (select count(*) from wakeq.known_errors)",
         )
         .await
     }

@@ -2,7 +2,7 @@
 //! explanations say of an event of the victim while the attacker's run.
 
 use sqlx::AssertSqlSafe;
-use wakeq::control::{EventFilter, Explanation, LiveEvent, NewOperation, OperationKind};
+use wakeq::control::{ErrorGroupId, EventFilter, Explanation, LiveEvent, NewOperation, OperationKind};
 use wakeq::limits::NewLimit;
 use wakeq::queues::PullPolicy;
 use wakeq::{Actor, EventId, HandlerScope, Stop};
@@ -13,13 +13,15 @@ use super::seed::VICTIM;
 use super::world::World;
 use crate::support::Statements;
 
-/// Limits, pulled handlers, open operations and rules of the attacker, and newer operations that
-/// have ended than the victim's, as many as are kept.
+/// Limits, pulled handlers, known errors, open operations and rules of the attacker, and newer
+/// operations that have ended than the victim's, as many as are kept.
 const REACHED: &str = "
     insert into wakeq.limits (canvas_id, name, concurrency, created_by, updated_by)
     select 'ATTACKER', 'bound:' || n, 1, 'tests', 'tests' from generate_series(1, 1000) n;
     insert into wakeq.pulled_handlers (canvas_id, module, name, retries, delay_ms, factor, delay_max_ms, halts, created_by, updated_by)
     select 'ATTACKER', 'bound', 'h' || n, 1, 1, 1, 1, false, 'tests', 'tests' from generate_series(1, 1000) n;
+    insert into wakeq.known_errors (canvas_id, error_group, known_by)
+    select 'ATTACKER', gen_random_uuid(), 'tests' from generate_series(1, 1000);
     insert into wakeq.operations (canvas_id, id, kind, filter, cut_off, author, job)
     select 'ATTACKER', gen_random_uuid(), 'delete', '{\"name\": \"bound\"}', now(), 'tests', -1000 - n from generate_series(1, 10) n;
     insert into wakeq.operations (canvas_id, id, kind, filter, cut_off, state, author, job, started_at, ended_at)
@@ -91,6 +93,10 @@ async fn reached(world: &World) -> Findings {
     refused("a pulled handler under no rule", (!matches!(put, Ok(None))).then(|| format!("{put:?}")));
     let paused = admin.pause(&scope, &by, &Stop::default()).await;
     refused("a rule", paused.err().map(|error| error.to_string()));
+    let perished = HandlerScope::worker(canvas, "perished").unwrap();
+    let perished = ErrorGroupId::of(&perished, "retries", Some("x"));
+    let known = admin.know_error(canvas, perished, None, &by).await;
+    refused("a known error", known.err().map(|error| error.to_string()));
     let delete = NewOperation::new(OperationKind::Delete, named("bound"));
     let begun = admin.begin_operation(canvas, &delete, &by).await;
     refused("an operation", begun.err().map(|error| error.to_string()));

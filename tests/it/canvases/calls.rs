@@ -36,7 +36,7 @@ const QUEUES: Coverage = OfThePlatform("queues belong to the platform");
 const GROUPS: Coverage = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tested.
-const CALLS: [(&str, &str, Coverage); 153] = [
+const CALLS: [(&str, &str, Coverage); 157] = [
     ("Admin", "checkpoint", By("show_checkpoint")),
     ("Admin", "store_checkpoint", By("store_checkpoint")),
     ("Admin", "handler_of", There("access::key_scopes")),
@@ -51,6 +51,10 @@ const CALLS: [(&str, &str, Coverage); 153] = [
     ("Admin", "redrive_one", By("redrive_dead_event")),
     ("Admin", "delete_dead", Here),
     ("Admin", "delete_dead_until_now", By("delete_dead_events")),
+    ("Admin", "error_groups", By("list_error_groups")),
+    ("Admin", "error_group", By("show_error_group")),
+    ("Admin", "know_error", By("know_error")),
+    ("Admin", "forget_error", By("forget_error")),
     ("Admin", "preview_operation", By("preview_operation")),
     ("Admin", "begin_operation", There("admin::by_filter")),
     ("Admin", "begin_operation_once", There("http::operations")),

@@ -14,7 +14,7 @@ use crate::cli::Terminal;
 
 /// Command lines with placeholders for the victim's values. Verbs without one are here too, for
 /// their output.
-const LINES: [&str; 111] = [
+const LINES: [&str; 116] = [
     "events list",
     "events list --handler <handler>",
     "events list --cursor <cursor list_events>",
@@ -49,6 +49,11 @@ const LINES: [&str; 111] = [
     "batches show <batch>",
     "dead list",
     "dead list --tag <tag>",
+    "dead list --error-group <group>",
+    "dead groups",
+    "dead groups --handler <handler> --order last-died",
+    "dead know <group> --note noted",
+    "dead forget <group>",
     "objects halted",
     "objects show <object>",
     "objects tombstones <object>",
@@ -212,6 +217,7 @@ fn filled(line: &str, values: &Values) -> Vec<(String, Vec<String>)> {
         ),
         ("<key>", values.keys.clone()),
         ("<tag>", values.tags.clone()),
+        ("<group>", values.error_groups.clone()),
         ("<limit>", values.limits.clone()),
         ("<cursor list_limits>", cursors("list_limits")),
         ("<holder>", values.holders.clone()),

@@ -7,7 +7,7 @@ use super::seed::Values;
 use super::world::QUEUE;
 
 /// Query parameters and fields of bodies that name nothing of a tenant.
-const NAMES_NOTHING: [&str; 87] = [
+const NAMES_NOTHING: [&str; 90] = [
     // Content that is stored as the caller sends it.
     "value",
     "result",
@@ -16,6 +16,7 @@ const NAMES_NOTHING: [&str; 87] = [
     "state",
     "data",
     "reason",
+    "note",
     "url",
     "headers",
     "audience",
@@ -60,6 +61,8 @@ const NAMES_NOTHING: [&str; 87] = [
     "at_most_s",
     "keep_s",
     // Modes.
+    "known",
+    "order",
     "on_conflict",
     "on_full",
     "outcome",
@@ -129,6 +132,7 @@ pub(super) fn of_path(part: &str, values: &Values) -> Vec<Vec<(&'static str, Str
         "key" => single("key", &values.keys),
         "limit" => single("limit", &values.limits),
         "queue" => vec![vec![("queue", QUEUE.to_owned())]],
+        "error_group" => single("error_group", &values.error_groups),
         "operation" => operations(values).map(|operation| vec![("operation", operation)]).into(),
         "quota" => vec![vec![("quota", "events".to_owned())]],
         "group" => vec![vec![("group", "projection".to_owned())]],
@@ -176,6 +180,9 @@ pub(super) fn of_query(operation: &str, name: &str, values: &Values) -> Vec<Vec<
         }
         "id" => values.ids.iter().map(|(_, id)| vec![("id", id.clone())]).collect(),
         "tag" => values.tags.iter().map(|tag| vec![("tag", tag.clone())]).collect(),
+        "error_group" => {
+            values.error_groups.iter().map(|group| vec![("error_group", group.clone())]).collect()
+        }
         "modifier" => {
             values.handlers.iter().map(|[_, _, modifier]| vec![("modifier", modifier.clone())]).collect()
         }
@@ -235,6 +242,7 @@ pub(super) fn of_body(operation: &str, pointer: &str, values: &Values) -> Vec<Ve
         ("holder", _) => texts("holder", &values.holders),
         ("worker", _) => vec![vec![("worker", json!(format!("worker-{}", &values.canvas[..8])))]],
         ("limits", _) => values.limit_keys.iter().map(|key| vec![("limits", json!([key]))]).collect(),
+        ("error_group", _) => texts("error_group", &values.error_groups),
         ("tags", _) => values.tags.iter().map(|tag| vec![("tags", json!([tag]))]).collect(),
         (other, _) if NAMES_NOTHING.contains(&other) => vec![],
         (other, _) => panic!(

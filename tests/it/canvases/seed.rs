@@ -49,6 +49,8 @@ pub(super) struct Values {
     pub(super) idempotency_keys: Vec<String>,
     pub(super) unique_keys: Vec<String>,
     pub(super) tags: Vec<String>,
+    /// Of its dead events: some that both tenants have, and one of the tenant alone.
+    pub(super) error_groups: Vec<String>,
     pub(super) limit_keys: Vec<String>,
     pub(super) limits: Vec<String>,
     /// By the operation that lists.
@@ -326,6 +328,10 @@ impl Planting<'_> {
         for id in ended.fetch_all(pool).await.unwrap() {
             self.values.ids.push(("of an ended event", id));
         }
+        let groups =
+            "select distinct error_group::text from wakeq.dead_events where canvas_id = $1 order by 1";
+        let groups = sqlx::query_scalar(groups).bind(self.tenant.canvas.0);
+        self.values.error_groups = groups.fetch_all(pool).await.unwrap();
         let facet = "insert into wakeq.facet_settings (queue, canvas_id, weight) values ($1, $2, 3)";
         sqlx::query(facet).bind(QUEUE).bind(self.tenant.canvas.0).execute(pool).await.unwrap();
         let quota = "insert into wakeq.canvas_quotas (canvas_id, quota, most, set_by) values ($1, 'events', $2, 'tests')";
@@ -380,8 +386,8 @@ impl Planting<'_> {
 /// Set up without a request: an operation that has ended and an open one, unknown handlers, an
 /// expired key, a cron whose tick was emitted ahead, events that are parked under a rule or
 /// deferred because their handler is unknown (see `FRESH`); ends of a batch; a dead event and a
-/// halted lane of handlers that have nothing else, and come last; statistics of two days ago and of
-/// some hours ago; and just as much room as the attacks need.
+/// halted lane of handlers that have nothing else, and come last; what is known of the dead events;
+/// statistics of two days ago and of some hours ago; and just as much room as the attacks need.
 const SETTLED: &str = "
     insert into wakeq.operations (canvas_id, id, kind, filter, cut_off, state, preview_count, looked_at, matched, changed, author, job,
                                   ended_at)
@@ -392,6 +398,9 @@ const SETTLED: &str = "
     insert into wakeq.batch_ends (canvas_id, batch, completed) values ('CANVAS', 'import:1', length('OWN'));
     insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses, last_error, cause)
     values (gen_random_uuid(), 'CANVAS', 'zoo', 'OWN-dead', '_', '1', 2, now(), 3, 0, 'x', 'retries');
+    insert into wakeq.known_errors (canvas_id, error_group, note, known_by)
+    select distinct 'CANVAS'::uuid, error_group, 'hush-' || left('OWN', -5), 'OWN' from wakeq.dead_events
+     where canvas_id = 'CANVAS' and queue is null;
     insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, prev)
     values ('CANVAS', 'halt:2', 'zoo', 'OWN-halted', gen_random_uuid(), 1, 0);
     insert into wakeq.unknown_handlers (canvas_id, module, name, modifier)

@@ -6,6 +6,7 @@ mod batches;
 mod both;
 mod bulk;
 mod checkpoints;
+mod dead_groups;
 mod ends;
 mod groups;
 mod history;
@@ -194,6 +195,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (19, "limited claims"),
     (20, "pulled handlers"),
     (21, "room in limits"),
+    (22, "error groups"),
 ];
 
 fn migrations(status: &str) -> String {
@@ -223,9 +225,9 @@ async fn migrate_of_the_release_before_succeeds_on_a_newer_schema() {
     let terminal = Terminal::on(&database);
     let pool = sqlx::PgPool::connect(database.url()).await.unwrap();
     let add = "insert into wakeq._migrations (version, description, success, checksum, execution_time)
-               values (22, 'of tomorrow', true, '', 0)";
+               values (23, 'of tomorrow', true, '', 0)";
     sqlx::query(add).execute(&pool).await.unwrap();
-    let newer = "  22  newer    of a newer release\n      the schema is newer than this program: 22\n";
+    let newer = "  23  newer    of a newer release\n      the schema is newer than this program: 23\n";
     let expected = migrations("present") + newer;
     assert_eq!(terminal.prints(&["migrate"]).await, expected);
     assert_eq!(terminal.prints(&["migrate", "--dry-run"]).await, expected);

@@ -300,6 +300,7 @@ async fn each_statement_is_permitted_to_the_processes_that_send_it() {
         "table facet_settings",
         "table hooks",
         "table http_targets",
+        "table known_errors",
         "table limits",
         "table operations",
         "table pulled_handlers",

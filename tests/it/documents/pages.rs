@@ -27,7 +27,7 @@ const fn page(name: &'static str) -> Page {
     Page { name, placeholders: &[], left_out: &[] }
 }
 
-const PAGES: [Page; 24] = [
+const PAGES: [Page; 25] = [
     Page {
         placeholders: &[("wakeq_…", "$THE_KEY"), ("http://127.0.0.1:8080", "$SERVER")],
         ..page("http.md")
@@ -38,6 +38,7 @@ const PAGES: [Page; 24] = [
     page("cli.md"),
     page("coming-from.md"),
     page("cron.md"),
+    page("dead-events.md"),
     page("limits.md"),
     page("mcp.md"),
     page("operations.md"),
@@ -304,6 +305,30 @@ async fn the_commands_in_the_guide_do_what_it_says() {
     reader.service.stop().await;
 }
 
+/// The group that the page is about is marked and unmarked, and comes back.
+#[tokio::test]
+async fn the_commands_in_the_page_on_dead_events_do_what_it_says() {
+    let Some(reader) = Reader::new().await else { return };
+    let sql = "
+        insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at,
+                                       claims, losses, last_error, cause)
+        select gen_random_uuid(), canvas, 'WORKER', 'send-email', '_', '1', 2, now(), 3, 0,
+               'no answer from 10.1.2.' || n || ':25 within 30 s', 'retries'
+          from generate_series(1, 12) n, unnest($1::uuid[]) canvas";
+    let canvases = vec![CanvasId::DEFAULT.0, OTHER.0];
+    sqlx::query(sql).bind(canvases).execute(&reader.service.stage.pool).await.unwrap();
+    let ran = reader.follows(page_of("dead-events.md")).await;
+    let printed = |line: &str| &ran.iter().find(|ran| ran.line == line).unwrap().output;
+    let text = page_of("dead-events.md").text();
+    let (_, shown) = text.split_once("```text\n").unwrap();
+    let (shown, _) = shown.split_once("```").unwrap();
+    assert_eq!(without_digits(printed("wakeq dead groups")), without_digits(shown));
+    assert!(printed("wakeq dead groups --known").contains("the mail server moves on Monday"));
+    assert!(printed("wakeq dead redrive --error-group $GROUP").contains("12 dead events brought back"));
+    assert_eq!((count(&reader, "dead_events").await, count(&reader, "known_errors").await), (0, 0));
+    reader.service.stop().await;
+}
+
 /// Ids and moments look alike without them.
 fn without_digits(text: &str) -> String {
     let is_digit = |character: &char| character.is_ascii_digit();
@@ -322,7 +347,7 @@ fn without_digits(text: &str) -> String {
 
 #[tokio::test]
 async fn the_commands_in_the_other_pages_succeed() {
-    for page in PAGES.iter().filter(|page| !["http.md", "guide.md"].contains(&page.name)) {
+    for page in PAGES.iter().filter(|page| !["http.md", "guide.md", "dead-events.md"].contains(&page.name)) {
         let Some(reader) = Reader::new().await else { return };
         reader.follows(page).await;
         reader.service.stop().await;

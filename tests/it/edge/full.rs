@@ -5,8 +5,10 @@ use reqwest::RequestBuilder;
 use serde_json::json;
 use sqlx::PgPool;
 use uuid::Uuid;
+use wakeq::control::ErrorGroupId;
 use wakeq::{CanvasId, EventId};
 
+use crate::support::scope;
 use crate::support::service::{Answer, Service};
 
 /// The type and id of the entity of requests.
@@ -43,9 +45,16 @@ const OPERATIONS: &str = "
     select '00000000-0000-0000-0000-000000000000', 'delete', '{\"name\": \"greet\"}', now(), 'tests', -number
       from generate_series(1, 10) as number on conflict do nothing";
 
+/// As many known errors as a canvas may have, without that of the requests.
+const KNOWN: &str = "
+    delete from wakeq.known_errors;
+    insert into wakeq.known_errors (canvas_id, error_group, known_by)
+    select '00000000-0000-0000-0000-000000000000', gen_random_uuid(), 'tests' from generate_series(1, 1000)";
+
 /// Operations that answer 409 when there is no room for what they add.
-pub(super) const FILLED: [&str; 8] = [
+pub(super) const FILLED: [&str; 9] = [
     "begin_operation",
+    "know_error",
     "put_cron",
     "put_limit",
     "put_operator_limit",
@@ -59,6 +68,7 @@ pub(super) const FILLED: [&str; 8] = [
 pub(super) async fn fill(service: &Service, operation: &str) {
     let fill = match operation {
         "begin_operation" => OPERATIONS,
+        "know_error" => KNOWN,
         "put_cron" => CRONS,
         "put_limit" | "put_operator_limit" => LIMITS,
         "put_pull" => PULLED,
@@ -87,6 +97,18 @@ pub(super) async fn add_ended(pool: &PgPool) {
     let add = "insert into wakeq.operations (canvas_id, id, kind, filter, cut_off, state, author, job, ended_at)
                values ($1, $2, 'delete', '{\"name\": \"greet\"}', now(), 'done', 'tests', 1, now()) on conflict do nothing";
     sqlx::query(add).bind(CanvasId::DEFAULT.0).bind(ENDED).execute(pool).await.unwrap();
+}
+
+/// The group of the dead events of requests.
+pub(super) fn known_error() -> ErrorGroupId {
+    ErrorGroupId::of(&scope("greet"), "retries", Some("no"))
+}
+
+/// Marks that group as known, unless it is.
+pub(super) async fn add_known(pool: &PgPool) {
+    let add = "insert into wakeq.known_errors (canvas_id, error_group, known_by) values ($1, $2, 'tests')
+               on conflict do nothing";
+    sqlx::query(add).bind(CanvasId::DEFAULT.0).bind(known_error().0).execute(pool).await.unwrap();
 }
 
 /// Adds a limit of this name to the canvas and to the operator's.

@@ -12,8 +12,8 @@ use wakeq::{Actor, CanvasId, EventId};
 use wakeq_service::access::Scope;
 
 use super::full::{
-    ENDED, ENTITY, FILLED, GROUP_AT_WORK, HELD_KEY, UNREADABLE_CRON, USED_KEY, add_ended, add_limits,
-    begin_another, entities, fill,
+    ENDED, ENTITY, FILLED, GROUP_AT_WORK, HELD_KEY, UNREADABLE_CRON, USED_KEY, add_ended, add_known,
+    add_limits, begin_another, entities, fill, known_error,
 };
 use super::leased::{OF_EVENTS, PULLED, lease, lease_event, of_pulled, run_out};
 use crate::hooks::signing::{put, webhook};
@@ -143,7 +143,7 @@ impl Targets {
         let make_room =
             "delete from wakeq.cron_records; delete from wakeq.http_targets; delete from wakeq.queues;
              delete from wakeq.hooks; delete from wakeq.scheduling_rules; delete from wakeq.operations; delete from wakeq.batches;
-             delete from wakeq.pulled_handlers; delete from wakeq.limits";
+             delete from wakeq.pulled_handlers; delete from wakeq.limits; delete from wakeq.known_errors";
         sqlx::raw_sql(make_room).execute(pool).await.unwrap();
         let batch = "insert into wakeq.batches (canvas_id, name, event_id, module, handler, modifier, value)
                      values ($1, $2, gen_random_uuid(), 'WORKER', 'greet', '_', 'null')";
@@ -174,6 +174,7 @@ impl Targets {
         sqlx::query(worker).bind(WORKER).execute(pool).await.unwrap();
         add_limits(pool, LIMIT).await;
         add_ended(pool).await;
+        add_known(pool).await;
         let holder = Uuid::new_v4().to_string();
         let everywhere = service.wide_key(&holder, &Scope::ALL).await;
         let (canvas, queue, group, worker, limit) = (CanvasId::DEFAULT, QUEUE, GROUP, WORKER, LIMIT);
@@ -211,6 +212,7 @@ impl Targets {
             .replace("{operation}", &ENDED.to_string())
             .replace("{quota}", "targets")
             .replace("{limit}", self.limit)
+            .replace("{error_group}", &known_error().to_string())
             .replace("{object}", OBJECT)
             .replace("{type}", ENTITY[0])
             .replace("{entity}", ENTITY[1])
@@ -427,7 +429,7 @@ const WITHOUT_BODY: &str =
      unpause_canvas unblock_canvas unblock_all show_checkpoint list_operations show_operation cancel_operation list_leases end_lease list_nodes
      list_groups show_group list_group_dead recover_group remove_group show_pull delete_pull list_pulled_handlers
      list_limits show_limit delete_limit list_limit_uses list_operator_limits show_operator_limit delete_operator_limit
-     list_operator_limit_uses show_findings";
+     list_operator_limit_uses show_findings list_error_groups show_error_group forget_error";
 
 /// The body of a good request of an operation; `None` if it has no body.
 pub(crate) fn body(operation: &str) -> Option<Value> {
@@ -441,6 +443,7 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
         "begin_operation" | "preview_operation" => {
             Some(json!({"kind": "retag", "filter": {"name": "greet"}, "add_tags": ["marked"]}))
         }
+        "know_error" => Some(json!({"note": "ticket 17"})),
         "set_event_tags" => Some(json!({"tags": ["customer:7"]})),
         "redrive_dead_events" | "delete_dead_events" => Some(json!({"all": true})),
         "put_target" | "put_target_of_modifier" => {
@@ -490,6 +493,7 @@ fn refused_batch(status: u16) -> Value {
 /// The path with a space for each name.
 fn broken(operation: &Operation) -> String {
     let parts =
-        "name id key cron hook object queue group type entity quota worker batch operation limit".split(' ');
+        "name id key cron hook object queue group type entity quota worker batch operation limit error_group"
+            .split(' ');
     parts.fold(operation.path.clone(), |path, part| path.replace(&format!("{{{part}}}"), "%20"))
 }

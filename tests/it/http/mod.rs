@@ -6,6 +6,7 @@ mod checkpoints;
 mod cloudevents_sdk;
 mod crons;
 mod dead_events;
+mod dead_groups;
 mod doctor;
 mod emit;
 mod events;

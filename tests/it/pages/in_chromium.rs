@@ -58,8 +58,8 @@ fn kind(path: &str) -> String {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     let mut parts = path.split('/').skip(3);
     let first = parts.next().unwrap_or_default();
-    // A handler has two names; everything else has one.
-    let names = if first == "handlers" { 2 } else { 1 };
+    // A handler has two names, and an error group's stands behind a word; everything else has one.
+    let names = if ["handlers", "dead-events"].contains(&first) { 2 } else { 1 };
     let rest: Vec<_> = parts.enumerate().map(|(at, part)| if at < names { "*" } else { part }).collect();
     let parameters: Vec<_> = query.split('&').filter_map(|pair| pair.split('=').next()).collect();
     format!("{first}/{}?{}", rest.join("/"), parameters.join("&"))
@@ -88,7 +88,15 @@ async fn why_this_mail_was_not_sent() {
     let scene = Scene::with_everything().await;
     let Some(browser) = Browser::open(&scene.service).await else { return };
     browser.sign_in(&scene.key).await;
-    browser.go(&Scene::at("/events")).await;
-    browser.until_it_says("greet").await;
+    browser.go(&Scene::at("/dead-events")).await;
+    browser.press_text("the mail server").await;
+    browser.until_it_says("What to do next").await;
+    browser.press_text("Redrive all").await;
+    browser.until_it_says("Redrive these 12 events?").await;
+    browser.press_text("Yes, these 12 events").await;
+    browser.until_it_says("The operation has begun.").await;
+    browser.until_it_says("It has looked at every event.").await;
+    browser.go(&Scene::at("/dead-events?known=false")).await;
+    browser.until_it_says("No dead event is like that.").await;
     browser.close().await;
 }

@@ -4,6 +4,7 @@
 mod batches;
 mod browser;
 mod crons;
+mod dead_events;
 mod ended_events;
 mod entities;
 mod events;

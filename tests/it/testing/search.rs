@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use wakeq::control::{Cursor, EventFilter, EventState};
+use wakeq::control::{Cursor, ErrorGroupId, EventFilter, EventState};
 use wakeq::events::Tag;
 use wakeq::testing::TestKit;
 use wakeq::{Actor, AdminError, CanvasId, Event, EventId, HandlerError, Handlers, RetryPolicy, Route, Stop};
@@ -12,7 +12,7 @@ use super::on_postgres;
 use crate::support::{OTHER, scope};
 
 /// Filters, as JSON.
-const FILTERS: [&str; 22] = [
+const FILTERS: [&str; 24] = [
     r#"{}"#,
     r#"{"module":"WORKER"}"#,
     r#"{"name":"mail"}"#,
@@ -35,6 +35,9 @@ const FILTERS: [&str; 22] = [
     r#"{"emitted_since":"2020-01-01T00:00:00Z","due_before":"9999-01-01T00:00:00Z"}"#,
     r#"{"emitted_before":"2020-01-01T00:00:00Z"}"#,
     r#"{"died_since":"2020-01-01T00:00:00Z","died_before":"9999-01-01T00:00:00Z"}"#,
+    // Of `no. #`, which all of `fails` died of after their retries.
+    r#"{"error_group":"a8f12872-0715-8a73-b4bb-9cb6a0a79a9b"}"#,
+    r#"{"error_group":"a8f12872-0715-8a73-b4bb-9cb6a0a79a9b","tags":["even"],"modifier":"m2"}"#,
 ];
 
 /// Of the handlers, by the events' numbers.
@@ -125,6 +128,10 @@ async fn a_filter_selects_the_same_events_on_both() {
     assert!(found > 60, "{found} events");
     let dead = EventFilter { states: vec![EventState::Dead], ..EventFilter::default() };
     assert_eq!(selected(&memory, CanvasId::DEFAULT, &dead).await.1.len(), 4);
+    let group = ErrorGroupId::of(&scope("fails"), "retries", Some("no. m5"));
+    let group = EventFilter { error_group: Some(group), ..dead };
+    assert!(group.json().contains("a8f12872-0715-8a73-b4bb-9cb6a0a79a9b"), "as the filters name it");
+    assert_eq!(selected(&memory, CanvasId::DEFAULT, &group).await.1.len(), 4);
     let elsewhere = CanvasId(uuid::Uuid::from_u128(0x5ea));
     let all = EventFilter::default();
     assert_eq!(selected(&real, elsewhere, &all).await, (Vec::new(), Vec::new()));

@@ -2,6 +2,7 @@
 
 use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
+use uuid::Uuid;
 
 use crate::cli::arguments::HandlerName;
 use crate::cli::client::Request;
@@ -43,6 +44,9 @@ pub(super) struct EventFilter {
     died_since: Option<Timestamp>,
     /// Of dead events: died before this time.
     died_before: Option<Timestamp>,
+    /// Of dead events: the `error_group` of one of them, for all that died of the same error.
+    #[schemars(with = "Option<String>")]
+    error_group: Option<Uuid>,
     /// Text in their last error.
     error_text: Option<String>,
     /// Text in their value. The search is recorded.
@@ -64,7 +68,7 @@ impl Among {
     /// The conditions that such a request does not have.
     fn without(self) -> &'static [&'static str] {
         match self {
-            Self::Living => &["died_since", "died_before"],
+            Self::Living => &["died_since", "died_before", "error_group"],
             Self::Dead => &["states", "worker", "due_since", "due_before"],
             Self::Both => &["worker"],
         }
@@ -102,6 +106,7 @@ impl EventFilter {
             .query("due_before", text(self.due_before))
             .query(died_since, text(self.died_since))
             .query(died_before, text(self.died_before))
+            .query("error_group", self.error_group)
             .query("error_text", self.error_text)
             .query("value_text", self.value_text)
             .query("value", self.value))
@@ -123,6 +128,7 @@ impl EventFilter {
             due_before: self.due_before,
             died_since: self.died_since,
             died_before: self.died_before,
+            error_group: self.error_group,
             error_text: self.error_text,
             value_text: self.value_text,
             value: self.value,
@@ -143,6 +149,7 @@ impl EventFilter {
             ("due_before", self.due_before.is_some()),
             ("died_since", self.died_since.is_some()),
             ("died_before", self.died_before.is_some()),
+            ("error_group", self.error_group.is_some()),
         ];
         let wrong = given.into_iter().find(|(name, is_given)| *is_given && among.without().contains(name));
         wrong.map_or(Ok(()), |(name, _)| {
@@ -193,6 +200,8 @@ mod tests {
             (died.clone(), Among::Living, Some("`died_before`")),
             (died.clone(), Among::Both, None),
             (died, Among::Dead, None),
+            (json!({"error_group": Uuid::nil()}), Among::Living, Some("`error_group`")),
+            (json!({"error_group": Uuid::nil()}), Among::Dead, None),
             (json!({"worker": "one"}), Among::Living, None),
             (json!({"worker": "one"}), Among::Both, Some("`worker`")),
             (json!({"states": ["ready"]}), Among::Dead, Some("`states`")),

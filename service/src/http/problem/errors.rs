@@ -116,6 +116,8 @@ impl From<AdminError> for Problem {
             AdminError::NoCopy(_)
             | AdminError::NoLease(_)
             | AdminError::NoOperation(_)
+            | AdminError::NoErrorGroup(_)
+            | AdminError::NoKnownError(_)
             | AdminError::NoLimit(_)
             | AdminError::NoPulledHandler(_)
             | AdminError::NoWorker(_) => Self::new(Kind::NotFound, error.to_string()),
@@ -128,6 +130,7 @@ impl From<AdminError> for Problem {
             | AdminError::EventNotLeased(_)
             | AdminError::TooManyPulled
             | AdminError::TooManyLimits
+            | AdminError::TooManyKnownErrors
             | AdminError::UnreadableCron(_)
             | AdminError::HookKind { .. }
             | AdminError::TooManyOperations(_)

@@ -1,4 +1,6 @@
-//! `wakeq dead`: list, redrive or delete dead events.
+//! `wakeq dead`: list, group, redrive or delete dead events.
+
+mod groups;
 
 use clap::{Args, Subcommand};
 
@@ -12,6 +14,8 @@ use crate::resources::events::command::{filter as events, in_queue};
 use crate::resources::events::wire::EventState;
 use crate::resources::operations::command::Ended;
 use crate::resources::operations::wire::{NewOperationJson, OperationFilter, OperationKindJson};
+use groups::{Forget, Know, ListGroups};
+use wakeq::control::ErrorGroupId;
 use wakeq::{EventId, Timestamp};
 
 #[derive(Args)]
@@ -24,6 +28,12 @@ pub(crate) struct Dead {
 enum DeadVerb {
     /// List dead events, latest first
     List(ListDead),
+    /// List what dead events died of, with how many died of each
+    Groups(ListGroups),
+    /// Mark an error group as known
+    Know(Know),
+    /// Remove the mark of an error group
+    Forget(Forget),
     /// Redrive dead events, with their retry counts reset
     Redrive(Redrive),
     /// Delete dead events permanently
@@ -43,12 +53,12 @@ struct ListDead {
 #[derive(Args)]
 struct Redrive {
     /// Only this event
-    #[arg(long, value_parser = arguments::event_id, conflicts_with_all = ["handler", "since", "before", "all"])]
+    #[arg(long, value_parser = arguments::event_id, conflicts_with_all = ["handler", "error_group", "since", "before", "all"])]
     id: Option<EventId>,
     #[command(flatten)]
     filter: FilterArgs,
     /// All dead events of the canvas
-    #[arg(long, conflicts_with_all = ["handler", "since", "before"])]
+    #[arg(long, conflicts_with_all = ["handler", "error_group", "since", "before"])]
     all: bool,
     /// Count the events that would be redriven (up to 1,000,000), without changing anything
     #[arg(long)]
@@ -62,7 +72,7 @@ struct DeleteDead {
     #[command(flatten)]
     filter: FilterArgs,
     /// All dead events of the canvas
-    #[arg(long, conflicts_with_all = ["handler", "since", "before"])]
+    #[arg(long, conflicts_with_all = ["handler", "error_group", "since", "before"])]
     all: bool,
     /// Count the events that would be deleted (up to 1,000,000), without deleting them
     #[arg(long)]
@@ -76,6 +86,9 @@ struct FilterArgs {
     /// Only events of this handler: its name, or MODULE/name
     #[arg(long)]
     handler: Option<HandlerName>,
+    /// Only events of this error group, as `wakeq dead groups` lists them
+    #[arg(long, value_name = "GROUP")]
+    error_group: Option<ErrorGroupId>,
     /// Only events that died at or after this time
     #[arg(long, value_parser = arguments::timestamp)]
     since: Option<Timestamp>,
@@ -87,9 +100,11 @@ struct FilterArgs {
 impl FilterArgs {
     /// For commands that change many events: all of them have to be requested explicitly.
     fn checked(&self, kind: OperationKindJson, all: bool, or: &str) -> Result<NewOperationJson, Failure> {
-        if !all && self.handler.is_none() && self.since.is_none() && self.before.is_none() {
+        let named = self.handler.is_some() || self.error_group.is_some();
+        if !all && !named && self.since.is_none() && self.before.is_none() {
             let words = format!(
-                "say which: {or}--handler HANDLER, --since or --before MOMENT, or --all of the canvas"
+                "say which: {or}--handler HANDLER, --error-group GROUP, --since or --before MOMENT, or --all of \
+                 the canvas"
             );
             return Err(Failure::Usage(words));
         }
@@ -98,6 +113,7 @@ impl FilterArgs {
             module: handler.map(|handler| handler.module.to_string()),
             name: handler.map(|handler| handler.name.to_string()),
             died_since: self.since,
+            error_group: self.error_group.map(|group| group.0),
             ..OperationFilter::default()
         };
         Ok(NewOperationJson { all, before: self.before, ..NewOperationJson::new(kind, filter) })
@@ -108,6 +124,9 @@ impl Dead {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
             DeadVerb::List(command) => command.run(context).await,
+            DeadVerb::Groups(command) => command.run(context).await,
+            DeadVerb::Know(command) => command.run(context).await,
+            DeadVerb::Forget(command) => command.run(context).await,
             DeadVerb::Redrive(command) => command.run(context).await,
             DeadVerb::Delete(command) => command.run(context).await,
         }
@@ -116,12 +135,13 @@ impl Dead {
 
 impl ListDead {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let FilterArgs { handler, since, before } = self.filter;
+        let FilterArgs { handler, error_group, since, before } = self.filter;
         let request = Request::get(&["dead-events"])
             .query("module", handler.as_ref().map(|handler| &handler.module))
             .query("name", handler.as_ref().map(|handler| &handler.name))
             .query("since", since.map(|moment| moment.to_rfc3339()))
-            .query("before", before.map(|moment| moment.to_rfc3339()));
+            .query("before", before.map(|moment| moment.to_rfc3339()))
+            .query("error_group", error_group);
         let request = self.found.add_to(request);
         let head = ["DIED", "EVENT", "HANDLER", "CAUSE", "ERROR"];
         self.table.print(context, request, head, "no dead events", row).await

@@ -1,7 +1,10 @@
 //! Dead events: list, redrive and delete.
 
+pub(crate) mod groups;
+
 use axum::Json;
 use chrono::{DateTime, Utc};
+use uuid::Uuid;
 
 use crate::access::Scope;
 use crate::http::body;
@@ -14,7 +17,7 @@ use crate::resources::dead_events::wire::{BulkRequest, DeadEventJson, Deleted, R
 use crate::resources::events::wire::TheEvent;
 use crate::resources::handlers::routes as handlers;
 use crate::resources::wire::List;
-use wakeq::control::{DeadFilter, EventFilter};
+use wakeq::control::{DeadFilter, ErrorGroupId, EventFilter};
 
 event_query! {
     /// Which dead events to list, and which page of them.
@@ -29,6 +32,8 @@ event_query! {
         since: Option<DateTime<Utc>>,
         /// Only events that died before this time.
         before: Option<DateTime<Utc>>,
+        /// Only events of this error group.
+        error_group: Option<Uuid>,
     } .. {
         /// Maximum number of items. Default 100.
         #[param(minimum = 1, maximum = 1000)]
@@ -41,9 +46,9 @@ event_query! {
 
 /// List dead events
 ///
-/// The latest come first. They can be filtered by handler, tags, times, last error and value. A
-/// page examines at most 10,000 events, and 32 MiB of values if they are searched, so it may be
-/// short or even empty while `next_cursor` is set. `looked_at` is how many it has examined.
+/// The latest come first. They can be filtered by handler, error group, tags, times, last error and
+/// value. A page examines at most 10,000 events, and 32 MiB of values if they are searched, so it
+/// may be short or even empty while `next_cursor` is set. `looked_at` is how many it has examined.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/dead-events", operation_id = "list_dead_events",
     tag = "dead events", params(DeadQuery),
     responses((status = 200, description = "A page of dead events", body = List<DeadEventJson>)))]
@@ -57,6 +62,7 @@ pub(crate) async fn list(
         name: scope.map(|scope| scope.name),
         died_since: query.since,
         died_before: query.before,
+        error_group: query.error_group.map(ErrorGroupId),
         ..common_filter!(query)
     };
     let (limit, cursor) = (paging::limit(query.limit)?, paging::cursor(query.cursor.as_deref())?);

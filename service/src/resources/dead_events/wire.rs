@@ -1,5 +1,7 @@
 //! Dead events: those that are not tried again.
 
+pub(crate) mod group;
+
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -37,6 +39,8 @@ pub(crate) struct DeadEventJson {
     pub(crate) losses: i32,
     /// The last error of its handler.
     pub(crate) last_error: Option<String>,
+    /// The group of those that died of the same error.
+    pub(crate) error_group: Uuid,
     /// When the event was emitted.
     pub(crate) enqueued_at: DateTime<Utc>,
     /// When the event died.
@@ -113,6 +117,7 @@ pub(crate) struct Deleted {
 wire_from! { wakeq::control::DeadEvent => DeadEventJson, |dead| {
     retries, losses, last_error, enqueued_at, died_at, halts;
     id: dead.id.0,
+    error_group: dead.error_group.0,
     module: dead.address.scope.module.to_string(),
     name: dead.address.scope.name.to_string(),
     modifier: dead.address.modifier.to_string(),

@@ -9,6 +9,7 @@ use chrono::{DateTime, Utc};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
 
 use crate::access::Scope;
 use crate::http::body;
@@ -24,7 +25,7 @@ use crate::resources::events::wire::{
 };
 use crate::resources::wire::List;
 use wakeq::Name;
-use wakeq::control::{EventFilter, EventState};
+use wakeq::control::{ErrorGroupId, EventFilter, EventState};
 use wakeq::events::Tag;
 
 event_query! {
@@ -112,6 +113,8 @@ event_query! {
         died_since: Option<DateTime<Utc>>,
         /// Only dead events that died before this time.
         died_before: Option<DateTime<Utc>>,
+        /// Only dead events of this error group.
+        error_group: Option<Uuid>,
         /// The `next_cursor` of the previous count.
         #[param(max_length = 400)]
         cursor: Option<String>,
@@ -138,6 +141,7 @@ pub(crate) async fn count(
         due_before: query.due_before,
         died_since: query.died_since,
         died_before: query.died_before,
+        error_group: query.error_group.map(ErrorGroupId),
         ..common_filter!(query)
     };
     let cursor = paging::cursor(query.cursor.as_deref())?;

@@ -17,7 +17,7 @@ use crate::resources::operations::wire::{
     NewOperationJson, OperationFilter, OperationJson, OperationKindJson, OperationPreviewJson,
     OperationStateJson, SelectedState,
 };
-use wakeq::control::{EventState, InvalidFilter};
+use wakeq::control::{ErrorGroupId, EventState, InvalidFilter};
 use wakeq::{Name, Timestamp};
 
 /// The first pause before an operation is looked at again; it doubles up to the longest.
@@ -110,6 +110,9 @@ struct FilterArgs {
     /// Only dead events that died at or after this time
     #[arg(long, value_name = "TIME", value_parser = arguments::timestamp)]
     died_since: Option<Timestamp>,
+    /// Only dead events of this error group, as `wakeq dead groups` lists them
+    #[arg(long, value_name = "GROUP")]
+    error_group: Option<ErrorGroupId>,
     #[command(flatten)]
     events: EventFilterArgs,
     #[command(flatten)]
@@ -130,6 +133,7 @@ impl FilterArgs {
             states: self.states,
             worker: self.worker.as_ref().map(ToString::to_string),
             died_since: self.died_since,
+            error_group: self.error_group.map(|group| group.0),
             ..self.events.of_operation(&self.due)
         }
     }

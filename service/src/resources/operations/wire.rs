@@ -6,7 +6,8 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use wakeq::control::{
-    EventFilter, EventState, NewOperation, Operation, OperationKind, OperationPreview, OperationState,
+    ErrorGroupId, EventFilter, EventState, NewOperation, Operation, OperationKind, OperationPreview,
+    OperationState,
 };
 
 /// An operation to begin, or to preview.
@@ -103,6 +104,9 @@ pub(crate) struct OperationFilter {
     /// Only dead events that died before this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) died_before: Option<DateTime<Utc>>,
+    /// Only dead events of this error group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) error_group: Option<Uuid>,
     /// Only events whose last error contains this text.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 200)]
@@ -259,6 +263,7 @@ impl OperationFilter {
             due_before: self.due_before,
             died_since: self.died_since,
             died_before: self.died_before,
+            error_group: self.error_group.map(ErrorGroupId),
             error_text: one(self.error_text.as_ref())?,
             value_text: one(self.value_text.as_ref())?,
             value: one(self.value.as_ref())?,
@@ -293,6 +298,7 @@ impl From<EventFilter> for OperationFilter {
             due_before: filter.due_before,
             died_since: filter.died_since,
             died_before: filter.died_before,
+            error_group: filter.error_group.map(|group| group.0),
             error_text: filter.error_text.as_ref().map(ToString::to_string),
             value_text: filter.value_text.as_ref().map(ToString::to_string),
             value: filter.value.as_ref().map(ToString::to_string),

@@ -50,7 +50,7 @@ pub(super) const OTHER_ROWS: u32 = 20_000;
 pub(super) const PAGES_MAX: u64 = 2000;
 
 /// Statements that read more pages: how each begins, how many, and why.
-pub(super) const MANY: [(&str, u64, &str); 22] = [
+pub(super) const MANY: [(&str, u64, &str); 24] = [
     ("with recursive waited as ( (select canvas_id, name, 1 as number", 20_000, "skips from limit to limit"),
     ("select id as \"id!\", canvas_id as \"canvas_id!\"", 50_000, "passes over copies that wait in lanes"),
     ("select id, canvas_id, notify_at as", 20_000, "reads a page of promises"),
@@ -68,6 +68,8 @@ pub(super) const MANY: [(&str, u64, &str); 22] = [
     ("with gone as ( delete from wakeq.dead_events", 50_000, "deletes such ones"),
     ("select id, object::text as object from wakeq.dead_events", 50_000, "redrives such ones"),
     ("with looked as ( select d.*", 50_000, "looks at a canvas's dead events, at most 10,000 at once"),
+    ("with looked as ( select d.error_group", 50_000, "groups a canvas's dead events, at most 100,000"),
+    ("with looked as ( select d.died_at", 50_000, "counts those of a group"),
     ("select c.name::text as", 20_000, "lists the crons of a canvas"),
     ("select clock_timestamp() as \"now!\", count(*)", 20_000, "counts the crons of a canvas"),
     ("select (select count(*) from wakeq.cron_records", 50_000, "counts what a canvas has registered"),
@@ -76,7 +78,7 @@ pub(super) const MANY: [(&str, u64, &str); 22] = [
 ];
 
 /// Other tables that a canvas fills: their columns, and a row of them.
-pub(super) const OTHERS: [(&str, &str, &str); 19] = [
+pub(super) const OTHERS: [(&str, &str, &str); 20] = [
     ("objects", "canvas_id, object, last_seq", "c, 'o' || n, n"),
     (
         "dead_events",
@@ -97,6 +99,7 @@ pub(super) const OTHERS: [(&str, &str, &str); 19] = [
         "c, 'WORKER', 'h' || n % 5, n::text, gen_random_uuid(), now() + interval '1 h'",
     ),
     ("checkpoints", "canvas_id, event_id, claims, value", "c, gen_random_uuid(), 1, '1'"),
+    ("known_errors", "canvas_id, error_group, known_by", "c, gen_random_uuid(), 'test'"),
     ("limits", "canvas_id, name, concurrency, created_by, updated_by", "c, 'k' || n, 1, 'test', 'test'"),
     ("limit_states", "canvas_id, name", "c, 'k' || n"),
     ("limit_waits", "event_id, canvas_id, name, due", "gen_random_uuid(), c, 'k' || n, now()"),

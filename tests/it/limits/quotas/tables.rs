@@ -59,6 +59,7 @@ const TABLES: &[(&str, Bound)] = &[
     ("idempotency_keys", Quotas(&[Quota::IdempotencyKeys])),
     ("idle_cursor", Platform),
     ("idle_marks", Platform),
+    ("known_errors", Stated("1,000 per canvas; further ones are refused")),
     ("least_kept", Platform),
     (
         "limit_states",

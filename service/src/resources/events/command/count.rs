@@ -9,7 +9,7 @@ use crate::cli::show::{self, JsonArg};
 use crate::resources::events::command::filter::{DueArgs, EventFilterArgs, text};
 use crate::resources::events::wire::EventCountJson;
 use wakeq::Timestamp;
-use wakeq::control::EventState;
+use wakeq::control::{ErrorGroupId, EventState};
 
 /// Maximum number of requests, each of which examines 10,000 events.
 const REQUESTS: u32 = 1000;
@@ -29,6 +29,9 @@ pub(crate) struct CountEvents {
     /// Only dead events that died before this time
     #[arg(long, value_name = "TIME", value_parser = arguments::timestamp)]
     died_before: Option<Timestamp>,
+    /// Only dead events of this error group, as `wakeq dead groups` lists them
+    #[arg(long, value_name = "GROUP")]
+    error_group: Option<ErrorGroupId>,
     /// Stop when this many events were counted
     #[arg(long, value_name = "NUMBER", default_value_t = 1_000_000)]
     up_to: u64,
@@ -49,7 +52,8 @@ impl CountEvents {
             .query("name", handler.map(|handler| &handler.name))
             .query("state", joined(&self.states))
             .query("died_since", text(self.died_since))
-            .query("died_before", text(self.died_before));
+            .query("died_before", text(self.died_before))
+            .query("error_group", self.error_group);
         let request = self.due.add_to(self.filter.add_to(request));
         let mut all = EventCountJson { count: 0, looked_at: 0, next_cursor: None };
         for _ in 0..REQUESTS {

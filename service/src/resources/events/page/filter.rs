@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use maud::{Markup, html};
+use uuid::Uuid;
 
 use crate::http::problem::Problem;
 use crate::page::visit::Visit;
@@ -26,7 +27,7 @@ const CONDITIONS: [&str; 13] = [
 ];
 
 /// Conditions on dead events, which lists of the others don't have.
-const OF_DEAD: [&str; 2] = ["died_since", "died_before"];
+const OF_DEAD: [&str; 3] = ["died_since", "died_before", "error_group"];
 
 /// Conditions that are moments.
 const MOMENTS: [&str; 6] =
@@ -100,13 +101,33 @@ impl Filter {
 
     /// The parameters of the API's list, with distances as moments before or after `now`.
     pub(crate) fn query(&self, now: DateTime<Utc>) -> Result<Vec<(String, String)>, Problem> {
-        let listed = self.0.iter().filter(|(name, _)| !OF_DEAD.contains(name));
-        let pairs = listed.map(|(name, text)| {
+        self.asked(now, |name| (!OF_DEAD.contains(&name)).then_some(name))
+    }
+
+    /// The same for the list of dead events, which has no other states, and its own names.
+    pub(crate) fn query_of_dead(&self, now: DateTime<Utc>) -> Result<Vec<(String, String)>, Problem> {
+        self.asked(now, |name| match name {
+            "state" | "worker" | "due_since" | "due_before" => None,
+            "died_since" => Some("since"),
+            "died_before" => Some("before"),
+            name => Some(name),
+        })
+    }
+
+    /// The conditions that a list has, by the names that it has for them.
+    fn asked(
+        &self,
+        now: DateTime<Utc>,
+        named: fn(&'static str) -> Option<&'static str>,
+    ) -> Result<Vec<(String, String)>, Problem> {
+        let listed = self.0.iter().filter_map(|(name, text)| Some((named(*name)?, *name, text)));
+        let pairs = listed.map(|(named, name, text)| {
             let text = match self.moment(name, now)? {
                 Some(moment) => moment.to_rfc3339_opts(SecondsFormat::Micros, true),
+                None if name == "error_group" => error_group(text)?.to_string(),
                 None => text.clone(),
             };
-            Ok(((*name).to_owned(), text))
+            Ok((named.to_owned(), text))
         });
         pairs.collect()
     }
@@ -128,6 +149,7 @@ impl Filter {
             due_before: moment("due_before")?,
             died_since: moment("died_since")?,
             died_before: moment("died_before")?,
+            error_group: text("error_group").map(|id| error_group(&id)).transpose()?,
             error_text: text("error_text"),
             value_text: text("value_text"),
             value: text("value"),
@@ -190,6 +212,33 @@ impl Filter {
         html! {
             (form::text("died_since", "Died since", self.text("died_since"), "1 d"))
             (form::text("died_before", "Died before", self.text("died_before"), "1 h"))
+            (form::text("error_group", "Error group", self.text("error_group"), "its id"))
+        }
+    }
+
+    /// The fields of the list of dead events.
+    pub(crate) fn fields_of_dead_list(&self) -> Markup {
+        let field = |name, label, placeholder| form::text(name, label, self.text(name), placeholder);
+        let first = ["name", "tag", "error_text", "died_since", "died_before"];
+        let is_open = self.0.iter().any(|(name, _)| !first.contains(name));
+        html! {
+            (field("name", "Handler", "send-email"))
+            (field("tag", "Tags, all of them", "customer:7"))
+            (field("error_text", "Last error contains", "timeout"))
+            (field("died_since", "Died since", "1 d"))
+            (field("died_before", "Died before", "1 h"))
+            details.more open[is_open] {
+                summary { "More conditions" }
+                div.fields {
+                    (field("module", "Module", "WORKER"))
+                    (field("modifier", "Modifier", "_"))
+                    (field("emitted_since", "Emitted since", "1 h"))
+                    (field("emitted_before", "Emitted before", "2030-01-31T08:00"))
+                    (field("value_text", "Value contains", "order 42"))
+                    (field("value", "Value at a path", "$.customer.id = \"7\""))
+                    (field("error_group", "Error group", "its id"))
+                }
+            }
         }
     }
 
@@ -202,6 +251,10 @@ impl Filter {
         }
         form::select("state", "State", chosen, &choices)
     }
+}
+
+fn error_group(text: &str) -> Result<Uuid, Problem> {
+    text.parse().map_err(|_| Problem::bad_request("an error group's id is a uuid, as its page has it"))
 }
 
 fn state(word: &str) -> Result<SelectedState, Problem> {
@@ -280,8 +333,34 @@ mod tests {
     }
 
     #[test]
+    fn an_address_is_read_for_dead_events() {
+        let id = "9f1c0c5e-3d5c-8a31-9a3f-3a1de14a0b2c";
+        let filter = filter(&format!(
+            "state=paused&worker=w&due_since=1+h&name=mail&died_since=1+h&died_before=2030-01-01\
+             &error_group={id}"
+        ));
+        let query = filter.query_of_dead(now()).unwrap();
+        let pairs: Vec<_> = query.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+        assert_eq!(
+            pairs,
+            [
+                ("name", "mail"),
+                ("since", "2030-03-17T16:46:40.000000Z"),
+                ("before", "2030-01-01T00:00:00.000000Z"),
+                ("error_group", id),
+            ]
+        );
+        assert_eq!(filter.selected(now()).unwrap().error_group, id.parse().ok());
+        assert!(filter.query(now()).unwrap().iter().all(|(name, _)| name != "error_group"));
+    }
+
+    #[test]
     fn what_can_not_be_read_is_refused_with_what_to_write() {
-        for (query, words) in [("due_since=soon", "such as `1 h`"), ("state=lost", "one of ready, behind")] {
+        for (query, words) in [
+            ("due_since=soon", "such as `1 h`"),
+            ("state=lost", "one of ready, behind"),
+            ("error_group=7", "is a uuid"),
+        ] {
             let refused = filter(query).selected(now()).unwrap_err();
             assert!(refused.detail().contains(words), "{}", refused.detail());
         }

@@ -84,9 +84,20 @@ fn asking(
         (count, true) => format!("at least {}", events(count)),
     };
     let text = serde_json::to_string(begun).map_err(|error| Problem::internal().because(error))?;
-    let (action, back) = (visit.link(&["operations"]), filter.link(visit, &["events"], &[]));
+    let (action, back) = (visit.link(&["operations"]), filter.link(visit, list_of(begun.kind), &[]));
     let fields = form::hidden("operation", &text);
     Ok(form::confirm(visit, &action, &question(begun.kind, &some), &format!("Yes, {some}"), &back, fields))
+}
+
+/// Where the events are listed, one by one.
+fn list_of(kind: OperationKindJson) -> &'static [&'static str] {
+    match kind {
+        OperationKindJson::Redrive | OperationKindJson::DeleteDead => &["dead-events", "list"],
+        OperationKindJson::Cancel
+        | OperationKindJson::RunNow
+        | OperationKindJson::Delete
+        | OperationKindJson::Retag => &["events"],
+    }
 }
 
 /// There are more events than were looked at.
