@@ -81,12 +81,6 @@ impl Browser {
         self.client.goto(&format!("{}{path}", self.origin)).await.unwrap();
     }
 
-    /// The path and query that is shown.
-    pub(crate) async fn path(&self) -> String {
-        let url = self.client.current_url().await.unwrap();
-        url.as_str().strip_prefix(&self.origin).unwrap_or(url.as_str()).to_owned()
-    }
-
     /// Types into a field in place of what it has.
     pub(crate) async fn type_into(&self, field: &str, text: &str) {
         let field = self.client.wait().at_most(TIMEOUT).for_element(Locator::Css(field)).await.unwrap();
@@ -110,12 +104,6 @@ impl Browser {
     pub(crate) async fn until(&self, what: &str) {
         let found = self.client.wait().at_most(TIMEOUT).for_element(Locator::Css(what)).await;
         found.unwrap_or_else(|error| panic!("{what}: {error}"));
-    }
-
-    /// The text of the page, as a person sees it.
-    pub(crate) async fn text(&self) -> String {
-        let body = self.client.find(Locator::Css("body")).await.unwrap();
-        body.text().await.unwrap()
     }
 
     /// Waits until the page has a text. The numbers on it change by themselves.
