@@ -251,8 +251,8 @@ begin
 end
 $$;
 
--- The use of a counted name: how many run, the first 20 of them, or of those of one canvas, and when
--- a start is free.
+-- The use of a counted name: how many run, the first 20 of them, or of those of one canvas, and
+-- when a start is free.
 create function wakeq.use_of(
     canvas uuid, counted text, lease interval, shown_to uuid default null, out running integer, out holders uuid[],
     out next_start timestamptz)

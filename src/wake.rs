@@ -12,6 +12,7 @@ mod expiry;
 mod idle;
 mod limits;
 mod missed;
+mod next_limit;
 mod pace;
 mod pauses;
 mod progress;
@@ -34,7 +35,7 @@ use crate::store::{Attendance, MinuteOutcome, PulledSplit, Retention, Store, Sto
 use crate::telemetry::WakeMetrics;
 use backlog::Backlog;
 pub use error::WakeError;
-use limits::NextLimit;
+use next_limit::NextLimit;
 use pace::{PAGE_PERIOD, Pace};
 use pauses::Pauses;
 use progress::Progress;

@@ -70,7 +70,8 @@ pub enum AdminError {
         /// Its kind.
         kind: HookKind,
     },
-    /// The canvas has no such operation, or a newer release has begun it and this one can't read it.
+    /// The canvas has no such operation, or a newer release has begun it and this one can't read
+    /// it.
     #[error(
         "there is no operation {0} that this release can read: `wakeq operations list` shows those of the \
          last 14 days; show or cancel one that a newer release has begun with that release"

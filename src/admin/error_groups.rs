@@ -117,8 +117,8 @@ impl Admin {
     /// # }
     /// ```
     ///
-    /// Errors: [`AdminError::NoErrorGroup`] if the canvas has neither a dead event of it nor a mark,
-    /// and [`AdminError::TooManyKnownErrors`].
+    /// Errors: [`AdminError::NoErrorGroup`] if the canvas has neither a dead event of it nor a
+    /// mark, and [`AdminError::TooManyKnownErrors`].
     pub async fn know_error(
         &self,
         canvas: CanvasId,

@@ -115,12 +115,7 @@ mod tests {
         for (handler, count) in handlers.iter().zip([4_500, 1]) {
             let put = table.store.put_pulled(handler, &PullPolicy::default(), &Actor::user("ada")).await;
             assert!(put.unwrap().unwrap().new);
-            let add = "insert into wakeq.events_v2
-                            (id, canvas_id, module, name, modifier, value, delay_until, locked_at, claims)
-                       select gen_random_uuid(), $1, 'WORKER', 'mail', '_', '1',
-                              now() - interval '1 day' + n * interval '1 s', case when n <> 3500 then now() end, 1
-                         from generate_series(1, $2) n";
-            sqlx::query(add).bind(handler.canvas.0).bind(count).execute(&table.pool).await.unwrap();
+            table.mails_of_others(handler.canvas, count).await;
         }
         let looks = EventLooks::default();
         let found = async || look(&table.store, &looks.places, &handlers).await.unwrap();

@@ -235,7 +235,8 @@ mod tests {
     use crate::store::tests::Table;
     use crate::store::tests::crowds::{FEW, MANY};
 
-    /// It had been told to come, and its place is the next one's. The other canvas's wait as before.
+    /// It had been told to come, and its place is the next one's. The other canvas's wait as
+    /// before.
     #[tokio::test]
     async fn a_cancelled_event_leaves_its_place_to_the_next() {
         let table = Table::new().await;
@@ -256,9 +257,8 @@ mod tests {
         let strange = admin.cancel(FEW, canvases[0][1].id, &ada).await;
         assert!(matches!(strange, Err(AdminError::NotFound(_))), "{strange:?}");
         admin.cancel(MANY, canvases[0][1].id, &ada).await.unwrap();
-        let told = "select event_id from wakeq.limit_waits where woken_at is not null";
-        let told: Vec<uuid::Uuid> = sqlx::query_scalar(told).fetch_all(&table.pool).await.unwrap();
-        let expected = [canvases[0][2].id.0, canvases[1][1].id.0];
+        let told = table.told_to_come().await;
+        let expected = [canvases[0][2].id, canvases[1][1].id];
         assert_eq!(told.len(), 2);
         assert!(expected.iter().all(|id| told.contains(id)), "{told:?}");
     }

@@ -316,9 +316,14 @@ impl Admin {
     /// Says of something leased that it has died, as workers do of what they run.
     fn note_death(&self, source: Source<'_>, held: &HeldEvent, cause: Cause) {
         self.deaths.died(&held.scope, cause);
-        let (event, cause) = (held.claim.id, cause.as_str());
+        let event = held.claim.id;
         let (canvas, handler) = (held.scope.canvas, &held.scope);
-        tracing::warn!(%event, %canvas, %handler, from = %source, cause, "what was leased has died");
+        // Who has said so need not be warned.
+        if cause == Cause::Rejected {
+            tracing::info!(%event, %canvas, %handler, from = %source, cause = cause.as_str(), "what was leased has died");
+        } else {
+            tracing::warn!(%event, %canvas, %handler, from = %source, cause = cause.as_str(), "what was leased has died");
+        }
     }
 
     /// Counts how an attempt at an event ended, for the statistics, which leave out copies.

@@ -324,17 +324,9 @@ mod tests {
             let claimed = self.claim_some(&told).await;
             assert_eq!(claimed.len(), 2);
             let pulled = self.add_keyed(canvas, &["a", "b"], 1).await[0];
-            let rename = "update wakeq.events_v2 set name = 'mail' where id = $1";
-            sqlx::query(rename).bind(pulled.id.0).execute(&self.pool).await.unwrap();
+            self.make_mail(pulled.id).await;
             let next = self.add_keyed(canvas, &["a"], 1).await[0];
             (claimed[0].claim, [pulled, next])
-        }
-
-        /// The events that were told to come.
-        async fn told_to_come(&self) -> Vec<EventId> {
-            let told = "select event_id from wakeq.limit_waits where woken_at is not null order by event_id";
-            let ids: Vec<uuid::Uuid> = sqlx::query_scalar(told).fetch_all(&self.pool).await.unwrap();
-            ids.into_iter().map(EventId).collect()
         }
     }
 

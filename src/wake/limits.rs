@@ -2,7 +2,6 @@
 //! that freed the place died, or a limit was raised or removed.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -20,17 +19,6 @@ const LOOK_TIME: Duration = Duration::from_secs(10);
 const WAKES: usize = 20;
 /// From this many events on, there may be more to wake.
 const FULL_PAGE: usize = 500;
-
-/// Behind which limit the next pass of this process looks on. Where many are full, one pass does
-/// not come to all of them.
-#[derive(Debug, Default)]
-pub(super) struct NextLimit(Mutex<Option<HeldLimit>>);
-
-impl NextLimit {
-    fn replace(&self, next: Option<HeldLimit>) -> Option<HeldLimit> {
-        std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), next)
-    }
-}
 
 /// What a look at limits has done.
 #[derive(Default)]
@@ -186,15 +174,7 @@ mod tests {
         }
         let running = table.add_keyed(MANY, &["customer:0"], 1).await;
         assert_eq!(table.claim_some(&running).await.len(), 1);
-        for full in [
-            "insert into wakeq.limit_waits (event_id, canvas_id, name, due)
-             select gen_random_uuid(), s.canvas_id, 'customer:' || n, now()
-               from wakeq.limit_states s, generate_series(1, 10050) n",
-            "insert into wakeq.limit_states (canvas_id, name, holders)
-             select s.canvas_id, 'customer:' || n, s.holders from wakeq.limit_states s, generate_series(1, 10050) n",
-        ] {
-            assert_eq!(table.run(full).await, 10_050);
-        }
+        table.many_full_limits().await;
         let told = table.add_keyed(FEW, &["customer:7"], 2).await;
         let claimed = table.claim_some(&told).await;
         assert_eq!(table.store.complete(&[claimed[0].claim]).await.unwrap(), [true]);
@@ -210,7 +190,7 @@ mod tests {
     async fn a_pass_begins_where_the_last_one_ended() {
         let (table, told, others) = full(2).await;
         let (waker, broker) = waker(&table, 1_000);
-        table.run("update wakeq.events_v2 set locked_at = null").await;
+        table.end_all_leases().await;
         let last = HeldLimit { canvas: MANY, name: "customer:7".to_owned() };
         waker.next_limit.replace(Some(last));
         waker.wake_limits(&mut Trouble::default()).await;

@@ -149,7 +149,9 @@ fn of_admin(error: &AdminError) -> Exit {
         | AdminError::NoLimit(_)
         | AdminError::NoWorker(_)
         | AdminError::NoCopy(_)
-        | AdminError::NoLease(_) => Exit::NotFound,
+        | AdminError::NoLease(_)
+        | AdminError::NoErrorGroup(_)
+        | AdminError::NoKnownError(_) => Exit::NotFound,
         AdminError::NotWaiting(_)
         | AdminError::TooManyLimits
         | AdminError::TooManyOperations(_)

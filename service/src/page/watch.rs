@@ -90,6 +90,7 @@ impl Watcher {
         let (_, request) = admitted(&self.page, request, root, &sign_in, principal).await.ok()?;
         let mut response = self.next.clone().run(request).await;
         let view = response.extensions_mut().remove::<View>();
-        Some(view?.live?.into_string())
+        // A stream has lines of its own, which what tenants write must not end.
+        Some(view?.live?.into_string().replace("\r\n", "\n").replace('\r', "\n"))
     }
 }

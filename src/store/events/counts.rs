@@ -95,9 +95,10 @@ impl Store {
     /// thousand handlers is one answer of the server.
     ///
     /// No index shows which events are running, so rows are read: of each handler the 2,000 events
-    /// that have been due longest and, behind the last of these, the 2,000 that became due last; for
-    /// more than four handlers, proportionally fewer of each. If more are due, the count may be too
-    /// low. No event is read twice, so none has to be told from another: Postgres 16 would sort all.
+    /// that have been due longest and, behind the last of these, the 2,000 that became due last;
+    /// for more than four handlers, proportionally fewer of each. If more are due, the count may be
+    /// too low. No event is read twice, so none has to be told from another: Postgres 16 would sort
+    /// all.
     pub(crate) async fn doing(
         &self,
         canvas: CanvasId,

@@ -56,8 +56,8 @@ impl Store {
         on_backing!(self.retry(retries))
     }
 
-    /// Gives claims up without counting anything; the events may run again at once. Returns how many
-    /// of the claims still stood.
+    /// Gives claims up without counting anything; the events may run again at once. Returns how
+    /// many of the claims still stood.
     pub(crate) async fn release(&self, claims: &[Claim]) -> Result<u64, StoreError> {
         on_backing!(self.release(claims))
     }

@@ -2,7 +2,7 @@
 //! canvases.
 
 use super::Table;
-use crate::event::{CanvasId, Notification};
+use crate::event::{CanvasId, EventId, Notification};
 
 /// The canvas with many events.
 pub(crate) const MANY: CanvasId = CanvasId(uuid::Uuid::from_u128(6));
@@ -37,6 +37,47 @@ impl Table {
         let lost = "update wakeq.events_v2 set locked_at = locked_at - interval '1 day'
                      where canvas_id = $1 and locked_at is not null";
         sqlx::query(lost).bind(MANY.0).execute(&self.pool).await.unwrap();
+    }
+
+    /// Ends every lease, as if its worker had never claimed.
+    pub(crate) async fn end_all_leases(&self) {
+        self.run("update wakeq.events_v2 set locked_at = null").await;
+    }
+
+    /// Adds this many events of the handler `mail`, which others have, but for the 3,500th.
+    pub(crate) async fn mails_of_others(&self, canvas: CanvasId, count: i32) {
+        let add = "insert into wakeq.events_v2
+                        (id, canvas_id, module, name, modifier, value, delay_until, locked_at, claims)
+                   select gen_random_uuid(), $1, 'WORKER', 'mail', '_', '1',
+                          now() - interval '1 day' + n * interval '1 s', case when n <> 3500 then now() end, 1
+                     from generate_series(1, $2) n";
+        sqlx::query(add).bind(canvas.0).bind(count).execute(&self.pool).await.unwrap();
+    }
+
+    /// Makes an event one of the handler `mail`.
+    pub(crate) async fn make_mail(&self, event: EventId) {
+        let rename = "update wakeq.events_v2 set name = 'mail' where id = $1";
+        sqlx::query(rename).bind(event.0).execute(&self.pool).await.unwrap();
+    }
+
+    /// The events that were told to come since a limit has room, by id.
+    pub(crate) async fn told_to_come(&self) -> Vec<EventId> {
+        let told = "select event_id from wakeq.limit_waits where woken_at is not null order by event_id";
+        let ids: Vec<uuid::Uuid> = sqlx::query_scalar(told).fetch_all(&self.pool).await.unwrap();
+        ids.into_iter().map(EventId).collect()
+    }
+
+    /// Makes 10,050 limits that are as full as the only one, each with an event that waits.
+    pub(crate) async fn many_full_limits(&self) {
+        for full in [
+            "insert into wakeq.limit_waits (event_id, canvas_id, name, due)
+             select gen_random_uuid(), s.canvas_id, 'customer:' || n, now()
+               from wakeq.limit_states s, generate_series(1, 10050) n",
+            "insert into wakeq.limit_states (canvas_id, name, holders)
+             select s.canvas_id, 'customer:' || n, s.holders from wakeq.limit_states s, generate_series(1, 10050) n",
+        ] {
+            assert_eq!(self.run(full).await, 10_050);
+        }
     }
 
     /// How many events are left.

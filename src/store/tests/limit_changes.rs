@@ -117,7 +117,8 @@ async fn a_limit_shows_who_runs_and_an_event_what_it_waits_for() {
     }
 }
 
-/// However many of another canvas have places before: of its own holders a canvas sees the first 20.
+/// However many of another canvas have places before: of its own holders a canvas sees the first
+/// 20.
 #[tokio::test]
 async fn an_event_that_waits_sees_its_canvas_s_holders_behind_many_others() {
     let table = Table::new().await;

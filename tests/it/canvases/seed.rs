@@ -456,14 +456,16 @@ const CHECKPOINT: &str = "insert into wakeq.checkpoints (canvas_id, event_id, cl
 const DIES: &str = "with gone as (delete from wakeq.events_v2 where id = $1 returning *)
     insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses,
                                    last_error, cause, object, seq, prev, queue, origin)
-    select id, canvas_id, module, name, modifier, value, 2, enqueued_at, 3, 0, value, 'retries', object, seq, prev, queue, origin
+    select id, canvas_id, module, name, modifier, value, 2, enqueued_at, 3, 0,
+           value || case left(canvas_id::text, 1) when 'a' then ' attacker' else ' victim' end, 'retries', object, seq, prev, queue, origin
       from gone";
 
 /// The same, and halts its object.
 const HALTS: &str = "with gone as (delete from wakeq.events_v2 where id = $1 returning *), dead as (
         insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses,
                                        last_error, cause, object, seq, prev, queue, origin)
-        select id, canvas_id, module, name, modifier, value, 2, enqueued_at, 3, 0, value, 'retries', object, seq, prev, queue, origin
+        select id, canvas_id, module, name, modifier, value, 2, enqueued_at, 3, 0,
+           value || case left(canvas_id::text, 1) when 'a' then ' attacker' else ' victim' end, 'retries', object, seq, prev, queue, origin
           from gone)
     insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, prev)
     select canvas_id, object, module, name, id, seq, prev from gone";

@@ -96,7 +96,8 @@ async fn the_list_of_the_documents_is_served() {
 
 #[tokio::test]
 async fn documentation_is_there_unless_it_is_switched_off() {
-    let (open, closed) = (HttpConfig::default(), HttpConfig { docs: false, ..HttpConfig::default() });
+    let without_pages = || HttpConfig { page: false, ..HttpConfig::default() };
+    let (open, closed) = (without_pages(), HttpConfig { docs: false, ..without_pages() });
     for (config, status) in [(open, 200), (closed, 404)] {
         let service = Service::with(config).await;
         // A browser gets only the address, and may follow a redirect.

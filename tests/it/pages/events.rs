@@ -34,7 +34,8 @@ fn next(page: &Shown) -> Option<String> {
 #[tokio::test]
 async fn an_event_is_found_shown_and_cancelled() {
     let service = Service::start().await;
-    let exact = r#"{"name": "mail", "value": {"n": 12_345_678_901_234_567_890_u64}, "options": {"tags": ["customer:7"]}}"#;
+    let exact =
+        r#"{"name": "mail", "value": {"n": 12345678901234567890}, "options": {"tags": ["customer:7"]}}"#;
     let request = service.on_canvas(Method::POST, "/events").header("content-type", "application/json");
     let mine = Answer::of(request.body(exact)).await.json()["id"].as_str().unwrap().to_owned();
     let other = emitted(&service, tagged("print", json!(2), &[])).await;

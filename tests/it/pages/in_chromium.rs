@@ -65,8 +65,8 @@ fn kind(path: &str) -> String {
     format!("{first}/{}?{}", rest.join("/"), parameters.join("&"))
 }
 
-/// The script that looks for barriers, whose path `.ci/install-browser` prints. Without it, the rest
-/// is tested.
+/// The script that looks for barriers, whose path `.ci/install-browser` prints. Without it, the
+/// rest is tested.
 fn axe() -> Option<String> {
     let file = std::env::var_os("AXE_SCRIPT")?;
     Some(std::fs::read_to_string(file).expect("AXE_SCRIPT names the script"))

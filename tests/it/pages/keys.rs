@@ -106,12 +106,12 @@ async fn keys_are_for_admins_of_their_canvas() {
     assert_eq!(others.page("/keys").await.status, StatusCode::FORBIDDEN);
     let token = shown.form("/run-now").token();
     for path in ["/keys".to_owned(), format!("/keys/{}/revoke", &service.key[6..18])] {
-        let fields = [("form_token", token.as_str()), ("holder", "eve"), ("admin", "true")];
+        let fields = [("form_token", token.as_str()), ("holder", "mallory"), ("admin", "true")];
         let refused = others.post(&on_canvas(CanvasId::DEFAULT, &path), &fields).await;
         assert_eq!(refused.status, StatusCode::FORBIDDEN, "{path}");
         refused.says("needs the scope `admin`");
     }
-    admin.page("/keys").await.is_ok().says_nothing_of("eve");
+    admin.page("/keys").await.is_ok().says_nothing_of("mallory");
     let tenant = Visitor::with_key(&service, &theirs).await;
     tenant.get(&on_canvas(OTHER, "/keys")).await.is_ok().says("&lt;b&gt;theirs").says_nothing_of("<b>theirs");
     assert_eq!(tenant.page("/keys").await.status, StatusCode::NOT_FOUND);

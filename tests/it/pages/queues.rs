@@ -71,7 +71,7 @@ async fn a_queue_and_its_canvases_are_shown() {
     scene.emit(2).await;
     let visitor = scene.visitor().await;
     let list = visitor.page("/queues").await.is_ok();
-    list.says("emails").says(":mail$").says("functions of workers").says("in turns").says("…");
+    list.says("emails").says(":a$").says("functions of workers").says("in turns").says("…");
     list.says_nothing_of("<script>alert");
     let page = visitor.page("/queues/emails").await.is_ok();
     page.says("copies ready to run").says("3 copies of a canvas per round").says(":c$");

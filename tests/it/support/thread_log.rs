@@ -33,7 +33,7 @@ impl ThreadLog {
         let second = Dispatch::new(tracing_subscriber::registry());
         let lines = Lines::default();
         let writer = lines.clone();
-        let log = tracing_subscriber::fmt().with_max_level(Level::WARN).with_ansi(false);
+        let log = tracing_subscriber::fmt().with_max_level(Level::INFO).with_ansi(false);
         let logging = tracing::subscriber::set_default(log.with_writer(move || writer.clone()).finish());
         Self { lines, _logging: logging, _second: second }
     }

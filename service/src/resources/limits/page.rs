@@ -3,14 +3,16 @@
 
 pub(crate) mod change;
 pub(crate) mod holders;
+mod owner;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::iter;
 use maud::{Markup, html};
 
+use owner::{Owner, allowed};
+
 use crate::access::Scope;
 use crate::http::problem::Problem;
-use crate::page::ask::Ask;
 use crate::page::chart::bar;
 use crate::page::parts::{Tone, badge, copied, empty, facts, number, pager, table};
 use crate::page::time::{moment, moment_or};
@@ -23,46 +25,6 @@ use crate::resources::wire::List;
 /// How many limits a page lists, each of which is asked for its use; how many at once.
 const LISTED: usize = 20;
 const AT_ONCE: usize = 4;
-
-/// Whose limits a page is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Owner {
-    Canvas,
-    /// The operator, for all canvases.
-    Operator,
-}
-
-impl Owner {
-    const PARAMETER: &str = "of";
-    const OPERATOR: &str = "operator";
-
-    /// As the address says.
-    fn of(visit: &Visit) -> Self {
-        if visit.parameter(Self::PARAMETER) == Self::OPERATOR { Self::Operator } else { Self::Canvas }
-    }
-
-    fn ask(self, visit: &Visit, path: &[&str]) -> Ask {
-        match self {
-            Self::Canvas => visit.ask(path),
-            Self::Operator => visit.ask_everywhere(path),
-        }
-    }
-
-    /// The address of a page about limits of this owner.
-    fn link(self, visit: &Visit, path: &[&str]) -> String {
-        match self {
-            Self::Canvas => visit.link(path),
-            Self::Operator => visit.link_with(path, &[(Self::PARAMETER, Self::OPERATOR)]),
-        }
-    }
-
-    fn may_change(self, visit: &Visit) -> bool {
-        match self {
-            Self::Canvas => visit.may(Scope::Operate),
-            Self::Operator => visit.may_everywhere(Scope::Admin),
-        }
-    }
-}
 
 /// The limits of the canvas, or with `of=operator` those of the operator.
 pub(crate) async fn list(visit: Visit) -> Result<View, Problem> {
@@ -168,11 +130,6 @@ fn state_badge(is_full: bool, waiting: u64) -> Markup {
         (false, 1..) => badge(Tone::Waiting, "others wait"),
         (false, 0) => badge(Tone::Calm, "has room"),
     }
-}
-
-/// What a limit allows, in words; those of a later release may be unknown here.
-fn allowed(limit: &LimitJson) -> String {
-    limit.definition().map_or_else(|_| "unknown to this release".to_owned(), |limit| limit.to_string())
 }
 
 /// One limit: what it allows, what is in use of it, and who waits.

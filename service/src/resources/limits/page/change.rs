@@ -4,7 +4,7 @@ use axum::Form;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::Owner;
+use super::owner::{Owner, allowed};
 use crate::http::problem::Problem;
 use crate::page::form as forms;
 use crate::page::parts::number;
@@ -117,7 +117,7 @@ pub(crate) async fn put(visit: Visit, Form(given): Form<LimitForm>) -> Result<Do
     let ask = owner.ask(&visit, &["limits", name]);
     let PutLimitAnswer { new, limit } = ask.put(&given.read()?).await?;
     let done = if new { "is set" } else { "was replaced" };
-    let said = format!("The limit {} {done}: {}.", limit.name, super::allowed(&limit));
+    let said = format!("The limit {} {done}: {}.", limit.name, allowed(&limit));
     Ok(Done::new(owner.link(&visit, &["limits", &limit.name]), said))
 }
 
@@ -127,8 +127,7 @@ pub(crate) async fn ask_remove(visit: Visit, path: PathParts) -> Result<View, Pr
     let limit: LimitJson = owner.ask(&visit, &["limits", name]).get().await?;
     let ask = owner.ask(&visit, &["limits", name, "uses"]).query("limit", 1000);
     let uses: List<LimitUseJson> = ask.get().await?;
-    let allowed = super::allowed(&limit);
-    let question = format!("Remove the limit {name}, which allows {allowed}? {}", let_go(&uses));
+    let question = format!("Remove the limit {name}, which allows {}? {}", allowed(&limit), let_go(&uses));
     let (action, back) =
         (owner.link(&visit, &["limits", name, "remove"]), owner.link(&visit, &["limits", name]));
     Ok(View::new(format!("Remove the limit {name}")).above(html! {
