@@ -89,15 +89,26 @@ impl Browser {
     }
 
     pub(crate) async fn press(&self, what: &str) {
-        let found = self.client.wait().at_most(TIMEOUT).for_element(Locator::Css(what)).await;
-        found.unwrap_or_else(|error| panic!("{what}: {error}")).click().await.unwrap();
+        self.click(Locator::Css(what)).await;
+    }
+
+    /// What is live may be replaced between the look for it and the click: then a person clicks
+    /// again.
+    async fn click(&self, what: Locator<'_>) {
+        loop {
+            let found = self.client.wait().at_most(TIMEOUT).for_element(what).await;
+            match found.unwrap_or_else(|error| panic!("{what:?}: {error}")).click().await {
+                Ok(()) => return,
+                Err(error) if error.is_stale_element_reference() => {}
+                Err(error) => panic!("{what:?}: {error}"),
+            }
+        }
     }
 
     /// Presses what has this text.
     pub(crate) async fn press_text(&self, text: &str) {
         let path = format!("//main//*[self::a or self::button][contains(normalize-space(.), \"{text}\")]");
-        let found = self.client.wait().at_most(TIMEOUT).for_element(Locator::XPath(&path)).await;
-        found.unwrap_or_else(|error| panic!("{text}: {error}")).click().await.unwrap();
+        self.click(Locator::XPath(&path)).await;
     }
 
     /// Waits for an element.
