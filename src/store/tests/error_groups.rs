@@ -120,7 +120,7 @@ async fn events_of_one_error_are_a_group() {
     die(&table, CanvasId::DEFAULT, "ship", "refused", 1).await;
     die(&table, OTHER, "mail", "refused", 50).await;
     let (all, looked_at) = groups(&table, CanvasId::DEFAULT, ALL, (100, 100)).await;
-    assert_eq!(told(&all), [("no answer after #", 3), ("refused", 2), ("refused", 1)]);
+    assert_eq!(told(&all), [("no answer after # s", 3), ("refused", 2), ("refused", 1)]);
     assert_eq!(looked_at, 6);
     let first = &all[0];
     assert_eq!((first.handler.name.as_str(), first.cause.as_str()), ("mail", "retries"));
@@ -129,7 +129,7 @@ async fn events_of_one_error_are_a_group() {
     let mail = &first.handler;
     let of_mail = ErrorGroupsAsked { handler: Some(mail), ..ALL };
     let (of_mail, looked_at) = groups(&table, CanvasId::DEFAULT, of_mail, (100, 100)).await;
-    assert_eq!((told(&of_mail), looked_at), (vec![("no answer after #", 3), ("refused", 2)], 5));
+    assert_eq!((told(&of_mail), looked_at), (vec![("no answer after # s", 3), ("refused", 2)], 5));
     let (latest, looked_at) = groups(&table, CanvasId::DEFAULT, ALL, (3, 100)).await;
     assert_eq!(latest.iter().map(|group| group.count).sum::<u64>(), 3, "those that died last");
     assert_eq!(looked_at, 3);
