@@ -76,7 +76,7 @@ fn mark() -> Markup {
 fn canvas(visit: &Visit) -> Markup {
     let id = visit.canvas().0.to_string();
     html! {
-        form.canvas method="get" action=(visit.from_root("/go")) role="search" aria-label="Canvas" {
+        form.canvas method="get" action=(visit.at_root("/go")) role="search" aria-label="Canvas" {
             label for="canvas" { "Canvas" }
             input #canvas name="canvas" value=(id) size="36" spellcheck="false" autocomplete="off";
             button.plain type="submit" { "Go" }
@@ -117,7 +117,7 @@ fn person(visit: &Visit) -> Markup {
         section.person {
             p.quiet { "Signed in as " strong { (visit.name()) } }
             button.plain type="button" data-theme-switch { "Dark or light" }
-            form method="post" action=(visit.from_root("/sign-out")) {
+            form method="post" action=(visit.at_root("/sign-out")) {
                 button.plain type="submit" { "Sign out" }
             }
         }

@@ -63,7 +63,7 @@ pub(super) struct GoQuery {
 pub(super) async fn go(visit: Visit, Query(query): Query<GoQuery>) -> Result<Redirect, Problem> {
     let canvas = query.canvas.trim().parse::<uuid::Uuid>();
     let canvas = canvas.map_err(|_| Problem::bad_request("a canvas is a uuid, such as its emits name it"))?;
-    Ok(Redirect::to(&visit.from_root(&format!("/canvases/{canvas}"))))
+    Ok(Redirect::to(&visit.at_root(&format!("/canvases/{canvas}"))))
 }
 
 /// The way to sign in. Afterwards the page at `next` is asked for again.

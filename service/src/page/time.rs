@@ -1,14 +1,19 @@
 //! Times and durations, as people read them. The browser shows a time in its own zone.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime, SecondsFormat, TimeDelta, Utc};
 use maud::{Markup, html};
 
+/// This machine's time. For what is shown or asked for: what is stored has the database's.
+pub(crate) fn now() -> DateTime<Utc> {
+    SystemTime::now().into()
+}
+
 /// A moment: how far it is from now, with the exact time on hover.
 pub(crate) fn moment(at: DateTime<Utc>) -> Markup {
     let exact = at.to_rfc3339_opts(SecondsFormat::Millis, true);
-    html! { time datetime=(exact) title=(exact) { (distance(at, Utc::now())) } }
+    html! { time datetime=(exact) title=(exact) { (distance(at, now())) } }
 }
 
 /// A moment that may be missing.
@@ -120,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_moment_is_before_or_after_now() {
-        let now = Utc::now();
+        let now = super::now();
         assert_eq!(distance(now, now), "now");
         assert_eq!(distance(now + TimeDelta::minutes(5), now), "in 5 min");
         assert_eq!(distance(now - TimeDelta::hours(3), now), "3 h ago");

@@ -61,7 +61,7 @@ impl Visit {
     }
 
     /// The address of a path from the root of the server.
-    pub(crate) fn from_root(&self, path: &str) -> String {
+    pub(crate) fn at_root(&self, path: &str) -> String {
         self.0.root.path(path)
     }
 

@@ -28,17 +28,17 @@ fn fields<'f>(expression: &'f str, value: &'f str) -> [(&'f str, &'f str); 5] {
 async fn a_cron_is_made_changed_paused_and_deleted() {
     let service = Service::start().await;
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let list = visitor.page("/cron").await.is_ok();
+    let list = visitor.page("/cron").await.found();
     list.says("There are no crons yet.");
     let mut new = fields("0 8 * * *", "{\"n\": 1.10}").to_vec();
     new.push(("name", "report"));
-    let made = visitor.send(&list, "/cron", &new).await.is_ok();
+    let made = visitor.send(&list, "/cron", &new).await.found();
     made.says("The cron report ticks every day at 08:00 in Europe/Berlin.").says("1.10").says("CRON/report");
     made.says("are made up for by the last one").says(", 08:00:00 (+0");
     let taken = visitor.send(&list, "/cron", &new).await;
     assert_eq!(taken.status, StatusCode::CONFLICT);
     taken.says("there is a cron report already");
-    let list = visitor.page("/cron").await.is_ok();
+    let list = visitor.page("/cron").await.found();
     list.says("every day at 08:00 in Europe/Berlin").says(">0 8 * * *<").says("ticks");
 
     let wrong = visitor.send(&made, "/cron/report", &fields("every day", "")).await;
@@ -47,20 +47,20 @@ async fn a_cron_is_made_changed_paused_and_deleted() {
     let wrong = visitor.send(&made, "/cron/report", &fields("0 8 * * *", "{")).await;
     assert_eq!(wrong.status, StatusCode::BAD_REQUEST);
     wrong.says("the value is not JSON");
-    let changed = visitor.send(&made, "/cron/report", &fields("30 8 * * MON-FRI", "")).await.is_ok();
+    let changed = visitor.send(&made, "/cron/report", &fields("30 8 * * MON-FRI", "")).await.found();
     changed.says("The cron report ticks from Monday to Friday at 08:30 in Europe/Berlin.");
 
-    let paused = visitor.send(&changed, "/pause", &[("reason", EVIL)]).await.is_ok();
+    let paused = visitor.send(&changed, "/pause", &[("reason", EVIL)]).await.found();
     paused.says("it does not tick until it is resumed").says("alert(1)").says_nothing_of("<script>alert");
     assert!(!paused.offers("/pause"), "it is paused already");
-    let put = visitor.send(&paused, "/cron/report", &fields("0 9 * * *", "")).await.is_ok();
+    let put = visitor.send(&paused, "/cron/report", &fields("0 9 * * *", "")).await.found();
     put.says("It is still paused.").says("None while the cron is paused.");
-    let resumed = visitor.send(&put, "/unpause", &[]).await.is_ok();
+    let resumed = visitor.send(&put, "/unpause", &[]).await.found();
     resumed.says("The cron goes on with its next tick.");
 
-    let asked = visitor.page("/cron/report/delete").await.is_ok();
+    let asked = visitor.page("/cron/report/delete").await.found();
     asked.says("Delete 1 cron, report?").says("It has emitted");
-    let deleted = visitor.send(&asked, "/delete", &[]).await.is_ok();
+    let deleted = visitor.send(&asked, "/delete", &[]).await.found();
     deleted.says("The cron report was deleted.").says("There are no crons yet.");
     assert_eq!(visitor.page("/cron/report").await.status, StatusCode::NOT_FOUND);
 }
@@ -73,7 +73,7 @@ async fn a_schedule_that_takes_many_words_is_shown_as_it_is() {
     service.put("/cron/odd", cron).await.json();
     let visitor = Visitor::with_key(&service, &service.key).await;
     for path in ["/cron", "/cron/odd"] {
-        let page = visitor.page(path).await.is_ok();
+        let page = visitor.page(path).await.found();
         page.says("3,9 2,5,9,14,18,22 * * *").says(" in UTC").says_nothing_of("<script>alert");
     }
 }
@@ -84,7 +84,7 @@ async fn a_cron_tells_what_came_of_its_ticks() {
     let service = Service::start().await;
     service.put("/cron/tick", json!({"expression": "* * * * * *"})).await.json();
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let page = visitor.page("/cron/tick").await.is_ok();
+    let page = visitor.page("/cron/tick").await.found();
     page.says("every second in UTC").says("delayed").says("it is due at its tick");
     let (handler, _seen) = answering(|_| Err(HandlerError::operational("the ledger is away")));
     let route = Route::new("tick").module("CRON").retry(RetryPolicy { retries: 0, ..RetryPolicy::default() });
@@ -92,10 +92,10 @@ async fn a_cron_tells_what_came_of_its_ticks() {
     let dead = "select count(*) from wakeq.dead_events";
     wait_while!(service.stage.pool.value::<i64>(dead).await == 0, "no tick died");
     worker.stop().await;
-    let page = visitor.page("/cron/tick").await.is_ok();
+    let page = visitor.page("/cron/tick").await.found();
     page.says("died (retries): the ledger is away").says("In the last day");
     let id = page.html.split("/events/").nth(1).unwrap().split('"').next().unwrap();
-    visitor.page(&format!("/events/{id}")).await.is_ok().says("CRON/tick");
+    visitor.page(&format!("/events/{id}")).await.found().says("CRON/tick");
     let theirs = service.key("other", OTHER, &Scope::ALL).await;
     let theirs = Visitor::with_key(&service, &theirs).await;
     let page = theirs.get(&on_canvas(OTHER, "/cron/tick")).await;
@@ -109,9 +109,9 @@ async fn crons_are_listed_page_by_page() {
         service.put(&format!("/cron/c{number:03}"), json!({"expression": "@yearly"})).await.json();
     }
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let first = visitor.page("/cron").await.is_ok();
+    let first = visitor.page("/cron").await.found();
     first.says(">c000<").says(">c099<").says("?cursor=c099").says_nothing_of(">c100<");
-    let next = visitor.page("/cron?cursor=c099").await.is_ok();
+    let next = visitor.page("/cron?cursor=c099").await.found();
     next.says(">c100<").says("First page").says_nothing_of(">c099<").says_nothing_of("Next page");
 }
 
@@ -130,12 +130,12 @@ async fn only_those_with_rights_are_shown_controls_and_obeyed() {
     assert_eq!(reader.page("/cron/report/delete").await.status, StatusCode::FORBIDDEN);
     assert_eq!(theirs.page("/cron/report/delete").await.status, StatusCode::NOT_FOUND);
     for path in ["/cron", "/cron/report"] {
-        let page = reader.page(path).await.is_ok();
+        let page = reader.page(path).await.found();
         page.says_nothing_of("<details");
         assert!(!page.offers("/pause") && !page.offers("/cron/report/delete"), "{path}");
         assert_eq!(theirs.page(path).await.status, StatusCode::NOT_FOUND, "{path}");
     }
-    let page = operator.page("/cron/report").await.is_ok();
+    let page = operator.page("/cron/report").await.found();
     assert!(page.offers("/pause") && page.offers("/delete"));
     page.says_nothing_of("<details");
     let token = page.form("/pause").token();

@@ -53,19 +53,19 @@ async fn ended(service: &Service, page: &str) -> Value {
 async fn what_events_died_of_is_shown_with_its_events() {
     let service = Service::start().await;
     let visitor = Visitor::with_key(&service, &service.key).await;
-    visitor.page("/dead-events").await.is_ok().says("No event has died.");
+    visitor.page("/dead-events").await.found().says("No event has died.");
     two_groups(&service).await;
     // What was shown a moment ago may be shown again for two seconds: this is asked otherwise.
-    let all = visitor.page("/dead-events?order=count").await.is_ok();
+    let all = visitor.page("/dead-events?order=count").await.found();
     all.says("no answer after #").says("refused by the port").says("failed too often").says("new");
     all.says("5 dead events were counted").says_nothing_of("older ones");
     let mail = group("mail", "no answer after 1s");
     assert!(all.offers(&format!("/dead-events/groups/{mail}")), "{}", all.html);
-    let of_ship = visitor.page("/dead-events?name=ship&known=&order=count").await.is_ok();
+    let of_ship = visitor.page("/dead-events?name=ship&known=&order=count").await.found();
     of_ship.says("refused by the port").says_nothing_of("no answer after");
-    visitor.page("/dead-events?name=none").await.is_ok().says("No dead event is like that.");
+    visitor.page("/dead-events?name=none").await.found().says("No dead event is like that.");
 
-    let one = visitor.page(&format!("/dead-events/groups/{mail}")).await.is_ok();
+    let one = visitor.page(&format!("/dead-events/groups/{mail}")).await.found();
     one.says("no answer after 1s").says("WORKER/mail").says("What to do next").says("of:mail");
     one.says(&format!("wakeq dead redrive --error-group {mail}")).says_nothing_of("refused by the port");
     one.says_nothing_of("a value");
@@ -80,13 +80,13 @@ async fn dead_events_are_filtered_and_paged() {
     two_groups(&service).await;
     let visitor = Visitor::with_key(&service, &service.key).await;
     let list = async |query: &str| visitor.page(&format!("/dead-events/list{query}")).await;
-    list("").await.is_ok().says("no answer after 1s").says("refused by the port");
+    list("").await.found().says("no answer after 1s").says("refused by the port");
     for query in ["?name=ship", "?tag=of%3Aship", "?error_text=the+port", "?name=ship&died_since=2+d"] {
-        let found = list(query).await.is_ok();
+        let found = list(query).await.found();
         found.says("refused by the port").says_nothing_of("no answer after");
     }
     for query in ["?died_before=2020-01-01", "?died_since=2999-12-31+08%3A00", "?error_text=nothing"] {
-        list(query).await.is_ok().says("No dead event is like that.");
+        list(query).await.found().says("No dead event is like that.");
     }
     for (query, words) in
         [("?died_since=yesterday&name=ship", "can't be read"), ("?error_group=7&name=ship", "is a uuid")]
@@ -96,10 +96,10 @@ async fn dead_events_are_filtered_and_paged() {
         wrong.says(words).says("value=\"ship\"");
     }
     die(&service, CanvasId::DEFAULT, "ship", "many", 120).await;
-    let first = list("?error_text=many").await.is_ok();
+    let first = list("?error_text=many").await.found();
     let next = first.next_page();
     assert!(next.contains("error_text=many"), "{next}");
-    let second = list(&next).await.is_ok();
+    let second = list(&next).await.found();
     let rows = |page: &str| page.matches("/redrive\"").count();
     assert_eq!((rows(&first.html), rows(&second.html)), (100, 20));
 }
@@ -110,10 +110,10 @@ async fn a_group_is_redriven_after_a_question_that_names_the_count() {
     two_groups(&service).await;
     let visitor = Visitor::with_key(&service, &service.key).await;
     let mail = group("mail", "no answer after 1s");
-    let group = visitor.page(&format!("/dead-events/groups/{mail}")).await.is_ok();
+    let group = visitor.page(&format!("/dead-events/groups/{mail}")).await.found();
     let question = format!("/operations/new?kind=redrive&amp;error_group={mail}");
     assert!(group.offers(&question), "{}", group.html);
-    let asked = visitor.page(&question.replace("&amp;", "&")).await.is_ok();
+    let asked = visitor.page(&question.replace("&amp;", "&")).await.found();
     asked.says("Redrive these 3 events?").says(&format!("<code>{mail}</code>"));
     assert!(asked.offers(&format!("/dead-events/list?error_group={mail}")), "the way back");
     // What dies after the question is not meant.
@@ -122,7 +122,7 @@ async fn a_group_is_redriven_after_a_question_that_names_the_count() {
         .stage
         .execute("update wakeq.dead_events set died_at = clock_timestamp() where last_error like '% 4s'")
         .await;
-    let begun = visitor.send(&asked, "/operations", &[]).await.is_ok();
+    let begun = visitor.send(&asked, "/operations", &[]).await.found();
     begun.says("The operation has begun.").says(&mail);
     let ended = ended(&service, &begun.path).await;
     assert_eq!((&ended["kind"], &ended["changed"]), (&json!("redrive"), &json!(3)));
@@ -137,16 +137,16 @@ async fn dead_events_of_a_filter_are_deleted_after_a_question() {
     let service = Service::start().await;
     two_groups(&service).await;
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let listed = visitor.page("/dead-events/list?error_text=port&tag=of%3Aship").await.is_ok();
+    let listed = visitor.page("/dead-events/list?error_text=port&tag=of%3Aship").await.found();
     let question = "/operations/new?kind=delete-dead&amp;tag=of%3Aship&amp;error_text=port";
     assert!(listed.offers(question), "{}", listed.html);
-    let asked = visitor.page(&question.replace("&amp;", "&")).await.is_ok();
+    let asked = visitor.page(&question.replace("&amp;", "&")).await.found();
     asked.says("Delete these 2 events for good?");
     let begun = visitor.send(&asked, "/operations", &[]).await;
     assert_eq!(ended(&service, &begun.path).await["changed"], 2);
     assert_eq!(left(&service).await, 3);
-    visitor.page("/operations/new?kind=delete-dead&error_text=port").await.is_ok().says("No event matches.");
-    let all = visitor.page("/operations/new?kind=delete-dead").await.is_ok();
+    visitor.page("/operations/new?kind=delete-dead&error_text=port").await.found().says("No event matches.");
+    let all = visitor.page("/operations/new?kind=delete-dead").await.found();
     all.says("All events of the canvas.").says("Delete these 3 events for good?");
     let begun = visitor.send(&all, "/operations", &[]).await;
     ended(&service, &begun.path).await;
@@ -159,21 +159,21 @@ async fn one_event_is_redriven_and_an_error_is_marked_as_known() {
     two_groups(&service).await;
     let visitor = Visitor::with_key(&service, &service.key).await;
     let ship = group("ship", "refused by the port");
-    let page = visitor.page(&format!("/dead-events/groups/{ship}")).await.is_ok();
+    let page = visitor.page(&format!("/dead-events/groups/{ship}")).await.found();
     assert!(!page.offers(&format!("/dead-events/groups/{ship}/forget")));
     let evil = "ticket <b>17</b>\r\nask Ada";
-    let known = visitor.send(&page, "/known", &[("note", evil)]).await.is_ok();
+    let known = visitor.send(&page, "/known", &[("note", evil)]).await.found();
     known.says("The error is marked as known.").says("ticket &lt;b&gt;17").says("key:tests");
     known.says_nothing_of("<b>17");
-    visitor.page("/dead-events?known=true").await.is_ok().says("refused by the port").says("ask Ada");
-    visitor.page("/dead-events?known=false").await.is_ok().says_nothing_of("refused by the port");
-    let forgotten = visitor.send(&known, "/forget", &[]).await.is_ok();
+    visitor.page("/dead-events?known=true").await.found().says("refused by the port").says("ask Ada");
+    visitor.page("/dead-events?known=false").await.found().says_nothing_of("refused by the port");
+    let forgotten = visitor.send(&known, "/forget", &[]).await.found();
     forgotten.says("not marked as known any more");
-    visitor.page("/dead-events?known=true").await.is_ok().says("No dead event is like that.");
+    visitor.page("/dead-events?known=true").await.found().says("No dead event is like that.");
 
     let event =
         service.get("/dead-events?name=ship").await.json()["items"][0]["id"].as_str().unwrap().to_owned();
-    let redriven = visitor.send(&forgotten, &format!("/events/{event}/redrive"), &[]).await.is_ok();
+    let redriven = visitor.send(&forgotten, &format!("/events/{event}/redrive"), &[]).await.found();
     redriven.says("The event runs again").says(&event);
     assert_eq!((left(&service).await, service.stage.rows().await), (4, 1));
 }
@@ -190,7 +190,7 @@ async fn without_rights_nothing_is_redriven_deleted_or_marked() {
     let reader = service.key("reader", CanvasId::DEFAULT, &[Scope::Read, Scope::Emit]).await;
     let reader = Visitor::with_key(&service, &reader).await;
     for path in [format!("/dead-events/groups/{mail}"), "/dead-events/list".to_owned()] {
-        let page = reader.page(&path).await.is_ok();
+        let page = reader.page(&path).await.found();
         page.says("no answer after").says_nothing_of("Redrive all").says_nothing_of("Delete all");
         page.says_nothing_of("/known\"").says_nothing_of("/redrive\"");
     }
@@ -213,7 +213,7 @@ async fn without_rights_nothing_is_redriven_deleted_or_marked() {
     for path in ["/dead-events", "/dead-events/list", &format!("/dead-events/groups/{mail}")] {
         assert_eq!(theirs.page(path).await.status, StatusCode::NOT_FOUND, "{path}");
     }
-    let own = theirs.get(&on_canvas(OTHER, &format!("/dead-events/groups/{mail}"))).await.is_ok();
+    let own = theirs.get(&on_canvas(OTHER, &format!("/dead-events/groups/{mail}"))).await.found();
     own.says("no answer after 9s").says_nothing_of("no answer after 1s");
     assert_eq!(left(&service).await, 5);
     let known = "select count(*) from wakeq.known_errors";

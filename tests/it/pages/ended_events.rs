@@ -30,7 +30,7 @@ async fn kept_events_are_listed_and_shown_with_their_results() {
     for (query, expected) in
         [("", vec![1, 2, 3]), ("outcome=failed", vec![2]), ("name=h1", vec![1, 3]), ("name=none", vec![])]
     {
-        let page = visitor.page(&format!("/ended-events?{query}")).await.is_ok();
+        let page = visitor.page(&format!("/ended-events?{query}")).await.found();
         for number in 1..=4 {
             let is_listed = page.html.contains(&id(number));
             assert_eq!(is_listed, expected.contains(&number), "{query}: {}", page.html);
@@ -45,10 +45,10 @@ async fn kept_events_are_listed_and_shown_with_their_results() {
         assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{wrong}");
         refused.says("Kept events");
     }
-    let page = visitor.page(&format!("/events/{}", id(1))).await.is_ok();
+    let page = visitor.page(&format!("/events/{}", id(1))).await.found();
     page.says("completed").says("1.5 s").says("It is deleted").says_nothing_of("1.10");
     assert!(!page.offers("/cancel") && !page.offers("/tags") && !page.offers("/redrive"));
-    visitor.page(&format!("/events/{}?value=shown", id(1))).await.is_ok().says("Result").says("1.10");
+    visitor.page(&format!("/events/{}?value=shown", id(1))).await.found().says("Result").says("1.10");
 }
 
 #[tokio::test]
@@ -57,7 +57,7 @@ async fn kept_events_are_shown_to_those_who_may_read() {
     sqlx::raw_sql(ENDED).execute(&service.stage.pool).await.unwrap();
     let theirs = service.key("theirs", OTHER, &[Scope::Read]).await;
     let theirs = Visitor::with_key(&service, &theirs).await;
-    let own = theirs.get(&on_canvas(OTHER, "/ended-events")).await.is_ok();
+    let own = theirs.get(&on_canvas(OTHER, "/ended-events")).await.found();
     own.says(&id(4)).says_nothing_of(&id(1));
     assert_eq!(theirs.page("/ended-events").await.status, StatusCode::NOT_FOUND);
     let foreign = on_canvas(OTHER, &format!("/events/{}", id(1)));

@@ -28,13 +28,13 @@ async fn filled() -> Service {
 async fn entities_of_a_type_are_listed_and_shown() {
     let service = filled().await;
     let visitor = Visitor::with_key(&service, &service.key).await;
-    visitor.page("/entities").await.is_ok().says("Choose a type.");
-    visitor.page("/entities?type=order").await.is_ok().says("There is no entity of the type order.");
-    let first = visitor.page("/entities?type=account").await.is_ok();
+    visitor.page("/entities").await.found().says("Choose a type.");
+    visitor.page("/entities?type=order").await.found().says("There is no entity of the type order.");
+    let first = visitor.page("/entities?type=account").await.found();
     first.says("mine-001").says("mine-100").says_nothing_of("mine-101").says_nothing_of("theirs-");
-    let second = visitor.page(&format!("/entities{}", first.next_page())).await.is_ok();
+    let second = visitor.page(&format!("/entities{}", first.next_page())).await.found();
     second.says("mine-101").says_nothing_of("mine-001").says_nothing_of("theirs-");
-    let one = visitor.page("/entities?type=account&entity=mine-007").await.is_ok();
+    let one = visitor.page("/entities?type=account&entity=mine-007").await.found();
     assert_eq!(one.path, on_canvas(CanvasId::DEFAULT, "/entities/account/mine-007"));
     one.says("8 stored events").says("the first 7 of them").says("1.50");
     one.says("&lt;script&gt;").says_nothing_of("<script>alert");
@@ -49,18 +49,18 @@ async fn entities_of_a_type_are_listed_and_shown() {
 async fn an_entity_is_erased_once() {
     let service = filled().await;
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let page = visitor.page("/entities/account/mine-007").await.is_ok();
+    let page = visitor.page("/entities/account/mine-007").await.found();
     assert!(page.offers("/entities/account/mine-007/erase"));
-    let asked = visitor.page("/entities/account/mine-007/erase").await.is_ok();
+    let asked = visitor.page("/entities/account/mine-007/erase").await.found();
     asked.says("Erase account/mine-007 for good?").says("its 8 stored events");
     for _ in 0..2 {
-        let done = visitor.send(&asked, "/erase", &[]).await.is_ok();
+        let done = visitor.send(&asked, "/erase", &[]).await.found();
         done.says("is in its inbox").says("accepted").says("mine-007");
         assert!(done.path.starts_with(&on_canvas(CanvasId::DEFAULT, "/entities/status/")), "{}", done.path);
     }
     assert_eq!(service.stage.count("select count(*) from wakeq.entity_events").await, 1);
     let id: uuid::Uuid = service.stage.pool.value("select event_id from wakeq.entity_events").await;
-    let found = visitor.page(&format!("/entities?event={id}")).await.is_ok();
+    let found = visitor.page(&format!("/entities?event={id}")).await.found();
     found.says("It is in the inbox, and not processed yet.");
     let theirs = service.key("theirs", OTHER, &Scope::ALL).await;
     let theirs = Visitor::with_key(&service, &theirs).await;
@@ -74,16 +74,16 @@ async fn only_an_admin_of_the_canvas_erases() {
     let operator =
         service.key("operator", CanvasId::DEFAULT, &[Scope::Read, Scope::Operate, Scope::Emit]).await;
     let operator = Visitor::with_key(&service, &operator).await;
-    let page = operator.page("/entities/account/mine-007").await.is_ok();
+    let page = operator.page("/entities/account/mine-007").await.found();
     assert!(!page.offers("/entities/account/mine-007/erase"));
-    let asked = operator.page("/entities/account/mine-007/erase").await.is_ok();
+    let asked = operator.page("/entities/account/mine-007/erase").await.found();
     assert_eq!(operator.send(&asked, "/erase", &[]).await.status, StatusCode::FORBIDDEN);
     let theirs = service.key("theirs", OTHER, &Scope::ALL).await;
     let theirs = Visitor::with_key(&service, &theirs).await;
     for path in ["/entities?type=account", "/entities/account/mine-007", "/entities/account/mine-007/erase"] {
         assert_eq!(theirs.page(path).await.status, StatusCode::NOT_FOUND, "{path}");
     }
-    let own = theirs.get(&on_canvas(OTHER, "/entities?type=account")).await.is_ok();
+    let own = theirs.get(&on_canvas(OTHER, "/entities?type=account")).await.found();
     own.says("theirs-001").says_nothing_of("mine-");
     assert_eq!(service.stage.count("select count(*) from wakeq.entity_events").await, 0);
 }

@@ -41,20 +41,20 @@ async fn an_event_is_found_shown_and_cancelled() {
     let other = emitted(&service, tagged("print", json!(2), &[])).await;
     let theirs = emitted_elsewhere(&service, tagged("mail", json!(3), &["customer:7"])).await;
     let visitor = Visitor::with_key(&service, &service.key).await;
-    visitor.page("").await.is_ok().says("in the queue").says("WORKER/mail");
-    let list = visitor.page("/events?tag=customer%3A7&name=").await.is_ok();
+    visitor.page("").await.found().says("in the queue").says("WORKER/mail");
+    let list = visitor.page("/events?tag=customer%3A7&name=").await.found();
     list.says(&mine).says("ready").says("customer:7").says("<strong>1 event</strong> in all.");
     list.says_nothing_of(&other).says_nothing_of(&theirs);
-    let one = visitor.page(&format!("/events/{mine}")).await.is_ok();
+    let one = visitor.page(&format!("/events/{mine}")).await.found();
     one.says("WORKER/mail").says("Bearer $WAKEQ_KEY").says_nothing_of("12345678901234567890");
-    let shown = visitor.page(&format!("/events/{mine}?value=shown")).await.is_ok();
+    let shown = visitor.page(&format!("/events/{mine}?value=shown")).await.found();
     shown.says("12345678901234567890").says("?view=full");
-    assert!(visitor.page(&format!("/events?id={mine}")).await.is_ok().path.ends_with(&mine));
-    let asked = visitor.page(&format!("/events/{mine}/cancel")).await.is_ok();
+    assert!(visitor.page(&format!("/events?id={mine}")).await.found().path.ends_with(&mine));
+    let asked = visitor.page(&format!("/events/{mine}/cancel")).await.found();
     asked.says("It is deleted");
-    let done = visitor.send(&asked, &format!("/events/{mine}/cancel"), &[]).await.is_ok();
+    let done = visitor.send(&asked, &format!("/events/{mine}/cancel"), &[]).await.found();
     done.says("was cancelled").says(&other).says_nothing_of(&format!("{mine}\""));
-    visitor.page("/events").await.is_ok().says_nothing_of("was cancelled");
+    visitor.page("/events").await.found().says_nothing_of("was cancelled");
     for gone in [&mine, &theirs] {
         let page = visitor.page(&format!("/events/{gone}")).await;
         assert_eq!(page.status, StatusCode::NOT_FOUND);
@@ -86,7 +86,7 @@ async fn events_are_filtered_by_what_the_api_knows() {
         ("error_text=timeout", vec![]),
         ("worker=nobody", vec![]),
     ] {
-        let page = visitor.page(&format!("/events?{query}")).await.is_ok();
+        let page = visitor.page(&format!("/events?{query}")).await.found();
         for id in [&later, &now] {
             assert_eq!(page.html.contains(id.as_str()), expected.contains(&id), "{query}: {}", page.html);
         }
@@ -117,13 +117,13 @@ async fn a_long_list_has_pages_and_can_be_selected_as_a_whole() {
     service.post("/events:batch", json!({"events": events})).await.json();
     let visitor = Visitor::with_key(&service, &service.key).await;
     let boxes = |page: &Shown| page.html.matches("aria-label=\"Select event").count();
-    let first = visitor.page("/events?name=mail").await.is_ok();
+    let first = visitor.page("/events?name=mail").await.found();
     first.says("<strong>101 events</strong> in all.");
     let address = next(&first).unwrap();
     assert!(address.starts_with("?name=mail&cursor="), "{address}");
-    let second = visitor.page(&format!("/events{address}")).await.is_ok();
+    let second = visitor.page(&format!("/events{address}")).await.found();
     assert_eq!((boxes(&first), boxes(&second), next(&second)), (100, 1, None));
-    let all = visitor.page("/events?all=selected").await.is_ok();
+    let all = visitor.page("/events?all=selected").await.found();
     assert_eq!(all.html.matches("form=\"selection\" checked").count(), 100);
     let refused = visitor.page("/events?cursor=a~1").await;
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
@@ -142,20 +142,20 @@ async fn selected_events_are_done_one_by_one() {
         let ids: String = ids.iter().map(|id| format!("&id={id}")).collect();
         visitor.page(&format!("/events/selected?act={act}&from=name%3Dmail{ids}")).await
     };
-    let asked = ask("tags", &[&ids[0], &ids[1]]).await.is_ok();
+    let asked = ask("tags", &[&ids[0], &ids[1]]).await.found();
     asked.says("Replace the tags of these 2 events?");
-    let done = visitor.send(&asked, "/events/selected", &[("tags", "late, customer:7")]).await.is_ok();
+    let done = visitor.send(&asked, "/events/selected", &[("tags", "late, customer:7")]).await.found();
     done.says("Done: 2 events given these tags.").says("customer:7");
     assert!(done.path.ends_with("/events?name=mail"), "{}", done.path);
-    let asked = ask("run-now", &[&ids[0]]).await.is_ok();
+    let asked = ask("run-now", &[&ids[0]]).await.found();
     asked.says("Run this event now?");
-    visitor.send(&asked, "/events/selected", &[]).await.is_ok().says("Done: 1 event made due.");
+    visitor.send(&asked, "/events/selected", &[]).await.found().says("Done: 1 event made due.");
     assert_eq!(service.get(&format!("/events/{}", ids[0])).await.json()["state"], "ready");
-    let asked = ask("stop", &[&ids[1]]).await.is_ok();
-    visitor.send(&asked, "/events/selected", &[]).await.is_ok().says("Done: 1 event cancelled");
-    let asked = ask("cancel", &[&ids[0], &ids[1], &theirs]).await.is_ok();
+    let asked = ask("stop", &[&ids[1]]).await.found();
+    visitor.send(&asked, "/events/selected", &[]).await.found().says("Done: 1 event cancelled");
+    let asked = ask("cancel", &[&ids[0], &ids[1], &theirs]).await.found();
     asked.says("Cancel these 3 events?");
-    let done = visitor.send(&asked, "/events/selected", &[]).await.is_ok();
+    let done = visitor.send(&asked, "/events/selected", &[]).await.found();
     done.says("Done: 1 event cancelled.").says("Not done: 2 events").says(&ids[1]).says(&theirs);
     done.says("no such resource").says_nothing_of(&ids[0]);
     let left = "select count(*) from wakeq.events_v2";
@@ -171,15 +171,15 @@ async fn a_delayed_event_is_made_due_and_gets_other_tags() {
     let service = Service::start().await;
     let id = emitted(&service, json!({"name": "mail", "value": 1, "delay_s": 3600})).await;
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let page = visitor.page(&format!("/events/{id}")).await.is_ok();
+    let page = visitor.page(&format!("/events/{id}")).await.found();
     page.says("delayed").says("runs when it is due");
-    let page = visitor.send(&page, "/tags", &[("tags", "customer:8,  later ,")]).await.is_ok();
+    let page = visitor.send(&page, "/tags", &[("tags", "customer:8,  later ,")]).await.found();
     page.says("The event has these tags now.").says("customer:8, later");
     let refused = visitor.send(&page, "/tags", &[("tags", "Käse")]).await;
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
-    let page = visitor.send(&page, "/tags", &[("tags", "")]).await.is_ok();
+    let page = visitor.send(&page, "/tags", &[("tags", "")]).await.found();
     page.says("The event has no tags now.").says_nothing_of("customer:8, later");
-    let page = visitor.send(&page, "/run-now", &[]).await.is_ok();
+    let page = visitor.send(&page, "/run-now", &[]).await.found();
     page.says("The event is due now.").says("</span> ready");
     assert!(!page.offers("/run-now"), "it is due");
 }
@@ -200,13 +200,13 @@ async fn an_event_says_what_it_waits_for() {
     let member = json!({"name": "row", "batch": "import:42", "options": options});
     let member = emitted(&service, member).await;
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let page = visitor.page(&format!("/events/{paused}")).await.is_ok();
+    let page = visitor.page(&format!("/events/{paused}")).await.found();
     page.says("paused").says("Its handler was paused by key:tests").says("mail server &lt;down&gt;");
     page.says("is woken when the handler is unpaused");
-    let page = visitor.page(&format!("/events/{second}")).await.is_ok();
+    let page = visitor.page(&format!("/events/{second}")).await.found();
     page.says("behind another").says(&first).says("the first event that is left");
     assert!(page.offers("/objects/work%3A1") && page.offers(&format!("/events/{first}")));
-    let page = visitor.page(&format!("/events/{member}")).await.is_ok();
+    let page = visitor.page(&format!("/events/{member}")).await.found();
     assert!(page.offers("/batches/import%3A42") && page.offers("/handlers/WORKER/row"));
     page.says("What its emit asked for").says("10 s, 1 h").says("customer:7").says("yes: workers start it");
 }
@@ -229,12 +229,12 @@ async fn a_dead_event_tells_of_its_attempts_and_is_redriven() {
     sqlx::raw_sql(DEAD).execute(&service.stage.pool).await.unwrap();
     let id = "00000000-0000-0000-0000-000000000001";
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let page = visitor.page(&format!("/events/{id}")).await.is_ok();
+    let page = visitor.page(&format!("/events/{id}")).await.found();
     page.says("dead").says("its handler failed too often").says("no such mailbox");
     page.says("Attempt 1 failed, and the event is tried again").says("no route 1").says("orders-1");
     page.says("Attempt 2 was too early").says("Attempt 3 failed, and the event died").says("250 ms");
     assert!(!page.offers("/cancel") && !page.offers("/run-now"));
-    let back = visitor.send(&page, "/redrive", &[]).await.is_ok();
+    let back = visitor.send(&page, "/redrive", &[]).await.found();
     back.says("The event runs again").says("</span> ready");
     let theirs = visitor.page("/events/00000000-0000-0000-0000-000000000008").await;
     assert_eq!(theirs.status, StatusCode::NOT_FOUND);
@@ -250,9 +250,9 @@ async fn without_rights_a_control_is_neither_shown_nor_obeyed() {
     let id = emitted(&service, json!({"name": "mail", "value": 1, "delay_s": 3600})).await;
     let reader = service.key("reader", CanvasId::DEFAULT, &[Scope::Read, Scope::Emit]).await;
     let reader = Visitor::with_key(&service, &reader).await;
-    let page = reader.page(&format!("/events/{id}")).await.is_ok();
+    let page = reader.page(&format!("/events/{id}")).await.found();
     assert!(!page.offers("/run-now") && !page.offers("/cancel") && !page.offers("/tags"));
-    let list = reader.page("/events").await.is_ok();
+    let list = reader.page("/events").await.found();
     list.says(&id)
         .says_nothing_of("Select event")
         .says_nothing_of("/operations/new")
@@ -282,7 +282,7 @@ async fn without_rights_a_control_is_neither_shown_nor_obeyed() {
     let selected = on_canvas(CanvasId::DEFAULT, "/events/selected");
     let fields = [("form_token", own.as_str()), ("act", "cancel"), ("id", id.as_str())];
     reader.post(&selected, &fields).await.says("Not done: 1 event").says("operate");
-    owner.page(&format!("/events/{id}")).await.is_ok().says("delayed");
+    owner.page(&format!("/events/{id}")).await.found().says("delayed");
 }
 
 #[tokio::test]

@@ -66,12 +66,12 @@ async fn operator(service: &Service) -> Visitor {
 async fn groups_are_listed_and_shown() {
     let (service, _) = filled().await;
     let visitor = operator(&service).await;
-    let list = visitor.page("/groups").await.is_ok();
+    let list = visitor.page("/groups").await.found();
     list.says("projection").says("1 unhealthy").says("former").says("abandoned");
-    let one = visitor.page("/groups/projection").await.is_ok();
+    let one = visitor.page("/groups/projection").await.found();
     one.says("category/companies/1-of-2").says("00000000-0000-7000-8000-000000000003").says("unhealthy");
     one.says("What it waits for").says("&lt;b&gt;no room").says_nothing_of("<b>");
-    visitor.send(&one, "/recover", &[]).await.is_ok().says("retry what failed with their next heartbeat");
+    visitor.send(&one, "/recover", &[]).await.found().says("retry what failed with their next heartbeat");
     assert_eq!(visitor.page("/groups/nobody").await.status, StatusCode::NOT_FOUND);
 }
 
@@ -80,12 +80,12 @@ async fn groups_are_listed_and_shown() {
 async fn a_group_is_reset_after_a_preview() {
     let (service, last) = filled().await;
     let visitor = operator(&service).await;
-    let choice = visitor.page("/groups/former/reset").await.is_ok();
+    let choice = visitor.page("/groups/former/reset").await.found();
     choice.says("all of them").says("category/a");
-    let preview = visitor.page("/groups/former/reset?to=start&source=").await.is_ok();
+    let preview = visitor.page("/groups/former/reset?to=start&source=").await.found();
     preview.says("Reset 2 sources of former to log number 0?");
     preview.says(&format!("Up to {last} events are read again."));
-    let ahead = visitor.page("/groups/former/reset?to=end&source=category%2Fa").await.is_ok();
+    let ahead = visitor.page("/groups/former/reset?to=end&source=category%2Fa").await.found();
     ahead.says("Reset 1 source of former").says(&format!("Up to {last} events are never read."));
     let beyond = visitor.page("/groups/former/reset?to=after&after=999999").await;
     assert_eq!(beyond.status, StatusCode::BAD_REQUEST);
@@ -95,48 +95,48 @@ async fn a_group_is_reset_after_a_preview() {
     let moved =
         "select count(*) from wakeq.consumer_positions where consumer_group = 'former' and position > 0";
     assert_eq!(service.stage.count(moved).await, 1, "nothing was changed yet");
-    let done = visitor.send(&preview, "/reset", &[]).await.is_ok();
+    let done = visitor.send(&preview, "/reset", &[]).await.found();
     done.says("former resumes after log number 0 in 2 sources.");
     assert_eq!(service.stage.count(moved).await, 0);
-    visitor.send(&ahead, "/reset", &[]).await.is_ok().says(&format!("after log number {last} in 1 source."));
+    visitor.send(&ahead, "/reset", &[]).await.found().says(&format!("after log number {last} in 1 source."));
 }
 
 #[tokio::test]
 async fn dead_events_are_redriven_one_by_one_or_all() {
     let (service, _) = filled().await;
     let visitor = operator(&service).await;
-    let dead = visitor.page("/groups/former/dead").await.is_ok();
+    let dead = visitor.page("/groups/former/dead").await.found();
     dead.says("changed").says("1.10").says("moved").says(&format!("on the canvas {OTHER}"));
     dead.says_nothing_of("<b>no room").says_nothing_of("<script>alert");
     assert!(dead.offers(&on_canvas(OTHER, "/log?category=companies&amp;stream=b")));
-    let one = visitor.send(&dead, "/dead/redrive", &[("seq", "5")]).await.is_ok();
+    let one = visitor.send(&dead, "/dead/redrive", &[("seq", "5")]).await.found();
     one.says("1 event of former will be tried again.").says("will be tried again");
-    let all = visitor.send(&one, "/dead/redrive", &[]).await.is_ok();
+    let all = visitor.send(&one, "/dead/redrive", &[]).await.found();
     all.says("1 event of former will be tried again.");
     let left = "select count(*) from wakeq.consumer_dead where redrive_at is null";
     assert_eq!(service.stage.count(left).await, 0);
     let wrong = visitor.send(&dead, "/dead/redrive", &[("seq", "five")]).await;
     assert_eq!(wrong.status, StatusCode::BAD_REQUEST);
-    visitor.page("/groups/projection/dead").await.is_ok().says("has given up no event");
+    visitor.page("/groups/projection/dead").await.found().says("has given up no event");
 }
 
 #[tokio::test]
 async fn a_group_without_members_is_removed() {
     let (service, _) = filled().await;
     let visitor = operator(&service).await;
-    let asked = visitor.page("/groups/former/remove?source=category%2Fa").await.is_ok();
+    let asked = visitor.page("/groups/former/remove?source=category%2Fa").await.found();
     asked.says("Remove 1 position of the group former: the one in category/a?");
     visitor
         .send(&asked, "/remove", &[])
         .await
-        .is_ok()
+        .found()
         .says("The position of former in category/a was removed.");
-    let asked = visitor.page("/groups/former/remove").await.is_ok();
+    let asked = visitor.page("/groups/former/remove").await.found();
     asked.says("Remove the group former with its 1 position?");
-    let done = visitor.send(&asked, "/remove", &[]).await.is_ok();
+    let done = visitor.send(&asked, "/remove", &[]).await.found();
     done.says("The group former was removed.").says("projection");
     assert!(!done.offers("/groups/former"));
-    let asked = visitor.page("/groups/projection/remove").await.is_ok();
+    let asked = visitor.page("/groups/projection/remove").await.found();
     let refused = visitor.send(&asked, "/remove", &[]).await;
     assert_eq!(refused.status, StatusCode::CONFLICT);
     refused.says("is in use");
@@ -147,11 +147,11 @@ async fn without_rights_on_every_canvas_no_group_is_shown_or_changed() {
     let (service, _) = filled().await;
     let reader = service.wide_key("reader", &[Scope::Read]).await;
     let reader = Visitor::with_key(&service, &reader).await;
-    let one = reader.page("/groups/former").await.is_ok();
+    let one = reader.page("/groups/former").await.found();
     assert!(!one.offers("/recover") && !one.offers("/reset") && !one.offers("/remove"));
     one.says_nothing_of("Reset").says_nothing_of("Remove");
-    reader.page("/groups/former/dead").await.is_ok().says_nothing_of("Redrive");
-    let preview = reader.page("/groups/former/reset?to=start").await.is_ok();
+    reader.page("/groups/former/dead").await.found().says_nothing_of("Redrive");
+    let preview = reader.page("/groups/former/reset?to=start").await.found();
     assert_eq!(reader.send(&preview, "/reset", &[]).await.status, StatusCode::FORBIDDEN);
     let token = preview.form("/reset").token();
     for part in ["recover", "remove", "dead/redrive"] {
@@ -162,7 +162,7 @@ async fn without_rights_on_every_canvas_no_group_is_shown_or_changed() {
     for canvas in [CanvasId::DEFAULT, OTHER] {
         let narrow = service.key("narrow", canvas, &Scope::ALL).await;
         let narrow = Visitor::with_key(&service, &narrow).await;
-        assert!(!narrow.get(&on_canvas(canvas, "")).await.is_ok().offers(&on_canvas(canvas, "/groups")));
+        assert!(!narrow.get(&on_canvas(canvas, "")).await.found().offers(&on_canvas(canvas, "/groups")));
         for path in ["/groups", "/groups/former", "/groups/former/dead", "/groups/former/reset"] {
             let refused = narrow.get(&on_canvas(canvas, path)).await;
             assert_eq!(refused.status, StatusCode::FORBIDDEN, "{canvas} {path}");

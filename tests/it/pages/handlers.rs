@@ -46,17 +46,17 @@ async fn handlers_are_listed_page_by_page_and_found_by_name() {
     emit(&service, &names).await;
     emit_theirs(&service, "theirs").await;
     let visitor = owner(&service).await;
-    visitor.page("").await.is_ok().says("/handlers\"");
-    let first = visitor.page("/handlers").await.is_ok();
+    visitor.page("").await.found().says("/handlers\"");
+    let first = visitor.page("/handlers").await.found();
     first.says("WORKER/h-000").says("WORKER/h-099").says_nothing_of("h-100").says_nothing_of("theirs");
-    let second = visitor.page(&format!("/handlers{}", next(&first))).await.is_ok();
+    let second = visitor.page(&format!("/handlers{}", next(&first))).await.found();
     second.says("WORKER/h-100").says("First page").says_nothing_of("h-099").says_nothing_of("Next page");
     for name in ["h-007", "WORKER%2Fh-007"] {
-        let found = visitor.page(&format!("/handlers?name={name}")).await.is_ok();
+        let found = visitor.page(&format!("/handlers?name={name}")).await.found();
         found.says("WORKER/h-007").says(" open</span>").says_nothing_of("h-008");
     }
     for name in ["nothing", "theirs"] {
-        let none = visitor.page(&format!("/handlers?name={name}")).await.is_ok();
+        let none = visitor.page(&format!("/handlers?name={name}")).await.found();
         none.says("no events, rules or targets").says(&format!("open WORKER/{name}"));
     }
     assert_eq!(visitor.page("/handlers?name=a%20b").await.status, StatusCode::BAD_REQUEST);
@@ -67,7 +67,7 @@ async fn handlers_are_listed_page_by_page_and_found_by_name() {
 async fn an_empty_list_says_what_to_do() {
     let service = Service::start().await;
     emit_theirs(&service, "theirs").await;
-    let page = owner(&service).await.page("/handlers").await.is_ok();
+    let page = owner(&service).await.page("/handlers").await.found();
     page.says("Emit an event").says_nothing_of("theirs");
 }
 
@@ -98,20 +98,20 @@ async fn a_handler_shows_its_counts_its_history_and_its_limits() {
     for (over, words) in
         [("1h", "The last 1 hour"), ("24h", "The last 24 hours"), ("14d", "The last 14 days")]
     {
-        let page = visitor.page(&format!("{GREET}?over={over}")).await.is_ok();
+        let page = visitor.page(&format!("{GREET}?over={over}")).await.found();
         page.says(words).says("4 completed, 2 attempts failed, 1 died").says(">5 emitted<");
         page.says("half of the events had been due for at most 3 ms")
             .says("half of the attempts took at most 500");
         page.says_nothing_of("50 emitted");
     }
-    let page = visitor.page(GREET).await.is_ok();
+    let page = visitor.page(GREET).await.found();
     page.says("<span class=\"value\">2</span><span class=\"label\">waiting</span>");
     page.says("5 at a time")
         .says("100 starts in 1 min, 10 at once")
         .says("/limits/handler%3AWORKER%2Fgreet\"");
     page.says("without knowing it").says("No URL gets the events").says_nothing_of("Programs lease");
-    visitor.page("/handlers").await.is_ok().says("no worker knows it");
-    visitor.page("/handlers/WORKER/leased").await.is_ok().says("Programs lease its events");
+    visitor.page("/handlers").await.found().says("no worker knows it");
+    visitor.page("/handlers/WORKER/leased").await.found().says("Programs lease its events");
     let slip = visitor.page("/handlers/worker/greet").await;
     assert_eq!(slip.status, StatusCode::NOT_FOUND);
     slip.says("modules are case-sensitive");
@@ -122,14 +122,14 @@ async fn a_handler_is_paused_with_a_reason_and_an_end_and_lifted() {
     let service = Service::start().await;
     emit(&service, &["greet".to_owned()]).await;
     let visitor = owner(&service).await;
-    let page = visitor.page(GREET).await.is_ok();
+    let page = visitor.page(GREET).await.found();
     assert!(page.offers("/greet/pause") && !page.offers("/unpause"));
-    let asked = visitor.page(&format!("{GREET}/pause")).await.is_ok();
+    let asked = visitor.page(&format!("{GREET}/pause")).await.found();
     let pause = async |asked: &Shown, reason: &str, lasting: &str, until: &str| {
         let fields = [("reason", reason), ("lasting", lasting), ("until", until)];
         visitor.send(asked, "/greet/pause", &fields).await
     };
-    let done = pause(&asked, "mail server down", "3600", "").await.is_ok();
+    let done = pause(&asked, "mail server down", "3600", "").await.found();
     done.says("WORKER/greet is paused until 20")
         .says("mail server down")
         .says("key:tests")
@@ -139,10 +139,10 @@ async fn a_handler_is_paused_with_a_reason_and_an_end_and_lifted() {
         (standing.len(), &standing[0]["kind"], &standing[0]["reason"]),
         (1, &json!("pause"), &json!("mail server down"))
     );
-    visitor.page("/handlers").await.is_ok().says("paused");
+    visitor.page("/handlers").await.found().says("paused");
 
     let until = "2099-01-31T08:00:00Z";
-    let done = pause(&asked, "still down", "", "2099-01-31 08:00").await.is_ok();
+    let done = pause(&asked, "still down", "", "2099-01-31 08:00").await.found();
     done.says("until 2099-01-31 08:00:00 UTC").says("reason and end were replaced").says("still down");
     assert_eq!(rules(&service).await[0]["until"], until);
     for (lasting, until, words) in [
@@ -155,14 +155,14 @@ async fn a_handler_is_paused_with_a_reason_and_an_end_and_lifted() {
         refused.says(words);
     }
     assert_eq!(rules(&service).await[0]["until"], until);
-    let asked = visitor.page(&format!("{GREET}/pause")).await.is_ok();
+    let asked = visitor.page(&format!("{GREET}/pause")).await.found();
     asked.says("Change the pause").says("value=\"still down\"").says("value=\"2099-01-31 08:00:00\"");
-    pause(&asked, "a quarter more", "900", "2099-01-31 08:00:00").await.is_ok().says_nothing_of("2099");
+    pause(&asked, "a quarter more", "900", "2099-01-31 08:00:00").await.found().says_nothing_of("2099");
 
-    let page = visitor.page(GREET).await.is_ok();
-    visitor.send(&page, "/unpause", &[]).await.is_ok().says("The pause of WORKER/greet is lifted");
+    let page = visitor.page(GREET).await.found();
+    visitor.send(&page, "/unpause", &[]).await.found().says("The pause of WORKER/greet is lifted");
     assert_eq!(rules(&service).await, Vec::<Value>::new());
-    visitor.send(&page, "/unpause", &[]).await.is_ok().says("There was no pause of WORKER/greet.");
+    visitor.send(&page, "/unpause", &[]).await.found().says("There was no pause of WORKER/greet.");
 }
 
 #[tokio::test]
@@ -170,12 +170,12 @@ async fn a_handler_is_blocked_by_an_admin_alone() {
     let service = Service::start().await;
     let operator = service.key("ada", CanvasId::DEFAULT, &[Scope::Read, Scope::Operate]).await;
     let (admin, operator) = (owner(&service).await, Visitor::with_key(&service, &operator).await);
-    let asked = admin.page(&format!("{GREET}/block")).await.is_ok();
-    let done = admin.send(&asked, "/greet/block", &[("reason", "it bills twice")]).await.is_ok();
+    let asked = admin.page(&format!("{GREET}/block")).await.found();
+    let done = admin.send(&asked, "/greet/block", &[("reason", "it bills twice")]).await.found();
     done.says("WORKER/greet is blocked until somebody lifts it")
         .says("it bills twice")
         .says("Lift the block");
-    let page = operator.page(GREET).await.is_ok();
+    let page = operator.page(GREET).await.found();
     page.says("it bills twice");
     assert!(page.offers("/greet/pause") && !page.offers("/greet/block") && !page.offers("/unblock"));
     assert_eq!(operator.page(&format!("{GREET}/block")).await.status, StatusCode::FORBIDDEN);
@@ -186,12 +186,12 @@ async fn a_handler_is_blocked_by_an_admin_alone() {
         assert_eq!(refused.status, StatusCode::FORBIDDEN, "{path}");
         refused.says("`admin`");
     }
-    let asked = operator.page(&format!("{GREET}/pause")).await.is_ok();
-    operator.send(&asked, "/greet/pause", &[]).await.is_ok().says("It is blocked as well.");
-    let page = operator.page(GREET).await.is_ok();
-    operator.send(&page, "/unpause", &[]).await.is_ok().says("It is still blocked.");
-    let page = admin.page(GREET).await.is_ok();
-    admin.send(&page, "/unblock", &[]).await.is_ok().says("The block of WORKER/greet is lifted");
+    let asked = operator.page(&format!("{GREET}/pause")).await.found();
+    operator.send(&asked, "/greet/pause", &[]).await.found().says("It is blocked as well.");
+    let page = operator.page(GREET).await.found();
+    operator.send(&page, "/unpause", &[]).await.found().says("It is still blocked.");
+    let page = admin.page(GREET).await.found();
+    admin.send(&page, "/unblock", &[]).await.found().says("The block of WORKER/greet is lifted");
     assert_eq!(rules(&service).await, Vec::<Value>::new());
 }
 
@@ -201,8 +201,8 @@ async fn a_purge_names_its_count_and_leaves_what_comes_later() {
     emit(&service, &["greet", "greet", "greet", "other"].map(str::to_owned)).await;
     emit_theirs(&service, "greet").await;
     let visitor = owner(&service).await;
-    assert!(visitor.page(GREET).await.is_ok().offers("/greet/purge"));
-    let asked = visitor.page(&format!("{GREET}/purge")).await.is_ok();
+    assert!(visitor.page(GREET).await.found().offers("/greet/purge"));
+    let asked = visitor.page(&format!("{GREET}/purge")).await.found();
     asked.says("Delete 3 events of WORKER/greet?");
     emit(&service, &["greet".to_owned()]).await;
     let path = on_canvas(CanvasId::DEFAULT, &format!("{GREET}/purge"));
@@ -210,10 +210,10 @@ async fn a_purge_names_its_count_and_leaves_what_comes_later() {
     assert_eq!(unseen.status, StatusCode::BAD_REQUEST);
     unseen.says("look first");
     assert_eq!(service.stage.rows().await, 6, "nothing was deleted yet");
-    visitor.send(&asked, "/purge", &[]).await.is_ok().says("Deleted 3 events of WORKER/greet.");
+    visitor.send(&asked, "/purge", &[]).await.found().says("Deleted 3 events of WORKER/greet.");
     assert_eq!(service.stage.rows().await, 3, "the later one, the other one and another tenant's");
-    visitor.page(&format!("{GREET}/purge")).await.is_ok().says("Delete 1 event of");
-    let none = visitor.page("/handlers/WORKER/none/purge").await.is_ok();
+    visitor.page(&format!("{GREET}/purge")).await.found().says("Delete 1 event of");
+    let none = visitor.page("/handlers/WORKER/none/purge").await.found();
     none.says("There is nothing to delete");
     assert!(!none.html.contains("danger"), "no button that would delete nothing");
 }
@@ -227,7 +227,7 @@ async fn a_large_purge_becomes_an_operation() {
     sqlx::query(insert).bind(CanvasId::DEFAULT.0).execute(&service.stage.pool).await.unwrap();
     emit_theirs(&service, "greet").await;
     let visitor = owner(&service).await;
-    let asked = visitor.page(&format!("{GREET}/purge")).await.is_ok();
+    let asked = visitor.page(&format!("{GREET}/purge")).await.found();
     asked.says("Delete 10\u{202f}003 events of WORKER/greet?");
     let done = visitor.send(&asked, "/purge", &[]).await;
     let operation = done.path.split("/operations/").nth(1).unwrap();
@@ -246,7 +246,7 @@ async fn without_rights_a_control_is_neither_shown_nor_obeyed() {
     let theirs = service.key("other", OTHER, &Scope::ALL).await;
     let (reader, theirs) =
         (Visitor::with_key(&service, &reader).await, Visitor::with_key(&service, &theirs).await);
-    let page = reader.page(GREET).await.is_ok();
+    let page = reader.page(GREET).await.found();
     for verb in ["pause", "unpause", "block", "unblock", "purge", "new-target"] {
         assert!(!page.offers(&format!("/greet/{verb}")), "{verb}");
     }
@@ -257,7 +257,8 @@ async fn without_rights_a_control_is_neither_shown_nor_obeyed() {
     }
     let owner = owner(&service).await;
     let token = owner.page(&format!("{GREET}/pause")).await.form("/greet/pause").token();
-    let (without, of_another): (&[(&str, &str)], &[(&str, &str)]) = (&[], &[("form_token", &token)]);
+    let without: &[(&str, &str)] = &[];
+    let of_another: &[(&str, &str)] = &[("form_token", &token)];
     for verb in ["pause", "unpause", "block", "unblock", "purge", "new-target"] {
         let path = on_canvas(CanvasId::DEFAULT, &format!("{GREET}/{verb}"));
         for (visitor, status) in [(&reader, StatusCode::FORBIDDEN), (&theirs, StatusCode::NOT_FOUND)] {
@@ -282,10 +283,10 @@ async fn a_key_for_one_handler_sees_its_page() {
     // It may not see the first page, to which signing in leads.
     let refused = narrow.post("/sign-in", &[("key", made["key"].as_str().unwrap())]).await;
     assert_eq!(refused.status, StatusCode::FORBIDDEN);
-    let page = narrow.page(GREET).await.is_ok();
+    let page = narrow.page(GREET).await.found();
     assert!(page.offers("/greet/pause") && page.offers("/greet/purge") && !page.offers("/greet/block"));
-    let asked = narrow.page(&format!("{GREET}/pause")).await.is_ok();
-    narrow.send(&asked, "/greet/pause", &[]).await.is_ok().says("WORKER/greet is paused");
+    let asked = narrow.page(&format!("{GREET}/pause")).await.found();
+    narrow.send(&asked, "/greet/pause", &[]).await.found().says("WORKER/greet is paused");
     for path in ["/handlers", "/handlers/WORKER/other", "/handlers/WORKER/other/pause"] {
         assert_eq!(narrow.page(path).await.status, StatusCode::FORBIDDEN, "{path}");
     }
@@ -301,7 +302,7 @@ async fn what_tenants_write_is_escaped() {
     for path in
         ["", "/handlers", GREET, &format!("{GREET}/pause"), &format!("{GREET}/block"), "/switches", "/block"]
     {
-        let page = visitor.page(path).await.is_ok();
+        let page = visitor.page(path).await.found();
         page.says_nothing_of("<script>document").says_nothing_of("<img src=x");
     }
     let named = visitor.page("/handlers?name=%3Cscript%3Edocument").await;

@@ -31,11 +31,11 @@ fn secret(page: &Shown) -> String {
 async fn a_hook_is_made_changed_and_deleted_and_its_secret_shown_once() {
     let service = Service::start().await;
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let list = visitor.page("/hooks").await.is_ok();
+    let list = visitor.page("/hooks").await.found();
     list.says("No other system may send webhooks here.");
     let mut new = fields("github", "on-push", "").to_vec();
     new.push(("hook", "pushes"));
-    let made = visitor.send(&list, "/hooks", &new).await.is_ok();
+    let made = visitor.send(&list, "/hooks", &new).await.found();
     made.says("it is not shown again");
     let first = secret(&made);
     assert!(first.starts_with("whsec_"), "{first}");
@@ -45,13 +45,13 @@ async fn a_hook_is_made_changed_and_deleted_and_its_secret_shown_once() {
     let taken = visitor.send(&list, "/hooks", &new).await;
     assert_eq!(taken.status, StatusCode::CONFLICT);
     taken.says("there is a hook pushes already");
-    let page = visitor.page("/hooks/pushes").await.is_ok();
+    let page = visitor.page("/hooks/pushes").await.found();
     page.says("GitHub").says("WORKER/on-push").says("/v1/canvases/").says_nothing_of(&first);
-    visitor.page("/hooks").await.is_ok().says("pushes").says("GitHub").says_nothing_of(&first);
+    visitor.page("/hooks").await.found().says("pushes").says("GitHub").says_nothing_of(&first);
 
-    let changed = visitor.send(&page, "/hooks/pushes", &fields("github", "pushed", "")[1..]).await.is_ok();
+    let changed = visitor.send(&page, "/hooks/pushes", &fields("github", "pushed", "")[1..]).await.found();
     changed.says("The hook pushes was changed: what is sent to it goes to WORKER/pushed.");
-    let rotated = visitor.send(&changed, "/rotate-secret", &[]).await.is_ok();
+    let rotated = visitor.send(&changed, "/rotate-secret", &[]).await.found();
     let second = secret(&rotated);
     assert_ne!(first, second);
     for (id, known) in [("2", &first), ("3", &second)] {
@@ -59,15 +59,15 @@ async fn a_hook_is_made_changed_and_deleted_and_its_secret_shown_once() {
         assert_eq!(sent.status, 202, "both are accepted for a day");
     }
     let leaked = [("drop_replaced_secret", "true")];
-    let third = secret(&visitor.send(&changed, "/rotate-secret", &leaked).await.is_ok());
+    let third = secret(&visitor.send(&changed, "/rotate-secret", &leaked).await.found());
     let sent = webhook("github", "4").signed_with(&second).sent(&service, "pushes").await;
     assert_eq!(sent.status, 401, "it has leaked");
     let sent = webhook("github", "5").signed_with(&third).sent(&service, "pushes").await;
     assert_eq!(sent.status, 202);
 
-    let asked = visitor.page("/hooks/pushes/delete").await.is_ok();
+    let asked = visitor.page("/hooks/pushes/delete").await.found();
     asked.says("Delete 1 hook, pushes?");
-    let deleted = visitor.send(&asked, "/delete", &[]).await.is_ok();
+    let deleted = visitor.send(&asked, "/delete", &[]).await.found();
     deleted.says("The hook pushes was deleted.");
     assert_eq!(visitor.page("/hooks/pushes").await.status, StatusCode::NOT_FOUND);
 }
@@ -77,13 +77,13 @@ async fn a_hook_is_made_changed_and_deleted_and_its_secret_shown_once() {
 async fn a_secret_that_is_given_is_not_shown() {
     let service = Service::start().await;
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let list = visitor.page("/hooks").await.is_ok();
+    let list = visitor.page("/hooks").await.found();
     let mut stripe = fields("stripe", "on-payment", "").to_vec();
     stripe.push(("hook", "payments"));
     let refused = visitor.send(&list, "/hooks", &stripe).await;
     assert!(refused.status.is_client_error(), "Stripe makes the secret");
     stripe[5] = ("secret", STRIPE_SECRET);
-    let made = visitor.send(&list, "/hooks", &stripe).await.is_ok();
+    let made = visitor.send(&list, "/hooks", &stripe).await.found();
     made.says("The hook payments was made").says_nothing_of(STRIPE_SECRET);
     made.says_nothing_of("Generate a new secret");
     let wrong = visitor.send(&made, "/hooks/payments", &fields("stripe", "on-payment", "s3cr3t")[1..]).await;
@@ -107,12 +107,12 @@ async fn only_those_with_rights_are_shown_controls_and_obeyed() {
     assert_eq!(reader.page("/hooks/pushes/delete").await.status, StatusCode::FORBIDDEN);
     assert_eq!(theirs.page("/hooks/pushes/delete").await.status, StatusCode::NOT_FOUND);
     for path in ["/hooks", "/hooks/pushes"] {
-        let page = reader.page(path).await.is_ok();
+        let page = reader.page(path).await.found();
         page.says_nothing_of("<details");
         assert!(!page.offers("/hooks/pushes/delete"), "{path}");
         assert_eq!(theirs.page(path).await.status, StatusCode::NOT_FOUND, "{path}");
     }
-    let page = operator.page("/hooks/pushes/delete").await.is_ok();
+    let page = operator.page("/hooks/pushes/delete").await.found();
     let token = page.form("/delete").token();
     for (verb, form) in [("", fields("github", "mine", "").to_vec()), ("/rotate-secret", Vec::new())] {
         let path = on_canvas(CanvasId::DEFAULT, &format!("/hooks/pushes{verb}"));
@@ -141,8 +141,8 @@ async fn hooks_are_listed_page_by_page() {
         service.put(&format!("/hooks/h{number:03}"), hook).await.json();
     }
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let first = visitor.page("/hooks").await.is_ok();
+    let first = visitor.page("/hooks").await.found();
     first.says(">h000<").says(">h099<").says("?cursor=h099").says_nothing_of(">h100<");
-    let next = visitor.page("/hooks?cursor=h099").await.is_ok();
+    let next = visitor.page("/hooks?cursor=h099").await.found();
     next.says(">h100<").says("First page").says_nothing_of(">h099<").says_nothing_of("Next page");
 }

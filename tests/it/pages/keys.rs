@@ -20,7 +20,7 @@ fn whole_key(html: &str) -> String {
 async fn a_key_is_made_shown_once_and_revoked() {
     let service = Service::start().await;
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let list = visitor.page("/keys").await.is_ok();
+    let list = visitor.page("/keys").await.found();
     list.says("tests").says("live").says("(yours)").says_nothing_of(&service.key);
     let fields = [
         ("holder", " billing "),
@@ -28,7 +28,7 @@ async fn a_key_is_made_shown_once_and_revoked() {
         ("read", "true"),
         ("narrow", "emit:WORKER/*\r\noperate:WORKER/mail"),
     ];
-    let made = visitor.send(&list, "/keys", &fields).await.is_ok();
+    let made = visitor.send(&list, "/keys", &fields).await.found();
     made.says("the only time").says("billing").says("emit:WORKER/*").says("operate:WORKER/mail");
     assert_eq!(made.path, on_canvas(CanvasId::DEFAULT, "/keys"), "nothing of it is in an address");
     assert!(made.headers.get("set-cookie").is_none(), "nor in a cookie");
@@ -37,10 +37,10 @@ async fn a_key_is_made_shown_once_and_revoked() {
     let look = format!("/canvases/{}/handlers", CanvasId::DEFAULT);
     assert_eq!(service.ask(&key, Method::GET, &look, NONE).await.status, StatusCode::OK, "it is valid");
     let id = ApiKey::parse(&key).unwrap().id();
-    let listed = visitor.page("/keys").await.is_ok();
+    let listed = visitor.page("/keys").await.found();
     listed.says(&format!("{id:?}")).says("billing").says("by key:tests").says_nothing_of(&key);
 
-    let asked = visitor.page(&format!("/keys/{id}/revoke")).await.is_ok();
+    let asked = visitor.page(&format!("/keys/{id}/revoke")).await.found();
     asked
         .says("Revoke this 1 key of billing?")
         .says("make another key instead")
@@ -50,10 +50,10 @@ async fn a_key_is_made_shown_once_and_revoked() {
         StatusCode::OK,
         "nothing is done yet"
     );
-    let done = visitor.send(&asked, "/revoke", &[]).await.is_ok();
+    let done = visitor.send(&asked, "/revoke", &[]).await.found();
     done.says(&format!("{id:?} was revoked")).says("revoked").says("live");
     assert_eq!(service.ask(&key, Method::GET, &look, NONE).await.status, StatusCode::UNAUTHORIZED);
-    visitor.page("/keys").await.is_ok().says_nothing_of("was revoked. It");
+    visitor.page("/keys").await.found().says_nothing_of("was revoked. It");
 }
 
 /// What the API refuses is said in its words, and one's own key is pointed out.
@@ -61,7 +61,7 @@ async fn a_key_is_made_shown_once_and_revoked() {
 async fn a_mistake_is_explained() {
     let service = Service::start().await;
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let list = visitor.page("/keys").await.is_ok();
+    let list = visitor.page("/keys").await.found();
     for (fields, words) in [
         (&[("holder", "a")][..], "at least one scope"),
         (&[("holder", ""), ("read", "true")], "name must have 1 to 190"),
@@ -77,13 +77,13 @@ async fn a_mistake_is_explained() {
     let again = visitor.send(&list, "/keys", &[("holder", "a-holder"), ("narrow", "admin:WORKER/*")]).await;
     again.says("value=\"a-holder\"").says(">admin:WORKER/*</textarea>");
     for _ in 0..2 {
-        visitor.send(&list, "/keys", &[("holder", "twice"), ("read", "true")]).await.is_ok();
+        visitor.send(&list, "/keys", &[("holder", "twice"), ("read", "true")]).await.found();
     }
     let third = visitor.send(&list, "/keys", &[("holder", "twice"), ("read", "true")]).await;
     assert_eq!(third.status, StatusCode::CONFLICT);
     third.says("twice has two live keys there already");
     let own = ApiKey::parse(&service.key).unwrap().id();
-    visitor.page(&format!("/keys/{own}/revoke")).await.is_ok().says("signed in with this key yourself");
+    visitor.page(&format!("/keys/{own}/revoke")).await.found().says("signed in with this key yourself");
 }
 
 #[tokio::test]
@@ -92,16 +92,16 @@ async fn keys_are_for_admins_of_their_canvas() {
     let theirs = service.key("<b>theirs</b>", OTHER, &Scope::ALL).await;
     let id = ApiKey::parse(&theirs).unwrap().id();
     let admin = Visitor::with_key(&service, &service.key).await;
-    let list = admin.page("/keys").await.is_ok();
+    let list = admin.page("/keys").await.found();
     list.says_nothing_of(&id.to_string()).says_nothing_of("theirs");
     // A key of another canvas is as if it did not exist.
-    let page = admin.page(&format!("/keys/{id}/revoke")).await.is_ok();
+    let page = admin.page(&format!("/keys/{id}/revoke")).await.found();
     page.says("Revoke this 1 key?").says_nothing_of("theirs");
     assert_eq!(admin.send(&page, "/revoke", &[]).await.status, StatusCode::NOT_FOUND);
     let event = service.post("/events", json!({"name": "mail", "value": 1, "delay_s": 3600})).await.json();
     let others = service.key("others", CanvasId::DEFAULT, &[Scope::Read, Scope::Operate, Scope::Emit]).await;
     let others = Visitor::with_key(&service, &others).await;
-    let shown = others.page(&format!("/events/{}", event["id"].as_str().unwrap())).await.is_ok();
+    let shown = others.page(&format!("/events/{}", event["id"].as_str().unwrap())).await.found();
     assert!(!shown.offers("/keys") && !shown.offers("/record"), "no link leads there");
     assert_eq!(others.page("/keys").await.status, StatusCode::FORBIDDEN);
     let token = shown.form("/run-now").token();
@@ -111,9 +111,9 @@ async fn keys_are_for_admins_of_their_canvas() {
         assert_eq!(refused.status, StatusCode::FORBIDDEN, "{path}");
         refused.says("needs the scope `admin`");
     }
-    admin.page("/keys").await.is_ok().says_nothing_of("mallory");
+    admin.page("/keys").await.found().says_nothing_of("mallory");
     let tenant = Visitor::with_key(&service, &theirs).await;
-    tenant.get(&on_canvas(OTHER, "/keys")).await.is_ok().says("&lt;b&gt;theirs").says_nothing_of("<b>theirs");
+    tenant.get(&on_canvas(OTHER, "/keys")).await.found().says("&lt;b&gt;theirs").says_nothing_of("<b>theirs");
     assert_eq!(tenant.page("/keys").await.status, StatusCode::NOT_FOUND);
 }
 
@@ -128,10 +128,10 @@ async fn many_keys_come_in_pages() {
                generate_series(from_n, to_n) n";
     service.stage.execute(many).await;
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let first = visitor.page("/keys").await.is_ok();
+    let first = visitor.page("/keys").await.found();
     first.says("holder-1<").says("holder-99<").says_nothing_of("holder-100<");
     let next = first.next_page();
-    let second = visitor.page(&format!("/keys{next}")).await.is_ok();
+    let second = visitor.page(&format!("/keys{next}")).await.found();
     second.says("holder-100<").says("holder-119<").says("First page").says_nothing_of("holder-99<");
     first.says_nothing_of("theirs-");
     second.says_nothing_of("theirs-");

@@ -17,16 +17,16 @@ async fn a_limit_is_set_changed_and_removed() {
     let other = format!("/canvases/{OTHER}/limits/their-own");
     service.ask(&theirs, Method::PUT, &other, json!({"concurrency": 9})).await.json();
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let none = visitor.page("/limits").await.is_ok();
+    let none = visitor.page("/limits").await.found();
     none.says("This canvas has no limit.").says_nothing_of("their-own");
     let fields = [("name", "customer"), ("concurrency", "5"), ("on_full", "drop")];
-    let set = visitor.send(&none, "/limits", &fields).await.is_ok();
+    let set = visitor.send(&none, "/limits", &fields).await.found();
     set.says("The limit customer is set: 5 at a time; full: drop.");
     assert_eq!(set.path, on_canvas(CanvasId::DEFAULT, "/limits/customer"));
-    let list = visitor.page("/limits").await.is_ok();
+    let list = visitor.page("/limits").await.found();
     list.says("customer").says("has room").says_nothing_of("their-own");
     let fields = [("rate_count", "100"), ("rate_period_s", "60"), ("rate_burst", "10"), ("on_full", "wait")];
-    let changed = visitor.send(&set, "/limits", &fields).await.is_ok();
+    let changed = visitor.send(&set, "/limits", &fields).await.found();
     changed.says("The limit customer was replaced: 100 per 1m, 10 at once; full: wait.");
     has(&service.get("/limits/customer").await.json(), json!({"concurrency": null, "default": false}));
     for (fields, words) in [
@@ -40,9 +40,9 @@ async fn a_limit_is_set_changed_and_removed() {
         assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{fields:?}");
         refused.says(words).says_nothing_of("<script>");
     }
-    let asked = visitor.page("/limits/customer/remove").await.is_ok();
+    let asked = visitor.page("/limits/customer/remove").await.found();
     asked.says("Remove the limit customer, which allows 100 per 1m").says("No event waits for it.");
-    visitor.send(&asked, "/remove", &[]).await.is_ok().says("The limit customer was removed.");
+    visitor.send(&asked, "/remove", &[]).await.found().says("The limit customer was removed.");
     service.get("/limits/customer").await.says((404, "not-found"), "");
     assert_eq!(service.stage.count("select count(*) from wakeq.limits").await, 1, "the other tenant's");
 }
@@ -63,20 +63,20 @@ async fn a_full_limit_says_who_holds_it_and_who_waits() {
     worker.until(second.parse().unwrap(), Outcome::LimitFull).await;
 
     let visitor = Visitor::with_key(&service, &service.key).await;
-    visitor.page("/limits").await.is_ok().says("full, others wait");
-    let one = visitor.page("/limits/customer").await.is_ok();
+    visitor.page("/limits").await.found().says("full, others wait");
+    let one = visitor.page("/limits/customer").await.found();
     one.says("customer:7").says("1 of 1").says("1 event waits").says(&first).says_nothing_of(&second);
-    let holders = visitor.page("/limits/customer/holders").await.is_ok();
+    let holders = visitor.page("/limits/customer/holders").await.found();
     holders.says("Who is starving whom").says("WORKER/import").says("customer:7").says(&first).says(&second);
     holders.says("file:1").says("file:2").says("Places held: 1. Waiting: 1.");
-    let asked = visitor.page("/limits/customer/remove").await.is_ok();
+    let asked = visitor.page("/limits/customer/remove").await.found();
     asked.says("The 1 event that waits for it may then start.");
     let theirs = service.key("theirs", OTHER, &Scope::ALL).await;
     let theirs = Visitor::with_key(&service, &theirs).await;
     for path in ["/limits/customer", "/limits/customer/holders", "/limits/customer/remove"] {
         assert_eq!(theirs.page(path).await.status, StatusCode::NOT_FOUND, "{path}");
     }
-    let own = theirs.get(&on_canvas(OTHER, "/limits/customer/holders")).await.is_ok();
+    let own = theirs.get(&on_canvas(OTHER, "/limits/customer/holders")).await.found();
     own.says("Nothing holds a place of it").says_nothing_of(&first).says_nothing_of(&second);
     assert_eq!(theirs.get(&on_canvas(OTHER, "/limits/customer")).await.status, StatusCode::NOT_FOUND);
     door.open(2);
@@ -89,24 +89,24 @@ async fn the_operators_limits_are_set_by_admins_of_every_canvas() {
     let service = Service::start().await;
     let wide = service.wide_key("wide", &Scope::ALL).await;
     let visitor = Visitor::with_key(&service, &wide).await;
-    assert!(visitor.page("/limits").await.is_ok().offers("/limits?of=operator"));
-    let list = visitor.page("/limits?of=operator").await.is_ok();
+    assert!(visitor.page("/limits").await.found().offers("/limits?of=operator"));
+    let list = visitor.page("/limits?of=operator").await.found();
     list.says("The operator has set no limit.");
     let fields = [("name", "customer"), ("concurrency", "7")];
-    let set = visitor.send(&list, "/limits?of=operator", &fields).await.is_ok();
+    let set = visitor.send(&list, "/limits?of=operator", &fields).await.found();
     set.says("The limit customer is set: 7 at a time");
     let listed = service.ask(&wide, Method::GET, "/admin/limits", NONE).await.json();
     assert_eq!(listed["items"][0]["name"], "customer");
-    let default = visitor.page("/limits/customer").await.is_ok();
+    let default = visitor.page("/limits/customer").await.found();
     default.says("this canvas has no limit of this name").says("Set one of this canvas");
     assert!(!default.offers("/limits/customer/remove"), "it is not this canvas's");
-    let asked = visitor.page("/limits/customer/remove?of=operator").await.is_ok();
-    visitor.send(&asked, "/remove?of=operator", &[]).await.is_ok().says("was removed");
+    let asked = visitor.page("/limits/customer/remove?of=operator").await.found();
+    visitor.send(&asked, "/remove?of=operator", &[]).await.found().says("was removed");
     let listed = service.ask(&wide, Method::GET, "/admin/limits", NONE).await.json();
     assert_eq!(listed["items"], json!([]));
 
     let narrow = Visitor::with_key(&service, &service.key).await;
-    let own = narrow.page("/limits").await.is_ok();
+    let own = narrow.page("/limits").await.found();
     assert!(!own.offers("/limits?of=operator"));
     assert_eq!(narrow.page("/limits?of=operator").await.status, StatusCode::FORBIDDEN);
     let token = own.form("/limits").token();
@@ -122,10 +122,10 @@ async fn a_reader_changes_no_limit() {
     let reader = service.key("reader", CanvasId::DEFAULT, &[Scope::Read]).await;
     let reader = Visitor::with_key(&service, &reader).await;
     for path in ["/limits", "/limits/customer"] {
-        let page = reader.page(path).await.is_ok();
+        let page = reader.page(path).await.found();
         page.says("customer").says_nothing_of("Set the limit").says_nothing_of("Remove the limit");
     }
-    let asked = reader.page("/limits/customer/remove").await.is_ok();
+    let asked = reader.page("/limits/customer/remove").await.found();
     assert_eq!(reader.send(&asked, "/remove", &[]).await.status, StatusCode::FORBIDDEN);
     let token = asked.form("/remove").token();
     let path = on_canvas(CanvasId::DEFAULT, "/limits");
@@ -144,8 +144,8 @@ async fn limits_come_in_pages() {
                                ('00000000-0000-0000-0000-000000000007', 'theirs-')) c (id, word)";
     service.stage.execute(fill).await;
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let first = visitor.page("/limits").await.is_ok();
+    let first = visitor.page("/limits").await.found();
     first.says("mine-01").says("mine-20").says_nothing_of("mine-21").says_nothing_of("theirs-");
-    let second = visitor.page(&format!("/limits{}", first.next_page())).await.is_ok();
+    let second = visitor.page(&format!("/limits{}", first.next_page())).await.found();
     second.says("mine-21").says_nothing_of("mine-01").says_nothing_of("theirs-");
 }

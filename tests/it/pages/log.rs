@@ -35,17 +35,17 @@ async fn filled() -> Service {
 async fn the_log_is_read_page_by_page_and_filtered() {
     let service = filled().await;
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let first = visitor.page("/log").await.is_ok();
+    let first = visitor.page("/log").await.found();
     first.says("opened-1.").says("12345678901234567890").says("account-7").says_nothing_of("opened-101.");
-    let second = visitor.page(&format!("/log{}", first.next_page())).await.is_ok();
+    let second = visitor.page(&format!("/log{}", first.next_page())).await.found();
     second.says("opened-101.").says("renamed").says_nothing_of("opened-1.<").says_nothing_of("theirs-only");
     second.says("This is the end for now.").says_nothing_of("<script>alert").says_nothing_of("<b>ada");
-    let companies = visitor.page("/log?category=companies&stream=").await.is_ok();
+    let companies = visitor.page("/log?category=companies&stream=").await.found();
     companies.says("renamed").says("acme").says_nothing_of("opened-");
-    let stream = visitor.page("/log?category=accounts&stream=account-7").await.is_ok();
-    let rest = visitor.page(&format!("/log{}", stream.next_page())).await.is_ok();
+    let stream = visitor.page("/log?category=accounts&stream=account-7").await.found();
+    let rest = visitor.page(&format!("/log{}", stream.next_page())).await.found();
     rest.says("opened-101.").says_nothing_of("renamed").says_nothing_of("theirs-only");
-    visitor.page("/log?category=nothing").await.is_ok().says("Nothing was appended there");
+    visitor.page("/log?category=nothing").await.found().says("Nothing was appended there");
     let half = visitor.page("/log?stream=acme").await;
     assert_eq!(half.status, StatusCode::BAD_REQUEST);
     half.says("give both");
@@ -58,7 +58,7 @@ async fn the_log_is_shown_to_readers_of_its_canvas() {
     let theirs = service.key("theirs", OTHER, &[Scope::Read]).await;
     let theirs = Visitor::with_key(&service, &theirs).await;
     assert_eq!(theirs.page("/log").await.status, StatusCode::NOT_FOUND);
-    let own = theirs.get(&on_canvas(OTHER, "/log")).await.is_ok();
+    let own = theirs.get(&on_canvas(OTHER, "/log")).await.found();
     own.says("theirs-only").says_nothing_of("opened-").says_nothing_of("renamed");
     let operator = service.key("operator", CanvasId::DEFAULT, &[Scope::Operate]).await;
     let operator = Visitor::with_key(&service, &operator).await;

@@ -37,12 +37,12 @@ async fn check(mount: Mount) {
 
 async fn signs_in_and_acts(visitor: &Visitor, key: &str) {
     let keys = format!("/queue{}", on_canvas(CanvasId::DEFAULT, "/keys"));
-    let asked = visitor.get(&keys).await.is_ok();
+    let asked = visitor.get(&keys).await.found();
     assert!(asked.path.starts_with("/queue/sign-in?next=%2Fcanvases"), "{}", asked.path);
-    let signed_in = visitor.send(&asked, "/queue/sign-in", &[("key", key)]).await.is_ok();
+    let signed_in = visitor.send(&asked, "/queue/sign-in", &[("key", key)]).await.found();
     assert_eq!(signed_in.path, keys, "on to the page that was asked for");
     assert!(visitor.cookie("wakeq_session-queue").is_some(), "a cookie of its own beside other queues");
-    let home = visitor.get("/queue").await.is_ok();
+    let home = visitor.get("/queue").await.found();
     assert_eq!(home.path, format!("/queue{}", on_canvas(CanvasId::DEFAULT, "")));
     let own = |link: &str| link.starts_with("/queue") || link.starts_with('#') || link.starts_with('?');
     for link in home.html.split("href=\"").skip(1).chain(home.html.split("action=\"").skip(1)) {
@@ -50,16 +50,16 @@ async fn signs_in_and_acts(visitor: &Visitor, key: &str) {
         assert!(own(link), "{link}");
     }
     let brand = home.html.split("class=\"brand\" href=\"").nth(1).unwrap().split('"').next().unwrap();
-    assert_eq!(visitor.get(brand).await.is_ok().path, home.path);
+    assert_eq!(visitor.get(brand).await.found().path, home.path);
 
-    let made = visitor.send(&signed_in, "/keys", &[("holder", "ada"), ("read", "true")]).await.is_ok();
+    let made = visitor.send(&signed_in, "/keys", &[("holder", "ada"), ("read", "true")]).await.found();
     made.says("the only time");
     let id = made.html.split("wakeq_").nth(1).unwrap()[..12].to_owned();
-    let asked = visitor.get(&format!("{keys}/{id}/revoke")).await.is_ok();
-    let done = visitor.send(&asked, "/revoke", &[]).await.is_ok();
+    let asked = visitor.get(&format!("{keys}/{id}/revoke")).await.found();
+    let done = visitor.send(&asked, "/revoke", &[]).await.found();
     assert_eq!(done.path, keys, "a change leads back below the path, once");
     done.says("was revoked. It is refused");
-    visitor.get(&keys).await.is_ok().says_nothing_of("was revoked. It is refused");
+    visitor.get(&keys).await.found().says_nothing_of("was revoked. It is refused");
     let out = Answer::of(visitor.request(Method::POST, "/queue/sign-out")).await;
     assert_eq!(
         (out.status, out.headers["location"].to_str().unwrap()),

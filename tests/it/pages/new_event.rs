@@ -15,7 +15,7 @@ const EVENTS: &str = "select count(*) from wakeq.events_v2";
 async fn an_event_is_emitted_with_all_that_was_filled_in() {
     let service = Service::start().await;
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let page = visitor.page("/new-event?name=mail&value=%7B%22n%22%3A+1.10%7D").await.is_ok();
+    let page = visitor.page("/new-event?name=mail&value=%7B%22n%22%3A+1.10%7D").await.found();
     page.says("value=\"mail\"").says("{&quot;n&quot;: 1.10}");
     let fields = [
         ("name", "mail"),
@@ -27,7 +27,7 @@ async fn an_event_is_emitted_with_all_that_was_filled_in() {
         ("retries", "7"),
         ("keep", "1 d"),
     ];
-    let shown = visitor.send(&page, "/new-event", &fields).await.is_ok();
+    let shown = visitor.send(&page, "/new-event", &fields).await.found();
     shown.says("The event was emitted.").says("WORKER/mail").says("delayed").says("invoice:42");
     let id = shown.path.rsplit('/').next().unwrap().to_owned();
     let full = service.get(&format!("/events/{id}?view=full")).await;
@@ -35,10 +35,10 @@ async fn an_event_is_emitted_with_all_that_was_filled_in() {
     has(&full.json(), json!({"state": "delayed", "name": "mail", "unique_key": "invoice:42"}));
     let options = json!({"retries": 7, "keep_s": 86400.0, "tags": ["customer:7", "late"]});
     assert_eq!(full.json()["options"], options);
-    let again = visitor.send(&page, "/new-event", &fields).await.is_ok();
+    let again = visitor.send(&page, "/new-event", &fields).await.found();
     again.says("was replaced");
     let kept = visitor.send(&page, "/new-event", &[("name", "mail"), ("unique_key", "invoice:42")]).await;
-    kept.is_ok().says("Nothing was added");
+    kept.found().says("Nothing was added");
     assert_eq!(service.stage.pool.value::<i64>(EVENTS).await, 1);
 }
 
@@ -46,7 +46,7 @@ async fn an_event_is_emitted_with_all_that_was_filled_in() {
 async fn what_is_wrong_is_said_and_nothing_is_lost() {
     let service = Service::start().await;
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let page = visitor.page("/new-event").await.is_ok();
+    let page = visitor.page("/new-event").await.found();
     let evil = "</textarea><script>alert(1)</script>";
     for (field, value, words) in [
         ("value", "{\"n\": ", "the value is not JSON"),
@@ -74,14 +74,14 @@ async fn it_takes_the_scope_to_emit() {
     let service = Service::start().await;
     let reader = service.key("reader", CanvasId::DEFAULT, &[Scope::Read, Scope::Operate]).await;
     let reader = Visitor::with_key(&service, &reader).await;
-    assert!(!reader.page("").await.is_ok().offers("/new-event"));
+    assert!(!reader.page("").await.found().offers("/new-event"));
     let refused = reader.page("/new-event").await;
     assert_eq!(refused.status, StatusCode::FORBIDDEN);
     refused.says("scope `emit`");
     service.post("/events", json!({"name": "print", "delay_s": 3600})).await.json();
     let list = service.get("/events").await.json();
     let event = format!("/events/{}", list["items"][0]["id"].as_str().unwrap());
-    let token = reader.page(&event).await.is_ok().form("/run-now").token();
+    let token = reader.page(&event).await.found().form("/run-now").token();
     let path = on_canvas(CanvasId::DEFAULT, "/new-event");
     let refused = reader.post(&path, &[("form_token", &token), ("name", "mail")]).await;
     assert_eq!(refused.status, StatusCode::FORBIDDEN);
@@ -89,7 +89,7 @@ async fn it_takes_the_scope_to_emit() {
     let theirs = Visitor::with_key(&service, &theirs).await;
     assert_eq!(theirs.post(&path, &[("name", "mail")]).await.status, StatusCode::NOT_FOUND);
     assert_eq!(service.stage.pool.value::<i64>(EVENTS).await, 1);
-    let page = theirs.get(&on_canvas(OTHER, "/new-event")).await.is_ok();
-    let shown = theirs.send(&page, "/new-event", &[("name", "mail")]).await.is_ok();
+    let page = theirs.get(&on_canvas(OTHER, "/new-event")).await.found();
+    let shown = theirs.send(&page, "/new-event", &[("name", "mail")]).await.found();
     assert!(shown.path.starts_with(&on_canvas(OTHER, "/events/")), "{}", shown.path);
 }

@@ -37,20 +37,20 @@ async fn a_halted_object_is_found_shown_and_goes_on() {
     let service = Service::start().await;
     let dead = halted(&service).await;
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let list = visitor.page("/halted-objects").await.is_ok();
+    let list = visitor.page("/halted-objects").await.found();
     list.says("work:1").says("WORKER/index").says(&dead).says_nothing_of("theirs:1");
-    let one = visitor.page("/halted-objects?object=work%3A1").await.is_ok();
+    let one = visitor.page("/halted-objects?object=work%3A1").await.found();
     assert_eq!(one.path, on_canvas(CanvasId::DEFAULT, "/objects/work%3A1"), "the search leads to it");
     one.says("halted for a handler")
         .says(&dead)
         .says("12345678901234567890")
         .says("No link of its chain is missing");
     one.says("&lt;script&gt;").says_nothing_of("<script>alert");
-    let asked = visitor.page("/objects/work:1/skip?module=WORKER&name=index").await.is_ok();
+    let asked = visitor.page("/objects/work:1/skip?module=WORKER&name=index").await.found();
     asked.says("Skip 1 dead event").says(&dead);
-    let done = visitor.send(&asked, "/skip", &[]).await.is_ok();
+    let done = visitor.send(&asked, "/skip", &[]).await.found();
     done.says("goes on for WORKER/index").says("not halted").says("<td>dead</td>");
-    visitor.page("/halted-objects").await.is_ok().says("No object is halted.");
+    visitor.page("/halted-objects").await.found().says("No object is halted.");
     let again = visitor.page("/objects/work:1/skip?module=WORKER&name=index").await;
     assert_eq!(again.status, StatusCode::CONFLICT);
     again.says("there is nothing to skip");
@@ -69,7 +69,7 @@ async fn an_object_shows_its_worker_and_its_missing_links() {
     let runs = "update wakeq.events_v2 set locked_at = now(), claims = 1, worker = 'mill-7' where prev = 0";
     service.stage.execute(runs).await;
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let page = visitor.page("/objects/work:1").await.is_ok();
+    let page = visitor.page("/objects/work:1").await.found();
     page.says("not halted").says("mill-7").says(first["id"].as_str().unwrap()).says("is running");
     page.says("cancelled").says(&format!("<td class=\"number\">{}</td>", middle["link"]["id"]));
     let missing = visitor.page("/objects/unknown").await;
@@ -83,16 +83,16 @@ async fn without_rights_nothing_is_skipped() {
     let reader = service.key("reader", CanvasId::DEFAULT, &[Scope::Read]).await;
     let reader = Visitor::with_key(&service, &reader).await;
     for path in ["/halted-objects", "/objects/work:1"] {
-        reader.page(path).await.is_ok().says("work:1").says_nothing_of("Skip the event");
+        reader.page(path).await.found().says("work:1").says_nothing_of("Skip the event");
     }
-    let asked = reader.page("/objects/work:1/skip?module=WORKER&name=index").await.is_ok();
+    let asked = reader.page("/objects/work:1/skip?module=WORKER&name=index").await.found();
     assert_eq!(reader.send(&asked, "/skip", &[]).await.status, StatusCode::FORBIDDEN);
     let theirs = service.key("theirs", OTHER, &Scope::ALL).await;
     let theirs = Visitor::with_key(&service, &theirs).await;
     for path in ["/halted-objects", "/objects/work:1", "/objects/work:1/skip?module=WORKER&name=index"] {
         assert_eq!(theirs.page(path).await.status, StatusCode::NOT_FOUND, "{path}");
     }
-    let own = theirs.get(&on_canvas(OTHER, "/halted-objects")).await.is_ok();
+    let own = theirs.get(&on_canvas(OTHER, "/halted-objects")).await.found();
     own.says("theirs:1").says_nothing_of("work:1");
     let unknown = theirs.get(&on_canvas(OTHER, "/objects/work:1")).await;
     assert_eq!(unknown.status, StatusCode::NOT_FOUND);
@@ -111,9 +111,9 @@ async fn halted_objects_come_in_pages() {
                                ('00000000-0000-0000-0000-000000000007', 'theirs-')) c (id, word)";
     service.stage.execute(fill).await;
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let first = visitor.page("/halted-objects").await.is_ok();
+    let first = visitor.page("/halted-objects").await.found();
     first.says("mine-101.").says_nothing_of("mine-1.<").says_nothing_of("theirs-");
-    let second = visitor.page(&format!("/halted-objects{}", first.next_page())).await.is_ok();
+    let second = visitor.page(&format!("/halted-objects{}", first.next_page())).await.found();
     second.says("mine-1.<").says("First page").says_nothing_of("mine-101.").says_nothing_of("theirs-");
     assert_eq!(visitor.page("/halted-objects?cursor=nonsense").await.status, StatusCode::BAD_REQUEST);
 }

@@ -25,7 +25,7 @@ async fn ended(service: &Service, visitor: &Visitor, begun: &Shown) -> Shown {
     wait_while!(service.get(&path).await.json()["state"] == "open", "it does not end");
     // What others were shown a moment ago may be shown again for two seconds.
     wait_while!(!visitor.page(&path).await.html.contains("</span> done"), "the page does not tell");
-    visitor.page(&path).await.is_ok()
+    visitor.page(&path).await.found()
 }
 
 #[tokio::test]
@@ -34,24 +34,24 @@ async fn all_that_match_are_counted_and_then_cancelled() {
     emit_both(&service, 3).await;
     let other = service.post("/events", json!({"name": "print", "delay_s": 3600})).await.json();
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let list = visitor.page("/events?name=mail&emitted_since=1+h").await.is_ok();
+    let list = visitor.page("/events?name=mail&emitted_since=1+h").await.found();
     assert!(list.offers("/operations/new?kind=cancel&amp;name=mail&amp;emitted_since=1+h"), "{}", list.html);
-    let asked = visitor.page("/operations/new?kind=cancel&name=mail&emitted_since=1+h").await.is_ok();
+    let asked = visitor.page("/operations/new?kind=cancel&name=mail&emitted_since=1+h").await.found();
     asked.says("Cancel these 3 events?").says("WORKER/mail");
     // One that comes later was not counted.
     let later = service.post("/events", json!({"name": "mail", "delay_s": 3600})).await.json();
-    let begun = visitor.send(&asked, "/operations", &[]).await.is_ok();
+    let begun = visitor.send(&asked, "/operations", &[]).await.found();
     begun.says("The operation has begun.").says("Operation: Cancel");
     let page = ended(&service, &visitor, &begun).await;
     page.says("<strong>3 events</strong>").says("key:tests");
     assert!(!page.offers("/cancel"), "it has ended");
-    let left = visitor.page("/events?state=delayed").await.is_ok();
+    let left = visitor.page("/events?state=delayed").await.found();
     left.says(other["id"].as_str().unwrap()).says(later["id"].as_str().unwrap());
     let count =
         "select count(*) from wakeq.events_v2 where canvas_id <> '00000000-0000-0000-0000-000000000000'";
     assert_eq!(service.stage.pool.value::<i64>(count).await, 3, "another tenant's");
-    visitor.page("/operations").await.is_ok().says("Cancel").says("WORKER/mail").says("key:tests");
-    visitor.page("/operations/new?kind=cancel&name=gone").await.is_ok().says("There is nothing to do.");
+    visitor.page("/operations").await.found().says("Cancel").says("WORKER/mail").says("key:tests");
+    visitor.page("/operations/new?kind=cancel&name=gone").await.found().says("There is nothing to do.");
 }
 
 #[tokio::test]
@@ -66,27 +66,27 @@ async fn tags_change_and_dead_events_come_back() {
                                ('00000000-0000-0000-0000-000000000007'::uuid)) as canvases(canvas)";
     service.stage.execute(dead).await;
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let asked = visitor.page("/operations/new?kind=retag&name=mail&add_tags=late,+7").await.is_ok();
+    let asked = visitor.page("/operations/new?kind=retag&name=mail&add_tags=late,+7").await.found();
     asked.says("Change the tags of these 2 events?");
-    let begun = visitor.send(&asked, "/operations", &[]).await.is_ok();
+    let begun = visitor.send(&asked, "/operations", &[]).await.found();
     ended(&service, &visitor, &begun).await.says("late, 7");
-    visitor.page("/events?tag=late").await.is_ok().says("<strong>2 events</strong> in all.");
+    visitor.page("/events?tag=late").await.found().says("<strong>2 events</strong> in all.");
     let asked =
-        visitor.page("/operations/new?kind=redrive&error_text=paper&died_before=30+min").await.is_ok();
+        visitor.page("/operations/new?kind=redrive&error_text=paper&died_before=30+min").await.found();
     asked.says("Redrive this 1 event?");
-    let begun = visitor.send(&asked, "/operations", &[]).await.is_ok();
+    let begun = visitor.send(&asked, "/operations", &[]).await.found();
     ended(&service, &visitor, &begun).await.says("<strong>1 event</strong>");
     let left = "select count(*) from wakeq.dead_events";
     assert_eq!(service.stage.pool.value::<i64>(left).await, 1, "another tenant's");
-    visitor.page("/events?name=print").await.is_ok().says("<strong>1 event</strong> in all.");
+    visitor.page("/events?name=print").await.found().says("<strong>1 event</strong> in all.");
 }
 
 #[tokio::test]
 async fn what_is_no_operation_is_refused_beside_the_fields() {
     let service = Service::start().await;
     let visitor = Visitor::with_key(&service, &service.key).await;
-    visitor.page("/operations/new").await.is_ok().says("Count them").says_nothing_of("Preview");
-    visitor.page("/operations/new?kind=explode").await.is_ok().says_nothing_of("Preview");
+    visitor.page("/operations/new").await.found().says("Count them").says_nothing_of("Preview");
+    visitor.page("/operations/new?kind=explode").await.found().says_nothing_of("Preview");
     for (query, words) in [
         ("kind=retag&name=mail", "which tags"),
         ("kind=cancel&name=mail&due_since=soon", "can't be read"),
@@ -120,10 +120,10 @@ async fn an_open_operation_is_stopped_by_those_who_may() {
     let path = format!("/operations/{id}");
     let reader = service.key("reader", CanvasId::DEFAULT, &[Scope::Read, Scope::Emit]).await;
     let reader = Visitor::with_key(&service, &reader).await;
-    let shown = reader.page(&path).await.is_ok();
+    let shown = reader.page(&path).await.found();
     shown.says("</span> open").says("&lt;b&gt;bold").says("&lt;i&gt;ada").says_nothing_of("<b>");
     assert!(!shown.offers("/cancel"));
-    let list = reader.page("/operations").await.is_ok();
+    let list = reader.page("/operations").await.found();
     assert!(list.offers(&path) && !list.offers("/operations/new"));
     assert_eq!(reader.page("/operations/new?kind=cancel").await.status, StatusCode::FORBIDDEN);
     let own = reader.page("/new-event").await.form("/new-event").token();
@@ -137,9 +137,9 @@ async fn an_open_operation_is_stopped_by_those_who_may() {
     let theirs = service.key("other", OTHER, &Scope::ALL).await;
     let theirs = Visitor::with_key(&service, &theirs).await;
     assert_eq!(theirs.get(&on_canvas(OTHER, &path)).await.status, StatusCode::NOT_FOUND);
-    theirs.get(&on_canvas(OTHER, "/operations")).await.is_ok().says("No operation was begun here lately.");
+    theirs.get(&on_canvas(OTHER, "/operations")).await.found().says("No operation was begun here lately.");
     let owner = Visitor::with_key(&service, &service.key).await;
-    let page = owner.page(&path).await.is_ok();
-    let stopped = owner.send(&page, "/cancel", &[]).await.is_ok();
+    let page = owner.page(&path).await.found();
+    let stopped = owner.send(&page, "/cancel", &[]).await.found();
     stopped.says("The operation changes no further events.").says("</span> cancelled");
 }

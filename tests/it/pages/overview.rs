@@ -48,7 +48,7 @@ async fn troubled(service: &Service) -> String {
 async fn when_nothing_is_wrong_the_page_says_so() {
     let service = Service::start().await;
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let page = visitor.page("").await.is_ok();
+    let page = visitor.page("").await.found();
     page.says("What is wrong now").says("Nothing is wrong").says("Nothing was emitted here yet.");
     page.says_nothing_of("The doctor").says_nothing_of("No worker is at work");
 }
@@ -58,7 +58,7 @@ async fn a_tenant_is_told_what_is_wrong_on_its_canvas() {
     let service = Service::start().await;
     let theirs = troubled(&service).await;
     let visitor = Visitor::stranger(&service);
-    let page = visitor.post("/sign-in", &[("key", &service.key)]).await.is_ok();
+    let page = visitor.post("/sign-in", &[("key", &service.key)]).await.found();
     for words in [
         "No worker knows the handler",
         "WORKER/lost</a>, since",
@@ -97,7 +97,7 @@ async fn a_tenant_is_told_what_is_wrong_on_its_canvas() {
         assert!(page.offers(&on_canvas(CanvasId::DEFAULT, link)), "{link}");
     }
     let tenant = Visitor::with_key(&service, &theirs).await;
-    let other = tenant.get(&on_canvas(OTHER, "")).await.is_ok();
+    let other = tenant.get(&on_canvas(OTHER, "")).await.found();
     other.says("WORKER/theirs</a>, since").says("1 object is halted").says("77 events");
     other.says_nothing_of("WORKER/lost").says_nothing_of("no paper").says_nothing_of("provider");
 }
@@ -113,9 +113,9 @@ async fn a_switch_is_said_first() {
     service.ask(&wide, Method::PUT, &pause, reason.clone()).await.json();
     service.ask(&wide, Method::PUT, "/admin/block", reason).await.json();
     let is_said =
-        async || visitor.page("").await.is_ok().html.contains("Everything, on every canvas, is blocked");
+        async || visitor.page("").await.found().html.contains("Everything, on every canvas, is blocked");
     wait_while!(!is_said().await, "it is not said");
-    let page = visitor.page("").await.is_ok();
+    let page = visitor.page("").await.found();
     page.says("The whole canvas is paused by key:operator, since")
         .says("because: &lt;i&gt;fire")
         .says(", until");
@@ -134,24 +134,24 @@ async fn an_operator_is_told_about_the_deployment() {
     service.stage.execute(fill).await;
     let wide = service.wide_key("operator", &Scope::ALL).await;
     let operator = Visitor::with_key(&service, &wide).await;
-    let page = operator.page("").await.is_ok();
+    let page = operator.page("").await.found();
     page.says("No worker is at work, so nothing runs").says("the last one was seen");
     page.says("No process consumes the group").says("projection</a>, which is");
     page.says("id=\"doctor\"").says("minute's pass").says("To mend it").says("wakeq doctor");
     service.stage.execute("update wakeq.workers set seen_at = now()").await;
-    let is_missed = async || operator.page("").await.is_ok().html.contains("No worker is at work");
+    let is_missed = async || operator.page("").await.found().html.contains("No worker is at work");
     wait_while!(is_missed().await, "the worker is not noticed");
 
     // Who reads every canvas sees workers and groups, and not what the doctor finds.
     let reader = service.wide_key("reader", &[Scope::Read]).await;
     let reader = Visitor::with_key(&service, &reader).await;
-    reader.page("").await.is_ok().says("projection").says_nothing_of("The doctor");
+    reader.page("").await.found().says("projection").says_nothing_of("The doctor");
     // A tenant sees neither.
     let tenant = Visitor::with_key(&service, &service.key).await;
     tenant
         .page("")
         .await
-        .is_ok()
+        .found()
         .says("Nothing is wrong")
         .says_nothing_of("projection")
         .says_nothing_of("The doctor");

@@ -81,14 +81,14 @@ async fn a_person_is_signed_in_with_what_was_granted() {
     let behind = Behind::start().await;
     let id = behind.delayed_event().await;
     let ada = behind.visitor("Ada@Queue.example");
-    let home = ada.get("/").await.is_ok();
+    let home = ada.get("/").await.found();
     assert_eq!(home.path, on_canvas(CanvasId::DEFAULT, ""));
     home.says("account:ada@queue.example").says("WORKER/mail");
     assert!(!home.offers("/keys"), "admin was not granted");
     assert_eq!(ada.page("/keys").await.status, StatusCode::FORBIDDEN);
     assert_eq!(ada.get(&on_canvas(OTHER, "")).await.status, StatusCode::NOT_FOUND);
-    let page = ada.page(&format!("/events/{id}")).await.is_ok();
-    ada.send(&page, "/run-now", &[]).await.is_ok().says("The event is due now.");
+    let page = ada.page(&format!("/events/{id}")).await.found();
+    ada.send(&page, "/run-now", &[]).await.found().says("The event is due now.");
     let (reach, by) = (Reach::Canvas(CanvasId::DEFAULT), Actor::admin("tests"));
     assert!(behind.service.access.remove_account(ADA, reach, &by).await.unwrap());
     // Another process has removed it: it is noticed when the look-up is old.
@@ -104,15 +104,15 @@ async fn a_form_carries_the_field_of_its_person() {
     let id = behind.delayed_event().await;
     let (ada, bob) = (behind.visitor(ADA), behind.visitor("bob@queue.example"));
     let path = format!("/events/{id}");
-    let own = ada.page(&path).await.is_ok().form("/run-now").token();
-    let other = bob.page(&path).await.is_ok().form("/run-now").token();
+    let own = ada.page(&path).await.found().form("/run-now").token();
+    let other = bob.page(&path).await.found().form("/run-now").token();
     let action = on_canvas(CanvasId::DEFAULT, &format!("{path}/run-now"));
     for fields in [vec![], vec![("form_token", other.as_str())], vec![("form_token", "")]] {
         assert_eq!(ada.post(&action, &fields).await.status, StatusCode::FORBIDDEN, "{fields:?}");
     }
     let led = behind.visitor(ADA).sending("sec-fetch-site", "cross-site");
     assert_eq!(led.post(&action, &[("form_token", own.as_str())]).await.status, StatusCode::FORBIDDEN);
-    ada.page(&path).await.is_ok().says("delayed");
+    ada.page(&path).await.found().says("delayed");
     let day = std::time::Duration::from_secs(24 * 3600);
     behind.clock.advance(2 * day);
     assert_eq!(
@@ -120,9 +120,9 @@ async fn a_form_carries_the_field_of_its_person() {
         StatusCode::FORBIDDEN,
         "it is old"
     );
-    let yesterdays = ada.page(&path).await.is_ok().form("/run-now").token();
+    let yesterdays = ada.page(&path).await.found().form("/run-now").token();
     behind.clock.advance(day - std::time::Duration::from_secs(600));
-    ada.post(&action, &[("form_token", yesterdays.as_str())]).await.is_ok().says("The event is due now.");
+    ada.post(&action, &[("form_token", yesterdays.as_str())]).await.found().says("The event is due now.");
 }
 
 #[tokio::test]
@@ -187,13 +187,13 @@ async fn a_persons_grants_are_for_pages_only() {
 async fn a_session_counts_first() {
     let behind = Behind::start().await;
     let ada = behind.visitor(ADA);
-    ada.page("").await.is_ok().says("account:ada@queue.example");
-    ada.post("/sign-in", &[("key", behind.service.key.as_str())]).await.is_ok().says("key:tests");
-    ada.page("/keys").await.is_ok();
+    ada.page("").await.found().says("account:ada@queue.example");
+    ada.post("/sign-in", &[("key", behind.service.key.as_str())]).await.found().says("key:tests");
+    ada.page("/keys").await.found();
     let out = Answer::of(ada.request(Method::POST, "/sign-out")).await;
     assert_eq!(out.headers["location"], "/sign-in");
     ada.set_cookie("wakeq_session", "");
-    ada.page("").await.is_ok().says("account:ada@queue.example");
+    ada.page("").await.found().says("account:ada@queue.example");
     let fresh = behind.visitor(ADA);
     let out = Answer::of(fresh.request(Method::POST, "/sign-out")).await;
     assert_eq!(out.headers["location"], "/_gcp_iap/clear_login_cookie");

@@ -15,24 +15,24 @@ const PULL: &str = "/handlers/WORKER/render/pull";
 async fn a_handler_is_pulled_changed_and_pulled_no_more() {
     let service = Service::start().await;
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let list = visitor.page("/pulled-handlers").await.is_ok();
+    let list = visitor.page("/pulled-handlers").await.found();
     list.says("No handler is pulled.");
     let new = [("module", ""), ("handler", "render"), ("retries", "5"), ("delay_max_s", "60.5")];
-    let made = visitor.send(&list, "/pulled-handlers", &new).await.is_ok();
+    let made = visitor.send(&list, "/pulled-handlers", &new).await.found();
     made.says("Programs can lease its events from now on.").says("5, the first after");
     let pulled = service.get(PULL).await.json();
     has(&pulled["policy"], json!({"retries": 5, "delay_s": 60.5, "factor": 1, "delay_max_s": 60.5}));
     let taken = visitor.send(&list, "/pulled-handlers", &new).await;
     assert_eq!(taken.status, StatusCode::CONFLICT);
     taken.says("WORKER/render is pulled already");
-    visitor.page("/pulled-handlers").await.is_ok().says("/pulled-handlers/WORKER/render\"");
+    visitor.page("/pulled-handlers").await.found().says("/pulled-handlers/WORKER/render\"");
 
     for value in 0..2 {
         service.post("/events", json!({"name": "render", "value": value})).await.json();
     }
     service.post("/handlers/WORKER/render/leases", json!({})).await.json();
     let change = [("retries", "1"), ("factor", "2"), ("on_death", "halt")];
-    let changed = visitor.send(&made, "/pulled-handlers/WORKER/render", &change).await.is_ok();
+    let changed = visitor.send(&made, "/pulled-handlers/WORKER/render", &change).await.found();
     changed.says("It was changed.");
     let pulled = service.get(PULL).await.json();
     has(&pulled["policy"], json!({"retries": 1, "delay_s": 300.0, "factor": 2, "on_death": "halt"}));
@@ -40,9 +40,9 @@ async fn a_handler_is_pulled_changed_and_pulled_no_more() {
     assert_eq!(wrong.status, StatusCode::BAD_REQUEST);
     wrong.says("the number of retries is not such a number");
 
-    let asked = visitor.page("/pulled-handlers/WORKER/render/delete").await.is_ok();
+    let asked = visitor.page("/pulled-handlers/WORKER/render/delete").await.found();
     asked.says("Stop pulling WORKER/render? It has 1 leased event, which can't be completed any more.");
-    let stopped = visitor.send(&asked, "/delete", &[]).await.is_ok();
+    let stopped = visitor.send(&asked, "/delete", &[]).await.found();
     stopped.says("Workers and targets receive the events of WORKER/render again.");
     stopped.says("No handler is pulled.");
     assert_eq!(service.get(PULL).await.problem().0, 404);
@@ -57,7 +57,7 @@ async fn what_is_leased_and_what_waits_is_counted() {
     }
     service.post("/handlers/WORKER/render/leases", json!({})).await.json();
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let page = visitor.page("/pulled-handlers/WORKER/render").await.is_ok();
+    let page = visitor.page("/pulled-handlers/WORKER/render").await.found();
     for tile in [">1</span><span class=\"label\">leased now<", ">2</span><span class=\"label\">waiting to be"]
     {
         page.says(tile);
@@ -101,8 +101,8 @@ async fn pulled_handlers_are_listed_page_by_page() {
         service.put(&format!("/handlers/WORKER/h{number:03}/pull"), json!({})).await.json();
     }
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let first = visitor.page("/pulled-handlers").await.is_ok();
+    let first = visitor.page("/pulled-handlers").await.found();
     first.says("WORKER/h000").says("WORKER/h099").says_nothing_of("WORKER/h100");
-    let next = visitor.page(&format!("/pulled-handlers{}", first.next_page())).await.is_ok();
+    let next = visitor.page(&format!("/pulled-handlers{}", first.next_page())).await.found();
     next.says("WORKER/h100").says("First page").says_nothing_of("WORKER/h099");
 }

@@ -14,7 +14,7 @@ async fn every_quota_is_shown_with_what_it_counts() {
     let service = Service::start().await;
     service.put("/limits/customer", json!({"concurrency": 5})).await.json();
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let page = visitor.page("/quotas").await.is_ok();
+    let page = visitor.page("/quotas").await.found();
     let quotas = service.get("/quotas").await.json();
     for quota in quotas["items"].as_array().unwrap() {
         page.says(&format!("<td>{}</td>", quota["quota"].as_str().unwrap()));
@@ -29,11 +29,11 @@ async fn a_quota_is_set_and_unset_by_admins_of_every_canvas() {
     service.stage.emit("greet").await;
     let wide = service.wide_key("wide", &Scope::ALL).await;
     let visitor = Visitor::with_key(&service, &wide).await;
-    let page = visitor.page("/quotas").await.is_ok();
+    let page = visitor.page("/quotas").await.found();
     assert!(page.offers("/quotas/hooks"));
-    let asked = visitor.page("/quotas/hooks").await.is_ok();
+    let asked = visitor.page("/quotas/hooks").await.found();
     asked.says("hooks, which receive webhooks").says_nothing_of("Back to the default");
-    let done = visitor.send(&asked, "/quotas/hooks", &[("limit", "7")]).await.is_ok();
+    let done = visitor.send(&asked, "/quotas/hooks", &[("limit", "7")]).await.found();
     done.says("The quota hooks of this canvas is 7 now.").says("set for this canvas");
     let of_canvas = |page: serde_json::Value| {
         let items = page["items"].as_array().unwrap().clone();
@@ -48,8 +48,8 @@ async fn a_quota_is_set_and_unset_by_admins_of_every_canvas() {
     let refused = visitor.send(&asked, "/quotas/hooks", &[("limit", "<script>")]).await;
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
     refused.says("a quota is a whole number").says_nothing_of("<script>");
-    let asked = visitor.page("/quotas/hooks").await.is_ok();
-    let done = visitor.send(&asked, "/unset", &[]).await.is_ok();
+    let asked = visitor.page("/quotas/hooks").await.found();
+    let done = visitor.send(&asked, "/unset", &[]).await.found();
     done.says("The quota hooks is the default again.").says_nothing_of("set for this canvas");
     assert_eq!(of_canvas(service.get("/quotas").await.json()), (100, false));
     assert_eq!(visitor.page("/quotas/nonsense").await.status, StatusCode::NOT_FOUND);
@@ -59,7 +59,7 @@ async fn a_quota_is_set_and_unset_by_admins_of_every_canvas() {
 async fn tenants_set_no_quota() {
     let service = Service::start().await;
     let owner = Visitor::with_key(&service, &service.key).await;
-    let asked = owner.page("/quotas/hooks").await.is_ok();
+    let asked = owner.page("/quotas/hooks").await.found();
     let refused = owner.send(&asked, "/quotas/hooks", &[("limit", "7000")]).await;
     assert_eq!(refused.status, StatusCode::FORBIDDEN);
     let token = asked.form("/quotas/hooks").token();

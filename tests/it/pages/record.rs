@@ -24,11 +24,11 @@ async fn what_was_done_is_listed_page_by_page() {
     let pause = "/handlers/WORKER/mail/pause";
     service.put(pause, json!({"reason": "<b>the provider</b> is down"})).await.json();
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let first = visitor.page("/record").await.is_ok();
+    let first = visitor.page("/record").await.found();
     first.says("key:tests").says("&lt;b&gt;the provider").says_nothing_of("<b>the");
     first.says("href=\"/canvases/00000000-0000-0000-0000-000000000000/handlers/WORKER/mail\"");
     first.says("act-120<").says("&lt;i&gt;detail").says_nothing_of("act-20<").says_nothing_of("<i>");
-    let second = visitor.page(&format!("/record{}", first.next_page())).await.is_ok();
+    let second = visitor.page(&format!("/record{}", first.next_page())).await.found();
     second.says("act-20<").says("act-1<").says("The newest").says_nothing_of("act-120<");
     for page in [&first, &second] {
         page.says_nothing_of("of-another-tenant").says_nothing_of("key:eve");
@@ -48,6 +48,6 @@ async fn the_record_is_for_admins_of_its_canvas() {
     let theirs = service.key("theirs", OTHER, &Scope::ALL).await;
     let theirs = Visitor::with_key(&service, &theirs).await;
     assert_eq!(theirs.page("/record").await.status, StatusCode::NOT_FOUND);
-    let own = theirs.get(&on_canvas(OTHER, "/record")).await.is_ok();
+    let own = theirs.get(&on_canvas(OTHER, "/record")).await.found();
     own.says("of-another-tenant").says("refused").says_nothing_of("act-");
 }

@@ -34,7 +34,7 @@ async fn a_form_of_another_site_changes_nothing() {
     let service = Service::start().await;
     let id = delayed_event(&service).await;
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let page = visitor.page(&format!("/events/{id}")).await.is_ok();
+    let page = visitor.page(&format!("/events/{id}")).await.found();
     let token = page.form("/run-now").token();
     let path = on_canvas(CanvasId::DEFAULT, &format!("/events/{id}/run-now"));
     let form = "application/x-www-form-urlencoded";
@@ -48,11 +48,11 @@ async fn a_form_of_another_site_changes_nothing() {
         );
     }
     let other = Visitor::with_key(&service, &service.key).await;
-    let others = other.page(&format!("/events/{id}")).await.is_ok().form("/run-now").token();
+    let others = other.page(&format!("/events/{id}")).await.found().form("/run-now").token();
     for body in [String::new(), "form_token=".into(), format!("form_token={others}"), format!("x={token}")] {
         assert_eq!(answer(send(body.clone())).await.status, StatusCode::FORBIDDEN, "{body}");
     }
-    visitor.page(&format!("/events/{id}")).await.is_ok().says("delayed");
+    visitor.page(&format!("/events/{id}")).await.found().says("delayed");
     let done = answer(send(whole).header(SITE, "same-origin")).await;
     assert_eq!(done.status, StatusCode::SEE_OTHER, "{}", done.text);
 }
@@ -63,7 +63,7 @@ async fn a_form_is_not_watched() {
     let service = Service::start().await;
     let id = delayed_event(&service).await;
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let token = visitor.page(&format!("/events/{id}")).await.is_ok().form("/run-now").token();
+    let token = visitor.page(&format!("/events/{id}")).await.found().form("/run-now").token();
     let path = on_canvas(CanvasId::DEFAULT, &format!("/events/{id}/run-now"));
     let request = visitor.request(Method::POST, &path).header("accept", "text/event-stream");
     let request = request.header("content-type", "application/x-www-form-urlencoded");
@@ -146,7 +146,7 @@ async fn another_site_signs_nobody_in() {
     assert!(led.status.is_success() && !led.headers.contains_key("set-cookie"), "{}", led.text);
     assert!(led.text.contains("if you have asked for it yourself"), "{}", led.text);
     let shown = visitor.get(&path).await;
-    assert_eq!(shown.is_ok().path, on_canvas(CanvasId::DEFAULT, ""), "it was not used up");
+    assert_eq!(shown.found().path, on_canvas(CanvasId::DEFAULT, ""), "it was not used up");
 
     let second = service.access.sign_in_link(&key).await.unwrap();
     let other = Visitor::stranger(&service);
@@ -154,7 +154,7 @@ async fn another_site_signs_nobody_in() {
     let posted = posted.header("content-type", "application/x-www-form-urlencoded");
     let posted = answer(posted.body(format!("link={second}"))).await;
     assert_eq!((posted.status, posted.headers.get("set-cookie")), (StatusCode::FORBIDDEN, None));
-    let signed_in = other.post("/sign-in", &[("link", second.as_str())]).await.is_ok();
+    let signed_in = other.post("/sign-in", &[("link", second.as_str())]).await.found();
     assert_eq!(signed_in.path, on_canvas(CanvasId::DEFAULT, ""));
 }
 
@@ -194,11 +194,11 @@ async fn strangers_are_limited_and_recorded() {
         let ask = async || answer(stranger.request(Method::GET, path)).await;
         wait_while!(ask().await.status != StatusCode::TOO_MANY_REQUESTS, "nothing was refused");
     }
-    visitor.page("/events").await.is_ok();
+    visitor.page("/events").await.found();
     let style = visitor.page("/events").await.html;
     let style =
         style.split("href=\"").find(|link| link.starts_with("/assets/") && link.contains("style.css"));
-    visitor.get(style.unwrap().split('"').next().unwrap()).await.is_ok();
+    visitor.get(style.unwrap().split('"').next().unwrap()).await.found();
     service.stop().await;
 
     let service = Service::start().await;

@@ -12,21 +12,21 @@ use crate::support::service::Service;
 async fn a_page_is_shown_after_signing_in_with_a_key() {
     let service = Service::start().await;
     let visitor = Visitor::stranger(&service);
-    let shown = visitor.page("/events?state=ready").await.is_ok();
+    let shown = visitor.page("/events?state=ready").await.found();
     assert!(shown.path.starts_with("/sign-in?next="), "{}", shown.path);
     let refused = visitor.send(&shown, "/sign-in", &[("key", "wakeq_nonsense")]).await;
     assert_eq!(refused.status, StatusCode::UNAUTHORIZED);
     refused.says("This is not a key.");
     let other = format!("wakeq_0123456789ab_{}", "5".repeat(80));
     visitor.send(&shown, "/sign-in", &[("key", &other)]).await.says("not valid here");
-    let signed_in = visitor.send(&shown, "/sign-in", &[("key", &service.key)]).await.is_ok();
+    let signed_in = visitor.send(&shown, "/sign-in", &[("key", &service.key)]).await.found();
     assert_eq!(signed_in.path, on_canvas(CanvasId::DEFAULT, "/events?state=ready"));
     signed_in.says("Signed in as").says("key:tests").says_nothing_of(&service.key);
     let policy = signed_in.headers["content-security-policy"].to_str().unwrap();
     assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
-    let first = visitor.get("/").await.is_ok();
+    let first = visitor.get("/").await.found();
     assert_eq!(first.path, on_canvas(CanvasId::DEFAULT, ""));
-    visitor.post("/sign-out", &[]).await.is_ok();
+    visitor.post("/sign-out", &[]).await.found();
     assert!(visitor.page("").await.path.starts_with("/sign-in"));
 }
 
@@ -57,7 +57,7 @@ async fn a_link_signs_in_once() {
     // As the process does that prints it.
     let link = service.access.sign_in_link(&key).await.unwrap();
     let path = format!("/sign-in?link={link}");
-    assert_eq!(visitor.get(&path).await.is_ok().path, on_canvas(CanvasId::DEFAULT, ""));
+    assert_eq!(visitor.get(&path).await.found().path, on_canvas(CanvasId::DEFAULT, ""));
     let again = Visitor::stranger(&service);
     let refused = again.get(&path).await;
     assert_eq!(refused.status, StatusCode::UNAUTHORIZED);
@@ -71,7 +71,7 @@ async fn a_canvas_is_shown_to_those_with_rights_on_it() {
     let service = Service::start().await;
     let theirs = service.key("other", OTHER, &Scope::ALL).await;
     let visitor = Visitor::with_key(&service, &theirs).await;
-    assert_eq!(visitor.get("/").await.is_ok().path, on_canvas(OTHER, ""));
+    assert_eq!(visitor.get("/").await.found().path, on_canvas(OTHER, ""));
     for path in ["", "/events", "/events/018f0000-0000-7000-8000-000000000000"] {
         let refused = visitor.page(path).await;
         assert_eq!(refused.status, StatusCode::NOT_FOUND, "{path}");
@@ -80,9 +80,9 @@ async fn a_canvas_is_shown_to_those_with_rights_on_it() {
     let wide = service.wide_key("operator", &[Scope::Read]).await;
     let operator = Visitor::with_key(&service, &wide).await;
     for canvas in [CanvasId::DEFAULT, OTHER] {
-        operator.get(&on_canvas(canvas, "/events")).await.is_ok();
+        operator.get(&on_canvas(canvas, "/events")).await.found();
     }
-    let gone = operator.get(&format!("/go?canvas={OTHER}")).await.is_ok();
+    let gone = operator.get(&format!("/go?canvas={OTHER}")).await.found();
     assert_eq!(gone.path, on_canvas(OTHER, ""));
     assert_eq!(operator.get("/canvases/nonsense").await.status, StatusCode::BAD_REQUEST);
 }

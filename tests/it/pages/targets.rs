@@ -37,10 +37,10 @@ async fn a_target_is_registered_and_its_secret_shown_once() {
     let service = Service::start().await;
     put_theirs(&service).await;
     let visitor = Visitor::with_key(&service, &service.key).await;
-    assert!(visitor.page(GREET).await.is_ok().offers("/greet/new-target"));
-    let asked = visitor.page(&format!("{GREET}/new-target")).await.is_ok();
+    assert!(visitor.page(GREET).await.found().offers("/greet/new-target"));
+    let asked = visitor.page(&format!("{GREET}/new-target")).await.found();
     let fields = [("url", URL), ("modifier", ""), ("retries", "7"), ("headers", "X-Api-Key: k3y-one")];
-    let done = visitor.send(&asked, "/new-target", &fields).await.is_ok();
+    let done = visitor.send(&asked, "/new-target", &fields).await.found();
     done.says("The target is registered.").says("shown only now").says_nothing_of("k3y-one");
     let secret = secret(&done);
     assert!(secret.len() > 30 && visitor.cookie("wakeq_said").is_none(), "it is in no cookie");
@@ -48,18 +48,18 @@ async fn a_target_is_registered_and_its_secret_shown_once() {
     assert_eq!((&shown["url"], &shown["policy"]["retries"]), (&json!(URL), &json!(7)));
     assert_eq!(shown["header_names"], json!(["x-api-key"]));
     for path in [TARGET, GREET, "/targets", "/targets?name=greet", "/handlers"] {
-        let page = visitor.page(path).await.is_ok();
+        let page = visitor.page(path).await.found();
         page.says_nothing_of(&secret).says_nothing_of("k3y-one").says_nothing_of("theirs.example");
     }
-    let page = visitor.page(TARGET).await.is_ok();
+    let page = visitor.page(TARGET).await.found();
     page.says(URL).says("7, the first after 5 min").says("x-api-key").says("by key:tests");
-    visitor.page(GREET).await.is_ok().says(URL);
+    visitor.page(GREET).await.found().says(URL);
 
     let again = visitor.send(&asked, "/new-target", &fields).await;
     assert_eq!(again.status, StatusCode::CONFLICT);
     again.says("change that one");
     let other = [("url", URL), ("modifier", "loud")];
-    visitor.send(&asked, "/new-target", &other).await.is_ok().says("WORKER/greet/loud");
+    visitor.send(&asked, "/new-target", &other).await.found().says("WORKER/greet/loud");
     for (url, modifier, words) in
         [("ftp://a.example", "x", "https://"), ("https://a.example", "pause", "have the modifier pause")]
     {
@@ -76,11 +76,11 @@ async fn a_target_is_changed_unless_somebody_else_has() {
         json!({"url": URL, "headers": {"x-api-key": "k3y-one"}, "policy": {"concurrency": 4, "keep_s": 60}});
     service.put(GREET, made).await.json();
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let asked = visitor.page(&format!("{TARGET}/change")).await.is_ok();
+    let asked = visitor.page(&format!("{TARGET}/change")).await.found();
     asked.says(&format!("value=\"{URL}\"")).says("value=\"4\"").says("x-api-key").says_nothing_of("k3y-one");
     let fields =
         [("url", "https://mail.example/v2"), ("retries", "3"), ("on_death", "halt"), ("keep_s", "60")];
-    let done = visitor.send(&asked, "/change", &fields).await.is_ok();
+    let done = visitor.send(&asked, "/change", &fields).await.found();
     done.says("The target is changed.").says("https://mail.example/v2").says("its object halts");
     let changed = target(&service).await;
     assert_eq!(changed["header_names"], json!(["x-api-key"]), "headers stay");
@@ -95,7 +95,7 @@ async fn a_target_is_changed_unless_somebody_else_has() {
     let late = visitor.send(&asked, "/change", &fields).await;
     assert_eq!(late.status, StatusCode::CONFLICT);
     late.says("somebody has changed this target");
-    let asked = visitor.page(&format!("{TARGET}/change")).await.is_ok();
+    let asked = visitor.page(&format!("{TARGET}/change")).await.found();
     for (fields, words) in [
         (&[("url", URL), ("retries", "many")][..], "Retries"),
         (&[("url", URL), ("headers", "k3y-two")][..], "has no colon"),
@@ -106,7 +106,7 @@ async fn a_target_is_changed_unless_somebody_else_has() {
         refused.says(words).says_nothing_of("k3y-two");
     }
     let moved = [("url", "https://elsewhere.example/"), ("no_headers", "true")];
-    visitor.send(&asked, "/change", &moved).await.is_ok().says("https://elsewhere.example/");
+    visitor.send(&asked, "/change", &moved).await.found().says("https://elsewhere.example/");
     assert_eq!(target(&service).await["header_names"], Value::Null);
 }
 
@@ -115,18 +115,18 @@ async fn a_secret_is_replaced_by_one_that_is_made_or_given() {
     let service = Service::start().await;
     let first = service.put(GREET, json!({"url": URL, "policy": {"retries": 9}})).await.json();
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let asked = visitor.page(&format!("{TARGET}/rotate")).await.is_ok();
-    let done = visitor.send(&asked, "/rotate", &[]).await.is_ok();
+    let asked = visitor.page(&format!("{TARGET}/rotate")).await.found();
+    let done = visitor.send(&asked, "/rotate", &[]).await.found();
     done.says("The signing secret is replaced.");
     assert_ne!(secret(&done), first["secret"].as_str().unwrap());
     let rotated = target(&service).await;
     assert!(rotated["previous_secret_until"].is_string());
     assert_eq!((&rotated["url"], &rotated["policy"]["retries"]), (&json!(URL), &json!(9)), "all else stays");
-    visitor.page(TARGET).await.is_ok().says("also signed with the secret before this one");
-    visitor.page(&format!("{TARGET}/rotate")).await.is_ok().says("two secrets at most");
+    visitor.page(TARGET).await.found().says("also signed with the secret before this one");
+    visitor.page(&format!("{TARGET}/rotate")).await.found().says("two secrets at most");
 
     let given = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-    let done = visitor.send(&asked, "/rotate", &[("secret", given)]).await.is_ok();
+    let done = visitor.send(&asked, "/rotate", &[("secret", given)]).await.found();
     assert_eq!(done.path, on_canvas(CanvasId::DEFAULT, TARGET));
     done.says("The signing secret is replaced.").says_nothing_of("MfKQ");
     let refused = visitor.send(&asked, "/rotate", &[("secret", "MfKQ")]).await;
@@ -141,9 +141,9 @@ async fn a_target_is_deleted_after_a_question() {
     put_theirs(&service).await;
     service.post("/events", json!({"name": "greet"})).await.json();
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let asked = visitor.page(&format!("{TARGET}/delete")).await.is_ok();
+    let asked = visitor.page(&format!("{TARGET}/delete")).await.found();
     asked.says(URL).says("The handler has 1 that have not ended").says("No event is deleted");
-    let done = visitor.send(&asked, "/delete", &[]).await.is_ok();
+    let done = visitor.send(&asked, "/delete", &[]).await.found();
     assert_eq!(done.path, on_canvas(CanvasId::DEFAULT, GREET));
     done.says("The target of WORKER/greet/_ is deleted.");
     for verb in ["", "/change", "/rotate", "/delete"] {
@@ -178,7 +178,7 @@ async fn without_rights_a_target_is_neither_offered_nor_changed() {
     let theirs = service.key("other", OTHER, &Scope::ALL).await;
     let reader = Visitor::with_key(&service, &reader).await;
     let theirs = Visitor::with_key(&service, &theirs).await;
-    let page = reader.page(TARGET).await.is_ok();
+    let page = reader.page(TARGET).await.found();
     for verb in ["change", "rotate", "delete"] {
         assert!(!page.offers(&format!("/_/{verb}")), "{verb}");
         let page = format!("{TARGET}/{verb}");
@@ -207,13 +207,13 @@ async fn targets_are_listed_page_by_page() {
         service.put(&path, json!({"url": format!("https://mail.example/{number:03}")})).await.json();
     }
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let first = visitor.page("/targets?name=greet").await.is_ok();
+    let first = visitor.page("/targets?name=greet").await.found();
     first.says("mail.example/000").says("mail.example/099").says_nothing_of("mail.example/100");
     let link = first.html.split(" rel=\"next\"").next().unwrap().rsplit("href=\"").next().unwrap();
     let query = link.split('"').next().unwrap().replace("&amp;", "&");
-    let second = visitor.page(&format!("/targets{query}")).await.is_ok();
+    let second = visitor.page(&format!("/targets{query}")).await.found();
     second.says("mail.example/100").says_nothing_of("mail.example/099").says_nothing_of("theirs.example");
-    visitor.page("/targets?name=other").await.is_ok().says("No handler has a target like that.");
-    let page = visitor.page(GREET).await.is_ok();
+    visitor.page("/targets?name=other").await.found().says("No handler has a target like that.");
+    let page = visitor.page(GREET).await.found();
     page.says("mail.example/049").says_nothing_of("mail.example/050").says("All targets of this handler");
 }

@@ -209,7 +209,7 @@ impl Shown {
     }
 
     #[track_caller]
-    pub(crate) fn is_ok(self) -> Self {
+    pub(crate) fn found(self) -> Self {
         assert_eq!(self.status, StatusCode::OK, "{} {}", self.path, self.html);
         self
     }

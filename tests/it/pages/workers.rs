@@ -37,12 +37,12 @@ async fn readers_of_every_canvas_see_the_workers_and_what_they_run() {
     let service = filled().await;
     let wide = service.wide_key("wide", &[Scope::Read]).await;
     let visitor = Visitor::with_key(&service, &wide).await;
-    let list = visitor.page("/workers").await.is_ok();
+    let list = visitor.page("/workers").await.found();
     list.says("lost").says("stopping").says("2 of 64").says("7c9e6679").says("in term 71");
     list.says("&lt;b&gt;orders-1").says_nothing_of("<b>orders");
-    let latest = visitor.page("/workers/mill").await.is_ok();
+    let latest = visitor.page("/workers/mill").await.found();
     latest.says("stopping").says("WORKER/print/_").says("Nothing.");
-    let lost = visitor.page("/workers/mill?instance=00000000-0000-4000-8000-000000000001").await.is_ok();
+    let lost = visitor.page("/workers/mill?instance=00000000-0000-4000-8000-000000000001").await.found();
     lost.says("It was not seen for five minutes").says("WORKER/greet/_").says("It also calls HTTP targets.");
     for (canvas, event) in [(CanvasId::DEFAULT, "0a"), (OTHER, "0b")] {
         let event = format!("/events/00000000-0000-4000-8000-0000000000{event}");
@@ -57,7 +57,7 @@ async fn where_no_worker_was_seen_the_page_says_what_to_do() {
     let service = Service::start().await;
     let wide = service.wide_key("wide", &[Scope::Read]).await;
     let visitor = Visitor::with_key(&service, &wide).await;
-    let list = visitor.page("/workers").await.is_ok();
+    let list = visitor.page("/workers").await.found();
     list.says("No worker was seen within a day.").says("wakeq work").says("No process consumes the log");
 }
 
@@ -67,7 +67,7 @@ async fn readers_of_one_canvas_see_no_worker() {
     for canvas in [CanvasId::DEFAULT, OTHER] {
         let key = service.key("narrow", canvas, &Scope::ALL).await;
         let narrow = Visitor::with_key(&service, &key).await;
-        let home = narrow.get(&on_canvas(canvas, "")).await.is_ok();
+        let home = narrow.get(&on_canvas(canvas, "")).await.found();
         assert!(!home.offers(&on_canvas(canvas, "/workers")), "it is not in the navigation");
         for path in ["/workers", "/workers/mill"] {
             let refused = narrow.get(&on_canvas(canvas, path)).await;

@@ -4,12 +4,12 @@ mod read;
 
 use axum::Form;
 use axum::response::{IntoResponse, Response};
-use chrono::Utc;
 use maud::html;
 
 use crate::access::Scope;
 use crate::http::problem::{Kind, Problem};
 use crate::page::form;
+use crate::page::time::now;
 use crate::page::view::{Done, View};
 use crate::page::visit::Visit;
 use crate::resources::emit::wire::{EmittedJson, UniqueOutcomeJson};
@@ -40,7 +40,7 @@ pub(crate) async fn emit(visit: Visit, Form(pairs): Form<Vec<(String, String)>>)
 }
 
 async fn emitted(visit: &Visit, given: &Fields) -> Result<Done, Problem> {
-    let event = given.event(Utc::now())?;
+    let event = given.event(now())?;
     let emitted: EmittedJson = visit.ask(&["events"]).post(&event).await?;
     let said = match emitted.outcome {
         Some(UniqueOutcomeJson::Kept) => "Nothing was added: this event has the unique key already.",

@@ -90,7 +90,7 @@ fn actions(visit: &Visit, hook: &HookJson) -> Markup {
 }
 
 fn about(visit: &Visit, hook: &HookJson) -> Markup {
-    let address = visit.from_root(&format!("/v1/canvases/{}/hooks/{}", visit.canvas(), hook.name));
+    let address = visit.at_root(&format!("/v1/canvases/{}/hooks/{}", visit.canvas(), hook.name));
     let secret = match hook.previous_secret_until {
         Some(until) => {
             html! { "The secret was replaced. The one before it is accepted, too, until " (moment(until)) "." }

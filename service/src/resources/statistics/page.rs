@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use crate::http::problem::Problem;
 use crate::page::chart::{Series, columns};
 use crate::page::parts::{number, table};
-use crate::page::time::length;
+use crate::page::time::{length, now};
 use crate::page::visit::Visit;
 use crate::resources::statistics::wire::{StatisticsJson, TimesJson};
 
@@ -73,7 +73,7 @@ impl History {
     /// Of what is at a path below the canvas: a handler, or with an empty path the canvas itself.
     pub(crate) async fn read(visit: &Visit, of: &[&str], span: &'static Span) -> Result<Self, Problem> {
         let path: Vec<&str> = of.iter().copied().chain(["statistics"]).collect();
-        let (from, to) = span.range(Utc::now());
+        let (from, to) = span.range(now());
         let ask = |step_s: i64| {
             let ask = visit.ask(&path).query("from", from.to_rfc3339()).query("to", to.to_rfc3339());
             ask.query("step_s", step_s).shared::<StatisticsJson>()

@@ -169,7 +169,7 @@ fn runs(visit: &Visit, shown: &WorkerJson) -> Markup {
 
 /// The events are of any canvas, and so lead to a page there.
 fn run_row(visit: &Visit, run: &WorkerRunJson) -> Markup {
-    let canvas = visit.from_root(&format!("/canvases/{}", run.canvas));
+    let canvas = visit.at_root(&format!("/canvases/{}", run.canvas));
     html! {
         tr {
             td { a href=(format!("{canvas}/events/{}", run.event)) { code { (run.event.to_string()) } } }

@@ -125,7 +125,7 @@ pub(super) struct Picture {
 impl Picture {
     /// The picture of this number, of some customer.
     pub(super) fn numbered(number: u64) -> Self {
-        Self::of(*one_of(&CUSTOMERS, number), number)
+        Self::of(one_of::<&str>(&CUSTOMERS, number), number)
     }
 
     /// The picture of this number, of this customer.

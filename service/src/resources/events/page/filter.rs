@@ -120,7 +120,7 @@ impl Filter {
         now: DateTime<Utc>,
         named: fn(&'static str) -> Option<&'static str>,
     ) -> Result<Vec<(String, String)>, Problem> {
-        let listed = self.0.iter().filter_map(|(name, text)| Some((named(*name)?, *name, text)));
+        let listed = self.0.iter().filter_map(|(name, text)| Some((named(name)?, *name, text)));
         let pairs = listed.map(|(named, name, text)| {
             let text = match self.moment(name, now)? {
                 Some(moment) => moment.to_rfc3339_opts(SecondsFormat::Micros, true),

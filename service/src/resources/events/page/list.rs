@@ -11,7 +11,7 @@ use crate::access::Scope;
 use crate::http::problem::{Kind, Problem};
 use crate::page::form;
 use crate::page::parts::{empty, events, number, pager, table};
-use crate::page::time::moment;
+use crate::page::time::{moment, now};
 use crate::page::view::View;
 use crate::page::visit::Visit;
 use crate::resources::events::wire::{EventCountJson, EventSummaryJson};
@@ -91,7 +91,7 @@ fn acting(visit: &Visit, filter: &Filter) -> Markup {
 
 /// The events of a page, and how many there are.
 async fn found(visit: &Visit, filter: &Filter) -> Result<Markup, Problem> {
-    let query = filter.query(step(Utc::now()))?;
+    let query = filter.query(step(now()))?;
     let list = visit.ask(&["events"]).queries(&query).query("cursor", visit.parameter("cursor"));
     let list = list.query("limit", PAGE);
     let count = visit.ask(&["events", "count"]).queries(&query);

@@ -200,6 +200,6 @@ fn from_a_shell(visit: &Visit, event: &EventDetail) -> Markup {
     let command = format!(r#"curl -sS -H "authorization: Bearer $WAKEQ_KEY" "$WAKEQ_SERVER{path}""#);
     html! {
         h2 { "From a shell" }
-        p data-server=(visit.from_root("")) { (copied(&command)) }
+        p data-server=(visit.at_root("")) { (copied(&command)) }
     }
 }

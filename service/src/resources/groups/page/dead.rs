@@ -76,7 +76,7 @@ fn listed(visit: &Visit, group: &str, dead: &List<GroupDeadJson>, may_redrive: b
 fn stream_link(visit: &Visit, event: &GroupDeadJson) -> Markup {
     let query = [("category", event.category.as_str()), ("stream", event.stream.as_str())];
     let query = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish();
-    let to = visit.from_root(&format!("/canvases/{}/log?{query}", event.canvas));
+    let to = visit.at_root(&format!("/canvases/{}/log?{query}", event.canvas));
     html! {
         a href=(to) { (event.category) "/" (event.stream) }
         @if event.canvas != visit.canvas().0 {

@@ -1,7 +1,6 @@
 //! A new operation: which events, a preview with their number, and the question before it begins.
 
 use axum::Form;
-use chrono::Utc;
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -10,6 +9,7 @@ use crate::access::Scope;
 use crate::http::problem::{Kind, Problem};
 use crate::page::form;
 use crate::page::parts::{empty, events, number};
+use crate::page::time::now;
 use crate::page::view::{Done, View};
 use crate::page::visit::Visit;
 use crate::resources::events::page::{Filter, split};
@@ -53,7 +53,7 @@ async fn previewed(visit: &Visit, kind: OperationKindJson, filter: &Filter) -> R
         add_tags: split(&visit.parameter("add_tags")),
         remove_tags: split(&visit.parameter("remove_tags")),
         look_up_to: (visit.parameter("look") == "further").then_some(FURTHER),
-        ..NewOperationJson::new(kind, filter.selected(Utc::now())?)
+        ..NewOperationJson::new(kind, filter.selected(now())?)
     };
     let preview: OperationPreviewJson = visit.ask(&["operations", "preview"]).post(&asked).await?;
     // What comes after the preview was not counted, and is left alone.

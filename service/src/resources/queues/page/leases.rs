@@ -45,7 +45,7 @@ fn listed(visit: &Visit, queue: &str, leases: &[LeaseJson]) -> Markup {
 
 fn row(visit: &Visit, queue: &str, lease: &LeaseJson) -> Markup {
     let (id, canvas) = (lease.id.to_string(), lease.canvas.to_string());
-    let copy = visit.from_root(&format!("/canvases/{canvas}/events/{id}"));
+    let copy = visit.at_root(&format!("/canvases/{canvas}/events/{id}"));
     html! {
         tr {
             td { a href=(copy) { code { (id) } } }
