@@ -131,6 +131,7 @@ impl Browser {
                 return;
             }
             assert!(tokio::time::Instant::now() < deadline, "{words:?} is not in {text}");
+            // A driver does not tell when a text has changed.
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }

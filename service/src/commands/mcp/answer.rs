@@ -84,7 +84,7 @@ fn fitting(items: &[Box<RawValue>]) -> usize {
 /// An object of which large fields are texts with the beginning of their JSON.
 fn shortened(object: &str, most: usize) -> anyhow::Result<String> {
     let fields: BTreeMap<String, Box<RawValue>> =
-        serde_json::from_str(object).context("the answer is too long, and is no object")?;
+        serde_json::from_str(object).context("the answer is too long, and is not an object")?;
     for characters in SHOWN {
         let text = with_beginnings(fields.clone(), characters)?;
         if text.len() <= most {
