@@ -88,6 +88,8 @@ impl Site {
             "emit",
             "--scope",
             "read",
+            "--scope",
+            "operate",
         ])?;
         let key = key.lines().last().unwrap_or_default().trim().to_owned();
         let port = free_port()?;
@@ -157,6 +159,10 @@ impl Server {
         let answer = http::post(self.port, &path, &self.key, &event.to_string()).await?;
         ensure!(matches!(answer.status, 200..=299), "{path}: {} {}", answer.status, answer.body);
         Ok(())
+    }
+
+    pub(super) async fn post(&self, path: &str, body: &str) -> Result<http::Answer> {
+        http::post(self.port, path, &self.key, body).await
     }
 
     pub(super) async fn get(&self, path: &str) -> Result<http::Answer> {
