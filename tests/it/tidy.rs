@@ -31,10 +31,11 @@ const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
 const LEFTOVERS: [&str; 3] = ["todo!", "unimplemented!", "dbg!"];
 /// Documents whose every file and function has to exist.
-const ABOUT_CODE: [&str; 8] = [
+const ABOUT_CODE: [&str; 9] = [
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
+    "docs/chores.md",
     "docs/design/invariants.md",
     "docs/design/statements.md",
     "docs/design/walks.md",
@@ -126,12 +127,12 @@ fn every_document_is_in_the_list_of_its_folder() {
     pass(&complaints.concat());
 }
 
-/// Decisions and requirements are lists that grow.
+/// Decisions, requirements and routes are lists that grow.
 #[test]
 fn pages_are_short() {
     let pages = files_with_extension(&root().join("docs"), "md");
-    let pages = pages.iter().map(|path| name_of(path));
-    let pages = pages.filter(|name| !name.starts_with("docs/adr/") && name != "docs/requirements.md");
+    let pages = pages.iter().map(|path| name_of(path)).filter(|name| !name.starts_with("docs/adr/"));
+    let pages = pages.filter(|name| !["docs/requirements.md", "docs/routes.md"].contains(&name.as_str()));
     let pages: BTreeSet<_> = pages.chain(["ARCHITECTURE.md", "CONTRIBUTING.md"].map(str::to_owned)).collect();
     for reference in documents::REFERENCES {
         assert!(pages.contains(reference), "{reference} was not read");

@@ -93,6 +93,8 @@ fn variable(command: &Command, arg: &str, value: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
     use clap::CommandFactory;
     use clap::error::ErrorKind;
 
@@ -190,5 +192,45 @@ mod tests {
             let is_about_it = error.kind() != ErrorKind::MissingRequiredArgument;
             assert!(is_about_it && error.exit_code() == 2, "`{line}`: {error}");
         }
+    }
+
+    /// Variables that are not an option's: the client reads the first three itself, and the log the
+    /// last.
+    const OTHER_VARIABLES: [&str; 4] = ["WAKEQ_SERVER", "WAKEQ_KEY", "WAKEQ_KEY_FILE", "RUST_LOG"];
+
+    /// The variables of the page, each with the text in parentheses behind it. Its rows begin with
+    /// "| `NAME` (default) |".
+    fn variables_of_the_page() -> BTreeMap<&'static str, &'static str> {
+        let rows =
+            include_str!("../../../docs/settings.md").lines().filter_map(|line| line.strip_prefix("| `"));
+        let mut variables = BTreeMap::new();
+        for row in rows {
+            let (name, rest) = row.split_once('`').unwrap();
+            let (default, _) = rest.split_once('|').unwrap();
+            let default = default.trim().trim_start_matches('(').trim_end_matches(')');
+            assert_eq!(variables.insert(name, default), None, "{name} has two rows");
+        }
+        variables
+    }
+
+    #[test]
+    fn the_page_on_settings_has_each_variable_with_its_default() {
+        let page = variables_of_the_page();
+        let mut whole = Cli::command();
+        whole.build();
+        let mut names: BTreeSet<String> = OTHER_VARIABLES.map(str::to_owned).into();
+        each(&whole, "wakeq", &mut |below, path| {
+            for arg in below.get_arguments() {
+                let Some(name) = arg.get_env().and_then(|name| name.to_str()) else { continue };
+                names.insert(name.to_owned());
+                let defaults = arg.get_default_values();
+                if let [default] = defaults
+                    && !arg.is_hide_default_value_set()
+                {
+                    assert_eq!(page.get(name).copied(), default.to_str(), "{name} of `{path}`");
+                }
+            }
+        });
+        assert_eq!(page.into_keys().map(str::to_owned).collect::<BTreeSet<_>>(), names);
     }
 }

@@ -8,6 +8,7 @@ mod limits;
 mod llms;
 mod options;
 mod pages;
+mod routes;
 mod search;
 mod sql;
 mod unique;

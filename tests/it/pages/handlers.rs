@@ -82,6 +82,28 @@ async fn count(service: &Service) {
     adding.execute(&service.stage.pool).await.unwrap();
 }
 
+/// None, and five of each kind. Another tenant has one of the same name.
+// Shows: EV2-09
+#[tokio::test]
+async fn the_page_of_a_handler_says_how_many_events_it_has() {
+    let service = Service::start().await;
+    service.put("/handlers/WORKER/paused/pause", json!({})).await.json();
+    for (name, delay_s) in [("five", 0), ("late", 3600), ("paused", 0)] {
+        let event = json!({"name": name, "delay_s": delay_s});
+        service.post("/events:batch", json!({"events": vec![event; 5]})).await.json();
+    }
+    emit_theirs(&service, "five").await;
+    let visitor = owner(&service).await;
+    for (name, counts) in
+        [("none", [0, 0, 0]), ("five", [5, 0, 0]), ("late", [0, 5, 0]), ("paused", [0, 0, 5])]
+    {
+        let page = visitor.page(&format!("/handlers/WORKER/{name}")).await.found();
+        for (label, count) in ["waiting", "delayed", "paused or blocked"].into_iter().zip(counts) {
+            page.says(&format!("<span class=\"value\">{count}</span><span class=\"label\">{label}</span>"));
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_handler_shows_its_counts_its_history_and_its_limits() {
     let service = Service::start().await;

@@ -10,7 +10,6 @@ use wakeq::CanvasId;
 
 /// No page has an error in its console, asks another host for anything, or keeps somebody out; and
 /// none of its links leads nowhere.
-// Shows: EV2-09
 #[tokio::test]
 async fn every_page_is_whole_in_both_modes_and_widths() {
     let scene = Scene::with_everything().await;

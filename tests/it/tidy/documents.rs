@@ -96,7 +96,7 @@ const PAGE_WORDS_MAX: usize = 1_200;
 const REFERENCE_WORDS_MAX: usize = 2_000;
 
 /// The pages for looking things up.
-pub(super) const REFERENCES: [&str; 10] = [
+pub(super) const REFERENCES: [&str; 11] = [
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "docs/cli.md",
@@ -104,6 +104,7 @@ pub(super) const REFERENCES: [&str; 10] = [
     "docs/http.md",
     "docs/operations.md",
     "docs/running.md",
+    "docs/settings.md",
     "docs/sql.md",
     "docs/telemetry.md",
     "docs/troubleshooting.md",

@@ -119,7 +119,7 @@ variable "trusted_proxies" {
 }
 
 variable "env" {
-  description = "Additional environment variables: docs/operations.md."
+  description = "Additional environment variables: docs/settings.md."
   type        = map(string)
   default     = {}
 }

@@ -80,7 +80,7 @@ variable "limits" {
 }
 
 variable "env" {
-  description = "Additional environment variables: docs/operations.md, and those of the handlers."
+  description = "Additional environment variables: docs/settings.md, and those of the handlers."
   type        = map(string)
   default     = {}
 }
