@@ -10,6 +10,7 @@ use tower_service::Service;
 use super::answer::RequestId;
 use super::caller::{Operator, SignedIn};
 use super::client::Client;
+use super::operations::IDEMPOTENCY_KEY;
 use super::problem::{Problem, Words};
 use super::record::Recorded;
 use crate::access::Principal;
@@ -65,11 +66,26 @@ impl Sender {
     }
 }
 
+/// What a request has beside its path.
+#[derive(Clone, Default)]
+pub(crate) struct Content {
+    /// JSON.
+    pub(crate) body: Option<Vec<u8>>,
+    /// An `Idempotency-Key`.
+    pub(crate) key: Option<String>,
+}
+
 /// The answer to a request.
 pub(crate) struct Reply {
     pub(crate) body: Bytes,
     /// Whether it is recorded who has read it, so that nobody else may be shown it.
     pub(crate) is_recorded: bool,
+}
+
+impl From<Option<Vec<u8>>> for Content {
+    fn from(body: Option<Vec<u8>>) -> Self {
+        Self { body, key: None }
+    }
 }
 
 impl Inside {
@@ -78,14 +94,14 @@ impl Inside {
         Self(router)
     }
 
-    /// The answer to a request to a path with its query; a body is JSON. Errors: the problem that
-    /// any caller would be told.
+    /// The answer to a request to a path with its query. Errors: the problem that any caller would
+    /// be told.
     pub(crate) async fn call(
         &self,
         sender: Sender,
         method: Method,
         path: &str,
-        body: Option<Vec<u8>>,
+        Content { body, key }: Content,
     ) -> Result<Reply, Problem> {
         let mut request = Request::new(Body::empty());
         *request.method_mut() = method;
@@ -93,6 +109,10 @@ impl Inside {
         if let Some(body) = body {
             request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
             *request.body_mut() = body.into();
+        }
+        if let Some(key) = key {
+            let key = HeaderValue::try_from(key).map_err(Problem::invalid)?;
+            request.headers_mut().insert(IDEMPOTENCY_KEY, key);
         }
         sender.sign(request.extensions_mut());
         let Ok(mut response) = self.0.clone().call(request).await;

@@ -7,6 +7,7 @@ use axum::extract::Request;
 use super::cookies::said;
 use super::form::TOKEN;
 use super::gate::is_from_elsewhere;
+use super::sent::Sent;
 use super::state::Page;
 use super::visit::{Visit, VisitParts, canvas_of, first_canvas};
 use crate::access::{Principal, Scope, SignIn, authorize};
@@ -32,8 +33,9 @@ pub(super) async fn admitted(
     {
         return Err(Problem::new(Kind::NotFound, "you have no rights on this canvas, if there is one"));
     }
+    let mut sent = None;
     if !request.method().is_safe() {
-        request = checked(page, sign_in, request).await?;
+        (request, sent) = checked(page, sign_in, request).await?;
     }
     let form_token = page.api.access.form_token(sign_in).await?;
     let visit = Visit::new(VisitParts {
@@ -45,6 +47,7 @@ pub(super) async fn admitted(
         path: request.uri().path().to_owned(),
         query: request.uri().query().unwrap_or_default().to_owned(),
         form_token,
+        sent,
     });
     request.extensions_mut().insert(visit.clone());
     Ok((visit, request))
@@ -52,7 +55,11 @@ pub(super) async fn admitted(
 
 /// Checks that a form was sent by a page of this session. Its body is read within the limits of any
 /// request's.
-async fn checked(page: &Page, sign_in: &SignIn, request: Request) -> Result<Request, Problem> {
+async fn checked(
+    page: &Page,
+    sign_in: &SignIn,
+    request: Request,
+) -> Result<(Request, Option<Sent>), Problem> {
     let (parts, body) = request.into_parts();
     let limit = page.api.limits.body_bytes.saturating_mul(FORM_FACTOR);
     let whole = Request::from_parts(parts.clone(), body);
@@ -64,5 +71,6 @@ async fn checked(page: &Page, sign_in: &SignIn, request: Request) -> Result<Requ
                      send it once more";
         return Err(Problem::new(Kind::Forbidden, words));
     }
-    Ok(Request::from_parts(parts, Body::from(body)))
+    let sent = Sent::read(&body);
+    Ok((Request::from_parts(parts, Body::from(body)), sent))
 }

@@ -1,21 +1,28 @@
 //! A request to the API in a visitor's name.
 
 use std::fmt::Display;
+use std::time::Duration;
 
 use axum::http::Method;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::time::sleep;
 
 use super::visit::{Visit, joined};
 use crate::access::Scope;
-use crate::http::inside::{Reply, Sender};
-use crate::http::problem::{Problem, Words};
+use crate::http::inside::{Content, Reply, Sender};
+use crate::http::problem::{Kind, Problem, Words};
+
+/// How often the answer of a form that was sent twice is looked for, and after which time again.
+const LOOKS: u32 = 20;
+const LOOKS_AGAIN: Duration = Duration::from_millis(250);
 
 /// A request that is not sent yet.
 pub(crate) struct Ask {
     visit: Visit,
     path: String,
     query: Vec<(String, String)>,
+    is_once: bool,
 }
 
 impl Visit {
@@ -38,7 +45,13 @@ impl Visit {
 
 impl Ask {
     fn new(visit: Visit, path: String) -> Self {
-        Self { visit, path, query: Vec::new() }
+        Self { visit, path, query: Vec::new(), is_once: false }
+    }
+
+    /// Does what the form asks for once, however often it is sent. For routes that honour an
+    /// `Idempotency-Key`.
+    pub(crate) fn once(self) -> Self {
+        Self { is_once: true, ..self }
     }
 
     /// Adds a parameter, unless it is empty.
@@ -107,13 +120,28 @@ impl Ask {
     async fn send(self, method: Method, body: Option<Vec<u8>>) -> Result<Reply, Problem> {
         let path = self.path_and_query();
         let parts = self.visit.parts();
-        let sender = Sender::Person(Box::new(parts.person.clone()));
+        let sent = parts.sent.as_ref().filter(|_| self.is_once);
+        let content = Content { body, key: sent.map(|sent| sent.key_of(&method, &path)) };
         let changes = !method.is_safe();
-        let answer = parts.page.inside.call(sender, method, &path, body).await;
+        let mut answer = self.call(method.clone(), &path, content.clone()).await;
+        for _ in 0..LOOKS {
+            // The same form was sent a moment ago, and its answer is this one's.
+            if !answer.as_ref().is_err_and(|problem| problem.kind == Kind::IdempotencyInProgress) {
+                break;
+            }
+            sleep(LOOKS_AGAIN).await;
+            answer = self.call(method.clone(), &path, content.clone()).await;
+        }
         if changes {
             parts.page.memo.forget();
         }
-        answer
+        answer.map_err(sent_before)
+    }
+
+    async fn call(&self, method: Method, path: &str, content: Content) -> Result<Reply, Problem> {
+        let parts = self.visit.parts();
+        let sender = Sender::Person(Box::new(parts.person.clone()));
+        parts.page.inside.call(sender, method, path, content).await
     }
 
     fn path_and_query(&self) -> String {
@@ -121,6 +149,17 @@ impl Ask {
         let query = query.extend_pairs(&self.query).finish();
         if query.is_empty() { self.path.clone() } else { format!("{}?{query}", self.path) }
     }
+}
+
+/// A form whose request depends on the time, such as a length that is counted from now, asks for
+/// something else when it is sent again: it was done the first time.
+fn sent_before(problem: Problem) -> Problem {
+    if problem.kind != Kind::IdempotencyMismatch {
+        return problem;
+    }
+    let words = "this form was sent before, and what it asks for was done then: nothing was done now. To do it \
+                 once more, load the page again";
+    Problem::new(problem.kind, words)
 }
 
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {

@@ -1,7 +1,10 @@
-//! Forms: each carries the hidden field of the visitor's session, without which it is refused.
+//! Forms: each carries the hidden field of the visitor's session, without which it is refused, and
+//! a key of its own, by which it is known if it is sent twice.
 
 use maud::{Markup, html};
+use uuid::Uuid;
 
+use super::sent::KEY;
 use super::visit::Visit;
 
 /// The name of the hidden field.
@@ -12,6 +15,7 @@ pub(crate) fn change(visit: &Visit, action: &str, contents: Markup) -> Markup {
     html! {
         form.change method="post" action=(action) {
             input type="hidden" name=(TOKEN) value=(visit.parts().form_token);
+            input type="hidden" name=(KEY) value=(Uuid::new_v4().to_string());
             (contents)
         }
     }

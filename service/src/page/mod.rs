@@ -19,6 +19,7 @@ mod layout;
 mod memo;
 pub(crate) mod parts;
 mod sections;
+mod sent;
 mod serve;
 mod sign_in;
 mod state;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
 
+use super::sent::Sent;
 use super::state::Page;
 use crate::access::{
     Principal, Reach, Scope, authorize, authorize_everywhere, authorize_handler, authorize_some_handler,
@@ -28,6 +29,8 @@ pub(super) struct VisitParts {
     pub(super) query: String,
     /// The hidden field of forms.
     pub(super) form_token: String,
+    /// The form that was sent, by its key and its fields: the same again if it is sent twice.
+    pub(super) sent: Option<Sent>,
     /// What the last request has done, to be said once.
     pub(super) said: Option<String>,
 }

@@ -91,7 +91,7 @@ impl LocalApi {
         path: &str,
         body: Option<Vec<u8>>,
     ) -> Result<Vec<u8>, CallError> {
-        let answered = self.routes.call(Sender::Operator(self.operator), method, path, body).await;
+        let answered = self.routes.call(Sender::Operator(self.operator), method, path, body.into()).await;
         Ok(answered.map_err(CallError::from)?.body.into())
     }
 }

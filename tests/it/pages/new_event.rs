@@ -35,11 +35,55 @@ async fn an_event_is_emitted_with_all_that_was_filled_in() {
     has(&full.json(), json!({"state": "delayed", "name": "mail", "unique_key": "invoice:42"}));
     let options = json!({"retries": 7, "keep_s": 86400.0, "tags": ["customer:7", "late"]});
     assert_eq!(full.json()["options"], options);
-    let again = visitor.send(&page, "/new-event", &fields).await.found();
+    let next = visitor.page("/new-event").await.found();
+    let again = visitor.send(&next, "/new-event", &fields).await.found();
     again.says("was replaced");
-    let kept = visitor.send(&page, "/new-event", &[("name", "mail"), ("unique_key", "invoice:42")]).await;
+    let kept = visitor.send(&next, "/new-event", &[("name", "mail"), ("unique_key", "invoice:42")]).await;
     kept.found().says("Nothing was added");
     assert_eq!(service.stage.pool.value::<i64>(EVENTS).await, 1);
+}
+
+/// A form that is sent twice, by a double click or a page that is loaded again, emits once. Filled
+/// in anew, or shown anew, it is another.
+#[tokio::test]
+async fn a_form_that_is_sent_twice_emits_once() {
+    let service = Service::start().await;
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    let count = async || service.stage.pool.value::<i64>(EVENTS).await;
+    let page = visitor.page("/new-event").await.found();
+    let fields = [("name", "mail"), ("value", "1"), ("due", "1 h")];
+    let (first, second) =
+        tokio::join!(visitor.send(&page, "/new-event", &fields), visitor.send(&page, "/new-event", &fields));
+    let third = visitor.send(&page, "/new-event", &fields).await.found();
+    let emitted = first.found().path;
+    assert_eq!((second.found().path, third.path), (emitted.clone(), emitted.clone()), "the same event");
+    assert_eq!(count().await, 1);
+
+    let other = [("name", "mail"), ("value", "2"), ("due", "1 h")];
+    assert_ne!(visitor.send(&page, "/new-event", &other).await.found().path, emitted);
+    let anew = visitor.page("/new-event").await.found();
+    assert_ne!(visitor.send(&anew, "/new-event", &fields).await.found().path, emitted);
+    assert_eq!(count().await, 3);
+
+    // What is counted from now is another moment by then, and the event is there all the same.
+    let anew = visitor.page("/new-event").await.found();
+    let ahead = [("name", "mail"), ("not_after", "in 1 d")];
+    visitor.send(&anew, "/new-event", &ahead).await.found();
+    let again = visitor.send(&anew, "/new-event", &ahead).await;
+    assert_eq!(again.status, StatusCode::UNPROCESSABLE_ENTITY);
+    again.says("this form was sent before");
+    assert_eq!(count().await, 4);
+
+    // The same form of another tenant, with the same key, is its own.
+    let theirs = service.key("theirs", OTHER, &Scope::ALL).await;
+    let theirs = Visitor::with_key(&service, &theirs).await;
+    let own = theirs.get(&on_canvas(OTHER, "/new-event")).await.found();
+    let key = page.form("/new-event").key();
+    let with_key = [&[("form_key", key.as_str())][..], &fields[..]].concat();
+    let shown = theirs.send(&own, "/new-event", &with_key).await.found();
+    let id = emitted.rsplit('/').next().unwrap();
+    assert!(shown.path.starts_with(&on_canvas(OTHER, "/events/")) && !shown.path.ends_with(id));
+    assert_eq!(count().await, 5);
 }
 
 #[tokio::test]

@@ -42,6 +42,9 @@ async fn all_that_match_are_counted_and_then_cancelled() {
     let later = service.post("/events", json!({"name": "mail", "delay_s": 3600})).await.json();
     let begun = visitor.send(&asked, "/operations", &[]).await.found();
     begun.says("The operation has begun.").says("Operation: Cancel");
+    let again = visitor.send(&asked, "/operations", &[]).await.found();
+    assert_eq!(again.path, begun.path, "the form was sent twice, and began one operation");
+    assert_eq!(service.get("/operations").await.json()["items"].as_array().unwrap().len(), 1);
     let page = ended(&service, &visitor, &begun).await;
     page.says("<strong>3 events</strong>").says("key:tests");
     assert!(!page.offers("/cancel"), "it has ended");

@@ -82,7 +82,9 @@ impl Visitor {
         fields: &[(&str, &str)],
     ) -> impl Future<Output = Shown> + 'v {
         let form = page.form(action);
+        // A field that is given takes the place of a hidden one.
         let mut all = form.hidden.clone();
+        all.retain(|(hidden, _)| fields.iter().all(|(name, _)| name != hidden));
         all.extend(fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         let pairs: Vec<_> = all.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let (body, action) = (encoded(&pairs), form.action);
@@ -161,7 +163,16 @@ pub(crate) struct PageForm {
 impl PageForm {
     /// The field by which the session is known.
     pub(crate) fn token(&self) -> String {
-        self.hidden.iter().find(|(name, _)| name == "form_token").unwrap().1.clone()
+        self.hidden("form_token")
+    }
+
+    /// The key by which the form is known if it is sent twice.
+    pub(crate) fn key(&self) -> String {
+        self.hidden("form_key")
+    }
+
+    fn hidden(&self, sought: &str) -> String {
+        self.hidden.iter().find(|(name, _)| name == sought).unwrap().1.clone()
     }
 }
 

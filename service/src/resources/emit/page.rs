@@ -41,7 +41,7 @@ pub(crate) async fn emit(visit: Visit, Form(pairs): Form<Vec<(String, String)>>)
 
 async fn emitted(visit: &Visit, given: &Fields) -> Result<Done, Problem> {
     let event = given.event(now())?;
-    let emitted: EmittedJson = visit.ask(&["events"]).post(&event).await?;
+    let emitted: EmittedJson = visit.ask(&["events"]).once().post(&event).await?;
     let said = match emitted.outcome {
         Some(UniqueOutcomeJson::Kept) => "Nothing was added: this event has the unique key already.",
         Some(UniqueOutcomeJson::Replaced) => "The event that waited with the unique key was replaced.",

@@ -78,7 +78,7 @@ pub(crate) async fn purge(
         before: Some(counted),
         ..NewOperationJson::new(OperationKindJson::Delete, filter)
     };
-    match visit.ask(&["operations"]).post::<OperationJson>(&rest).await {
+    match visit.ask(&["operations"]).once().post::<OperationJson>(&rest).await {
         Ok(begun) => Ok(Done::new(
             visit.link(&["operations", &begun.id.to_string()]),
             format!("{deleted} This operation deletes the rest, whether or not somebody looks."),

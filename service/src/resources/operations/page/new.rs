@@ -127,7 +127,7 @@ pub(crate) async fn begin(visit: Visit, Form(form): Form<BeginForm>) -> Result<D
     let new: NewOperationJson = serde_json::from_str(&form.operation).map_err(|error| {
         Problem::bad_request("this is not an operation: count the events once more").because(error)
     })?;
-    let begun: OperationJson = visit.ask(&["operations"]).post(&new).await?;
+    let begun: OperationJson = visit.ask(&["operations"]).once().post(&new).await?;
     let to = visit.link(&["operations", &begun.id.to_string()]);
     Ok(Done::new(to, "The operation has begun. It goes on if you leave this page."))
 }

@@ -1,0 +1,63 @@
+//! A form that was sent: whether two are the same one, sent twice by a double click, a page that is
+//! loaded again, or a browser that was not answered. Decides nothing about what it does.
+
+use aws_lc_rs::digest::{Context, SHA256, digest};
+use axum::http::Method;
+
+/// The name of the field with a form's own key.
+pub(super) const KEY: &str = "form_key";
+
+/// A digest of a form's key and fields. One that is filled in differently before it is sent again
+/// is another.
+pub(super) struct Sent(Vec<u8>);
+
+impl Sent {
+    /// The form in a body, if it has a key.
+    pub(super) fn read(body: &[u8]) -> Option<Self> {
+        let has_key = url::form_urlencoded::parse(body).any(|(name, value)| name == KEY && !value.is_empty());
+        has_key.then(|| Self(digest(&SHA256, body).as_ref().to_vec()))
+    }
+
+    /// The key of a request that it leads to, such that the same request of the same form has the
+    /// same one.
+    pub(super) fn key_of(&self, method: &Method, path: &str) -> String {
+        let mut context = Context::new(&SHA256);
+        context.update(&self.0);
+        context.update(method.as_str().as_bytes());
+        context.update(path.as_bytes());
+        let digits: String = context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("page-{digits}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(body: &str, method: &Method, path: &str) -> Option<String> {
+        Some(Sent::read(body.as_bytes())?.key_of(method, path))
+    }
+
+    #[test]
+    fn a_form_that_is_sent_twice_has_the_same_key() {
+        let form = "form_key=a&name=mail&value=1";
+        let first = key(form, &Method::POST, "/events").unwrap();
+        assert_eq!(key(form, &Method::POST, "/events").as_ref(), Some(&first));
+        assert!(first.len() <= 255 && first.bytes().all(|byte| byte.is_ascii_graphic()), "{first}");
+        for (body, method, path) in [
+            ("form_key=b&name=mail&value=1", Method::POST, "/events"),
+            ("form_key=a&name=mail&value=2", Method::POST, "/events"),
+            (form, Method::PUT, "/events"),
+            (form, Method::POST, "/operations"),
+        ] {
+            assert_ne!(key(body, &method, path).unwrap(), first, "{body} {method} {path}");
+        }
+    }
+
+    #[test]
+    fn a_form_without_a_key_is_never_the_same() {
+        for body in ["", "name=mail", "form_key=&name=mail", "other_form_key=a"] {
+            assert_eq!(key(body, &Method::POST, "/events"), None, "{body}");
+        }
+    }
+}
