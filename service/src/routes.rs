@@ -89,11 +89,11 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
     guarded
         .emitting(routes!(emit::one))
         .emitting(routes!(emit::batch))
-        .on(Scope::Read, routes!(events::list))
+        .reading(routes!(events::list))
         .records_value_searches()
-        .on(Scope::Read, routes!(events::count))
+        .reading(routes!(events::count))
         .records_value_searches()
-        .on(Scope::Read, routes!(events::one))
+        .reading(routes!(events::one))
         .records_full_views()
         .on(Scope::Operate, routes!(events::cancel))
         .on(Scope::Operate, routes!(events::run_now))
@@ -102,7 +102,7 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .records_reads()
         // The claim of the attempt is needed as well.
         .working(routes!(checkpoints::store))
-        .on(Scope::Read, routes!(handlers::list))
+        .reading(routes!(handlers::list))
         .on(Scope::Read, routes!(handlers::one))
         // A target receives the events of its handler, so registering one includes reading.
         .on_both([Scope::Operate, Scope::Read], routes!(targets::put))
@@ -191,7 +191,7 @@ fn of_pulled_handlers(guarded: GuardedRoutes) -> GuardedRoutes {
 /// What is about events that have ended, or about many at once.
 fn of_many_events(guarded: GuardedRoutes) -> GuardedRoutes {
     guarded
-        .on(Scope::Read, routes!(dead_events::list))
+        .reading(routes!(dead_events::list))
         .records_reads()
         .on(Scope::Read, routes!(ended_events::list))
         .records_reads()

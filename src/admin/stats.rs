@@ -1,10 +1,10 @@
 //! How many events each handler has, how many could run now, and the rules in force.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Admin, AdminError, Cursor, LIST_MAX, Page};
-use crate::event::{CanvasId, HandlerScope, Timestamp};
+use crate::event::{CanvasId, HandlerScope, Name, Timestamp};
 use crate::store::RegisteredTarget;
 use crate::store::{Depth, HandlerActivity, HandlerCounts, HandlerDepth, Rule};
 
@@ -83,8 +83,49 @@ impl Admin {
         limit: u32,
     ) -> Result<Page<HandlerStats>, AdminError> {
         let after = cursor.map(Cursor::handler).transpose()?;
+        let after = after.as_ref().map_or(("", ""), |(module, name)| (module.as_str(), name.as_str()));
         let limit = limit.clamp(1, LIST_MAX) as usize;
-        let found = self.store.handlers(canvas, after.as_ref(), limit as i64 + 1).await?;
+        let found = self.store.handlers(canvas, after, limit as i64 + 1).await?;
+        self.page_of(canvas, found, limit).await
+    }
+
+    /// The same for some handlers alone: each a module, with a name unless it is all of the module.
+    pub async fn handlers_among(
+        &self,
+        canvas: CanvasId,
+        among: &[(Name, Option<Name>)],
+        cursor: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<Page<HandlerStats>, AdminError> {
+        let after = cursor.map(Cursor::handler).transpose()?;
+        let limit = limit.clamp(1, LIST_MAX) as usize;
+        let mut found = BTreeSet::new();
+        for (module, name) in among {
+            match (name, &after) {
+                (Some(name), _) => {
+                    found.insert(HandlerScope { canvas, module: module.clone(), name: name.clone() });
+                }
+                (None, Some((passed, _))) if module < passed => {}
+                (None, after) => {
+                    let inside = after.as_ref().filter(|(reached, _)| reached == module);
+                    let start = (module.as_str(), inside.map_or("", |(_, name)| name.as_str()));
+                    let next = self.store.handlers(canvas, start, limit as i64 + 1).await?;
+                    found.extend(next.into_iter().take_while(|handler| handler.module == *module));
+                }
+            }
+        }
+        let is_ahead = |handler: &HandlerScope| {
+            after.as_ref().is_none_or(|(module, name)| (&handler.module, &handler.name) > (module, name))
+        };
+        self.page_of(canvas, found.into_iter().filter(is_ahead).collect(), limit).await
+    }
+
+    async fn page_of(
+        &self,
+        canvas: CanvasId,
+        found: Vec<HandlerScope>,
+        limit: usize,
+    ) -> Result<Page<HandlerStats>, AdminError> {
         let cursor = |last: &HandlerScope| Cursor::of_handler((last.module.clone(), last.name.clone()));
         let Page { items, next, looked_at } = Page::of(found, limit, cursor);
         Ok(Page { items: self.stats_of(canvas, &items, TARGETS_SHOWN).await?, next, looked_at })

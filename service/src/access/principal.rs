@@ -93,6 +93,18 @@ impl Principal {
         &self.grants
     }
 
+    /// The handlers of a canvas for which a scope was granted on its own: each a module, with a name
+    /// unless it is all of the module; sorted, and without repeats.
+    pub(crate) fn handlers_on(&self, canvas: CanvasId, scope: Scope) -> Vec<(Name, Option<Name>)> {
+        let narrow =
+            self.narrow.iter().filter(|(reach, narrow)| reach.covers(canvas) && narrow.scope() == scope);
+        let handlers = narrow.map(|(_, narrow)| narrow.handlers());
+        let mut handlers: Vec<_> = handlers.map(|(module, name)| (module.clone(), name.cloned())).collect();
+        handlers.sort();
+        handlers.dedup();
+        handlers
+    }
+
     /// All that it may do on a canvas, as a text: two for whom it is equal are allowed the same
     /// there.
     pub(crate) fn rights_on(&self, canvas: CanvasId) -> String {
@@ -150,8 +162,8 @@ pub enum Denied {
     /// another handler or no single one.
     #[error(
         "the scope `{needed}` was granted for some handlers only, and this request is about another \
-         handler, or not about a single one: lists, and events by their ids, need the scope for all \
-         handlers"
+         handler, or not about a single one: a list of events has to name one of them, and what \
+         concerns others as well needs the scope for all handlers"
     )]
     Narrow {
         /// The scope.
@@ -213,6 +225,16 @@ pub(crate) fn authorize_handler(
     needed: Scope,
     module: &Name,
     name: &Name,
+) -> Result<(), Denied> {
+    authorize_handlers(principal, canvas, needed, (module, Some(name)))
+}
+
+/// The same for an operation on all handlers of a module, if no name is given.
+pub(crate) fn authorize_handlers(
+    principal: &Principal,
+    canvas: CanvasId,
+    needed: Scope,
+    (module, name): (&Name, Option<&Name>),
 ) -> Result<(), Denied> {
     let allows =
         |(reach, narrow): &(Reach, NarrowScope)| reach.covers(canvas) && narrow.allows(needed, module, name);
@@ -417,6 +439,17 @@ mod tests {
                 }
             }
         }
+        let of_module = |module: &str, needed| authorize_handlers(&robot, OWN, needed, (&name(module), None));
+        assert_eq!(of_module("image", Scope::Operate), Ok(()));
+        assert_eq!(
+            of_module("WORKER", Scope::Emit),
+            Err(Denied::Narrow { needed: Scope::Emit }),
+            "one of it"
+        );
+        assert_eq!(of_module("WORKER", Scope::Operate), Err(Denied::Narrow { needed: Scope::Operate }));
+        assert_eq!(robot.handlers_on(OWN, Scope::Operate), [(name("image"), None::<Name>)]);
+        assert_eq!(robot.handlers_on(OWN, Scope::Emit), [(name("WORKER"), Some(name("resize")))]);
+        assert!(robot.handlers_on(OTHER, Scope::Emit).is_empty());
         assert_eq!(authorize(&robot, OWN, Scope::Emit), Err(Denied::Narrow { needed: Scope::Emit }));
         assert_eq!(authorize_some_handler(&robot, OWN, Scope::Emit), Ok(()));
         assert_eq!(authorize_some_handler(&robot, OTHER, Scope::Emit), Err(Denied::NotFound));

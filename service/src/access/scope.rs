@@ -66,8 +66,8 @@ impl FromStr for Scope {
 }
 
 /// A scope limited to the handlers of one module, or to one handler: `emit:WORKER/*`,
-/// `operate:WORKER/resize`. It only allows operations on these handlers: no lists, and no access to
-/// events by id.
+/// `operate:WORKER/resize`. It only allows operations on these handlers, and to read their events:
+/// nothing that concerns others as well.
 ///
 /// ```
 /// use wakeq_service::access::{NarrowScope, Scope};
@@ -90,9 +90,15 @@ impl NarrowScope {
         self.scope
     }
 
-    /// Whether it grants this scope for this handler.
-    pub(super) fn allows(&self, needed: Scope, module: &Name, name: &Name) -> bool {
-        self.scope == needed && self.module == *module && self.name.as_ref().is_none_or(|own| own == name)
+    /// The handlers that it is limited to: a module, and a name unless it is all of the module.
+    pub(super) fn handlers(&self) -> (&Name, Option<&Name>) {
+        (&self.module, self.name.as_ref())
+    }
+
+    /// Whether it grants this scope for this handler, or without a name for all of the module.
+    pub(super) fn allows(&self, needed: Scope, module: &Name, name: Option<&Name>) -> bool {
+        let (own_module, own_name) = self.handlers();
+        self.scope == needed && own_module == module && (own_name.is_none() || own_name == name)
     }
 
     /// From the column; entries that are not narrow scopes are skipped.

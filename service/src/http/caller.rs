@@ -18,10 +18,10 @@ use super::record::{Line, shown};
 use super::shares::LimitKey;
 use crate::access::{
     CredentialFilter, Denied, Grant, Principal, Reach, Scope, authorize, authorize_everywhere,
-    authorize_handler,
+    authorize_handler, authorize_handlers,
 };
 use wakeq::control::AuditOutcome;
-use wakeq::{Actor, Admin, CanvasId, Event, HandlerAddress, HandlerScope};
+use wakeq::{Actor, Admin, CanvasId, Event, HandlerAddress, HandlerScope, Name};
 
 /// The authorized caller, and the canvas.
 #[derive(Clone, Debug)]
@@ -106,6 +106,59 @@ impl Caller {
         let Some(HandlerScope { module, name, .. }) = &handler else { return Err(Problem::not_found()) };
         authorize_handler(&self.principal, self.canvas, Scope::Operate, module, name).map_err(|denied| {
             self.record_refusal(api, action, &denied, handler.clone());
+            Problem::not_found()
+        })
+    }
+
+    /// The handlers to which the caller's reading is limited, each a module, with a name unless it is
+    /// all of the module; `None` if it may read all.
+    pub(crate) fn reads_only(&self) -> Option<Vec<(Name, Option<Name>)>> {
+        self.is_limited(Scope::Read).then(|| self.principal.handlers_on(self.canvas, Scope::Read))
+    }
+
+    /// Checks that a caller with the scope `read` for some handlers only lists events of one of
+    /// them, or of its module if it has all of that; if not, records that it tried.
+    pub(crate) fn may_list(
+        &self,
+        api: &Api,
+        action: &'static str,
+        module: Option<&Name>,
+        name: Option<&Name>,
+    ) -> Result<(), Problem> {
+        let worker = Name::worker();
+        let module = module.or(name.is_some().then_some(&worker));
+        let decided = match module {
+            Some(module) => authorize_handlers(&self.principal, self.canvas, Scope::Read, (module, name)),
+            None => authorize(&self.principal, self.canvas, Scope::Read),
+        };
+        decided.map_err(|denied| {
+            let scope = module.zip(name).map(|(module, name)| HandlerScope {
+                canvas: self.canvas,
+                module: module.clone(),
+                name: name.clone(),
+            });
+            self.record_refusal(api, action, &denied, scope);
+            denied.into()
+        })
+    }
+
+    /// Checks that a caller with the scope `read` for some handlers only has it for the one of an
+    /// event; `None` if the canvas has no such event. If not, records that it tried. The answer is
+    /// the same for both, so that it tells nothing of the events of others.
+    pub(crate) fn may_see(
+        &self,
+        api: &Api,
+        action: &'static str,
+        handler: Option<(&str, &str)>,
+    ) -> Result<(), Problem> {
+        if !self.is_limited(Scope::Read) {
+            return Ok(());
+        }
+        let names = handler.and_then(|(module, name)| module.parse().ok().zip(name.parse().ok()));
+        let Some((module, name)): Option<(Name, Name)> = names else { return Err(Problem::not_found()) };
+        authorize_handler(&self.principal, self.canvas, Scope::Read, &module, &name).map_err(|denied| {
+            let scope = HandlerScope { canvas: self.canvas, module, name };
+            self.record_refusal(api, action, &denied, Some(scope));
             Problem::not_found()
         })
     }

@@ -8,13 +8,14 @@ use crate::store::kernel::{Store, StoreError, address};
 pub(crate) type HandlerPosition = (Name, Name);
 
 impl Store {
-    /// The handlers of a canvas after a position that have events, dead events, halted lanes, rules
-    /// or targets, by module and name; at most `limit`. Copies in queues count, also those that
-    /// their queue does not show: such a handler has no counts.
+    /// The handlers of a canvas after a module and a name that have events, dead events, halted
+    /// lanes, rules or targets, by module and name; at most `limit`. An empty text is before each
+    /// module, or each name of one. Copies in queues count, also those that their queue does not
+    /// show: such a handler has no counts.
     pub(crate) async fn handlers(
         &self,
         canvas: CanvasId,
-        after: Option<&HandlerPosition>,
+        (after_module, after_name): (&str, &str),
         limit: i64,
     ) -> Result<Vec<HandlerScope>, StoreError> {
         let query = sqlx::query!(
@@ -48,8 +49,8 @@ impl Store {
                )
                select module as "module!", name as "name!" from found where number > 0 order by number"#,
             canvas.0,
-            after.map_or("", |(module, _)| module.as_str()),
-            after.map_or("", |(_, name)| name.as_str()),
+            after_module,
+            after_name,
             limit
         );
         let rows = self.session().await?.all("list handlers", query).await?;

@@ -199,9 +199,7 @@ async fn a_key_for_a_handler_operates_it_and_nothing_else() {
         assert_eq!(ask(own, Method::PUT, &format!("{path}/pause")).await, 403, "{path}");
     }
     let by_id = format!("/events/{id}");
-    for path in
-        ["/events", "/handlers", "/dead-events", "/cron", "/log?category=x", "/depth", "/statistics", &by_id]
-    {
+    for path in ["/events", "/dead-events", "/cron", "/log?category=x", "/depth", "/statistics"] {
         assert_eq!(ask(own, Method::GET, path).await, 403, "{path}");
     }
     assert_eq!(ask(own, Method::POST, &format!("{by_id}/cancel")).await, 403);
@@ -216,6 +214,104 @@ async fn a_key_for_a_handler_operates_it_and_nothing_else() {
     assert!(scopes.contains(&&json!(["read:WORKER/resize", "operate:WORKER/resize"])), "{scopes:?}");
     assert!(whole.starts_with("wakeq_") && scopes.contains(&&json!(["read"])), "{scopes:?}");
     service.stop().await;
+}
+
+/// The handlers of two modules, each with an event here and one on another canvas.
+const HANDLERS: [(&str, &str); 4] =
+    [("image", "blur"), ("image", "resize"), ("mail", "send"), ("mail", "sort")];
+
+/// Emits the events of all handlers; returns the ids of those here, and one of those elsewhere.
+async fn emit_all(service: &Service) -> (Vec<String>, String) {
+    let neighbour = service.key("neighbour", OTHER, &[Scope::Emit]).await;
+    let emit = async |key: &str, canvas: CanvasId, (module, name): (&str, &str)| {
+        let event = json!({"module": module, "name": name, "value": {"of": name}, "delay_s": 3600});
+        let path = format!("/canvases/{canvas}/events");
+        let emitted = service.ask(key, Method::POST, &path, event).await.json();
+        emitted["id"].as_str().unwrap().to_owned()
+    };
+    let (mut ids, mut foreign) = (Vec::new(), String::new());
+    for handler in HANDLERS {
+        ids.push(emit(&service.key, CanvasId::DEFAULT, handler).await);
+        foreign = emit(&neighbour, OTHER, handler).await;
+    }
+    (ids, foreign)
+}
+
+async fn read(service: &Service, key: &str, path: &str) -> Answer {
+    service.ask(key, Method::GET, &format!("/canvases/{}{path}", CanvasId::DEFAULT), Value::Null).await
+}
+
+/// Two limited keys: each lists its own handlers and their events, and nothing of those of the
+/// other one.
+#[tokio::test]
+async fn a_key_for_some_handlers_lists_these_and_their_events() {
+    let service = Service::start().await;
+    emit_all(&service).await;
+    let images = key(&service, &["read:image/*"]).await;
+    let mails = key(&service, &["read:mail/send", "read:WORKER/none", "operate:mail/sort"]).await;
+    let get = async |key: &str, path: &str| read(&service, key, path).await;
+    let names = |list: &Value| {
+        let items = list["items"].as_array().unwrap().iter();
+        items.map(|item| format!("{}/{}", item["module"], item["name"]).replace('"', "")).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&get(&images, "/handlers").await.json()), ["image/blur", "image/resize"]);
+    assert_eq!(names(&get(&mails, "/handlers").await.json()), ["mail/send"]);
+    let first = get(&images, "/handlers?limit=1").await.json();
+    assert_eq!(names(&first), ["image/blur"]);
+    let next = format!("/handlers?limit=1&cursor={}", first["next_cursor"].as_str().unwrap());
+    assert_eq!(names(&get(&images, &next).await.json()), ["image/resize"]);
+    assert_eq!(names(&get(&mails, &next).await.json()), ["mail/send"], "a cursor opens nothing");
+
+    let refused = (403, "forbidden".to_owned());
+    for (query, by_images, by_mails) in [
+        ("module=image", Some(2), None),
+        ("module=image&name=blur", Some(1), None),
+        ("module=mail", None, None),
+        ("module=mail&name=send", None, Some(1)),
+        ("module=mail&name=sort", None, None),
+        ("name=none", None, Some(0)),
+        ("name=blur", None, None),
+        ("state=delayed", None, None),
+        ("value_text=blur", None, None),
+    ] {
+        for (key, expected) in [(&images, by_images), (&mails, by_mails)] {
+            let list = get(key, &format!("/events?{query}")).await;
+            let count = get(key, &format!("/events/count?{query}")).await;
+            if let Some(expected) = expected {
+                assert_eq!(list.json()["items"].as_array().unwrap().len(), expected, "{query}");
+                assert_eq!(count.json()["count"], expected, "{query}");
+            } else {
+                assert_eq!((list.problem(), count.problem()), (refused.clone(), refused.clone()), "{query}");
+            }
+        }
+    }
+    assert_eq!(get(&mails, "/dead-events?module=mail&name=send").await.json()["items"], json!([]));
+    assert_eq!(get(&mails, "/dead-events?module=image&name=blur").await.problem(), refused);
+    service.stop().await;
+}
+
+/// An event of another handler is answered like one that does not exist.
+#[tokio::test]
+async fn a_key_for_some_handlers_shows_their_events() {
+    let service = Service::start().await;
+    let (ids, foreign) = emit_all(&service).await;
+    let images = key(&service, &["read:image/*"]).await;
+    let mails = key(&service, &["read:mail/send"]).await;
+    let missing = read(&service, &images, &format!("/events/{}", Uuid::new_v4())).await;
+    assert_eq!(missing.problem(), (404, "not-found".to_owned()));
+    let words = |answer: &Answer| answer.text.split("request_id").next().unwrap().to_owned();
+    for (at, id) in ids.iter().chain([&foreign]).enumerate() {
+        for (key, may) in [(&images, at < 2), (&mails, at == 2)] {
+            let shown = read(&service, key, &format!("/events/{id}?view=full")).await;
+            assert_eq!(shown.status.as_u16(), if may { 200 } else { 404 }, "{at}: {}", shown.text);
+            assert!(may || words(&shown) == words(&missing), "{}", shown.text);
+        }
+    }
+    let stage = service.stop().await;
+    let seen = "select count(*) from wakeq.audit_log where action = 'show_event' and outcome = 'done'";
+    assert!(stage.count(seen).await > 0, "looking at values is recorded");
+    let refused = "select count(*) from wakeq.audit_log where action = 'show_event' and outcome = 'refused'";
+    assert!(stage.count(refused).await > 0, "and so is who tried in vain");
 }
 
 /// By the lease, like the other requests about it. An event of another handler is answered like one

@@ -36,7 +36,7 @@ const QUEUES: Coverage = OfThePlatform("queues belong to the platform");
 const GROUPS: Coverage = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tested.
-const CALLS: [(&str, &str, Coverage); 157] = [
+const CALLS: [(&str, &str, Coverage); 158] = [
     ("Admin", "checkpoint", By("show_checkpoint")),
     ("Admin", "store_checkpoint", By("store_checkpoint")),
     ("Admin", "handler_of", There("access::key_scopes")),
@@ -95,6 +95,7 @@ const CALLS: [(&str, &str, Coverage); 157] = [
     ("Admin", "note", OfThePlatform("records of requests, each with its canvas")),
     ("Admin", "object", By("show_object")),
     ("Admin", "handlers", By("list_handlers")),
+    ("Admin", "handlers_among", There("access::key_scopes")),
     ("Admin", "halted", By("list_halted_objects")),
     ("Admin", "halted_on", Here),
     ("Admin", "running", Here),

@@ -64,7 +64,7 @@ event_query! {
 /// They can be filtered by handler, state, worker, tags, times, last error and value, and are
 /// sorted by handler and due time. A page examines at most 10,000 events, and 32 MiB of values if
 /// they are searched, so it may be short or even empty while `next_cursor` is set. `looked_at` is
-/// how many it has examined.
+/// how many it has examined. A key that reads some handlers only has to name one of them.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/events", operation_id = "list_events", tag = "events",
     params(EventsQuery),
     responses((status = 200, description = "A page of events", body = List<EventSummaryJson>)))]
@@ -85,6 +85,7 @@ pub(crate) async fn list(
     if filter.states.contains(&EventState::Dead) {
         return Err(Problem::bad_request("dead events are listed at `/dead-events`: leave `dead` out"));
     }
+    caller.may_list(&api, "list_events", filter.module.as_ref(), filter.name.as_ref())?;
     let (limit, cursor) = (paging::limit(query.limit)?, paging::cursor(query.cursor.as_deref())?);
     Ok(Json(
         caller.admin(&api, Scope::Read).events(caller.canvas, &filter, cursor.as_ref(), limit).await?.into(),
@@ -144,6 +145,7 @@ pub(crate) async fn count(
         error_group: query.error_group.map(ErrorGroupId),
         ..common_filter!(query)
     };
+    caller.may_list(&api, "count_events", filter.module.as_ref(), filter.name.as_ref())?;
     let cursor = paging::cursor(query.cursor.as_deref())?;
     let admin = caller.admin(&api, Scope::Read);
     Ok(Json(admin.count_events(caller.canvas, &filter, cursor.as_ref()).await?.into()))
@@ -188,6 +190,11 @@ pub(crate) async fn one(
             "there is no event {id} on canvas {canvas}: it completed, was cancelled or purged, or never existed"
         ))
     })?;
+    caller.may_see(&api, "show_event", detail.module.as_deref().zip(detail.name.as_deref()))?;
+    if let Some(wait) = detail.limit.as_mut().filter(|_| caller.is_limited(Scope::Read)) {
+        // They may be events of other handlers.
+        wait.holders.clear();
+    }
     let is_full = query.view == Some(View::Full);
     if detail.state != wire::EventState::Gone {
         let found = admin.checkpoint(caller.canvas, id).await?;

@@ -20,7 +20,8 @@ use wakeq::{HandlerScope, Name};
 /// List the handlers of a canvas
 ///
 /// Lists the handlers that have events, rules or targets, with their counts, sorted by module and
-/// name. Of each, at most ten targets are shown; `list_targets` has all.
+/// name. Of each, at most ten targets are shown; `list_targets` has all. A key that reads some
+/// handlers only gets these.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/handlers", operation_id = "list_handlers", tag = "handlers",
     params(PageQuery),
     responses((status = 200, description = "A page of handlers", body = List<Handler>)))]
@@ -29,7 +30,11 @@ pub(crate) async fn list(
     Parameters(query): Parameters<PageQuery>,
 ) -> Answer<List<Handler>> {
     let (limit, cursor) = query.read()?;
-    Ok(Json(api.admin.handlers(caller.canvas, cursor.as_ref(), limit).await?.into()))
+    let page = match caller.reads_only() {
+        Some(among) => api.admin.handlers_among(caller.canvas, &among, cursor.as_ref(), limit).await?,
+        None => api.admin.handlers(caller.canvas, cursor.as_ref(), limit).await?,
+    };
+    Ok(Json(page.into()))
 }
 
 /// Show a handler
