@@ -7,7 +7,7 @@ use axum::Router;
 use axum::routing::{get, post};
 
 use crate::access::Scope;
-use crate::page::{Group, Link, Page};
+use crate::page::{Group, Held, Link, Page};
 use crate::resources::audit::page as audit;
 use crate::resources::batches::page as batches;
 use crate::resources::crons::page as crons;
@@ -41,11 +41,12 @@ pub(crate) const SECTIONS: &[Group] = &[
     Group {
         heading: "Now",
         links: &[
-            link("", "Overview", 'o', Scope::Read),
+            // A key for some handlers begins here, too.
+            Link { held: Held::Nowhere, ..link("", "Overview", 'o', Scope::Read) },
             link("events", "Events", 'e', Scope::Read),
             link("dead-events", "Dead events", 'd', Scope::Read),
             link("ended-events", "Kept events", 'k', Scope::Read),
-            link("new-event", "New event", 'n', Scope::Emit),
+            Link { held: Held::OnSome, ..link("new-event", "New event", 'n', Scope::Emit) },
         ],
     },
     Group {
@@ -273,10 +274,10 @@ fn of_keys(router: Router<Page>) -> Router<Page> {
 }
 
 const fn link(path: &'static str, label: &'static str, key: char, scope: Scope) -> Link {
-    Link { path, label, key, scope, everywhere: false }
+    Link { path, label, key, scope, held: Held::OnCanvas }
 }
 
 /// A link to what concerns every canvas.
 const fn everywhere(path: &'static str, label: &'static str, key: char, scope: Scope) -> Link {
-    Link { path, label, key, scope, everywhere: true }
+    Link { path, label, key, scope, held: Held::Everywhere }
 }

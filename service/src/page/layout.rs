@@ -3,7 +3,7 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::files;
-use super::sections::Link;
+use super::sections::{Held, Link};
 use super::view::View;
 use super::visit::Visit;
 use crate::http::mounted::Root;
@@ -85,7 +85,12 @@ fn canvas(visit: &Visit) -> Markup {
 }
 
 fn may_see(visit: &Visit, link: &Link) -> bool {
-    if link.everywhere { visit.may_everywhere(link.scope) } else { visit.may(link.scope) }
+    match link.held {
+        Held::OnCanvas => visit.may(link.scope),
+        Held::OnSome => visit.may_on_some(link.scope),
+        Held::Everywhere => visit.may_everywhere(link.scope),
+        Held::Nowhere => true,
+    }
 }
 
 fn navigation(visit: &Visit) -> Markup {

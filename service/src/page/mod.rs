@@ -28,5 +28,5 @@ pub(crate) mod view;
 pub(crate) mod visit;
 mod watch;
 
-pub(crate) use sections::{Group, Link};
+pub(crate) use sections::{Group, Held, Link};
 pub(crate) use state::Page;

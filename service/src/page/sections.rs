@@ -17,6 +17,19 @@ pub(crate) struct Link {
     pub(crate) key: char,
     /// What it takes to see it.
     pub(crate) scope: Scope,
-    /// Whether that has to be held on every canvas.
-    pub(crate) everywhere: bool,
+    /// Where that has to be held.
+    pub(crate) held: Held,
+}
+
+/// Where a scope has to be held for a page to be of use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Held {
+    /// For all handlers of the canvas.
+    OnCanvas,
+    /// On the canvas, even if for some handlers only.
+    OnSome,
+    /// On every canvas.
+    Everywhere,
+    /// Nowhere: the page is for all who have any rights on the canvas.
+    Nowhere,
 }

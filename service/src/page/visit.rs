@@ -102,6 +102,13 @@ impl Visit {
         })
     }
 
+    /// The handlers of this canvas for which the person has a scope on its own: each a module, with
+    /// a name unless it is all of the module.
+    pub(crate) fn handlers_with(&self, scope: Scope) -> Vec<(String, Option<String>)> {
+        let handlers = self.principal().handlers_on(self.canvas(), scope).into_iter();
+        handlers.map(|(module, name)| (module.to_string(), name.map(|name| name.to_string()))).collect()
+    }
+
     /// Whether the person has a scope on every canvas.
     pub(crate) fn may_everywhere(&self, scope: Scope) -> bool {
         authorize_everywhere(self.principal(), scope).is_ok()

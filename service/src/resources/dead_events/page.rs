@@ -29,7 +29,7 @@ pub(crate) async fn list(visit: Visit) -> Result<View, Problem> {
     let above = html! {
         p {
             "Events that were given up, the latest first. "
-            a href=(visit.link(&["dead-events"])) { "What they died of" }
+            @if visit.may(Scope::Read) { a href=(visit.link(&["dead-events"])) { "What they died of" } }
         }
         (form::filter(filter.fields_of_dead_list()))
         (form::saved())
@@ -62,7 +62,9 @@ async fn found(visit: &Visit, filter: &Filter) -> Result<Markup, Problem> {
     if found.items.is_empty() && found.next_cursor.is_none() {
         let next = html! {
             "Those that still wait, or are tried again, are among the "
-            a href=(visit.link(&["events"])) { "events" } "."
+            @if visit.may(Scope::Read) { a href=(visit.link(&["events"])) { "events" } }
+            @else { a href=(visit.link(&[])) { "events of your handlers" } }
+            "."
         };
         return Ok(empty("No dead event is like that.", next));
     }
@@ -98,14 +100,22 @@ fn row(visit: &Visit, event: &DeadEventJson) -> Markup {
             td { (handler_link(visit, &event.module, &event.name, Some(&event.modifier))) }
             td { (cause_words(&event.cause)) }
             td.words {
-                a href=(visit.link(&["dead-events", "groups", &group])) {
+                @if visit.may(Scope::Read) {
+                    a href=(visit.link(&["dead-events", "groups", &group])) {
+                        (error_words(error.unwrap_or_default()))
+                    }
+                } @else {
                     (error_words(error.unwrap_or_default()))
                 }
             }
             td.number { (number(event.retries)) }
             td {
                 @for tag in &event.tags {
-                    a.tag href=(visit.link_with(&["dead-events", "list"], &[("tag", tag)])) { (tag) }
+                    @if visit.may(Scope::Read) {
+                        a.tag href=(visit.link_with(&["dead-events", "list"], &[("tag", tag)])) { (tag) }
+                    } @else {
+                        span.tag { (tag) }
+                    }
                 }
             }
             @if visit.may(Scope::Operate) {

@@ -50,7 +50,16 @@ fn told(state: EventState) -> (Tone, &'static str) {
 
 /// Tags, which lead to the events that have them.
 pub(crate) fn tags(visit: &Visit, tags: &[String]) -> Markup {
-    html! { @for tag in tags { a.tag href=(visit.link_with(&["events"], &[("tag", tag)])) { (tag) } } }
+    html! {
+        @for tag in tags {
+            // Those of all handlers have it.
+            @if visit.may(Scope::Read) {
+                a.tag href=(visit.link_with(&["events"], &[("tag", tag)])) { (tag) }
+            } @else {
+                span.tag { (tag) }
+            }
+        }
+    }
 }
 
 /// An event by its id.
@@ -88,5 +97,8 @@ fn queue_link(visit: &Visit, queue: &str) -> Markup {
 
 /// An object, by which events are ordered.
 pub(crate) fn object_link(visit: &Visit, object: &str) -> Markup {
-    html! { a href=(visit.link(&["objects", object])) { (object) } }
+    html! {
+        @if visit.may(Scope::Read) { a href=(visit.link(&["objects", object])) { (object) } }
+        @else { (object) }
+    }
 }

@@ -192,7 +192,11 @@ fn counts(visit: &Visit, handler: &Handler) -> Markup {
     let (module, name) = (("module", module.as_str()), ("name", name.as_str()));
     let alarm = |count: i64| if count > 0 { Tone::Alarm } else { Tone::Calm };
     let of_state = |state: &str| visit.link_with(&["events"], &[module, name, ("state", state)]);
-    let dead_events = visit.link_with(&["dead-events"], &[module, name]);
+    // What they died of, and halted objects, are shown to those who may see all handlers.
+    let is_whole = visit.may(Scope::Read);
+    let dead_events: &[&str] = if is_whole { &["dead-events"] } else { &["dead-events", "list"] };
+    let dead_events = visit.link_with(dead_events, &[module, name]);
+    let halted_objects = is_whole.then(|| visit.link(&["halted-objects"]));
     html! {
         div.tiles {
             (tile("waiting", &number(*waiting), Tone::Waiting, Some(&of_state("ready,behind,limited,held"))))
@@ -200,7 +204,7 @@ fn counts(visit: &Visit, handler: &Handler) -> Markup {
             (tile("delayed", &number(*delayed), Tone::Waiting, Some(&of_state("delayed"))))
             (tile("paused or blocked", &number(*paused), Tone::Waiting, Some(&of_state("paused,blocked"))))
             (tile("dead", &number(*dead), alarm(*dead), Some(&dead_events)))
-            (tile("halted objects", &number(*halted), alarm(*halted), Some(&visit.link(&["halted-objects"]))))
+            (tile("halted objects", &number(*halted), alarm(*halted), halted_objects.as_deref()))
         }
         @if let Some(due) = handler.oldest_due { p { "The oldest event has been due since " (moment(due)) "." } }
         @if let Some(since) = handler.unknown_since {

@@ -1,6 +1,7 @@
 //! The first page: how many events there are, what happened to them lately, what is wrong, and what
 //! stops them.
 
+mod own;
 mod wrong;
 
 use maud::{Markup, html};
@@ -20,7 +21,11 @@ use crate::resources::wire::List;
 const COUNTED: usize = 1_000;
 const SHOWN: usize = 50;
 
+/// The overview of the canvas, or of the handlers that the person may see.
 pub(crate) async fn show(visit: Visit) -> Result<View, Problem> {
+    if !visit.may(Scope::Read) {
+        return own::show(&visit).await;
+    }
     let span = Span::of(&visit);
     let (history, hour, handlers, doctor) = tokio::join!(
         History::read(&visit, &[], span),

@@ -121,9 +121,13 @@ fn none(visit: &Visit) -> Markup {
     empty(
         "No event that has not ended is like that.",
         html! {
-            "Those that have died are among the " a href=(visit.link(&["dead-events"])) { "dead events" }
-            ". Completed ones are deleted, unless their handler or their emit "
-            a href=(visit.link(&["ended-events"])) { "keeps them" } "."
+            @if visit.may(Scope::Read) {
+                "Those that have died are among the " a href=(visit.link(&["dead-events"])) { "dead events" }
+                ". Completed ones are deleted, unless their handler or their emit "
+                a href=(visit.link(&["ended-events"])) { "keeps them" } "."
+            } @else {
+                "Look among those of " a href=(visit.link(&[])) { "your handlers" } "."
+            }
         },
     )
 }

@@ -41,7 +41,8 @@ pub(crate) async fn one(visit: Visit, path: PathParts) -> Result<View, Problem> 
 /// The limit that an event waits for: the one of the name that it is counted under, or that of the
 /// family. One over all canvases is an operator's.
 async fn limit_of(visit: &Visit, event: &EventDetail) -> Result<Option<String>, Problem> {
-    let Some(wait) = event.limit.as_ref().filter(|wait| !wait.all_canvases) else { return Ok(None) };
+    let wait = event.limit.as_ref().filter(|wait| !wait.all_canvases && visit.may(Scope::Read));
+    let Some(wait) = wait else { return Ok(None) };
     let family = wait.name.split_once(':').map_or("", |(family, _)| family);
     for name in [wait.name.as_str(), family].into_iter().filter(|name| !name.is_empty()) {
         match visit.ask(&["limits", name]).shared::<LimitJson>().await {
@@ -61,10 +62,15 @@ fn shows_value(visit: &Visit) -> bool {
 /// An event may end while somebody is on the way to it.
 fn missing(visit: &Visit, id: &str, problem: &Problem) -> View {
     let next = html! {
-        "A completed or cancelled event is deleted, unless its handler or its emit keeps it. Look among the "
-        a href=(visit.link(&["events"])) { "events" } ", those that are "
-        a href=(visit.link(&["ended-events"])) { "kept" } ", and those that are "
-        a href=(visit.link(&["dead-events"])) { "dead" } "."
+        "A completed or cancelled event is deleted, unless its handler or its emit keeps it. "
+        @if visit.may(Scope::Read) {
+            "Look among the "
+            a href=(visit.link(&["events"])) { "events" } ", those that are "
+            a href=(visit.link(&["ended-events"])) { "kept" } ", and those that are "
+            a href=(visit.link(&["dead-events"])) { "dead" } "."
+        } @else {
+            "Look among those of " a href=(visit.link(&[])) { "your handlers" } "."
+        }
     };
     let view = View::new(format!("Event {id}")).refused(problem);
     view.below(empty("There is no such event any more, or there never was.", next))
@@ -101,7 +107,10 @@ fn about(visit: &Visit, event: &EventDetail) -> Markup {
         html! { (object_link(visit, &place.object)) ", as its event " (number(place.id)) }
     });
     let batch = event.batch.as_ref().map(|batch| {
-        html! { a href=(visit.link(&["batches", batch])) { (batch) } }
+        html! {
+            @if visit.may(Scope::Read) { a href=(visit.link(&["batches", batch])) { (batch) } }
+            @else { (batch) }
+        }
     });
     let copy = event.copy_of.as_ref().map(|copied| {
         html! { (event_link(visit, copied.origin)) " in the queue " (queue_link(visit, &copied.queue)) }

@@ -5,6 +5,7 @@ use chrono::{DateTime, NaiveDateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use crate::access::Scope;
 use crate::http::problem::Problem;
 use crate::page::form;
 use crate::page::parts::{Tone, badge, number, table};
@@ -120,7 +121,12 @@ pub(crate) fn listed(visit: &Visit, rules: &[RuleJson]) -> Markup {
 }
 
 fn reach(visit: &Visit, stops: RuleReachJson) -> Markup {
-    let wide = |words: &str| html! { a href=(visit.link(&["switches"])) { (words) } };
+    let wide = |words: &str| {
+        html! {
+            @if visit.may(Scope::Read) { a href=(visit.link(&["switches"])) { (words) } }
+            @else { (words) }
+        }
+    };
     match stops {
         RuleReachJson::Handler => html! { "this handler" },
         RuleReachJson::Canvas => wide("the whole canvas"),
