@@ -248,6 +248,7 @@ fn of_limits(router: Router<Page>) -> Router<Page> {
         .route("/canvases/{canvas}/limits", get(limits::list).post(limits::change::put))
         .route("/canvases/{canvas}/limits/{limit}", get(limits::one))
         .route("/canvases/{canvas}/limits/{limit}/holders", get(limits::holders::show))
+        .route("/canvases/{canvas}/limits/{limit}/set", get(limits::change::ask_set))
         .route(
             "/canvases/{canvas}/limits/{limit}/remove",
             get(limits::change::ask_remove).post(limits::change::remove),

@@ -84,6 +84,17 @@ pub(crate) fn text(name: &str, label: &str, value: &str, placeholder: &str) -> M
     }
 }
 
+/// A moment, which a browser with scripts shows and takes in its own zone, and others in UTC. What
+/// is sent is in UTC.
+pub(crate) fn moment(name: &str, label: &str, value: &str) -> Markup {
+    html! {
+        p.field {
+            label for=(name) { (label) " (" span data-zone=(name) { "UTC" } ")" }
+            input id=(name) name=(name) value=(value) type="datetime-local" step="any" autocomplete="off" data-moment;
+        }
+    }
+}
+
 /// Lines of text with their label.
 pub(crate) fn area(name: &str, label: &str, value: &str, rows: u32) -> Markup {
     html! {

@@ -16,6 +16,17 @@ pub(crate) fn moment(at: DateTime<Utc>) -> Markup {
     html! { time datetime=(exact) title=(exact) { (distance(at, now())) } }
 }
 
+/// A moment that people plan by, such as an end: how far it is from now, and the time on the clock.
+pub(crate) fn appointed(at: DateTime<Utc>) -> Markup {
+    let exact = at.to_rfc3339_opts(SecondsFormat::Millis, true);
+    html! { (moment(at)) ", " time datetime=(exact) title=(exact) data-exact { (in_utc(at)) } }
+}
+
+/// A moment as it is said on the next page, where the browser shows it in its own zone.
+pub(crate) fn in_utc(at: DateTime<Utc>) -> String {
+    format!("{} UTC", at.format("%Y-%m-%d %H:%M:%S"))
+}
+
 /// A moment that may be missing.
 pub(crate) fn moment_or(at: Option<DateTime<Utc>>, otherwise: &str) -> Markup {
     at.map_or_else(|| html! { span.quiet { (otherwise) } }, moment)

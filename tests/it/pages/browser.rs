@@ -147,6 +147,25 @@ impl Browser {
         self.devtools("Emulation.setEmulatedMedia", json!({ "features": features })).await;
     }
 
+    /// Shows times in this zone, as the reader's.
+    pub(crate) async fn in_zone(&self, zone: &str) {
+        self.devtools("Emulation.setTimezoneOverride", json!({ "timezoneId": zone })).await;
+    }
+
+    /// The controls of the page's main part that are too low for a finger: under 44 pixels.
+    pub(crate) async fn small_controls(&self) -> Vec<String> {
+        let script = "const all = document.querySelectorAll('main button, main a.button, main select, main input');
+                      const shown = [...all].filter((one) => one.type !== 'checkbox' && one.getClientRects().length);
+                      return shown.filter((one) => one.getBoundingClientRect().height < 43.5).map((one) => one.outerHTML);";
+        let found = self.client.execute(script, Vec::new()).await.unwrap();
+        found.as_array().unwrap().iter().map(|one| one.as_str().unwrap().to_owned()).collect()
+    }
+
+    /// The path of the page that is shown.
+    pub(crate) async fn path(&self) -> String {
+        self.client.current_url().await.unwrap().path().to_owned()
+    }
+
     async fn devtools(&self, command: &str, parameters: Value) -> Value {
         let body = json!({ "cmd": command, "params": parameters });
         self.client.issue_cmd(Driver { path: "goog/cdp/execute", body }).await.unwrap()

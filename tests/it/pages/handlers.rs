@@ -178,7 +178,7 @@ async fn a_handler_is_paused_with_a_reason_and_an_end_and_lifted() {
     }
     assert_eq!(rules(&service).await[0]["until"], until);
     let asked = visitor.page(&format!("{GREET}/pause")).await.found();
-    asked.says("Change the pause").says("value=\"still down\"").says("value=\"2099-01-31 08:00:00\"");
+    asked.says("Change the pause").says("value=\"still down\"").says("value=\"2099-01-31T08:00\"");
     pause(&asked, "a quarter more", "900", "2099-01-31 08:00:00").await.found().says_nothing_of("2099");
 
     let page = visitor.page(GREET).await.found();

@@ -29,6 +29,7 @@ mod record;
 mod safety;
 mod scene;
 mod signing_in;
+mod stories;
 mod switches;
 mod targets;
 mod visitor;

@@ -1,14 +1,14 @@
 //! What people see whose key is for some handlers only.
 
 use reqwest::{Method, StatusCode};
-use serde_json::{Value, json};
+use serde_json::json;
 use wakeq::CanvasId;
 use wakeq_service::access::Scope;
 
 use super::scene::EVIL;
 use super::visitor::{Visitor, on_canvas};
 use crate::support::OTHER;
-use crate::support::service::{NONE, Service};
+use crate::support::service::Service;
 
 /// What leads to pages about more than some handlers.
 const WHOLE: [&str; 12] = [
@@ -58,7 +58,7 @@ async fn each_of_two_keys_begins_with_its_own_handlers() {
     assert_eq!(home.path, on_canvas(here, ""));
     home.says("Your handlers").says("image/blur").says("see, operate").says_nothing_of("mail");
     let home_of_mails = mails.get("/").await.found();
-    home_of_mails.says("mail/send").says("see, emit").says("mail/idle").says_nothing_of("image");
+    home_of_mails.says("mail/send").says("see, emit").says("mail/idle").says_nothing_of("blur");
     home_of_mails.says("You may operate <strong>mail/sort</strong>");
     for home in [&home, &home_of_mails] {
         home.says_nothing_of("foreign");
@@ -135,6 +135,4 @@ async fn a_key_that_reads_nothing_has_a_first_page() {
     operates.get("/").await.found().says("You have no right to see events here.").says_nothing_of("mail");
     let listed = service.get("/handlers").await.json();
     assert_eq!(listed["items"].as_array().map(Vec::len), Some(1));
-    let unread: Value = service.admin(Method::GET, "/keys", NONE).await.json();
-    assert!(unread["items"].as_array().unwrap().len() > 2);
 }

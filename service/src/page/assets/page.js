@@ -14,11 +14,12 @@
     return seconds > 0 ? `in ${words}` : `${words} ago`;
   };
   const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+  const clock = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric", month: "short", hour: "numeric", minute: "2-digit" });
   const tell = (within = document) => {
     for (const time of all("time[datetime]", within)) {
       const at = new Date(time.dateTime);
       if (Number.isNaN(at.getTime())) continue;
-      time.textContent = spell((at.getTime() - Date.now()) / 1000);
+      time.textContent = time.dataset.exact === undefined ? spell((at.getTime() - Date.now()) / 1000) : clock.format(at);
       time.title = `${exact.format(at)} (${time.dateTime})`;
     }
   };
@@ -110,27 +111,67 @@
     if (name) all(`input[name="${CSS.escape(name)}"]`).forEach((box) => (box.checked = event.target.checked));
   });
 
-  // Ends that people think in, such as 8 tomorrow: the server does not know the reader's zone.
+  // Times in what was said.
+  for (const place of all(".said")) {
+    if (place.children.length > 0) continue;
+    const parts = place.textContent.split(/(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC/);
+    const moment = (text) => {
+      const time = document.createElement("time");
+      time.dateTime = `${text.replace(" ", "T")}Z`;
+      time.dataset.exact = "";
+      return time;
+    };
+    place.replaceChildren(...parts.map((part, at) => (at % 2 ? moment(part) : part)));
+  }
+
+  // Moments are typed in the reader's zone, and sent in UTC.
+  const local = (at) => new Date(at.getTime() - at.getTimezoneOffset() * 60000).toISOString().slice(0, 16);
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  for (const field of all("input[data-moment]")) {
+    const sent = Object.assign(document.createElement("input"), { type: "hidden", name: field.name, value: field.value });
+    field.removeAttribute("name");
+    field.after(sent);
+    if (field.value) field.value = local(new Date(`${field.value}Z`));
+    field.addEventListener("input", () => {
+      sent.value = field.value ? new Date(field.value).toISOString().slice(0, 16) : "";
+    });
+    all(`[data-zone="${CSS.escape(field.id)}"]`).forEach((place) => (place.textContent = `your time, ${zone}`));
+  }
+  const set = (field, at) => {
+    field.value = at ? local(at) : "";
+    field.dispatchEvent(new Event("input"));
+  };
+
+  // Ends that people think in, such as 8 in the morning, which is today to those who are up before.
   const ends = () => {
     const now = new Date();
     const at = (days, hour) => new Date(now.getFullYear(), now.getMonth(), now.getDate() + days, hour);
     const monday = (8 - now.getDay()) % 7 || 7;
-    const ahead = [at(0, 18), at(1, 8), at(monday, 8)].filter((end) => end > now);
-    return [...new Map(ahead.map((end) => [end.getTime(), end])).values()];
+    const near = [["today", at(0, 8)], ["today", at(0, 18)], ["tomorrow", at(1, 8)]];
+    const ahead = monday > 1 ? [...near, ["on Monday", at(monday, 8)]] : near;
+    return ahead.filter(([, end]) => end > now);
   };
-  const spoken = new Intl.DateTimeFormat(undefined, { weekday: "long", hour: "numeric", minute: "2-digit" });
+  const hour = new Intl.DateTimeFormat(undefined, { hour: "numeric", minute: "2-digit" });
   for (const place of all("[data-ends]")) {
     const field = document.getElementById(place.dataset.ends);
     const instead = document.getElementById(place.dataset.instead);
-    for (const end of ends()) {
-      const button = Object.assign(document.createElement("button"), { type: "button", className: "plain" });
-      button.textContent = spoken.format(end);
+    for (const [day, end] of ends()) {
+      const button = Object.assign(document.createElement("button"), { type: "button" });
+      button.textContent = `${hour.format(end)} ${day}`;
       button.addEventListener("click", () => {
-        field.value = end.toISOString().slice(0, 16).replace("T", " ");
+        set(field, end);
         instead.value = "";
+        all("button", place).forEach((one) => one.setAttribute("aria-pressed", String(one === button)));
       });
-      place.append(button, " ");
+      button.setAttribute("aria-pressed", "false");
+      place.append(button);
     }
+    // One says either how long, or until when.
+    instead.addEventListener("change", () => {
+      if (!instead.value) return;
+      set(field, null);
+      all("button", place).forEach((one) => one.setAttribute("aria-pressed", "false"));
+    });
     place.hidden = false;
   }
 

@@ -34,8 +34,7 @@ pub(crate) async fn list(visit: Visit) -> Result<View, Problem> {
     let uses = uses_of(&visit, owner, &limits.items).await?;
     let live = listed(&visit, owner, &limits, &uses);
     let title = if owner == Owner::Operator { "Limits over all canvases" } else { "Limits" };
-    let new =
-        html! { @if owner.may_change(&visit) { h2 { "Set a limit" } (change::form(&visit, owner, None)) } };
+    let new = html! { @if owner.may_change(&visit) { h2 { "Set a limit" } (change::form(&visit, owner, "", None)) } };
     Ok(View::new(title).above(about(&visit, owner)).live(live).below(new))
 }
 
@@ -149,7 +148,7 @@ pub(crate) async fn one(visit: Visit, path: PathParts) -> Result<View, Problem> 
             p {
                 "What runs goes on. If it allows less than before, nothing new starts until enough has ended."
             }
-            (change::form(&visit, owner, Some(&limit)))
+            (change::form(&visit, owner, &limit.name, Some(&limit)))
         }
     };
     Ok(View::new(format!("Limit {name}")).above(actions(&visit, owner, &limit)).live(live).below(change))
@@ -216,7 +215,7 @@ fn used(visit: &Visit, owner: Owner, limit: &LimitJson, uses: &List<LimitUseJson
             (table("In use", &["Counted", "Running", ">Waiting", "Next start", "Held by"], html! {
                 @for used in &uses.items {
                     tr {
-                        td { (used.name) }
+                        td { (used.name) (alone(visit, owner, limit, used)) }
                         td { (places(limit, used)) }
                         td.number { (number(used.waiting)) }
                         td { (moment_or(used.next_start, "now")) }
@@ -226,6 +225,19 @@ fn used(visit: &Visit, owner: Owner, limit: &LimitJson, uses: &List<LimitUseJson
             }))
         }
         (pager(visit, uses.next_cursor.as_deref()))
+    }
+}
+
+/// The way to a limit of its own for a key of a family.
+fn alone(visit: &Visit, owner: Owner, limit: &LimitJson, used: &LimitUseJson) -> Markup {
+    let has_none = owner == Owner::Canvas && used.name != limit.name && owner.may_change(visit);
+    html! {
+        @if has_none {
+            br;
+            a href=(visit.link(&["limits", &used.name, "set"])) aria-label=(format!("Limit it alone: {}", used.name)) {
+                "Limit it alone"
+            }
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::page::time::{moment, moment_or};
 use crate::page::view::View;
 use crate::page::visit::Visit;
 use crate::resources::doctor::wire::{DoctorReport, LevelJson};
+use crate::resources::handlers::page::rules;
 use crate::resources::handlers::wire::{Handler, RuleJson, RuleKind, RuleReachJson};
 use crate::resources::statistics::page::{History, Span};
 use crate::resources::wire::List;
@@ -113,26 +114,29 @@ fn counts(visit: &Visit, handlers: &List<Handler>) -> Markup {
 /// The rules in force, with author and end.
 fn stopped(visit: &Visit, handlers: &[Handler]) -> Markup {
     // Those on the whole canvas are said above, once.
-    let rules = || {
+    let in_force = || {
         let all = handlers.iter().flat_map(|handler| handler.rules.iter().map(move |rule| (handler, rule)));
         all.filter(|(_, rule)| rule.stops == RuleReachJson::Handler)
     };
     html! {
-        @if rules().next().is_some() {
-            h2 #stopped { "Stopped" }
-            (table("Rules in force", &["Handler", "Rule", "Reason", "By", "Since", "Until"], html! {
-                @for (handler, rule) in rules().take(SHOWN) {
-                    tr {
-                        td { (handler_link(visit, handler)) }
-                        td { (rule_badge(rule)) }
-                        td.words { (rule.reason.as_deref().unwrap_or("–")) }
-                        td { (rule.created_by) }
-                        td { (moment(rule.created_at)) }
-                        td { (moment_or(rule.until, "it is lifted")) }
-                    }
+        @if in_force().next().is_some() {
+            h2 #stopped { "Rules in force" }
+            ul.troubles {
+                @for (handler, rule) in in_force().take(SHOWN) {
+                    li { (rule_badge(rule)) span { (ruled(visit, handler, rule)) } }
                 }
-            }))
+            }
+            @if in_force().nth(SHOWN).is_some() { p { a href=(visit.link(&["handlers"])) { "All handlers" } } }
         }
+    }
+}
+
+/// A sentence rather than columns, so that all of it is seen on a narrow screen, too.
+fn ruled(visit: &Visit, handler: &Handler, rule: &RuleJson) -> Markup {
+    html! {
+        (handler_link(visit, handler)) " by " (rule.created_by) ", " (moment(rule.created_at))
+        ", until " (rules::end(rule)) "."
+        @if let Some(reason) = &rule.reason { " " q { (reason) } }
     }
 }
 

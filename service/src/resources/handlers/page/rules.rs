@@ -1,7 +1,7 @@
 //! What stops a handler, a canvas or everything, as pages show it: the rules in force, the form
 //! that makes one, and what came of it in words. Whose rules they are is not known here.
 
-use chrono::{DateTime, NaiveDateTime, Utc};
+use chrono::{DateTime, NaiveDateTime, Timelike, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -9,7 +9,7 @@ use crate::access::Scope;
 use crate::http::problem::Problem;
 use crate::page::form;
 use crate::page::parts::{Tone, badge, number, table};
-use crate::page::time::{moment, moment_or};
+use crate::page::time::{appointed, in_utc, moment};
 use crate::page::visit::Visit;
 use crate::resources::handlers::wire::{Lifted, RuleJson, RuleKind, RuleReachJson, StopRequest, Stopped};
 
@@ -44,12 +44,14 @@ impl StopForm {
             text.parse::<f64>().map_err(|_| Problem::bad_request("choose for how long from the list"))
         });
         let for_s = lasting.transpose()?;
-        let until = given(&self.until).filter(|until| for_s.is_none() || *until != self.shown_until);
+        let shown = given(&self.shown_until).and_then(|shown| written(shown).ok());
+        let until = given(&self.until).map(written).transpose()?;
+        let until = until.filter(|until| for_s.is_none() || Some(*until) != shown);
         if until.is_some() && for_s.is_some() {
             return Err(Problem::bad_request("choose a length or write an exact time, not both"));
         }
         let reason = given(&self.reason).map(str::to_owned);
-        Ok(StopRequest { reason, until: until.map(written).transpose()?, for_s })
+        Ok(StopRequest { reason, until, for_s })
     }
 }
 
@@ -65,9 +67,10 @@ fn written(text: &str) -> Result<DateTime<Utc>, Problem> {
     moment.ok_or_else(|| Problem::bad_request("write the time like 2030-01-31 08:00, in UTC"))
 }
 
-/// A moment as [`written`] reads it.
+/// A moment as a field has it, and as [`written`] reads it.
 fn exact(moment: DateTime<Utc>) -> String {
-    moment.format("%Y-%m-%d %H:%M:%S").to_string()
+    let seconds = if moment.second() == 0 { "" } else { ":%S" };
+    moment.format(&format!("%Y-%m-%dT%H:%M{seconds}")).to_string()
 }
 
 /// The form that stops something, or changes the rule that stops it already. `yes` is the button's
@@ -87,9 +90,9 @@ pub(crate) fn stop(
         html! {
             (form::text("reason", "Reason, for others to read", reason, "mail server down"))
             (form::select("lasting", "For how long", "", &LENGTHS))
-            (form::text("until", "Or until an exact time (UTC)", &until, "2030-01-31 08:00"))
+            (form::moment("until", "Or until an exact time", &until))
             (form::hidden("shown_until", &until))
-            p data-ends="until" data-instead="lasting" hidden { "In your time, until " }
+            p.ends data-ends="until" data-instead="lasting" hidden { span { "Or until" } }
             p.choices { button.main type="submit" { (yes) } " " a.button href=(back) { "Leave it as it is" } }
         },
     )
@@ -113,11 +116,16 @@ pub(crate) fn listed(visit: &Visit, rules: &[RuleJson]) -> Markup {
                     td.words { (rule.reason.as_deref().unwrap_or("–")) }
                     td { (rule.created_by) }
                     td { (moment(rule.created_at)) }
-                    td { (moment_or(rule.until, "somebody lifts it")) }
+                    td { (end(rule)) }
                 }
             }
         },
     )
+}
+
+/// When a rule ends.
+pub(crate) fn end(rule: &RuleJson) -> Markup {
+    rule.until.map_or_else(|| html! { "somebody lifts it" }, appointed)
 }
 
 fn reach(visit: &Visit, stops: RuleReachJson) -> Markup {
@@ -162,7 +170,7 @@ fn word(kind: RuleKind) -> &'static str {
 pub(crate) fn stopped(subject: &str, answer: &Stopped) -> String {
     let state_now = state(answer.rule.kind);
     let end = match answer.rule.until {
-        Some(until) => format!("until {} UTC", exact(until)),
+        Some(until) => format!("until {}", in_utc(until)),
         None => "until somebody lifts it".to_owned(),
     };
     let again = if answer.new { "" } else { " It was already; reason and end were replaced." };

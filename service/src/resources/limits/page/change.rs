@@ -5,7 +5,8 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::owner::{Owner, allowed};
-use crate::http::problem::Problem;
+use crate::access::Scope;
+use crate::http::problem::{Kind, Problem};
 use crate::page::form as forms;
 use crate::page::parts::number;
 use crate::page::view::{Done, View};
@@ -23,8 +24,8 @@ const ON_FULL: [(&str, &str, OnFullJson); 4] = [
     ("cancel", "the oldest that runs is cancelled", OnFullJson::Cancel),
 ];
 
-/// The fields of a limit: a new one, or one as it is.
-pub(super) fn form(visit: &Visit, owner: Owner, limit: Option<&LimitJson>) -> Markup {
+/// The fields of a limit: a new one, or one as it is. Its name is asked for unless it is given.
+pub(super) fn form(visit: &Visit, owner: Owner, name: &str, limit: Option<&LimitJson>) -> Markup {
     let shown = |value: Option<u32>| value.map(|value| value.to_string()).unwrap_or_default();
     let concurrency = shown(limit.and_then(|limit| limit.concurrency));
     let waiting_max = shown(limit.and_then(|limit| limit.waiting_max));
@@ -34,9 +35,10 @@ pub(super) fn form(visit: &Visit, owner: Owner, limit: Option<&LimitJson>) -> Ma
     let choices = ON_FULL.map(|(value, words, _)| (value, words));
     let period = rate.map(|rate| rate.period_s.to_string()).unwrap_or_default();
     let fields = html! {
-        @match limit {
-            Some(limit) => (forms::hidden("name", &limit.name)),
-            None => (forms::text("name", "For: canvas, handler:MODULE/NAME, a key, a family", "", "customer"))
+        @if name.is_empty() {
+            (forms::text("name", "For: canvas, handler:MODULE/NAME, a key, a family", "", "customer"))
+        } @else {
+            (forms::hidden("name", name))
         }
         (forms::text("concurrency", "At most so many at a time", &concurrency, "any number"))
         (forms::text("rate_count", "So many starts", &shown(rate.map(|rate| rate.count)), "any number"))
@@ -47,6 +49,51 @@ pub(super) fn form(visit: &Visit, owner: Owner, limit: Option<&LimitJson>) -> Ma
         button type="submit" { "Set the limit" }
     };
     forms::change(visit, &owner.link(visit, &["limits"]), fields)
+}
+
+/// Asks what a key, a family or a handler is to be limited to, whether or not it is by now.
+pub(crate) async fn ask_set(visit: Visit, path: PathParts) -> Result<View, Problem> {
+    visit.needs(Scope::Operate)?;
+    let (owner, name) = (Owner::Canvas, path.get("limit"));
+    let of_family = async {
+        match name.split_once(':').filter(|_| !name.starts_with("handler:")) {
+            Some((family, _)) => found(&visit, family).await,
+            None => Ok(None),
+        }
+    };
+    let (own, of_family) = tokio::join!(found(&visit, name), of_family);
+    let (own, of_family) = (own?, of_family?);
+    Ok(View::new(format!("Limit {name}")).above(html! {
+        p {
+            @match (&own, &of_family) {
+                (Some(own), _) if own.default => {
+                    "It has the operator's default, which allows " (allowed(own))
+                    ". One of this canvas takes the place of that."
+                }
+                (Some(own), _) => { "It has a limit of its own, which allows " (allowed(own)) "." }
+                (None, Some(family)) => {
+                    "It has the limit of its family, " (family.name) ", which allows " (allowed(family))
+                    ". One of its own takes the place of that."
+                }
+                (None, None) => { "It has no limit of its own, and takes what others leave." }
+            }
+        }
+        p {
+            "What runs goes on. From then on, no more of its events start than you allow, and the places "
+            "that this leaves go to others."
+        }
+        (form(&visit, owner, name, own.as_ref()))
+        p.actions { a.button href=(visit.link(&["limits"])) { "All limits" } }
+    }))
+}
+
+/// The limit of this name, if there is one.
+async fn found(visit: &Visit, name: &str) -> Result<Option<LimitJson>, Problem> {
+    match visit.ask(&["limits", name]).get::<LimitJson>().await {
+        Ok(limit) => Ok(Some(limit)),
+        Err(problem) if problem.kind == Kind::NotFound => Ok(None),
+        Err(problem) => Err(problem),
+    }
 }
 
 /// A limit as it is typed. An empty field stands for no bound.

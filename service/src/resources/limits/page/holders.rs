@@ -9,6 +9,7 @@ use maud::{Markup, html};
 use uuid::Uuid;
 
 use super::AT_ONCE;
+use crate::access::Scope;
 use crate::http::problem::{Kind, Problem};
 use crate::page::parts::{number, table};
 use crate::page::time::moment_or;
@@ -22,6 +23,10 @@ use crate::resources::wire::List;
 
 /// How many of those that hold places, and of those that wait, are looked at.
 const LOOKED_AT: usize = 20;
+/// How many of those that hold nothing are named.
+const NAMED: usize = 3;
+/// The words of a link that stands beside the name of what it limits.
+const LIMIT_IT: &str = "Limit it";
 
 /// What holds the places of a limit now, and what waits. Looked at once, since each event is asked
 /// for.
@@ -44,7 +49,7 @@ pub(crate) async fn show(visit: Visit, path: PathParts) -> Result<View, Problem>
             "Places held: " (number(running)) ". Waiting: " (number(waits)) ". Of these, "
             (held.len()) " and " (waiting.len()) " were looked at."
         }
-        (compared(&held, &waiting))
+        (compared(&visit, name, &counted(&held, &waiting), held.len()))
         (each("Those that hold places", &visit, &held))
         (each("Those that wait", &visit, &waiting))
     }))
@@ -97,7 +102,7 @@ fn groups(event: &EventDetail) -> Vec<(&'static str, String)> {
 }
 
 /// How many of each kind hold places, and how many wait: those that hold most come first.
-fn counted(held: &[EventDetail], waiting: &[EventDetail]) -> Vec<((&'static str, String), [usize; 2])> {
+fn counted(held: &[EventDetail], waiting: &[EventDetail]) -> Vec<Group> {
     let mut counts = BTreeMap::<(&'static str, String), [usize; 2]>::new();
     for (at, events) in [held, waiting].into_iter().enumerate() {
         for group in events.iter().flat_map(groups) {
@@ -109,17 +114,75 @@ fn counted(held: &[EventDetail], waiting: &[EventDetail]) -> Vec<((&'static str,
     counts
 }
 
-fn compared(held: &[EventDetail], waiting: &[EventDetail]) -> Markup {
-    let counts = counted(held, waiting);
+/// A kind of group, which group it is, and how many of its events hold places and wait.
+type Group = ((&'static str, String), [usize; 2]);
+
+fn compared(visit: &Visit, name: &str, counts: &[Group], held: usize) -> Markup {
     html! {
         h2 { "Who is starving whom" }
         @if counts.is_empty() { p { "Nothing holds a place of it, and nothing waits." } }
         @else {
-            (table("Who holds places and who waits", &["Kind", "Which", ">Hold places", ">Wait"], html! {
+            (verdict(visit, name, counts, held))
+            (table("Who holds places and who waits", &["Kind", "Which", ">Hold places", ">Wait", "Limit"], html! {
                 @for ((kind, which), [holds, waits]) in counts.iter().take(LOOKED_AT) {
-                    tr { td { (kind) } td { (which) } td.number { (holds) } td.number { (waits) } }
+                    tr {
+                        td { (kind) } td { (which) } td.number { (holds) } td.number { (waits) }
+                        td { (limiting(visit, name, kind, which, LIMIT_IT)) }
+                    }
                 }
             }))
+        }
+    }
+}
+
+/// In a sentence: the key that holds most while others hold nothing, with the way to limit it. If
+/// emits name no keys, it is the object or the handler.
+fn verdict(visit: &Visit, name: &str, counts: &[Group], held: usize) -> Markup {
+    let found = ["key", "object", "handler"].into_iter().find_map(|kind| starving(kind, counts));
+    let Some(Starving { kind, which, holds, starved }) = found else { return html! {} };
+    let (names, more) = (starved.iter().take(NAMED), starved.len().saturating_sub(NAMED));
+    let names = names.map(|name| (*name).to_owned()).collect::<Vec<_>>().join(", ");
+    let words = format!("Give {which} a limit");
+    html! {
+        p.verdict {
+            (which) " holds " (holds) " of the " (held) " places that were looked at, while " (names)
+            @if more > 0 { " and " (more) " more" }
+            @if starved.len() == 1 { " waits and holds none." } @else { " wait and hold none." }
+        }
+        p.actions { (limiting(visit, name, kind, which, &words)) }
+    }
+}
+
+/// Who holds most places, and who waits without any.
+struct Starving<'g> {
+    kind: &'static str,
+    which: &'g str,
+    holds: usize,
+    starved: Vec<&'g str>,
+}
+
+/// Among the groups of a kind.
+fn starving<'g>(kind: &'static str, counts: &'g [Group]) -> Option<Starving<'g>> {
+    let of_kind = move || counts.iter().filter(move |((own, _), _)| *own == kind);
+    let ((_, which), [holds, _]) =
+        of_kind().max_by_key(|(_, [holds, _])| *holds).filter(|(_, [holds, _])| *holds > 0)?;
+    let starved = of_kind().filter(|(_, [holds, waits])| *holds == 0 && *waits > 0);
+    let starved: Vec<&str> = starved.map(|((_, which), _)| which.as_str()).collect();
+    (!starved.is_empty()).then_some(Starving { kind, which, holds: *holds, starved })
+}
+
+/// The way to a limit of a group, if it can have one and is not limited by this one already.
+fn limiting(visit: &Visit, name: &str, kind: &str, which: &str, words: &str) -> Markup {
+    let limit = match kind {
+        "handler" => Some(format!("handler:{which}")),
+        "key" | "family" => Some(which.to_owned()),
+        _ => None,
+    };
+    let limit = limit.filter(|limit| limit != name && visit.may(Scope::Operate));
+    html! {
+        @if let Some(limit) = limit {
+            a.button href=(visit.link(&["limits", &limit, "set"]))
+                aria-label=[(words == LIMIT_IT).then(|| format!("{words}: {limit}"))] { (words) }
         }
     }
 }
@@ -161,5 +224,25 @@ mod tests {
     fn a_key_has_a_family_and_a_name_without_a_colon_has_none() {
         assert_eq!(family("customer:7:eu"), Some("customer"));
         assert_eq!(family("customer"), None);
+    }
+
+    #[test]
+    fn who_holds_places_starves_those_that_hold_none() {
+        let group = |kind, which: &str, counts| ((kind, which.to_owned()), counts);
+        let of = |groups: &[Group]| {
+            starving("key", groups)
+                .map(|found| (found.which.to_owned(), found.holds, found.starved.join(" ")))
+        };
+        let some = [
+            group("handler", "WORKER/sync", [3, 3]),
+            group("key", "customer:7", [2, 5]),
+            group("key", "customer:5", [1, 1]),
+            group("key", "customer:8", [0, 2]),
+            group("key", "customer:9", [0, 1]),
+        ];
+        assert_eq!(of(&some), Some(("customer:7".to_owned(), 2, "customer:8 customer:9".to_owned())));
+        assert_eq!(of(&some[..3]), None, "each holds some");
+        assert_eq!(of(&some[3..]), None, "none holds any");
+        assert_eq!(of(&some[..1]), None, "there are no keys");
     }
 }

@@ -133,17 +133,26 @@ fn not_looked_at(what: &str, problem: &Problem) -> Trouble {
     Trouble::alarm(html! { (what) " could not be looked at: " (problem.detail()) "." })
 }
 
-/// What is used of the first limits, where events wait for more.
-async fn full_limits(visit: &Visit) -> Result<Vec<LimitUseJson>, Problem> {
+/// What is used of a limit where events wait for more.
+struct FullLimit {
+    limit: String,
+    used: LimitUseJson,
+}
+
+/// The first limits for which events wait.
+async fn full_limits(visit: &Visit) -> Result<Vec<FullLimit>, Problem> {
     let limits: List<LimitJson> = visit.ask(&["limits"]).query("limit", LIMITS_MAX).shared().await?;
     let uses = limits.items.iter().map(|limit| {
         let ask = visit.ask(&["limits", &limit.name, "uses"]).query("limit", KEYS_MAX);
         ask.shared::<List<LimitUseJson>>()
     });
     let mut full = Vec::new();
-    for uses in join_all(uses).await {
+    for (limit, uses) in limits.items.iter().zip(join_all(uses).await) {
         match uses {
-            Ok(uses) => full.extend(uses.items.into_iter().filter(|used| used.waiting > 0)),
+            Ok(uses) => {
+                let waited = uses.items.into_iter().filter(|used| used.waiting > 0);
+                full.extend(waited.map(|used| FullLimit { limit: limit.name.clone(), used }));
+            }
             // It was removed just now.
             Err(problem) if problem.kind == Kind::NotFound => {}
             Err(problem) => return Err(problem),
@@ -258,11 +267,12 @@ fn of_dead(visit: &Visit, died: u64) -> Option<Trouble> {
     })
 }
 
-fn of_limits(visit: &Visit, full: &[LimitUseJson]) -> Vec<Trouble> {
-    let of_use = |used: &LimitUseJson| {
+fn of_limits(visit: &Visit, full: &[FullLimit]) -> Vec<Trouble> {
+    let of_use = |FullLimit { limit, used }: &FullLimit| {
         Trouble::notice(html! {
             (counted(used.waiting, "event waits", "events wait")) " for the limit "
-            a href=(visit.link(&["limits"])) { (used.name) } ", of which " (number(used.running)) " are running."
+            a href=(visit.link(&["limits", limit])) { (used.name) } ", of which " (number(used.running)) " are running. "
+            a href=(visit.link(&["limits", limit, "holders"])) { "Who holds the places" }
         })
     };
     full.iter().take(NAMED_MAX).map(of_use).collect()
