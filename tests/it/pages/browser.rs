@@ -156,7 +156,8 @@ impl Browser {
     pub(crate) async fn small_controls(&self) -> Vec<String> {
         let script = "const all = document.querySelectorAll('main button, main a.button, main select, main input');
                       const shown = [...all].filter((one) => one.type !== 'checkbox' && one.getClientRects().length);
-                      return shown.filter((one) => one.getBoundingClientRect().height < 43.5).map((one) => one.outerHTML);";
+                      const low = shown.filter((one) => one.getBoundingClientRect().height < 43.5);
+                      return low.map((one) => one.outerHTML);";
         let found = self.client.execute(script, Vec::new()).await.unwrap();
         found.as_array().unwrap().iter().map(|one| one.as_str().unwrap().to_owned()).collect()
     }
