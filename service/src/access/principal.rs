@@ -93,8 +93,8 @@ impl Principal {
         &self.grants
     }
 
-    /// The handlers of a canvas for which a scope was granted on its own: each a module, with a name
-    /// unless it is all of the module; sorted, and without repeats.
+    /// The handlers of a canvas for which a scope was granted on its own: each a module, with a
+    /// name unless it is all of the module; sorted, and without repeats.
     pub(crate) fn handlers_on(&self, canvas: CanvasId, scope: Scope) -> Vec<(Name, Option<Name>)> {
         let narrow =
             self.narrow.iter().filter(|(reach, narrow)| reach.covers(canvas) && narrow.scope() == scope);
@@ -162,8 +162,8 @@ pub enum Denied {
     /// another handler or no single one.
     #[error(
         "the scope `{needed}` was granted for some handlers only, and this request is about another \
-         handler, or not about a single one: a list of events has to name one of them, and what \
-         concerns others as well needs the scope for all handlers"
+         handler, or not about a single one: a list of events has to name one of them, and all else \
+         takes the scope for all handlers"
     )]
     Narrow {
         /// The scope.

@@ -110,8 +110,8 @@ impl Caller {
         })
     }
 
-    /// The handlers to which the caller's reading is limited, each a module, with a name unless it is
-    /// all of the module; `None` if it may read all.
+    /// The handlers to which the caller's reading is limited, each a module, with a name unless it
+    /// is all of the module; `None` if it may read all.
     pub(crate) fn reads_only(&self) -> Option<Vec<(Name, Option<Name>)>> {
         self.is_limited(Scope::Read).then(|| self.principal.handlers_on(self.canvas, Scope::Read))
     }
@@ -154,8 +154,9 @@ impl Caller {
         if !self.is_limited(Scope::Read) {
             return Ok(());
         }
-        let names = handler.and_then(|(module, name)| module.parse().ok().zip(name.parse().ok()));
-        let Some((module, name)): Option<(Name, Name)> = names else { return Err(Problem::not_found()) };
+        let names =
+            handler.and_then(|(module, name)| module.parse::<Name>().ok().zip(name.parse::<Name>().ok()));
+        let Some((module, name)) = names else { return Err(Problem::not_found()) };
         authorize_handler(&self.principal, self.canvas, Scope::Read, &module, &name).map_err(|denied| {
             let scope = HandlerScope { canvas: self.canvas, module, name };
             self.record_refusal(api, action, &denied, Some(scope));

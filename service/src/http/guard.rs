@@ -113,8 +113,9 @@ impl GuardedRoutes {
         self.with(About::Events, [Scope::Operate].into_iter().collect(), routes).works()
     }
 
-    /// Adds a route for holders of [`Scope::Read`], even if for some handlers only: for those it has
-    /// to call [`Caller::may_list`] or [`Caller::may_see`], or to answer with those handlers alone.
+    /// Adds a route for holders of [`Scope::Read`], even if for some handlers only: for those it
+    /// has to call [`Caller::may_list`] or [`Caller::may_see`], or to answer with those handlers
+    /// alone.
     pub(crate) fn reading(self, routes: UtoipaMethodRouter<Api>) -> Self {
         self.with(About::Events, [Scope::Read].into_iter().collect(), routes)
     }

@@ -1,11 +1,20 @@
 //! A form that was sent: whether two are the same one, sent twice by a double click, a page that is
 //! loaded again, or a browser that was not answered. Decides nothing about what it does.
 
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
 use aws_lc_rs::digest::{Context, SHA256, digest};
 use axum::http::Method;
+use tokio::time::Instant;
 
 /// The name of the field with a form's own key.
 pub(super) const KEY: &str = "form_key";
+
+/// How long, and of how many forms, a process remembers that it has done what they ask for.
+const REMEMBERED: Duration = Duration::from_secs(12 * 3600);
+const FORMS_MAX: usize = 10_000;
 
 /// A digest of a form's key and fields. One that is filled in differently before it is sent again
 /// is another.
@@ -27,6 +36,31 @@ impl Sent {
         context.update(path.as_bytes());
         let digits: String = context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
         format!("page-{digits}")
+    }
+}
+
+/// Forms whose answer can't be given again, since it has a secret: this process does what they ask
+/// for once. Other forms leave that to the API, which remembers them in all processes.
+#[derive(Default)]
+pub(super) struct SentOnce(Mutex<HashMap<Vec<u8>, Instant>>);
+
+impl SentOnce {
+    /// Whether a form was not sent before. Beyond the limit the oldest is forgotten.
+    pub(super) fn is_first(&self, sent: &Sent) -> bool {
+        let mut forms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if forms.len() >= FORMS_MAX && !forms.contains_key(&sent.0) {
+            let oldest = forms.iter().min_by_key(|(_, at)| **at).map(|(form, _)| form.clone());
+            if let Some(oldest) = oldest {
+                forms.remove(&oldest);
+            }
+        }
+        let before = forms.insert(sent.0.clone(), Instant::now());
+        before.is_none_or(|at| at.elapsed() >= REMEMBERED)
+    }
+
+    /// Forgets a form, because nothing was done.
+    pub(super) fn forget(&self, sent: &Sent) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&sent.0);
     }
 }
 
@@ -59,5 +93,21 @@ mod tests {
         for body in ["", "name=mail", "form_key=&name=mail", "other_form_key=a"] {
             assert_eq!(key(body, &Method::POST, "/events"), None, "{body}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_form_is_the_first_once_until_it_is_forgotten() {
+        let (once, form) =
+            (SentOnce::default(), |key: usize| Sent::read(format!("form_key={key}").as_bytes()));
+        let sent = form(1).unwrap();
+        assert!(once.is_first(&sent) && !once.is_first(&sent) && once.is_first(&form(2).unwrap()));
+        once.forget(&sent);
+        assert!(once.is_first(&sent) && !once.is_first(&sent));
+        tokio::time::advance(REMEMBERED).await;
+        assert!(once.is_first(&sent), "hours later");
+        for key in 0..FORMS_MAX + 10 {
+            once.is_first(&form(key).unwrap());
+        }
+        assert!(once.0.lock().unwrap().len() <= FORMS_MAX);
     }
 }

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::memo::Memo;
 use super::sections::Group;
+use super::sent::SentOnce;
 use crate::http::Api;
 use crate::http::inside::Inside;
 use crate::http::visitors::Watchers;
@@ -25,6 +26,7 @@ pub(crate) struct PageParts {
     pub(super) inside: Inside,
     pub(super) memo: Memo,
     pub(super) watchers: Watchers,
+    pub(super) sent_once: SentOnce,
     /// Cancelled when the process stops.
     pub(super) stop: CancellationToken,
     /// The sections, as the navigation lists them.
@@ -35,7 +37,8 @@ impl Page {
     /// Pages whose requests `inside` answers.
     pub(crate) fn new(api: Api, inside: Inside, stop: CancellationToken, sections: &'static [Group]) -> Self {
         let watchers = Watchers::new(WATCHERS_MAX, WATCHERS_SHARE);
-        Self(Arc::new(PageParts { api, inside, memo: Memo::default(), watchers, stop, sections }))
+        let (memo, sent_once) = (Memo::default(), SentOnce::default());
+        Self(Arc::new(PageParts { api, inside, memo, watchers, sent_once, stop, sections }))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::access::{
 };
 use crate::http::inside::Person;
 use crate::http::mounted::Root;
-use crate::http::problem::Problem;
+use crate::http::problem::{Kind, Problem};
 use wakeq::{CanvasId, Name};
 
 /// A request for a page, by a person who is signed in. Cheap to clone.
@@ -138,6 +138,24 @@ impl Visit {
     /// The public part of the key that the person has signed in with, if it was a key.
     pub(crate) fn key(&self) -> Option<String> {
         self.principal().key().map(|key| key.to_string())
+    }
+
+    /// Does what a form asks for whose answer is shown only once, unless it was done before.
+    pub(crate) async fn once<T>(
+        &self,
+        doing: impl Future<Output = Result<T, Problem>>,
+    ) -> Result<T, Problem> {
+        let (Some(sent), once) = (&self.0.sent, &self.0.page.sent_once) else { return doing.await };
+        if !once.is_first(sent) {
+            let words = "this form was sent before, and what it asks for was done then. The secret that it made \
+                         was shown once: if you don't have it, load the page again and make another";
+            return Err(Problem::new(Kind::Conflict, words));
+        }
+        let done = doing.await;
+        if done.is_err() {
+            once.forget(sent);
+        }
+        done
     }
 
     pub(super) fn principal(&self) -> &Principal {

@@ -33,6 +33,11 @@ async fn a_key_is_made_shown_once_and_revoked() {
     assert_eq!(made.path, on_canvas(CanvasId::DEFAULT, "/keys"), "nothing of it is in an address");
     assert!(made.headers.get("set-cookie").is_none(), "nor in a cookie");
     assert_eq!(made.headers["cache-control"], "no-store");
+    let again = visitor.send(&list, "/keys", &fields).await;
+    assert_eq!(again.status, StatusCode::CONFLICT, "a page that is loaded again makes no other key");
+    again.says("this form was sent before").says_nothing_of(&whole_key(&made.html));
+    let count = service.admin(Method::GET, "/keys", NONE).await.json()["items"].as_array().unwrap().len();
+    assert_eq!(count, 2, "one's own and the new one");
     let key = whole_key(&made.html);
     let look = format!("/canvases/{}/handlers", CanvasId::DEFAULT);
     assert_eq!(service.ask(&key, Method::GET, &look, NONE).await.status, StatusCode::OK, "it is valid");
@@ -77,6 +82,7 @@ async fn a_mistake_is_explained() {
     let again = visitor.send(&list, "/keys", &[("holder", "a-holder"), ("narrow", "admin:WORKER/*")]).await;
     again.says("value=\"a-holder\"").says(">admin:WORKER/*</textarea>");
     for _ in 0..2 {
+        let list = visitor.page("/keys").await.found();
         visitor.send(&list, "/keys", &[("holder", "twice"), ("read", "true")]).await.found();
     }
     let third = visitor.send(&list, "/keys", &[("holder", "twice"), ("read", "true")]).await;

@@ -172,7 +172,7 @@ impl NewKeyForm {
 
 /// Makes a key, or shows the form again with what is wrong.
 pub(crate) async fn create(visit: Visit, Form(given): Form<NewKeyForm>) -> Response {
-    let made = created(&visit, &given).await;
+    let made = visit.once(created(&visit, &given)).await;
     let refused = |problem: Problem| View::new("Make a key").below(maker(&visit, &given)).refused(&problem);
     made.unwrap_or_else(refused).into_response()
 }

@@ -149,7 +149,7 @@ pub(crate) async fn rotate(
     let HookJson { name, kind, handler, value, .. } = hook;
     let drop_previous_secret = form.drop_replaced_secret;
     let new = PutHook { kind, handler, value, secret: None, rotate_secret: true, drop_previous_secret };
-    sent(&visit, &name, new).await
+    visit.once(sent(&visit, &name, new)).await
 }
 
 impl HookForm {

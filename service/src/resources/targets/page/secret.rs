@@ -67,7 +67,7 @@ pub(crate) async fn rotate(
     let secret = (!given.is_empty()).then(|| SecretText(given.to_owned()));
     let rotate_secret = secret.is_none();
     let put = PutTarget { url, policy, audience, secret, rotate_secret, headers: None };
-    let answer: PutAnswer = visit.ask(&address.path()).put(&put).await?;
+    let answer: PutAnswer = visit.once(visit.ask(&address.path()).put(&put)).await?;
     Ok(answered(&visit, &address, &answer, "The signing secret is replaced."))
 }
 
