@@ -4,7 +4,8 @@
 -- that sees the end. It locks the state of the limit, so that a claim which found it full a moment
 -- before has written who waits. The minute's pass calls it for what nobody has looked at: after a
 -- lost claim, for rates whose waiting events have all been told to come, and for definitions that
--- were changed or removed. A limit may also make room for a newcomer itself, by cancelling another
+-- were changed or removed. Whoever deletes events that were told to come calls it for the places
+-- that were kept for them. A limit may also make room for a newcomer itself, by cancelling another
 -- event.
 
 -- Wakes events that wait for these limits: as many as have room, and of those whose limit is gone
@@ -210,6 +211,18 @@ begin
         has_room := false;
         return next;
     end if;
+end
+$$;
+
+-- The limits at which places were kept for these events, as canvas and name. For a statement that
+-- deletes the events: they are locked by then, so nobody tells one of them to come any more, and
+-- what waits for them goes only with the statement's end (0016). Whoever has deleted them calls
+-- `wake_waiting` for these limits.
+create function wakeq.places_kept(ids uuid[]) returns text[] language plpgsql volatile as $$
+begin
+    return array(
+        select distinct w.canvas_id || '/' || w.name from wakeq.limit_waits w
+         where w.event_id = any (ids) and coalesce(w.woken_at > '-infinity', false));
 end
 $$;
 

@@ -14,7 +14,7 @@ pub use crate::store::{
     serialize_on_canvas, statements,
 };
 pub use crate::wake::Waker;
-pub use crate::worker::{SharedPermit, SharedPermits};
+pub use crate::worker::{Level, Levels, SharedPermit, SharedPermits};
 
 /// Points at which a test can kill or stop the process.
 pub mod fault {

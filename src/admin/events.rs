@@ -193,10 +193,11 @@ impl Admin {
         }
         let mut count = 0;
         while count < BULK_MAX {
-            let (page, lanes) = self.store.purge_page(scope, before, actor).await?;
-            self.resume_lanes(&lanes).await;
-            count += page;
-            if page < BULK_PAGE {
+            let page = self.store.purge_page(scope, before, actor).await?;
+            self.resume_lanes(&page.lanes).await;
+            self.wake_at_limits(&page.limits, &[]).await;
+            count += page.count;
+            if page.count < BULK_PAGE {
                 // Rows that others hold for a moment are not waited for.
                 break;
             }

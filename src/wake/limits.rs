@@ -63,6 +63,22 @@ impl Waker {
         }
     }
 
+    /// Wakes what has room at limits that kept places for events which are gone. What can't be woken
+    /// is left to the minute's pass.
+    pub(super) async fn wake_where_places_were_kept(&self, limits: &[HeldLimit]) {
+        if limits.is_empty() {
+            return;
+        }
+        let woken = match self.store.wake_waiting(limits).await {
+            Ok(woken) => self.publish(&woken).await,
+            Err(error) => Err(error.into()),
+        };
+        if let Err(error) = woken {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(error, "the next events at limits wait for the minute's pass");
+        }
+    }
+
     /// At those of one canvas, or at all, that come after one of them.
     async fn wake_at_limits_of(
         &self,

@@ -69,6 +69,7 @@ impl Waker {
                 }
             }
             self.wake_firsts(&page.lanes).await?;
+            self.wake_where_places_were_kept(&page.limits).await;
             if page.stops {
                 self.tell_cancelled().await;
             }

@@ -13,8 +13,10 @@ pub(super) const IN_A_ROW_MAX: u8 = 3;
 
 /// The level of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Level {
+pub enum Level {
+    /// What is not urgent.
     Normal,
+    /// What starts first.
     Urgent,
 }
 
@@ -22,11 +24,13 @@ impl Level {
     /// Both, in the order in which they give way.
     pub(super) const ALL: [Self; 2] = [Self::Normal, Self::Urgent];
 
-    pub(super) fn of(urgent: bool) -> Self {
+    /// The level of what is urgent or not.
+    pub fn of(urgent: bool) -> Self {
         if urgent { Self::Urgent } else { Self::Normal }
     }
 
-    pub(super) fn is_urgent(self) -> bool {
+    /// Whether it is the upper one.
+    pub fn is_urgent(self) -> bool {
         self == Self::Urgent
     }
 }
@@ -58,7 +62,7 @@ impl LevelTurns {
 
 /// Waiting items by level and owner, and how many places each level has.
 #[derive(Debug)]
-pub(super) struct Levels<K, T, A> {
+pub struct Levels<K, T, A> {
     normal: Rotation<K, T, A>,
     urgent: Rotation<K, T, A>,
     turns: LevelTurns,
@@ -71,7 +75,8 @@ pub(super) struct Levels<K, T, A> {
 }
 
 impl<K: Copy + Hash + Ord, T, A> Levels<K, T, A> {
-    pub(super) fn new(capacity: usize, reserved: usize) -> Self {
+    /// With so many places, of which some are kept for urgent items.
+    pub fn new(capacity: usize, reserved: usize) -> Self {
         Self {
             normal: Rotation::new(),
             urgent: Rotation::new(),
@@ -97,6 +102,11 @@ impl<K: Copy + Hash + Ord, T, A> Levels<K, T, A> {
         }
     }
 
+    /// Adds an item, behind those of its owner in this level.
+    pub fn push(&mut self, level: Level, owner: K, item: T) {
+        self.at_mut(level).push(owner, item);
+    }
+
     /// How many places a level has.
     pub(super) fn places(&self, level: Level) -> usize {
         match level {
@@ -116,7 +126,7 @@ impl<K: Copy + Hash + Ord, T, A> Levels<K, T, A> {
     }
 
     /// The level that gets a free place; `None` if there is none, or none that may be taken.
-    pub(super) fn next(&self) -> Option<Level> {
+    pub fn next(&self) -> Option<Level> {
         if self.normal_places + self.urgent_places >= self.capacity {
             return None;
         }
@@ -130,7 +140,7 @@ impl<K: Copy + Hash + Ord, T, A> Levels<K, T, A> {
     }
 
     /// Takes the next item of a level, which then has one place more.
-    pub(super) fn pop(&mut self, level: Level, fetch: impl FnMut(K, A) -> T) -> Option<T> {
+    pub fn pop(&mut self, level: Level, fetch: impl FnMut(K, A) -> T) -> Option<T> {
         let popped = self.at_mut(level).pop(fetch)?;
         self.turns.took(level, !self.normal.is_empty());
         match level {
@@ -141,7 +151,7 @@ impl<K: Copy + Hash + Ord, T, A> Levels<K, T, A> {
     }
 
     /// The owner has one place less in this level.
-    pub(super) fn free_place(&mut self, level: Level, owner: K) {
+    pub fn free_place(&mut self, level: Level, owner: K) {
         match level {
             Level::Normal => self.normal_places -= 1,
             Level::Urgent => self.urgent_places -= 1,

@@ -59,6 +59,7 @@ pub use execution::{BoxedHandler, CompleteError, Execution, Origin};
 pub use handlers::{
     Batch, HandlerFailure, HandlerService, Handlers, IntoResults, InvalidRoute, Next, Route, WithState,
 };
+pub use levels::{Level, Levels};
 pub use push::{PushError, PushRunner};
 pub use remote::{RemoteHandler, RemoteHandlers};
 pub use shared_permits::{SharedPermit, SharedPermits};

@@ -305,9 +305,9 @@ async fn others(connection: &mut PgConnection, new: &NewCronRow<'_>) -> Result<O
 }
 
 /// Deletes the events that were emitted ahead of their ticks, if those are still ahead and the
-/// event was neither made due early nor tried; returns the last past tick that keeps its event. A
-/// future tick whose event stays, or has already ended, stays noted, so that none is emitted for it
-/// again.
+/// event was neither made due early nor tried; one that a limit has put off was due. Returns the
+/// last past tick that keeps its event. A future tick whose event stays, or has already ended,
+/// stays noted, so that none is emitted for it again.
 async fn take_back(
     connection: &mut PgConnection,
     canvas: CanvasId,
@@ -320,7 +320,7 @@ async fn take_back(
         r#"with taken as (
                delete from wakeq.events_v2
                 where id = any ($2) and canvas_id = $1 and delay_until > clock_timestamp() and locked_at is null
-                  and retries = 0
+                  and retries = 0 and starts_at is null
             returning id
            ), kept as (
                select ahead.id, ahead.at from unnest($2::uuid[], $3::timestamptz[]) as ahead (id, at)

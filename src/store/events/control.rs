@@ -1,6 +1,6 @@
 //! Operators' actions on waiting events: cancel, run now, purge.
 
-use crate::event::{Actor, CanvasId, EventId, HandlerScope, Lane, Timestamp};
+use crate::event::{Actor, CanvasId, EventId, HandlerScope, HeldLimit, Lane, Timestamp};
 use crate::store::kernel::{Sql, StoreError, address, interval};
 
 /// Maximum number of events that one statement purges, redrives or deletes.
@@ -15,6 +15,16 @@ pub(crate) enum CommandOutcome {
     Runs,
     /// The canvas has no such event.
     Missing,
+}
+
+/// What a page of a purge has deleted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PurgedPage {
+    pub(crate) count: u64,
+    /// The lanes of the events, whose next ones have to be woken.
+    pub(crate) lanes: Vec<Lane>,
+    /// The limits at which places were kept for the events, where others have room now.
+    pub(crate) limits: Vec<HeldLimit>,
 }
 
 impl CommandOutcome {
@@ -143,7 +153,7 @@ impl Sql<'_> {
         scope: &HandlerScope,
         before: Timestamp,
         actor: &Actor,
-    ) -> Result<(u64, Vec<Lane>), StoreError> {
+    ) -> Result<PurgedPage, StoreError> {
         let query = sqlx::query!(
             r#"with gone as (
                    delete from wakeq.events_v2 where id = any (array(
@@ -174,7 +184,8 @@ impl Sql<'_> {
                )
                select count(*) as "count!",
                       array(select distinct object::text || '/' || coalesce(queue, '') from gone
-                             where object is not null) as "lanes!"
+                             where object is not null) as "lanes!",
+                      wakeq.places_kept(array(select id from gone)) as "limits!"
                  from gone"#,
             scope.canvas.0,
             scope.module.as_str() as _,
@@ -193,8 +204,8 @@ impl Sql<'_> {
             let (object, queue) = lane.split_once('/')?;
             Some(Lane { scope: scope.clone(), object: object.parse().ok()?, queue: queue.parse().ok() })
         });
-        let lanes = lanes.collect();
-        Ok((row.count.cast_unsigned(), lanes))
+        let limits = row.limits.iter().filter_map(|limit| HeldLimit::parse(limit));
+        Ok(PurgedPage { count: row.count.cast_unsigned(), lanes: lanes.collect(), limits: limits.collect() })
     }
 
     /// Of these ids the first that is known.

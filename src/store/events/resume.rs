@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use crate::event::{CanvasId, EventId, Lane, Notification};
+use crate::event::{CanvasId, EventId, HeldLimit, Lane, Notification};
 use crate::store::kernel::{Bounded, Session, Sql, StoreError, interval};
 
 /// The result of a page of a resume job.
@@ -12,6 +12,9 @@ pub(crate) struct ResumePage {
     pub(crate) notifications: Vec<Notification>,
     /// Lanes whose next events have to be woken, if it is of an operation.
     pub(crate) lanes: Vec<Lane>,
+    /// The limits at which places were kept for events that it has deleted, where others have room
+    /// now.
+    pub(crate) limits: Vec<HeldLimit>,
     /// Whether it has cancelled events that run, of which their workers have to learn.
     pub(crate) stops: bool,
     /// Whether it is of an operation that publishes nothing, so that its next page needs no turn of

@@ -113,6 +113,14 @@ impl Tables {
         Ok(ids.iter().map(&mut leave).collect())
     }
 
+    /// The limits at which places were kept for these events, which are gone, and wait no more.
+    pub(super) fn places_kept(&mut self, gone: &[LiveRow]) -> Vec<HeldLimit> {
+        let waits: Vec<Wait> =
+            gone.iter().filter_map(|row| self.limits.waits.remove(&row.event.id)).collect();
+        let kept = waits.into_iter().filter(|wait| wait.woken_at.is_some()).map(|wait| wait.held);
+        kept.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
     fn wake_under(&mut self, held: &HeldLimit) -> Vec<Notification> {
         self.begin_line(held);
         let is_removed = self.limits.definition(held).is_none();

@@ -245,6 +245,7 @@ impl Tables {
         gone.iter().for_each(|row| self.arm_first_of(row));
         let lanes: BTreeSet<Lane> = gone.iter().filter_map(lane_of).collect();
         page.lanes = lanes.into_iter().collect();
+        page.limits = self.places_kept(&gone);
         page.stops = asked > 0;
         gone.len() + asked
     }

@@ -7,7 +7,8 @@ use super::batch_row::MemberEnd;
 use super::lanes::lane_of;
 use crate::event::{Actor, CanvasId, EndedOutcome, EventId, HandlerScope, Lane, Name, RuleKind, Timestamp};
 use crate::store::events::{
-    AddedRule, AttemptEnd, BULK_PAGE, CommandOutcome, LiftedRule, Rule, RulePosition, RunningCancel,
+    AddedRule, AttemptEnd, BULK_PAGE, CommandOutcome, LiftedRule, PurgedPage, Rule, RulePosition,
+    RunningCancel,
 };
 use crate::store::kernel::StoreError;
 
@@ -192,13 +193,14 @@ impl Tables {
         scope: &HandlerScope,
         before: Timestamp,
         _actor: &Actor,
-    ) -> Result<(u64, Vec<Lane>), StoreError> {
+    ) -> Result<PurgedPage, StoreError> {
         let page = self.free_of(scope, before, BULK_PAGE);
         let gone: Vec<_> = page.iter().filter_map(|id| self.events.remove(id)).collect();
         gone.iter().for_each(|row| self.add_tombstone(row, "purged"));
         gone.iter().for_each(|row| self.leave_batch(row, MemberEnd::Cancelled));
         let lanes: BTreeSet<Lane> = gone.iter().filter_map(lane_of).collect();
-        Ok((page.len() as u64, lanes.into_iter().collect()))
+        let limits = self.places_kept(&gone);
+        Ok(PurgedPage { count: page.len() as u64, lanes: lanes.into_iter().collect(), limits })
     }
 
     pub(in crate::store) fn emitted_at(

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::on_backing;
 use crate::event::{Actor, CanvasId, EventId, HandlerScope, Lane, Name, RuleKind, Timestamp};
-use crate::store::events::{AddedRule, CommandOutcome, LiftedRule, Rule, RulePosition, RunningCancel};
+use crate::store::events::{
+    AddedRule, CommandOutcome, LiftedRule, PurgedPage, Rule, RulePosition, RunningCancel,
+};
 use crate::store::kernel::{Store, StoreError};
 
 impl Store {
@@ -105,14 +107,14 @@ impl Store {
     }
 
     /// Deletes up to `BULK_PAGE` events of a handler that are not running and were emitted before a
-    /// moment, but no copies in queues. Returns how many, and their lanes, whose next events have
-    /// to be woken; the promises of those are renewed here.
+    /// moment, but no copies in queues. The promises of the next events in their lanes are renewed
+    /// here; both these and what waits at limits have to be woken.
     pub(crate) async fn purge_page(
         &self,
         scope: &HandlerScope,
         before: Timestamp,
         actor: &Actor,
-    ) -> Result<(u64, Vec<Lane>), StoreError> {
+    ) -> Result<PurgedPage, StoreError> {
         on_backing!(self.purge_page(scope, before, actor))
     }
 

@@ -124,7 +124,7 @@ async fn each_way_in_which_a_member_ends_is_counted_once() {
     assert_eq!(table.store.remove_unclaimed_cancelled().await.unwrap().0, 2);
     table.members(3).await;
     let now = table.store.clock().await.unwrap();
-    assert_eq!(table.store.purge_page(&scope(), now, &tester()).await.unwrap().0, 3);
+    assert_eq!(table.store.purge_page(&scope(), now, &tester()).await.unwrap().count, 3);
     assert_eq!(table.progress(CanvasId::DEFAULT).await.counts, counts(5, 2, 7));
     // What another program deletes has ended as well.
     table.members(1).await;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::crowds::{FEW, MANY};
 use super::limits::{of_key, places};
 use super::{Table, tester};
-use crate::event::{CanvasId, EventFilter, EventState, LimitName, Notification};
+use crate::event::{CanvasId, EventFilter, EventState, HandlerScope, LimitName, Notification};
 use crate::store::{ClaimedEvent, LimitedClaim, Renewal};
 
 fn customer() -> LimitName {
@@ -154,6 +154,30 @@ async fn what_is_gone_or_held_is_not_woken() {
         .await
         .unwrap();
     assert_eq!(table.complete_and_wake(&running[0]).await, told[3..]);
+}
+
+/// Only where events had been told to come were places kept for them. The other canvas's stay.
+#[tokio::test]
+async fn a_purge_names_the_limits_where_it_makes_room() {
+    let table = Table::new().await;
+    let mut woken = Vec::new();
+    for canvas in [MANY, FEW] {
+        table.limit(canvas, "customer", places(1)).await;
+        let told = table.add_keyed(canvas, &["customer:7"], 3).await;
+        let running = table.claim_some(&told).await;
+        assert_eq!(table.complete_and_wake(&running[0]).await, told[1..2]);
+        let others = table.add_keyed(canvas, &["customer:8"], 2).await;
+        assert_eq!(table.claim_some(&others).await.len(), 1);
+        woken.push(told[1].id);
+    }
+    let known = HandlerScope::worker(MANY, "known").unwrap();
+    let now = table.store.clock().await.unwrap();
+    let page = table.store.purge_page(&known, now, &tester()).await.unwrap();
+    assert_eq!((page.count, page.limits), (3, vec![of_key(MANY, "customer:7")]), "what runs stays");
+    assert_eq!(table.told_to_come().await, woken[1..]);
+    assert_eq!(table.number("select count(*) from wakeq.limit_waits").await, 3);
+    let page = table.store.purge_page(&known, now, &tester()).await.unwrap();
+    assert_eq!((page.count, page.limits), (0, vec![]));
 }
 
 /// One of the things that happen to events with limits.

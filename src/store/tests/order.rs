@@ -275,10 +275,10 @@ async fn what_operators_remove_wakes_the_next() {
     let woken = table.store.arm_firsts(&[lane("a"), lane("c")]).await.unwrap();
     assert_eq!(woken, [Notification::new(ids[1], CanvasId::DEFAULT)]);
     assert_eq!(table.number("select count(*) from wakeq.events_v2 where probes = 0").await, 1);
-    let (count, mut lanes) =
+    let mut page =
         table.store.purge_page(&scope(), table.store.clock().await.unwrap(), &tester()).await.unwrap();
-    lanes.sort();
-    assert_eq!((count, lanes), (2, vec![lane("a"), lane("b")]));
+    page.lanes.sort();
+    assert_eq!((page.count, page.lanes), (2, vec![lane("a"), lane("b")]));
 }
 
 /// Removing an event, or resuming a lane, renews the promise of the next event in the same
@@ -313,7 +313,8 @@ async fn what_operators_remove_promises_the_next() {
                select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'WORKER', 'known', '_', '1', 'long', n, n - 1,
                       now() + interval '1 h', now() + (n - 2000) * interval '1 ms' from generate_series(1, 1002) n").await;
     let now = table.store.clock().await.unwrap();
-    assert_eq!(table.store.purge_page(&scope(), now, &tester()).await.unwrap(), (1000, vec![lane("long")]));
+    let page = table.store.purge_page(&scope(), now, &tester()).await.unwrap();
+    assert_eq!((page.count, page.lanes), (1000, vec![lane("long")]));
     assert_eq!(promised().await, [table.store.first(&lane("long")).await.unwrap().unwrap().0]);
 }
 

@@ -152,8 +152,11 @@ impl<E: Entity> EntityProcessor<E> {
         Some(self.parts.actors.of(&Key { canvas, id: id.parse().ok()? }))
     }
 
-    /// How many entities are in memory, and their estimated size in bytes.
+    /// How many entities are in memory, and their estimated size in bytes, as of the last commit:
+    /// a caller who has seen that an event is done also sees that what did not fit any more has
+    /// left. While a batch is processed, the entities that were loaded for it come on top.
     pub async fn size(&self) -> (usize, usize) {
+        let _committed = self.parts.committing.read().await;
         let sizes = self.parts.actors.ask_all(|shard| shard.size()).await.unwrap_or_default();
         sizes
             .into_iter()
@@ -250,5 +253,66 @@ impl<E: Entity> EventSubscriber for EntityProcessor<E> {
 
     fn recover(&self) {
         Self::recover(self);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::pin::pin;
+    use std::task::Poll;
+
+    use super::*;
+    use crate::entity::define::{Applied, Rejection};
+    use crate::entity::run::CachedEntity;
+    use crate::entity::shard::Shard;
+    use crate::store::tests::Table;
+    use wakeq::QueueConfig;
+    use wakeq::log::Log;
+    use wakeq::notify::LocalNotifier;
+
+    struct Counter;
+
+    impl Entity for Counter {
+        const TYPE: &'static str = "counter";
+        type State = i64;
+        type Event = ();
+
+        fn validate(_: &i64, (): &()) -> Result<(), Rejection> {
+            Ok(())
+        }
+
+        fn apply(count: i64, (): &()) -> Applied<i64> {
+            Applied::new(count + 1)
+        }
+    }
+
+    /// An outcome can be seen in the database a moment before memory follows its commit. Until then
+    /// there is no size: the entities that were loaded for the batch may be beyond the limit.
+    #[tokio::test]
+    async fn a_size_waits_for_memory_to_follow_a_commit() {
+        let table = Table::new().await;
+        let (store, notifier) =
+            (table.reader(&["wakeq.subscriptions"]).await, Arc::new(LocalNotifier::new()));
+        let log = Arc::new(Log::new(store.clone(), &*notifier));
+        let queue = Queue::new(store, notifier, QueueConfig::default());
+        let config = EntityConfig { memory_limit_bytes: 0, ..EntityConfig::default() };
+        let processor = EntityProcessor::<Counter>::new(queue, log, config).unwrap();
+        let actors = &processor.parts.actors;
+        let committing = processor.parts.committing.write().await;
+        let key = Key { canvas: CanvasId::DEFAULT, id: "a".parse().unwrap() };
+        let cached = CachedEntity { state: 0, version: 1, last: 1, snapshot: 1, bytes: 1_000 };
+        let actor = actors.of(&key);
+        actors.ask(actor, move |shard| shard.keep(key, cached)).await.unwrap();
+        let mut size = pin!(processor.size());
+        for _ in 0..2 {
+            let looked = poll_fn(|context| Poll::Ready(size.as_mut().poll(context))).await;
+            assert!(looked.is_pending(), "{looked:?}");
+            // Whatever the look has asked the actors is answered then.
+            actors.ask_all(|_| ()).await.unwrap();
+        }
+        actors.ask_all(Shard::commit).await.unwrap();
+        drop(committing);
+        assert_eq!(size.await, (0, 0), "nothing fits");
     }
 }

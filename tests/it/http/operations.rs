@@ -36,6 +36,20 @@ const TEN_OPEN: &str = "
     select '00000000-0000-0000-0000-000000000000', 'delete', '{}', now(), 'test', -number
       from generate_series(1, 10) as number";
 
+/// A place of a limit was kept for each event of `greet`, and one of `print` waits behind it.
+const KEPT: &str = "
+    with waiting as (
+        update wakeq.events_v2 set starts_at = now(), notify_at = now() + interval '1 hour'
+        returning id, canvas_id, name, delay_until
+    )
+    insert into wakeq.limit_waits (event_id, canvas_id, name, due, woken_at)
+    select id, canvas_id, 'customer:7', delay_until, case when name = 'greet' then clock_timestamp() end from waiting";
+
+/// The events that were told to come for their places.
+const TOLD: &str = "
+    select w.canvas_id || ' ' || e.name from wakeq.limit_waits w join wakeq.events_v2 e on e.id = w.event_id
+     where w.woken_at is not null order by 1";
+
 #[tokio::test]
 async fn an_operation_is_previewed_begun_and_followed() {
     let service = Service::start().await;
@@ -162,4 +176,34 @@ async fn what_is_no_operation_is_refused() {
     service.get("/operations/1").await.says((400, "bad-request"), "an operation's id is a uuid");
     service.get("/operations?cursor=a~1").await.says((400, "bad-request"), "cursor");
     service.stop().await;
+}
+
+/// A place that was kept for an event which is removed with others is the next one's. The places
+/// of the other canvas stay as they are.
+#[tokio::test]
+async fn what_waits_at_a_limit_is_woken_when_events_are_removed() {
+    let theirs = [format!("{OTHER} greet")];
+    let ours = format!("{} print", CanvasId::DEFAULT);
+    for removal in ["purge", "delete", "cancel"] {
+        let service = Service::start().await;
+        let (key, one) = (service.key("theirs", OTHER, &Scope::ALL).await, json!({"concurrency": 1}));
+        service.put("/limits/customer", one.clone()).await.json();
+        service.ask(&key, Method::PUT, &format!("/canvases/{OTHER}/limits/customer"), one).await.json();
+        for canvas in [CanvasId::DEFAULT, OTHER] {
+            for name in ["greet", "print"] {
+                let event = Event::new(name, &1).unwrap().limit("customer:7").unwrap().canvas(canvas);
+                service.stage.queue.emit(event).await.unwrap();
+            }
+        }
+        service.stage.execute(KEPT).await;
+        let removed = match removal {
+            "purge" => service.post("/handlers/WORKER/greet/purge", json!({})).await.json()["purged"].clone(),
+            kind => {
+                service.operate(json!({"kind": kind, "filter": {"name": "greet"}})).await["changed"].clone()
+            }
+        };
+        let told: Vec<String> = sqlx::query_scalar(TOLD).fetch_all(&service.stage.pool).await.unwrap();
+        assert_eq!((removed, told), (json!(1), [&[ours.clone()][..], &theirs].concat()), "{removal}");
+        service.stop().await;
+    }
 }

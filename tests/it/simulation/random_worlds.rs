@@ -2,6 +2,7 @@
 //!
 //! Every world is made from a seed and can be replayed; a failing one is replayed with its trace.
 
+mod classes;
 mod invariants;
 mod limited;
 mod smooth;
@@ -15,6 +16,7 @@ use wakeq::machine::{HandlerEnd, Outcome, State};
 
 use super::world::dice::Dice;
 use super::world::emulated::EmulatedBroker;
+use super::world::slots::Slots;
 use super::world::tally::Tally;
 use super::world::worker::{Line, Progress, Worker, pass};
 use super::world::{Defect, World};
@@ -39,6 +41,8 @@ pub(crate) struct Simulation {
     dice: Dice,
     /// Throws for limits, in worlds that have any, so that all others stay what they are.
     limits_dice: Option<Dice>,
+    /// The same for classes.
+    classes_dice: Option<Dice>,
     faults: Faults,
     world: World,
     workers: Vec<Worker>,
@@ -63,7 +67,7 @@ impl Simulation {
             Worker::new("bert", all()),
             Worker::new("carl", [HANDLERS[0].to_owned()]),
         ];
-        Self { dice, limits_dice: None, faults, world, workers }
+        Self { dice, limits_dice: None, classes_dice: None, faults, world, workers }
     }
 
     /// Replaces the plain broker by the emulator's.
@@ -118,6 +122,8 @@ impl Simulation {
         let object = self.dice.one_of(&OBJECTS);
         let id = self.world.emit(&label, handler, object, Duration::from_secs(delay_s));
         self.name_limits(id);
+        self.give_class(id);
+        self.forget_class(id);
         if self.dice.below(10) == 0 {
             self.world.expires(id, Duration::from_secs(self.dice.one_of(&[1, 100, 1_000])));
         }
@@ -316,8 +322,9 @@ impl Simulation {
     }
 
     fn replace(&mut self, at: usize) {
-        let Worker { name, handlers, .. } = &self.workers[at];
-        self.workers[at] = Worker::new(name, handlers.clone());
+        let Worker { name, handlers, slots, .. } = &self.workers[at];
+        let slots = slots.as_ref().map(Slots::anew);
+        self.workers[at] = Worker { slots, ..Worker::new(name, handlers.clone()) };
     }
 
     fn stall_or_wake(&mut self) {

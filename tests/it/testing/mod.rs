@@ -7,6 +7,7 @@ mod cancelling;
 mod checkpoints;
 mod history;
 mod kit;
+mod limit_removals;
 mod limits;
 mod options;
 mod search;

@@ -9,8 +9,8 @@ use uuid::Uuid;
 
 use super::look::OperationEvents;
 use crate::event::{
-    Actor, CanvasId, EventId, HandlerScope, Lane, Notification, ObjectKey, OperationKind, Tag, Timestamp,
-    Timing,
+    Actor, CanvasId, EventId, HandlerScope, HeldLimit, Lane, Notification, ObjectKey, OperationKind, Tag,
+    Timestamp, Timing,
 };
 use crate::store::events::dead_events::redrive_ids;
 use crate::store::events::load::DeadFilter;
@@ -25,6 +25,8 @@ pub(super) struct Act {
     pub(super) notifications: Vec<Notification>,
     /// Lanes whose next events have to be woken.
     pub(super) lanes: Vec<Lane>,
+    /// Limits at which places were kept for events that are gone.
+    pub(super) limits: Vec<HeldLimit>,
     /// Whether workers have to learn that events that they run are cancelled.
     pub(super) stops: bool,
 }
@@ -142,7 +144,8 @@ async fn remove(transaction: &mut PgConnection, meant: Meant<'_>, cancels: bool)
                        and (x.locked_at is null or x.locked_at < clock_timestamp() - $3::interval) for update skip locked))
            )
            select greatest((select count(*) from gone), (select count(*) from kept)) as "gone!", (select count(*) from asked) as "asked!",
-                  array(select module::text || '/' || name::text || '/' || object::text from lanes) as "lanes!""#,
+                  array(select module::text || '/' || name::text || '/' || object::text from lanes) as "lanes!",
+                  wakeq.places_kept(array(select id from gone)) as "limits!""#,
         ids,
         canvas.0,
         interval(timing.lease),
@@ -155,7 +158,8 @@ async fn remove(transaction: &mut PgConnection, meant: Meant<'_>, cancels: bool)
     .fetch_one(transaction)
     .await?;
     let lanes = row.lanes.iter().filter_map(|text| lane(canvas, text)).collect();
-    Ok(Act { lanes, stops: row.asked > 0, ..Act::counting(row.gone + row.asked) })
+    let limits = row.limits.iter().filter_map(|limit| HeldLimit::parse(limit)).collect();
+    Ok(Act { lanes, limits, stops: row.asked > 0, ..Act::counting(row.gone + row.asked) })
 }
 
 /// A lane from the text of its handler and its object.

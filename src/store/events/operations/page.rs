@@ -175,6 +175,7 @@ async fn step(
     Ok(ResumePage {
         notifications: act.notifications,
         lanes: act.lanes,
+        limits: act.limits,
         stops: act.stops,
         quiet: !open.operation.kind.publishes(),
         more: !is_last,

@@ -1,7 +1,8 @@
 //! Random worlds with limits: whatever happens in whatever order, no limit gives more places or
 //! starts than it has, no place is lost with a process, and all events end.
 //!
-//! Several keys per event are named in any order. Limits are raised, lowered and removed meanwhile.
+//! Several keys per event are named in any order. Limits are raised, lowered and removed meanwhile,
+//! and so are the events of a handler.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use wakeq::EventId;
 use wakeq::limits::OnFull;
 use wakeq::machine::{Outcome, State};
 
-use super::{EVENTS_MAX, Faults, Simulation};
+use super::{EVENTS_MAX, Faults, HANDLERS, Simulation};
 use crate::simulation::world::Defect;
 use crate::simulation::world::dice::Dice;
 use crate::simulation::world::limits::{Limit, Pace};
@@ -53,11 +54,20 @@ impl Simulation {
         self.world.limits.named.insert(id, keys);
     }
 
-    /// Once in a while somebody changes a limit.
+    /// Once in a while somebody changes a limit, or removes what a handler has.
     pub(super) fn act_on_limits(&mut self) {
-        if self.limits_dice.as_mut().is_some_and(|dice| dice.below(12) == 0) {
-            self.change_limit();
+        let Some(dice) = &mut self.limits_dice else { return };
+        match dice.below(100) {
+            0..8 => self.change_limit(),
+            8 => self.purge(),
+            _ => {}
         }
+    }
+
+    pub(super) fn purge(&mut self) {
+        let Some(dice) = &mut self.limits_dice else { return };
+        let handler = dice.one_of(&HANDLERS);
+        self.world.purge(handler);
     }
 
     /// A limit is raised, lowered, removed, or set again.
@@ -89,6 +99,7 @@ impl Simulation {
         let live = runs.filter(|run| matches!(run.state, State::Process(_)) && now <= run.lease_until);
         let held: Vec<String> = live.flat_map(|run| run.held.iter().cloned()).collect();
         self.world.check_places(&held);
+        self.check_slots();
     }
 }
 

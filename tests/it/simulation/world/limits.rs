@@ -46,6 +46,8 @@ pub(crate) struct Limits {
     /// Up to when events have been given times to come back.
     line_at: BTreeMap<String, Timestamp>,
     waits: BTreeMap<EventId, Wait>,
+    /// Those that wait or have waited, and have not started since.
+    put_off: BTreeSet<EventId>,
     /// When events with rates were to start, by the limit.
     pub(crate) starts: BTreeMap<String, Vec<Timestamp>>,
     /// How many events may have a place at most: more than the concurrency while that was lowered
@@ -127,6 +129,7 @@ impl World {
 
     fn start(&mut self, id: EventId, names: Vec<String>) -> LimitedClaim {
         self.limits.waits.remove(&id);
+        self.limits.put_off.remove(&id);
         self.claim(id).map_or(LimitedClaim::Not, |claimed| LimitedClaim::Claimed(claimed, names))
     }
 
@@ -227,7 +230,7 @@ impl World {
         start: Option<Timestamp>,
         for_place: bool,
     ) -> LimitedClaim {
-        let is_new = !self.limits.waits.contains_key(&id) && self.rows[&id].claims == 0;
+        let is_new = !self.limits.put_off.contains(&id) && self.rows[&id].claims == 0;
         match self.limits.defined[name].on_full {
             OnFull::Drop if is_new => {
                 self.mark_cancelled(id);
@@ -256,12 +259,30 @@ impl World {
         let due = self.limits.waits.get(&id).map_or(self.rows[&id].delay_until, |wait| wait.due);
         let wait = Wait { name: name.to_owned(), due, woken_at: start, is_paid };
         self.limits.waits.insert(id, wait);
+        self.limits.put_off.insert(id);
         let row = self.rows.get_mut(&id).unwrap();
         (row.notify_at, row.probes) = (Some(notify_at), 0);
         row.delay_until = start.unwrap_or(row.delay_until);
-        start.map_or(LimitedClaim::Full, |start| {
+        start.filter(|_| self.defect != Some(Defect::ForgetsItsTime)).map_or(LimitedClaim::Full, |start| {
             LimitedClaim::Later((start - now).to_std().unwrap_or_default())
         })
+    }
+
+    /// An event that was woken for a place gives it up; returns the limit that may have room then.
+    /// One that has paid for its start keeps it.
+    pub(super) fn step_aside(&mut self, id: EventId) -> Option<String> {
+        let wait = self.limits.waits.get(&id)?;
+        let is_woken = !wait.is_paid && wait.woken_at.is_some_and(|at| at <= self.now);
+        if !is_woken || self.defect == Some(Defect::NeverStepsAside) {
+            return None;
+        }
+        self.limits.waits.remove(&id).map(|wait| wait.name)
+    }
+
+    /// The waits of events that are removed; returns the limits at which places were kept for them.
+    pub(super) fn leave_waits(&mut self, gone: &[EventId]) -> Vec<String> {
+        let waits = gone.iter().filter_map(|id| self.limits.waits.remove(id));
+        waits.filter(|wait| wait.woken_at.is_some()).map(|wait| wait.name).collect()
     }
 
     fn lengthen_line(&mut self, name: &str, start: Timestamp) {
@@ -429,17 +450,43 @@ impl World {
     }
 
     /// Invariant while nothing goes wrong: whatever waits for a place, and would get it, was woken
-    /// and has started. Events with rates are left to the minute's pass.
+    /// and has started, and so has what a rate has told to come. What a rate has given no time is
+    /// left to the minute's pass.
     pub(crate) fn check_standstill(&mut self) {
-        let may_have = |name: &String| {
-            let Limit { concurrency, rate, .. } = self.limits.defined[name];
-            let places = concurrency.unwrap_or(usize::MAX);
-            rate.is_none() && self.live_holders(name).len() < places
+        let could_start = |(id, wait): (&EventId, &Wait)| {
+            let is_told = wait.woken_at.is_some_and(|at| at <= self.now);
+            let has_room = |name: &String| {
+                let Limit { concurrency, rate, .. } = self.limits.defined[name];
+                let is_free = |pace| is_told && (wait.is_paid || self.free_at(name, pace) <= self.now);
+                rate.is_none_or(is_free) && self.live_holders(name).len() < concurrency.unwrap_or(usize::MAX)
+            };
+            (self.may_claim(*id) && self.limits_of(*id).iter().all(has_room)).then_some(*id)
         };
-        let may_start = |id: &EventId| self.may_claim(*id) && self.limits_of(*id).iter().all(may_have);
-        let waiting: Vec<EventId> = self.limits.waits.keys().copied().filter(may_start).collect();
-        for id in waiting {
-            self.violated(format!("{} could start, and nobody wakes it", self.records[&id].label));
+        let found: Vec<EventId> = self.limits.waits.iter().filter_map(could_start).collect();
+        self.nobody_wakes(&found);
+    }
+
+    /// Invariant while nothing goes wrong, where workers have few places: whatever waits for places
+    /// that are free, and are kept for none of those `in_hand`, is in hand itself. Those are the
+    /// events of which a worker or the broker has a notification.
+    pub(crate) fn check_lost_wakes(&mut self, in_hand: &BTreeSet<EventId>) {
+        let kept = |name: &String| {
+            let waits = self.limits.waits.iter().filter(|(id, _)| in_hand.contains(*id));
+            waits.filter(|(_, wait)| wait.name == *name && wait.woken_at.is_some()).count()
+        };
+        let has_room = |name: &String| {
+            let Limit { concurrency, rate, .. } = self.limits.defined[name];
+            rate.is_none() && self.live_holders(name).len() + kept(name) < concurrency.unwrap_or(usize::MAX)
+        };
+        let asleep = self.limits.waits.keys().filter(|id| !in_hand.contains(*id) && self.may_claim(**id));
+        let found: Vec<EventId> =
+            asleep.filter(|id| self.limits_of(**id).iter().all(has_room)).copied().collect();
+        self.nobody_wakes(&found);
+    }
+
+    fn nobody_wakes(&mut self, found: &[EventId]) {
+        for id in found {
+            self.violated(format!("{} could start, and nobody wakes it", self.records[id].label));
         }
     }
 }

@@ -10,6 +10,8 @@ pub(crate) mod dice;
 pub(crate) mod emulated;
 pub(crate) mod lanes;
 pub(crate) mod limits;
+pub(crate) mod removing;
+pub(crate) mod slots;
 pub(crate) mod statements;
 pub(crate) mod tally;
 pub(crate) mod worker;
@@ -68,6 +70,20 @@ pub(crate) enum Defect {
     DeadHoldersCount,
     /// A start is not counted by the rates of its limits.
     StartWithoutPaying,
+    /// A worker does not learn when the rates of an event let it start.
+    ForgetsItsTime,
+    /// An event that was woken for a place, and waits for something else, keeps the place.
+    NeverStepsAside,
+    /// Removing many events leaves the places that were kept for them to nobody.
+    PurgeWithoutWaking,
+    /// What is published after the emit does not say that it is urgent.
+    PublishWithoutClass,
+    /// The places that are kept for urgent events are anybody's.
+    KeptPlacesAreTaken,
+    /// Urgent events start before all others, however many have.
+    UrgentAlone,
+    /// What waits in the parking lot keeps its place in the worker.
+    LotKeepsItsPlace,
 }
 
 /// A row of `events_v2`, as far as it matters for scheduling.

@@ -315,6 +315,9 @@ impl World {
     /// Publishes notifications of these events.
     pub(crate) fn publish(&mut self, ids: &[EventId]) {
         for id in ids {
+            if self.defect == Some(Defect::PublishWithoutClass) {
+                self.broker.unmarked.insert(*id);
+            }
             self.broker.publish(*id, self.now);
             self.is_taken_on(*id);
             self.log(|world| format!("notification for {} published again", world.records[id].label));

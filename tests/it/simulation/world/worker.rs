@@ -5,12 +5,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use wakeq::control::RuleKind;
+use wakeq::internals::Level;
 use wakeq::machine::{Answer, Effect, HandlerEnd, Input, Outcome, State, Transition, When};
 use wakeq::{EventId, Timestamp};
 
-use super::World;
 use super::broker::HeldNotification;
 use super::limits::LimitedClaim;
+use super::slots::{Arrival, Slots};
+use super::{Defect, World};
 
 /// Tick length of the parking lot's clock.
 const TICK: Duration = Duration::from_millis(1);
@@ -35,6 +37,8 @@ pub(crate) struct Worker {
     /// It does nothing, and does not renew its leases either.
     pub(crate) stalled: bool,
     pub(crate) line: Line,
+    /// Its places; without them everything starts when it arrives.
+    pub(crate) slots: Option<Slots>,
     pub(crate) runs: Vec<Run>,
     /// The edges it took, oldest first.
     pub(crate) outcomes: Vec<Outcome>,
@@ -46,10 +50,13 @@ pub(crate) struct Run {
     pub(crate) event: EventId,
     /// Its message; `None` once acknowledged because the parking lot keeps the notification in
     /// memory.
-    taken: Option<HeldNotification>,
+    pub(super) taken: Option<HeldNotification>,
+    pub(crate) level: Level,
     pub(crate) state: State,
+    /// The last edge that it took.
+    pub(super) last: Option<Outcome>,
     /// How often the event had been taken on when this run loaded it.
-    taken_on: u32,
+    pub(super) taken_on: u32,
     /// It is in the parking lot until then.
     pub(crate) wakes_at: Option<Timestamp>,
     /// By the worker's own clock, counted from before it sent the claim or the renewal.
@@ -79,6 +86,7 @@ impl Worker {
             alive: true,
             stalled: false,
             line: Line::Up,
+            slots: None,
             runs: Vec::new(),
             outcomes: Vec::new(),
         }
@@ -86,14 +94,19 @@ impl Worker {
 
     /// Takes a delivery; returns whether there was one.
     pub(crate) fn take(&mut self, world: &mut World, event: EventId) -> bool {
-        let Some(taken) = world.broker.take(event, world.now) else { return false };
-        let lease_until = world.now;
-        let state = State::EventLoad;
-        let taken = Some(taken);
-        let (wakes_at, is_told) = (None, false);
-        let held = Vec::new();
-        self.runs.push(Run { event, taken, state, taken_on: 0, wakes_at, lease_until, is_told, held });
-        true
+        let taken = world.broker.take(event, world.now);
+        taken.map(|taken| self.hold(world, taken)).is_some()
+    }
+
+    /// The same of the next notification of one of the two streams.
+    pub(crate) fn receive(&mut self, world: &mut World, level: Level) -> bool {
+        let taken = world.broker.take_next(level.is_urgent(), world.now);
+        taken.map(|taken| self.hold(world, taken)).is_some()
+    }
+
+    fn hold(&mut self, world: &World, taken: HeldNotification) {
+        let (event, level) = (taken.event, Level::of(taken.urgent));
+        self.arrive(world, Arrival { event, taken: Some(taken), level });
     }
 
     /// Performs the effect of a run's state and moves the run with the answer.
@@ -104,6 +117,7 @@ impl Worker {
         let effect = self.runs[at].state.effect();
         if matches!(effect, Effect::Wait(_) | Effect::Answer(_)) {
             self.leave_places(world, at);
+            self.step_aside(world, at);
         }
         match effect {
             Effect::RunHandler => Progress::Waits,
@@ -156,7 +170,7 @@ impl Worker {
         let run = &mut self.runs[at];
         let from = run.state.name();
         let Transition { outcome, next } = run.state.clone().step(input, &policy).unwrap();
-        run.state = next;
+        (run.state, run.last) = (next, Some(outcome));
         self.outcomes.push(outcome);
         world.outcomes.insert(outcome);
         let (event, name, state) = (run.event, &self.name, &run.state);
@@ -263,6 +277,31 @@ impl Worker {
         }
     }
 
+    /// A run whose event was woken for a place and waits for something else, which is none of its
+    /// limits, leaves the place to others.
+    fn step_aside(&mut self, world: &mut World, at: usize) {
+        let Run { event, last, .. } = self.runs[at];
+        let waits_for_others = matches!(
+            last,
+            Some(
+                Outcome::EarlierLeft
+                    | Outcome::ObjectHalted
+                    | Outcome::RulePaused
+                    | Outcome::RuleBlocked
+                    | Outcome::Deferred
+            )
+        );
+        if !waits_for_others || world.limits_of(event).is_empty() {
+            return;
+        }
+        let line = std::mem::replace(&mut self.line, Line::Up);
+        let left = if line == Line::Down { None } else { world.step_aside(event) };
+        if let Some(name) = left.filter(|_| line == Line::Up) {
+            let woken = world.wake_waiting(&[name]);
+            world.publish(&woken);
+        }
+    }
+
     /// Moves the run into the parking lot, which keeps one notification per event, and
     /// acknowledges.
     fn wait(&mut self, world: &mut World, at: usize, left: Duration) -> Progress {
@@ -274,6 +313,9 @@ impl Worker {
         if let Some(taken) = self.runs[at].taken.take() {
             world.broker.acknowledge(&taken, world.now);
         }
+        if world.defect != Some(Defect::LotKeepsItsPlace) {
+            self.leave_slot(world, self.runs[at].level);
+        }
         Progress::Waits
     }
 
@@ -284,7 +326,7 @@ impl Worker {
         }
         let name = &self.name;
         world.log(|world| format!("{name} {}: acknowledged", world.records[&run.event].label));
-        Progress::Ended
+        self.ended(world, &run)
     }
 
     fn put_back(&mut self, world: &mut World, at: usize) -> Progress {
@@ -295,13 +337,14 @@ impl Worker {
         }
         let name = &self.name;
         world.log(|world| format!("{name} {}: put back", world.records[&run.event].label));
-        Progress::Ended
+        self.ended(world, &run)
     }
 
     /// The process is gone; the broker notices after a while.
     pub(crate) fn die(&mut self, world: &mut World) {
         self.alive = false;
-        for taken in self.runs.drain(..).filter_map(|run| run.taken) {
+        let waiting = self.close();
+        for taken in self.runs.drain(..).filter_map(|run| run.taken).chain(waiting) {
             world.broker.abandon(&taken, world.now);
         }
         let name = &self.name;
@@ -310,6 +353,7 @@ impl Worker {
 
     /// Cuts handlers off, releases their claims and puts every notification back.
     pub(crate) fn shut_down(&mut self, world: &mut World) {
+        self.close().iter().for_each(|taken| world.broker.put_back(taken, world.now));
         while let Some(at) = self.runs.len().checked_sub(1) {
             if let State::Process(_) = self.runs[at].state {
                 self.end_handler(world, at, HandlerEnd::ShutDown);
@@ -369,11 +413,9 @@ impl Worker {
                         self.end_handler(world, at, HandlerEnd::LeaseLost);
                     }
                 }
-            } else if run.wakes_at.is_some_and(|wakes_at| wakes_at <= world.now) {
-                run.wakes_at = None;
-                run.state = State::EventLoad;
             }
         }
+        self.end_waits(world);
     }
 }
 
