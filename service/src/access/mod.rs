@@ -29,7 +29,7 @@ pub use keyring::{
 };
 use principal::GrantSet;
 pub use principal::{Denied, Grant, Principal, Reach, authorize, authorize_everywhere};
-pub(crate) use principal::{authorize_handler, authorize_some_handler, canvases};
+pub(crate) use principal::{authorize_handler, authorize_some_handler, canvases_with};
 pub use push::PushCallers;
 pub(crate) use scope::read_scopes;
 pub use scope::{InvalidScope, NarrowScope, Scope, Scopes};

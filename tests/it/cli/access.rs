@@ -65,7 +65,7 @@ async fn a_key_for_every_canvas_needs_the_explicit_option() {
         (&["keys", "create", "a"][..], "error: the following required arguments were not provided:"),
         (
             &["keys", "create", "a", "--scope", "all"],
-            "error: invalid value 'all' for '--scope <SCOPE>': a scope is one of emit, read, operate, admin; the first three may be limited to handlers: emit:WORKER/*, operate:WORKER/resize",
+            "error: invalid value 'all' for '--scope <SCOPE>': a scope is one of emit, read, values, operate, admin; the first four may be limited to handlers: emit:WORKER/*, operate:WORKER/resize",
         ),
         (
             &["keys", "revoke", "x"],

@@ -30,5 +30,6 @@ mod scene;
 mod signing_in;
 mod switches;
 mod targets;
+mod values;
 mod visitor;
 mod workers;
