@@ -18,6 +18,7 @@ mod log;
 mod mounted;
 mod new_event;
 mod objects;
+mod oidc;
 mod operations;
 mod overview;
 mod proxy;
