@@ -1,6 +1,6 @@
-//! Fetches and caches the public keys of Google, or of an OpenID provider. All callers share one fetch at a time; a caller whose
-//! key is cached never waits, and unknown key ids cause at most one fetch per minute. Does not
-//! check tokens.
+//! Fetches and caches the public keys of Google, or of an OpenID provider. All callers share one
+//! fetch at a time; a caller whose key is cached never waits, and unknown key ids cause at most one
+//! fetch per minute. Does not check tokens.
 
 use std::collections::HashMap;
 use std::pin::Pin;
