@@ -13,6 +13,8 @@ use crate::access::jwks::KeyKind;
 const LEEWAY_S: u64 = 30;
 const TOKEN_MAX_BYTES: usize = 16 * 1024;
 const KEY_ID_MAX_BYTES: usize = 200;
+/// No longer address can be granted anything.
+const EMAIL_MAX: usize = 190;
 
 /// Google issues tokens for any address that somebody could read mail of once. It is an authority
 /// only for those that it hosts.
@@ -144,11 +146,12 @@ fn check(claims: Claims, expected: Expected<'_>) -> Result<String, InvalidToken>
 fn email(claims: &Claims) -> Option<String> {
     claims.email_verified.as_ref().filter(|verified| verified.is_true())?;
     let email = claims.email.as_ref()?.to_ascii_lowercase();
+    let is_plain = email.len() <= EMAIL_MAX && email.bytes().all(|byte| byte.is_ascii_graphic());
     let (_, domain) =
         email.rsplit_once('@').filter(|(name, domain)| !name.is_empty() && !domain.is_empty())?;
     let hosts =
         || domain == GOOGLE_MAIL || claims.hd.as_ref().is_some_and(|own| own.eq_ignore_ascii_case(domain));
-    (claims.iss != GOOGLE || hosts()).then_some(email)
+    (is_plain && (claims.iss != GOOGLE || hosts())).then_some(email)
 }
 
 #[cfg(test)]
@@ -196,7 +199,9 @@ mod tests {
             check_that(|claims| claims.email_verified = verified, Err(InvalidToken::Email));
         }
         check_that(|claims| claims.email_verified = Some(Verified::Text("true".into())), ada);
-        for email in [None, Some(""), Some("ada"), Some("@example.com"), Some("ada@")] {
+        let long = format!("{}@example.com", "a".repeat(EMAIL_MAX));
+        let wrong = ["", "ada", "@example.com", "ada@", "a da@example.com", "ada@example.com\0", &long];
+        for email in [None].into_iter().chain(wrong.map(Some)) {
             check_that(|claims| claims.email = email.map(str::to_owned), Err(InvalidToken::Email));
         }
     }

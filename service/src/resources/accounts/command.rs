@@ -36,8 +36,8 @@ enum AccountVerb {
 
 #[derive(Args)]
 struct Allow {
-    /// The address: name@project.iam.gserviceaccount.com or, behind Google's identity-aware proxy,
-    /// a person's
+    /// The address: name@project.iam.gserviceaccount.com or, for the pages, that of a person who
+    /// comes through Google's identity-aware proxy or signs in at the OpenID provider
     email: String,
     /// A scope: emit, read, values, operate or admin; repeatable. Seeing values requires read and
     /// values, registering targets and leasing events operate as well, creating crons operate and
