@@ -3,10 +3,13 @@
 
 mod clock;
 mod error;
+mod fetch;
 mod jwks;
 mod key;
 mod keyring;
 mod lookup;
+mod oidc;
+mod people;
 mod principal;
 mod push;
 mod scope;
@@ -20,16 +23,19 @@ use std::time::{Duration, Instant};
 
 pub use clock::Clock;
 pub use error::{
-    AccessError, FetchError, InvalidToken, PushDenied, Refusal, Unauthenticated, VerifierUnavailable,
+    AccessError, FetchError, InvalidSignIn, InvalidToken, PushDenied, Refusal, Unauthenticated,
+    VerifierUnavailable,
 };
 pub use key::{ApiKey, InvalidKeyId, KeyId, NoRandomness};
 pub use keyring::{
     Account, CreatedKey, CredentialFilter, DEFAULT_LIFETIME, Key, KeyState, LIFETIME_MAX, NAME_MAX,
     NARROW_MAX, NewKey,
 };
+pub use oidc::OidcConfig;
+pub(crate) use oidc::{CALLBACK, IssuerAnswer, SIGN_IN_S};
 use principal::GrantSet;
 pub use principal::{Denied, Grant, Principal, Reach, authorize, authorize_everywhere};
-pub(crate) use principal::{authorize_handler, authorize_handlers, authorize_some_handler, canvases};
+pub(crate) use principal::{authorize_handler, authorize_handlers, authorize_some_handler, canvases_with};
 pub use push::PushCallers;
 pub(crate) use scope::read_scopes;
 pub use scope::{InvalidScope, NarrowScope, Scope, Scopes};
@@ -42,6 +48,7 @@ use crate::store::ServiceStore;
 use jwks::{Jwks, KeyKind, NoKey};
 use key::{KeyChecks, KeyHash};
 use lookup::{Limits, Lookup};
+use oidc::Oidc;
 use push::Pushers;
 use session::Sessions;
 use token::{AcceptedClaims, TokenKind};
@@ -82,6 +89,9 @@ pub struct AccessConfig {
     pub iap_audience: Option<String>,
     /// URL of the public keys of that proxy. As for [`AccessConfig::jwks_url`].
     pub iap_jwks_url: String,
+    /// The OpenID provider whose people sign in to the pages, with what was granted to the
+    /// addresses that it has verified. None by default.
+    pub oidc: Option<OidcConfig>,
     /// How long a key or an account is cached. At most 30 s (the default), so that a revocation
     /// takes effect within 60 s.
     pub cache: Duration,
@@ -98,6 +108,7 @@ impl Default for AccessConfig {
             issuers: vec!["https://accounts.google.com".to_owned(), "accounts.google.com".to_owned()],
             iap_audience: None,
             iap_jwks_url: "https://www.gstatic.com/iap/verify/public_key-jwk".to_owned(),
+            oidc: None,
             cache: CACHE_MAX,
             clock: Clock::default(),
         }
@@ -117,6 +128,7 @@ struct AccessState {
     pushers: Option<Pushers>,
     jwks: Option<Jwks>,
     proxy: Option<Proxy>,
+    oidc: Option<Oidc>,
     checks: OnceCell<KeyChecks>,
     sessions: OnceCell<Sessions>,
     keys: Lookup<KeyId, KnownKey>,
@@ -170,19 +182,30 @@ impl Access {
                 "an audience is the URL of this service, exactly as clients request tokens for it",
             ));
         }
-        let AccessConfig { audiences, push, jwks_url, issuers, iap_audience, iap_jwks_url, cache, clock } =
-            config;
+        let AccessConfig {
+            audiences,
+            push,
+            jwks_url,
+            issuers,
+            iap_audience,
+            iap_jwks_url,
+            oidc,
+            cache,
+            clock,
+        } = config;
         let pushers = Pushers::new(push, &audiences, &issuers)?;
         let limits = Limits { fresh: cache, stale: STALE, entries_max: ENTRIES_MAX, loads_max: LOADS_MAX };
         let no_tokens = audiences.is_empty() && pushers.is_none();
         let jwks = (!no_tokens).then(|| Jwks::new(&jwks_url, KeyKind::Rsa, clock.clone())).transpose()?;
         let proxy = iap_audience.map(|audience| Proxy::new(audience, &iap_jwks_url, clock.clone()));
+        let oidc = oidc.map(|oidc| Oidc::new(oidc, clock.clone())).transpose()?;
         let inner = AccessState {
             store: store.into(),
             accepted: AcceptedClaims { audiences, issuers, kind: TokenKind::Id },
             pushers,
             jwks,
             proxy: proxy.transpose()?,
+            oidc,
             checks: OnceCell::new(),
             sessions: OnceCell::new(),
             keys: Lookup::new(limits, clock.clone()),
