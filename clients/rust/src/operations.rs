@@ -78,6 +78,12 @@ pub struct OperationFilter {
     /// Tags, all of which each event has.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
+    /// The object that they are on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
+    /// The batch that they are members of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch: Option<String>,
     /// The worker that has claimed them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,

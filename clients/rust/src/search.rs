@@ -33,6 +33,10 @@ pub struct EventFilter {
     pub states: Vec<String>,
     /// With all of these tags.
     pub tags: Vec<String>,
+    /// On this object.
+    pub object: Option<String>,
+    /// Members of this batch.
+    pub batch: Option<String>,
     /// Emitted at or after this time.
     pub emitted_since: Option<DateTime<Utc>>,
     /// Emitted before this time.
@@ -136,6 +140,8 @@ impl EventFilter {
             ("modifier", self.modifier.clone()),
             ("state", joined(&self.states)),
             ("tag", joined(&self.tags)),
+            ("object", self.object.clone()),
+            ("batch", self.batch.clone()),
             ("error_group", self.error_group.map(|group| group.to_string())),
             ("error_text", self.error_text.clone()),
             ("value_text", self.value_text.clone()),

@@ -180,6 +180,8 @@ pub(super) fn of_query(operation: &str, name: &str, values: &Values) -> Vec<Vec<
         }
         "id" => values.ids.iter().map(|(_, id)| vec![("id", id.clone())]).collect(),
         "tag" => values.tags.iter().map(|tag| vec![("tag", tag.clone())]).collect(),
+        "object" => values.objects.iter().map(|object| vec![("object", object.clone())]).collect(),
+        "batch" => values.batches.iter().map(|batch| vec![("batch", batch.clone())]).collect(),
         "error_group" => {
             values.error_groups.iter().map(|group| vec![("error_group", group.clone())]).collect()
         }

@@ -31,7 +31,7 @@ pub(crate) async fn list(visit: Visit) -> Result<View, Problem> {
             "Events that were given up, the latest first. "
             a href=(visit.link(&["dead-events"])) { "What they died of" }
         }
-        (form::filter(filter.fields_of_dead_list()))
+        (form::filter(filter.fields_of_dead()))
         (form::saved())
         @if may_begin(&visit) {
             p.actions {

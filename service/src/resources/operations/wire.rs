@@ -83,6 +83,14 @@ pub(crate) struct OperationFilter {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 10)]
     pub(crate) tags: Vec<String>,
+    /// Only events on this object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200, example = "work:1")]
+    pub(crate) object: Option<String>,
+    /// Only members of this batch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 255, example = "import:42")]
+    pub(crate) batch: Option<String>,
     /// Only events that this worker has claimed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) worker: Option<String>,
@@ -256,6 +264,8 @@ impl OperationFilter {
             modifier: one(self.modifier.as_ref())?,
             states: self.states.iter().map(|state| EventState::from(*state)).collect(),
             tags: all(&self.tags)?,
+            object: one(self.object.as_ref())?,
+            batch: one(self.batch.as_ref())?,
             worker: one(self.worker.as_ref())?,
             emitted_since: self.emitted_since,
             emitted_before: self.emitted_before,
@@ -291,6 +301,8 @@ impl From<EventFilter> for OperationFilter {
             modifier: filter.modifier.as_ref().map(ToString::to_string),
             states: filter.states.iter().map(|state| SelectedState::from(*state)).collect(),
             tags: texts(&filter.tags),
+            object: filter.object.as_ref().map(ToString::to_string),
+            batch: filter.batch.as_ref().map(ToString::to_string),
             worker: filter.worker.as_ref().map(ToString::to_string),
             emitted_since: filter.emitted_since,
             emitted_before: filter.emitted_before,

@@ -142,7 +142,7 @@ impl Sql<'_> {
                                                 where w.event_id = p.id and coalesce(w.woken_at <= now() - interval '10 s', true))
                                            then 'limited' else 'ready' end) end) end,
                               case when p.runs then p.worker end, p.options->'tags', p.enqueued_at, p.delay_until, null, null,
-                              p.last_error, p.value) else false end as matches
+                              p.last_error, p.value, p.object, p.options ->> 'batch') else false end as matches
                      from page p
                )
                select (select count(*) from page) as "looked_at!", count(m.id) as "matched!",
@@ -175,7 +175,7 @@ impl Sql<'_> {
                    select $6::text::jsonb as filter, $6::text::jsonb ?| array['value', 'value_text'] as reads_value
                ), page as materialized (
                    select d.*, row_number() over () as number from (
-                       select d.id, d.canvas_id, d.module, d.name, d.modifier, d.died_at, d.enqueued_at, d.queue, d.options, d.error_group, d.last_error,
+                       select d.id, d.canvas_id, d.module, d.name, d.modifier, d.died_at, d.enqueued_at, d.queue, d.object, d.options, d.error_group, d.last_error,
                               case when (select reads_value from asked) then d.value end as value
                          from wakeq.dead_events d where d.canvas_id = $1 and d.died_at > '-infinity' and d.died_at < $4
                           and (d.died_at, d.id) > (coalesce($2::timestamptz, '-infinity'), $3::uuid)
@@ -185,7 +185,8 @@ impl Sql<'_> {
                           case when ($7 or p.queue is null or wakeq.is_shown(p.queue))
                                 and not ($8 and exists (select from wakeq.events_v2 e where e.id = p.id and e.canvas_id = $1 offset 0))
                           then wakeq.matches((select filter from asked), p.module, p.name, p.modifier, 'dead', null,
-                                             p.options->'tags', p.enqueued_at, null, p.died_at, p.error_group, p.last_error, p.value)
+                                             p.options->'tags', p.enqueued_at, null, p.died_at, p.error_group, p.last_error, p.value, p.object,
+                                             p.options ->> 'batch')
                           else false end as matches
                      from page p
                )

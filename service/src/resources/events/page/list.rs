@@ -56,7 +56,7 @@ pub(crate) async fn list(visit: Visit) -> Result<Response, Problem> {
 
 fn fields(filter: &Filter) -> Markup {
     form::filter(html! {
-        (filter.fields(html! {}))
+        (filter.fields())
         (form::text("id", "Or an event's id", "", "018f…"))
     })
 }

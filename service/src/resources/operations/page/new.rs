@@ -39,7 +39,7 @@ fn fields(visit: &Visit, filter: &Filter) -> Markup {
         p.quiet { "First the events are counted. Nothing is changed before you have said yes." }
         form.filter method="get" role="search" {
             (form::select("kind", "What to do", &visit.parameter("kind"), &CHOICES))
-            (filter.fields(filter.fields_of_dead()))
+            (filter.fields_of_all())
             (form::text("add_tags", "Tags to add, to re-tag", &visit.parameter("add_tags"), "late"))
             (form::text("remove_tags", "Tags to remove, to re-tag", &visit.parameter("remove_tags"), "trial"))
             button.main type="submit" { "Count them" }
