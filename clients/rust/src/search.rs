@@ -104,6 +104,11 @@ struct TheEvent {
 }
 
 #[derive(Serialize)]
+struct SetDue {
+    delay_until: DateTime<Utc>,
+}
+
+#[derive(Serialize)]
 struct SetTags<'a> {
     tags: &'a [&'a str],
 }
@@ -196,6 +201,12 @@ impl Client {
     ) -> Result<EventCount, Error> {
         let request = Request::new(Method::GET, &format!("{EVENTS}/count"));
         self.request(&at(filter.add_to(request, &Times::Both), cursor)).await
+    }
+
+    /// Gives an event that waits another due time, earlier or later, and returns its id.
+    pub async fn set_due(&self, id: Uuid, at: DateTime<Utc>) -> Result<Uuid, Error> {
+        let request = Request::new(Method::PUT, &format!("{EVENTS}/{{id}}/due")).path("id", id);
+        Ok(self.request::<TheEvent>(&request.json(&SetDue { delay_until: at })?).await?.id)
     }
 
     /// Replaces the tags of an event, and returns its id.

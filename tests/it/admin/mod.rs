@@ -3,6 +3,7 @@
 mod by_filter;
 mod cockroach;
 pub(crate) mod doctor;
+mod due;
 mod lifting_rules;
 mod lists;
 mod operations;

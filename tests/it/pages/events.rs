@@ -179,6 +179,13 @@ async fn a_delayed_event_is_made_due_and_gets_other_tags() {
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
     let page = visitor.send(&page, "/tags", &[("tags", "")]).await.found();
     page.says("The event has no tags now.").says_nothing_of("customer:8, later");
+    for refused in ["soon", "1 h", "2020-01-31 08:00"] {
+        let refused = visitor.send(&page, "/due", &[("due", refused)]).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+        refused.says("write a time that lies ahead");
+    }
+    let page = visitor.send(&page, "/due", &[("due", "2999-01-31 08:00")]).await.found();
+    page.says("The event is due at this time now.").says("value=\"2999-01-31T08:00:00Z\"").says("data-local");
     let page = visitor.send(&page, "/run-now", &[]).await.found();
     page.says("The event is due now.").says("</span> ready");
     assert!(!page.offers("/run-now"), "it is due");
@@ -252,6 +259,7 @@ async fn without_rights_a_control_is_neither_shown_nor_obeyed() {
     let reader = Visitor::with_key(&service, &reader).await;
     let page = reader.page(&format!("/events/{id}")).await.found();
     assert!(!page.offers("/run-now") && !page.offers("/cancel") && !page.offers("/tags"));
+    assert!(!page.offers("/due"));
     let list = reader.page("/events").await.found();
     list.says(&id)
         .says_nothing_of("Select event")
@@ -262,7 +270,7 @@ async fn without_rights_a_control_is_neither_shown_nor_obeyed() {
     let owner = Visitor::with_key(&service, &service.key).await;
     let token = owner.page(&format!("/events/{id}")).await.form("/run-now").token();
     let own = reader.page("/new-event").await.form("/new-event").token();
-    for what in ["run-now", "cancel", "tags", "redrive"] {
+    for what in ["run-now", "due", "cancel", "tags", "redrive"] {
         let path = on_canvas(CanvasId::DEFAULT, &format!("/events/{id}/{what}"));
         for (visitor, status) in [
             (&reader, StatusCode::FORBIDDEN),

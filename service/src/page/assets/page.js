@@ -127,10 +127,30 @@
       button.textContent = spoken.format(end);
       button.addEventListener("click", () => {
         field.value = end.toISOString().slice(0, 16).replace("T", " ");
-        instead.value = "";
+        field.dispatchEvent(new Event("input"));
+        if (instead) instead.value = "";
       });
       place.append(button, " ");
     }
+    place.hidden = false;
+  }
+
+  // A moment that a field has in UTC, in the reader's zone.
+  for (const place of all("[data-local]")) {
+    const field = document.getElementById(place.dataset.local);
+    const local = place.querySelector("input");
+    const show = () => {
+      const text = field.value.trim().replace(" ", "T");
+      const at = new Date(/[Zz]$|[+-]\d\d:\d\d$/.test(text) ? text : `${text}Z`);
+      const shifted = new Date(at.getTime() - at.getTimezoneOffset() * 60000);
+      local.value = Number.isNaN(shifted.getTime()) ? "" : shifted.toISOString().slice(0, 16);
+    };
+    field.addEventListener("input", show);
+    local.addEventListener("input", () => {
+      const at = new Date(local.value);
+      if (!Number.isNaN(at.getTime())) field.value = at.toISOString().slice(0, 19) + "Z";
+    });
+    show();
     place.hidden = false;
   }
 

@@ -16,7 +16,7 @@ use crate::page::parts::{Tone, badge};
 use crate::page::visit::Visit;
 use crate::resources::events::wire::EventState;
 
-pub(crate) use acts::{ask_cancel, cancel, redrive, run_now, set_tags, split};
+pub(crate) use acts::{ask_cancel, cancel, redrive, run_now, set_due, set_tags, split};
 pub(crate) use filter::{Filter, state_word};
 pub(crate) use list::list;
 pub(crate) use one::one;

@@ -1,6 +1,7 @@
 //! Events: list, explain, cancel and run now.
 
 pub(crate) mod checkpoints;
+pub(crate) mod due;
 
 use axum::Json;
 use axum::extract::State;

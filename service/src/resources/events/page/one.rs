@@ -1,5 +1,6 @@
 //! One event: what it waits for, its story, and what can be done.
 
+use chrono::SecondsFormat;
 use maud::{Markup, html};
 
 use super::story::story;
@@ -30,7 +31,8 @@ pub(crate) async fn one(visit: Visit, path: PathParts) -> Result<View, Problem> 
     let contents =
         html! { (state(&event)) (story(&visit, &event, limit.as_deref())) (about(&visit, &event)) };
     let view = View::new(format!("Event {}", event.id)).above(actions(&visit, &event));
-    let rest = html! { (tagging(&visit, &event)) (from_a_shell(&visit, &event)) };
+    let rest =
+        html! { (rescheduling(&visit, &event)) (tagging(&visit, &event)) (from_a_shell(&visit, &event)) };
     Ok(if shows_value(&visit) {
         view.below(html! { (contents) (values(&event)) (rest) })
     } else {
@@ -111,6 +113,11 @@ fn about(visit: &Visit, event: &EventDetail) -> Markup {
         None => html! { code { (worker) } },
     });
     let error = event.last_error.as_ref().map(|error| html! { pre tabindex="0" { (error) } });
+    let group = event.error_group.map(|group| {
+        html! {
+            a href=(visit.link(&["dead-events", "groups", &group.to_string()])) { "all that died of the same error" }
+        }
+    });
     html! {
         h2 { "About it" }
         (facts(&[
@@ -125,6 +132,7 @@ fn about(visit: &Visit, event: &EventDetail) -> Markup {
             ("Lost claims", (event.losses > 0).then(|| html! { (number(event.losses)) })),
             ("Worker", worker),
             ("Last error", error),
+            ("Died of", group),
             ("Target", text(&event.target)),
             ("Trace", event.traceparent.as_deref().map(copied)),
             ("Outcome of a run", text(&event.outcome)),
@@ -170,6 +178,29 @@ fn values(event: &EventDetail) -> Markup {
             [("Value", event.value.as_ref()), ("Result", event.result.as_ref()), ("Checkpoint", checkpoint)]
         {
             @if let Some(value) = value { h2 { (title) } (json(value.get())) }
+        }
+    }
+}
+
+/// When it is due, to be changed. The browser adds a field in the reader's zone.
+fn rescheduling(visit: &Visit, event: &EventDetail) -> Markup {
+    let Some(due) = event.delay_until.filter(|_| event.is_waiting() && visit.may(Scope::Operate)) else {
+        return html! {};
+    };
+    let due = due.to_rfc3339_opts(SecondsFormat::Secs, true);
+    let action = visit.link(&["events", &event.id.to_string(), "due"]);
+    html! {
+        details {
+            summary { "Change when it is due" }
+            (form::change(visit, &action, html! {
+                (form::text("due", "Due at a time in UTC, or in a while", &due, "in 2 h"))
+                p.field data-local="due" hidden {
+                    label for="due-local" { "The same in your time" }
+                    input id="due-local" type="datetime-local";
+                }
+                p data-ends="due" hidden { "In your time, " }
+                button.main type="submit" { "Make it due then" }
+            }))
         }
     }
 }
