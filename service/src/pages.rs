@@ -93,7 +93,6 @@ pub(crate) fn pages() -> Router<Page> {
 fn of_events(router: Router<Page>) -> Router<Page> {
     router
         .route("/canvases/{canvas}/events", get(events::list))
-        .route("/canvases/{canvas}/events/selected", get(events::ask_selected).post(events::act_on_selected))
         .route("/canvases/{canvas}/events/{id}", get(events::one))
         .route("/canvases/{canvas}/events/{id}/run-now", post(events::run_now))
         .route("/canvases/{canvas}/events/{id}/due", post(events::set_due))

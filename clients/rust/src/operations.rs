@@ -1,4 +1,4 @@
-//! Operations: what is done to all events that match a filter.
+//! Operations: what is done to all events that match a filter, or that are named.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,8 @@ const OPERATIONS: &str = "/v1/canvases/{canvas}/operations";
 pub struct NewOperation {
     kind: OperationKind,
     filter: OperationFilter,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ids: Option<Vec<Uuid>>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     all: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -143,6 +145,9 @@ pub struct Operation {
     pub kind: OperationKind,
     /// To which events.
     pub filter: OperationFilter,
+    /// How many events were named by their ids, if the filter does not select them.
+    #[serde(default)]
+    pub named: Option<u64>,
     /// Only those that were emitted or, of dead ones, died before this time.
     pub before: DateTime<Utc>,
     /// How far it has come.
@@ -196,12 +201,19 @@ impl NewOperation {
         Self {
             kind,
             filter,
+            ids: None,
             all,
             before: None,
             add_tags: Vec::new(),
             remove_tags: Vec::new(),
             look_up_to: None,
         }
+    }
+
+    /// On these events, 1 to 1,000. Those that do not exist, or that the kind is not about, are left
+    /// out.
+    pub fn of_ids(kind: OperationKind, ids: Vec<Uuid>) -> Self {
+        Self { ids: Some(ids), all: false, ..Self::new(kind, OperationFilter::default()) }
     }
 
     /// Only events that were emitted or, of dead ones, died before this time.

@@ -111,6 +111,7 @@ const LINES: [&str; 116] = [
     "objects skip <object> step",
     "dead redrive --id <id>",
     "dead redrive --handler <handler>",
+    "operations begin cancel --id <id>",
     "operations list",
     "operations show <operation>",
     "operations cancel <operation>",

@@ -6,7 +6,7 @@ use wakeq::CanvasId;
 use wakeq_service::access::Scope;
 
 use crate::support::OTHER;
-use crate::support::service::{Answer, Service};
+use crate::support::service::{Answer, NONE, Service};
 
 async fn emit(service: &Service, delay_s: u32) -> String {
     let event = json!({"name": "remind", "delay_s": delay_s});
@@ -30,7 +30,7 @@ async fn an_event_is_due_earlier_or_later() {
     assert_eq!(service.notifier.published().len(), 1, "it is due soon");
     set(&service, &id, json!({"delay_until": "2020-01-31T08:00:00Z"})).await.json();
     assert_eq!(service.get(&format!("/events/{id}")).await.json()["state"], "ready");
-    let record = service.get("/audit?limit=1").await.json();
+    let record = service.admin(Method::GET, "/audit?limit=1", NONE).await.json();
     assert_eq!(
         (&record["items"][0]["action"], &record["items"][0]["event_id"]),
         (&json!("set-due"), &json!(id))

@@ -10,6 +10,7 @@ mod kit;
 mod limits;
 mod options;
 mod search;
+mod search_places;
 mod unique;
 mod worker;
 

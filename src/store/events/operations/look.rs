@@ -11,6 +11,8 @@ pub(crate) struct OperationEvents<'o> {
     pub(crate) canvas: CanvasId,
     pub(crate) kind: &'o OperationKind,
     pub(crate) filter: &'o EventFilter,
+    /// Those that are named, sorted, in place of a filter.
+    pub(crate) ids: Option<&'o [EventId]>,
     /// Only those that were emitted or, of dead ones, died before this.
     pub(crate) before: Timestamp,
     /// Whether copies are meant that their queue does not show.
@@ -85,10 +87,11 @@ impl Sql<'_> {
         wants_ids: bool,
     ) -> Result<Looked, StoreError> {
         let look = Look { events, after, limit, wants_ids };
-        let looked = if events.kind.of_dead() {
-            self.look_at_dead(look).await?
-        } else {
-            self.look_at_live(look).await?
+        let looked = match (events.ids, events.kind.of_dead()) {
+            (Some(ids), true) => self.look_at_named_dead(look, ids).await?,
+            (Some(ids), false) => self.look_at_named_live(look, ids).await?,
+            (None, true) => self.look_at_dead(look).await?,
+            (None, false) => self.look_at_live(look).await?,
         };
         Ok(looked.into_looked())
     }
@@ -208,4 +211,89 @@ impl Sql<'_> {
         );
         self.session().await?.one("look for the dead events of an operation", query).await
     }
+
+    /// The next of the events that are named and have not ended, in the order of what they are
+    /// named by: each by its own id or, if there is none, by the one that its caller chose.
+    async fn look_at_named_live(&self, look: Look<'_>, ids: &[EventId]) -> Result<LookedRow, StoreError> {
+        let Look { events, after, limit, wants_ids } = look;
+        let (ids, chosen) = named(events.canvas, ids);
+        let query = sqlx::query_as!(
+            LookedRow,
+            r#"with page as materialized (
+                   select a.id, a.chosen from unnest($2::uuid[], $3::uuid[]) as a (id, chosen)
+                    where a.id >= $4 and a.id is distinct from $5::uuid order by a.id limit $6
+               ), looked as (
+                   select p.id as asked, e.id
+                     from page p left join lateral (
+                          select e.id from wakeq.events_v2 e
+                           where e.id = any (array[p.id, p.chosen]) and e.canvas_id is not distinct from $1
+                             and e.queue is null and e.enqueued_at < $7
+                             and ($8 or not coalesce(e.locked_at >= now() - $9::interval, false))
+                           order by e.id = p.id desc limit 1) as e on true
+               )
+               select count(*) as "looked_at!", count(l.id) as "matched!",
+                      case when $10 then coalesce(array_agg(l.id order by l.asked) filter (where l.id is not null), '{}')
+                           else '{}' end as "ids!",
+                      null::text as last_module, null::text as last_name,
+                      case when count(*) > 0 then 'epoch'::timestamptz end as last_at,
+                      (array_agg(l.asked order by l.asked desc))[1] as last_id
+                 from looked l"#,
+            events.canvas.0,
+            &ids,
+            &chosen,
+            after.map_or(Uuid::nil(), |after| after.id),
+            after.map(|after| after.id),
+            limit.cast_signed(),
+            events.before,
+            events.kind.of_running(),
+            interval(self.timing().lease),
+            wants_ids
+        );
+        self.session().await?.one("look for the named events of an operation", query).await
+    }
+
+    /// The same of dead events.
+    async fn look_at_named_dead(&self, look: Look<'_>, ids: &[EventId]) -> Result<LookedRow, StoreError> {
+        let Look { events, after, limit, wants_ids } = look;
+        let (ids, chosen) = named(events.canvas, ids);
+        let query = sqlx::query_as!(
+            LookedRow,
+            r#"with page as materialized (
+                   select a.id, a.chosen from unnest($2::uuid[], $3::uuid[]) as a (id, chosen)
+                    where a.id >= $4 and a.id is distinct from $5::uuid order by a.id limit $6
+               ), looked as (
+                   select p.id as asked, d.id
+                     from page p left join lateral (
+                          select d.id from wakeq.dead_events d
+                           where d.canvas_id = $1 and d.id = any (array[p.id, p.chosen]) and d.died_at < $7
+                             and ($8 or d.queue is null or wakeq.is_shown(d.queue))
+                             and not ($9 and exists (
+                                 select from wakeq.events_v2 e where e.id = d.id and e.canvas_id = $1 offset 0))
+                           order by d.id = p.id desc limit 1) as d on true
+               )
+               select count(*) as "looked_at!", count(l.id) as "matched!",
+                      case when $10 then coalesce(array_agg(l.id order by l.asked) filter (where l.id is not null), '{}')
+                           else '{}' end as "ids!",
+                      null::text as last_module, null::text as last_name,
+                      case when count(*) > 0 then 'epoch'::timestamptz end as last_at,
+                      (array_agg(l.asked order by l.asked desc))[1] as last_id
+                 from looked l"#,
+            events.canvas.0,
+            &ids,
+            &chosen,
+            after.map_or(Uuid::nil(), |after| after.id),
+            after.map(|after| after.id),
+            limit.cast_signed(),
+            events.before,
+            events.copies,
+            *events.kind == OperationKind::Redrive,
+            wants_ids
+        );
+        self.session().await?.one("look for the named dead events of an operation", query).await
+    }
+}
+
+/// The ids that events are named by, and what each would be as a chosen one.
+fn named(canvas: CanvasId, ids: &[EventId]) -> (Vec<Uuid>, Vec<Uuid>) {
+    ids.iter().map(|id| (id.0, EventId::chosen(canvas, *id).0)).unzip()
 }

@@ -2,10 +2,10 @@
 
 use maud::{Markup, html};
 
-use crate::page::parts::facts;
+use crate::page::parts::{events, facts};
 use crate::page::time::moment;
 use crate::resources::events::page::state_word;
-use crate::resources::operations::wire::{OperationFilter, OperationKindJson};
+use crate::resources::operations::wire::{OperationFilter, OperationJson, OperationKindJson};
 
 /// The kinds as a choice.
 pub(super) const CHOICES: [(&str, &str); 7] = [
@@ -61,8 +61,23 @@ pub(super) fn question(kind: OperationKindJson, events: &str) -> String {
     }
 }
 
+/// The events of an operation in one line.
+pub(super) fn brief_of(operation: &OperationJson) -> String {
+    operation
+        .named
+        .map_or_else(|| brief(&operation.filter), |named| format!("{} by their ids", events(named)))
+}
+
+/// The same in full.
+pub(super) fn which(operation: &OperationJson) -> Markup {
+    match operation.named {
+        Some(named) => html! { p { (events(named)) ", by their ids." } },
+        None => conditions(&operation.filter),
+    }
+}
+
 /// A filter in one line.
-pub(super) fn brief(filter: &OperationFilter) -> String {
+fn brief(filter: &OperationFilter) -> String {
     let is_of_handler = filter.module.is_some() || filter.name.is_some();
     let handler = is_of_handler.then(|| handler(filter));
     let states = filter.states.iter().map(|state| state_word(*state)).collect::<Vec<_>>();
