@@ -65,7 +65,8 @@ async fn an_event_is_found_shown_and_cancelled() {
 #[tokio::test]
 async fn events_are_filtered_by_what_the_api_knows() {
     let service = Service::start().await;
-    let later = json!({"name": "ship", "value": {"n": 1}, "delay_s": 3600, "options": {"tags": ["a", "b"]}});
+    let later = json!({"name": "ship", "value": {"n": 1}, "delay_s": 3600, "object": "work:1",
+                       "options": {"tags": ["a", "b"]}});
     let later = emitted(&service, later).await;
     let now = emitted(&service, tagged("mail", json!({"n": 2}), &["a"])).await;
     let visitor = Visitor::with_key(&service, &service.key).await;
@@ -75,6 +76,9 @@ async fn events_are_filtered_by_what_the_api_knows() {
         ("state=ready&state=delayed", vec![&later, &now]),
         ("name=ship&module=WORKER&modifier=_", vec![&later]),
         ("tag=a%2Cb", vec![&later]),
+        ("object=work%3A1", vec![&later]),
+        ("object=work%3A2", vec![]),
+        ("batch=import%3A42", vec![]),
         ("tag=a&tag=b", vec![&later]),
         ("emitted_since=1+h", vec![&later, &now]),
         ("emitted_before=1+h+ago", vec![]),
@@ -240,7 +244,10 @@ async fn a_dead_event_tells_of_its_attempts_and_is_redriven() {
     page.says("dead").says("its handler failed too often").says("no such mailbox");
     page.says("Attempt 1 failed, and the event is tried again").says("no route 1").says("orders-1");
     page.says("Attempt 2 was too early").says("Attempt 3 failed, and the event died").says("250 ms");
-    assert!(!page.offers("/cancel") && !page.offers("/run-now"));
+    assert!(!page.offers("/cancel") && !page.offers("/run-now") && !page.offers("/due"));
+    let group =
+        service.get(&format!("/events/{id}")).await.json()["error_group"].as_str().unwrap().to_owned();
+    assert!(page.offers(&format!("/dead-events/groups/{group}")), "{}", page.html);
     let back = visitor.send(&page, "/redrive", &[]).await.found();
     back.says("The event runs again").says("</span> ready");
     let theirs = visitor.page("/events/00000000-0000-0000-0000-000000000008").await;

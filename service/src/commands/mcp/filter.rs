@@ -48,7 +48,8 @@ pub(super) struct EventFilter {
     died_since: Option<Timestamp>,
     /// Of dead events: died before this time.
     died_before: Option<Timestamp>,
-    /// Of dead events: the `error_group` of one of them, for all that died of the same error.
+    /// Of dead events: the id of an error group, or the `error_group` of one of them, for all that
+    /// died of the same error.
     #[schemars(with = "Option<String>")]
     error_group: Option<Uuid>,
     /// Text in their last error.
