@@ -112,6 +112,7 @@ const LINES: [&str; 116] = [
     "dead redrive --id <id>",
     "dead redrive --handler <handler>",
     "operations begin cancel --id <id>",
+    "operations begin redrive --id <id>",
     "operations list",
     "operations show <operation>",
     "operations cancel <operation>",
