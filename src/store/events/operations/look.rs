@@ -225,11 +225,13 @@ impl Sql<'_> {
                ), looked as (
                    select p.id as asked, e.id
                      from page p left join lateral (
-                          select e.id from wakeq.events_v2 e
-                           where e.id = any (array[p.id, p.chosen]) and e.canvas_id is not distinct from $1
-                             and e.queue is null and e.enqueued_at < $7
-                             and ($8 or not coalesce(e.locked_at >= now() - $9::interval, false))
-                           order by e.id = p.id desc limit 1) as e on true
+                          select e.id from unnest(array[p.id, p.chosen]) with ordinality as one (id, place)
+                           cross join lateral (
+                                 select x.id from wakeq.events_v2 x
+                                  where x.id = one.id and x.canvas_id is not distinct from $1 and x.queue is null
+                                    and x.enqueued_at < $7
+                                    and ($8 or not coalesce(x.locked_at >= now() - $9::interval, false)) offset 0) as e
+                           order by one.place limit 1) as e on true
                )
                select count(*) as "looked_at!", count(l.id) as "matched!",
                       case when $10 then coalesce(array_agg(l.id order by l.asked) filter (where l.id is not null), '{}')
@@ -264,12 +266,15 @@ impl Sql<'_> {
                ), looked as (
                    select p.id as asked, d.id
                      from page p left join lateral (
-                          select d.id from wakeq.dead_events d
-                           where d.canvas_id = $1 and d.id = any (array[p.id, p.chosen]) and d.died_at < $7
-                             and ($8 or d.queue is null or wakeq.is_shown(d.queue))
-                             and not ($9 and exists (
-                                 select from wakeq.events_v2 e where e.id = d.id and e.canvas_id = $1 offset 0))
-                           order by d.id = p.id desc limit 1) as d on true
+                          select d.id from unnest(array[p.id, p.chosen]) with ordinality as one (id, place)
+                           cross join lateral (
+                                 select x.id from wakeq.dead_events x
+                                  where x.canvas_id = $1 and x.id = one.id and x.died_at < $7
+                                    and ($8 or x.queue is null or wakeq.is_shown(x.queue))
+                                    and not ($9 and exists (
+                                        select from wakeq.events_v2 e
+                                         where e.id = x.id and e.canvas_id = $1 offset 0)) offset 0) as d
+                           order by one.place limit 1) as d on true
                )
                select count(*) as "looked_at!", count(l.id) as "matched!",
                       case when $10 then coalesce(array_agg(l.id order by l.asked) filter (where l.id is not null), '{}')
