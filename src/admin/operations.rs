@@ -1,5 +1,6 @@
-//! Operations: what is done to all events that match a filter, or are named. Each is a row. The process that
-//! began it carries it on at once, and the minute's pass of any process does where that one died.
+//! Operations: what is done to all events that match a filter, or are named. Each is a row. The
+//! process that began it carries it on at once, and the minute's pass of any process does where
+//! that one died.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Operations on all events that match a filter, or are named. Each is done as a whole by its first page, since
-//! nothing can come between two pages here, and ended by its second.
+//! Operations on all events that match a filter, or are named. Each is done as a whole by its first
+//! page, since nothing can come between two pages here, and ended by its second.
 
 use std::collections::BTreeSet;
 

@@ -14,7 +14,7 @@ use crate::cli::Terminal;
 
 /// Command lines with placeholders for the victim's values. Verbs without one are here too, for
 /// their output.
-const LINES: [&str; 116] = [
+const LINES: [&str; 123] = [
     "events list",
     "events list --handler <handler>",
     "events list --cursor <cursor list_events>",
@@ -111,8 +111,8 @@ const LINES: [&str; 116] = [
     "objects skip <object> step",
     "dead redrive --id <id>",
     "dead redrive --handler <handler>",
-    "operations begin cancel --id <id>",
-    "operations begin redrive --id <id>",
+    "operations begin cancel --id <id> --dry-run",
+    "operations begin redrive --id <id> --dry-run",
     "operations list",
     "operations show <operation>",
     "operations cancel <operation>",

@@ -1,5 +1,6 @@
 //! `wakeq operations`: begin, list, show and cancel what is done to all events that match a filter,
-//! or that are named. Other commands on many events begin operations, too, and follow them to their end here.
+//! or that are named. Other commands on many events begin operations, too, and follow them to their
+//! end here.
 
 use std::time::Duration;
 
