@@ -144,7 +144,7 @@ async fn selected_events_are_one_operation() {
     let theirs = emitted_elsewhere(&service, json!({"name": "mail", "delay_s": 3600})).await;
     let visitor = Visitor::with_key(&service, &service.key).await;
     let list = visitor.page("/events?name=mail").await.found();
-    list.says("With those selected").says("name=\"from\" value=\"name=mail\"");
+    list.says("With those selected").says("name=\"selected\" value=\"ids\"").says("name=\"from\" value=\"name=mail\"");
     let ask = async |kind: &str, ids: &[&String], more: &str| {
         let ids: String = ids.iter().map(|id| format!("&id={id}")).collect();
         visitor.page(&format!("/operations/new?kind={kind}&from=name%3Dmail{ids}{more}")).await
@@ -165,6 +165,9 @@ async fn selected_events_are_one_operation() {
     assert_eq!(service.stage.pool.value::<i64>(all).await, 3, "two here, and one of another tenant");
     visitor.page("/operations").await.found().says("2 events by their ids");
     ask("delete", &[&theirs], "").await.found().says("No event matches.");
+    let none = ask("delete", &[], "&selected=ids").await;
+    assert_eq!(none.status, StatusCode::BAD_REQUEST, "nothing is not all");
+    none.says("no event is selected");
     let refused = ask("delete", &[&"7".to_owned()], "").await;
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
     refused.says("is a uuid");

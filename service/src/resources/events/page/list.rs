@@ -90,6 +90,7 @@ pub(crate) fn selection(visit: &Visit, from: &str, selected_all: &str, kinds: &[
     let from = from.split_once('?').map_or("", |(_, query)| query);
     html! {
         form #selection.actions method="get" action=(visit.link(&["operations", "new"])) {
+            (form::hidden("selected", "ids"))
             (form::hidden("from", from))
             p.field.check.scripted {
                 input id="all" type="checkbox" data-all="id";

@@ -115,7 +115,9 @@ fn about(visit: &Visit, event: &EventDetail) -> Markup {
     let error = event.last_error.as_ref().map(|error| html! { pre tabindex="0" { (error) } });
     let group = event.error_group.map(|group| {
         html! {
-            a href=(visit.link(&["dead-events", "groups", &group.to_string()])) { "all that died of the same error" }
+            a href=(visit.link(&["dead-events", "groups", &group.to_string()])) {
+                "all that died of the same error"
+            }
         }
     });
     html! {

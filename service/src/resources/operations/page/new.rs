@@ -38,6 +38,10 @@ impl Chosen {
         let ids: Result<Vec<Uuid>, _> = ids.collect();
         let ids =
             ids.map_err(|_| Problem::bad_request("an event's id is a uuid, as its emit returned it"))?;
+        // Otherwise nothing would mean all.
+        if ids.is_empty() && visit.parameter("selected") == "ids" {
+            return Err(Problem::bad_request("no event is selected: go back, and tick some in the list"));
+        }
         Ok(Self { filter: Filter::of(visit), ids, from: visit.parameter("from") })
     }
 
@@ -81,6 +85,7 @@ fn fields(visit: &Visit, chosen: &Chosen) -> Markup {
             (form::select("kind", "What to do", &visit.parameter("kind"), &CHOICES))
             @if chosen.ids.is_empty() { (chosen.filter.fields_of_all()) }
             @else {
+                (form::hidden("selected", "ids"))
                 (form::hidden("from", &chosen.from))
                 @for id in &chosen.ids { (form::hidden("id", &id.to_string())) }
             }
