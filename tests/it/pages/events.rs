@@ -144,7 +144,9 @@ async fn selected_events_are_one_operation() {
     let theirs = emitted_elsewhere(&service, json!({"name": "mail", "delay_s": 3600})).await;
     let visitor = Visitor::with_key(&service, &service.key).await;
     let list = visitor.page("/events?name=mail").await.found();
-    list.says("With those selected").says("name=\"selected\" value=\"ids\"").says("name=\"from\" value=\"name=mail\"");
+    list.says("With those selected")
+        .says("name=\"selected\" value=\"ids\"")
+        .says("name=\"from\" value=\"name=mail\"");
     let ask = async |kind: &str, ids: &[&String], more: &str| {
         let ids: String = ids.iter().map(|id| format!("&id={id}")).collect();
         visitor.page(&format!("/operations/new?kind={kind}&from=name%3Dmail{ids}{more}")).await
