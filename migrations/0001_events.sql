@@ -343,6 +343,10 @@ create index dead_events_handler on wakeq.dead_events (canvas_id, module, name, 
 create index dead_events_canvas on wakeq.dead_events (canvas_id, died_at, id) where died_at > '-infinity';
 create index dead_events_age on wakeq.dead_events (died_at) where died_at < 'infinity';
 create index dead_events_object on wakeq.dead_events (canvas_id, object, seq) where object is not null;
+-- For lists by object, and by batch.
+create index dead_events_of_object on wakeq.dead_events (canvas_id, object, died_at, id) where object is not null;
+create index dead_events_batch on wakeq.dead_events (canvas_id, (options ->> 'batch'), died_at, id)
+    where (options ->> 'batch') is not null;
 create index emitted_ids_age on wakeq.emitted_ids (due_at);
 create index idempotency_keys_age on wakeq.idempotency_keys (created_at);
 create index scheduling_rules_until on wakeq.scheduling_rules (until) where until is not null;

@@ -164,7 +164,8 @@ $$;
 -- last: the value is read only where everything else is met.
 create function wakeq.matches(
     asked jsonb, module text, name text, modifier text, state text, worker text, tags jsonb,
-    emitted timestamptz, due timestamptz, died timestamptz, error_group uuid, error text, value text)
+    emitted timestamptz, due timestamptz, died timestamptz, error_group uuid, error text, value text, object text,
+    batch text)
 returns boolean language plpgsql stable as $$
 begin
     return jsonb_typeof(asked) = 'object'
@@ -174,6 +175,8 @@ begin
        and coalesce(asked->'states' ? state, not asked ? 'states')
        and coalesce(worker = asked->>'worker', not asked ? 'worker')
        and coalesce(tags @> (asked->'tags'), not asked ? 'tags')
+       and coalesce(object = asked->>'object', not asked ? 'object')
+       and coalesce(batch = asked->>'batch', not asked ? 'batch')
        and coalesce(emitted >= (asked->>'emitted_since')::timestamptz, not asked ? 'emitted_since')
        and coalesce(emitted < (asked->>'emitted_before')::timestamptz, not asked ? 'emitted_before')
        and coalesce(due >= (asked->>'due_since')::timestamptz, not asked ? 'due_since')
@@ -200,6 +203,33 @@ begin
        and (t.module, t.name, t.delay_until, t.event_id) > (after_module, after_name, after_due, after_id)
        and (t.module, t.name) <= (until_module, until_name)
      order by t.canvas_id, t.tag, t.module, t.name, t.delay_until, t.event_id limit look;
+end
+$$;
+
+-- Up to `look` events of a canvas on an object, but no copies, that come after a link of its chain,
+-- in the order of the chain. Read from the index of links, in which `prev` grows with `seq`.
+create function wakeq.events_of_object(canvas uuid, object text, after_prev bigint, look bigint)
+returns setof uuid language plpgsql stable as $$
+begin
+    return query
+    select e.id from wakeq.events_v2 e
+     where e.canvas_id = canvas and e.object = events_of_object.object and e.queue is null and e.prev > after_prev
+     order by e.canvas_id, e.object, e.prev limit look;
+end
+$$;
+
+-- Up to `look` members of a batch that are left, after an id, in the order of their ids. The name
+-- is a range and not a constant: of a constant the order would be that of the ids, which the
+-- primary key has as well. The index has the collation of the database.
+create function wakeq.events_of_batch(canvas uuid, batch text, after_id uuid, look bigint)
+returns setof uuid language plpgsql stable as $$
+begin
+    return query
+    select e.id from wakeq.events_v2 e
+     where e.canvas_id = canvas and e.options ->> 'batch' is not null
+       and (e.options ->> 'batch', e.id) > (events_of_batch.batch collate "default", after_id)
+       and e.options ->> 'batch' <= events_of_batch.batch collate "default"
+     order by e.canvas_id, e.options ->> 'batch', e.id limit look;
 end
 $$;
 

@@ -94,9 +94,9 @@ pub(crate) fn pages() -> Router<Page> {
 fn of_events(router: Router<Page>) -> Router<Page> {
     router
         .route("/canvases/{canvas}/events", get(events::list))
-        .route("/canvases/{canvas}/events/selected", get(events::ask_selected).post(events::act_on_selected))
         .route("/canvases/{canvas}/events/{id}", get(events::one))
         .route("/canvases/{canvas}/events/{id}/run-now", post(events::run_now))
+        .route("/canvases/{canvas}/events/{id}/due", post(events::set_due))
         .route("/canvases/{canvas}/events/{id}/redrive", post(events::redrive))
         .route("/canvases/{canvas}/events/{id}/tags", post(events::set_tags))
         .route("/canvases/{canvas}/events/{id}/cancel", get(events::ask_cancel).post(events::cancel))

@@ -24,7 +24,7 @@ use crate::resources::emit::routes as emit;
 use crate::resources::ended_events::routes as ended_events;
 use crate::resources::entities::routes as entities;
 use crate::resources::events::routes as events;
-use crate::resources::events::routes::checkpoints;
+use crate::resources::events::routes::{checkpoints, due};
 use crate::resources::groups::routes as groups;
 use crate::resources::handlers::routes as handlers;
 use crate::resources::hooks::routes as hooks;
@@ -97,6 +97,7 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .records_full_views()
         .on(Scope::Operate, routes!(events::cancel))
         .on(Scope::Operate, routes!(events::run_now))
+        .on(Scope::Operate, routes!(due::set))
         .on(Scope::Operate, routes!(events::set_tags))
         .on_both([Scope::Read, Scope::Values], routes!(checkpoints::show))
         .records_reads()

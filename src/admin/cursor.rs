@@ -171,8 +171,9 @@ impl Cursor {
 impl fmt::Display for Cursor {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            CursorPosition::Event(Position { module, name, delay_until, id }) => {
-                write!(formatter, "e~{module}~{name}~{}~{}", delay_until.timestamp_micros(), id.0.simple())
+            CursorPosition::Event(Position { module, name, delay_until, id, prev }) => {
+                write!(formatter, "e~{module}~{name}~{}~{}", delay_until.timestamp_micros(), id.0.simple())?;
+                prev.map_or(Ok(()), |prev| write!(formatter, "~{prev}"))
             }
             CursorPosition::Dead(DeadPosition(died_at, id)) => {
                 write!(formatter, "d~{}~{}", died_at.timestamp_micros(), id.0.simple())
@@ -221,6 +222,14 @@ impl FromStr for Cursor {
                 name: part::<Name>(name)?.to_string(),
                 delay_until: moment(due)?,
                 id: part(id)?,
+                prev: None,
+            }),
+            ["e", module, name, due, id, prev] => CursorPosition::Event(Position {
+                module: part::<Name>(module)?.to_string(),
+                name: part::<Name>(name)?.to_string(),
+                delay_until: moment(due)?,
+                id: part(id)?,
+                prev: Some(part(prev)?),
             }),
             ["d", died_at, id] => CursorPosition::Dead(DeadPosition(moment(died_at)?, part(id)?)),
             ["f", ended_at, id] => CursorPosition::Ended(DeadPosition(moment(ended_at)?, part(id)?)),
@@ -269,10 +278,13 @@ mod tests {
     fn cursors_round_trip_exactly() {
         let id = EventId(uuid::Uuid::from_u128(77));
         let delay_until = Timestamp::from_timestamp_micros(-62_135_596_799_999_999).unwrap();
-        let position = Position { module: "a-b_c.d".into(), name: "x".repeat(128), delay_until, id };
+        let position =
+            Position { module: "a-b_c.d".into(), name: "x".repeat(128), delay_until, id, prev: None };
+        let on_object = Position { module: "y".repeat(128), prev: Some(i64::MAX), ..position.clone() };
         let name: Name = "x".repeat(128).parse().unwrap();
         for cursor in [
             Cursor::of_event(&position),
+            Cursor::of_event(&on_object),
             Cursor::of_dead(&DeadPosition(delay_until, id)),
             Cursor::of_ended(DeadPosition(delay_until, id)),
             Cursor::of_audit(i64::MAX),

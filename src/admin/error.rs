@@ -29,6 +29,9 @@ pub enum AdminError {
          try again when it has ended or failed"
     )]
     NotWaiting(EventId),
+    /// The event has ended, so it can't be due at another time.
+    #[error("event {0} has ended, and is not due any more: redrive it if it is dead, or emit another one")]
+    HasEnded(EventId),
     /// The event is a copy that a service has leased.
     #[error(
         "event {id} is a copy that a service has leased from the queue {queue}: end its lease (`wakeq \

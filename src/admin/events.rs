@@ -1,12 +1,14 @@
-//! Single events, and all events of a handler: explain, cancel, run now, purge.
+//! Single events, and all events of a handler: explain, cancel, run now, another due time, purge.
 
 use std::time::Duration;
 
 use super::{Admin, AdminError, BULK_MAX, Bulk, COUNT_MAX, checked};
 use crate::broadcast::Signal;
-use crate::event::{Actor, CanvasId, EventId, HandlerScope, HeldLimit, Notification, Timestamp};
+use crate::event::{
+    Actor, CanvasId, DELAY_MAX, Due, EventId, HandlerScope, HeldLimit, Notification, Timestamp, is_storable,
+};
 use crate::explain::{Explanation, explain};
-use crate::store::{BULK_PAGE, CommandOutcome, LoadedEvent, RunningCancel};
+use crate::store::{BULK_PAGE, CommandOutcome, LoadedEvent, MovedDue, RunningCancel};
 
 /// How often an event is cancelled that is claimed and released at the same time.
 const CANCEL_TRIES: usize = 5;
@@ -22,6 +24,16 @@ pub struct CancelResult {
     /// Whether it runs: its handler is told to stop, and it is deleted when that has ended.
     /// Otherwise it is deleted.
     pub running: bool,
+}
+
+/// The event that is due at another time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DueResult {
+    /// Its id.
+    pub id: EventId,
+    /// When it is due.
+    pub due: Timestamp,
 }
 
 impl Admin {
@@ -157,6 +169,66 @@ impl Admin {
         check_outcome(self.store.run_now(canvas, id, actor).await?, id)?;
         self.publish(&[Notification::new(id, canvas)]).await;
         Ok(id)
+    }
+
+    /// Gives a waiting event another due time, earlier or later. A moment that has passed is now. An event that failed is tried again then, and one whose
+    /// [last moment](crate::Event::not_after) comes before dies. A rule on its handler still holds
+    /// it. If its notification can't be published, that is logged and not an error, as of
+    /// [`Admin::run_now`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wakeq::events::Due;
+    /// use wakeq::testing::TestKit;
+    /// use wakeq::{Actor, CanvasId, Event, Handlers};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut kit = TestKit::new();
+    /// kit.handlers(Handlers::new().on("remind", |_event| async { Ok(()) }))?;
+    /// let tomorrow = Event::new("remind", &42)?.after(Duration::from_secs(86_400))?;
+    /// let id = kit.emit(tomorrow).await?.id;
+    /// let ada = Actor::user("ada");
+    /// kit.admin().set_due(CanvasId::DEFAULT, id, Due::After(Duration::from_secs(60)), &ada).await?;
+    /// kit.advance(Duration::from_secs(60)).await?;
+    /// assert_eq!(kit.drain().await?.completed, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Errors: [`AdminError::NotWaiting`] if it is running, [`AdminError::HasEnded`] if it has died
+    /// or has ended, and [`AdminError::Invalid`] if the time can't be stored.
+    pub async fn set_due(
+        &self,
+        canvas: CanvasId,
+        id: EventId,
+        due: Due,
+        actor: &Actor,
+    ) -> Result<DueResult, AdminError> {
+        checked(actor)?;
+        let is_possible = match due {
+            Due::Now => true,
+            Due::After(delay) => delay <= DELAY_MAX,
+            Due::At(moment) => is_storable(moment),
+        };
+        if !is_possible {
+            return Err(AdminError::Invalid(
+                "an event can wait for 100 years at most, and is due in the years 1 to 9999",
+            ));
+        }
+        let id = self.own_id(canvas, id).await?;
+        let (outcome, moved) = self.store.set_due(canvas, id, due, actor).await?;
+        let Some(MovedDue { due, is_soon }) = moved else {
+            return Err(match outcome {
+                CommandOutcome::Done | CommandOutcome::Missing => AdminError::HasEnded(id),
+                CommandOutcome::Runs => AdminError::NotWaiting(id),
+            });
+        };
+        // Later ones are notified of by their promises, as those that were emitted with a delay.
+        if is_soon {
+            self.publish(&[Notification::new(id, canvas)]).await;
+        }
+        Ok(DueResult { id, due })
     }
 
     /// The event's own id; the given one may be the id that its caller chose.

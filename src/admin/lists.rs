@@ -77,8 +77,9 @@ pub struct EventCount {
 }
 
 impl Admin {
-    /// Events of a canvas that have not ended and meet the filter, by handler and due time: up to
-    /// `limit`, 1 to [`LIST_MAX`]. A page examines up to 10,000 events, and if the filter asks for
+    /// Events of a canvas that have not ended and meet the filter, by handler and due time; those on
+    /// an object in their order on it, and members of a batch by their ids. Up to `limit`, 1 to
+    /// [`LIST_MAX`]. A page examines up to 10,000 events, and if the filter asks for
     /// what is in values or errors, up to 32 MiB of values. So with a rare state it may be short or
     /// empty and still have a next page. An event that is retried or delayed between two pages may
     /// be on both or on neither.
@@ -126,6 +127,9 @@ impl Admin {
             if module.is_some_and(|module| module.as_str() != after.module)
                 || name.is_some_and(|name| name.as_str() != after.name)
             {
+                return Err(AdminError::Cursor);
+            }
+            if filter.object.is_some() && after.prev.is_none() {
                 return Err(AdminError::Cursor);
             }
         }
@@ -307,7 +311,8 @@ fn has_more(listed: &[FoundDead]) -> bool {
 fn position(event: &ListedEvent) -> Position {
     let scope = &event.address.scope;
     let (module, name) = (scope.module.to_string(), scope.name.to_string());
-    Position { module, name, delay_until: event.schedule.delay_until, id: event.id }
+    let prev = event.place.as_ref().map(|place| place.link.prev);
+    Position { module, name, delay_until: event.schedule.delay_until, id: event.id, prev }
 }
 
 fn summary(event: ListedEvent, policy: &Policy) -> EventSummary {

@@ -42,7 +42,7 @@ use due_checks::DueChecks;
 pub use error::AdminError;
 pub use error_groups::{ErrorGroupFilter, ErrorGroupOrder, ErrorGroups};
 use event_looks::EventLooks;
-pub use events::CancelResult;
+pub use events::{CancelResult, DueResult};
 pub use hooks::{NewHook, NewHookSecret, PutHookResult};
 pub use leased::{Release, ReleaseResult, check_wait};
 use limit_looks::LimitLooks;

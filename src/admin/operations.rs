@@ -1,5 +1,6 @@
-//! Operations: what is done to all events that match a filter. Each is a row. The process that
-//! began it carries it on at once, and the minute's pass of any process does where that one died.
+//! Operations: what is done to all events that match a filter, or are named. Each is a row. The
+//! process that began it carries it on at once, and the minute's pass of any process does where
+//! that one died.
 
 use std::time::Duration;
 
@@ -54,7 +55,8 @@ impl Admin {
         new.check()?;
         let before = self.until_now(new.before).await?;
         let NewOperation { kind, filter, .. } = new;
-        let events = OperationEvents { canvas, kind, filter, before, copies: self.copies };
+        let (ids, copies) = (new.ids(), self.copies);
+        let events = OperationEvents { canvas, kind, filter, ids, before, copies };
         let mut left = look_up_to.clamp(1, COUNT_MAX);
         let mut preview = OperationPreview { count: 0, more: true, looked_at: 0, before };
         let (mut after, mut page) = (None, PREVIEW_PAGE);
@@ -81,8 +83,8 @@ impl Admin {
         Ok(preview)
     }
 
-    /// Begins an operation: what it does is done to each event that matches its filter and was
-    /// emitted, or died, before this call. It returns at once. This process carries the operation
+    /// Begins an operation: what it does is done to each event that matches its filter, or that it
+    /// names, and was emitted, or died, before this call. It returns at once. This process carries the operation
     /// on, page by page, and the minute's pass of any process does if this one dies. Each page
     /// changes its events and the operation's row in one transaction, so that no event is changed
     /// or counted twice. [`Admin::operation`] says how far it has come.

@@ -12,7 +12,7 @@ use super::{
 };
 
 /// Longest delay: a hundred years.
-const DELAY_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
+pub(crate) const DELAY_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 
 /// When an event may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

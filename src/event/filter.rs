@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::tag::TAGS_MAX;
 use super::value_condition::{InvalidFilter, ValueCondition};
-use super::{ErrorGroupId, HandlerAddress, Name, Tag, Timestamp, is_storable};
+use super::{BatchName, ErrorGroupId, HandlerAddress, Name, ObjectKey, Tag, Timestamp, is_storable};
 
 /// Longest text that is searched for, in bytes.
 const TEXT_MAX: usize = 200;
@@ -48,6 +48,12 @@ pub struct EventFilter {
     /// Only events that have all of these tags.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<Tag>,
+    /// Only events on this object. Of those that have not ended, copies in queues are left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<ObjectKey>,
+    /// Only members of this batch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch: Option<BatchName>,
     /// Only events that this worker has claimed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker: Option<Name>,
@@ -133,6 +139,10 @@ pub struct EventFacts<'e> {
     pub worker: Option<&'e Name>,
     /// Its tags.
     pub tags: &'e [Tag],
+    /// The object that it is on.
+    pub object: Option<&'e ObjectKey>,
+    /// The batch that it is a member of.
+    pub batch: Option<&'e BatchName>,
     /// When it was emitted.
     pub emitted: Timestamp,
     /// When it is due, if it has not ended.
@@ -217,6 +227,8 @@ impl EventFilter {
         is_of_handler
             && (self.states.is_empty() || self.states.contains(&event.state))
             && self.tags.iter().all(|tag| event.tags.contains(tag))
+            && self.object.as_ref().is_none_or(|object| event.object == Some(object))
+            && self.batch.as_ref().is_none_or(|batch| event.batch == Some(batch))
             && self.worker.as_ref().is_none_or(|worker| event.worker == Some(worker))
             && is_between(Some(event.emitted), self.emitted_since, self.emitted_before)
             && is_between(event.due, self.due_since, self.due_before)
@@ -326,11 +338,14 @@ mod tests {
         let address = HandlerAddress { scope, modifier: "big".parse().unwrap() };
         let worker: Name = "w1".parse().unwrap();
         let tags: [Tag; 2] = ["a:1".parse().unwrap(), "b".parse().unwrap()];
+        let (object, batch) = ("work:1".parse().unwrap(), "import:42".parse().unwrap());
         filter.matches(&EventFacts {
             address: &address,
             state: EventState::Running,
             worker: Some(&worker),
             tags: &tags,
+            object: Some(&object),
+            batch: Some(&batch),
             emitted: moment(100),
             due: Some(moment(200)),
             died: None,
@@ -354,6 +369,8 @@ mod tests {
             r#"{"modifier":"big"}"#,
             r#"{"states":["paused","running"]}"#,
             r#"{"tags":["b","a:1"]}"#,
+            r#"{"object":"work:1"}"#,
+            r#"{"object":"work:1/post:7","batch":"import:42"}"#,
             r#"{"worker":"w1"}"#,
             r#"{"emitted_since":"1970-01-01T00:01:40Z","emitted_before":"1970-01-01T00:01:41Z"}"#,
             r#"{"due_since":"1970-01-01T00:03:20Z","due_before":"1970-01-01T00:03:21Z"}"#,
@@ -370,6 +387,8 @@ mod tests {
             r#"{"modifier":"_"}"#,
             r#"{"states":["paused"]}"#,
             r#"{"tags":["a:1","c"]}"#,
+            r#"{"object":"work:2"}"#,
+            r#"{"batch":"import:4"}"#,
             r#"{"worker":"w2"}"#,
             r#"{"emitted_since":"1970-01-01T00:01:41Z"}"#,
             r#"{"emitted_before":"1970-01-01T00:01:40Z"}"#,

@@ -78,6 +78,7 @@ pub use broadcast::{Broadcast, MalformedBroadcast};
 pub use checkpoint::{Checkpoint, InvalidCheckpoint};
 pub(crate) use counts::CountedRun;
 pub use counts::EventCounts;
+pub(crate) use draft::DELAY_MAX;
 pub use draft::{Due, Event, EventError, EventFields, NewEvent, answer_event};
 pub use error_group::ErrorGroupId;
 pub(crate) use error_group::error_fingerprint;

@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::handler::is_dots;
+use serde::{Deserialize, Serialize};
+
 use super::{CanvasId, HandlerScope, Name};
 
 /// Longest key of an object, in characters.
@@ -22,7 +24,8 @@ const KEY_MAX: usize = 200;
 /// assert_eq!("work:1/post:7".parse::<ObjectKey>().unwrap(), work);
 /// assert!("no spaces".parse::<ObjectKey>().is_err());
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String")]
 pub struct ObjectKey(Box<str>);
 
 /// A text that is not a valid object key.
@@ -56,6 +59,14 @@ impl FromStr for ObjectKey {
             Some(main) => Ok(Self(main.into())),
             None => Err(InvalidObjectKey { text: text.chars().take(128).collect() }),
         }
+    }
+}
+
+impl TryFrom<String> for ObjectKey {
+    type Error = InvalidObjectKey;
+
+    fn try_from(text: String) -> Result<Self, InvalidObjectKey> {
+        text.parse()
     }
 }
 

@@ -1,11 +1,12 @@
-//! Operations: what is done to all events that match a filter, and how far that has come.
+//! Operations: what is done to all events that match a filter, or to those that are named by their
+//! ids, and how far that has come.
 
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{CanvasId, EventFilter, InvalidFilter, Tag, Timestamp};
+use super::{CanvasId, EventFilter, EventId, InvalidFilter, Tag, Timestamp};
 
 /// How many tags an operation adds or removes at most.
 const TAGS_MAX: usize = 10;
@@ -171,18 +172,57 @@ pub struct NewOperation {
     /// Only events that were emitted or, of dead ones, died before this. By default the moment at
     /// which the operation begins. What comes later is never changed.
     pub before: Option<Timestamp>,
+    /// Only these, in their order and each once. The filter has no condition then.
+    ids: Option<Vec<EventId>>,
 }
 
 impl NewOperation {
+    /// How many events can be named by their ids.
+    pub const IDS_MAX: usize = 1000;
+
     /// An operation on all events that match the filter when it begins.
     pub fn new(kind: OperationKind, filter: EventFilter) -> Self {
-        Self { kind, filter, before: None }
+        Self { kind, filter, before: None, ids: None }
+    }
+
+    /// An operation on up to [`NewOperation::IDS_MAX`] events, by their own ids or those that their
+    /// callers chose. Those that the canvas does not have, or that the kind is not about, are left
+    /// out.
+    ///
+    /// ```
+    /// use wakeq::EventId;
+    /// use wakeq::control::{NewOperation, OperationKind};
+    ///
+    /// let id = EventId::new();
+    /// let cancel = NewOperation::of_ids(OperationKind::Cancel, [id, id]);
+    /// assert_eq!(cancel.ids(), Some([id].as_slice()));
+    /// ```
+    pub fn of_ids(kind: OperationKind, ids: impl IntoIterator<Item = EventId>) -> Self {
+        let mut ids: Vec<EventId> = ids.into_iter().collect();
+        ids.sort_unstable();
+        ids.dedup();
+        Self { ids: Some(ids), ..Self::new(kind, EventFilter::default()) }
+    }
+
+    /// The events that are named, if a filter does not select them.
+    pub fn ids(&self) -> Option<&[EventId]> {
+        self.ids.as_deref()
     }
 
     /// Refuses what exceeds a limit, or can match nothing.
     pub(crate) fn check(&self) -> Result<(), InvalidFilter> {
         self.filter.check()?;
         self.kind.check().map_err(InvalidFilter)?;
+        if let Some(ids) = self.ids() {
+            if !(1..=Self::IDS_MAX).contains(&ids.len()) {
+                return Err(InvalidFilter(
+                    "an operation names 1 to 1,000 events: begin another for the rest",
+                ));
+            }
+            if self.filter != EventFilter::default() {
+                return Err(InvalidFilter("events are either named by their ids or selected by a filter"));
+            }
+        }
         let names_dead = self.filter.states.contains(&super::EventState::Dead);
         if names_dead && !self.kind.of_dead() {
             return Err(InvalidFilter(
@@ -279,6 +319,8 @@ pub struct Operation {
     pub kind: OperationKind,
     /// To which events.
     pub filter: EventFilter,
+    /// How many events were named by their ids, if the filter does not select them.
+    pub named: Option<u64>,
     /// Only those that were emitted or, of dead ones, died before this.
     pub before: Timestamp,
     /// How far it has come.
@@ -348,6 +390,16 @@ mod tests {
         for kind in [retag(&[], &[]), retag(&["a"], &["a"]), retag(&[], &["x"; 11])] {
             assert!(!of_states(kind.clone(), &[]), "{kind:?}");
         }
+    }
+
+    #[test]
+    fn events_are_named_or_selected() {
+        let id = |number: u128| EventId(Uuid::from_u128(number));
+        let of = |ids: std::ops::Range<u128>| NewOperation::of_ids(OperationKind::Cancel, ids.map(id));
+        assert_eq!(of(0..1000).check(), Ok(()));
+        assert!(of(0..0).check().is_err() && of(0..1001).check().is_err());
+        let filter = EventFilter { name: Some("h".parse().unwrap()), ..EventFilter::default() };
+        assert!(NewOperation { filter, ..of(0..3) }.check().is_err());
     }
 
     #[test]

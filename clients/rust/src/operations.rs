@@ -1,4 +1,4 @@
-//! Operations: what is done to all events that match a filter.
+//! Operations: what is done to all events that match a filter, or that are named.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,8 @@ const OPERATIONS: &str = "/v1/canvases/{canvas}/operations";
 pub struct NewOperation {
     kind: OperationKind,
     filter: OperationFilter,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ids: Option<Vec<Uuid>>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     all: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,6 +80,12 @@ pub struct OperationFilter {
     /// Tags, all of which each event has.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
+    /// The object that they are on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
+    /// The batch that they are members of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch: Option<String>,
     /// The worker that has claimed them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
@@ -137,6 +145,9 @@ pub struct Operation {
     pub kind: OperationKind,
     /// To which events.
     pub filter: OperationFilter,
+    /// How many events were named by their ids, if the filter does not select them.
+    #[serde(default)]
+    pub named: Option<u64>,
     /// Only those that were emitted or, of dead ones, died before this time.
     pub before: DateTime<Utc>,
     /// How far it has come.
@@ -190,12 +201,19 @@ impl NewOperation {
         Self {
             kind,
             filter,
+            ids: None,
             all,
             before: None,
             add_tags: Vec::new(),
             remove_tags: Vec::new(),
             look_up_to: None,
         }
+    }
+
+    /// On these events, 1 to 1,000. Those that do not exist, or that the kind is not about, are left
+    /// out.
+    pub fn of_ids(kind: OperationKind, ids: Vec<Uuid>) -> Self {
+        Self { ids: Some(ids), all: false, ..Self::new(kind, OperationFilter::default()) }
     }
 
     /// Only events that were emitted or, of dead ones, died before this time.

@@ -33,6 +33,10 @@ pub struct EventFilter {
     pub states: Vec<String>,
     /// With all of these tags.
     pub tags: Vec<String>,
+    /// On this object.
+    pub object: Option<String>,
+    /// Members of this batch.
+    pub batch: Option<String>,
     /// Emitted at or after this time.
     pub emitted_since: Option<DateTime<Utc>>,
     /// Emitted before this time.
@@ -100,6 +104,11 @@ struct TheEvent {
 }
 
 #[derive(Serialize)]
+struct SetDue {
+    delay_until: DateTime<Utc>,
+}
+
+#[derive(Serialize)]
 struct SetTags<'a> {
     tags: &'a [&'a str],
 }
@@ -136,6 +145,8 @@ impl EventFilter {
             ("modifier", self.modifier.clone()),
             ("state", joined(&self.states)),
             ("tag", joined(&self.tags)),
+            ("object", self.object.clone()),
+            ("batch", self.batch.clone()),
             ("error_group", self.error_group.map(|group| group.to_string())),
             ("error_text", self.error_text.clone()),
             ("value_text", self.value_text.clone()),
@@ -190,6 +201,12 @@ impl Client {
     ) -> Result<EventCount, Error> {
         let request = Request::new(Method::GET, &format!("{EVENTS}/count"));
         self.request(&at(filter.add_to(request, &Times::Both), cursor)).await
+    }
+
+    /// Gives an event that waits another due time, earlier or later, and returns its id.
+    pub async fn set_due(&self, id: Uuid, at: DateTime<Utc>) -> Result<Uuid, Error> {
+        let request = Request::new(Method::PUT, &format!("{EVENTS}/{{id}}/due")).path("id", id);
+        Ok(self.request::<TheEvent>(&request.json(&SetDue { delay_until: at })?).await?.id)
     }
 
     /// Replaces the tags of an event, and returns its id.

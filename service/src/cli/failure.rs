@@ -153,6 +153,7 @@ fn of_admin(error: &AdminError) -> Exit {
         | AdminError::NoErrorGroup(_)
         | AdminError::NoKnownError(_) => Exit::NotFound,
         AdminError::NotWaiting(_)
+        | AdminError::HasEnded(_)
         | AdminError::TooManyLimits
         | AdminError::TooManyOperations(_)
         | AdminError::TooManyQueues

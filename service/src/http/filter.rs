@@ -25,6 +25,12 @@ macro_rules! event_query {
             /// parameters, all of them.
             #[param(max_length = 1009, example = "customer:7")]
             tag: Option<String>,
+            /// Only events on this object, in their order on it.
+            #[param(max_length = 200, example = "work:1")]
+            object: Option<String>,
+            /// Only members of this batch.
+            #[param(max_length = 255, example = "import:42")]
+            batch: Option<String>,
             /// Only events that were emitted at or after this time.
             emitted_since: Option<DateTime<Utc>>,
             /// Only events that were emitted before this time.
@@ -50,6 +56,8 @@ macro_rules! common_filter {
         wakeq::control::EventFilter {
             modifier: $crate::http::filter::one($query.modifier.as_deref())?,
             tags: $crate::http::filter::several($query.tag.as_deref())?,
+            object: $crate::http::filter::one($query.object.as_deref())?,
+            batch: $crate::http::filter::one($query.batch.as_deref())?,
             emitted_since: $query.emitted_since,
             emitted_before: $query.emitted_before,
             error_text: $crate::http::filter::one($query.error_text.as_deref())?,

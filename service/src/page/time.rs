@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime, SecondsFormat, TimeDelta, Utc};
+use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime, SecondsFormat, TimeDelta, Timelike, Utc};
 use maud::{Markup, html};
 
 /// This machine's time. For what is shown or asked for: what is stored has the database's.
@@ -41,6 +41,12 @@ pub(crate) fn length(seconds: f64) -> String {
         s if s < 10.0 => format!("{s:.1} s"),
         s => words(Duration::from_secs_f64(s.min(1e12))),
     }
+}
+
+/// A moment as a field has it, and as [`written`] reads it.
+pub(crate) fn exact(moment: DateTime<Utc>) -> String {
+    let seconds = if moment.second() == 0 { "" } else { ":%S" };
+    moment.format(&format!("%Y-%m-%dT%H:%M{seconds}")).to_string()
 }
 
 /// A moment as people write it: a time, or how far it is from `now`, as `1 h`, `1 h ago` or

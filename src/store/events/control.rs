@@ -1,6 +1,6 @@
-//! Operators' actions on waiting events: cancel, run now, purge.
+//! Operators' actions on waiting events: cancel, run now, another due time, purge.
 
-use crate::event::{Actor, CanvasId, EventId, HandlerScope, HeldLimit, Lane, Timestamp};
+use crate::event::{Actor, CanvasId, Due, EventId, HandlerScope, HeldLimit, Lane, Timestamp};
 use crate::store::kernel::{Sql, StoreError, address, interval};
 
 /// Maximum number of events that one statement purges, redrives or deletes.
@@ -25,6 +25,14 @@ pub(crate) struct PurgedPage {
     pub(crate) lanes: Vec<Lane>,
     /// The limits at which places were kept for the events, where others have room now.
     pub(crate) limits: Vec<HeldLimit>,
+}
+
+/// When an event is due that was given another time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MovedDue {
+    pub(crate) due: Timestamp,
+    /// Whether that is within the horizon, so that it has to be notified of now.
+    pub(crate) is_soon: bool,
 }
 
 impl CommandOutcome {
@@ -124,6 +132,54 @@ impl Sql<'_> {
         );
         let row = self.session().await?.one("make an event due", query).await?;
         Ok(CommandOutcome::of(row.done, row.there))
+    }
+
+    /// Unlike a due event, one that has passed its place in a queue has to go behind what was called
+    /// there: so nothing is due before now.
+    pub(in crate::store) async fn set_due(
+        &self,
+        canvas: CanvasId,
+        id: EventId,
+        due: Due,
+        actor: &Actor,
+    ) -> Result<(CommandOutcome, Option<MovedDue>), StoreError> {
+        let (at, delay) = match due {
+            Due::Now => (None, None),
+            Due::After(delay) => (None, Some(interval(delay))),
+            Due::At(moment) => (Some(moment), None),
+        };
+        let query = sqlx::query!(
+            r#"with asked as (
+                   select greatest(now(), coalesce($4::timestamptz, now() + coalesce($5::interval, '0'))) as due
+               ), moved as (
+                   update wakeq.events_v2
+                      set delay_until = (select due from asked), probes = 0,
+                          notify_at = wakeq.wake_at((select due from asked), now(), $6, $7)
+                    where id = $1 and canvas_id = $2 and (locked_at is null or locked_at < clock_timestamp() - $3::interval)
+                returning id, canvas_id, module, name, delay_until
+               ), logged as (
+                   insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, request_id, detail)
+                   select canvas_id, $8, 'set-due', module, name, id, 'done', $9,
+                          concat_ws('; ', $10::text, 'due ' || to_char(delay_until at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'))
+                     from moved
+               )
+               select (select delay_until from moved) as due,
+                      coalesce((select delay_until <= now() + $6::interval from moved), false) as "is_soon!",
+                      exists (select from wakeq.events_v2 where id = $1 and canvas_id = $2) as "there!""#,
+            id.0,
+            canvas.0,
+            interval(self.timing().lease),
+            at,
+            delay,
+            interval(self.timing().horizon),
+            interval(self.timing().grace),
+            actor.name(),
+            actor.request_id(),
+            actor.credential_id()
+        );
+        let row = self.session().await?.one("change when an event is due", query).await?;
+        let moved = row.due.map(|due| MovedDue { due, is_soon: row.is_soon });
+        Ok((CommandOutcome::of(moved.is_some(), row.there), moved))
     }
 
     pub(in crate::store) async fn purgeable(

@@ -3,8 +3,8 @@
 use uuid::Uuid;
 
 use crate::event::{
-    CanvasId, CopyOf, EventFilter, EventId, HandlerAddress, Name, Place, RuleKind, Schedule, Tag, Timestamp,
-    Turn,
+    BatchName, CanvasId, CopyOf, EventFilter, EventId, HandlerAddress, Name, ObjectKey, Place, RuleKind,
+    Schedule, Tag, Timestamp, Turn,
 };
 use crate::store::kernel::{Sql, StoreError, address, interval};
 
@@ -15,6 +15,8 @@ pub(crate) struct Position {
     pub(crate) name: String,
     pub(crate) delay_until: Timestamp,
     pub(crate) id: EventId,
+    /// Of an event on an object: the link before its own.
+    pub(crate) prev: Option<i64>,
 }
 
 /// An event in a list.
@@ -65,7 +67,7 @@ macro_rules! listed_rows {
                      from (
                        select e.id, e.canvas_id, e.module, e.name, e.modifier, e.delay_until, e.enqueued_at,
                               e.locked_at, e.retries, e.losses, e.object, e.seq, e.prev, e.queue, e.origin,
-                              e.last_error, e.options->'tags' as tags, e.starts_at, case when $7 then e.value end as value,
+                              e.last_error, e.options->'tags' as tags, e.options ->> 'batch' as batch, e.starts_at, case when $7 then e.value end as value,
                               case when $7 then octet_length(e.value) else 0 end as value_bytes,
                               case when e.locked_at >= now() - $3::interval then e.worker end as worker,
                               $6 or e.queue is null or wakeq.is_shown(e.queue) as is_shown "# + $source + r#") as e
@@ -106,7 +108,7 @@ macro_rules! listed_rows {
                                            else 'ready' end as state) as stands,
                       lateral (select e.is_shown and ($4::text is null or wakeq.matches((select $4::text::jsonb),
                                   e.module, e.name, e.modifier, stands.state, e.worker, e.tags, e.enqueued_at,
-                                  e.delay_until, null, null, e.last_error, e.value)) as is_meant) as meant,
+                                  e.delay_until, null, null, e.last_error, e.value, e.object, e.batch)) as is_meant) as meant,
                       lateral (select coalesce(e.bytes + e.next_bytes > 33554432, true) as is_last) as ends
                 where (e.bytes <= 33554432 or e.number = 1) and (meant.is_meant or ends.is_last)
                 order by e.number limit $5"#,
@@ -116,7 +118,7 @@ macro_rules! listed_rows {
 }
 
 impl Sql<'_> {
-    /// The first tag of a filter finds the events, if it has any.
+    /// The object of a filter finds the events, if it has one; else its batch, or its first tag.
     pub(in crate::store) async fn events(
         &self,
         canvas: CanvasId,
@@ -125,9 +127,13 @@ impl Sql<'_> {
         after: Option<&Position>,
         looks: (i64, i64),
     ) -> Result<Vec<ListedEvent>, StoreError> {
-        let rows = match filter.tags.first() {
-            Some(tag) => self.tagged_rows(canvas, (filter, tag), copies, after, looks).await?,
-            None => self.rows_by_handler(canvas, filter, copies, after, looks).await?,
+        let rows = match (&filter.object, &filter.batch, filter.tags.first()) {
+            (Some(object), ..) => self.rows_of_object(canvas, (filter, object), copies, after, looks).await?,
+            (None, Some(batch), _) => {
+                self.rows_of_batch(canvas, (filter, batch), copies, after, looks).await?
+            }
+            (None, None, Some(tag)) => self.tagged_rows(canvas, (filter, tag), copies, after, looks).await?,
+            (None, None, None) => self.rows_by_handler(canvas, filter, copies, after, looks).await?,
         };
         Ok(rows.into_iter().filter_map(ListedRow::into_listed).collect())
     }
@@ -163,6 +169,68 @@ impl Sql<'_> {
             after.map_or(Uuid::nil(), |after| after.id.0)
         );
         self.session().await?.all("list events", query).await
+    }
+
+    /// In the order of the object's chain.
+    async fn rows_of_object(
+        &self,
+        canvas: CanvasId,
+        (filter, object): (&EventFilter, &ObjectKey),
+        copies: bool,
+        after: Option<&Position>,
+        (look, limit): (i64, i64),
+    ) -> Result<Vec<ListedRow>, StoreError> {
+        let (module, name) = filter.handler();
+        let query = listed_rows!(
+            r#" from wakeq.events_of_object($1, $10::text, $11::bigint, $2) with ordinality as t (id, place)
+               cross join lateral (
+                     select x.* from wakeq.events_v2 x where x.id = t.id and x.canvas_id is not distinct from $1
+                     offset 0) as e
+               order by t.place"#,
+            canvas.0,
+            look,
+            interval(self.timing().lease),
+            filter.json(),
+            limit,
+            copies,
+            filter.looks_inside(),
+            module.as_ref().map(Name::as_str),
+            name.as_ref().map(Name::as_str),
+            object.as_str(),
+            after.and_then(|after| after.prev).unwrap_or(-1)
+        );
+        self.session().await?.all("list the events on an object", query).await
+    }
+
+    /// In the order of the members' ids.
+    async fn rows_of_batch(
+        &self,
+        canvas: CanvasId,
+        (filter, batch): (&EventFilter, &BatchName),
+        copies: bool,
+        after: Option<&Position>,
+        (look, limit): (i64, i64),
+    ) -> Result<Vec<ListedRow>, StoreError> {
+        let (module, name) = filter.handler();
+        let query = listed_rows!(
+            r#" from wakeq.events_of_batch($1, $10::text, $11::uuid, $2) with ordinality as t (id, place)
+               cross join lateral (
+                     select x.* from wakeq.events_v2 x where x.id = t.id and x.canvas_id is not distinct from $1
+                     offset 0) as e
+               order by t.place"#,
+            canvas.0,
+            look,
+            interval(self.timing().lease),
+            filter.json(),
+            limit,
+            copies,
+            filter.looks_inside(),
+            module.as_ref().map(Name::as_str),
+            name.as_ref().map(Name::as_str),
+            batch.as_str(),
+            after.map_or(Uuid::nil(), |after| after.id.0)
+        );
+        self.session().await?.all("list the members of a batch", query).await
     }
 
     async fn tagged_rows(

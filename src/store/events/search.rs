@@ -3,7 +3,9 @@
 use uuid::Uuid;
 
 use super::load::{DeadEvent, DeadRow, dead_rows};
-use crate::event::{CanvasId, ErrorGroupId, EventFilter, EventId, Name, Tag, Timestamp};
+use crate::event::{
+    BatchName, CanvasId, ErrorGroupId, EventFilter, EventId, Name, ObjectKey, Tag, Timestamp,
+};
 use crate::store::kernel::{Sql, StoreError};
 
 /// A dead event that was looked at.
@@ -31,7 +33,7 @@ macro_rules! found_rows {
                           lead(d.value_bytes) over seen as next_bytes
                      from (
                        select d.id, d.module, d.name, d.modifier, d.options->'tags' as tags, d.enqueued_at, d.died_at,
-                              d.error_group, d.last_error, case when $6 then d.value end as value,
+                              d.error_group, d.last_error, d.object, d.options ->> 'batch' as batch, case when $6 then d.value end as value,
                               case when $6 then octet_length(d.value) else 0 end as value_bytes,
                               $5 or d.queue is null or wakeq.is_shown(d.queue) as is_shown "# + $source + r#") as d
                    window seen as (rows between unbounded preceding and current row)
@@ -41,7 +43,7 @@ macro_rules! found_rows {
                  from looked d,
                       lateral (select d.is_shown and wakeq.matches((select $3::text::jsonb), d.module, d.name,
                                   d.modifier, 'dead', null, d.tags, d.enqueued_at, null, d.died_at, d.error_group,
-                                  d.last_error, d.value) as is_meant) as meant,
+                                  d.last_error, d.value, d.object, d.batch) as is_meant) as meant,
                       lateral (select coalesce(d.bytes + d.next_bytes > 33554432, true) as is_last) as ends
                 where (d.bytes <= 33554432 or d.number = 1) and (meant.is_meant or ends.is_last)
                 order by d.number limit $4"#,
@@ -67,8 +69,8 @@ macro_rules! found {
 }
 
 impl Sql<'_> {
-    /// The error group of a filter finds the events, if it has one; else its first tag, or its
-    /// handler.
+    /// The error group of a filter finds the events, if it has one; else its object, its batch, its
+    /// first tag, or its handler.
     pub(in crate::store) async fn search_dead(
         &self,
         canvas: CanvasId,
@@ -82,6 +84,12 @@ impl Sql<'_> {
         let after = (after.map(|(died_at, _)| died_at), after.map_or(Uuid::max(), |(_, id)| id.0));
         if let Some(group) = filter.error_group {
             return self.dead_of_group(canvas, (filter, group), copies, after, looks).await;
+        }
+        if let Some(object) = &filter.object {
+            return self.dead_on_object(canvas, (filter, object), copies, after, looks).await;
+        }
+        if let Some(batch) = &filter.batch {
+            return self.dead_of_batch(canvas, (filter, batch), copies, after, looks).await;
         }
         match (filter.tags.first(), filter.handler()) {
             (Some(tag), _) => self.tagged_dead(canvas, (filter, tag), copies, after, looks).await,
@@ -172,6 +180,60 @@ impl Sql<'_> {
             group.0
         );
         Ok(found!(self.session().await?.all("search the dead events of a group", query).await?))
+    }
+
+    async fn dead_on_object(
+        &self,
+        canvas: CanvasId,
+        (filter, object): (&EventFilter, &ObjectKey),
+        copies: bool,
+        (died_at, id): (Option<Timestamp>, Uuid),
+        (look, limit): (i64, i64),
+    ) -> Result<Vec<FoundDead>, StoreError> {
+        let query = found_rows!(
+            r#" from wakeq.dead_events d where d.canvas_id = $1 and d.object = $10::text
+                 and (d.died_at, d.id) < (coalesce($7::timestamptz, 'infinity'), $8::uuid)
+                 and d.died_at >= coalesce($9::timestamptz, '-infinity')
+               order by d.canvas_id desc, d.object desc, d.died_at desc, d.id desc limit $2"#,
+            canvas.0,
+            look,
+            filter.json(),
+            limit,
+            copies,
+            filter.looks_inside(),
+            died_at,
+            id,
+            filter.died_since,
+            object.as_str()
+        );
+        Ok(found!(self.session().await?.all("search the dead events on an object", query).await?))
+    }
+
+    async fn dead_of_batch(
+        &self,
+        canvas: CanvasId,
+        (filter, batch): (&EventFilter, &BatchName),
+        copies: bool,
+        (died_at, id): (Option<Timestamp>, Uuid),
+        (look, limit): (i64, i64),
+    ) -> Result<Vec<FoundDead>, StoreError> {
+        let query = found_rows!(
+            r#" from wakeq.dead_events d where d.canvas_id = $1 and d.options ->> 'batch' = $10::text
+                 and (d.died_at, d.id) < (coalesce($7::timestamptz, 'infinity'), $8::uuid)
+                 and d.died_at >= coalesce($9::timestamptz, '-infinity')
+               order by d.canvas_id desc, d.options ->> 'batch' desc, d.died_at desc, d.id desc limit $2"#,
+            canvas.0,
+            look,
+            filter.json(),
+            limit,
+            copies,
+            filter.looks_inside(),
+            died_at,
+            id,
+            filter.died_since,
+            batch.as_str()
+        );
+        Ok(found!(self.session().await?.all("search the dead members of a batch", query).await?))
     }
 
     async fn tagged_dead(

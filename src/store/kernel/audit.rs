@@ -39,7 +39,7 @@ pub struct AuditEntry {
     /// Who did it.
     pub actor: String,
     /// The action, such as `pause`, `unpause`, `block`, `unblock`, `cancel`, `cancel-running`,
-    /// `run-now`, `set-tags`, `purge`, `redrive`, `delete-dead`, `know-error`, `forget-error`,
+    /// `run-now`, `set-due`, `set-tags`, `purge`, `redrive`, `delete-dead`, `know-error`, `forget-error`,
     /// `erase-entity`, `create-key`, `revoke-key`, `allow-account`, `remove-account` or `sign-in`;
     /// or any name that a program recorded itself.
     pub action: String,

@@ -30,12 +30,23 @@ impl Tables {
                 scope.canvas == canvas
                     && module.as_ref().is_none_or(|module| *module == scope.module)
                     && name.as_ref().is_none_or(|name| *name == scope.name)
+                    && filter.object.as_ref().is_none_or(|object| row.object() == Some(object))
+                    && filter.batch.as_ref().is_none_or(|batch| row.batch() == Some(batch))
             })
             .collect();
-        rows.sort_by(|one, other| key(one).cmp(&key(other)));
-        let after =
-            after.map(|after| (after.module.as_str(), after.name.as_str(), after.delay_until, after.id));
-        rows.retain(|row| after.is_none_or(|after| key(row) > after));
+        if filter.object.is_some() {
+            let prev = |row: &LiveRow| row.place.as_ref().map(|place| place.link.prev);
+            rows.sort_by_key(|row| prev(row));
+            rows.retain(|row| after.is_none_or(|after| prev(row) > after.prev));
+        } else if filter.batch.is_some() {
+            rows.sort_by_key(|row| row.event.id);
+            rows.retain(|row| after.is_none_or(|after| row.event.id > after.id));
+        } else {
+            rows.sort_by(|one, other| key(one).cmp(&key(other)));
+            let after =
+                after.map(|after| (after.module.as_str(), after.name.as_str(), after.delay_until, after.id));
+            rows.retain(|row| after.is_none_or(|after| key(row) > after));
+        }
         let looked = rows.len().min(usize::try_from(look).unwrap_or(0));
         let listed = rows.into_iter().take(looked).zip(1..).map(|(row, number)| {
             let last = (number == looked).then_some(i64::try_from(looked) == Ok(look));
@@ -135,6 +146,8 @@ impl Tables {
             state: self.state(row, self.schedule(row)),
             worker: row.worker.as_ref().filter(|_| !self.is_free(row)),
             tags: row.tags(),
+            object: row.object(),
+            batch: row.batch(),
             emitted: row.enqueued_at,
             due: Some(row.delay_until),
             died: None,

@@ -127,9 +127,11 @@ struct Job {
 }
 
 /// Carries an operation on: does it, and then ends it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct OperationJob {
     id: OperationId,
+    /// The events that it names, if it has no filter.
+    ids: Option<Vec<EventId>>,
     is_done: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Operations on all events that match a filter. Each is done as a whole by its first page, since
-//! nothing can come between two pages here, and ended by its second.
+//! Operations on all events that match a filter, or are named. Each is done as a whole by its first
+//! page, since nothing can come between two pages here, and ended by its second.
 
 use std::collections::BTreeSet;
 
@@ -26,12 +26,18 @@ impl Tables {
         _limit: u64,
         _wants_ids: bool,
     ) -> Result<Looked, StoreError> {
-        let OperationEvents { canvas, kind, filter, before, .. } = events;
-        let (looked_at, ids) = if kind.of_dead() {
+        let OperationEvents { canvas, kind, filter, before, ids: named, .. } = events;
+        let (mut looked_at, mut ids) = if kind.of_dead() {
             self.dead_meant(canvas, filter, before, *kind == OperationKind::Redrive)
         } else {
             self.live_meant(canvas, filter, before, kind.of_running())
         };
+        if let Some(named) = named {
+            looked_at = named.len();
+            ids.retain(|id| {
+                named.iter().any(|named| *id == *named || *id == EventId::chosen(canvas, *named))
+            });
+        }
         Ok(Looked { looked_at: looked_at as u64, matched: ids.len() as u64, ids, last: None })
     }
 
@@ -98,6 +104,7 @@ impl Tables {
             canvas,
             kind: new.kind.clone(),
             filter: new.filter.clone(),
+            named: new.ids().map(|ids| ids.len() as u64),
             before: preview.before,
             state: OperationState::Open,
             preview_count: preview.count,
@@ -113,7 +120,9 @@ impl Tables {
             error: None,
         };
         self.last_job += 1;
-        self.operation_jobs.insert(self.last_job, OperationJob { id: operation.id, is_done: false });
+        let ids = new.ids().map(<[EventId]>::to_vec);
+        let job = OperationJob { id: operation.id, ids, is_done: false };
+        self.operation_jobs.insert(self.last_job, job);
         self.operations.insert(operation.id, operation.clone());
         Ok(Some(BegunOperation { operation, job: self.last_job }))
     }
@@ -176,7 +185,7 @@ impl Tables {
     /// The whole operation of a job, or its end once that is done; `None` if the job is of none.
     pub(super) fn operation_page(&mut self, job: i64) -> Result<Option<ResumePage>, StoreError> {
         let now = self.now;
-        let Some(OperationJob { id, is_done }) = self.operation_jobs.get(&job).copied() else {
+        let Some(OperationJob { id, ids, is_done }) = self.operation_jobs.get(&job).cloned() else {
             return Ok(None);
         };
         let Some(operation) = self.operations.get_mut(&id) else { return Ok(None) };
@@ -187,10 +196,11 @@ impl Tables {
             return Ok(Some(ResumePage::default()));
         }
         let Operation { canvas, kind, filter, before, author, .. } = operation.clone();
-        let events = OperationEvents { canvas, kind: &kind, filter: &filter, before, copies: true };
+        let (kind, filter, ids) = (&kind, &filter, ids.as_deref());
+        let events = OperationEvents { canvas, kind, filter, ids, before, copies: true };
         let looked = self.look_for_operation(events, None, u64::MAX, true)?;
         let mut page = ResumePage { quiet: !kind.publishes(), more: true, ..ResumePage::default() };
-        let changed = match &kind {
+        let changed = match kind {
             OperationKind::Cancel => self.remove_meant(&looked.ids, Some(&author), &mut page),
             OperationKind::Delete => self.remove_meant(&looked.ids, None, &mut page),
             OperationKind::RunNow => self.hurry_meant(&looked.ids, &mut page),
@@ -210,7 +220,7 @@ impl Tables {
                 changed
             }
         };
-        self.operation_jobs.insert(job, OperationJob { id, is_done: true });
+        self.operation_jobs.insert(job, OperationJob { id, ids: None, is_done: true });
         if let Some(operation) = self.operations.get_mut(&id) {
             (operation.looked_at, operation.matched) = (looked.looked_at, looked.matched);
             operation.changed = changed as u64;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::event::{
-    Checkpoint, Claim, ErrorGroupId, EventFacts, EventOptions, EventState, HandlerAddress, Name, NewEvent,
-    Notification, Place, Schedule, Tag, Timestamp, Unique,
+    BatchName, Checkpoint, Claim, ErrorGroupId, EventFacts, EventOptions, EventState, HandlerAddress, Name,
+    NewEvent, Notification, ObjectKey, Place, Schedule, Tag, Timestamp, Unique,
 };
 use crate::store::events::{ClaimedEvent, DeadEvent, EndedEvent, LoadedEvent};
 
@@ -39,6 +39,14 @@ impl LiveRow {
 
     pub(super) fn tags(&self) -> &[Tag] {
         self.event.options.as_deref().map_or(&[], EventOptions::tags)
+    }
+
+    pub(super) fn object(&self) -> Option<&ObjectKey> {
+        self.place.as_ref().map(|place| &place.object)
+    }
+
+    pub(super) fn batch(&self) -> Option<&BatchName> {
+        self.event.options.as_deref().and_then(EventOptions::batch)
     }
 
     /// The unique key that it has.
@@ -135,6 +143,8 @@ impl Dead {
             state: EventState::Dead,
             worker: None,
             tags: self.row.tags(),
+            object: self.row.object(),
+            batch: self.row.batch(),
             emitted: self.row.enqueued_at,
             due: None,
             died: Some(self.died_at),

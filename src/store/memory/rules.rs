@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use super::Tables;
 use super::batch_row::MemberEnd;
 use super::lanes::lane_of;
-use crate::event::{Actor, CanvasId, EndedOutcome, EventId, HandlerScope, Lane, Name, RuleKind, Timestamp};
+use crate::event::{
+    Actor, CanvasId, Due, EndedOutcome, EventId, HandlerScope, Lane, Name, RuleKind, Timestamp,
+};
 use crate::store::events::{
-    AddedRule, AttemptEnd, BULK_PAGE, CommandOutcome, LiftedRule, PurgedPage, Rule, RulePosition,
+    AddedRule, AttemptEnd, BULK_PAGE, CommandOutcome, LiftedRule, MovedDue, PurgedPage, Rule, RulePosition,
     RunningCancel,
 };
 use crate::store::kernel::StoreError;
@@ -168,6 +170,28 @@ impl Tables {
             row.probes = 0;
         }
         Ok(outcome)
+    }
+
+    pub(in crate::store) fn set_due(
+        &mut self,
+        canvas: CanvasId,
+        id: EventId,
+        due: Due,
+        _actor: &Actor,
+    ) -> Result<(CommandOutcome, Option<MovedDue>), StoreError> {
+        let outcome = self.command_outcome(canvas, id);
+        let due = due.at(self.now).max(self.now);
+        let notify_at = self.wake_at(due, self.timing.grace);
+        let is_soon = due <= self.now + self.timing.horizon;
+        if outcome == CommandOutcome::Done
+            && let Some(row) = self.events.get_mut(&id)
+        {
+            row.delay_until = due;
+            row.notify_at = Some(notify_at);
+            row.probes = 0;
+            return Ok((outcome, Some(MovedDue { due, is_soon })));
+        }
+        Ok((outcome, None))
     }
 
     /// The clock does not move between two steps, so events emitted at this very moment count as

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::on_backing;
-use crate::event::{Actor, CanvasId, EventId, HandlerScope, Lane, Name, RuleKind, Timestamp};
+use crate::event::{Actor, CanvasId, Due, EventId, HandlerScope, Lane, Name, RuleKind, Timestamp};
 use crate::store::events::{
-    AddedRule, CommandOutcome, LiftedRule, PurgedPage, Rule, RulePosition, RunningCancel,
+    AddedRule, CommandOutcome, LiftedRule, MovedDue, PurgedPage, Rule, RulePosition, RunningCancel,
 };
 use crate::store::kernel::{Store, StoreError};
 
@@ -93,6 +93,18 @@ impl Store {
         actor: &Actor,
     ) -> Result<CommandOutcome, StoreError> {
         on_backing!(self.run_now(canvas, id, actor))
+    }
+
+    /// Gives an event of the canvas another due time, earlier or later, unless it is running. A
+    /// moment that has passed is now.
+    pub(crate) async fn set_due(
+        &self,
+        canvas: CanvasId,
+        id: EventId,
+        due: Due,
+        actor: &Actor,
+    ) -> Result<(CommandOutcome, Option<MovedDue>), StoreError> {
+        on_backing!(self.set_due(canvas, id, due, actor))
     }
 
     /// How many events of a handler, not running and emitted before a moment, [`Store::purge_page`]

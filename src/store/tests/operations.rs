@@ -18,8 +18,8 @@ fn of_known(kind: OperationKind) -> NewOperation {
 impl Table {
     async fn preview(&self, new: &NewOperation) -> OperationPreview {
         let before = self.store.clock().await.unwrap();
-        let (kind, filter) = (&new.kind, &new.filter);
-        let events = OperationEvents { canvas: CanvasId::DEFAULT, kind, filter, before, copies: false };
+        let (canvas, kind, filter, ids) = (CanvasId::DEFAULT, &new.kind, &new.filter, new.ids());
+        let events = OperationEvents { canvas, kind, filter, ids, before, copies: false };
         let looked = self.store.look_for_operation(events, None, 1_000_000, false).await.unwrap();
         OperationPreview { count: looked.matched, more: false, looked_at: looked.looked_at, before }
     }

@@ -101,6 +101,68 @@ async fn a_tag_is_found_by_its_index() {
     }
 }
 
+/// A page by an object or a batch is a range of its index, of events and of dead ones, whatever the
+/// statistics.
+#[tokio::test]
+async fn an_object_and_a_batch_are_found_by_their_indexes() {
+    let table = Table::of_one_connection().await;
+    table
+        .run(
+            "insert into wakeq.batches (canvas_id, name, event_id, module, handler, modifier, value)
+             select '00000000-0000-0000-0000-000000000000', name, gen_random_uuid(), 'WORKER', 'e', '_', '1'
+               from unnest(array['many', 'few']) as name",
+        )
+        .await;
+    table
+        .run(
+            "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, object, seq, prev, options)
+             select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'WORKER', 'h' || n % 5, '_', '1',
+                    case when n % 2 = 0 then 'many' when n % 10001 = 0 then 'few' end, case when n % 2 = 0 or n % 10001 = 0 then n end,
+                    case when n % 2 = 0 or n % 10001 = 0 then n - 1 end,
+                    case when n % 2 = 0 then '{\"batch\": \"many\"}'::jsonb when n % 10001 = 0 then '{\"batch\": \"few\"}' end
+               from generate_series(1, 40000) n",
+        )
+        .await;
+    table
+        .run(
+            "insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims,
+                                            losses, cause, object, seq, prev, options)
+             select id, canvas_id, module, name, modifier, value, 1, enqueued_at, 1, 0, 'retries', object, seq, prev, options
+               from wakeq.events_v2",
+        )
+        .await;
+    for filter in [r#"{"object":"few"}"#, r#"{"batch":"few"}"#] {
+        let filter: EventFilter = serde_json::from_str(filter).unwrap();
+        let live = table.store.events(CanvasId::DEFAULT, &filter, true, None, (101, 101)).await.unwrap();
+        let dead = table.store.search_dead(CanvasId::DEFAULT, &filter, true, None, (101, 101)).await.unwrap();
+        assert_eq!((live.len(), dead.len()), (2, 2));
+    }
+    let nobody = "00000000-0000-0000-0000-000000000000";
+    for mode in ["force_custom_plan", "force_generic_plan"] {
+        let set = sqlx::query("select set_config('plan_cache_mode', $1, false)").bind(mode);
+        table.store.session().await.unwrap().execute("set", set).await.unwrap();
+        for (of, after, dead) in [
+            ("object", "-1".to_owned(), "d.object = $10::text"),
+            ("batch", format!("'{nobody}'"), "d.options ->> 'batch' = $10::text"),
+        ] {
+            for (name, look, pages) in [("few", 10_000, 600), ("many", 101, 2500), ("none", 10_000, 400)] {
+                let filter = format!(r#"{{"{of}":"{name}"}}"#);
+                let live = format!(
+                    "'{nobody}', {look}, '1 min', '{filter}', 101, true, false, null, null, '{name}', {after}"
+                );
+                let plan_of_live = plan(&table.store, &format!("wakeq.events_of_{of}("), &live).await;
+                assert!(buffers(&plan_of_live, "") < pages, "{plan_of_live}");
+                let gone = format!(
+                    "'{nobody}', {look}, '{filter}', 101, true, false, null,
+                     'ffffffff-ffff-ffff-ffff-ffffffffffff', null, '{name}'"
+                );
+                let plan_of_dead = plan(&table.store, dead, &gone).await;
+                assert!(buffers(&plan_of_dead, "") < pages, "{plan_of_dead}");
+            }
+        }
+    }
+}
+
 /// Values of 1 MiB: a page looks into 32 of them, and says so.
 #[tokio::test]
 async fn a_page_looks_into_a_limited_number_of_bytes() {

@@ -69,6 +69,7 @@ const CALLS: [(&str, &str, Coverage); 158] = [
     ("Admin", "cancel", By("cancel_event")),
     ("Admin", "cancel_running", By("cancel_event")),
     ("Admin", "run_now", By("run_event_now")),
+    ("Admin", "set_due", By("set_event_due")),
     ("Admin", "set_tags", By("set_event_tags")),
     ("Admin", "purge", By("purge_handler")),
     ("Admin", "purge_before", By("purge_handler")),

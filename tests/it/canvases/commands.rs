@@ -14,7 +14,7 @@ use crate::cli::Terminal;
 
 /// Command lines with placeholders for the victim's values. Verbs without one are here too, for
 /// their output.
-const LINES: [&str; 116] = [
+const LINES: [&str; 123] = [
     "events list",
     "events list --handler <handler>",
     "events list --cursor <cursor list_events>",
@@ -24,6 +24,10 @@ const LINES: [&str; 116] = [
     "events list --tag <tag>",
     "events count",
     "events count --tag <tag> --state dead",
+    "events list --object <object>",
+    "events list --batch <batch>",
+    "events count --object <object> --state dead",
+    "events count --batch <batch>",
     "events show <id>",
     "events explain <id>",
     "explain <id>",
@@ -101,11 +105,14 @@ const LINES: [&str; 116] = [
     "block <handler>",
     "cron pause <cron>",
     "events run-now <id>",
+    "events reschedule <id> --after 1h",
     "events tag <id> another",
     "run-now <id>",
     "objects skip <object> step",
     "dead redrive --id <id>",
     "dead redrive --handler <handler>",
+    "operations begin cancel --id <id> --dry-run",
+    "operations begin redrive --id <id> --dry-run",
     "operations list",
     "operations show <operation>",
     "operations cancel <operation>",

@@ -180,6 +180,8 @@ pub(super) fn of_query(operation: &str, name: &str, values: &Values) -> Vec<Vec<
         }
         "id" => values.ids.iter().map(|(_, id)| vec![("id", id.clone())]).collect(),
         "tag" => values.tags.iter().map(|tag| vec![("tag", tag.clone())]).collect(),
+        "object" => values.objects.iter().map(|object| vec![("object", object.clone())]).collect(),
+        "batch" => values.batches.iter().map(|batch| vec![("batch", batch.clone())]).collect(),
         "error_group" => {
             values.error_groups.iter().map(|group| vec![("error_group", group.clone())]).collect()
         }
@@ -242,6 +244,7 @@ pub(super) fn of_body(operation: &str, pointer: &str, values: &Values) -> Vec<Ve
         ("holder", _) => texts("holder", &values.holders),
         ("worker", _) => vec![vec![("worker", json!(format!("worker-{}", &values.canvas[..8])))]],
         ("limits", _) => values.limit_keys.iter().map(|key| vec![("limits", json!([key]))]).collect(),
+        ("ids", _) => values.ids.iter().map(|(_, id)| vec![("ids", json!([id]))]).collect(),
         ("error_group", _) => texts("error_group", &values.error_groups),
         ("tags", _) => values.tags.iter().map(|tag| vec![("tags", json!([tag]))]).collect(),
         (other, _) if NAMES_NOTHING.contains(&other) => vec![],

@@ -47,6 +47,21 @@ async fn plays(service: &Service, terminal: &Terminal) {
             ["retag", "done", "1", "0"]
         ]
     );
+    let id = terminal.raw(&["emit", "greet", "6", "--id", "00000000-0000-4000-8000-000000000006"]).await;
+    assert!(!id.is_empty());
+    let named = [
+        "operations",
+        "begin",
+        "delete",
+        "--id",
+        "00000000-0000-4000-8000-000000000006",
+        "--id",
+        "00000000-0000-4000-8000-000000000007",
+    ];
+    let shown = terminal.prints(&named).await;
+    for line in ["named     2 events\n", "state     done\n", "changed   1 event\n"] {
+        assert!(shown.contains(line), "{line} {shown}");
+    }
     let missing = "00000000-0000-4000-8000-000000000003";
     let (show, cancel) = (format!("operations show {missing}"), format!("operations cancel {missing}"));
     terminal
@@ -55,6 +70,11 @@ async fn plays(service: &Service, terminal: &Terminal) {
             (cancel.as_str(), 3, "no operation"),
             ("operations begin delete", 2, "say which"),
             ("operations begin stop --all", 2, "stop"),
+            (
+                "operations begin delete --id 00000000-0000-4000-8000-000000000006 --state ready",
+                2,
+                "either by --id",
+            ),
             ("operations begin delete --all --state gone", 2, "a state is"),
         ])
         .await;

@@ -35,6 +35,8 @@ async fn plays(terminal: &Terminal) {
         ("events list --state dead", 2, "a state is ready"),
         ("events count --value 7", 2, "a condition on the value looks like"),
         ("events tag 00000000-0000-4000-8000-000000000000", 2, "required"),
+        ("events reschedule 00000000-0000-4000-8000-000000000000", 2, "required"),
+        ("events list --object a/", 2, "is not a valid object"),
     ];
     terminal.refuses(&refused).await;
 }

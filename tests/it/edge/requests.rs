@@ -1,5 +1,4 @@
-//! A request for every operation and every status that the OpenAPI document lists. A new operation
-//! needs lines here.
+//! A request for every operation and status in the OpenAPI document. A new one needs lines here.
 
 use std::collections::BTreeSet;
 
@@ -285,6 +284,7 @@ impl Targets {
                 self.emitting_for(service, operation, status).await
             }
             ("cancel_event" | "run_event_now", 409) => to(&path),
+            ("set_event_due", 409) => to(&path).json(&body("set_event_due")),
             ("store_checkpoint", 410) => to(&path).json(&json!({"claim": "0000000900000000", "value": 1})),
             ("append_to_log", 409) => to(&path).json(&expecting_in_vain()),
             (id, 409) if FILLED.contains(&id) => {
@@ -444,6 +444,7 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
             Some(json!({"kind": "retag", "filter": {"name": "greet"}, "add_tags": ["marked"]}))
         }
         "know_error" => Some(json!({"note": "ticket 17"})),
+        "set_event_due" => Some(json!({"delay_s": 0})),
         "set_event_tags" => Some(json!({"tags": ["customer:7"]})),
         "redrive_dead_events" | "delete_dead_events" => Some(json!({"all": true})),
         "put_target" | "put_target_of_modifier" => {

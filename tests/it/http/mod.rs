@@ -8,6 +8,7 @@ mod crons;
 mod dead_events;
 mod dead_groups;
 mod doctor;
+mod due;
 mod emit;
 mod events;
 mod every_route;

@@ -152,6 +152,37 @@ async fn each_does_what_it_may() {
     service.stop().await;
 }
 
+/// By their ids; one of another canvas is none of them.
+#[tokio::test]
+async fn events_are_named_by_their_ids() {
+    let service = Service::start().await;
+    let mut ids = Vec::new();
+    for canvas in [CanvasId::DEFAULT, CanvasId::DEFAULT, OTHER] {
+        let event = Event::new("greet", &1).unwrap().canvas(canvas);
+        ids.push(service.stage.queue.emit(event).await.unwrap().id.to_string());
+    }
+    let named = json!({"kind": "delete", "ids": [ids[0], ids[2], ids[0]]});
+    let preview = service.post("/operations/preview", named.clone()).await.json();
+    has(&preview, json!({"count": 1, "more": false, "looked_at": 2}));
+    let ended = service.operate(named).await;
+    has(
+        &ended,
+        json!({"named": 2, "filter": {}, "looked_at": 2, "matched": 1, "changed": 1, "state": "done"}),
+    );
+    assert_eq!(service.get(&format!("/events/{}", ids[1])).await.json()["state"], "ready");
+    assert_eq!(service.stage.pool.value::<i64>(OF_OTHER).await, 1);
+    let many: Vec<String> = (0..1001).map(|n| format!("00000000-0000-4000-8000-{n:012}")).collect();
+    for (body, words) in [
+        (json!({"kind": "delete", "ids": [], "before": "2030-01-01T00:00:00Z"}), "1 to 1,000 events"),
+        (json!({"kind": "delete", "ids": many}), "1 to 1,000 events"),
+        (json!({"kind": "delete", "ids": [ids[1]], "all": true}), "say which"),
+        (json!({"kind": "delete", "ids": [ids[1]], "filter": {"name": "greet"}}), "either by `ids`"),
+    ] {
+        service.post("/operations", body).await.says((400, "bad-request"), words);
+    }
+    service.stop().await;
+}
+
 #[tokio::test]
 async fn what_is_no_operation_is_refused() {
     let service = Service::start().await;

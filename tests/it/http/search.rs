@@ -74,6 +74,49 @@ async fn events_are_found_by_tags_and_values() {
     service.stop().await;
 }
 
+/// By object in the order of its chain, and by batch; another tenant has the same.
+#[tokio::test]
+async fn events_are_found_by_object_and_batch() {
+    let service = Service::start().await;
+    let key = service.key("other", OTHER, &Scope::ALL).await;
+    let mut found = Vec::new();
+    for (canvas, key) in [(wakeq::CanvasId::DEFAULT, &service.key), (OTHER, &key)] {
+        let ask = async |method, path: &str, body: Value| {
+            service.ask(key, method, &format!("/canvases/{canvas}{path}"), body).await.json()
+        };
+        ask(Method::POST, "/batches/import:42", json!({"on_end": {"name": "imported"}})).await;
+        for (name, delay_s) in [("ship", 7200), ("mail", 3600)] {
+            let event = json!({"name": name, "object": "work:1", "batch": "import:42", "delay_s": delay_s});
+            found.push(ask(Method::POST, "/events", event).await["id"].as_str().unwrap().to_owned());
+        }
+        let other = json!({"name": "ship", "object": "work:2", "delay_s": 3600});
+        ask(Method::POST, "/events", other).await;
+    }
+    for query in ["object=work:1", "object=work:1/post:7", "batch=import:42"] {
+        let list = service.get(&format!("/events?{query}")).await.json();
+        assert_eq!(ids(&list), [&found[0], &found[1]], "{query}");
+        let first = service.get(&format!("/events?{query}&limit=1")).await.json();
+        let cursor = first["next_cursor"].as_str().unwrap();
+        let second = service.get(&format!("/events?{query}&limit=1&cursor={cursor}")).await.json();
+        assert_eq!((ids(&second), &second["next_cursor"]), (vec![found[1].as_str()], &Value::Null));
+        assert_eq!(service.get(&format!("/events/count?{query}")).await.json()["count"], 2);
+        assert_eq!(service.get(&format!("/dead-events?{query}")).await.json()["items"], json!([]));
+        let (name, value) = query.split_once('=').unwrap();
+        let delete = json!({"kind": "delete", "filter": {name: value}});
+        assert_eq!(service.post("/operations/preview", delete).await.json()["count"], 2);
+    }
+    for query in [
+        "object=a%20b",
+        "object=",
+        "batch=a%20b",
+        "object=work:1&cursor=e~WORKER~ship~0~00000000000000000000000000000000",
+    ] {
+        let refused = service.get(&format!("/events?{query}")).await;
+        assert_eq!(refused.problem(), (400, "bad-request".into()), "{query}");
+    }
+    service.stop().await;
+}
+
 #[tokio::test]
 async fn tags_are_replaced_and_belong_to_their_canvas() {
     let service = Service::start().await;

@@ -32,6 +32,7 @@ async fn a_batch_is_shown_closed_and_given_up() {
     list.says("import:42").says("a/b").says("WORKER/imported").says("</span> open");
     assert!(list.offers("/batches/import%3A42") && list.offers("/batches/a%2Fb"));
     let one = visitor.page("/batches/import%3A42").await.found();
+    assert!(one.offers("/events?batch=import%3A42") && one.offers("/dead-events/list?batch=import%3A42"));
     one.says("Batch import:42").says("until it is closed").says("left");
     let asked = visitor.page("/batches/import%3A42/close").await.found();
     asked.says("Close this batch with 2 members left?");

@@ -102,6 +102,13 @@ async fn dead_events_are_filtered_and_paged() {
     let second = list(&next).await.found();
     let rows = |page: &str| page.matches("/redrive\"").count();
     assert_eq!((rows(&first.html), rows(&second.html)), (100, 20));
+    let boxes = |page: &str| page.matches("aria-label=\"Select event").count();
+    assert_eq!((boxes(&first.html), boxes(&second.html)), (100, 20));
+    let all = list("?error_text=many&all=selected").await.found();
+    assert_eq!(all.html.matches("form=\"selection\" checked").count(), 100);
+    let reader = service.key("reader", CanvasId::DEFAULT, &[Scope::Read]).await;
+    let seen = Visitor::with_key(&service, &reader).await.page("/dead-events/list").await.found();
+    seen.says_nothing_of("Select event").says_nothing_of("With those selected");
 }
 
 #[tokio::test]

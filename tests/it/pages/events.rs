@@ -7,7 +7,7 @@ use wakeq_service::access::Scope;
 
 use super::visitor::{Shown, Visitor, on_canvas};
 use crate::support::service::{Answer, Service};
-use crate::support::{OTHER, Statements};
+use crate::support::{OTHER, Statements, wait_while};
 
 /// The body of an event with these tags.
 fn tagged(name: &str, value: Value, tags: &[&str]) -> Value {
@@ -65,7 +65,8 @@ async fn an_event_is_found_shown_and_cancelled() {
 #[tokio::test]
 async fn events_are_filtered_by_what_the_api_knows() {
     let service = Service::start().await;
-    let later = json!({"name": "ship", "value": {"n": 1}, "delay_s": 3600, "options": {"tags": ["a", "b"]}});
+    let later = json!({"name": "ship", "value": {"n": 1}, "delay_s": 3600, "object": "work:1",
+                       "options": {"tags": ["a", "b"]}});
     let later = emitted(&service, later).await;
     let now = emitted(&service, tagged("mail", json!({"n": 2}), &["a"])).await;
     let visitor = Visitor::with_key(&service, &service.key).await;
@@ -75,6 +76,9 @@ async fn events_are_filtered_by_what_the_api_knows() {
         ("state=ready&state=delayed", vec![&later, &now]),
         ("name=ship&module=WORKER&modifier=_", vec![&later]),
         ("tag=a%2Cb", vec![&later]),
+        ("object=work%3A1", vec![&later]),
+        ("object=work%3A2", vec![]),
+        ("batch=import%3A42", vec![]),
         ("tag=a&tag=b", vec![&later]),
         ("emitted_since=1+h", vec![&later, &now]),
         ("emitted_before=1+h+ago", vec![]),
@@ -129,8 +133,9 @@ async fn a_long_list_has_pages_and_can_be_selected_as_a_whole() {
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
 }
 
+/// Selected in the list, counted, and done as one operation. Another tenant's event is left alone.
 #[tokio::test]
-async fn selected_events_are_done_one_by_one() {
+async fn selected_events_are_one_operation() {
     let service = Service::start().await;
     let mut ids = Vec::new();
     for n in 0..3 {
@@ -138,32 +143,36 @@ async fn selected_events_are_done_one_by_one() {
     }
     let theirs = emitted_elsewhere(&service, json!({"name": "mail", "delay_s": 3600})).await;
     let visitor = Visitor::with_key(&service, &service.key).await;
-    let ask = async |act: &str, ids: &[&String]| {
+    let list = visitor.page("/events?name=mail").await.found();
+    list.says("With those selected")
+        .says("name=\"selected\" value=\"ids\"")
+        .says("name=\"from\" value=\"name=mail\"");
+    let ask = async |kind: &str, ids: &[&String], more: &str| {
         let ids: String = ids.iter().map(|id| format!("&id={id}")).collect();
-        visitor.page(&format!("/events/selected?act={act}&from=name%3Dmail{ids}")).await
+        visitor.page(&format!("/operations/new?kind={kind}&from=name%3Dmail{ids}{more}")).await
     };
-    let asked = ask("tags", &[&ids[0], &ids[1]]).await.found();
-    asked.says("Replace the tags of these 2 events?");
-    let done = visitor.send(&asked, "/events/selected", &[("tags", "late, customer:7")]).await.found();
-    done.says("Done: 2 events given these tags.").says("customer:7");
-    assert!(done.path.ends_with("/events?name=mail"), "{}", done.path);
-    let asked = ask("run-now", &[&ids[0]]).await.found();
-    asked.says("Run this event now?");
-    visitor.send(&asked, "/events/selected", &[]).await.found().says("Done: 1 event made due.");
-    assert_eq!(service.get(&format!("/events/{}", ids[0])).await.json()["state"], "ready");
-    let asked = ask("stop", &[&ids[1]]).await.found();
-    visitor.send(&asked, "/events/selected", &[]).await.found().says("Done: 1 event cancelled");
-    let asked = ask("cancel", &[&ids[0], &ids[1], &theirs]).await.found();
-    asked.says("Cancel these 3 events?");
-    let done = visitor.send(&asked, "/events/selected", &[]).await.found();
-    done.says("Done: 1 event cancelled.").says("Not done: 2 events").says(&ids[1]).says(&theirs);
-    done.says("no such resource").says_nothing_of(&ids[0]);
-    let left = "select count(*) from wakeq.events_v2";
-    assert_eq!(service.stage.pool.value::<i64>(left).await, 2, "one here, and one of another tenant");
-    let many: Vec<String> = (0..101).map(|n| format!("00000000-0000-4000-8000-{n:012}")).collect();
-    for (act, ids) in [("cancel", vec![]), ("", vec![&ids[2]]), ("cancel", many.iter().collect())] {
-        assert_eq!(ask(act, &ids).await.status, StatusCode::BAD_REQUEST);
-    }
+    let asked = ask("retag", &[&ids[0], &ids[1]], "&add_tags=late%2C+customer%3A7").await.found();
+    asked.says("Change the tags of these 2 events?").says("Which events: 2 events").says(&ids[0]);
+    assert!(asked.offers("/events?name=mail"), "the way back");
+    let done = visitor.send(&asked, "/operations", &[]).await.found();
+    done.says("The operation has begun").says("2 events, by their ids.");
+    let tagged = async || visitor.page("/events?tag=late").await.found().html.matches("Select event").count();
+    wait_while!(tagged().await < 2, "it does not end");
+    let asked = ask("delete", &[&ids[0], &theirs], "").await.found();
+    asked.says("Delete this 1 event?").says("are not for this: 1 event.");
+    visitor.send(&asked, "/operations", &[]).await.found();
+    let left = async || visitor.page("/events").await.found().html.contains(&ids[0]);
+    wait_while!(left().await, "it does not end");
+    let all = "select count(*) from wakeq.events_v2";
+    assert_eq!(service.stage.pool.value::<i64>(all).await, 3, "two here, and one of another tenant");
+    visitor.page("/operations").await.found().says("2 events by their ids");
+    ask("delete", &[&theirs], "").await.found().says("No event matches.");
+    let none = ask("delete", &[], "&selected=ids").await;
+    assert_eq!(none.status, StatusCode::BAD_REQUEST, "nothing is not all");
+    none.says("no event is selected");
+    let refused = ask("delete", &[&"7".to_owned()], "").await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+    refused.says("is a uuid");
 }
 
 #[tokio::test]
@@ -179,6 +188,13 @@ async fn a_delayed_event_is_made_due_and_gets_other_tags() {
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
     let page = visitor.send(&page, "/tags", &[("tags", "")]).await.found();
     page.says("The event has no tags now.").says_nothing_of("customer:8, later");
+    for refused in ["soon", "1 h", "2020-01-31 08:00"] {
+        let refused = visitor.send(&page, "/due", &[("due", refused)]).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+        refused.says("write a time that lies ahead");
+    }
+    let page = visitor.send(&page, "/due", &[("due", "2999-01-31 08:00")]).await.found();
+    page.says("The event is due at this time now.").says("value=\"2999-01-31T08:00\"").says("data-moment");
     let page = visitor.send(&page, "/run-now", &[]).await.found();
     page.says("The event is due now.").says("</span> ready");
     assert!(!page.offers("/run-now"), "it is due");
@@ -233,7 +249,10 @@ async fn a_dead_event_tells_of_its_attempts_and_is_redriven() {
     page.says("dead").says("its handler failed too often").says("no such mailbox");
     page.says("Attempt 1 failed, and the event is tried again").says("no route 1").says("orders-1");
     page.says("Attempt 2 was too early").says("Attempt 3 failed, and the event died").says("250 ms");
-    assert!(!page.offers("/cancel") && !page.offers("/run-now"));
+    assert!(!page.offers("/cancel") && !page.offers("/run-now") && !page.offers("/due"));
+    let group =
+        service.get(&format!("/events/{id}")).await.json()["error_group"].as_str().unwrap().to_owned();
+    assert!(page.offers(&format!("/dead-events/groups/{group}")), "{}", page.html);
     let back = visitor.send(&page, "/redrive", &[]).await.found();
     back.says("The event runs again").says("</span> ready");
     let theirs = visitor.page("/events/00000000-0000-0000-0000-000000000008").await;
@@ -252,6 +271,7 @@ async fn without_rights_a_control_is_neither_shown_nor_obeyed() {
     let reader = Visitor::with_key(&service, &reader).await;
     let page = reader.page(&format!("/events/{id}")).await.found();
     assert!(!page.offers("/run-now") && !page.offers("/cancel") && !page.offers("/tags"));
+    assert!(!page.offers("/due"));
     let list = reader.page("/events").await.found();
     list.says(&id)
         .says_nothing_of("Select event")
@@ -262,7 +282,7 @@ async fn without_rights_a_control_is_neither_shown_nor_obeyed() {
     let owner = Visitor::with_key(&service, &service.key).await;
     let token = owner.page(&format!("/events/{id}")).await.form("/run-now").token();
     let own = reader.page("/new-event").await.form("/new-event").token();
-    for what in ["run-now", "cancel", "tags", "redrive"] {
+    for what in ["run-now", "due", "cancel", "tags", "redrive"] {
         let path = on_canvas(CanvasId::DEFAULT, &format!("/events/{id}/{what}"));
         for (visitor, status) in [
             (&reader, StatusCode::FORBIDDEN),
@@ -279,9 +299,12 @@ async fn without_rights_a_control_is_neither_shown_nor_obeyed() {
         assert_eq!(refused.status, StatusCode::FORBIDDEN, "{path}");
         refused.says("operate");
     }
-    let selected = on_canvas(CanvasId::DEFAULT, "/events/selected");
-    let fields = [("form_token", own.as_str()), ("act", "cancel"), ("id", id.as_str())];
-    reader.post(&selected, &fields).await.says("Not done: 1 event").says("operate");
+    let operations = on_canvas(CanvasId::DEFAULT, "/operations");
+    let operation = format!(r#"{{"kind": "cancel", "ids": ["{id}"]}}"#);
+    let fields = [("form_token", own.as_str()), ("operation", operation.as_str())];
+    assert_eq!(reader.post(&operations, &fields).await.status, StatusCode::FORBIDDEN);
+    let asked = reader.page(&format!("/operations/new?kind=cancel&id={id}")).await;
+    assert_eq!(asked.status, StatusCode::FORBIDDEN);
     owner.page(&format!("/events/{id}")).await.found().says("delayed");
 }
 
@@ -293,7 +316,8 @@ async fn what_tenants_write_is_escaped() {
     let visitor = Visitor::with_key(&service, &service.key).await;
     let filters =
         "/events?tag=%3Cscript%3E&error_text=%22%3E%3Cscript%3E&name=%3Cscript%3E&state=%3Cscript%3E";
-    let selected = format!("/events/selected?act=tags&id={id}&from=%22%3E%3Cscript%3E");
+    let selected =
+        format!("/operations/new?kind=retag&id={id}&from=%22%3E%3Cscript%3E&add_tags=%3Cscript%3E");
     let paths = [format!("/events/{id}?value=shown"), "/events".to_owned(), filters.to_owned(), selected];
     for path in paths {
         let page = visitor.page(&path).await;

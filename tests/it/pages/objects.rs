@@ -41,6 +41,7 @@ async fn a_halted_object_is_found_shown_and_goes_on() {
     list.says("work:1").says("WORKER/index").says(&dead).says_nothing_of("theirs:1");
     let one = visitor.page("/halted-objects?object=work%3A1").await.found();
     assert_eq!(one.path, on_canvas(CanvasId::DEFAULT, "/objects/work%3A1"), "the search leads to it");
+    assert!(one.offers("/events?object=work%3A1") && one.offers("/dead-events/list?object=work%3A1"));
     one.says("halted for a handler")
         .says(&dead)
         .says("12345678901234567890")

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 use wakeq::control::{DeadFilter, EventFilter, Explanation, NewOperation, OperationKind};
+use wakeq::events::Due;
 use wakeq::machine::Outcome;
 use wakeq::order::Lane;
 use wakeq::testing::{DrainReport, TestKit};
@@ -103,6 +104,7 @@ enum Step {
     DrainFor(u32),
     Cancel(u128),
     RunNow(u128),
+    Move(u128, u32),
     Explain(u128),
     Purge(&'static str),
     Redrive,
@@ -141,6 +143,7 @@ fn program(seed: u64) -> Vec<Step> {
                 15..=19 => Step::Drain,
                 20 => Step::DrainFor(1 + dice.below(9) as u32),
                 21 => Step::Cancel(old),
+                22 if dice.below(2) == 0 => Step::Move(old, [1, 3, 6][dice.below(3)]),
                 22 => Step::RunNow(old),
                 23 => Step::Explain(old),
                 24 => {
@@ -418,6 +421,10 @@ async fn take(kit: &mut TestKit, step: &Step) -> String {
         }
         Step::RunNow(number) => {
             format!("{:?}", admin.run_now(CanvasId::DEFAULT, id(number), &ada).await.is_ok())
+        }
+        Step::Move(number, count) => {
+            let due = Due::After(kilo(count));
+            format!("{:?}", admin.set_due(CanvasId::DEFAULT, id(number), due, &ada).await.is_ok())
         }
         Step::Explain(number) => explained(kit, id(number)).await,
         Step::Purge(name) => format!("{:?}", admin.purge(&scope(name), &ada, false).await.unwrap()),

@@ -11,6 +11,7 @@ mod limit_removals;
 mod limits;
 mod options;
 mod search;
+mod search_places;
 mod unique;
 mod worker;
 

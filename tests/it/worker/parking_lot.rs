@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use wakeq::events::Due;
 use wakeq::machine::Outcome;
 use wakeq::notify::{Notification, Notifier};
 use wakeq::workers::Verdict;
@@ -60,6 +61,22 @@ async fn a_parked_event_runs_at_once_when_made_due() {
     stage.admin.run_now(CanvasId::DEFAULT, id, &Actor::user("ada")).await.unwrap();
     worker.until(id, Outcome::Deleted).await;
     assert_eq!(seen.next().await.id, id);
+    notifier.drained().await;
+    worker.stop().await;
+}
+
+/// One that is moved to an earlier time runs at that, and not when its timer ends.
+#[tokio::test]
+async fn a_parked_event_runs_at_the_time_that_it_is_moved_to() {
+    let (stage, notifier) =
+        Stage::memory_with(Timing { horizon: Duration::from_secs(600), ..promised_late() }).await;
+    let (mut worker, mut seen) = stage.recording("greet");
+    let id = stage.queue.emit(later("greet", Duration::from_secs(500))).await.unwrap().id;
+    worker.until(id, Outcome::DelayNotYet).await;
+    let due = Due::After(Duration::from_millis(1500));
+    stage.admin.set_due(CanvasId::DEFAULT, id, due, &Actor::user("ada")).await.unwrap();
+    assert_not_early(&seen.next().await);
+    worker.until(id, Outcome::Deleted).await;
     notifier.drained().await;
     worker.stop().await;
 }

@@ -73,6 +73,31 @@ pub(super) struct ExplainEvent {
     with_value: bool,
 }
 
+/// Which error groups to list, and which page of them.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "rmcp::schemars")]
+pub(super) struct ListErrorGroups {
+    /// The handler of the events: its name, or MODULE/name. Default: all handlers.
+    handler: Option<String>,
+    /// Only groups that somebody has marked as known, or only those that nobody has. Default: both.
+    known: Option<bool>,
+    /// Maximum number of items. Default 20.
+    #[schemars(range(min = 1, max = 100))]
+    limit: Option<u32>,
+    /// The `next_cursor` of the previous page.
+    cursor: Option<String>,
+}
+
+/// Which error group.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "rmcp::schemars")]
+pub(super) struct OneErrorGroup {
+    /// The group's id, a uuid.
+    id: String,
+}
+
 /// Which time, and in which steps.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -227,6 +252,23 @@ impl CountEvents {
     }
 }
 
+impl ListErrorGroups {
+    pub(super) fn request(self) -> anyhow::Result<Request> {
+        let handler = self.handler.as_deref().map(handler).transpose()?;
+        let request = Request::get(&["dead-events", "groups"])
+            .query("module", handler.as_ref().map(|handler| &handler.module))
+            .query("name", handler.as_ref().map(|handler| &handler.name))
+            .query("known", self.known);
+        Ok(request.page(page(self.limit, self.cursor)?))
+    }
+}
+
+impl OneErrorGroup {
+    pub(super) fn request(self) -> anyhow::Result<Request> {
+        Ok(Request::get(&["dead-events", "groups", &id(&self.id)?]))
+    }
+}
+
 impl ExplainEvent {
     pub(super) fn request(self) -> anyhow::Result<Request> {
         let request = Request::get(&["events", &id(&self.id)?]);
@@ -337,6 +379,17 @@ mod tests {
             assert!(list(json!({ "limit": wrong })).is_err(), "{wrong}");
         }
         assert!(given::<ListEvents>(json!({"limt": 3})).is_err());
+    }
+
+    #[test]
+    fn error_groups_are_asked_for_by_handler_or_by_id() {
+        let list = |arguments| path(given::<ListErrorGroups>(arguments).unwrap().request());
+        assert_eq!(list(json!({})), "/v1/dead-events/groups?limit=20");
+        let asked = json!({"handler": "mail", "known": false, "limit": 5});
+        assert_eq!(list(asked), "/v1/dead-events/groups?module=WORKER&name=mail&known=false&limit=5");
+        let one = |id| given::<OneErrorGroup>(json!({ "id": id })).unwrap().request();
+        assert_eq!(path(one(ID)), format!("/v1/dead-events/groups/{ID}"));
+        assert!(one("../handlers").is_err());
     }
 
     #[test]

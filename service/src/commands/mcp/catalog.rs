@@ -9,8 +9,8 @@ use rmcp::schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use super::arguments::{
-    CancelEvent, CountEvents, ExplainEvent, List, ListEvents, OneEvent, OneHandler, OneOperation,
-    PauseHandler, PreviewOperation, StartOperation, Statistics, read,
+    CancelEvent, CountEvents, ExplainEvent, List, ListErrorGroups, ListEvents, OneErrorGroup, OneEvent,
+    OneHandler, OneOperation, PauseHandler, PreviewOperation, StartOperation, Statistics, read,
 };
 use crate::cli::client::Request;
 
@@ -101,7 +101,7 @@ fn about_handlers() -> [anyhow::Result<Tool>; 7] {
     ]
 }
 
-fn about_events() -> [anyhow::Result<Tool>; 4] {
+fn about_events() -> [anyhow::Result<Tool>; 6] {
     [
         asks(
             "list_events",
@@ -130,6 +130,20 @@ fn about_events() -> [anyhow::Result<Tool>; 4] {
             "List dead events, which are not tried again, each with why it died and its last error. The latest \
              come first.",
             ListEvents::dead,
+        ),
+        asks(
+            "list_error_groups",
+            Kind::Reads,
+            "List what dead events died of: groups of a handler's events whose errors say the same, each with its \
+             count, an example, and what is known of it. The largest come first. To redrive one, give its id to \
+             preview_operation as `error_group` of the filter.",
+            ListErrorGroups::request,
+        ),
+        asks(
+            "show_error_group",
+            Kind::Reads,
+            "Show one error group: how many dead events are of it, since when, the error, and what is known of it.",
+            OneErrorGroup::request,
         ),
     ]
 }

@@ -30,6 +30,10 @@ pub(super) struct EventFilter {
     /// All of these tags.
     #[serde(default)]
     tags: Vec<String>,
+    /// The object that they are on, by which they are ordered.
+    object: Option<String>,
+    /// The batch that they are members of.
+    batch: Option<String>,
     /// The name of the worker that has claimed them.
     worker: Option<String>,
     /// Emitted at or after this time, such as 2030-01-31T08:00:00Z.
@@ -44,7 +48,8 @@ pub(super) struct EventFilter {
     died_since: Option<Timestamp>,
     /// Of dead events: died before this time.
     died_before: Option<Timestamp>,
-    /// Of dead events: the `error_group` of one of them, for all that died of the same error.
+    /// Of dead events: the id of an error group, or the `error_group` of one of them, for all that
+    /// died of the same error.
     #[schemars(with = "Option<String>")]
     error_group: Option<Uuid>,
     /// Text in their last error.
@@ -99,6 +104,8 @@ impl EventFilter {
             .query("modifier", self.modifier)
             .query("state", Some(states.join(",")).filter(|states| !states.is_empty()))
             .query("tag", Some(tags.join(",")).filter(|tags| !tags.is_empty()))
+            .query("object", self.object)
+            .query("batch", self.batch)
             .query("worker", self.worker)
             .query("emitted_since", text(self.emitted_since))
             .query("emitted_before", text(self.emitted_before))
@@ -121,6 +128,8 @@ impl EventFilter {
             modifier: self.modifier,
             states: self.states,
             tags: self.tags,
+            object: self.object,
+            batch: self.batch,
             worker: self.worker,
             emitted_since: self.emitted_since,
             emitted_before: self.emitted_before,
@@ -185,6 +194,7 @@ mod tests {
         let handler =
             json!({"handler": "greet", "states": ["paused", "ready"], "tags": ["customer:7", "late"]});
         assert_eq!(path(handler), "module=WORKER&name=greet&state=paused%2Cready&tag=customer%3A7%2Clate");
+        assert_eq!(path(json!({"object": "work:1", "batch": "a&b"})), "object=work%3A1&batch=a%26b");
         let other =
             json!({"handler": "REPORTS/weekly", "died_since": "2030-01-31T08:00:00Z", "value": "$ = 3"});
         assert!(path(other).starts_with("module=REPORTS&name=weekly&died_since=2030-01-31T08%3A00%3A00"));

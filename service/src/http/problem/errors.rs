@@ -125,6 +125,7 @@ impl From<AdminError> for Problem {
                 Self::new(Kind::LeaseOver, error.to_string())
             }
             AdminError::LeasedCopy { .. }
+            | AdminError::HasEnded(_)
             | AdminError::NotPulled(_)
             | AdminError::NotLeased(_)
             | AdminError::EventNotLeased(_)

@@ -160,14 +160,14 @@
       button.textContent = `${hour.format(end)} ${day}`;
       button.addEventListener("click", () => {
         set(field, end);
-        instead.value = "";
+        if (instead) instead.value = "";
         all("button", place).forEach((one) => one.setAttribute("aria-pressed", String(one === button)));
       });
       button.setAttribute("aria-pressed", "false");
       place.append(button);
     }
     // One says either how long, or until when.
-    instead.addEventListener("change", () => {
+    instead?.addEventListener("change", () => {
       if (!instead.value) return;
       set(field, null);
       all("button", place).forEach((one) => one.setAttribute("aria-pressed", "false"));

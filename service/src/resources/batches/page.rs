@@ -78,6 +78,7 @@ pub(crate) async fn one(visit: Visit, path: PathParts) -> Result<View, Problem> 
     let live = html! {
         p { (state_badge(batch.state)) " " (meaning(batch.state)) }
         @if let Some(counts) = &batch.counts { (members(counts, batch.left)) }
+        (listed_members(&visit, &batch))
         h2 { "About it" }
         (about(&visit, &batch))
     };
@@ -118,6 +119,18 @@ fn members(counts: &BatchCountsJson, left: Option<u64>) -> Markup {
             (tile("cancelled or purged", &shown(counts.cancelled), Tone::Waiting, None))
         }
         p.quiet { (events(counts.total)) " of it have ended." }
+    }
+}
+
+/// The ways to its members, one by one.
+fn listed_members(visit: &Visit, batch: &BatchJson) -> Markup {
+    let query = [("batch", batch.name.as_str())];
+    html! {
+        p {
+            a href=(visit.link_with(&["events"], &query)) { "Its members that are left" }
+            ", and "
+            a href=(visit.link_with(&["dead-events", "list"], &query)) { "those that died" }
+        }
     }
 }
 

@@ -14,14 +14,20 @@ use crate::page::view::View;
 use crate::page::visit::Visit;
 use crate::resources::dead_events::wire::DeadEventJson;
 use crate::resources::dead_events::wire::group::KnownErrorJson;
-use crate::resources::events::page::{Filter, event_link, handler_link};
+use crate::resources::events::page::{Filter, box_of, event_link, handler_link, selection};
 use crate::resources::wire::List;
 
 /// How many events a page of the list has.
 const PAGE: usize = 100;
 
+/// The path of the list.
+const LIST: [&str; 2] = ["dead-events", "list"];
+
 /// What an operation does with all that match, and its words.
 const KINDS: [(&str, &str); 2] = [("redrive", "Redrive all…"), ("delete-dead", "Delete all…")];
+
+/// The same with those that were selected.
+const KINDS_OF_SELECTED: [(&str, &str); 2] = [("redrive", "redrive"), ("delete-dead", "delete for good")];
 
 /// The dead events that a filter selects. They are read by each person, since that is recorded.
 pub(crate) async fn list(visit: Visit) -> Result<View, Problem> {
@@ -31,7 +37,7 @@ pub(crate) async fn list(visit: Visit) -> Result<View, Problem> {
             "Events that were given up, the latest first. "
             @if visit.may(Scope::Read) { a href=(visit.link(&["dead-events"])) { "What they died of" } }
         }
-        (form::filter(filter.fields_of_dead_list()))
+        (form::filter(filter.fields_of_dead()))
         (form::saved())
         @if may_begin(&visit) {
             p.actions {
@@ -40,6 +46,12 @@ pub(crate) async fn list(visit: Visit) -> Result<View, Problem> {
                     a.button href=(filter.link(&visit, &["operations", "new"], &[("kind", kind)])) { (words) }
                 }
             }
+            (selection(
+                &visit,
+                &filter.link(&visit, &LIST, &[]),
+                &filter.link(&visit, &LIST, &[("all", "selected")]),
+                &KINDS_OF_SELECTED,
+            ))
         }
     };
     let view = View::new("Dead events one by one").above(above);
@@ -70,7 +82,7 @@ async fn found(visit: &Visit, filter: &Filter) -> Result<Markup, Problem> {
     }
     Ok(html! {
         @if found.items.is_empty() { p { "None was found yet: go on with the next page." } }
-        @else { (listed(visit, &found.items)) }
+        @else { (listed(visit, &found.items, may_begin(visit))) }
         @if let Some(looked_at) = found.looked_at {
             p.quiet { (number(looked_at)) " dead events were looked at for this page." }
         }
@@ -78,20 +90,25 @@ async fn found(visit: &Visit, filter: &Filter) -> Result<Markup, Problem> {
     })
 }
 
-/// Dead events, one a line.
-fn listed(visit: &Visit, events: &[DeadEventJson]) -> Markup {
+/// Dead events, one a line; with boxes for the form that does something with those selected.
+fn listed(visit: &Visit, events: &[DeadEventJson], is_selectable: bool) -> Markup {
     let mut head = vec!["Event", "Died", "Handler", "Why", "Error", ">Failed", "Tags"];
+    if is_selectable {
+        head.insert(0, "Select");
+    }
     if visit.may(Scope::Operate) {
         head.push("Again");
     }
-    table("Dead events", &head, html! { @for event in events { (row(visit, event)) } })
+    table("Dead events", &head, html! { @for event in events { (row(visit, event, is_selectable)) } })
 }
 
-fn row(visit: &Visit, event: &DeadEventJson) -> Markup {
+fn row(visit: &Visit, event: &DeadEventJson, is_selectable: bool) -> Markup {
     let (id, group) = (event.id.to_string(), event.error_group.to_string());
     let error = event.last_error.as_deref().unwrap_or_default().trim_start().lines().next();
+    let is_selected = visit.parameter("all") == "selected";
     html! {
         tr {
+            @if is_selectable { td { (box_of(event.id, is_selected)) } }
             td {
                 (event_link(visit, event.id))
                 @if event.halts { " " (badge(Tone::Alarm, "halts its object")) }

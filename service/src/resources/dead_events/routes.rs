@@ -46,9 +46,10 @@ event_query! {
 
 /// List dead events
 ///
-/// The latest come first. They can be filtered by handler, error group, tags, times, last error and
-/// value. A page examines at most 10,000 events, and 32 MiB of values if they are searched, so it
-/// may be short or even empty while `next_cursor` is set. `looked_at` is how many it has examined.
+/// The latest come first. They can be filtered by handler, error group, tags, object, batch, times,
+/// last error and value. A page examines at most 10,000 events, and 32 MiB of values if they are
+/// searched, so it may be short or even empty while `next_cursor` is set. `looked_at` is how many
+/// it has examined.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/dead-events", operation_id = "list_dead_events",
     tag = "dead events", params(DeadQuery),
     responses((status = 200, description = "A page of dead events", body = List<DeadEventJson>)))]

@@ -2,6 +2,7 @@
 //! files of their own.
 
 mod count;
+mod due;
 pub(crate) mod event;
 pub(crate) mod filter;
 mod tag;
@@ -16,6 +17,7 @@ use crate::cli::table::Table;
 use crate::resources::emit::command::Emit;
 use crate::resources::ended_events::command::ListEnded;
 use crate::resources::events::command::count::{CountEvents, joined};
+use crate::resources::events::command::due::Reschedule;
 use crate::resources::events::command::event::{Explain, ShowEvent, state_word};
 use crate::resources::events::command::filter::{DueArgs, EventFilterArgs};
 use crate::resources::events::command::tag::TagEvent;
@@ -49,6 +51,8 @@ enum EventVerb {
     Cancel(Cancel),
     /// Make a waiting event due at once; a rule on its handler still holds it
     RunNow(RunNow),
+    /// Change when a waiting event is due, earlier or later
+    Reschedule(Reschedule),
     /// Replace the tags of an event
     Tag(TagEvent),
 }
@@ -115,6 +119,7 @@ impl Events {
             EventVerb::Explain(command) => command.run(context).await,
             EventVerb::Cancel(command) => command.run(context).await,
             EventVerb::RunNow(command) => command.run(context).await,
+            EventVerb::Reschedule(command) => command.run(context).await,
             EventVerb::Tag(command) => command.run(context).await,
         }
     }

@@ -5,7 +5,6 @@ mod acts;
 mod filter;
 mod list;
 mod one;
-mod selected;
 mod story;
 
 use maud::{Markup, html};
@@ -16,11 +15,10 @@ use crate::page::parts::{Tone, badge};
 use crate::page::visit::Visit;
 use crate::resources::events::wire::EventState;
 
-pub(crate) use acts::{ask_cancel, cancel, redrive, run_now, set_tags, split};
+pub(crate) use acts::{ask_cancel, cancel, redrive, run_now, set_due, set_tags, split};
 pub(crate) use filter::{Filter, state_word};
-pub(crate) use list::list;
+pub(crate) use list::{box_of, list, selection};
 pub(crate) use one::one;
-pub(crate) use selected::{act as act_on_selected, ask as ask_selected};
 
 /// The state of an event in a word.
 pub(crate) fn state_badge(state: EventState) -> Markup {

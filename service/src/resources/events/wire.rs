@@ -2,6 +2,7 @@
 
 pub(crate) mod attempt;
 pub(crate) mod checkpoint;
+pub(crate) mod due;
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -201,6 +202,9 @@ pub(crate) struct EventDetail {
     pub(crate) cancelled_by: Option<String>,
     /// The last error of its handler.
     pub(crate) last_error: Option<String>,
+    /// If the event is dead: the group of those that died of the same error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) error_group: Option<Uuid>,
     /// Since when a worker has known no handler for the event.
     pub(crate) unknown_since: Option<DateTime<Utc>>,
     /// The URL of its handler, if that is an HTTP target.
@@ -399,6 +403,7 @@ impl EventDetail {
             retries: dead.retries,
             losses: dead.losses,
             last_error: dead.last_error,
+            error_group: Some(dead.error_group.0),
             traceparent: dead.metadata.traceparent.map(|trace| trace.to_string()),
             place: dead.place.map(PlaceJson::from),
             batch: batch_of(dead.options.as_deref()),
@@ -459,6 +464,7 @@ impl EventDetail {
             attempts: Vec::new(),
             cancelled_by: None,
             last_error: None,
+            error_group: None,
             unknown_since: None,
             target: None,
             traceparent: None,

@@ -95,6 +95,7 @@ pub(crate) async fn one(visit: Visit, path: PathParts) -> Result<View, Problem> 
     let contents = html! {
         (about(&object))
         (standing(&visit, &object))
+        (listed_events(&visit, &object))
         (missing(&visit, &gone))
         (state(&object))
     };
@@ -139,15 +140,28 @@ fn standing(visit: &Visit, object: &Object) -> Markup {
                 @for (_, step) in steps { (step) }
                 li.waiting {
                     "Behind it, up to link " (object.last_id) ": "
-                    a href=(waiting_of(visit, module, name)) { "what waits for this handler" }
+                    a href=(waiting_of(visit, object, module, name)) { "what waits for this handler" }
                 }
             }
         }
     }
 }
 
-fn waiting_of(visit: &Visit, module: &str, name: &str) -> String {
-    let query = [("module", module), ("name", name), ("state", "behind,halted,ready,delayed")];
+/// The ways to its events, one by one.
+fn listed_events(visit: &Visit, object: &Object) -> Markup {
+    let query = [("object", object.object.as_str())];
+    html! {
+        p {
+            a href=(visit.link_with(&["events"], &query)) { "All its events that have not ended" }
+            ", and "
+            a href=(visit.link_with(&["dead-events", "list"], &query)) { "those that are dead" }
+        }
+    }
+}
+
+fn waiting_of(visit: &Visit, object: &Object, module: &str, name: &str) -> String {
+    let state = ("state", "behind,halted,ready,delayed");
+    let query = [("object", object.object.as_str()), ("module", module), ("name", name), state];
     visit.link_with(&["events"], &query)
 }
 

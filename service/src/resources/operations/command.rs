@@ -1,5 +1,6 @@
-//! `wakeq operations`: begin, list, show and cancel what is done to all events that match a filter.
-//! Other commands on many events begin operations, too, and follow them to their end here.
+//! `wakeq operations`: begin, list, show and cancel what is done to all events that match a filter,
+//! or that are named. Other commands on many events begin operations, too, and follow them to their
+//! end here.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use crate::resources::operations::wire::{
     OperationStateJson, SelectedState,
 };
 use wakeq::control::{ErrorGroupId, EventState, InvalidFilter};
-use wakeq::{Name, Timestamp};
+use wakeq::{EventId, Name, Timestamp};
 
 /// The first pause before an operation is looked at again; it doubles up to the longest.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -58,6 +59,9 @@ struct Begin {
     kind: Kind,
     #[command(flatten)]
     filter: FilterArgs,
+    /// Only this event, by its id; repeatable, up to 1,000 times, in place of other conditions
+    #[arg(long = "id", value_name = "ID", value_parser = arguments::event_id, conflicts_with = "all")]
+    ids: Vec<EventId>,
     /// All events of the canvas
     #[arg(long)]
     all: bool,
@@ -174,14 +178,19 @@ impl Operations {
 impl Begin {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let filter = self.filter.filter();
-        if filter == OperationFilter::default() && self.before.is_none() && !self.all {
+        let is_filtered = filter != OperationFilter::default();
+        if !self.ids.is_empty() && is_filtered {
+            return Err(Failure::Usage("select events either by --id or by conditions".to_owned()).into());
+        }
+        if self.ids.is_empty() && !is_filtered && self.before.is_none() && !self.all {
             let words =
-                "say which: by --handler, --state, --tag or another condition, or --all of the canvas";
+                "say which: by --handler, --state, --tag, --id or another condition, or --all of the canvas";
             return Err(Failure::Usage(words.to_owned()).into());
         }
         let new = NewOperationJson {
             kind: self.kind.into(),
             filter,
+            ids: (!self.ids.is_empty()).then(|| self.ids.iter().map(|id| id.0).collect()),
             all: self.all,
             before: self.before,
             add_tags: self.add_tag,
@@ -230,7 +239,10 @@ fn row(operation: &OperationJson) -> [String; 7] {
 fn print(operation: &OperationJson) -> anyhow::Result<()> {
     field("operation", operation.id)?;
     field("kind", kind_word(operation.kind))?;
-    field("filter", serde_json::to_string(&operation.filter)?)?;
+    match operation.named {
+        Some(named) => field("named", show::count(named, "event"))?,
+        None => field("filter", serde_json::to_string(&operation.filter)?)?,
+    }
     for (word, tags) in [("adds", &operation.add_tags), ("removes", &operation.remove_tags)] {
         if !tags.is_empty() {
             field(word, tags.join(", "))?;

@@ -15,7 +15,7 @@ use crate::page::visit::{PathParts, Visit};
 use crate::resources::operations::wire::{OperationJson, OperationStateJson};
 use crate::resources::wire::List;
 pub(crate) use new::{begin, show as show_new};
-use words::{brief, conditions, verb};
+use words::{brief_of, verb, which};
 
 /// How many operations a page of the list has.
 const PAGE: usize = 100;
@@ -26,7 +26,8 @@ pub(crate) async fn list(visit: Visit) -> Result<View, Problem> {
     let operations: List<OperationJson> = ask.shared().await?;
     let above = html! {
         p.quiet {
-            "An operation does one thing to all events that match a filter. It is listed until 14 days "
+            "An operation does one thing to all events that match a filter, or to those that were selected. It "
+            "is listed until 14 days "
             "after its end."
         }
         @if may_begin(&visit) {
@@ -56,7 +57,7 @@ fn listed(visit: &Visit, operations: &List<OperationJson>) -> Markup {
                 tr {
                     @let to = visit.link(&["operations", &operation.id.to_string()]);
                     td { a href=(to) { (verb(operation.kind)) } }
-                    td.words { (brief(&operation.filter)) }
+                    td.words { (brief_of(operation)) }
                     td { (state_badge(operation.state)) }
                     td.number { (number(operation.changed)) }
                     td.number { (number(operation.skipped)) }
@@ -95,7 +96,7 @@ pub(crate) async fn one(visit: Visit, path: PathParts) -> Result<View, Problem> 
     let live = html! {
         (progress(&operation))
         h2 { "Which events" }
-        (conditions(&operation.filter))
+        (which(&operation))
         h2 { "About it" }
         (about(&operation))
     };

@@ -22,11 +22,11 @@ const LOOKED_AT: u64 = 10_000;
 
 /// Begin an operation
 ///
-/// What the operation does is done to each event that matches its filter and was emitted, or died,
-/// before the request. The response comes at once, and the deployment carries the operation on,
-/// whatever becomes of its processes. Show the operation to see how far it has come. A canvas has
-/// at most 10 open operations; ended ones are kept for 14 days. A filter that asks for what is in
-/// values needs the scope `values`, too.
+/// What the operation does is done to each event that matches its filter, or that it names, and
+/// that was emitted, or died, before the request. The response comes at once, and the deployment
+/// carries the operation on, whatever becomes of its processes. Show the operation to see how far
+/// it has come. A canvas has at most 10 open operations; ended ones are kept for 14 days. A filter
+/// that asks for what is in values needs the scope `values`, too.
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/operations", operation_id = "begin_operation",
     tag = "operations", request_body = NewOperationJson,
     params(("idempotency-key" = Option<String>, Header,

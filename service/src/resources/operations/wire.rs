@@ -1,10 +1,11 @@
-//! Operations: what is done to all events that match a filter.
+//! Operations: what is done to all events that match a filter, or that are named.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use wakeq::EventId;
 use wakeq::control::{
     ErrorGroupId, EventFilter, EventState, NewOperation, Operation, OperationKind, OperationPreview,
     OperationState,
@@ -19,7 +20,12 @@ pub(crate) struct NewOperationJson {
     /// Which events.
     #[serde(default)]
     pub(crate) filter: OperationFilter,
-    /// All events of the canvas. Required without a filter, and refused with one.
+    /// Which events, in place of a filter: by their ids, or those that were chosen for them. Those
+    /// that do not exist, or that the kind is not about, are left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_items = 1, max_items = 1000)]
+    pub(crate) ids: Option<Vec<Uuid>>,
+    /// All events of the canvas. Required without a filter and ids, and refused with them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) all: bool,
     /// Only events that were emitted or, of dead ones, died before this time. By default, and at
@@ -83,6 +89,14 @@ pub(crate) struct OperationFilter {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 10)]
     pub(crate) tags: Vec<String>,
+    /// Only events on this object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200, example = "work:1")]
+    pub(crate) object: Option<String>,
+    /// Only members of this batch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 255, example = "import:42")]
+    pub(crate) batch: Option<String>,
     /// Only events that this worker has claimed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) worker: Option<String>,
@@ -161,6 +175,10 @@ pub(crate) struct OperationJson {
     pub(crate) id: Uuid,
     pub(crate) kind: OperationKindJson,
     pub(crate) filter: OperationFilter,
+    /// How many events were named by their ids; omitted if the filter selects them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
+    pub(crate) named: Option<u64>,
     /// Tags that it adds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) add_tags: Vec<String>,
@@ -219,14 +237,23 @@ impl NewOperationJson {
     pub(crate) fn new(kind: OperationKindJson, filter: OperationFilter) -> Self {
         let all = filter == OperationFilter::default();
         let (add_tags, remove_tags) = Default::default();
-        Self { kind, filter, all, before: None, add_tags, remove_tags, look_up_to: None }
+        Self { kind, filter, ids: None, all, before: None, add_tags, remove_tags, look_up_to: None }
+    }
+
+    /// On these events.
+    pub(crate) fn of_ids(kind: OperationKindJson, ids: Vec<Uuid>) -> Self {
+        Self { ids: Some(ids), all: false, ..Self::new(kind, OperationFilter::default()) }
     }
 
     /// As the queue takes it, with how many events to look at; or what is wrong with it.
     pub(crate) fn read(&self) -> Result<NewOperation, String> {
-        let named = self.filter != OperationFilter::default() || self.before.is_some();
-        if named == self.all {
-            return Err("say which: by `filter` or `before`; or `all` of the canvas".to_owned());
+        let is_filtered = self.filter != OperationFilter::default();
+        if self.ids.is_some() && is_filtered {
+            return Err("select events either by `ids` or by `filter`".to_owned());
+        }
+        let narrowed = self.ids.is_some() || is_filtered || self.before.is_some();
+        if narrowed == self.all {
+            return Err("say which: by `filter`, `ids` or `before`; or `all` of the canvas".to_owned());
         }
         if self.kind != OperationKindJson::Retag && !(self.add_tags.is_empty() && self.remove_tags.is_empty())
         {
@@ -242,7 +269,10 @@ impl NewOperationJson {
                 OperationKind::Retag { add: all(&self.add_tags)?, remove: all(&self.remove_tags)? }
             }
         };
-        let mut new = NewOperation::new(kind, self.filter.read()?);
+        let mut new = match &self.ids {
+            Some(ids) => NewOperation::of_ids(kind, ids.iter().map(|id| EventId(*id))),
+            None => NewOperation::new(kind, self.filter.read()?),
+        };
         new.before = self.before;
         Ok(new)
     }
@@ -256,6 +286,8 @@ impl OperationFilter {
             modifier: one(self.modifier.as_ref())?,
             states: self.states.iter().map(|state| EventState::from(*state)).collect(),
             tags: all(&self.tags)?,
+            object: one(self.object.as_ref())?,
+            batch: one(self.batch.as_ref())?,
             worker: one(self.worker.as_ref())?,
             emitted_since: self.emitted_since,
             emitted_before: self.emitted_before,
@@ -291,6 +323,8 @@ impl From<EventFilter> for OperationFilter {
             modifier: filter.modifier.as_ref().map(ToString::to_string),
             states: filter.states.iter().map(|state| SelectedState::from(*state)).collect(),
             tags: texts(&filter.tags),
+            object: filter.object.as_ref().map(ToString::to_string),
+            batch: filter.batch.as_ref().map(ToString::to_string),
             worker: filter.worker.as_ref().map(ToString::to_string),
             emitted_since: filter.emitted_since,
             emitted_before: filter.emitted_before,
@@ -383,6 +417,7 @@ impl From<Operation> for OperationJson {
             add_tags,
             remove_tags,
             filter: operation.filter.into(),
+            named: operation.named,
             before: operation.before,
             state: operation.state.into(),
             preview_count: operation.preview_count,

@@ -11,6 +11,8 @@ pub(crate) struct OperationEvents<'o> {
     pub(crate) canvas: CanvasId,
     pub(crate) kind: &'o OperationKind,
     pub(crate) filter: &'o EventFilter,
+    /// Those that are named, sorted, in place of a filter.
+    pub(crate) ids: Option<&'o [EventId]>,
     /// Only those that were emitted or, of dead ones, died before this.
     pub(crate) before: Timestamp,
     /// Whether copies are meant that their queue does not show.
@@ -85,10 +87,11 @@ impl Sql<'_> {
         wants_ids: bool,
     ) -> Result<Looked, StoreError> {
         let look = Look { events, after, limit, wants_ids };
-        let looked = if events.kind.of_dead() {
-            self.look_at_dead(look).await?
-        } else {
-            self.look_at_live(look).await?
+        let looked = match (events.ids, events.kind.of_dead()) {
+            (Some(ids), true) => self.look_at_named_dead(look, ids).await?,
+            (Some(ids), false) => self.look_at_named_live(look, ids).await?,
+            (None, true) => self.look_at_dead(look).await?,
+            (None, false) => self.look_at_live(look).await?,
         };
         Ok(looked.into_looked())
     }
@@ -142,7 +145,7 @@ impl Sql<'_> {
                                                 where w.event_id = p.id and coalesce(w.woken_at <= now() - interval '10 s', true))
                                            then 'limited' else 'ready' end) end) end,
                               case when p.runs then p.worker end, p.options->'tags', p.enqueued_at, p.delay_until, null, null,
-                              p.last_error, p.value) else false end as matches
+                              p.last_error, p.value, p.object, p.options ->> 'batch') else false end as matches
                      from page p
                )
                select (select count(*) from page) as "looked_at!", count(m.id) as "matched!",
@@ -175,7 +178,7 @@ impl Sql<'_> {
                    select $6::text::jsonb as filter, $6::text::jsonb ?| array['value', 'value_text'] as reads_value
                ), page as materialized (
                    select d.*, row_number() over () as number from (
-                       select d.id, d.canvas_id, d.module, d.name, d.modifier, d.died_at, d.enqueued_at, d.queue, d.options, d.error_group, d.last_error,
+                       select d.id, d.canvas_id, d.module, d.name, d.modifier, d.died_at, d.enqueued_at, d.queue, d.object, d.options, d.error_group, d.last_error,
                               case when (select reads_value from asked) then d.value end as value
                          from wakeq.dead_events d where d.canvas_id = $1 and d.died_at > '-infinity' and d.died_at < $4
                           and (d.died_at, d.id) > (coalesce($2::timestamptz, '-infinity'), $3::uuid)
@@ -185,7 +188,8 @@ impl Sql<'_> {
                           case when ($7 or p.queue is null or wakeq.is_shown(p.queue))
                                 and not ($8 and exists (select from wakeq.events_v2 e where e.id = p.id and e.canvas_id = $1 offset 0))
                           then wakeq.matches((select filter from asked), p.module, p.name, p.modifier, 'dead', null,
-                                             p.options->'tags', p.enqueued_at, null, p.died_at, p.error_group, p.last_error, p.value)
+                                             p.options->'tags', p.enqueued_at, null, p.died_at, p.error_group, p.last_error, p.value, p.object,
+                                             p.options ->> 'batch')
                           else false end as matches
                      from page p
                )
@@ -207,4 +211,94 @@ impl Sql<'_> {
         );
         self.session().await?.one("look for the dead events of an operation", query).await
     }
+
+    /// The next of the events that are named and have not ended, in the order of what they are
+    /// named by: each by its own id or, if there is none, by the one that its caller chose.
+    async fn look_at_named_live(&self, look: Look<'_>, ids: &[EventId]) -> Result<LookedRow, StoreError> {
+        let Look { events, after, limit, wants_ids } = look;
+        let (ids, chosen) = named(events.canvas, ids);
+        let query = sqlx::query_as!(
+            LookedRow,
+            r#"with page as materialized (
+                   select a.id, a.chosen from unnest($2::uuid[], $3::uuid[]) as a (id, chosen)
+                    where a.id >= $4 and a.id is distinct from $5::uuid order by a.id limit $6
+               ), looked as (
+                   select p.id as asked, e.id
+                     from page p left join lateral (
+                          select e.id from unnest(array[p.id, p.chosen]) with ordinality as one (id, place)
+                           cross join lateral (
+                                 select x.id from wakeq.events_v2 x
+                                  where x.id = one.id and x.canvas_id is not distinct from $1 and x.queue is null
+                                    and x.enqueued_at < $7
+                                    and ($8 or not coalesce(x.locked_at >= now() - $9::interval, false)) offset 0) as e
+                           order by one.place limit 1) as e on true
+               )
+               select count(*) as "looked_at!", count(l.id) as "matched!",
+                      case when $10 then coalesce(array_agg(l.id order by l.asked) filter (where l.id is not null), '{}')
+                           else '{}' end as "ids!",
+                      null::text as last_module, null::text as last_name,
+                      case when count(*) > 0 then 'epoch'::timestamptz end as last_at,
+                      (array_agg(l.asked order by l.asked desc))[1] as last_id
+                 from looked l"#,
+            events.canvas.0,
+            &ids,
+            &chosen,
+            after.map_or(Uuid::nil(), |after| after.id),
+            after.map(|after| after.id),
+            limit.cast_signed(),
+            events.before,
+            events.kind.of_running(),
+            interval(self.timing().lease),
+            wants_ids
+        );
+        self.session().await?.one("look for the named events of an operation", query).await
+    }
+
+    /// The same of dead events.
+    async fn look_at_named_dead(&self, look: Look<'_>, ids: &[EventId]) -> Result<LookedRow, StoreError> {
+        let Look { events, after, limit, wants_ids } = look;
+        let (ids, chosen) = named(events.canvas, ids);
+        let query = sqlx::query_as!(
+            LookedRow,
+            r#"with page as materialized (
+                   select a.id, a.chosen from unnest($2::uuid[], $3::uuid[]) as a (id, chosen)
+                    where a.id >= $4 and a.id is distinct from $5::uuid order by a.id limit $6
+               ), looked as (
+                   select p.id as asked, d.id
+                     from page p left join lateral (
+                          select d.id from unnest(array[p.id, p.chosen]) with ordinality as one (id, place)
+                           cross join lateral (
+                                 select x.id from wakeq.dead_events x
+                                  where x.canvas_id = $1 and x.id = one.id and x.died_at < $7
+                                    and ($8 or x.queue is null or wakeq.is_shown(x.queue))
+                                    and not ($9 and exists (
+                                        select from wakeq.events_v2 e
+                                         where e.id = x.id and e.canvas_id = $1 offset 0)) offset 0) as d
+                           order by one.place limit 1) as d on true
+               )
+               select count(*) as "looked_at!", count(l.id) as "matched!",
+                      case when $10 then coalesce(array_agg(l.id order by l.asked) filter (where l.id is not null), '{}')
+                           else '{}' end as "ids!",
+                      null::text as last_module, null::text as last_name,
+                      case when count(*) > 0 then 'epoch'::timestamptz end as last_at,
+                      (array_agg(l.asked order by l.asked desc))[1] as last_id
+                 from looked l"#,
+            events.canvas.0,
+            &ids,
+            &chosen,
+            after.map_or(Uuid::nil(), |after| after.id),
+            after.map(|after| after.id),
+            limit.cast_signed(),
+            events.before,
+            events.copies,
+            *events.kind == OperationKind::Redrive,
+            wants_ids
+        );
+        self.session().await?.one("look for the named dead events of an operation", query).await
+    }
+}
+
+/// The ids that events are named by, and what each would be as a chosen one.
+fn named(canvas: CanvasId, ids: &[EventId]) -> (Vec<Uuid>, Vec<Uuid>) {
+    ids.iter().map(|id| (id.0, EventId::chosen(canvas, *id).0)).unzip()
 }

@@ -1,4 +1,5 @@
-//! Operations on all events that match a filter: their rows, what a page looks at and what it does.
+//! Operations on all events that match a filter, or are named: their rows, what a page looks at and
+//! what it does.
 
 mod acts;
 mod look;

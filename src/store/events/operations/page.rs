@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::acts::Act;
 use super::look::{Looked, OperationEvents, OperationPosition};
 use super::rows::OperationRow;
-use crate::event::{Actor, CanvasId, Operation, Timestamp, Timing};
+use crate::event::{Actor, CanvasId, EventId, Operation, Timestamp, Timing};
 use crate::store::events::resume::ResumePage;
 use crate::store::kernel::{Sql, StoreError};
 
@@ -21,6 +21,8 @@ const STATEMENTS: usize = 18;
 /// An operation that has not ended, as a page begins with it.
 struct OpenOperation {
     operation: Operation,
+    /// The events that it names, if it has no filter.
+    ids: Option<Vec<EventId>>,
     copies: bool,
     job: i64,
     /// How many pages were done: a page is only done after as many.
@@ -31,7 +33,8 @@ struct OpenOperation {
 impl OpenOperation {
     fn events(&self) -> OperationEvents<'_> {
         let Operation { canvas, kind, filter, before, .. } = &self.operation;
-        OperationEvents { canvas: *canvas, kind, filter, before: *before, copies: self.copies }
+        let (ids, copies) = (self.ids.as_deref(), self.copies);
+        OperationEvents { canvas: *canvas, kind, filter, ids, before: *before, copies }
     }
 
     /// In whose name its events are changed. The record says by which operation.
@@ -97,7 +100,7 @@ impl Sql<'_> {
         let query = sqlx::query!(
             r#"select canvas_id, id, kind, arguments::text as "arguments!", filter::text as "filter!", cut_off, state,
                       preview_count, preview_more, looked_at, matched, changed, skipped, author, started_at, updated_at,
-                      ended_at, error, copies, pages, after_module, after_name, after_id,
+                      ended_at, error, cardinality(ids) as named, ids, copies, pages, after_module, after_name, after_id,
                       nullif(after_at, '-infinity') as after_at
                  from wakeq.operations where job = $1 and ended_at is null"#,
             job
@@ -129,9 +132,12 @@ impl Sql<'_> {
                 updated_at: row.updated_at,
                 ended_at: row.ended_at,
                 error: row.error,
+                named: row.named,
             };
+            let ids = row.ids.map(|ids| ids.into_iter().map(EventId).collect());
             let open = operation.into_operation().map(|operation| OpenOperation {
                 operation,
+                ids,
                 copies: row.copies,
                 job,
                 pages: row.pages,

@@ -78,6 +78,7 @@ pub(super) struct OperationRow {
     pub(super) updated_at: Timestamp,
     pub(super) ended_at: Option<Timestamp>,
     pub(super) error: Option<String>,
+    pub(super) named: Option<i32>,
 }
 
 impl OperationRow {
@@ -88,6 +89,7 @@ impl OperationRow {
             canvas: CanvasId(self.canvas_id),
             kind: OperationKind::of_row(&self.kind, &self.arguments)?,
             filter: serde_json::from_str(&self.filter).ok()?,
+            named: self.named.map(|named| u64::from(named.unsigned_abs())),
             before: self.cut_off,
             state: self.state.parse().ok()?,
             preview_count: self.preview_count.unsigned_abs(),
@@ -112,7 +114,7 @@ macro_rules! operation_rows {
             OperationRow,
             r#"select canvas_id, id, kind, arguments::text as "arguments!", filter::text as "filter!", cut_off, state,
                       preview_count, preview_more, looked_at, matched, changed, skipped, author, started_at, updated_at,
-                      ended_at, error
+                      ended_at, error, cardinality(ids) as named
                  from wakeq.operations"# + $condition,
             $($argument)*
         )
@@ -330,20 +332,22 @@ async fn add(
     .execute(&mut *transaction)
     .await?;
     let id = OperationId::new();
+    let ids: Option<Vec<Uuid>> = new.ids().map(|ids| ids.iter().map(|id| id.0).collect());
     let job = sqlx::query_scalar!(
         r#"with job as (
                insert into wakeq.resume_jobs (kind, canvas_id, module, name) values ('operation', $1, 'OPERATION', $2::uuid::text)
             returning id
            ), begun as (
                insert into wakeq.operations
-                   (canvas_id, id, kind, arguments, filter, copies, cut_off, preview_count, preview_more, author, job)
+                   (canvas_id, id, kind, arguments, filter, copies, cut_off, preview_count, preview_more, author, job, ids)
                select $1, $2, $3::text, $4::text::jsonb, $5::text::jsonb, $6::boolean, $7::timestamptz, $8::bigint, $9::boolean, $10::text,
-                      job.id
+                      job.id, $13::uuid[]
                  from job
            ), logged as (
                insert into wakeq.audit_log (canvas_id, actor, action, outcome, request_id, detail)
                values ($1, $10, 'begin-operation', 'done', $11,
-                       left(concat_ws('; ', $12::text, 'operation ' || $2::uuid || ': ' || $3::text || ' ' || $5::text), 1000))
+                       left(concat_ws('; ', $12::text, 'operation ' || $2::uuid || ': ' || $3::text || ' '
+                              || coalesce(cardinality($13::uuid[]) || ' named events', $5::text)), 1000))
            )
            select id as "id!" from job"#,
         canvas.0,
@@ -357,7 +361,8 @@ async fn add(
         preview.more,
         actor.name(),
         actor.request_id(),
-        actor.credential_id()
+        actor.credential_id(),
+        ids.as_deref()
     )
     .fetch_one(&mut *transaction)
     .await?;

@@ -16,7 +16,7 @@ use crate::support::service::{Service, has};
 use crate::support::{OTHER, Statements, until};
 use agent::Agent;
 
-const READING: [&str; 11] = [
+const READING: [&str; 13] = [
     "list_handlers",
     "statistics",
     "list_limits",
@@ -28,6 +28,8 @@ const READING: [&str; 11] = [
     "count_events",
     "explain_event",
     "list_dead_events",
+    "list_error_groups",
+    "show_error_group",
 ];
 const CHANGING: [&str; 7] = [
     "pause_handler",
@@ -126,6 +128,13 @@ async fn looks(service: &Service, agent: &mut Agent) -> (EventId, Uuid) {
     has(&explained, json!({"id": event, "state": "ready", "value": null}));
     let died = agent.shows("list_dead_events", json!({"filter": {"error_text": "no"}})).await;
     assert_eq!((died["items"].as_array().unwrap().len(), &died["items"][0]["id"]), (1, &json!(dead)));
+    let groups = agent.shows("list_error_groups", json!({"handler": "mail", "known": false})).await;
+    let group = &groups["items"][0];
+    assert_eq!(groups["items"].as_array().unwrap().len(), 1, "another canvas has another error: {groups}");
+    has(group, json!({"count": 1, "fingerprint": "no room", "example_id": dead}));
+    assert_eq!(agent.shows("show_error_group", json!({ "id": group["id"] })).await["id"], group["id"]);
+    let explained = agent.shows("explain_event", json!({ "id": dead })).await;
+    assert_eq!(explained["error_group"], group["id"]);
     for theirs in [json!(theirs), json!(their_dead)] {
         let missing = agent.fails("explain_event", json!({ "id": theirs })).await;
         let is_told = missing.contains("there is no event") || missing.contains("no such resource");

@@ -5,7 +5,7 @@ use wakeq::{Actor, CanvasId, EventId};
 use wakeq_service::access::Scope;
 
 use super::agent::Agent;
-use super::{emit, ended, with_scopes};
+use super::{die, emit, ended, with_scopes};
 use crate::support::OTHER;
 use crate::support::service::{Service, has};
 
@@ -64,6 +64,32 @@ async fn an_operation_starts_only_on_what_its_preview_has_counted() {
     let mut agent = Agent::start(&terminal, &["--allow-changes"]).await;
     let refused = agent.fails("start_operation", start("cancel", 1)).await;
     assert!(refused.contains("call preview_operation first"), "{refused}");
+    agent.ends().await;
+    service.stop().await;
+}
+
+/// All that died of one error, after a preview; what died of another, or on another canvas, stays.
+#[tokio::test]
+async fn an_error_group_is_redriven_after_its_preview() {
+    let service = Service::start().await;
+    die(&service, CanvasId::DEFAULT, "no room for 17", 3).await;
+    die(&service, CanvasId::DEFAULT, "no route", 1).await;
+    die(&service, OTHER, "no room for 18", 1).await;
+    let terminal = with_scopes(&service, &[Scope::Read, Scope::Operate]).await;
+    let mut agent = Agent::start(&terminal, &["--allow-changes"]).await;
+    let groups = agent.shows("list_error_groups", json!({})).await;
+    has(&groups["items"][0], json!({"count": 3, "fingerprint": "no room for #"}));
+    let mut redrive = json!({"kind": "redrive", "filter": {"error_group": groups["items"][0]["id"]}});
+    assert_eq!(agent.shows("preview_operation", redrive.clone()).await["count"], 3);
+    redrive["expected_count"] = json!(3);
+    let begun = agent.shows("start_operation", redrive).await;
+    has(&ended(&mut agent, &begun).await, json!({"kind": "redrive", "changed": 3, "author": "key:agent"}));
+    let left = agent.shows("list_error_groups", json!({})).await;
+    assert_eq!(
+        (left["items"].as_array().unwrap().len(), &left["items"][0]["fingerprint"]),
+        (1, &json!("no route"))
+    );
+    assert_eq!(service.stage.count("select count(*) from wakeq.dead_events").await, 2);
     agent.ends().await;
     service.stop().await;
 }

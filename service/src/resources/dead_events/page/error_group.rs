@@ -34,7 +34,7 @@ pub(crate) async fn one(visit: Visit, path: PathParts) -> Result<View, Problem> 
         (next_steps(&visit, &group))
         (note(&visit, &group))
         h2 { "Its events" }
-        (listed(&visit, &list.items))
+        (listed(&visit, &list.items, false))
         (pager(&visit, list.next_cursor.as_deref()))
     };
     Ok(View::new(error_words(&group.fingerprint)).below(contents))

@@ -6,7 +6,8 @@ use crate::cli::arguments;
 use crate::cli::client::Request;
 use crate::resources::operations::wire::OperationFilter;
 use wakeq::control::{SearchText, ValueCondition};
-use wakeq::events::Tag;
+use wakeq::events::{BatchName, Tag};
+use wakeq::order::ObjectKey;
 use wakeq::{Name, Timestamp};
 
 /// What every command that selects events has.
@@ -19,6 +20,12 @@ pub(crate) struct EventFilterArgs {
     /// With this tag; repeatable, for all of them
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<Tag>,
+    /// On this object, in their order on it
+    #[arg(long, value_name = "OBJECT")]
+    object: Option<ObjectKey>,
+    /// Of this batch
+    #[arg(long, value_name = "NAME")]
+    batch: Option<BatchName>,
     /// Emitted at or after this time
     #[arg(long, value_name = "TIME", value_parser = arguments::timestamp)]
     emitted_since: Option<Timestamp>,
@@ -54,6 +61,8 @@ impl EventFilterArgs {
         request
             .query("modifier", self.modifier.as_ref())
             .query("tag", Some(tags.join(",")).filter(|tags| !tags.is_empty()))
+            .query("object", self.object.as_ref())
+            .query("batch", self.batch.as_ref())
             .query("emitted_since", text(self.emitted_since))
             .query("emitted_before", text(self.emitted_before))
             .query("error_text", self.error_text.as_ref())
@@ -68,6 +77,8 @@ impl EventFilterArgs {
         OperationFilter {
             modifier: self.modifier.as_ref().map(ToString::to_string),
             tags: self.tags.iter().map(ToString::to_string).collect(),
+            object: self.object.as_ref().map(ToString::to_string),
+            batch: self.batch.as_ref().map(ToString::to_string),
             emitted_since: self.emitted_since,
             emitted_before: self.emitted_before,
             due_since: due.due_since,

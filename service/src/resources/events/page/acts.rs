@@ -1,4 +1,5 @@
-//! What is done with one event: it is made due, cancelled, redriven, or gets other tags.
+//! What is done with one event: it is made due, now or at another time, cancelled, redriven, or gets
+//! other tags.
 
 use axum::Form;
 use axum::http::Method;
@@ -8,9 +9,10 @@ use serde::Deserialize;
 use super::one::state;
 use crate::access::Scope;
 use crate::http::problem::Problem;
-use crate::page::form;
 use crate::page::view::{Done, View};
 use crate::page::visit::{PathParts, Visit};
+use crate::page::{form, time};
+use crate::resources::events::wire::due::{DueEvent, SetDue};
 use crate::resources::events::wire::{CancelledEvent, EventDetail, EventState, SetTags, TheEvent};
 
 /// Makes a delayed event due.
@@ -18,6 +20,31 @@ pub(crate) async fn run_now(visit: Visit, path: PathParts) -> Result<Done, Probl
     let id = path.get("id");
     visit.ask(&["events", id, "run-now"]).order(Method::POST).await?;
     Ok(Done::new(visit.link(&["events", id]), "The event is due now."))
+}
+
+#[derive(Deserialize)]
+pub(crate) struct DueForm {
+    #[serde(default)]
+    due: String,
+}
+
+/// Gives it another due time.
+pub(crate) async fn set_due(
+    visit: Visit,
+    path: PathParts,
+    Form(form): Form<DueForm>,
+) -> Result<Done, Problem> {
+    let id = path.get("id");
+    let now = time::now();
+    let due = time::written(&form.due, now).filter(|due| *due > now).ok_or_else(|| {
+        Problem::bad_request(
+            "write a time that lies ahead, such as `in 2 h` or 2030-01-31 08:00 in UTC; to make the event due \
+             at once, run it now",
+        )
+    })?;
+    let due = SetDue { delay_until: Some(due), delay_s: None };
+    let _: DueEvent = visit.ask(&["events", id, "due"]).put(&due).await?;
+    Ok(Done::new(visit.link(&["events", id]), "The event is due at this time now."))
 }
 
 /// Brings a dead event back.

@@ -10,12 +10,14 @@ use crate::page::{form, time};
 use crate::resources::operations::wire::{OperationFilter, SelectedState};
 
 /// The conditions, as the API's lists name them.
-const CONDITIONS: [&str; 13] = [
+const CONDITIONS: [&str; 15] = [
     "state",
     "module",
     "name",
     "modifier",
     "tag",
+    "object",
+    "batch",
     "worker",
     "emitted_since",
     "emitted_before",
@@ -28,6 +30,34 @@ const CONDITIONS: [&str; 13] = [
 
 /// Conditions on dead events, which lists of the others don't have.
 const OF_DEAD: [&str; 3] = ["died_since", "died_before", "error_group"];
+
+/// Conditions on events that have not ended, which lists of dead ones don't have.
+const OF_LIVE: [&str; 4] = ["state", "worker", "due_since", "due_before"];
+
+/// The conditions that are lines of a form, each with its label and what may be written there.
+const LINES: [(&str, &str, &str); 17] = [
+    ("name", "Handler", "send-email"),
+    ("tag", "Tags, all of them", "customer:7"),
+    ("error_text", "Last error contains", "timeout"),
+    ("died_since", "Died since", "1 d"),
+    ("died_before", "Died before", "1 h"),
+    ("module", "Module", "WORKER"),
+    ("modifier", "Modifier", "_"),
+    ("object", "Object", "order:42"),
+    ("batch", "Batch", "import:42"),
+    ("worker", "Worker", "orders-6d4cf-x7k2p"),
+    ("emitted_since", "Emitted since", "1 h"),
+    ("emitted_before", "Emitted before", "2030-01-31T08:00"),
+    ("due_since", "Due since", "1 h"),
+    ("due_before", "Due before", "in 10 min"),
+    ("value_text", "Value contains", "order 42"),
+    ("value", "Value at a path", "$.customer.id = \"7\""),
+    ("error_group", "Error group", "its id"),
+];
+
+/// Lines that are always shown. The others can be folded away.
+const FIRST: [&str; 3] = ["name", "tag", "error_text"];
+const FIRST_OF_DEAD: [&str; 5] = ["name", "tag", "error_text", "died_since", "died_before"];
 
 /// Conditions that are moments.
 const MOMENTS: [&str; 6] =
@@ -107,7 +137,7 @@ impl Filter {
     /// The same for the list of dead events, which has no other states, and its own names.
     pub(crate) fn query_of_dead(&self, now: DateTime<Utc>) -> Result<Vec<(String, String)>, Problem> {
         self.asked(now, |name| match name {
-            "state" | "worker" | "due_since" | "due_before" => None,
+            name if OF_LIVE.contains(&name) => None,
             "died_since" => Some("since"),
             "died_before" => Some("before"),
             name => Some(name),
@@ -142,6 +172,8 @@ impl Filter {
             modifier: text("modifier"),
             states: self.several("state").map(state).collect::<Result<_, _>>()?,
             tags: self.several("tag").map(str::to_owned).collect(),
+            object: text("object"),
+            batch: text("batch"),
             worker: text("worker"),
             emitted_since: moment("emitted_since")?,
             emitted_before: moment("emitted_before")?,
@@ -175,68 +207,36 @@ impl Filter {
         time::written(text, now).map(Some).ok_or_else(|| Problem::bad_request(words()))
     }
 
-    /// The fields of the form, of which those that are needed less often can be folded away.
-    /// `further` are more of these.
-    pub(crate) fn fields(&self, further: Markup) -> Markup {
-        let field = |name, label, placeholder| form::text(name, label, self.text(name), placeholder);
-        let is_open = self.0.iter().any(|(name, _)| !["state", "name", "tag", "error_text"].contains(name));
-        html! {
-            (self.states())
-            (field("name", "Handler", "send-email"))
-            (field("tag", "Tags, all of them", "customer:7"))
-            (field("error_text", "Last error contains", "timeout"))
-            details.more open[is_open] {
-                summary { "More conditions" }
-                div.fields {
-                    (field("module", "Module", "WORKER"))
-                    (field("modifier", "Modifier", "_"))
-                    (field("worker", "Worker", "orders-6d4cf-x7k2p"))
-                    (field("emitted_since", "Emitted since", "1 h"))
-                    (field("emitted_before", "Emitted before", "2030-01-31T08:00"))
-                    (field("due_since", "Due since", "1 h"))
-                    (field("due_before", "Due before", "in 10 min"))
-                    (field("value_text", "Value contains", "order 42"))
-                    (field("value", "Value at a path", "$.customer.id = \"7\""))
-                    (further)
-                }
-                p.quiet {
-                    "A time is a length, such as " code { "1 h" } " for an hour ago, " code { "in 2 d" }
-                    ", or a moment in UTC. A search in values is recorded with your name."
-                }
-            }
-        }
-    }
-
-    /// The fields on dead events.
-    pub(crate) fn fields_of_dead(&self) -> Markup {
-        html! {
-            (form::text("died_since", "Died since", self.text("died_since"), "1 d"))
-            (form::text("died_before", "Died before", self.text("died_before"), "1 h"))
-            (form::text("error_group", "Error group", self.text("error_group"), "its id"))
-        }
+    /// The fields of the list of events that have not ended.
+    pub(crate) fn fields(&self) -> Markup {
+        html! { (self.states()) (self.lines(&FIRST, &OF_DEAD)) }
     }
 
     /// The fields of the list of dead events.
-    pub(crate) fn fields_of_dead_list(&self) -> Markup {
-        let field = |name, label, placeholder| form::text(name, label, self.text(name), placeholder);
-        let first = ["name", "tag", "error_text", "died_since", "died_before"];
-        let is_open = self.0.iter().any(|(name, _)| !first.contains(name));
+    pub(crate) fn fields_of_dead(&self) -> Markup {
+        self.lines(&FIRST_OF_DEAD, &OF_LIVE)
+    }
+
+    /// The fields of what may be about both.
+    pub(crate) fn fields_of_all(&self) -> Markup {
+        html! { (self.states()) (self.lines(&FIRST, &[])) }
+    }
+
+    /// The lines of a form but for some conditions. Those that do not come first can be folded away.
+    fn lines(&self, first: &[&str], without: &[&str]) -> Markup {
+        let lines = LINES.into_iter().filter(|(name, ..)| !without.contains(name));
+        let (shown, folded): (Vec<_>, Vec<_>) = lines.partition(|(name, ..)| first.contains(name));
+        let line =
+            |(name, label, example): &(&str, &str, &str)| form::text(name, label, self.text(name), example);
+        let is_open = self.0.iter().any(|(name, _)| *name != "state" && !first.contains(name));
         html! {
-            (field("name", "Handler", "send-email"))
-            (field("tag", "Tags, all of them", "customer:7"))
-            (field("error_text", "Last error contains", "timeout"))
-            (field("died_since", "Died since", "1 d"))
-            (field("died_before", "Died before", "1 h"))
+            @for shown in &shown { (line(shown)) }
             details.more open[is_open] {
                 summary { "More conditions" }
-                div.fields {
-                    (field("module", "Module", "WORKER"))
-                    (field("modifier", "Modifier", "_"))
-                    (field("emitted_since", "Emitted since", "1 h"))
-                    (field("emitted_before", "Emitted before", "2030-01-31T08:00"))
-                    (field("value_text", "Value contains", "order 42"))
-                    (field("value", "Value at a path", "$.customer.id = \"7\""))
-                    (field("error_group", "Error group", "its id"))
+                div.fields { @for folded in &folded { (line(folded)) } }
+                p.quiet {
+                    "A time is a length, such as " code { "1 h" } " for an hour ago, " code { "in 2 d" }
+                    ", or a moment in UTC. A search in values is recorded with your name."
                 }
             }
         }
@@ -311,7 +311,7 @@ mod tests {
     fn an_address_is_read_for_lists_and_for_operations() {
         let filter = filter(
             "state=paused&state=blocked&name=+mail+&tag=a,b&emitted_since=1+h&died_before=1+d&error_text=+no+\
-             &cursor=x&id=7",
+             &object=work%3A1&batch=+a+&cursor=x&id=7",
         );
         let query = filter.query(now()).unwrap();
         let pairs: Vec<_> = query.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
@@ -321,6 +321,8 @@ mod tests {
                 ("state", "paused,blocked"),
                 ("name", "mail"),
                 ("tag", "a,b"),
+                ("object", "work:1"),
+                ("batch", "a"),
                 ("emitted_since", "2030-03-17T16:46:40.000000Z"),
                 ("error_text", " no "),
             ]
@@ -328,6 +330,7 @@ mod tests {
         let selected = filter.selected(now()).unwrap();
         assert_eq!(selected.states, [SelectedState::Paused, SelectedState::Blocked]);
         assert_eq!((selected.name.as_deref(), selected.tags.len()), (Some("mail"), 2));
+        assert_eq!((selected.object.as_deref(), selected.batch.as_deref()), (Some("work:1"), Some("a")));
         assert_eq!(selected.died_before, DateTime::from_timestamp(1_900_000_000 - 86_400, 0));
         assert!(!filter.searches_values() && filter.is_countable());
     }
@@ -366,6 +369,13 @@ mod tests {
         }
         assert!(filter("due_since=soon").query(now()).is_err());
         assert_eq!(filter("state=&nonsense=1").selected(now()).unwrap(), OperationFilter::default());
+    }
+
+    #[test]
+    fn every_condition_is_a_line_of_a_form() {
+        let all: Vec<_> = CONDITIONS.into_iter().chain(OF_DEAD).filter(|name| *name != "state").collect();
+        assert!(all.iter().all(|name| LINES.iter().any(|(line, ..)| line == name)), "{all:?}");
+        assert_eq!(all.len(), LINES.len());
     }
 
     #[test]

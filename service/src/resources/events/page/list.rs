@@ -4,6 +4,7 @@
 use axum::response::{IntoResponse, Redirect, Response};
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
+use uuid::Uuid;
 
 use super::filter::Filter;
 use super::{event_link, handler_link, object_link, state_badge, tags};
@@ -27,12 +28,12 @@ const STEP_S: i64 = 10;
 /// What an operation does with all events that match, and its words.
 const KINDS: [(&str, &str); 3] = [("cancel", "Cancel…"), ("run-now", "Run now…"), ("retag", "Re-tag…")];
 
-/// What is done with events that were selected, one by one.
-const ACTS: [(&str, &str); 4] = [
-    ("cancel", "cancel those that wait"),
-    ("stop", "cancel, also those that run"),
+/// What an operation does with events that were selected.
+const KINDS_OF_SELECTED: [(&str, &str); 4] = [
+    ("delete", "delete those that wait"),
+    ("cancel", "cancel, also those that run"),
     ("run-now", "run now"),
-    ("tags", "replace their tags"),
+    ("retag", "re-tag"),
 ];
 
 /// Events that have not ended; or one, if the address has its id.
@@ -56,18 +57,16 @@ pub(crate) async fn list(visit: Visit) -> Result<Response, Problem> {
 
 fn fields(filter: &Filter) -> Markup {
     form::filter(html! {
-        (filter.fields(html! {}))
+        (filter.fields())
         (form::text("id", "Or an event's id", "", "018f…"))
     })
 }
 
 /// What can be done with all that match, and with those that are selected.
 fn acting(visit: &Visit, filter: &Filter) -> Markup {
-    if !visit.may(Scope::Operate) {
+    if !is_selectable(visit) {
         return html! {};
     }
-    let from = filter.link(visit, &["events"], &[]);
-    let from = from.split_once('?').map_or("", |(_, query)| query);
     let selected_all = filter.link(visit, &["events"], &[("all", "selected")]);
     html! {
         p.actions {
@@ -76,14 +75,29 @@ fn acting(visit: &Visit, filter: &Filter) -> Markup {
                 a.button href=(filter.link(visit, &["operations", "new"], &[("kind", kind)])) { (words) }
             }
         }
-        form #selection.actions method="get" action=(visit.link(&["events", "selected"])) {
+        (selection(visit, &filter.link(visit, &["events"], &[]), &selected_all, &KINDS_OF_SELECTED))
+    }
+}
+
+/// Whether the person may begin an operation on what is selected.
+fn is_selectable(visit: &Visit) -> bool {
+    visit.may(Scope::Operate) && visit.may(Scope::Read)
+}
+
+/// The form of the events that are selected in a list, which leads to their operation. `from` is
+/// the address of the list, and `selected_all` the same with all of the page selected.
+pub(crate) fn selection(visit: &Visit, from: &str, selected_all: &str, kinds: &[(&str, &str)]) -> Markup {
+    let from = from.split_once('?').map_or("", |(_, query)| query);
+    html! {
+        form #selection.actions method="get" action=(visit.link(&["operations", "new"])) {
+            (form::hidden("selected", "ids"))
             (form::hidden("from", from))
             p.field.check.scripted {
                 input id="all" type="checkbox" data-all="id";
                 label for="all" { "Select all on this page" }
             }
             noscript { a href=(selected_all) { "Select all on this page" } }
-            (form::select("act", "With those selected", "", &ACTS))
+            (form::select("kind", "With those selected", "", kinds))
             button type="submit" { "Go on…" }
         }
     }
@@ -148,7 +162,7 @@ fn counted(count: Option<&EventCountJson>) -> Markup {
 }
 
 fn listed(visit: &Visit, events: &List<EventSummaryJson>) -> Markup {
-    let is_selectable = visit.may(Scope::Operate);
+    let is_selectable = is_selectable(visit);
     let mut head = vec!["Event", "State", "Handler", "Due", "Emitted", ">Failed", "Object", "Tags"];
     if is_selectable {
         head.insert(0, "Select");
@@ -157,7 +171,7 @@ fn listed(visit: &Visit, events: &List<EventSummaryJson>) -> Markup {
     let rows = html! {
         @for event in &events.items {
             tr {
-                @if is_selectable { td { (box_of(event, is_selected)) } }
+                @if is_selectable { td { (box_of(event.id, is_selected)) } }
                 (row(visit, event))
             }
         }
@@ -173,10 +187,10 @@ fn listed(visit: &Visit, events: &List<EventSummaryJson>) -> Markup {
 }
 
 /// The box belongs to the form above the list, which stays as it is when the list changes.
-fn box_of(event: &EventSummaryJson, is_selected: bool) -> Markup {
+pub(crate) fn box_of(event: Uuid, is_selected: bool) -> Markup {
     html! {
-        input type="checkbox" name="id" value=(event.id) form="selection" checked[is_selected]
-            aria-label=(format!("Select event {}", event.id));
+        input type="checkbox" name="id" value=(event) form="selection" checked[is_selected]
+            aria-label=(format!("Select event {event}"));
     }
 }
 

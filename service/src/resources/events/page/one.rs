@@ -8,7 +8,7 @@ use crate::access::Scope;
 use crate::http::problem::{Kind, Problem};
 use crate::page::form;
 use crate::page::parts::{copied, empty, facts, hidden, json, number};
-use crate::page::time::{length, moment};
+use crate::page::time::{exact, length, moment};
 use crate::page::view::View;
 use crate::page::visit::{PathParts, Visit};
 use crate::resources::emit::wire::OptionsJson;
@@ -32,7 +32,7 @@ pub(crate) async fn one(visit: Visit, path: PathParts) -> Result<View, Problem> 
     let view = View::new(format!("Event {}", event.id)).above(actions(&visit, &event));
     let rest = html! {
         @if !visit.may(Scope::Values) { h2 { "Value" } (hidden()) }
-        (tagging(&visit, &event)) (from_a_shell(&visit, &event))
+        (rescheduling(&visit, &event)) (tagging(&visit, &event)) (from_a_shell(&visit, &event))
     };
     Ok(if shows_value(&visit) {
         view.below(html! { (contents) (values(&event)) (rest) })
@@ -125,6 +125,13 @@ fn about(visit: &Visit, event: &EventDetail) -> Markup {
         None => html! { code { (worker) } },
     });
     let error = event.last_error.as_ref().map(|error| html! { pre tabindex="0" { (error) } });
+    let group = event.error_group.map(|group| {
+        html! {
+            a href=(visit.link(&["dead-events", "groups", &group.to_string()])) {
+                "all that died of the same error"
+            }
+        }
+    });
     html! {
         h2 { "About it" }
         (facts(&[
@@ -139,6 +146,7 @@ fn about(visit: &Visit, event: &EventDetail) -> Markup {
             ("Lost claims", (event.losses > 0).then(|| html! { (number(event.losses)) })),
             ("Worker", worker),
             ("Last error", error),
+            ("Died of", group),
             ("Target", text(&event.target)),
             ("Trace", event.traceparent.as_deref().map(copied)),
             ("Outcome of a run", text(&event.outcome)),
@@ -184,6 +192,25 @@ fn values(event: &EventDetail) -> Markup {
             [("Value", event.value.as_ref()), ("Result", event.result.as_ref()), ("Checkpoint", checkpoint)]
         {
             @if let Some(value) = value { h2 { (title) } (json(value.get())) }
+        }
+    }
+}
+
+/// When it is due, to be changed. The browser adds a field in the reader's zone.
+fn rescheduling(visit: &Visit, event: &EventDetail) -> Markup {
+    let Some(due) = event.delay_until.filter(|_| event.is_waiting() && visit.may(Scope::Operate)) else {
+        return html! {};
+    };
+    let due = exact(due);
+    let action = visit.link(&["events", &event.id.to_string(), "due"]);
+    html! {
+        details {
+            summary { "Change when it is due" }
+            (form::change(visit, &action, html! {
+                (form::moment("due", "Due", &due))
+                p.ends data-ends="due" hidden { span { "Or" } }
+                button.main type="submit" { "Make it due then" }
+            }))
         }
     }
 }

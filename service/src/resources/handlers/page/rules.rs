@@ -1,7 +1,7 @@
 //! What stops a handler, a canvas or everything, as pages show it: the rules in force, the form
 //! that makes one, and what came of it in words. Whose rules they are is not known here.
 
-use chrono::{DateTime, NaiveDateTime, Timelike, Utc};
+use chrono::{DateTime, NaiveDateTime, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -9,7 +9,7 @@ use crate::access::Scope;
 use crate::http::problem::Problem;
 use crate::page::form;
 use crate::page::parts::{Tone, badge, number, table};
-use crate::page::time::{appointed, in_utc, moment};
+use crate::page::time::{appointed, exact, in_utc, moment};
 use crate::page::visit::Visit;
 use crate::resources::handlers::wire::{Lifted, RuleJson, RuleKind, RuleReachJson, StopRequest, Stopped};
 
@@ -65,12 +65,6 @@ fn written(text: &str) -> Result<DateTime<Utc>, Problem> {
     let plain = || forms.iter().find_map(|form| NaiveDateTime::parse_from_str(text, form).ok());
     let moment = text.parse::<DateTime<Utc>>().ok().or_else(|| plain().map(|moment| moment.and_utc()));
     moment.ok_or_else(|| Problem::bad_request("write the time like 2030-01-31 08:00, in UTC"))
-}
-
-/// A moment as a field has it, and as [`written`] reads it.
-fn exact(moment: DateTime<Utc>) -> String {
-    let seconds = if moment.second() == 0 { "" } else { ":%S" };
-    moment.format(&format!("%Y-%m-%dT%H:%M{seconds}")).to_string()
 }
 
 /// The form that stops something, or changes the rule that stops it already. `yes` is the button's

@@ -2,10 +2,10 @@
 
 use maud::{Markup, html};
 
-use crate::page::parts::facts;
+use crate::page::parts::{events, facts};
 use crate::page::time::moment;
 use crate::resources::events::page::state_word;
-use crate::resources::operations::wire::{OperationFilter, OperationKindJson};
+use crate::resources::operations::wire::{OperationFilter, OperationJson, OperationKindJson};
 
 /// The kinds as a choice.
 pub(super) const CHOICES: [(&str, &str); 7] = [
@@ -61,8 +61,23 @@ pub(super) fn question(kind: OperationKindJson, events: &str) -> String {
     }
 }
 
+/// The events of an operation in one line.
+pub(super) fn brief_of(operation: &OperationJson) -> String {
+    operation
+        .named
+        .map_or_else(|| brief(&operation.filter), |named| format!("{} by their ids", events(named)))
+}
+
+/// The same in full.
+pub(super) fn which(operation: &OperationJson) -> Markup {
+    match operation.named {
+        Some(named) => html! { p { (events(named)) ", by their ids." } },
+        None => conditions(&operation.filter),
+    }
+}
+
 /// A filter in one line.
-pub(super) fn brief(filter: &OperationFilter) -> String {
+fn brief(filter: &OperationFilter) -> String {
     let is_of_handler = filter.module.is_some() || filter.name.is_some();
     let handler = is_of_handler.then(|| handler(filter));
     let states = filter.states.iter().map(|state| state_word(*state)).collect::<Vec<_>>();
@@ -70,6 +85,8 @@ pub(super) fn brief(filter: &OperationFilter) -> String {
         filter.modifier.as_ref().map(|modifier| format!("modifier {modifier}")),
         (!states.is_empty()).then(|| states.join(" or ")),
         (!filter.tags.is_empty()).then(|| format!("tagged {}", filter.tags.join(" and "))),
+        filter.object.as_ref().map(|object| format!("on the object {object}")),
+        filter.batch.as_ref().map(|batch| format!("of the batch {batch}")),
         filter.worker.as_ref().map(|worker| format!("on {worker}")),
         filter.error_group.map(|group| format!("of the error group {group}")),
         filter.error_text.as_ref().map(|text| format!("error has {text:?}")),
@@ -108,6 +125,8 @@ pub(super) fn conditions(filter: &OperationFilter) -> Markup {
             ("Modifier", text(&filter.modifier)),
             ("State", several(filter.states.iter().map(|state| state_word(*state)).collect())),
             ("Tags, all of them", several(filter.tags.iter().map(String::as_str).collect())),
+            ("Object", text(&filter.object)),
+            ("Batch", text(&filter.batch)),
             ("Worker", text(&filter.worker)),
             ("Error group", filter.error_group.map(|group| html! { code { (group) } })),
             ("Last error contains", text(&filter.error_text)),
