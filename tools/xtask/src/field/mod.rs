@@ -11,6 +11,7 @@ mod handlers;
 mod hanging;
 mod hostile;
 mod limited;
+mod page;
 mod receiver;
 mod relay;
 mod slow;
@@ -31,7 +32,7 @@ type Running<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
 type Scenario = (&'static str, &'static str, for<'a> fn(&'a Site) -> Running<'a>);
 
 /// The short name of each, and what it shows.
-const SCENARIOS: [Scenario; 10] = [
+const SCENARIOS: [Scenario; 11] = [
     (
         "burst",
         "150,000 events after a quiet hour, by the statistics of an empty table and of one row",
@@ -53,6 +54,11 @@ const SCENARIOS: [Scenario; 10] = [
     ("urgent", "urgent events behind 100,000 others, while those have all places but one", |site| {
         Box::pin(urgent::run(site))
     }),
+    (
+        "page",
+        "every page with a million events waiting and a million kept, and what ten open pages cost",
+        |site| Box::pin(page::run(site)),
+    ),
     ("half-open", "every connection to Postgres half-open, then SIGTERM", |site| {
         Box::pin(half_open::run(site))
     }),
