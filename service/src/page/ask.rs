@@ -69,7 +69,13 @@ impl Ask {
         let visit = self.visit.clone();
         let rights = visit.principal().rights_on(visit.canvas());
         let question = format!("{rights} {}", self.path_and_query());
-        read(&visit.parts().page.memo.find(&question, self.send(Method::GET, None)).await?)
+        let (page, asking) = (&visit.parts().page, self.send(Method::GET, None));
+        let answer = if visit.parts().is_watched {
+            page.memo.watch(&question, page.pulse.mark(page.api.checkup.snapshot()), asking).await?
+        } else {
+            page.memo.find(&question, asking).await?
+        };
+        read(&answer)
     }
 
     pub(crate) async fn post<T: DeserializeOwned>(self, body: &impl Serialize) -> Result<T, Problem> {

@@ -7,7 +7,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use maud::html;
 
-use super::admission::admitted;
+use super::admission::{admitted, is_watching};
 use super::cookies::{self, Cookie};
 use super::document::{again, alone, document, refusal};
 use super::state::Page;
@@ -33,9 +33,7 @@ pub(super) async fn frame(State(page): State<Page>, mut request: Request, next: 
     let method = request.method().clone();
     let headers = request.headers().clone();
     match admitted(&page, request, root.clone(), &signed_in, principal).await {
-        Ok((_, request)) if watch::is_wanted(&method, &headers) => {
-            watch::watch(page, &visitor, request, next)
-        }
+        Ok((_, request)) if is_watching(&method, &headers) => watch::watch(page, &visitor, request, next),
         Ok((visit, request)) => {
             let answer = answered(&visit, &headers, next.run(request).await);
             visitor.count(&page.api, &method, answer)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::memo::Memo;
+use super::pulse::Pulse;
 use super::sections::Group;
 use crate::http::Api;
 use crate::http::inside::Inside;
@@ -24,6 +25,7 @@ pub(crate) struct PageParts {
     pub(super) api: Api,
     pub(super) inside: Inside,
     pub(super) memo: Memo,
+    pub(super) pulse: Pulse,
     pub(super) watchers: Watchers,
     /// Cancelled when the process stops.
     pub(super) stop: CancellationToken,
@@ -35,7 +37,15 @@ impl Page {
     /// Pages whose requests `inside` answers.
     pub(crate) fn new(api: Api, inside: Inside, stop: CancellationToken, sections: &'static [Group]) -> Self {
         let watchers = Watchers::new(WATCHERS_MAX, WATCHERS_SHARE);
-        Self(Arc::new(PageParts { api, inside, memo: Memo::default(), watchers, stop, sections }))
+        Self(Arc::new(PageParts {
+            api,
+            inside,
+            memo: Memo::default(),
+            pulse: Pulse::default(),
+            watchers,
+            stop,
+            sections,
+        }))
     }
 }
 

@@ -26,6 +26,8 @@ pub(super) struct VisitParts {
     /// The path from the root, and the query without its question mark.
     pub(super) path: String,
     pub(super) query: String,
+    /// Whether it is a look of somebody who has left the page open.
+    pub(super) is_watched: bool,
     /// The hidden field of forms.
     pub(super) form_token: String,
     /// What the last request has done, to be said once.
