@@ -6,6 +6,7 @@ use axum::http::Method;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::state::Page;
 use super::visit::{Visit, joined};
 use crate::access::Scope;
 use crate::http::inside::{Reply, Sender};
@@ -69,9 +70,12 @@ impl Ask {
         let visit = self.visit.clone();
         let rights = visit.principal().rights_on(visit.canvas());
         let question = format!("{rights} {}", self.path_and_query());
-        let (page, asking) = (&visit.parts().page, self.send(Method::GET, None));
+        let (page, asking) = (visit.parts().page.clone(), self.send(Method::GET, None));
         let answer = if visit.parts().is_watched {
             page.memo.watch(&question, page.pulse.mark(page.api.checkup.snapshot()), asking).await?
+        } else if let Some(earlier) = page.memo.earlier(&question) {
+            tokio::spawn(renew(page, question, asking));
+            earlier
         } else {
             page.memo.find(&question, asking).await?
         };
@@ -126,6 +130,14 @@ impl Ask {
         let mut query = url::form_urlencoded::Serializer::new(String::new());
         let query = query.extend_pairs(&self.query).finish();
         if query.is_empty() { self.path.clone() } else { format!("{}?{query}", self.path) }
+    }
+}
+
+/// Asks again, for those who look next.
+async fn renew(page: Page, question: String, asking: impl Future<Output = Result<Reply, Problem>>) {
+    tokio::select! {
+        () = page.stop.cancelled() => {}
+        _ = page.memo.find(&question, asking) => {}
     }
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 use axum::body::Bytes;
 use tokio::time::Instant;
 
+use super::earlier::Earlier;
 use super::pace::{Look, Pace};
 use crate::http::inside::Reply;
 use crate::http::problem::Problem;
@@ -55,6 +56,7 @@ impl Kept {
 pub(super) struct Memo {
     entries: Mutex<HashMap<String, Entry>>,
     pace: Pace,
+    earlier: Earlier,
 }
 
 impl Memo {
@@ -72,7 +74,7 @@ impl Memo {
         {
             return Ok(known.answer.clone());
         }
-        self.renew(&mut kept, None, ask).await
+        self.renew(question, &mut kept, None, ask).await
     }
 
     /// The same for somebody who watches, and asks again and again: also an old answer, as long as
@@ -101,7 +103,7 @@ impl Memo {
             }
         };
         let began = Instant::now();
-        let answer = self.renew(&mut kept, mark, ask).await;
+        let answer = self.renew(question, &mut kept, mark, ask).await;
         self.pace.spend(began.elapsed());
         if let Some(known) = &mut *kept {
             known.watched_at = Some(Instant::now());
@@ -110,15 +112,24 @@ impl Memo {
     }
 
     /// Asks, and keeps the answer.
-    async fn renew<F>(&self, kept: &mut Option<Kept>, mark: Mark, ask: F) -> Result<Bytes, Problem>
+    async fn renew<F>(
+        &self,
+        question: &str,
+        kept: &mut Option<Kept>,
+        mark: Mark,
+        ask: F,
+    ) -> Result<Bytes, Problem>
     where
         F: Future<Output = Result<Reply, Problem>>,
     {
-        let at = Instant::now();
+        let (at, begun) = (Instant::now(), self.earlier.begin());
         let Reply { body, is_recorded } = ask.await?;
-        let watched_at = kept.as_ref().and_then(|known| known.watched_at);
-        let new = Kept { answer: body.clone(), at, took: at.elapsed(), mark, watched_at };
-        *kept = (!is_recorded && self.has_room(body.len())).then_some(new);
+        let (took, watched_at) = (at.elapsed(), kept.as_ref().and_then(|known| known.watched_at));
+        *kept = None;
+        if !is_recorded && self.has_room(body.len()) {
+            self.earlier.keep(begun, question, &body, took);
+            *kept = Some(Kept { answer: body.clone(), at, took, mark, watched_at });
+        }
         Ok(body)
     }
 
@@ -134,8 +145,15 @@ impl Memo {
         held.saturating_add(bytes) <= BYTES_MAX
     }
 
+    /// An answer of the last half a minute to a question that takes long, to be shown while it is
+    /// asked again.
+    pub(super) fn earlier(&self, question: &str) -> Option<Bytes> {
+        self.earlier.find(question)
+    }
+
     /// Forgets all answers, because something was changed: whoever has changed it looks at once.
     pub(super) fn forget(&self) {
+        self.earlier.forget();
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 

@@ -10,6 +10,7 @@ pub(crate) mod ask;
 pub(crate) mod chart;
 mod cookies;
 mod document;
+mod earlier;
 mod files;
 pub(crate) mod form;
 mod frame;

@@ -8,7 +8,8 @@ insert into wakeq.events_v2
      options)
 select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'WORKER',
        'handler-' || lpad(
-           case when n % 10 = 0 then 1 when n % 10 < 5 then 2 + n / 10 % 50 else 1 + n % 5000 end::text, 4, '0'),
+           case when n % 10 = 0 then 1 when n % 10 < 5 then 2 + n / 10 % 50
+                else 1 + n / 10 % 1000 * 5 + n % 5 end::text, 4, '0'),
        '_', '{"order":' || n || ',"customer":{"id":' || n % 20000 || '},"total":"12.50"}',
        case when n % 50 = 7 then 1 + n % 3 else 0 end,
        case when n % 4 = 3 then now() + n * interval '100 ms' else now() - n * interval '10 ms' end,
