@@ -42,6 +42,15 @@ pub(crate) struct ListedEvent {
     pub(crate) last: Option<bool>,
 }
 
+impl ListedEvent {
+    /// Its place in the list.
+    pub(crate) fn position(&self) -> Position {
+        let scope = &self.address.scope;
+        let (module, name) = (scope.module.to_string(), scope.name.to_string());
+        Position { module, name, delay_until: self.schedule.delay_until, id: self.id }
+    }
+}
+
 /// A query for [`ListedRow`]s: those that a filter selects among the rows of a source, which is the
 /// end of a select of up to `$2` events, in their order.
 ///
