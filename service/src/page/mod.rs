@@ -19,6 +19,7 @@ pub(crate) mod given;
 mod layout;
 mod memo;
 mod pace;
+mod partial;
 pub(crate) mod parts;
 mod pulse;
 mod sections;

@@ -62,6 +62,11 @@ impl Visit {
         if pairs.is_empty() { link } else { format!("{link}?{pairs}") }
     }
 
+    /// The address of this page, without its query.
+    pub(crate) fn here(&self) -> String {
+        self.at_root(&self.0.path)
+    }
+
     /// The address of a path from the root of the server.
     pub(crate) fn at_root(&self, path: &str) -> String {
         self.0.root.path(path)

@@ -20,6 +20,7 @@ mod new_event;
 mod objects;
 mod operations;
 mod overview;
+mod partial;
 mod proxy;
 mod pulled;
 mod queues;

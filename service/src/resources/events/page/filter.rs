@@ -181,10 +181,12 @@ impl Filter {
         let field = |name, label, placeholder| form::text(name, label, self.text(name), placeholder);
         let is_open = self.0.iter().any(|(name, _)| !["state", "name", "tag", "error_text"].contains(name));
         html! {
-            (self.states())
-            (field("name", "Handler", "send-email"))
-            (field("tag", "Tags, all of them", "customer:7"))
-            (field("error_text", "Last error contains", "timeout"))
+            (form::found_as_typed(html! {
+                (self.states())
+                (field("name", "Handler", "send-email"))
+                (field("tag", "Tags, all of them", "customer:7"))
+                (field("error_text", "Last error contains", "timeout"))
+            }))
             details.more open[is_open] {
                 summary { "More conditions" }
                 div.fields {
