@@ -249,8 +249,8 @@ impl Admin {
             });
         }
         let after = self.place_in_list(filter, cursor)?;
-        if !filter.asks_more() {
-            let counted = self.store.count_by_handler(canvas, filter, self.copies, after.as_ref(), LOOK_MAX);
+        if filter.is_counted_by_index() {
+            let counted = self.store.count_by_index(canvas, filter, self.copies, after.as_ref(), LOOK_MAX);
             let CountedEvents { count, looked_at, last } = counted.await?;
             return Ok(EventCount { count, looked_at, next: last.as_ref().map(Cursor::of_event) });
         }

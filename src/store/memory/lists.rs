@@ -45,7 +45,7 @@ impl Tables {
         Ok(listed.take(usize::try_from(limit).unwrap_or(0)).collect())
     }
 
-    pub(in crate::store) fn count_by_handler(
+    pub(in crate::store) fn count_by_index(
         &self,
         canvas: CanvasId,
         filter: &EventFilter,
@@ -54,11 +54,11 @@ impl Tables {
         look: i64,
     ) -> Result<CountedEvents, StoreError> {
         let listed = self.events(canvas, filter, copies, after, (look, look.saturating_add(1)))?;
-        let last = listed.last().filter(|event| event.last == Some(true));
+        let last = listed.last();
         Ok(CountedEvents {
-            count: listed.len() as u64,
-            looked_at: listed.len() as u64,
-            last: last.map(ListedEvent::position),
+            count: listed.iter().filter(|event| event.is_meant).count() as u64,
+            looked_at: last.map_or(0, |last| last.number.unsigned_abs()),
+            last: last.filter(|last| last.last == Some(true)).map(ListedEvent::position),
         })
     }
 

@@ -21,9 +21,9 @@ impl Store {
         on_backing!(self.events(canvas, filter, copies, after, (look, limit)))
     }
 
-    /// Counts the events that a filter by handler selects among up to `look` that are after a
-    /// position. Other conditions of the filter are not looked at.
-    pub(crate) async fn count_by_handler(
+    /// Counts the events that a filter selects among up to `look` that are after a position. The
+    /// filter asks for a handler and one tag at most ([`EventFilter::is_counted_by_index`]).
+    pub(crate) async fn count_by_index(
         &self,
         canvas: CanvasId,
         filter: &EventFilter,
@@ -31,7 +31,7 @@ impl Store {
         after: Option<&Position>,
         look: i64,
     ) -> Result<CountedEvents, StoreError> {
-        on_backing!(self.count_by_handler(canvas, filter, copies, after, look))
+        on_backing!(self.count_by_index(canvas, filter, copies, after, look))
     }
 
     /// As [`Store::events`] of dead events, the latest first.
