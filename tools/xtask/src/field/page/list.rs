@@ -41,7 +41,6 @@ const PAGES: &[&str] = &[
     "/events/{dead}",
     "/events/{kept}",
     "/events/{event}/cancel",
-    "/events?id={event}",
     "/dead-events?order=count",
     "/dead-events?name=handler-0002",
     "/dead-events?known=true",
