@@ -337,10 +337,7 @@ create unique index events_v2_queue_lane on wakeq.events_v2 (canvas_id, object, 
 create unique index events_v2_unique on wakeq.events_v2 (canvas_id, module, name, unique_key)
     where unique_key is not null;
 
--- Conditions that hold for every row, as above: not for statements about ids.
-create index dead_events_handler on wakeq.dead_events (canvas_id, module, name, died_at, id)
-    where module <> '';
-create index dead_events_canvas on wakeq.dead_events (canvas_id, died_at, id) where died_at > '-infinity';
+-- Those by canvas and by handler are in 0022, because they include a column of it.
 create index dead_events_age on wakeq.dead_events (died_at) where died_at < 'infinity';
 create index dead_events_object on wakeq.dead_events (canvas_id, object, seq) where object is not null;
 -- For lists by object, and by batch.

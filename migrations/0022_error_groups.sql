@@ -43,6 +43,13 @@ $$;
 alter table wakeq.dead_events add column error_group uuid
     generated always as (wakeq.error_group(module, name, cause, last_error)) stored;
 
+-- Dead events by canvas and by handler, with all that their groups and counts are made of, so that
+-- neither reads a row. Their conditions hold for every row, as those of 0001: not for statements
+-- about ids.
+create index dead_events_canvas on wakeq.dead_events (canvas_id, died_at, id) include (error_group, queue)
+    where died_at > '-infinity';
+create index dead_events_handler on wakeq.dead_events (canvas_id, module, name, died_at, id)
+    include (error_group, queue) where module <> '';
 -- The events of a group in the order of the lists. A statement that names a group is about those
 -- that have one, which is all of them; one about ids is not.
 create index dead_events_group on wakeq.dead_events (canvas_id, error_group, died_at, id) include (queue)

@@ -206,4 +206,10 @@ impl Checkup {
         *last = Some((at, report.clone()));
         Some(report)
     }
+
+    /// What stays the same as long as nothing is written to the database. `None` if it can't be
+    /// asked.
+    pub(crate) async fn snapshot(&self) -> Option<String> {
+        self.store.snapshot().await.ok()
+    }
 }

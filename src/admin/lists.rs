@@ -6,7 +6,7 @@ use crate::event::{
     CanvasId, CopyOf, EventFilter, EventId, EventState, HandlerAddress, Name, Place, Tag, Timestamp,
 };
 use crate::machine::{CheckResult, Policy, check_schedule};
-use crate::store::{AuditEntry, DeadEvent, DeadFilter, FoundDead, ListedEvent, Position};
+use crate::store::{AuditEntry, CountedEvents, DeadEvent, DeadFilter, FoundDead, ListedEvent, Position};
 
 /// Maximum number of events that one page of a list examines.
 const LOOK_MAX: i64 = 10_000;
@@ -253,12 +253,17 @@ impl Admin {
             });
         }
         let after = self.place_in_list(filter, cursor)?;
+        if filter.is_counted_by_index() {
+            let counted = self.store.count_by_index(canvas, filter, self.copies, after.as_ref(), LOOK_MAX);
+            let CountedEvents { count, looked_at, last } = counted.await?;
+            return Ok(EventCount { count, looked_at, next: last.as_ref().map(Cursor::of_event) });
+        }
         let listed = self.store.events(canvas, filter, self.copies, after.as_ref(), looks).await?;
         let last = listed.iter().rfind(|event| event.last.is_some());
         Ok(EventCount {
             count: listed.iter().filter(|event| event.is_meant).count() as u64,
             looked_at: last.map_or(0, |last| last.number.unsigned_abs()),
-            next: last.filter(|last| last.last == Some(true)).map(|last| Cursor::of_event(&position(last))),
+            next: last.filter(|last| last.last == Some(true)).map(|last| Cursor::of_event(&last.position())),
         })
     }
 
@@ -306,13 +311,6 @@ fn end_of(listed: &[FoundDead]) -> (Option<FoundDead>, i64) {
 /// Whether there may be others than those that were looked at.
 fn has_more(listed: &[FoundDead]) -> bool {
     listed.iter().any(|dead| dead.last == Some(true))
-}
-
-fn position(event: &ListedEvent) -> Position {
-    let scope = &event.address.scope;
-    let (module, name) = (scope.module.to_string(), scope.name.to_string());
-    let prev = event.place.as_ref().map(|place| place.link.prev);
-    Position { module, name, delay_until: event.schedule.delay_until, id: event.id, prev }
 }
 
 fn summary(event: ListedEvent, policy: &Policy) -> EventSummary {

@@ -210,6 +210,13 @@ impl EventFilter {
         *self != handlers
     }
 
+    /// Whether indexes alone count what it selects: by handler, and by one tag at most.
+    pub(crate) fn is_counted_by_index(&self) -> bool {
+        let tags = self.tags.iter().take(1).cloned().collect();
+        let counted = Self { module: self.module.clone(), name: self.name.clone(), tags, ..Self::default() };
+        *self == counted
+    }
+
     /// Whether it asks for what is in an event's value or its last error, which no index has.
     #[doc(hidden)]
     pub fn looks_inside(&self) -> bool {

@@ -35,10 +35,10 @@ pub use batches::{BatchProgress, BatchState, RegisteredBatch};
 pub(crate) use crons::{CronDue, CronPut, CronRow, CronStep, CronUnpaused, NewCronRow};
 pub(crate) use events::{
     AttemptEnd, BULK_PAGE, BegunOperation, CANCELLED_PAGE, ClaimLimits, ClaimedEvent, CommandOutcome,
-    ErrorGroupPosition, ErrorGroupsAsked, FoundDead, HandlerActivity, HandlerPosition, IdempotencyOutcome,
-    KeptEnd, KeyedBegin, KnowOutcome, ListedEvent, LoadedEvent, MovedDue, NewState, NotedRetry,
-    OPERATIONS_OPEN_MAX, OperationEvents, OperationsAfter, Position, Renewal, Retry, RulePosition,
-    RunningCancel, Standing, add_one, checkpoint_in, complete_in,
+    CountedEvents, ErrorGroupPosition, ErrorGroupsAsked, FoundDead, HandlerActivity, HandlerPosition,
+    IdempotencyOutcome, KeptEnd, KeyedBegin, KnowOutcome, ListedEvent, LoadedEvent, MovedDue, NewState,
+    NotedRetry, OPERATIONS_OPEN_MAX, OperationEvents, OperationsAfter, Position, Renewal, Retry,
+    RulePosition, RunningCancel, Standing, add_one, checkpoint_in, complete_in,
 };
 pub use events::{
     AttemptRecord, DeadEvent, DeadFilter, Depth, EndedEvent, EndedFilter, ErrorGroup, HandlerCounts,

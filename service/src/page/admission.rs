@@ -3,6 +3,7 @@
 
 use axum::body::Body;
 use axum::extract::Request;
+use axum::http::{HeaderMap, Method, header};
 
 use super::cookies::said;
 use super::form::TOKEN;
@@ -18,6 +19,13 @@ use crate::http::problem::{Kind, Problem};
 
 /// How many times as large as a request's body a form may be: its values are percent-encoded.
 const FORM_FACTOR: usize = 4;
+
+/// Whether a request asks for the live part of a page, again and again. A form would be sent again
+/// with each tick.
+pub(super) fn is_watching(method: &Method, headers: &HeaderMap) -> bool {
+    let accepts = headers.get(header::ACCEPT).is_some_and(|accept| accept == "text/event-stream");
+    accepts && method == Method::GET
+}
 
 /// The visit of a request, which is then its extension.
 pub(super) async fn admitted(
@@ -46,6 +54,7 @@ pub(super) async fn admitted(
         canvas,
         path: request.uri().path().to_owned(),
         query: request.uri().query().unwrap_or_default().to_owned(),
+        is_watched: is_watching(request.method(), request.headers()),
         form_token,
         sent,
     });

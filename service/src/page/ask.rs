@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::sleep;
 
+use super::state::Page;
 use super::visit::{Visit, joined};
 use crate::access::Scope;
 use crate::http::inside::{Content, Reply, Sender};
@@ -82,7 +83,16 @@ impl Ask {
         let visit = self.visit.clone();
         let rights = visit.principal().rights_on(visit.canvas());
         let question = format!("{rights} {}", self.path_and_query());
-        read(&visit.parts().page.memo.find(&question, self.send(Method::GET, None)).await?)
+        let (page, asking) = (visit.parts().page.clone(), self.send(Method::GET, None));
+        let answer = if visit.parts().is_watched {
+            page.memo.watch(&question, page.pulse.mark(page.api.checkup.snapshot()), asking).await?
+        } else if let Some(earlier) = page.memo.earlier(&question) {
+            tokio::spawn(renew(page, question, asking));
+            earlier
+        } else {
+            page.memo.find(&question, asking).await?
+        };
+        read(&answer)
     }
 
     pub(crate) async fn post<T: DeserializeOwned>(self, body: &impl Serialize) -> Result<T, Problem> {
@@ -160,6 +170,14 @@ fn sent_before(problem: Problem) -> Problem {
     let words = "this form was sent before, and what it asks for was done then: nothing was done now. To do it \
                  once more, load the page again";
     Problem::new(problem.kind, words)
+}
+
+/// Asks again, for those who look next.
+async fn renew(page: Page, question: String, asking: impl Future<Output = Result<Reply, Problem>>) {
+    tokio::select! {
+        () = page.stop.cancelled() => {}
+        _ = page.memo.find(&question, asking) => {}
+    }
 }
 
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {

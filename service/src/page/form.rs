@@ -4,6 +4,7 @@
 use maud::{Markup, html};
 use uuid::Uuid;
 
+use super::partial::RESULTS;
 use super::sent::KEY;
 use super::visit::Visit;
 
@@ -46,14 +47,26 @@ pub(crate) fn confirm(
     )
 }
 
-/// A filter: its fields stand in the address, so that it can be sent to others.
-pub(crate) fn filter(contents: Markup) -> Markup {
+/// When a script asks for what a filter finds: at once when it is sent, and a moment after somebody
+/// has typed into one of the [`found_as_typed`] fields.
+const ASKED: &str = "submit, input delay:500ms from:(form.filter .typed)";
+
+/// A filter: its fields stand in the address, so that it can be sent to others. A script shows what
+/// it finds in place of the results, without loading the page again.
+pub(crate) fn filter(visit: &Visit, contents: Markup) -> Markup {
+    let here = visit.here();
     html! {
-        form.filter method="get" role="search" {
+        form.filter method="get" action=(here) role="search" hx-get=(here) hx-target={ "#" (RESULTS) }
+            hx-trigger=(ASKED) hx-push-url="true" hx-sync="this:replace" {
             (contents)
             button type="submit" { "Filter" } " " a.button href="?" { "Clear" }
         }
     }
+}
+
+/// Fields of a filter whose results are shown while somebody types. Not for what is recorded.
+pub(crate) fn found_as_typed(fields: Markup) -> Markup {
+    html! { div.typed { (fields) } }
 }
 
 /// The filters that this browser keeps for this page. Without scripts, the address is one.

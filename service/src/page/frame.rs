@@ -7,13 +7,13 @@ use axum::middleware::Next;
 use axum::response::Response;
 use maud::html;
 
-use super::admission::admitted;
+use super::admission::{admitted, is_watching};
 use super::cookies::{self, Cookie};
 use super::document::{again, alone, document, refusal};
 use super::state::Page;
 use super::view::{Said, View};
 use super::visit::Visit;
-use super::{gate, layout, sign_in, watch};
+use super::{gate, layout, partial, sign_in, watch};
 use crate::access::Unauthenticated;
 use crate::http::mounted::Root;
 use crate::http::problem::Problem;
@@ -33,9 +33,7 @@ pub(super) async fn frame(State(page): State<Page>, mut request: Request, next: 
     let method = request.method().clone();
     let headers = request.headers().clone();
     match admitted(&page, request, root.clone(), &signed_in, principal).await {
-        Ok((_, request)) if watch::is_wanted(&method, &headers) => {
-            watch::watch(page, &visitor, request, next)
-        }
+        Ok((_, request)) if is_watching(&method, &headers) => watch::watch(page, &visitor, request, next),
         Ok((visit, request)) => {
             let answer = answered(&visit, &headers, next.run(request).await);
             visitor.count(&page.api, &method, answer)
@@ -57,7 +55,7 @@ fn stranger(page: &Page, root: &Root, request: &mut Request, refused: &Unauthent
     if matches!(*method, Method::GET | Method::HEAD) && gate::is_from_elsewhere(headers) {
         return again(root, path);
     }
-    sign_in::first(root, if method.is_safe() { path } else { "" })
+    partial::redirected(headers, sign_in::first(root, if method.is_safe() { path } else { "" }))
 }
 
 /// A document of a page's answer, or its redirect with what it has done.
@@ -68,10 +66,11 @@ fn answered(visit: &Visit, request: &HeaderMap, mut response: Response) -> Respo
         return response;
     }
     let mut response = match response.extensions_mut().remove::<View>() {
+        Some(view) if partial::is_wanted(request) => return document(view.status, layout::part(&view)),
         Some(view) => document(view.status, layout::document(visit, &view)),
         None => match response.extensions_mut().remove::<Problem>() {
             Some(problem) => refused(visit, problem),
-            None if response.status().is_redirection() => return response,
+            None if response.status().is_redirection() => return partial::redirected(request, response),
             None => refused(visit, Problem::of_status(response.status())),
         },
     };

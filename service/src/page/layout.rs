@@ -3,14 +3,17 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::files;
+use super::partial::RESULTS;
 use super::sections::{Held, Link};
 use super::view::View;
 use super::visit::Visit;
 use crate::http::mounted::Root;
 
-/// Scripts may not be evaluated, and styles not be inserted.
-const HTMX: &str =
-    r#"{"allowEval":false,"includeIndicatorStyles":false,"historyCacheSize":0,"selfRequestsOnly":true}"#;
+/// Scripts may not be evaluated, and styles not be inserted. The way back loads pages as a whole.
+const HTMX: &str = concat!(
+    r#"{"allowEval":false,"includeIndicatorStyles":false,"selfRequestsOnly":true,"#,
+    r#""historyCacheSize":0,"refreshOnHistoryMiss":true}"#
+);
 
 /// The document of a page.
 pub(super) fn document(visit: &Visit, view: &View) -> Markup {
@@ -26,16 +29,32 @@ pub(super) fn document(visit: &Visit, view: &View) -> Markup {
         main #main tabindex="-1" {
             h1 { (view.title) }
             @if let Some(said) = &visit.parts().said { p.said role="status" { (said) } }
-            (view.above)
-            @if let Some(live) = &view.live {
-                p.watching { span data-watching { "Live" } " " button.plain type="button" data-pause { "Pause" } }
-                div #live { (live) }
-            }
-            (view.below)
+            (view.filter)
+            div id=(RESULTS) { (results(view)) }
         }
         (help(visit))
     };
-    whole(root, &format!("{} · wakeq", view.title), view.live.is_some(), &body)
+    whole(root, &titled(view), &body)
+}
+
+/// What a filter decides about on a page, with the title that goes with it.
+pub(super) fn part(view: &View) -> Markup {
+    html! { title { (titled(view)) } (results(view)) }
+}
+
+fn titled(view: &View) -> String {
+    format!("{} · wakeq", view.title)
+}
+
+fn results(view: &View) -> Markup {
+    html! {
+        (view.above)
+        @if let Some(live) = &view.live {
+            p.watching { span data-watching { "Live" } " " button.plain type="button" data-pause { "Pause" } }
+            div #live { (live) }
+        }
+        (view.below)
+    }
 }
 
 /// A document without navigation: for those who are not signed in.
@@ -43,10 +62,10 @@ pub(super) fn bare(root: &Root, title: &str, contents: &Markup) -> Markup {
     let body = html! {
         main #main.bare { p.brand { (mark()) span { "wakeq" } } (contents) }
     };
-    whole(root, &format!("{title} · wakeq"), false, &body)
+    whole(root, &format!("{title} · wakeq"), &body)
 }
 
-fn whole(root: &Root, title: &str, is_live: bool, body: &Markup) -> Markup {
+fn whole(root: &Root, title: &str, body: &Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -62,7 +81,7 @@ fn whole(root: &Root, title: &str, is_live: bool, body: &Markup) -> Markup {
                 script src=(root.path(&files::address("htmx.min.js"))) defer {}
                 script src=(root.path(&files::address("page.js"))) defer {}
             }
-            body data-live[is_live] { (body) }
+            body { (body) }
         }
     }
 }

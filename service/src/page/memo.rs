@@ -1,5 +1,8 @@
 //! What was read a moment ago, for all browsers of a process: they watch the same numbers, which
 //! are asked for once. Whoever asks has to put into the question what decides about the answer.
+//!
+//! Somebody who opens a page is shown what is at most two seconds old. Those who leave it open are
+//! shown what has changed as soon as it may cost something to look ([`Pace`]).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,23 +11,53 @@ use std::time::Duration;
 use axum::body::Bytes;
 use tokio::time::Instant;
 
+use super::earlier::Earlier;
+use super::pace::{Look, Pace};
 use crate::http::inside::Reply;
 use crate::http::problem::Problem;
 
-/// How old an answer may be.
+/// How old an answer may be, and how often somebody who watches asks.
 pub(super) const FRESH: Duration = Duration::from_secs(2);
+/// How long it is remembered that somebody watches.
+const WATCHED: Duration = Duration::from_secs(10);
 /// How many answers are kept, and how many bytes of all of them.
 const ENTRIES_MAX: usize = 500;
 const BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Answers up to this size are kept without a look at how large the others are.
 const SMALL: usize = 8 * 1024;
 
-/// An answer and its time, behind a lock that is held while it is asked for.
-type Entry = Arc<tokio::sync::Mutex<Option<(Instant, Bytes)>>>;
+/// An answer, behind a lock that is held while it is asked for.
+type Entry = Arc<tokio::sync::Mutex<Option<Kept>>>;
+
+/// What the database was like: the same mark, the same answer.
+pub(super) type Mark = Option<Arc<str>>;
+
+struct Kept {
+    answer: Bytes,
+    /// When it was asked for, how long that took, and the mark from before.
+    at: Instant,
+    took: Duration,
+    mark: Mark,
+    watched_at: Option<Instant>,
+}
+
+impl Kept {
+    fn is_fresh(&self) -> bool {
+        self.at.elapsed() < FRESH
+    }
+
+    fn is_watched(&self) -> bool {
+        self.watched_at.is_some_and(|at| at.elapsed() < WATCHED)
+    }
+}
 
 /// Answers by what was asked for.
 #[derive(Default)]
-pub(super) struct Memo(Mutex<HashMap<String, Entry>>);
+pub(super) struct Memo {
+    entries: Mutex<HashMap<String, Entry>>,
+    pace: Pace,
+    earlier: Earlier,
+}
 
 impl Memo {
     /// The answer to a question: one that is fresh, or else what `ask` brings. Those who ask at the
@@ -36,14 +69,67 @@ impl Memo {
     {
         let entry = self.entry(question);
         let mut kept = entry.lock().await;
-        if let Some((at, answer)) = &*kept
-            && at.elapsed() < FRESH
+        if let Some(known) = &*kept
+            && known.is_fresh()
         {
-            return Ok(answer.clone());
+            return Ok(known.answer.clone());
         }
-        let at = Instant::now();
+        self.renew(question, &mut kept, None, ask).await
+    }
+
+    /// The same for somebody who watches, and asks again and again: also an old answer, as long as
+    /// the database has the same mark, or it would cost too much to ask.
+    pub(super) async fn watch<M, F>(&self, question: &str, mark: M, ask: F) -> Result<Bytes, Problem>
+    where
+        M: Future<Output = Mark>,
+        F: Future<Output = Result<Reply, Problem>>,
+    {
+        let entry = self.entry(question);
+        let mut kept = entry.lock().await;
+        let mark = match &mut *kept {
+            None => mark.await,
+            Some(known) => {
+                known.watched_at = Some(Instant::now());
+                if known.is_fresh() {
+                    return Ok(known.answer.clone());
+                }
+                let mark = mark.await;
+                let is_same = mark.is_some() && mark == known.mark;
+                let (age, took) = (known.at.elapsed(), known.took);
+                if !self.pace.admits(&Look { age, took, questions: self.questions(), is_same }) {
+                    return Ok(known.answer.clone());
+                }
+                mark
+            }
+        };
+        let began = Instant::now();
+        let answer = self.renew(question, &mut kept, mark, ask).await;
+        self.pace.spend(began.elapsed());
+        if let Some(known) = &mut *kept {
+            known.watched_at = Some(Instant::now());
+        }
+        answer
+    }
+
+    /// Asks, and keeps the answer.
+    async fn renew<F>(
+        &self,
+        question: &str,
+        kept: &mut Option<Kept>,
+        mark: Mark,
+        ask: F,
+    ) -> Result<Bytes, Problem>
+    where
+        F: Future<Output = Result<Reply, Problem>>,
+    {
+        let (at, begun) = (Instant::now(), self.earlier.begin());
         let Reply { body, is_recorded } = ask.await?;
-        *kept = (!is_recorded && self.has_room(body.len())).then(|| (at, body.clone()));
+        let (took, watched_at) = (at.elapsed(), kept.as_ref().and_then(|known| known.watched_at));
+        *kept = None;
+        if !is_recorded && self.has_room(body.len()) {
+            self.earlier.keep(begun, question, &body, took);
+            *kept = Some(Kept { answer: body.clone(), at, took, mark, watched_at });
+        }
         Ok(body)
     }
 
@@ -52,21 +138,34 @@ impl Memo {
         if bytes <= SMALL {
             return true;
         }
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.retain(|_, entry| is_in_use(entry));
         let held = entries.values().filter_map(|entry| entry.try_lock().ok());
-        let held: usize = held.filter_map(|kept| Some(kept.as_ref()?.1.len())).sum();
+        let held: usize = held.filter_map(|kept| Some(kept.as_ref()?.answer.len())).sum();
         held.saturating_add(bytes) <= BYTES_MAX
+    }
+
+    /// An answer of the last half a minute to a question that takes long, to be shown while it is
+    /// asked again.
+    pub(super) fn earlier(&self, question: &str) -> Option<Bytes> {
+        self.earlier.find(question)
     }
 
     /// Forgets all answers, because something was changed: whoever has changed it looks at once.
     pub(super) fn forget(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.earlier.forget();
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// How many questions are asked, about: some may be of browsers that have gone.
+    fn questions(&self) -> usize {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     fn entry(&self, question: &str) -> Entry {
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if entries.len() >= ENTRIES_MAX && !entries.contains_key(question) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        if !entries.contains_key(question) {
+            // Old ones go as new ones come, so that they are not counted as questions for long.
             entries.retain(|_, entry| is_in_use(entry));
             if entries.len() >= ENTRIES_MAX {
                 // All are in use: this answer is shared with nobody.
@@ -79,10 +178,11 @@ impl Memo {
 
 /// Whether somebody waits for it, or may still use it.
 fn is_in_use(entry: &Entry) -> bool {
-    match entry.try_lock() {
-        Ok(kept) => kept.as_ref().is_some_and(|(at, _)| at.elapsed() < FRESH),
-        Err(_) => true,
-    }
+    Arc::strong_count(entry) > 1
+        || match entry.try_lock() {
+            Ok(kept) => kept.as_ref().is_some_and(|known| known.is_fresh() || known.is_watched()),
+            Err(_) => true,
+        }
 }
 
 #[cfg(test)]
@@ -168,9 +268,57 @@ mod tests {
         for question in 0..2 * ENTRIES_MAX {
             asked(&memo, &format!("{question}"), &times).await;
         }
-        assert!(memo.0.lock().unwrap().len() <= ENTRIES_MAX);
+        assert!(memo.entries.lock().unwrap().len() <= ENTRIES_MAX);
         tokio::time::advance(FRESH).await;
         asked(&memo, "new", &times).await;
-        assert!(memo.0.lock().unwrap().len() < 3, "old ones have gone");
+        assert!(memo.entries.lock().unwrap().len() < 3, "old ones have gone");
+    }
+
+    /// Watches for a while, every two seconds; returns how often it was asked.
+    async fn watched(memo: &Memo, seconds: u64, took: Duration, mark: impl Fn(u64) -> Mark) -> usize {
+        let times = AtomicUsize::new(0);
+        for second in (0..seconds).step_by(2) {
+            let ask = async {
+                times.fetch_add(1, Ordering::SeqCst);
+                tokio::time::sleep(took).await;
+                Ok(reply(Bytes::from_static(b"answer")))
+            };
+            memo.watch("a", async { mark(second) }, ask).await.unwrap();
+            tokio::time::advance(FRESH).await;
+        }
+        times.load(Ordering::SeqCst)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_not_changed_is_not_asked_for_again_for_half_a_minute() {
+        let cheap = Duration::from_millis(1);
+        let same = watched(&Memo::default(), 60, cheap, |_| Some("1:1:".into())).await;
+        assert!((2..=3).contains(&same), "once, and as time alone may change it: {same}");
+        let changing = watched(&Memo::default(), 60, cheap, |second| Some(second.to_string().into())).await;
+        assert_eq!(changing, 30, "each time");
+        let unknown = watched(&Memo::default(), 60, cheap, |_| None).await;
+        assert_eq!(unknown, 30, "what is not known may have changed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_costs_much_is_asked_for_seldom() {
+        let costly = Duration::from_millis(500);
+        let times = watched(&Memo::default(), 3_600, costly, |_| None).await;
+        let part = costly.as_secs_f64() * times as f64 / 3_600.0;
+        assert!(part < 0.012, "{times} times are {part} of the time");
+        assert!(times > 20, "and not never: {times}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_opens_a_page_is_shown_what_is_fresh() {
+        let (memo, times) = (Memo::default(), AtomicUsize::new(0));
+        memo.watch("a", async { Some("1:1:".into()) }, async { Ok(reply(Bytes::from_static(b"old"))) })
+            .await
+            .unwrap();
+        assert_eq!(memo.find("a", async { Err(Problem::internal()) }).await.unwrap(), "old");
+        tokio::time::advance(FRESH).await;
+        assert_eq!(asked(&memo, "a", &times).await, "answer");
+        let watching = memo.watch("a", async { None }, async { Err(Problem::internal()) }).await;
+        assert_eq!(watching.unwrap(), "answer", "and with it those who watch");
     }
 }

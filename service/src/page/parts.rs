@@ -2,6 +2,7 @@
 
 use maud::{Markup, PreEscaped, html};
 
+use super::partial::RESULTS;
 use super::visit::Visit;
 
 /// How a state is marked: never by its colour alone.
@@ -120,10 +121,18 @@ pub(crate) fn pager(visit: &Visit, next_cursor: Option<&str>) -> Markup {
     html! {
         @if !is_first || next_cursor.is_some() {
             nav.pager aria-label="Pages of the list" {
-                @if !is_first { a href=(address(None)) { "First page" } }
-                @if let Some(cursor) = next_cursor { a href=(address(Some(cursor))) rel="next" { "Next page" } }
+                @if !is_first { (swapped(&address(None), "first", "First page")) }
+                @if let Some(cursor) = next_cursor { (swapped(&address(Some(cursor)), "next", "Next page")) }
             }
         }
+    }
+}
+
+/// A link to another part of a list, which a script shows in place of this one.
+fn swapped(address: &str, relation: &str, words: &str) -> Markup {
+    html! {
+        a href=(address) rel=(relation) hx-get=(address) hx-target={ "#" (RESULTS) } hx-push-url="true"
+            hx-swap="innerHTML show:#main:top" { (words) }
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::memo::Memo;
+use super::pulse::Pulse;
 use super::sections::Group;
 use super::sent::SentOnce;
 use crate::http::Api;
@@ -25,6 +26,7 @@ pub(crate) struct PageParts {
     pub(super) api: Api,
     pub(super) inside: Inside,
     pub(super) memo: Memo,
+    pub(super) pulse: Pulse,
     pub(super) watchers: Watchers,
     pub(super) sent_once: SentOnce,
     /// Cancelled when the process stops.
@@ -37,8 +39,16 @@ impl Page {
     /// Pages whose requests `inside` answers.
     pub(crate) fn new(api: Api, inside: Inside, stop: CancellationToken, sections: &'static [Group]) -> Self {
         let watchers = Watchers::new(WATCHERS_MAX, WATCHERS_SHARE);
-        let (memo, sent_once) = (Memo::default(), SentOnce::default());
-        Self(Arc::new(PageParts { api, inside, memo, watchers, sent_once, stop, sections }))
+        Self(Arc::new(PageParts {
+            api,
+            inside,
+            memo: Memo::default(),
+            pulse: Pulse::default(),
+            watchers,
+            sent_once: SentOnce::default(),
+            stop,
+            sections,
+        }))
     }
 }
 

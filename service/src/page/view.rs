@@ -10,6 +10,7 @@ use crate::http::problem::Problem;
 #[derive(Clone)]
 pub(crate) struct View {
     pub(super) title: String,
+    pub(super) filter: Markup,
     pub(super) above: Markup,
     pub(super) live: Option<Markup>,
     pub(super) below: Markup,
@@ -20,10 +21,17 @@ impl View {
     /// A page with a title, which is its heading.
     pub(crate) fn new(title: impl Into<String>) -> Self {
         let empty = || maud::html! {};
-        Self { title: title.into(), above: empty(), live: None, below: empty(), status: StatusCode::OK }
+        let (filter, above, below) = (empty(), empty(), empty());
+        Self { title: title.into(), filter, above, live: None, below, status: StatusCode::OK }
     }
 
-    /// What stands first, and stays as it is: what the page is for, filters, controls.
+    /// The filter, and what the page is for: it stands before everything that the filter decides
+    /// about, and stays as it is while that is replaced.
+    pub(crate) fn filter(self, filter: Markup) -> Self {
+        Self { filter, ..self }
+    }
+
+    /// What stands before the live part, and stays as it is: controls.
     pub(crate) fn above(self, above: Markup) -> Self {
         Self { above, ..self }
     }

@@ -27,6 +27,8 @@ pub(super) struct VisitParts {
     /// The path from the root, and the query without its question mark.
     pub(super) path: String,
     pub(super) query: String,
+    /// Whether it is a look of somebody who has left the page open.
+    pub(super) is_watched: bool,
     /// The hidden field of forms.
     pub(super) form_token: String,
     /// The form that was sent, by its key and its fields: the same again if it is sent twice.
@@ -61,6 +63,11 @@ impl Visit {
         let pairs = pairs.finish();
         let link = self.link(path);
         if pairs.is_empty() { link } else { format!("{link}?{pairs}") }
+    }
+
+    /// The address of this page, without its query.
+    pub(crate) fn here(&self) -> String {
+        self.at_root(&self.0.path)
     }
 
     /// The address of a path from the root of the server.

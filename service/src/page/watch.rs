@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use axum::http::{HeaderName, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::sse::Event;
 use axum::response::{IntoResponse, Response, Sse};
@@ -25,12 +25,6 @@ const NO_BUFFER: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// How often something is sent if nothing changes, in ticks: proxies end what is silent.
 const SILENCE: u32 = 7;
-
-/// Whether a request asks for that. A form would be sent again with each tick.
-pub(super) fn is_wanted(method: &Method, headers: &HeaderMap) -> bool {
-    let accepts = headers.get(header::ACCEPT).is_some_and(|accept| accept == "text/event-stream");
-    accepts && method == Method::GET
-}
 
 /// Watches the page of a request.
 pub(super) fn watch(page: Page, visitor: &Visitor, request: Request, next: Next) -> Response {

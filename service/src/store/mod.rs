@@ -1,6 +1,7 @@
 //! The SQL of the service's own tables, beside that of the queue.
 
 mod access_keys;
+mod changes;
 pub(crate) mod checkup;
 mod deployment;
 mod service_accounts;

@@ -134,13 +134,12 @@ macro_rules! group_rows {
         sqlx::query_as!(
             GroupRow,
             r#"with looked as (
-                   select d.error_group, d.died_at, d.id, $3 or d.queue is null or wakeq.is_shown(d.queue) as is_shown
+                   select d.error_group, d.died_at, $3 or d.queue is null or wakeq.is_shown(d.queue) as is_shown
                      from wakeq.dead_events d "# + $source + r#"
                ), grouped as (
                    select error_group, count(*) as looked_at, count(*) filter (where is_shown) as count,
                           min(died_at) filter (where is_shown) as first_died_at,
-                          max(died_at) filter (where is_shown) as last_died_at,
-                          (array_agg(id order by died_at desc, id desc) filter (where is_shown))[1] as last_id
+                          max(died_at) filter (where is_shown) as last_died_at
                      from looked group by error_group
                ), ranked as (
                    select g.*, k.note, k.known_by, k.known_at,
@@ -161,7 +160,11 @@ macro_rules! group_rows {
                  from (values (1)) as one left join (
                       page p cross join lateral (
                           select e.id, e.module::text as module, e.name::text as name, e.cause, left(e.last_error, 2000) as error
-                            from wakeq.dead_events e where e.canvas_id = $1 and e.id = p.last_id offset 0) as e) on true
+                            from wakeq.dead_events e
+                           where e.canvas_id = $1 and e.error_group = p.error_group and e.died_at = p.last_died_at
+                             and ($3 or e.queue is null or wakeq.is_shown(e.queue))
+                           order by e.canvas_id desc, e.error_group desc, e.died_at desc, e.id desc
+                           limit 1) as e) on true
                 order by p.rank desc, p.error_group desc"#,
             $($argument)*
         )
@@ -248,14 +251,13 @@ impl Store {
         let query = sqlx::query_as!(
             GroupRow,
             r#"with looked as (
-                   select d.died_at, d.id, $4 or d.queue is null or wakeq.is_shown(d.queue) as is_shown
+                   select d.died_at, $4 or d.queue is null or wakeq.is_shown(d.queue) as is_shown
                      from wakeq.dead_events d where d.canvas_id = $1 and d.error_group = $2
                     order by d.canvas_id desc, d.error_group desc, d.died_at desc, d.id desc limit $3
                ), counted as (
                    select count(*) as looked_at, count(*) filter (where is_shown) as count,
                           min(died_at) filter (where is_shown) as first_died_at,
-                          max(died_at) filter (where is_shown) as last_died_at,
-                          (array_agg(id order by died_at desc, id desc) filter (where is_shown))[1] as last_id
+                          max(died_at) filter (where is_shown) as last_died_at
                      from looked
                )
                select c.looked_at as "looked_at!", 0::bigint as "rank?", $2::uuid as "error_group?", c.count as "count?",
@@ -265,7 +267,10 @@ impl Store {
                  from counted c
                 cross join lateral (
                       select e.id, e.module::text as module, e.name::text as name, e.cause, left(e.last_error, 2000) as error
-                        from wakeq.dead_events e where e.canvas_id = $1 and e.id = c.last_id offset 0) as e
+                        from wakeq.dead_events e
+                       where e.canvas_id = $1 and e.error_group = $2 and e.died_at = c.last_died_at
+                         and ($4 or e.queue is null or wakeq.is_shown(e.queue))
+                       order by e.canvas_id desc, e.error_group desc, e.died_at desc, e.id desc limit 1) as e
                  left join lateral (
                       select k.note, k.known_by, k.known_at from wakeq.known_errors k
                        where k.canvas_id = $1 and k.error_group = $2 offset 0) as k on true"#,

@@ -44,6 +44,16 @@ pub(crate) struct ListedEvent {
     pub(crate) last: Option<bool>,
 }
 
+impl ListedEvent {
+    /// Its place in the list.
+    pub(crate) fn position(&self) -> Position {
+        let scope = &self.address.scope;
+        let (module, name) = (scope.module.to_string(), scope.name.to_string());
+        let prev = self.place.as_ref().map(|place| place.link.prev);
+        Position { module, name, delay_until: self.schedule.delay_until, id: self.id, prev }
+    }
+}
+
 /// A query for [`ListedRow`]s: those that a filter selects among the rows of a source, which is the
 /// end of a select of up to `$2` events, in their order.
 ///
@@ -80,8 +90,10 @@ macro_rules! listed_rows {
                       turn.word as turn, e.worker::text as worker, e.number as "number!",
                       limited.waits as "waits!", meant.is_meant as "is_meant!", rule.kind as rule, now() as "now!",
                       case when ends.is_last then e.number = $2 or e.next_bytes is not null end as last
-                 from looked e, lateral (select greatest(max(r.rule_type), case when (
-                                    select exists (select from wakeq.scheduling_rules where event_space = 'CANVAS'))
+                 from looked e, lateral (select greatest(max(r.rule_type), case
+                                    when e.queue is null then (select wakeq.switch_on($1, null, now()))
+                                    when (select exists (
+                                        select from wakeq.scheduling_rules where event_space = 'CANVAS'))
                                     then wakeq.switch_on(e.canvas_id, e.queue, now()) end)::text as kind
                                  from wakeq.scheduling_rules r
                                 where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name

@@ -5,7 +5,7 @@ use crate::event::{
     Actor, CanvasId, EventFacts, EventFilter, EventId, EventOptions, EventState, RuleKind, Schedule, Tag,
     Timestamp, Turn,
 };
-use crate::store::events::{DeadEvent, FoundDead, ListedEvent, Position};
+use crate::store::events::{CountedEvents, DeadEvent, FoundDead, ListedEvent, Position};
 use crate::store::kernel::StoreError;
 
 /// Longest JSON of an event's options, in bytes.
@@ -54,6 +54,23 @@ impl Tables {
         });
         let listed = listed.filter(|event| event.is_meant || event.last.is_some());
         Ok(listed.take(usize::try_from(limit).unwrap_or(0)).collect())
+    }
+
+    pub(in crate::store) fn count_by_index(
+        &self,
+        canvas: CanvasId,
+        filter: &EventFilter,
+        copies: bool,
+        after: Option<&Position>,
+        look: i64,
+    ) -> Result<CountedEvents, StoreError> {
+        let listed = self.events(canvas, filter, copies, after, (look, look.saturating_add(1)))?;
+        let last = listed.last();
+        Ok(CountedEvents {
+            count: listed.iter().filter(|event| event.is_meant).count() as u64,
+            looked_at: last.map_or(0, |last| last.number.unsigned_abs()),
+            last: last.filter(|last| last.last == Some(true)).map(ListedEvent::position),
+        })
     }
 
     pub(in crate::store) fn search_dead(

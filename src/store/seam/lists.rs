@@ -2,7 +2,7 @@
 
 use super::on_backing;
 use crate::event::{Actor, CanvasId, EventFilter, EventId, Tag, Timestamp};
-use crate::store::events::{DeadEvent, FoundDead, ListedEvent, Position};
+use crate::store::events::{CountedEvents, DeadEvent, FoundDead, ListedEvent, Position};
 use crate::store::kernel::{Store, StoreError};
 
 impl Store {
@@ -21,7 +21,20 @@ impl Store {
         on_backing!(self.events(canvas, filter, copies, after, (look, limit)))
     }
 
-    /// The same of dead events, the latest first.
+    /// Counts the events that a filter selects among up to `look` that are after a position. The
+    /// filter asks for a handler and one tag at most ([`EventFilter::is_counted_by_index`]).
+    pub(crate) async fn count_by_index(
+        &self,
+        canvas: CanvasId,
+        filter: &EventFilter,
+        copies: bool,
+        after: Option<&Position>,
+        look: i64,
+    ) -> Result<CountedEvents, StoreError> {
+        on_backing!(self.count_by_index(canvas, filter, copies, after, look))
+    }
+
+    /// As [`Store::events`] of dead events, the latest first.
     pub(crate) async fn search_dead(
         &self,
         canvas: CanvasId,

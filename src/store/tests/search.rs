@@ -163,6 +163,48 @@ async fn an_object_and_a_batch_are_found_by_their_indexes() {
     }
 }
 
+/// Up to a number and on from there, without what another tenant has of the same.
+#[tokio::test]
+async fn events_of_a_handler_and_of_a_tag_are_counted_in_their_index() {
+    let table = Table::of_one_connection().await;
+    table
+        .run(
+            "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, options)
+             select gen_random_uuid(), case n % 2 when 0 then '00000000-0000-0000-0000-000000000000'
+                        else '00000000-0000-0000-0000-000000000007' end::uuid, 'WORKER', 'h' || n % 5, '_', '1',
+                    jsonb_build_object('tags', jsonb_build_array('all'))
+               from generate_series(1, 100) n",
+        )
+        .await;
+    let of_handler = EventFilter { name: Some("h3".parse().unwrap()), ..EventFilter::default() };
+    for (filter, count) in
+        [(EventFilter::default(), 50), (of_handler, 10), (tagged("all"), 50), (tagged("none"), 0)]
+    {
+        assert!(filter.is_counted_by_index());
+        let (mut counted, mut after) = (0, None);
+        loop {
+            let page = table
+                .store
+                .count_by_index(CanvasId::DEFAULT, &filter, true, after.as_ref(), 7)
+                .await
+                .unwrap();
+            assert!(page.looked_at <= 7 && page.count == page.looked_at, "{page:?}");
+            assert_eq!(page.last.is_some(), page.looked_at == 7, "{page:?}");
+            counted += page.count;
+            after = page.last;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(counted, count, "{filter:?}");
+    }
+    let two =
+        EventFilter { tags: vec!["all".parse().unwrap(), "b".parse().unwrap()], ..EventFilter::default() };
+    assert!(!two.is_counted_by_index(), "an index has one tag of an event");
+    let state = EventFilter { states: vec![crate::event::EventState::Ready], ..EventFilter::default() };
+    assert!(!state.is_counted_by_index());
+}
+
 /// Values of 1 MiB: a page looks into 32 of them, and says so.
 #[tokio::test]
 async fn a_page_looks_into_a_limited_number_of_bytes() {

@@ -136,6 +136,20 @@ impl Browser {
         }
     }
 
+    /// Waits until the address of the page has these words, or has them no longer.
+    pub(crate) async fn until_address(&self, words: &str, has_them: bool) {
+        let deadline = tokio::time::Instant::now() + TIMEOUT;
+        loop {
+            let address = self.client.current_url().await.unwrap();
+            if address.as_str().contains(words) == has_them {
+                return;
+            }
+            assert!(tokio::time::Instant::now() < deadline, "{words:?}, {has_them}: {address}");
+            // A driver does not tell when an address has changed.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
     /// Shows pages at this width, and dark or light.
     pub(crate) async fn look(&self, width: u32, is_dark: bool) {
         let height = if width < 600 { 844 } else { 900 };

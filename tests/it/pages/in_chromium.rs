@@ -92,3 +92,35 @@ async fn why_this_mail_was_not_sent() {
     browser.until_it_says("No dead event is like that.").await;
     browser.close().await;
 }
+
+/// What somebody types is looked for without loading the page again, and the way back leads to what
+/// was shown before.
+// Shows: EV2-09
+#[tokio::test]
+async fn a_filter_is_followed_without_loading_the_page() {
+    let scene = Scene::with_everything().await;
+    let Some(browser) = Browser::open(&scene.service).await else { return };
+    browser.sign_in(&scene.key).await;
+    browser.go(&Scene::at("/events")).await;
+    browser.until_it_says("WORKER/print").await;
+    browser.client.execute("window.isTheSame = true;", Vec::new()).await.unwrap();
+    browser.type_into("form.filter input[name=name]", "remind").await;
+    browser.until_address("name=remind", true).await;
+    browser.until_it_says("3 events in all.").await;
+    let script = "return [window.isTheSame, document.activeElement.name,
+                          document.getElementById('results').innerText];";
+    let found = browser.client.execute(script, Vec::new()).await.unwrap();
+    assert_eq!(found[0], true, "it is the same page");
+    assert_eq!(found[1], "name", "and one can go on typing");
+    let text = found[2].as_str().unwrap();
+    assert!(text.contains("WORKER/remind") && !text.contains("WORKER/print"), "{text}");
+    // Its live numbers are those of what is shown.
+    scene.service.post("/events", serde_json::json!({"name": "remind", "value": 4, "delay_s": 3600})).await;
+    browser.press("h1").await;
+    browser.until_it_says("4 events in all.").await;
+    browser.client.back().await.unwrap();
+    browser.until_address("name=remind", false).await;
+    browser.until_it_says("WORKER/print").await;
+    assert_eq!(browser.troubles().await, Vec::<String>::new());
+    browser.close().await;
+}

@@ -22,6 +22,7 @@ mod oidc;
 mod operations;
 mod overview;
 mod own_handlers;
+mod partial;
 mod proxy;
 mod pulled;
 mod queues;

@@ -79,7 +79,7 @@ enum Verb {
         name: Option<String>,
     },
     /// Run the release binary where the field is rough, and print figures: statistics of an empty
-    /// table, old snapshots, hostile roles, receivers that hang or refuse: 40 minutes.
+    /// table, old snapshots, receivers that hang or refuse, large pages: 50 minutes.
     Field {
         #[arg(help = format!("One of: {}", field::names()))]
         name: Option<String>,

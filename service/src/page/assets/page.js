@@ -36,7 +36,7 @@
   };
   const watch = () => {
     close();
-    if (paused || document.hidden || document.body.dataset.live === undefined) return;
+    if (paused || document.hidden || !document.getElementById("live")) return;
     source = new EventSource(location.href);
     source.addEventListener("open", () => say("Live"));
     source.addEventListener("error", () => say("Reconnecting"));
@@ -55,18 +55,39 @@
     if (busy || live.matches(":hover") && live.querySelector("a:active")) return;
     live.innerHTML = latest;
     latest = null;
+    window.htmx?.process(live);
     tell(live);
     say("Live");
   };
   setInterval(renew, 2000);
   const pause = () => {
     paused = !paused;
+    tellPaused();
+    watch();
+  };
+  const tellPaused = () => {
     all("[data-pause]").forEach((button) => (button.textContent = paused ? "Go on" : "Pause"));
     say(paused ? "Paused" : "Live");
-    watch();
   };
   document.addEventListener("visibilitychange", watch);
   window.addEventListener("pagehide", close);
+
+  // What a filter or a way through a list has found is there, in place of what was before. htmx tells
+  // it for each part of that.
+  let settling = null;
+  const settled = () => {
+    latest = null;
+    tell();
+    tellPaused();
+    watch();
+    if (document.activeElement === document.body) document.getElementById("main").focus({ preventScroll: true });
+  };
+  document.addEventListener("htmx:afterSettle", () => {
+    clearTimeout(settling);
+    settling = setTimeout(settled);
+  });
+  // What is refused is a page of its own, or the whole page with the reason.
+  document.addEventListener("htmx:responseError", (event) => location.assign(event.detail.pathInfo.finalRequestPath));
 
   // The mode: dark, light, as the system has it.
   const shift = () => {

@@ -32,13 +32,15 @@ const KINDS_OF_SELECTED: [(&str, &str); 2] = [("redrive", "redrive"), ("delete-d
 /// The dead events that a filter selects. They are read by each person, since that is recorded.
 pub(crate) async fn list(visit: Visit) -> Result<View, Problem> {
     let filter = Filter::of(&visit);
-    let above = html! {
+    let choice = html! {
         p {
             "Events that were given up, the latest first. "
             @if visit.may(Scope::Read) { a href=(visit.link(&["dead-events"])) { "What they died of" } }
         }
-        (form::filter(filter.fields_of_dead()))
+        (form::filter(&visit, filter.fields_of_dead()))
         (form::saved())
+    };
+    let above = html! {
         @if may_begin(&visit) {
             p.actions {
                 span { "All dead events that match:" }
@@ -54,7 +56,7 @@ pub(crate) async fn list(visit: Visit) -> Result<View, Problem> {
             ))
         }
     };
-    let view = View::new("Dead events one by one").above(above);
+    let view = View::new("Dead events one by one").filter(choice).above(above);
     match found(&visit, &filter).await {
         Ok(found) => Ok(view.below(found)),
         Err(problem) if problem.kind == Kind::BadRequest => Ok(view.refused(&problem)),

@@ -29,7 +29,7 @@ const PAGE: usize = 100;
 pub(crate) async fn list(visit: Visit) -> Result<View, Problem> {
     let given: Vec<_> =
         visit.parameters().into_iter().filter(|(name, _)| FILTER.contains(&name.as_str())).collect();
-    let above = html! {
+    let filter = html! {
         p.quiet {
             "Events that have ended and are kept, because their emit, their handler or its target asks for "
             "it. That you look at them is recorded."
@@ -37,7 +37,7 @@ pub(crate) async fn list(visit: Visit) -> Result<View, Problem> {
         (fields(&visit))
         (form::saved())
     };
-    let view = View::new("Kept events").above(above);
+    let view = View::new("Kept events").filter(filter);
     let ask = visit.ask(&["ended-events"]).queries(&given).query("limit", PAGE);
     match ask.get::<List<EndedEventJson>>().await {
         Ok(events) => Ok(view.below(listed(&visit, &events))),
@@ -47,11 +47,14 @@ pub(crate) async fn list(visit: Visit) -> Result<View, Problem> {
 }
 
 fn fields(visit: &Visit) -> Markup {
-    form::filter(html! {
-        (form::select("outcome", "Outcome", &visit.parameter("outcome"), &OUTCOMES))
-        (form::text("name", "Handler", &visit.parameter("name"), "send-email"))
-        (form::text("module", "Module", &visit.parameter("module"), "WORKER"))
-    })
+    form::filter(
+        visit,
+        html! {
+            (form::select("outcome", "Outcome", &visit.parameter("outcome"), &OUTCOMES))
+            (form::text("name", "Handler", &visit.parameter("name"), "send-email"))
+            (form::text("module", "Module", &visit.parameter("module"), "WORKER"))
+        },
+    )
 }
 
 fn listed(visit: &Visit, events: &List<EndedEventJson>) -> Markup {

@@ -28,7 +28,7 @@ const WORKER: &str = "WORKER";
 pub(crate) async fn list(visit: Visit) -> Result<View, Problem> {
     let named = visit.parameter("name");
     let switches = visit.ask(&["switches"]).shared::<List<RuleJson>>().await?;
-    let above = html! { (actions_of_all(&visit)) (filter(&named)) };
+    let view = View::new("Handlers").filter(filter(&visit, &named)).above(actions_of_all(&visit));
     let found = if named.is_empty() {
         let ask = visit.ask(&["handlers"]).query("limit", 100).query("cursor", visit.parameter("cursor"));
         ask.shared::<List<Handler>>().await?
@@ -36,7 +36,7 @@ pub(crate) async fn list(visit: Visit) -> Result<View, Problem> {
         let (module, name) = named.split_once('/').unwrap_or((WORKER, named.as_str()));
         let handler: Handler = visit.ask(&["handlers", module, name]).shared().await?;
         if handler.is_empty() && handler.unknown_since.is_none() {
-            return Ok(View::new("Handlers").above(above).below(nothing(&visit, module, name)));
+            return Ok(view.below(nothing(&visit, module, name)));
         }
         List::whole([handler])
     };
@@ -47,7 +47,7 @@ pub(crate) async fn list(visit: Visit) -> Result<View, Problem> {
         }
         (listed(&visit, &found))
     };
-    Ok(View::new("Handlers").above(above).live(live))
+    Ok(view.live(live))
 }
 
 fn actions_of_all(visit: &Visit) -> Markup {
@@ -59,8 +59,8 @@ fn actions_of_all(visit: &Visit) -> Markup {
     }
 }
 
-fn filter(named: &str) -> Markup {
-    form::filter(html! { (form::text("name", "Handler", named, "send-email, or MODULE/send-email")) })
+fn filter(visit: &Visit, named: &str) -> Markup {
+    form::filter(visit, html! { (form::text("name", "Handler", named, "send-email, or MODULE/send-email")) })
 }
 
 /// A handler without anything can be opened all the same: it may get a target, or a pause.

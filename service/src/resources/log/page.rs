@@ -25,13 +25,13 @@ pub(crate) async fn list(visit: Visit) -> Result<View, Problem> {
     let ask = visit.ask(&["log"]).query("category", category.trim()).query("stream", stream.trim());
     let page: LogPageJson = ask.query("after", after.trim()).query("limit", 100).get().await?;
     let contents = html! { (listed(&visit, &page)) (further(&visit, &page)) };
-    Ok(View::new("Log").above(filter(&visit)).below(contents))
+    Ok(View::new("Log").filter(filter(&visit)).below(contents))
 }
 
 fn filter(visit: &Visit) -> Markup {
     let value = |name: &str| visit.parameter(name);
     html! {
-        (form::filter(html! {
+        (form::filter(visit, html! {
             (form::text("category", "Category", &value("category"), "accounts"))
             (form::text("stream", "Stream of it", &value("stream"), "account-7"))
             (form::text("after", "After number", &value("after"), "0"))

@@ -119,7 +119,7 @@ fn amount(quota: &Quota, count: u64) -> String {
 
 /// One quota, to be set or unset.
 pub(crate) async fn ask_set(visit: Visit, path: PathParts) -> Result<View, Problem> {
-    let quotas: List<Quota> = visit.ask(&["quotas"]).query("limit", 1000).get().await?;
+    let quotas: List<Quota> = visit.ask(&["quotas"]).query("limit", 1000).shared().await?;
     let name = path.get("quota");
     let quota = quotas.items.iter().find(|quota| quota.quota == name).ok_or_else(Problem::not_found)?;
     let own = visit.link(&["quotas", name]);

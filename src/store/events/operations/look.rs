@@ -133,9 +133,7 @@ impl Sql<'_> {
                                   when p.delay_until > now() then 'delayed'
                                   when p.runs then 'running'
                                   else coalesce((
-                                      select case greatest(max(r.rule_type), case when (
-                                                      select exists (select from wakeq.scheduling_rules where event_space = 'CANVAS'))
-                                                      then wakeq.switch_on(p.canvas_id, null, now()) end)
+                                      select case greatest(max(r.rule_type), (select wakeq.switch_on($1, null, now())))
                                              when 'block' then 'blocked' when 'pause' then 'paused' end
                                         from wakeq.scheduling_rules r
                                        where r.canvas_id = p.canvas_id and r.event_space = p.module and r.handler_name = p.name

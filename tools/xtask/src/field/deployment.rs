@@ -56,6 +56,11 @@ impl Site {
         self.cluster.port()
     }
 
+    /// The process id of the server, whose children serve its connections.
+    pub(super) fn postmaster(&self) -> u32 {
+        self.cluster.pid()
+    }
+
     /// Runs a command on the database; returns what it printed.
     pub(super) fn command(&self, arguments: &[&str]) -> Result<String> {
         self.command_with(arguments, &[])
@@ -77,8 +82,17 @@ impl Site {
         self.start_on(&self.url(), settings).await
     }
 
+    /// Starts the API alone; returns once it serves.
+    pub(super) async fn serve(&self, settings: &[(&str, &str)]) -> Result<Server> {
+        self.start_as("serve", &self.url(), settings).await
+    }
+
     /// Like [`Site::start`], with the database at another address.
     pub(super) async fn start_on(&self, url: &str, settings: &[(&str, &str)]) -> Result<Server> {
+        self.start_as("all", url, settings).await
+    }
+
+    async fn start_as(&self, command: &str, url: &str, settings: &[(&str, &str)]) -> Result<Server> {
         let key = self.command(&[
             "keys",
             "create",
@@ -93,7 +107,7 @@ impl Site {
         ])?;
         let key = key.lines().last().unwrap_or_default().trim().to_owned();
         let port = free_port()?;
-        let mut launch = Launch::new(&self.program).argument("all");
+        let mut launch = Launch::new(&self.program).argument(command);
         let (port_text, metrics) = (port.to_string(), format!("127.0.0.1:{}", free_port()?));
         let own = [("PORT", port_text.as_str()), ("WAKEQ_METRICS_LISTEN", metrics.as_str())];
         for (name, value) in

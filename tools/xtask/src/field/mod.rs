@@ -12,6 +12,7 @@ mod hanging;
 mod hostile;
 mod limited;
 mod operation;
+mod page;
 mod receiver;
 mod relay;
 mod slow;
@@ -32,7 +33,7 @@ type Running<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
 type Scenario = (&'static str, &'static str, for<'a> fn(&'a Site) -> Running<'a>);
 
 /// The short name of each, and what it shows.
-const SCENARIOS: [Scenario; 11] = [
+const SCENARIOS: [Scenario; 12] = [
     (
         "burst",
         "150,000 events after a quiet hour, by the statistics of an empty table and of one row",
@@ -57,6 +58,11 @@ const SCENARIOS: [Scenario; 11] = [
     ("operation", "an operation over 1,000,000 events, whose process is killed twice", |site| {
         Box::pin(operation::run(site))
     }),
+    (
+        "page",
+        "every page with a million events waiting and a million kept, and what ten open pages cost",
+        |site| Box::pin(page::run(site)),
+    ),
     ("half-open", "every connection to Postgres half-open, then SIGTERM", |site| {
         Box::pin(half_open::run(site))
     }),

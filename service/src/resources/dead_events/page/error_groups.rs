@@ -22,12 +22,14 @@ pub(crate) async fn list(visit: Visit) -> Result<View, Problem> {
     let given: Vec<_> =
         visit.parameters().into_iter().filter(|(name, _)| FILTER.contains(&name.as_str())).collect();
     let ask = visit.ask(&["dead-events", "groups"]).queries(&given).query("limit", PAGE);
-    let above = html! {
+    let filter = html! {
         p { "Events that were given up, by what they died of. They are kept, and can run again." }
         (filter(&visit))
+    };
+    let above = html! {
         p.actions { a.button href=(visit.link(&["dead-events", "list"])) { "Dead events one by one" } }
     };
-    let view = View::new("Dead events").above(above);
+    let view = View::new("Dead events").filter(filter).above(above);
     match ask.shared::<ErrorGroupsJson>().await {
         Ok(groups) => Ok(view.live(listed(&visit, &groups, given.is_empty()))),
         Err(problem) if problem.kind == Kind::BadRequest => Ok(view.refused(&problem)),
@@ -37,12 +39,13 @@ pub(crate) async fn list(visit: Visit) -> Result<View, Problem> {
 
 fn filter(visit: &Visit) -> Markup {
     let value = |name: &str| visit.parameter(name);
-    form::filter(html! {
+    let fields = html! {
         (form::text("module", "Module", &value("module"), "WORKER"))
         (form::text("name", "Handler", &value("name"), "send-email"))
         (form::select("known", "Known", &value("known"), &KNOWN))
         (form::select("order", "First come those with", &value("order"), &ORDERS))
-    })
+    };
+    form::filter(visit, form::found_as_typed(fields))
 }
 
 fn listed(visit: &Visit, groups: &ErrorGroupsJson, is_all: bool) -> Markup {

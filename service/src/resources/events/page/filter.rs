@@ -207,39 +207,45 @@ impl Filter {
         time::written(text, now).map(Some).ok_or_else(|| Problem::bad_request(words()))
     }
 
-    /// The fields of the list of events that have not ended.
+    /// The fields of the list of events that have not ended. Its first ones record nothing.
     pub(crate) fn fields(&self) -> Markup {
-        html! { (self.states()) (self.lines(&FIRST, &OF_DEAD)) }
+        let first = html! { (self.states()) (self.first(&FIRST)) };
+        html! { (form::found_as_typed(first)) (self.further(&FIRST, &OF_DEAD)) }
     }
 
     /// The fields of the list of dead events.
     pub(crate) fn fields_of_dead(&self) -> Markup {
-        self.lines(&FIRST_OF_DEAD, &OF_LIVE)
+        html! { (self.first(&FIRST_OF_DEAD)) (self.further(&FIRST_OF_DEAD, &OF_LIVE)) }
     }
 
     /// The fields of what may be about both.
     pub(crate) fn fields_of_all(&self) -> Markup {
-        html! { (self.states()) (self.lines(&FIRST, &[])) }
+        html! { (self.states()) (self.first(&FIRST)) (self.further(&FIRST, &[])) }
     }
 
-    /// The lines of a form but for some conditions. Those that do not come first can be folded away.
-    fn lines(&self, first: &[&str], without: &[&str]) -> Markup {
-        let lines = LINES.into_iter().filter(|(name, ..)| !without.contains(name));
-        let (shown, folded): (Vec<_>, Vec<_>) = lines.partition(|(name, ..)| first.contains(name));
-        let line =
-            |(name, label, example): &(&str, &str, &str)| form::text(name, label, self.text(name), example);
+    /// The lines that are always shown.
+    fn first(&self, first: &[&str]) -> Markup {
+        html! { @for line in LINES.iter().filter(|(name, ..)| first.contains(name)) { (self.line(line)) } }
+    }
+
+    /// The other lines but for some conditions. They can be folded away.
+    fn further(&self, first: &[&str], without: &[&str]) -> Markup {
+        let is_further = |name: &str| !first.contains(&name) && !without.contains(&name);
         let is_open = self.0.iter().any(|(name, _)| *name != "state" && !first.contains(name));
         html! {
-            @for shown in &shown { (line(shown)) }
             details.more open[is_open] {
                 summary { "More conditions" }
-                div.fields { @for folded in &folded { (line(folded)) } }
+                div.fields { @for line in LINES.iter().filter(|(name, ..)| is_further(name)) { (self.line(line)) } }
                 p.quiet {
                     "A time is a length, such as " code { "1 h" } " for an hour ago, " code { "in 2 d" }
                     ", or a moment in UTC. A search in values is recorded with your name."
                 }
             }
         }
+    }
+
+    fn line(&self, (name, label, example): &(&str, &str, &str)) -> Markup {
+        form::text(name, label, self.text(name), example)
     }
 
     /// The choice of a state, with what the address has, even if that is several.

@@ -43,8 +43,8 @@ pub(crate) async fn list(visit: Visit) -> Result<Response, Problem> {
         return Ok(Redirect::to(&visit.link(&["events", id.trim()])).into_response());
     }
     let filter = Filter::of(&visit);
-    let above = html! { (fields(&filter)) (form::saved()) (acting(&visit, &filter)) };
-    let view = View::new("Events").above(above);
+    let choice = html! { (fields(&visit, &filter)) (form::saved()) };
+    let view = View::new("Events").filter(choice).above(acting(&visit, &filter));
     let view = match found(&visit, &filter).await {
         // A search in values is recorded, and so is each person's own.
         Ok(found) if filter.searches_values() => view.below(found),
@@ -55,11 +55,12 @@ pub(crate) async fn list(visit: Visit) -> Result<Response, Problem> {
     Ok(view.into_response())
 }
 
-fn fields(filter: &Filter) -> Markup {
-    form::filter(html! {
+fn fields(visit: &Visit, filter: &Filter) -> Markup {
+    let fields = html! {
         (filter.fields())
         (form::text("id", "Or an event's id", "", "018f…"))
-    })
+    };
+    form::filter(visit, fields)
 }
 
 /// What can be done with all that match, and with those that are selected.
