@@ -213,7 +213,7 @@ pub mod control {
 
 /// Crons: an event at each tick of a schedule, exactly one.
 pub mod crons {
-    pub use crate::admin::{Cron, CronPause, CronTick, NewCron, PutCron};
+    pub use crate::admin::{Cron, CronPause, CronTick, NewCron, PutCron, RunCronResult};
     pub use crate::cron::{CronSchedule, InvalidSchedule, MissedTicks};
 }
 

@@ -132,6 +132,7 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .hides_values()
         // A cron emits events.
         .on_both([Scope::Operate, Scope::Emit], routes!(crons::put))
+        .on_both([Scope::Operate, Scope::Emit], routes!(crons::run_now))
         .on(Scope::Operate, routes!(crons::delete))
         .on(Scope::Operate, routes!(crons::pause, crons::unpause))
         .optional_body()

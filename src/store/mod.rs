@@ -32,7 +32,7 @@ pub(crate) mod tests;
 
 pub(crate) use batches::{BatchClosing, BatchKey, BatchOpening, EndedBatch, LookedBatches};
 pub use batches::{BatchProgress, BatchState, RegisteredBatch};
-pub(crate) use crons::{CronDue, CronPut, CronRow, CronStep, CronUnpaused, NewCronRow};
+pub(crate) use crons::{CronDue, CronPut, CronRow, CronRun, CronStep, CronUnpaused, NewCronRow, TickOutcome};
 pub(crate) use events::{
     AttemptEnd, BULK_PAGE, BegunOperation, CANCELLED_PAGE, ClaimLimits, ClaimedEvent, CommandOutcome,
     ErrorGroupPosition, ErrorGroupsAsked, FoundDead, HandlerActivity, HandlerPosition, IdempotencyOutcome,

@@ -50,6 +50,7 @@ pub(crate) use handlers::HandlerPosition;
 pub(crate) use history::{AttemptEnd, KeptEnd};
 pub use history::{AttemptRecord, EndedEvent, EndedFilter};
 pub(crate) use idempotency::IdempotencyOutcome;
+pub(in crate::store) use idempotency::{keep, used};
 pub(in crate::store) use insert::add_all;
 pub(crate) use insert::{NewState, add_one};
 pub use insert::{add_with_state, statements};

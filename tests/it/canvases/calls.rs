@@ -36,13 +36,15 @@ const QUEUES: Coverage = OfThePlatform("queues belong to the platform");
 const GROUPS: Coverage = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tested.
-const CALLS: [(&str, &str, Coverage); 158] = [
+const CALLS: [(&str, &str, Coverage); 160] = [
     ("Admin", "checkpoint", By("show_checkpoint")),
     ("Admin", "store_checkpoint", By("store_checkpoint")),
     ("Admin", "handler_of", There("access::key_scopes")),
     ("Admin", "put_cron", By("put_cron")),
     ("Admin", "cron", By("show_cron")),
     ("Admin", "crons", By("list_crons")),
+    ("Admin", "run_cron", By("run_cron_now")),
+    ("Admin", "run_cron_once", There("http::cron_runs")),
     ("Admin", "pause_cron", By("pause_cron")),
     ("Admin", "unpause_cron", By("unpause_cron")),
     ("Admin", "delete_cron", By("delete_cron")),

@@ -14,7 +14,7 @@ use crate::cli::Terminal;
 
 /// Command lines with placeholders for the victim's values. Verbs without one are here too, for
 /// their output.
-const LINES: [&str; 116] = [
+const LINES: [&str; 117] = [
     "events list",
     "events list --handler <handler>",
     "events list --cursor <cursor list_events>",
@@ -99,6 +99,7 @@ const LINES: [&str; 116] = [
     "handlers block <handler>",
     "pause <handler>",
     "block <handler>",
+    "cron run-now <cron>",
     "cron pause <cron>",
     "events run-now <id>",
     "events tag <id> another",

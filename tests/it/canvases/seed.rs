@@ -9,7 +9,7 @@ use wakeq::{Actor, CanvasId};
 use wakeq_service::access::{Reach, Scope};
 
 use super::world::{QUEUE, World};
-use crate::edge::requests::body;
+use crate::edge::bodies::body;
 use crate::support::service::Answer;
 
 pub(super) struct Tenant {

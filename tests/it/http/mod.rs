@@ -4,6 +4,7 @@ mod admin;
 mod batches;
 mod checkpoints;
 mod cloudevents_sdk;
+mod cron_runs;
 mod crons;
 mod dead_events;
 mod dead_groups;
