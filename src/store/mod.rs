@@ -47,11 +47,11 @@ pub use events::{
 pub use hooks::{FoundHook, RegisteredHook};
 pub(crate) use hooks::{HookOutcome, HookRefusal, NewHookRow};
 pub use kernel::{
-    AuditEntry, AuditLine, AuditOutcome, Coalescer, DatabaseRoute, DatabaseUse, Emission, ForeignEngine,
-    MigrationDifferences, MigrationState, MigrationStatus, Purpose, Refusal, RoleKind, Store, StoreConfig,
-    StoreError, TimingMode, interval, on_behalf_of,
+    AuditEntry, AuditFilter, AuditLine, AuditOutcome, Coalescer, DatabaseRoute, DatabaseUse, Emission,
+    ForeignEngine, MigrationDifferences, MigrationState, MigrationStatus, Purpose, Refusal, RoleKind, Store,
+    StoreConfig, StoreError, TimingMode, interval, on_behalf_of,
 };
-pub(crate) use kernel::{BATCH_MAX, IN_FLIGHT, Listening, PAYLOAD_BYTES_MAX};
+pub(crate) use kernel::{AuditPosition, BATCH_MAX, IN_FLIGHT, Listening, LookedLine, PAYLOAD_BYTES_MAX};
 pub(crate) use limits::{LimitedClaim, LimitedClaims, LimitsWithRoom};
 pub(crate) use log::AppendRefusal;
 pub use log::{LogAppender, LogBatch, LogEnd, LogHolder, LogHorizon, append_batch, lacks_partition};

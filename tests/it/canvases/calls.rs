@@ -36,7 +36,7 @@ const QUEUES: Coverage = OfThePlatform("queues belong to the platform");
 const GROUPS: Coverage = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tested.
-const CALLS: [(&str, &str, Coverage); 160] = [
+const CALLS: [(&str, &str, Coverage); 161] = [
     ("Admin", "checkpoint", By("show_checkpoint")),
     ("Admin", "store_checkpoint", By("store_checkpoint")),
     ("Admin", "handler_of", There("access::key_scopes")),
@@ -87,6 +87,7 @@ const CALLS: [(&str, &str, Coverage); 160] = [
     ("Admin", "search_dead", By("list_dead_events")),
     ("Admin", "count_events", By("count_events")),
     ("Admin", "audit", By("list_audit")),
+    ("Admin", "search_audit", By("list_audit")),
     ("Admin", "clock", OfThePlatform("the time")),
     ("Admin", "is_migrated", OfThePlatform("the state of the schema")),
     ("Admin", "check_notifier", OfThePlatform("Pub/Sub")),

@@ -14,7 +14,7 @@ use crate::cli::Terminal;
 
 /// Command lines with placeholders for the victim's values. Verbs without one are here too, for
 /// their output.
-const LINES: [&str; 117] = [
+const LINES: [&str; 118] = [
     "events list",
     "events list --handler <handler>",
     "events list --cursor <cursor list_events>",
@@ -66,6 +66,7 @@ const LINES: [&str; 117] = [
     "keys list",
     "accounts list",
     "audit list",
+    "audit list --handler <handler> --key <key>",
     "quotas show",
     "limits list",
     "limits list --cursor <cursor list_limits>",

@@ -61,6 +61,7 @@ const NAMES_NOTHING: [&str; 90] = [
     "at_most_s",
     "keep_s",
     // Modes.
+    "action",
     "known",
     "order",
     "on_conflict",
@@ -179,6 +180,9 @@ pub(super) fn of_query(operation: &str, name: &str, values: &Values) -> Vec<Vec<
             ["waiting", "delayed", "paused", "running"].map(|state| vec![("state", state.to_owned())]).into()
         }
         "id" => values.ids.iter().map(|(_, id)| vec![("id", id.clone())]).collect(),
+        "event_id" => values.ids.iter().map(|(_, id)| vec![("event_id", id.clone())]).collect(),
+        "key" => values.keys.iter().map(|key| vec![("key", key.clone())]).collect(),
+        "actor" => values.holders.iter().map(|of| vec![("actor", format!("key:{of}"))]).collect(),
         "tag" => values.tags.iter().map(|tag| vec![("tag", tag.clone())]).collect(),
         "error_group" => {
             values.error_groups.iter().map(|group| vec![("error_group", group.clone())]).collect()
