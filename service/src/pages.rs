@@ -222,6 +222,8 @@ fn of_objects(router: Router<Page>) -> Router<Page> {
 fn of_log(router: Router<Page>) -> Router<Page> {
     router
         .route("/canvases/{canvas}/log", get(log::list))
+        .route("/canvases/{canvas}/log/categories", get(log::names::categories))
+        .route("/canvases/{canvas}/log/streams", get(log::names::streams))
         .route("/canvases/{canvas}/groups", get(groups::list))
         .route("/canvases/{canvas}/groups/{group}", get(groups::one))
         .route(

@@ -158,6 +158,7 @@ fn of_objects(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Read, routes!(objects::tombstones))
         .on(Scope::Operate, routes!(objects::skip))
         .emitting(routes!(emit::change))
+        .on(Scope::Read, routes!(entities::types))
         .on(Scope::Read, routes!(entities::list))
         .on(Scope::Read, routes!(entities::status))
         .hides_values()
@@ -167,6 +168,8 @@ fn of_objects(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Emit, routes!(log::append))
         .on(Scope::Read, routes!(log::read))
         .hides_values()
+        .on(Scope::Read, routes!(log::categories))
+        .on(Scope::Read, routes!(log::streams))
 }
 
 /// Handlers whose events programs lease, and the leases.

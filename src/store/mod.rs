@@ -54,7 +54,9 @@ pub use kernel::{
 pub(crate) use kernel::{AuditPosition, BATCH_MAX, IN_FLIGHT, Listening, LookedLine, PAYLOAD_BYTES_MAX};
 pub(crate) use limits::{LimitedClaim, LimitedClaims, LimitsWithRoom};
 pub(crate) use log::AppendRefusal;
-pub use log::{LogAppender, LogBatch, LogEnd, LogHolder, LogHorizon, append_batch, lacks_partition};
+pub use log::{
+    LogAppender, LogBatch, LogEnd, LogHolder, LogHorizon, LogStream, append_batch, lacks_partition,
+};
 pub(crate) use minute::{
     Activity, Attendance, ExpiryPart, IdleRetention, MakingDue, MinuteOutcome, MissedCursor, NewWorker,
     WorkerPosition,

@@ -36,7 +36,7 @@ const QUEUES: Coverage = OfThePlatform("queues belong to the platform");
 const GROUPS: Coverage = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tested.
-const CALLS: [(&str, &str, Coverage); 161] = [
+const CALLS: [(&str, &str, Coverage); 164] = [
     ("Admin", "checkpoint", By("show_checkpoint")),
     ("Admin", "store_checkpoint", By("store_checkpoint")),
     ("Admin", "handler_of", There("access::key_scopes")),
@@ -179,6 +179,8 @@ const CALLS: [(&str, &str, Coverage); 161] = [
     ("Log", "append_in", Here),
     ("Log", "read", By("read_log")),
     ("Log", "read_within", By("read_log")),
+    ("Log", "categories", By("list_log_categories")),
+    ("Log", "streams", By("list_log_streams")),
     ("Log", "end", Here),
     ("Log", "horizon", OfThePlatform("how far the whole log can be read")),
     ("Log", "appenders", OfThePlatform("which sessions hold the horizon up")),
@@ -186,6 +188,7 @@ const CALLS: [(&str, &str, Coverage); 161] = [
     ("Entities", "send_all", Here),
     ("Entities", "send_in", Here),
     ("Entities", "answer", There("the_canvas_of_an_answer_is_that_of_the_execution")),
+    ("Entities", "types", By("list_entity_types")),
     ("Entities", "list", By("list_entities")),
     ("Entities", "erase", By("erase_entity")),
     ("Entities", "show", By("show_entity")),

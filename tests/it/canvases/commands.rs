@@ -14,7 +14,7 @@ use crate::cli::Terminal;
 
 /// Command lines with placeholders for the victim's values. Verbs without one are here too, for
 /// their output.
-const LINES: [&str; 118] = [
+const LINES: [&str; 121] = [
     "events list",
     "events list --handler <handler>",
     "events list --cursor <cursor list_events>",
@@ -57,10 +57,13 @@ const LINES: [&str; 118] = [
     "objects halted",
     "objects show <object>",
     "objects tombstones <object>",
+    "entities types",
     "entities list account",
     "entities list account --cursor <cursor list_entities>",
     "entities show <entity>",
     "entities status <id>",
+    "log categories",
+    "log streams accounts",
     "log read",
     "log read <stream>",
     "keys list",

@@ -157,6 +157,10 @@ pub(super) fn of_query(operation: &str, name: &str, values: &Values) -> Vec<Vec<
             let own = values.cursors.iter().filter(|(listing, _)| listing == operation);
             let own: Vec<_> = own.map(|(_, cursor)| vec![("cursor", cursor.clone())]).collect();
             assert!(!own.is_empty(), "no victim value known for the cursor of `{operation}`");
+            if operation == "list_log_streams" {
+                let category = ("category", "accounts".to_owned());
+                return own.into_iter().map(|cursor| [vec![category.clone()], cursor].concat()).collect();
+            }
             own
         }
         // It is sent with the name.

@@ -271,6 +271,10 @@ impl Planting<'_> {
             stored.execute(&self.world.service.stage.pool).await.unwrap();
             self.values.entities.push(["account".into(), entity.to_owned()]);
         }
+        // Of a type that the tenant alone has.
+        let alone = "insert into wakeq.entities (entity_type, canvas_id, id, version, last_link) values ($1, $2, 'a', 1, 1)";
+        let alone = sqlx::query(alone).bind(&own).bind(self.tenant.canvas.0);
+        alone.execute(&self.world.service.stage.pool).await.unwrap();
     }
 
     async fn settings(&mut self) {
@@ -362,6 +366,8 @@ impl Planting<'_> {
                 "list_operations" => {
                     Some(format!("p~{}~{}", 4_000_000_000_000_000_i64, self.tenant.canvas.0.simple()))
                 }
+                // Of the category `accounts`.
+                "list_log_streams" => Some("a".to_owned()),
                 "list_halted_objects" => Some(format!("o~0~{}", self.tenant.canvas.0.simple())),
                 _ => None,
             };

@@ -240,6 +240,7 @@ impl Targets {
                 request.json(&json!({"lease": self.leased_event.1}))
             }
             Some(body) => request.json(&body),
+            None if operation.id == "list_log_streams" => request.query(&[("category", "accounts")]),
             None if operation.id == "listen" => request.query(&[("pattern", "*")]),
             None => request,
         }

@@ -19,6 +19,7 @@ mod idempotency;
 mod limits;
 mod long_lists;
 mod mounted;
+mod names;
 mod objects;
 mod operations;
 mod options;
