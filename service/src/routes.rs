@@ -215,6 +215,7 @@ fn of_many_events(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Read, routes!(operations::one))
         .on(Scope::Operate, routes!(operations::cancel))
         .on(Scope::Read, routes!(quotas::list))
+        .on(Scope::Read, routes!(quotas::one))
 }
 
 /// What takes an admin of the canvas.
@@ -227,7 +228,7 @@ fn of_admins(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Admin, routes!(entities::erase))
         .on(Scope::Admin, routes!(audit::list))
         .on(Scope::Admin, routes!(keys::list, keys::create))
-        .on(Scope::Admin, routes!(keys::revoke))
+        .on(Scope::Admin, routes!(keys::one, keys::revoke))
 }
 
 fn of_the_platform(guarded: GuardedRoutes) -> GuardedRoutes {
@@ -258,6 +259,7 @@ fn of_the_platform(guarded: GuardedRoutes) -> GuardedRoutes {
         .always_there()
         .everywhere([Scope::Read], routes!(queues::depth))
         .everywhere([Scope::Read], routes!(queues::facets))
+        .everywhere([Scope::Read], routes!(queues::facet))
         .everywhere([Scope::Operate], routes!(queues::set_facet))
         .optional_body()
         // Leased copies contain the values of events.

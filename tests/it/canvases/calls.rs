@@ -36,7 +36,7 @@ const QUEUES: Coverage = OfThePlatform("queues belong to the platform");
 const GROUPS: Coverage = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tested.
-const CALLS: [(&str, &str, Coverage); 164] = [
+const CALLS: [(&str, &str, Coverage); 167] = [
     ("Admin", "checkpoint", By("show_checkpoint")),
     ("Admin", "store_checkpoint", By("store_checkpoint")),
     ("Admin", "handler_of", There("access::key_scopes")),
@@ -109,6 +109,7 @@ const CALLS: [(&str, &str, Coverage); 164] = [
     ("Admin", "queue", QUEUES),
     ("Admin", "delete_queue", QUEUES),
     ("Admin", "facets", QUEUES),
+    ("Admin", "facet", QUEUES),
     ("Admin", "facet_settings", QUEUES),
     ("Admin", "queue_depth", QUEUES),
     ("Admin", "set_facet", QUEUES),
@@ -166,6 +167,7 @@ const CALLS: [(&str, &str, Coverage); 164] = [
     ("Admin", "batches", By("list_batches")),
     ("Admin", "cancel_batch", By("cancel_batch")),
     ("Admin", "quotas", By("list_quotas")),
+    ("Admin", "quota", By("show_quota")),
     ("Admin", "set_quota", Here),
     ("Admin", "unset_quota", Here),
     ("Admin", "workers", OfThePlatform("the workers of all canvases")),
@@ -196,6 +198,7 @@ const CALLS: [(&str, &str, Coverage); 164] = [
     ("Access", "create_key", By("create_key")),
     ("Access", "create_narrow_key", By("create_key")),
     ("Access", "allow_narrow_account", There("it is `allow_account` with handlers")),
+    ("Access", "key", By("show_key")),
     ("Access", "keys", Here),
     ("Access", "revoke_key", Here),
     ("Access", "allow_account", Here),

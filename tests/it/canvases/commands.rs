@@ -14,7 +14,7 @@ use crate::cli::Terminal;
 
 /// Command lines with placeholders for the victim's values. Verbs without one are here too, for
 /// their output.
-const LINES: [&str; 121] = [
+const LINES: [&str; 122] = [
     "events list",
     "events list --handler <handler>",
     "events list --cursor <cursor list_events>",
@@ -67,6 +67,7 @@ const LINES: [&str; 121] = [
     "log read",
     "log read <stream>",
     "keys list",
+    "keys show <key>",
     "accounts list",
     "audit list",
     "audit list --handler <handler> --key <key>",
@@ -147,7 +148,7 @@ const LAST: [&str; 4] = [
 ];
 
 /// Verbs that concern no canvas and take nothing of one, or that do not end.
-const ABOUT_NO_CANVAS: [&str; 33] = [
+const ABOUT_NO_CANVAS: [&str; 34] = [
     "all",
     "completions",
     "doctor",
@@ -167,6 +168,7 @@ const ABOUT_NO_CANVAS: [&str; 33] = [
     "queues release",
     "queues put",
     "queues set-facet",
+    "queues show-facet",
     "serve",
     "settings set",
     "settings show",

@@ -25,6 +25,7 @@ mod operations;
 mod options;
 mod queues;
 mod search;
+mod single;
 mod statistics;
 mod switches;
 mod unique;
