@@ -205,8 +205,9 @@ pub mod control {
     };
     pub use crate::explain::{Explanation, LiveEvent};
     pub use crate::store::{
-        AuditEntry, AuditFilter, AuditOutcome, DeadEvent, DeadFilter, Depth, ErrorGroup, HandlerCounts, HandlerDepth,
-        KnownError, QuotaUse, Refusal, Rule, Tombstone, Worker, WorkerRun, WorkerState, WorkerSummary,
+        AuditEntry, AuditFilter, AuditOutcome, DeadEvent, DeadFilter, Depth, ErrorGroup, HandlerCounts,
+        HandlerDepth, KnownError, QuotaUse, Refusal, Rule, Tombstone, Worker, WorkerRun, WorkerState,
+        WorkerSummary,
     };
     pub use crate::wake::{Pass, WakeError};
 }
@@ -234,7 +235,7 @@ pub mod events {
         Unique, UniqueOutcome,
     };
     pub use crate::store::{
-        AttemptRecord, BatchProgress, BatchState, EndedEvent, EndedFilter, RegisteredBatch,
+        AttemptRecord, BatchProgress, BatchState, EndedEvent, EndedFilter, HandlerAttempt, RegisteredBatch,
     };
 }
 

@@ -41,8 +41,8 @@ pub(crate) use events::{
     add_one, checkpoint_in, complete_in,
 };
 pub use events::{
-    AttemptRecord, DeadEvent, DeadFilter, Depth, EndedEvent, EndedFilter, ErrorGroup, HandlerCounts,
-    HandlerDepth, InsertOutcome, KnownError, LimitDepth, Rule, add_with_state, statements,
+    AttemptRecord, DeadEvent, DeadFilter, Depth, EndedEvent, EndedFilter, ErrorGroup, HandlerAttempt,
+    HandlerCounts, HandlerDepth, InsertOutcome, KnownError, LimitDepth, Rule, add_with_state, statements,
 };
 pub use hooks::{FoundHook, RegisteredHook};
 pub(crate) use hooks::{HookOutcome, HookRefusal, NewHookRow};

@@ -206,6 +206,8 @@ impl Store {
     /// The audit log of a canvas, the newest first, after a position; with `platform` also the lines
     /// about every canvas. Looks at as many lines as the first of `looks` says, and returns up to as
     /// many as the second: those that meet the filter, and the last that was looked at.
+    // Two bounds that begin with the canvas mean no other one, and leave the planner the index of
+    // the canvas alone: that of all times has the lines of all.
     pub(crate) async fn audit(
         &self,
         (canvas, platform): (CanvasId, bool),
@@ -229,9 +231,9 @@ impl Store {
                                        and ($11::text is null or l.outcome = $11)
                                        and ($12::text is null or strpos(l.detail, $12) > 0), false) as is_meant
                          from (select * from ((select * from wakeq.audit_log
-                                                where canvas_id = $1
-                                                  and (at, id) < (coalesce($2::timestamptz, 'infinity'), $3::bigint)
-                                                  and at >= coalesce($4::timestamptz, '-infinity')
+                                                where (canvas_id, at, id)
+                                                      < ($1::uuid, coalesce($2::timestamptz, 'infinity'), $3::bigint)
+                                                  and (canvas_id, at) >= ($1, coalesce($4::timestamptz, '-infinity'))
                                                 order by canvas_id desc, at desc, id desc limit $5)
                                                union all
                                               (select * from wakeq.audit_log
