@@ -14,6 +14,7 @@ use crate::access::Scope;
 use crate::http::guard::GuardedRoutes;
 use crate::http::operations::strict;
 use crate::http::{Api, answer, health, listen, openapi, own, push, slots, strangers};
+use crate::resources::attempts::routes as attempts;
 use crate::resources::audit::routes as audit;
 use crate::resources::batches::routes as batches;
 use crate::resources::crons::routes as crons;
@@ -116,6 +117,7 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Operate, routes!(handlers::purge))
         .optional_body()
         .on(Scope::Read, routes!(handlers::depth))
+        .on(Scope::Read, routes!(attempts::last))
         .on(Scope::Read, routes!(statistics::of_canvas))
         .on(Scope::Read, routes!(statistics::of_handler))
         .on(Scope::Read, routes!(switches::list))

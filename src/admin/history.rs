@@ -44,9 +44,9 @@ impl Admin {
         }
     }
 
-    /// The last attempts at the events of a handler, the latest first: up to `limit`, 1 to 100. They
-    /// failed or were too early, or ended an event that is kept. An attempt that simply completed an
-    /// event is not noted. Where many events wait, those of some may be left out.
+    /// The last attempts at the events of a handler, the latest first: up to `limit`, 1 to 100.
+    /// They failed or were too early, or ended an event that is kept. An attempt that simply
+    /// completed an event is not noted. Where many events wait, those of some may be left out.
     ///
     /// ```no_run
     /// # async fn example(admin: wakeq::Admin) -> Result<(), Box<dyn std::error::Error>> {

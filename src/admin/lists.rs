@@ -272,8 +272,8 @@ impl Admin {
         self.search_audit(canvas, &AuditFilter::default(), cursor, limit).await
     }
 
-    /// Those of [`Admin::audit`] that meet the filter. A page examines up to 10,000 lines, so with a
-    /// rare condition it may be short or empty and still have a next page.
+    /// Those of [`Admin::audit`] that meet the filter. A page examines up to 10,000 lines, so with
+    /// a rare condition it may be short or empty and still have a next page.
     ///
     /// ```no_run
     /// # async fn example(admin: wakeq::Admin, canvas: wakeq::CanvasId) -> Result<(), Box<dyn std::error::Error>> {

@@ -9,8 +9,8 @@ use crate::event::{Actor, EventId, IdempotencyKey, NewEvent};
 use crate::store::events::{IdempotencyOutcome, InsertOutcome, add_all, keep, used};
 use crate::store::kernel::{Emission, Store, StoreError};
 
-/// Statements of a transaction: begin, the key with the lookup of an earlier answer, the line, up to
-/// two of the event, the answer, commit.
+/// Statements of a transaction: begin, the key with the lookup of an earlier answer, the line, up
+/// to two of the event, the answer, commit.
 const STATEMENTS: usize = 9;
 
 /// What came of running a cron.

@@ -154,7 +154,7 @@ impl AuditFilter {
         Ok(())
     }
 
-    /// Whether it has no condition on the lines themselves, so that each that is looked at meets it.
+    /// Whether it has no condition on the lines themselves: each that is looked at meets it.
     pub(crate) fn is_open(&self) -> bool {
         let Self { action, actor, module, name, event_id, outcome, detail_text, since: _, before: _ } = self;
         let texts = action.is_none() && actor.is_none() && detail_text.is_none();
@@ -203,9 +203,9 @@ impl Store {
         self.session().await?.execute("add to the audit log", query).await.map(drop)
     }
 
-    /// The audit log of a canvas, the newest first, after a position; with `platform` also the lines
-    /// about every canvas. Looks at as many lines as the first of `looks` says, and returns up to as
-    /// many as the second: those that meet the filter, and the last that was looked at.
+    /// The audit log of a canvas, the newest first, after a position; with `platform` also the
+    /// lines about every canvas. Looks at as many lines as the first of `looks` says, and returns
+    /// up to as many as the second: those that meet the filter, and the last that was looked at.
     // Two bounds that begin with the canvas mean no other one, and leave the planner the index of
     // the canvas alone: that of all times has the lines of all.
     pub(crate) async fn audit(

@@ -19,8 +19,8 @@ pub struct EntityPage {
 }
 
 impl Entities {
-    /// The types of which a canvas has an entity, by name, after the given one: up to `limit`, which
-    /// is clamped to 1 to 1,001.
+    /// The types of which a canvas has an entity, by name, after the given one: up to `limit`,
+    /// which is clamped to 1 to 1,001.
     ///
     /// ```no_run
     /// # async fn example(entities: wakeq_streams::Entities) -> Result<(), Box<dyn std::error::Error>> {

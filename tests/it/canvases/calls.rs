@@ -36,7 +36,7 @@ const QUEUES: Coverage = OfThePlatform("queues belong to the platform");
 const GROUPS: Coverage = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tested.
-const CALLS: [(&str, &str, Coverage); 167] = [
+const CALLS: [(&str, &str, Coverage); 168] = [
     ("Admin", "checkpoint", By("show_checkpoint")),
     ("Admin", "store_checkpoint", By("store_checkpoint")),
     ("Admin", "handler_of", There("access::key_scopes")),
@@ -66,6 +66,7 @@ const CALLS: [(&str, &str, Coverage); 167] = [
     ("Admin", "explain", By("show_event")),
     ("Admin", "value", Here),
     ("Admin", "attempts", By("show_event")),
+    ("Admin", "last_attempts", By("last_attempts")),
     ("Admin", "result", By("show_event")),
     ("Admin", "ended", By("list_ended_events")),
     ("Admin", "cancel", By("cancel_event")),

@@ -14,7 +14,7 @@ use crate::cli::Terminal;
 
 /// Command lines with placeholders for the victim's values. Verbs without one are here too, for
 /// their output.
-const LINES: [&str; 122] = [
+const LINES: [&str; 123] = [
     "events list",
     "events list --handler <handler>",
     "events list --cursor <cursor list_events>",
@@ -30,6 +30,7 @@ const LINES: [&str; 122] = [
     "handlers list",
     "handlers show <handler>",
     "handlers targets <handler>",
+    "handlers attempts <handler>",
     "handlers pulled",
     "handlers lease <handler>",
     "handlers extend <handler> <id> 0000000000000000000000000000000000000000",

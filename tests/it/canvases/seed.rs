@@ -429,9 +429,9 @@ const SETTLED: &str = "
            wait_us, run_us, wait_bins, run_bins
       from wakeq.hour_statistics where canvas_id = 'CANVAS';
     insert into wakeq.ended_events (canvas_id, id, kept_until, module, name, modifier, value, result, outcome, enqueued_at, due_at,
-                                    claims, retries, losses)
+                                    claims, retries, losses, started_at, took_us)
     select 'CANVAS', md5('CANVAS' || n)::uuid, now() + interval '1 day', 'WORKER', 'greet', '_', '\"OWN\"', '\"OWN\"', 'completed',
-           now(), now(), 2, 1, 0
+           now(), now(), 2, 1, 0, now(), 1000 * length('OWN')
       from generate_series(1, 2) n;
     insert into wakeq.attempts (canvas_id, event_id, number, nonce, outcome, started_at, took_us, error)
     select canvas_id, id, 1, 7, 'retried', now(), 5, 'OWN' from wakeq.ended_events where canvas_id = 'CANVAS';

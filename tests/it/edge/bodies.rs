@@ -14,7 +14,7 @@ const WITHOUT_BODY: &str =
      list_audit list_keys show_key list_quotas show_quota show_facet unset_quota revoke_key listen canvas_statistics handler_statistics list_workers show_worker list_switches
      unpause_canvas unblock_canvas unblock_all show_checkpoint list_operations show_operation cancel_operation list_leases end_lease list_nodes
      list_groups show_group list_group_dead recover_group remove_group show_pull delete_pull list_pulled_handlers
-     list_entity_types list_log_categories list_log_streams list_limits show_limit delete_limit list_limit_uses list_operator_limits show_operator_limit delete_operator_limit
+     last_attempts list_entity_types list_log_categories list_log_streams list_limits show_limit delete_limit list_limit_uses list_operator_limits show_operator_limit delete_operator_limit
      list_operator_limit_uses show_findings list_error_groups show_error_group forget_error";
 
 /// The body of a good request of an operation; `None` if it has no body.

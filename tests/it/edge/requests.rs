@@ -241,6 +241,7 @@ impl Targets {
             }
             Some(body) => request.json(&body),
             None if operation.id == "list_log_streams" => request.query(&[("category", "accounts")]),
+            None if operation.id == "last_attempts" => request.query(&[("name", "greet")]),
             None if operation.id == "listen" => request.query(&[("pattern", "*")]),
             None => request,
         }

@@ -1,6 +1,7 @@
 //! The HTTP API as its callers see it, a file per kind of resource.
 
 mod admin;
+mod attempts;
 mod audit;
 mod batches;
 mod checkpoints;

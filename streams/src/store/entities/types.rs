@@ -9,7 +9,8 @@ const TYPES_LOOKED_AT: i64 = 10_000;
 
 impl Store {
     /// The types of which a canvas has an entity, after this one and by name. Each type of the
-    /// deployment is found by a look at the index of entities, and so is whether the canvas has one.
+    /// deployment is found by a look at the index of entities, and so is whether the canvas has
+    /// one.
     pub(crate) async fn list_entity_types(
         &self,
         canvas: CanvasId,
