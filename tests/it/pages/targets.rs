@@ -233,7 +233,11 @@ async fn the_last_answers_of_a_target_are_shown() {
     service.stage.execute(refused).await;
     let visitor = Visitor::with_key(&service, &service.key).await;
     let page = visitor.page(TARGET).await.found();
-    page.says("Last answers").says(">500<").says("retried").says(&format!("/events/{id}")).says("&lt;b&gt;with");
+    page.says("Last answers")
+        .says(">500<")
+        .says("retried")
+        .says(&format!("/events/{id}"))
+        .says("&lt;b&gt;with");
     let narrow = json!({"holder": "narrow", "scopes": ["read:WORKER/greet"]});
     let narrow = service.admin(Method::POST, "/keys", narrow).await.json();
     let narrow = Visitor::with_key(&service, narrow["key"].as_str().unwrap()).await;
