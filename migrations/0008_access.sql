@@ -130,7 +130,7 @@ create unique index access_keys_two_live on wakeq.access_keys (canvas_id, holder
     where slot is not null;
 create index access_keys_newest on wakeq.access_keys (canvas_id, created_at, id);
 -- With the actor, so that the lines of a canvas are counted in the index alone.
-create index audit_log_canvas on wakeq.audit_log (canvas_id, id) include (actor);
+create index audit_log_canvas on wakeq.audit_log (canvas_id, at, id) include (actor);
 create index audit_log_age on wakeq.audit_log (at);
 
 -- What a canvas may keep of something: what was set for it, or what every canvas may.

@@ -205,15 +205,16 @@ pub mod control {
     };
     pub use crate::explain::{Explanation, LiveEvent};
     pub use crate::store::{
-        AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, ErrorGroup, HandlerCounts, HandlerDepth,
-        KnownError, QuotaUse, Refusal, Rule, Tombstone, Worker, WorkerRun, WorkerState, WorkerSummary,
+        AuditEntry, AuditFilter, AuditOutcome, DeadEvent, DeadFilter, Depth, ErrorGroup, HandlerCounts,
+        HandlerDepth, KnownError, QuotaUse, Refusal, Rule, Tombstone, Worker, WorkerRun, WorkerState,
+        WorkerSummary,
     };
     pub use crate::wake::{Pass, WakeError};
 }
 
 /// Crons: an event at each tick of a schedule, exactly one.
 pub mod crons {
-    pub use crate::admin::{Cron, CronPause, CronTick, NewCron, PutCron};
+    pub use crate::admin::{Cron, CronPause, CronTick, NewCron, PutCron, RunCronResult};
     pub use crate::cron::{CronSchedule, InvalidSchedule, MissedTicks};
 }
 
@@ -234,7 +235,7 @@ pub mod events {
         Unique, UniqueOutcome,
     };
     pub use crate::store::{
-        AttemptRecord, BatchProgress, BatchState, EndedEvent, EndedFilter, RegisteredBatch,
+        AttemptRecord, BatchProgress, BatchState, EndedEvent, EndedFilter, HandlerAttempt, RegisteredBatch,
     };
 }
 

@@ -165,6 +165,7 @@ fn of_crons(router: Router<Page>) -> Router<Page> {
     router
         .route("/canvases/{canvas}/cron", get(crons::list).post(crons::create))
         .route("/canvases/{canvas}/cron/{cron}", get(crons::one).post(crons::put))
+        .route("/canvases/{canvas}/cron/{cron}/run-now", post(crons::run_now))
         .route("/canvases/{canvas}/cron/{cron}/pause", post(crons::pause))
         .route("/canvases/{canvas}/cron/{cron}/unpause", post(crons::unpause))
         .route("/canvases/{canvas}/cron/{cron}/delete", get(crons::ask_delete).post(crons::delete))
@@ -221,6 +222,8 @@ fn of_objects(router: Router<Page>) -> Router<Page> {
 fn of_log(router: Router<Page>) -> Router<Page> {
     router
         .route("/canvases/{canvas}/log", get(log::list))
+        .route("/canvases/{canvas}/log/categories", get(log::names::categories))
+        .route("/canvases/{canvas}/log/streams", get(log::names::streams))
         .route("/canvases/{canvas}/groups", get(groups::list))
         .route("/canvases/{canvas}/groups/{group}", get(groups::one))
         .route(

@@ -14,6 +14,7 @@ use crate::access::Scope;
 use crate::http::guard::GuardedRoutes;
 use crate::http::operations::strict;
 use crate::http::{Api, answer, health, listen, openapi, own, push, slots, strangers};
+use crate::resources::attempts::routes as attempts;
 use crate::resources::audit::routes as audit;
 use crate::resources::batches::routes as batches;
 use crate::resources::crons::routes as crons;
@@ -117,6 +118,7 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Operate, routes!(handlers::purge))
         .optional_body()
         .on(Scope::Read, routes!(handlers::depth))
+        .on(Scope::Read, routes!(attempts::last))
         .on(Scope::Read, routes!(statistics::of_canvas))
         .on(Scope::Read, routes!(statistics::of_handler))
         .on(Scope::Read, routes!(switches::list))
@@ -133,6 +135,7 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .hides_values()
         // A cron emits events.
         .on_both([Scope::Operate, Scope::Emit], routes!(crons::put))
+        .on_both([Scope::Operate, Scope::Emit], routes!(crons::run_now))
         .on(Scope::Operate, routes!(crons::delete))
         .on(Scope::Operate, routes!(crons::pause, crons::unpause))
         .optional_body()
@@ -158,6 +161,7 @@ fn of_objects(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Read, routes!(objects::tombstones))
         .on(Scope::Operate, routes!(objects::skip))
         .emitting(routes!(emit::change))
+        .on(Scope::Read, routes!(entities::types))
         .on(Scope::Read, routes!(entities::list))
         .on(Scope::Read, routes!(entities::status))
         .hides_values()
@@ -167,6 +171,8 @@ fn of_objects(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Emit, routes!(log::append))
         .on(Scope::Read, routes!(log::read))
         .hides_values()
+        .on(Scope::Read, routes!(log::categories))
+        .on(Scope::Read, routes!(log::streams))
 }
 
 /// Handlers whose events programs lease, and the leases.
@@ -212,6 +218,7 @@ fn of_many_events(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Read, routes!(operations::one))
         .on(Scope::Operate, routes!(operations::cancel))
         .on(Scope::Read, routes!(quotas::list))
+        .on(Scope::Read, routes!(quotas::one))
 }
 
 /// What takes an admin of the canvas.
@@ -224,7 +231,7 @@ fn of_admins(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Admin, routes!(entities::erase))
         .on(Scope::Admin, routes!(audit::list))
         .on(Scope::Admin, routes!(keys::list, keys::create))
-        .on(Scope::Admin, routes!(keys::revoke))
+        .on(Scope::Admin, routes!(keys::one, keys::revoke))
 }
 
 fn of_the_platform(guarded: GuardedRoutes) -> GuardedRoutes {
@@ -255,6 +262,7 @@ fn of_the_platform(guarded: GuardedRoutes) -> GuardedRoutes {
         .always_there()
         .everywhere([Scope::Read], routes!(queues::depth))
         .everywhere([Scope::Read], routes!(queues::facets))
+        .everywhere([Scope::Read], routes!(queues::facet))
         .everywhere([Scope::Operate], routes!(queues::set_facet))
         .optional_body()
         // Leased copies contain the values of events.

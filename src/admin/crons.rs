@@ -94,8 +94,8 @@ pub struct Cron {
     pub next: Vec<CronTick>,
     /// Its last tick.
     pub last: Option<Timestamp>,
-    /// How many events it has emitted, including those ahead of their ticks and excluding those
-    /// that were taken back.
+    /// How many events it has emitted for its ticks, including those ahead of them and excluding
+    /// those that were taken back.
     pub ticks: u64,
     /// Who created it.
     pub created_by: String,

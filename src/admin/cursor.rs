@@ -13,8 +13,8 @@ use uuid::Uuid;
 use super::AdminError;
 use crate::event::{CanvasId, ErrorGroupId, EventId, HandlerScope, LimitName, Name, Timestamp, is_storable};
 use crate::store::{
-    ErrorGroupPosition, HaltedPosition, HandlerPosition, LeasePosition, OperationsAfter, Position,
-    RulePosition, TargetPosition, WorkerPosition,
+    AuditPosition, ErrorGroupPosition, HaltedPosition, HandlerPosition, LeasePosition, OperationsAfter,
+    Position, RulePosition, TargetPosition, WorkerPosition,
 };
 
 /// Longest text of a cursor: three names and the rest of a key.
@@ -33,7 +33,7 @@ enum CursorPosition {
     Event(Position),
     Dead(DeadPosition),
     Ended(DeadPosition),
-    Audit(i64),
+    Audit(AuditPosition),
     Lease(LeasePosition),
     Handler(HandlerPosition),
     Halted(HaltedPosition),
@@ -62,8 +62,8 @@ impl Cursor {
         Self(CursorPosition::Ended(position))
     }
 
-    pub(super) fn of_audit(id: i64) -> Self {
-        Self(CursorPosition::Audit(id))
+    pub(super) fn of_audit(position: AuditPosition) -> Self {
+        Self(CursorPosition::Audit(position))
     }
 
     pub(super) fn of_lease(position: LeasePosition) -> Self {
@@ -137,9 +137,9 @@ impl Cursor {
         Ok(position)
     }
 
-    pub(super) fn audit(&self) -> Result<i64, AdminError> {
-        let CursorPosition::Audit(id) = self.0 else { return Err(AdminError::Cursor) };
-        Ok(id)
+    pub(super) fn audit(&self) -> Result<AuditPosition, AdminError> {
+        let CursorPosition::Audit(position) = self.0 else { return Err(AdminError::Cursor) };
+        Ok(position)
     }
 
     pub(super) fn handler(&self) -> Result<HandlerPosition, AdminError> {
@@ -181,7 +181,7 @@ impl fmt::Display for Cursor {
             CursorPosition::Ended(DeadPosition(ended_at, id)) => {
                 write!(formatter, "f~{}~{}", ended_at.timestamp_micros(), id.0.simple())
             }
-            CursorPosition::Audit(id) => write!(formatter, "a~{id}"),
+            CursorPosition::Audit((at, id)) => write!(formatter, "a~{}~{id}", at.timestamp_micros()),
             CursorPosition::Lease((canvas, id)) => {
                 write!(formatter, "l~{}~{}", canvas.0.simple(), id.0.simple())
             }
@@ -233,7 +233,7 @@ impl FromStr for Cursor {
             }),
             ["d", died_at, id] => CursorPosition::Dead(DeadPosition(moment(died_at)?, part(id)?)),
             ["f", ended_at, id] => CursorPosition::Ended(DeadPosition(moment(ended_at)?, part(id)?)),
-            ["a", id] => CursorPosition::Audit(part(id)?),
+            ["a", at, id] => CursorPosition::Audit((moment(at)?, part(id)?)),
             ["l", canvas, id] => CursorPosition::Lease((part::<CanvasId>(canvas)?, part(id)?)),
             ["p", started_at, id] => CursorPosition::Operation((moment(started_at)?, part(id)?)),
             ["c", rank, id] => CursorPosition::ErrorGroup((part(rank)?, part::<ErrorGroupId>(id)?)),
@@ -287,7 +287,7 @@ mod tests {
             Cursor::of_event(&on_object),
             Cursor::of_dead(&DeadPosition(delay_until, id)),
             Cursor::of_ended(DeadPosition(delay_until, id)),
-            Cursor::of_audit(i64::MAX),
+            Cursor::of_audit((delay_until, i64::MAX)),
             Cursor::of_lease((CanvasId(uuid::Uuid::max()), id)),
             Cursor::of_handler((name.clone(), name.clone())),
             Cursor::of_halted((delay_until, id)),
@@ -318,14 +318,15 @@ mod tests {
     #[test]
     fn rejects_invalid_cursors() {
         let id = "0".repeat(32);
-        let long = format!("a~{}1", "0".repeat(400));
+        let long = format!("a~1~{}1", "0".repeat(400));
         for text in [
             "",
             "~",
             "a",
             "a~",
-            "a~x",
-            "a~1~2",
+            "a~1",
+            "a~x~1",
+            "a~1~x",
             "d~1",
             "f~1",
             "l~1",
@@ -357,10 +358,11 @@ mod tests {
             &format!("d~{}~{id}", i64::MIN),
             &format!("e~m n~x~1~{id}"),
             &long,
-            "a~9223372036854775808",
+            "a~1~9223372036854775808",
+            &format!("a~{}~1", i64::MAX),
         ] {
             assert!(matches!(text.parse::<Cursor>(), Err(AdminError::Cursor)), "{text}");
         }
-        assert!(matches!("a~1".parse::<Cursor>().unwrap().event(), Err(AdminError::Cursor)));
+        assert!(matches!("a~1~1".parse::<Cursor>().unwrap().event(), Err(AdminError::Cursor)));
     }
 }

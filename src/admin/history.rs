@@ -3,8 +3,11 @@
 use super::cursor::DeadPosition;
 use super::lists::cut;
 use super::{Admin, AdminError, Cursor, LIST_MAX, Page};
-use crate::event::{CanvasId, EventId};
-use crate::store::{AttemptRecord, EndedEvent, EndedFilter};
+use crate::event::{CanvasId, EventId, HandlerScope, Name};
+use crate::store::{AttemptRecord, EndedEvent, EndedFilter, HandlerAttempt};
+
+/// Maximum number of attempts of a handler that are shown.
+const LAST_MAX: u32 = 100;
 
 impl Admin {
     /// The last 100 attempts at an event that failed or were too early, in their order. The event
@@ -39,6 +42,30 @@ impl Admin {
             Err(AdminError::NotFound(_)) => Ok(Vec::new()),
             Err(error) => Err(error),
         }
+    }
+
+    /// The last attempts at the events of a handler, the latest first: up to `limit`, 1 to 100.
+    /// They failed or were too early, or ended an event that is kept. An attempt that simply
+    /// completed an event is not noted. Where many events wait, those of some may be left out.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: wakeq::Admin) -> Result<(), Box<dyn std::error::Error>> {
+    /// use wakeq::{CanvasId, HandlerScope};
+    ///
+    /// let mail = HandlerScope::worker(CanvasId::DEFAULT, "send-email")?;
+    /// for last in admin.last_attempts(&mail, None, 20).await? {
+    ///     println!("{} took {:?}: {:?}", last.event, last.attempt.took, last.attempt.error);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn last_attempts(
+        &self,
+        scope: &HandlerScope,
+        modifier: Option<&Name>,
+        limit: u32,
+    ) -> Result<Vec<HandlerAttempt>, AdminError> {
+        Ok(self.store.last_attempts(scope, modifier, i64::from(limit.clamp(1, LAST_MAX))).await?)
     }
 
     /// Events that have ended and are kept, the latest first, up to `limit`, 1 to [`LIST_MAX`]. An

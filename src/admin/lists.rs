@@ -6,7 +6,10 @@ use crate::event::{
     CanvasId, CopyOf, EventFilter, EventId, EventState, HandlerAddress, Name, Place, Tag, Timestamp,
 };
 use crate::machine::{CheckResult, Policy, check_schedule};
-use crate::store::{AuditEntry, CountedEvents, DeadEvent, DeadFilter, FoundDead, ListedEvent, Position};
+use crate::store::{
+    AuditEntry, AuditFilter, CountedEvents, DeadEvent, DeadFilter, FoundDead, ListedEvent, LookedLine,
+    Position,
+};
 
 /// Maximum number of events that one page of a list examines.
 const LOOK_MAX: i64 = 10_000;
@@ -276,16 +279,53 @@ impl Admin {
         cursor: Option<&Cursor>,
         limit: u32,
     ) -> Result<Page<AuditEntry>, AdminError> {
-        let before = cursor.map(Cursor::audit).transpose()?;
-        let limit = limit.clamp(1, LIST_MAX);
-        let platform = self.copies && canvas == CanvasId::DEFAULT;
-        let mut items = self.store.audit(canvas, platform, before, i64::from(limit) + 1).await?;
-        let more = cut(&mut items, limit as usize, |entry| {
-            entry.actor.len() + entry.detail.as_deref().map_or(0, str::len)
-        });
-        let next = items.last().filter(|_| more).map(|last| Cursor::of_audit(last.id));
-        Ok(Page { looked_at: items.len() as u64, items, next })
+        self.search_audit(canvas, &AuditFilter::default(), cursor, limit).await
     }
+
+    /// Those of [`Admin::audit`] that meet the filter. A page examines up to 10,000 lines, so with
+    /// a rare condition it may be short or empty and still have a next page.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: wakeq::Admin, canvas: wakeq::CanvasId) -> Result<(), Box<dyn std::error::Error>> {
+    /// use wakeq::control::AuditFilter;
+    ///
+    /// let pauses = AuditFilter { action: Some("pause".to_owned()), ..AuditFilter::default() };
+    /// for line in admin.search_audit(canvas, &pauses, None, 100).await?.items {
+    ///     println!("{} by {}", line.at, line.actor);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn search_audit(
+        &self,
+        canvas: CanvasId,
+        filter: &AuditFilter,
+        cursor: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<Page<AuditEntry>, AdminError> {
+        filter.check().map_err(AdminError::Invalid)?;
+        let after = cursor.map(Cursor::audit).transpose()?;
+        let limit = limit.clamp(1, LIST_MAX);
+        let one_more = i64::from(limit) + 1;
+        let look = if filter.is_open() { one_more } else { LOOK_MAX };
+        let of = (canvas, self.copies && canvas == CanvasId::DEFAULT);
+        let looked = self.store.audit(of, filter, after, (look, one_more)).await?;
+        Ok(page_of_lines(looked, limit as usize, look))
+    }
+}
+
+/// A page of the lines that were meant, of those that were looked at.
+fn page_of_lines(looked: Vec<LookedLine>, limit: usize, look: i64) -> Page<AuditEntry> {
+    let position = |line: &LookedLine| (Cursor::of_audit((line.entry.at, line.entry.id)), line.number);
+    let end = looked.last().map(position);
+    let mut meant: Vec<LookedLine> = looked.into_iter().filter(|line| line.is_meant).collect();
+    let more = cut(&mut meant, limit, |LookedLine { entry, .. }| {
+        entry.actor.len() + entry.detail.as_deref().map_or(0, str::len)
+    });
+    let end = if more { meant.last().map(position) } else { end };
+    let looked_at = end.as_ref().map_or(0, |(_, number)| number.unsigned_abs());
+    let next = end.filter(|(_, number)| more || *number == look).map(|(cursor, _)| cursor);
+    Page { looked_at, items: meant.into_iter().map(|line| line.entry).collect(), next }
 }
 
 /// Truncates to `limit` items and to the limit in bytes, but to one item at least; returns whether

@@ -4,6 +4,7 @@
 
 mod batches;
 mod checkpoints;
+mod cron_runs;
 mod crons;
 mod cursor;
 mod dead;
@@ -36,6 +37,7 @@ mod tags;
 mod targets;
 mod workers;
 
+pub use cron_runs::RunCronResult;
 pub use crons::{Cron, CronPause, CronTick, NewCron, PutCron, search};
 pub use cursor::Cursor;
 use due_checks::DueChecks;

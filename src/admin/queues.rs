@@ -234,6 +234,25 @@ impl Admin {
         Ok(facets)
     }
 
+    /// One canvas in a queue, whether it has copies or not.
+    pub async fn facet(&self, name: &Name, canvas: CanvasId) -> Result<Facet, AdminError> {
+        if let Some(facet) = self.store.facets(name, Some(canvas), None, 1).await?.pop() {
+            return Ok(facet);
+        }
+        self.queue(name).await?;
+        let own = self.store.facet_settings(name, Some(canvas), None, 1).await?.pop();
+        let settings = own.map(|(_, settings)| settings).unwrap_or_default();
+        Ok(Facet {
+            canvas,
+            waiting: 0,
+            running: 0,
+            capped: false,
+            oldest_due: None,
+            position: None,
+            settings,
+        })
+    }
+
     /// How much there is to do in a queue, for autoscalers. Cheap, however much is waiting.
     pub async fn queue_depth(&self, name: &Name) -> Result<QueueDepth, AdminError> {
         let depth = self.store.queue_depths(Some(name)).await?.pop();

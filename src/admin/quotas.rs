@@ -24,6 +24,11 @@ impl Admin {
         Ok(self.store.quotas(canvas).await?)
     }
 
+    /// One quota of a canvas, as [`Admin::quotas`] has it.
+    pub async fn quota(&self, canvas: CanvasId, quota: Quota) -> Result<QuotaUse, AdminError> {
+        Ok(self.store.quota_use(canvas, quota).await?)
+    }
+
     /// Sets a canvas's limit, at most 10^15. Nothing that exists is removed. The limit takes effect
     /// immediately in this process, and within a minute in others.
     pub async fn set_quota(

@@ -23,7 +23,7 @@ pub use crate::event::{
     InvalidLogName, InvalidSource, LogEvent, LogEventError, LogPage, NewLogEvent, PageLimit, Partition,
     SourceList, StreamAppend, StreamId, StreamName,
 };
-pub use crate::store::{LogAppender, LogEnd, LogHolder, LogHorizon};
+pub use crate::store::{LogAppender, LogEnd, LogHolder, LogHorizon, LogStream};
 pub use error::LogError;
 use limits::CALL_BYTES_MAX;
 pub use limits::{APPEND_MAX, READ_MAX};
@@ -176,6 +176,41 @@ impl Log {
         Ok(self.store.log_end(stream).await?)
     }
 
+    /// The categories of a canvas in which something was appended, by name, after the given one: up
+    /// to `limit`, 1 to 10,000.
+    ///
+    /// ```no_run
+    /// # async fn example(log: wakeq::log::Log) -> Result<(), wakeq::log::LogError> {
+    /// use wakeq::CanvasId;
+    ///
+    /// for category in log.categories(CanvasId::DEFAULT, None, 100).await? {
+    ///     let streams = log.streams(CanvasId::DEFAULT, &category, None, 100).await?;
+    ///     println!("{category} has {} streams, or more", streams.len());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn categories(
+        &self,
+        canvas: CanvasId,
+        after: Option<&Category>,
+        limit: usize,
+    ) -> Result<Vec<Category>, LogError> {
+        Ok(self.store.log_categories(canvas, after, rows(limit)?).await?)
+    }
+
+    /// The streams of a category of a canvas, by name, after the given one: up to `limit`, 1 to
+    /// 10,000. They stay after their events have expired.
+    pub async fn streams(
+        &self,
+        canvas: CanvasId,
+        category: &Category,
+        after: Option<&StreamName>,
+        limit: usize,
+    ) -> Result<Vec<LogStream>, LogError> {
+        Ok(self.store.log_streams(canvas, category, after, rows(limit)?).await?)
+    }
+
     /// How far the log can be read, and how far it extends.
     pub async fn horizon(&self) -> Result<LogHorizon, LogError> {
         Ok(self.store.log_horizon().await?)
@@ -245,6 +280,12 @@ async fn admit(store: &Store, appends: &[StreamAppend]) -> Result<(), LogError> 
 
 fn check_limit(events: usize) -> Result<(), LogError> {
     if (1..=READ_MAX).contains(&events) { Ok(()) } else { Err(LogError::Limit(events)) }
+}
+
+/// A limit of a list of names.
+fn rows(limit: usize) -> Result<i64, LogError> {
+    check_limit(limit)?;
+    Ok(i64::try_from(limit).unwrap_or(i64::MAX))
 }
 
 /// The categories that are appended to.

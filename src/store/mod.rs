@@ -32,7 +32,7 @@ pub(crate) mod tests;
 
 pub(crate) use batches::{BatchClosing, BatchKey, BatchOpening, EndedBatch, LookedBatches};
 pub use batches::{BatchProgress, BatchState, RegisteredBatch};
-pub(crate) use crons::{CronDue, CronPut, CronRow, CronStep, CronUnpaused, NewCronRow};
+pub(crate) use crons::{CronDue, CronPut, CronRow, CronRun, CronStep, CronUnpaused, NewCronRow, TickOutcome};
 pub(crate) use events::{
     AttemptEnd, BULK_PAGE, BegunOperation, CANCELLED_PAGE, ClaimLimits, ClaimedEvent, CommandOutcome,
     CountedEvents, ErrorGroupPosition, ErrorGroupsAsked, FoundDead, HandlerActivity, HandlerPosition,
@@ -41,20 +41,22 @@ pub(crate) use events::{
     RulePosition, RunningCancel, Standing, add_one, checkpoint_in, complete_in,
 };
 pub use events::{
-    AttemptRecord, DeadEvent, DeadFilter, Depth, EndedEvent, EndedFilter, ErrorGroup, HandlerCounts,
-    HandlerDepth, InsertOutcome, KnownError, LimitDepth, Rule, add_with_state, statements,
+    AttemptRecord, DeadEvent, DeadFilter, Depth, EndedEvent, EndedFilter, ErrorGroup, HandlerAttempt,
+    HandlerCounts, HandlerDepth, InsertOutcome, KnownError, LimitDepth, Rule, add_with_state, statements,
 };
 pub use hooks::{FoundHook, RegisteredHook};
 pub(crate) use hooks::{HookOutcome, HookRefusal, NewHookRow};
 pub use kernel::{
-    AuditEntry, AuditLine, AuditOutcome, Coalescer, DatabaseRoute, DatabaseUse, Emission, ForeignEngine,
-    MigrationDifferences, MigrationState, MigrationStatus, Purpose, Refusal, RoleKind, Store, StoreConfig,
-    StoreError, TimingMode, interval, on_behalf_of,
+    AuditEntry, AuditFilter, AuditLine, AuditOutcome, Coalescer, DatabaseRoute, DatabaseUse, Emission,
+    ForeignEngine, MigrationDifferences, MigrationState, MigrationStatus, Purpose, Refusal, RoleKind, Store,
+    StoreConfig, StoreError, TimingMode, interval, on_behalf_of,
 };
-pub(crate) use kernel::{BATCH_MAX, IN_FLIGHT, Listening, PAYLOAD_BYTES_MAX};
+pub(crate) use kernel::{AuditPosition, BATCH_MAX, IN_FLIGHT, Listening, LookedLine, PAYLOAD_BYTES_MAX};
 pub(crate) use limits::{LimitedClaim, LimitedClaims, LimitsWithRoom};
 pub(crate) use log::AppendRefusal;
-pub use log::{LogAppender, LogBatch, LogEnd, LogHolder, LogHorizon, append_batch, lacks_partition};
+pub use log::{
+    LogAppender, LogBatch, LogEnd, LogHolder, LogHorizon, LogStream, append_batch, lacks_partition,
+};
 pub(crate) use minute::{
     Activity, Attendance, ExpiryPart, IdleRetention, MakingDue, MinuteOutcome, MissedCursor, NewWorker,
     WorkerPosition,

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::{PAGE_PERIOD, Trouble, WakeError, Waker};
 use crate::cron::{CronSchedule, InvalidSchedule, MAKE_UP_MAX, MissedTicks, Moment, plan};
 use crate::event::{Broadcast, CanvasId, Name, NewEvent, Timestamp};
-use crate::store::{CronDue, CronStep};
+use crate::store::{CronDue, CronStep, TickOutcome};
 
 /// A tick found within this time is late rather than missed, however short the passes' period.
 const LATE_LEAST: Duration = Duration::from_secs(60);
@@ -46,16 +46,8 @@ impl Waker {
             };
             crate::fault::point("cron.ticked");
             events += ticked.events.len();
-            ticked.events.iter().for_each(|event| self.store.count_emitted(&event.address.scope));
-            self.broadcast(&ticked.events);
+            self.announce_ticks(&ticked).await;
             left.extend(ticked.left);
-            if let Err(error) = self.store.announce(&ticked.copies).await {
-                let error = &error as &dyn std::error::Error;
-                tracing::warn!(
-                    error,
-                    "could not announce queue copies; they start when their notifications arrive"
-                );
-            }
             if failed < FAILED_MAX {
                 let published = self.publish(&ticked.notifications).await;
                 failed = if published.is_ok() { 0 } else { failed + 1 };
@@ -92,6 +84,19 @@ impl Waker {
                     );
                 }
             }
+        }
+    }
+
+    /// Counts committed events of crons, broadcasts them, and announces their copies.
+    pub(crate) async fn announce_ticks(&self, ticked: &TickOutcome) {
+        ticked.events.iter().for_each(|event| self.store.count_emitted(&event.address.scope));
+        self.broadcast(&ticked.events);
+        if let Err(error) = self.store.announce(&ticked.copies).await {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(
+                error,
+                "could not announce queue copies; they start when their notifications arrive"
+            );
         }
     }
 

@@ -214,6 +214,12 @@ impl Access {
         Ok(rows.into_iter().filter_map(key_of_row).collect())
     }
 
+    /// A key, also if it is revoked or has expired; `None` if there is none of this id.
+    pub async fn key(&self, filter: CredentialFilter, id: KeyId) -> Result<Option<Key>, AccessError> {
+        let row = self.inner.store.key(filter.rows(), &id.to_string()).await?;
+        Ok(row.and_then(key_of_row))
+    }
+
     /// Revokes a key: immediately in this process, within a minute in all others. Returns whether
     /// it existed and was not revoked yet.
     pub async fn revoke_key(

@@ -2,8 +2,10 @@
 
 use std::str::FromStr;
 
+use chrono::{DateTime, Utc};
 use serde_json::value::RawValue;
 
+use super::time;
 use crate::http::problem::Problem;
 
 /// The text of a field, without the blanks around it.
@@ -21,6 +23,17 @@ pub(crate) fn number<T: FromStr>(label: &str, given: &str) -> Result<Option<T>, 
     let number = text(given).map(str::parse::<T>).transpose();
     number.map_err(|_| {
         Problem::bad_request(format!("{label} is not such a number: write digits, or leave it empty"))
+    })
+}
+
+/// The moment in a field or an address: a time, or how far it is from `now`.
+pub(crate) fn moment(label: &str, given: &str, now: DateTime<Utc>) -> Result<Option<DateTime<Utc>>, Problem> {
+    let Some(text) = text(given) else { return Ok(None) };
+    time::written(text, now).map(Some).ok_or_else(|| {
+        Problem::bad_request(format!(
+            "`{label}` can't be read: write a length, such as `1 h` for an hour ago or `in 2 d`, or a time in \
+             UTC, such as 2030-01-31T08:00"
+        ))
     })
 }
 

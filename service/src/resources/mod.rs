@@ -12,6 +12,13 @@ pub(crate) mod accounts {
     pub(crate) mod wire;
 }
 
+pub(crate) mod attempts {
+    pub(crate) mod command;
+    pub(crate) mod page;
+    pub(crate) mod routes;
+    pub(crate) mod wire;
+}
+
 pub(crate) mod audit {
     pub(crate) mod command;
     pub(crate) mod page;

@@ -187,6 +187,21 @@ impl ServiceStore {
         self.session().await?.execute("record the use of a key", query).await.map(drop)
     }
 
+    /// One key, live or not.
+    pub(crate) async fn key(&self, of: RowsOf, id: &str) -> Result<Option<KeyRow>, StoreError> {
+        let (all, canvas) = of.canvas();
+        let query = sqlx::query_as!(
+            KeyRow,
+            r#"select id, canvas_id, holder, scopes, created_at, created_by, expires_at, revoked_at, last_used_at,
+                      expires_at <= now() as "expired!"
+                 from wakeq.access_keys where id = $3 and ($1 or canvas_id is not distinct from $2)"#,
+            all,
+            canvas,
+            id
+        );
+        self.session().await?.optional("look at a key", query).await
+    }
+
     /// Keys, live or not, newest first, after the last key of the previous page. At most `limit`.
     pub(crate) async fn keys(
         &self,

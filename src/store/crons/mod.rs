@@ -2,7 +2,9 @@
 //! elsewhere.
 
 mod records;
+mod runs;
 mod ticks;
 
 pub(crate) use records::{CronPut, CronRow, CronUnpaused, NewCronRow};
-pub(crate) use ticks::{CronDue, CronStep};
+pub(crate) use runs::CronRun;
+pub(crate) use ticks::{CronDue, CronStep, TickOutcome};

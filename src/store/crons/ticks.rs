@@ -198,7 +198,7 @@ async fn tick(
 }
 
 /// Notifications of the events that are due within the horizon, and of their copies.
-fn due_soon(events: &[NewEvent], inserted: &[InsertOutcome]) -> Vec<Notification> {
+pub(super) fn due_soon(events: &[NewEvent], inserted: &[InsertOutcome]) -> Vec<Notification> {
     let due_soon = events.iter().zip(inserted).filter(|(_, inserted)| match inserted {
         InsertOutcome::New { due_soon, .. } => *due_soon,
         InsertOutcome::Known | InsertOutcome::Stands { .. } => false,

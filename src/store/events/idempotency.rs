@@ -76,7 +76,7 @@ async fn once(
 
 /// Takes the key in this transaction; `None` if it was free. Otherwise the transaction has to be
 /// rolled back.
-pub(super) async fn used(
+pub(in crate::store) async fn used(
     connection: &mut PgConnection,
     key: &IdempotencyKey,
 ) -> Result<Option<IdempotencyOutcome>, sqlx::Error> {
@@ -133,7 +133,7 @@ async fn earlier(
 }
 
 /// Stores the answer under a key that this transaction has taken.
-pub(super) async fn keep(
+pub(in crate::store) async fn keep(
     connection: &mut PgConnection,
     key: &IdempotencyKey,
     answer: &str,

@@ -4,7 +4,7 @@
 use uuid::Uuid;
 
 use super::{Sql, Store, StoreError};
-use crate::event::{Actor, CanvasId, EventId, HandlerScope, Timestamp};
+use crate::event::{Actor, CanvasId, EventId, HandlerScope, Name, Timestamp, is_storable};
 
 /// Longest detail, in characters.
 const DETAIL_MAX: usize = 1000;
@@ -61,6 +61,41 @@ pub struct AuditEntry {
     pub request_id: Option<String>,
 }
 
+/// Which lines of the audit log are asked for: those that meet every condition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuditFilter {
+    /// This action.
+    pub action: Option<String>,
+    /// By this actor.
+    pub actor: Option<String>,
+    /// About a handler of this module.
+    pub module: Option<Name>,
+    /// About a handler of this name.
+    pub name: Option<Name>,
+    /// About this event.
+    pub event_id: Option<EventId>,
+    /// With this outcome.
+    pub outcome: Option<AuditOutcome>,
+    /// Whose detail contains this text, such as the public part of a key. 1 to 200 characters, none
+    /// of them NUL.
+    pub detail_text: Option<String>,
+    /// Written at or after this time.
+    pub since: Option<Timestamp>,
+    /// Written before this time.
+    pub before: Option<Timestamp>,
+}
+
+/// Where a page of the audit log ended: when its last line was written, and the line's id.
+pub(crate) type AuditPosition = (Timestamp, i64);
+
+/// A line that was looked at, the `number`th, and whether it meets the filter.
+#[derive(Clone, Debug)]
+pub(crate) struct LookedLine {
+    pub(crate) entry: AuditEntry,
+    pub(crate) is_meant: bool,
+    pub(crate) number: i64,
+}
+
 /// An action that was requested and not permitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -99,6 +134,32 @@ pub struct AuditLine {
     pub detail: Option<String>,
     /// How many equal calls the line stands for.
     pub times: u32,
+}
+
+impl AuditFilter {
+    /// Refuses texts that no line has, and moments that Postgres can't store.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        let is_text = |text: Option<&str>, most: usize| {
+            text.is_none_or(|text| (1..=most).contains(&text.chars().count()) && !text.contains('\0'))
+        };
+        if !is_text(self.action.as_deref(), 64) {
+            return Err("an action has 1 to 64 characters, none of them NUL");
+        }
+        if !is_text(self.actor.as_deref(), 200) || !is_text(self.detail_text.as_deref(), 200) {
+            return Err("an actor and a text have 1 to 200 characters, none of them NUL");
+        }
+        if ![self.since, self.before].into_iter().flatten().all(is_storable) {
+            return Err("a moment lies in the years 1 to 9999");
+        }
+        Ok(())
+    }
+
+    /// Whether it has no condition on the lines themselves: each that is looked at meets it.
+    pub(crate) fn is_open(&self) -> bool {
+        let Self { action, actor, module, name, event_id, outcome, detail_text, since: _, before: _ } = self;
+        let texts = action.is_none() && actor.is_none() && detail_text.is_none();
+        texts && module.is_none() && name.is_none() && event_id.is_none() && outcome.is_none()
+    }
 }
 
 impl From<&Refusal> for AuditLine {
@@ -142,33 +203,66 @@ impl Store {
         self.session().await?.execute("add to the audit log", query).await.map(drop)
     }
 
-    /// The audit log of a canvas, newest first: lines with ids below `before`; with `platform` also
-    /// those about every canvas.
+    /// The audit log of a canvas, the newest first, after a position; with `platform` also the
+    /// lines about every canvas. Looks at as many lines as the first of `looks` says, and returns
+    /// up to as many as the second: those that meet the filter, and the last that was looked at.
+    // Two bounds that begin with the canvas mean no other one, and leave the planner the index of
+    // the canvas alone: that of all times has the lines of all.
     pub(crate) async fn audit(
         &self,
-        canvas: CanvasId,
-        platform: bool,
-        before: Option<i64>,
-        limit: i64,
-    ) -> Result<Vec<AuditEntry>, StoreError> {
+        (canvas, platform): (CanvasId, bool),
+        filter: &AuditFilter,
+        after: Option<AuditPosition>,
+        looks: (i64, i64),
+    ) -> Result<Vec<LookedLine>, StoreError> {
+        let before = filter.before.map(|before| (before, i64::MIN));
+        let (before, below) = after.into_iter().chain(before).min().unzip();
         let query = sqlx::query!(
-            r#"select id as "id!", at as "at!", actor as "actor!", action as "action!", module::text as module,
-                      name::text as name, event_id, outcome as "outcome!", detail, times as "times!", request_id
-                 from ((select * from wakeq.audit_log where canvas_id = $1 and id < $2
-                         order by canvas_id desc, id desc limit $3)
-                        union all
-                       (select * from wakeq.audit_log where $4 and canvas_id is null and id < $2
-                         order by canvas_id desc, id desc limit $3)) as lines
-                order by id desc limit $3"#,
+            r#"select id as "id!", at as "at!", actor as "actor!", action as "action!", module, name, event_id,
+                      outcome as "outcome!", detail, times as "times!", request_id, is_meant as "is_meant!",
+                      number as "number!"
+                 from (select l.id, l.at, l.actor, l.action, l.module::text as module, l.name::text as name, l.event_id,
+                              l.outcome, l.detail, l.times, l.request_id, row_number() over newest as number,
+                              lead(l.id) over newest is null as is_last,
+                              coalesce(($6::text is null or l.action = $6) and ($7::text is null or l.actor = $7)
+                                       and ($8::text is null or l.module::text = $8)
+                                       and ($9::text is null or l.name::text = $9)
+                                       and ($10::uuid is null or l.event_id = $10)
+                                       and ($11::text is null or l.outcome = $11)
+                                       and ($12::text is null or strpos(l.detail, $12) > 0), false) as is_meant
+                         from (select * from ((select * from wakeq.audit_log
+                                                where (canvas_id, at, id)
+                                                      < ($1::uuid, coalesce($2::timestamptz, 'infinity'), $3::bigint)
+                                                  and (canvas_id, at) >= ($1, coalesce($4::timestamptz, '-infinity'))
+                                                order by canvas_id desc, at desc, id desc limit $5)
+                                               union all
+                                              (select * from wakeq.audit_log
+                                                where $13 and canvas_id is null
+                                                  and (at, id) < (coalesce($2::timestamptz, 'infinity'), $3::bigint)
+                                                  and at >= coalesce($4::timestamptz, '-infinity')
+                                                order by canvas_id desc, at desc, id desc limit $5)) as lines
+                                order by at desc, id desc limit $5) as l
+                       window newest as (order by l.at desc, l.id desc)) as looked
+                where is_meant or is_last
+                order by at desc, id desc limit $14"#,
             canvas.0,
-            before.unwrap_or(i64::MAX),
-            limit,
-            platform
+            before,
+            below.unwrap_or(i64::MAX),
+            filter.since,
+            looks.0,
+            filter.action,
+            filter.actor,
+            filter.module.as_ref().map(Name::as_str),
+            filter.name.as_ref().map(Name::as_str),
+            filter.event_id.map(|id| id.0),
+            filter.outcome.map(AuditOutcome::as_str),
+            filter.detail_text,
+            platform,
+            looks.1
         );
         let rows = self.session().await?.all("read the audit log", query).await?;
-        Ok(rows
-            .into_iter()
-            .map(|row| AuditEntry {
+        let looked = rows.into_iter().map(|row| LookedLine {
+            entry: AuditEntry {
                 id: row.id,
                 at: row.at,
                 actor: row.actor,
@@ -180,8 +274,11 @@ impl Store {
                 detail: row.detail,
                 times: row.times,
                 request_id: row.request_id,
-            })
-            .collect())
+            },
+            is_meant: row.is_meant,
+            number: row.number,
+        });
+        Ok(looked.collect())
     }
 }
 

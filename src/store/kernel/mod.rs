@@ -34,7 +34,8 @@ pub(in crate::store) mod usage;
 mod uses;
 
 pub(in crate::store) use addresses::{address, handler_columns, notifications};
-pub use audit::{AuditEntry, AuditLine, AuditOutcome, Refusal};
+pub use audit::{AuditEntry, AuditFilter, AuditLine, AuditOutcome, Refusal};
+pub(crate) use audit::{AuditPosition, LookedLine};
 pub use coalescer::Coalescer;
 pub(crate) use coalescer::{BATCH_MAX, IN_FLIGHT};
 pub use config::{StoreConfig, TimingMode};

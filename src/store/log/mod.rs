@@ -6,9 +6,11 @@
 
 mod append;
 mod read;
+mod streams;
 mod upkeep;
 
 pub(crate) use append::AppendRefusal;
 pub use append::{LogBatch, append_batch, lacks_partition};
 pub use read::{LogEnd, LogHorizon};
+pub use streams::LogStream;
 pub use upkeep::{LogAppender, LogHolder};

@@ -55,6 +55,25 @@ impl Store {
         Ok(quotas.collect())
     }
 
+    /// One quota of a canvas; measures nothing else, apart from what is measured with it.
+    #[doc(hidden)]
+    pub async fn quota_use(&self, canvas: CanvasId, quota: Quota) -> Result<QuotaUse, StoreError> {
+        let own = self.set_quotas(canvas).await?.into_iter().find(|set| set.quota == quota);
+        let measured = QuotaPair::ALL.into_iter().find(|pair| pair.quotas().contains(&Some(quota)));
+        let used = match measured {
+            Some(pair) => {
+                let used = self.used_lately(canvas, pair).await?;
+                pair.quotas().into_iter().zip(used).find(|(of, _)| *of == Some(quota)).map(|(_, used)| used)
+            }
+            None => {
+                let small = self.count_small(canvas).await?;
+                small.into_iter().find(|(of, _)| *of == quota).map(|(_, used)| used)
+            }
+        };
+        let limit = own.map_or(quota.default_limit(), |own| own.most);
+        Ok(QuotaUse { quota, limit, set: own.is_some(), used: used.unwrap_or_default() })
+    }
+
     async fn used_lately(&self, canvas: CanvasId, measured: QuotaPair) -> Result<[u64; 2], StoreError> {
         let known = self.quotas.of(canvas, measured);
         let mut method = known.method.lock().await;

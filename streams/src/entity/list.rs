@@ -19,6 +19,30 @@ pub struct EntityPage {
 }
 
 impl Entities {
+    /// The types of which a canvas has an entity, by name, after the given one: up to `limit`,
+    /// which is clamped to 1 to 1,001.
+    ///
+    /// ```no_run
+    /// # async fn example(entities: wakeq_streams::Entities) -> Result<(), Box<dyn std::error::Error>> {
+    /// use wakeq::CanvasId;
+    ///
+    /// for entity_type in entities.types(CanvasId::DEFAULT, None, 100).await? {
+    ///     let page = entities.list(CanvasId::DEFAULT, &entity_type, None, 100).await?;
+    ///     println!("{entity_type} has {} entities, or more", page.entities.len());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn types(
+        &self,
+        canvas: CanvasId,
+        after: Option<&EntityType>,
+        limit: u32,
+    ) -> Result<Vec<EntityType>, EntityError> {
+        let limit = i64::from(limit.clamp(1, PAGE_MAX + 1));
+        Ok(self.store.list_entity_types(canvas, after, limit).await?)
+    }
+
     /// The entities of a type on a canvas, in the order of their ids: up to `limit`, which is
     /// clamped to 1 to 1,000, after this cursor. An entity is listed once an event of it was
     /// stored. One that is created between two pages may be missing.

@@ -34,6 +34,7 @@ const LINES: [&str; 123] = [
     "handlers list",
     "handlers show <handler>",
     "handlers targets <handler>",
+    "handlers attempts <handler>",
     "handlers pulled",
     "handlers lease <handler>",
     "handlers extend <handler> <id> 0000000000000000000000000000000000000000",
@@ -61,15 +62,20 @@ const LINES: [&str; 123] = [
     "objects halted",
     "objects show <object>",
     "objects tombstones <object>",
+    "entities types",
     "entities list account",
     "entities list account --cursor <cursor list_entities>",
     "entities show <entity>",
     "entities status <id>",
+    "log categories",
+    "log streams accounts",
     "log read",
     "log read <stream>",
     "keys list",
+    "keys show <key>",
     "accounts list",
     "audit list",
+    "audit list --handler <handler> --key <key>",
     "quotas show",
     "limits list",
     "limits list --cursor <cursor list_limits>",
@@ -103,6 +109,7 @@ const LINES: [&str; 123] = [
     "handlers block <handler>",
     "pause <handler>",
     "block <handler>",
+    "cron run-now <cron>",
     "cron pause <cron>",
     "events run-now <id>",
     "events reschedule <id> --after 1h",
@@ -149,7 +156,7 @@ const LAST: [&str; 4] = [
 ];
 
 /// Verbs that concern no canvas and take nothing of one, or that do not end.
-const ABOUT_NO_CANVAS: [&str; 33] = [
+const ABOUT_NO_CANVAS: [&str; 34] = [
     "all",
     "completions",
     "doctor",
@@ -169,6 +176,7 @@ const ABOUT_NO_CANVAS: [&str; 33] = [
     "queues release",
     "queues put",
     "queues set-facet",
+    "queues show-facet",
     "serve",
     "settings set",
     "settings show",

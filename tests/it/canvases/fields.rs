@@ -61,6 +61,7 @@ const NAMES_NOTHING: [&str; 90] = [
     "at_most_s",
     "keep_s",
     // Modes.
+    "action",
     "known",
     "order",
     "on_conflict",
@@ -156,6 +157,10 @@ pub(super) fn of_query(operation: &str, name: &str, values: &Values) -> Vec<Vec<
             let own = values.cursors.iter().filter(|(listing, _)| listing == operation);
             let own: Vec<_> = own.map(|(_, cursor)| vec![("cursor", cursor.clone())]).collect();
             assert!(!own.is_empty(), "no victim value known for the cursor of `{operation}`");
+            if operation == "list_log_streams" {
+                let category = ("category", "accounts".to_owned());
+                return own.into_iter().map(|cursor| [vec![category.clone()], cursor].concat()).collect();
+            }
             own
         }
         // It is sent with the name.
@@ -179,6 +184,9 @@ pub(super) fn of_query(operation: &str, name: &str, values: &Values) -> Vec<Vec<
             ["waiting", "delayed", "paused", "running"].map(|state| vec![("state", state.to_owned())]).into()
         }
         "id" => values.ids.iter().map(|(_, id)| vec![("id", id.clone())]).collect(),
+        "event_id" => values.ids.iter().map(|(_, id)| vec![("event_id", id.clone())]).collect(),
+        "key" => values.keys.iter().map(|key| vec![("key", key.clone())]).collect(),
+        "actor" => values.holders.iter().map(|of| vec![("actor", format!("key:{of}"))]).collect(),
         "tag" => values.tags.iter().map(|tag| vec![("tag", tag.clone())]).collect(),
         "object" => values.objects.iter().map(|object| vec![("object", object.clone())]).collect(),
         "batch" => values.batches.iter().map(|batch| vec![("batch", batch.clone())]).collect(),

@@ -99,7 +99,7 @@ async fn send(
     for request in requests {
         // Quota figures cover the last seconds: they are compared only while nothing has been
         // written.
-        if request.operation == "list_quotas" && *scopes != Scope::ALL {
+        if ["list_quotas", "show_quota"].contains(&request.operation.as_str()) && *scopes != Scope::ALL {
             continue;
         }
         world.asked(&format!("{about} {}", request.label));

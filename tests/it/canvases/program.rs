@@ -10,7 +10,8 @@ use wakeq_service::access::Scope;
 
 use super::fields;
 use super::seed::Values;
-use crate::edge::requests::{Operation, body};
+use crate::edge::bodies::body;
+use crate::edge::requests::Operation;
 
 /// Endless answers about the canvases that the caller may read: the tests of `listening` use other
 /// canvases. What is done after the answer, in no fixed order with other requests: the tests of

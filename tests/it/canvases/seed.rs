@@ -9,7 +9,7 @@ use wakeq::{Actor, CanvasId};
 use wakeq_service::access::{Reach, Scope};
 
 use super::world::{QUEUE, World};
-use crate::edge::requests::body;
+use crate::edge::bodies::body;
 use crate::support::service::Answer;
 
 pub(super) struct Tenant {
@@ -271,6 +271,10 @@ impl Planting<'_> {
             stored.execute(&self.world.service.stage.pool).await.unwrap();
             self.values.entities.push(["account".into(), entity.to_owned()]);
         }
+        // Of a type that the tenant alone has.
+        let alone = "insert into wakeq.entities (entity_type, canvas_id, id, version, last_link) values ($1, $2, 'a', 1, 1)";
+        let alone = sqlx::query(alone).bind(&own).bind(self.tenant.canvas.0);
+        alone.execute(&self.world.service.stage.pool).await.unwrap();
     }
 
     async fn settings(&mut self) {
@@ -362,6 +366,8 @@ impl Planting<'_> {
                 "list_operations" => {
                     Some(format!("p~{}~{}", 4_000_000_000_000_000_i64, self.tenant.canvas.0.simple()))
                 }
+                // Of the category `accounts`.
+                "list_log_streams" => Some("a".to_owned()),
                 "list_halted_objects" => Some(format!("o~0~{}", self.tenant.canvas.0.simple())),
                 _ => None,
             };
@@ -423,9 +429,9 @@ const SETTLED: &str = "
            wait_us, run_us, wait_bins, run_bins
       from wakeq.hour_statistics where canvas_id = 'CANVAS';
     insert into wakeq.ended_events (canvas_id, id, kept_until, module, name, modifier, value, result, outcome, enqueued_at, due_at,
-                                    claims, retries, losses)
+                                    claims, retries, losses, started_at, took_us)
     select 'CANVAS', md5('CANVAS' || n)::uuid, now() + interval '1 day', 'WORKER', 'greet', '_', '\"OWN\"', '\"OWN\"', 'completed',
-           now(), now(), 2, 1, 0
+           now(), now(), 2, 1, 0, now(), 1000 * length('OWN')
       from generate_series(1, 2) n;
     insert into wakeq.attempts (canvas_id, event_id, number, nonce, outcome, started_at, took_us, error)
     select canvas_id, id, 1, 7, 'retried', now(), 5, 'OWN' from wakeq.ended_events where canvas_id = 'CANVAS';

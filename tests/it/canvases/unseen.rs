@@ -53,7 +53,7 @@ const REGISTERED_MEANWHILE: SurvivalReason =
 const SQL_ROLES: SurvivalReason = NotReached("it is asked for roles that are not the owner: `roles`");
 
 /// By file and a part of the line.
-const UNSEEN: [Unseen; 109] = [
+const UNSEEN: [Unseen; 111] = [
     ("src/store/events/cancelling.rs", "e.id = $1 and e.canvas_id = $2", KNOWN),
     ("src/store/events/cancelling.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/events/checkpoints.rs", "id = $1 and canvas_id = $2", KNOWN),
@@ -66,6 +66,12 @@ const UNSEEN: [Unseen; 109] = [
     ("src/store/events/history.rs", "e.id = $2 and e.canvas_id = $1", KNOWN),
     ("migrations/0013_history.sql", "a.canvas_id = attempts_at.canvas", KNOWN),
     ("migrations/0013_history.sql", "t.canvas_id = event.canvas_id", OUTSIDE),
+    ("src/store/events/last_attempts.rs", "b.canvas_id = $1 and b.event_id", OWN_IDS),
+    (
+        "src/store/events/last_attempts.rs",
+        "canvas_id = $1 and module = $2",
+        WithoutEffect("the attempts at what is found are looked up on the canvas"),
+    ),
     ("src/store/events/load.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/events/tags.rs", "e.canvas_id is not distinct from $2", KNOWN),
     ("src/store/events/tags.rs", "d.canvas_id = $2 and d.id = $1", KNOWN),

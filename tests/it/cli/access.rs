@@ -40,6 +40,12 @@ async fn a_key_is_made_listed_and_revoked() {
     assert!(!listed.contains(&text[20..40]), "{listed}");
 
     let prefix = format!("{id:?}");
+    let shown = terminal.prints(&["keys", "show", &prefix]).await;
+    let expected =
+        format!("key       {prefix} of ci\nscopes    emit,read\nstate     live\nmade      <time> by ");
+    assert!(shown.starts_with(&expected), "{shown}");
+    assert!(!shown.contains(&text[20..40]), "{shown}");
+    assert!(terminal.complains(3, &["keys", "show", "wakeq_000000000000"]).await.contains("no key wakeq_"));
     let revoke = ["keys", "revoke", &prefix];
     let expected = format!("{prefix} revoked; it is refused everywhere within a minute\n");
     assert_eq!(terminal.prints(&revoke).await, expected);

@@ -25,6 +25,12 @@ EVENT                                 STATE  DUE                   RETRIES  LOSS
 $ queues facets email_events
 CANVAS                                WAITING  RUNNING  TURN  DUE SINCE             WEIGHT  IN FLIGHT
 <id>        1        0     -  <time>       -  -
+$ queues show-facet email_events
+canvas    <id>
+copies    1 waiting, 0 running
+oldest    <time>
+in turn   -
+settings  the queue's weight
 $ depth --queue email_events
 1 event due and free to run, 0 canvases in the rotation
 $ depth email_event/opened
@@ -62,6 +68,7 @@ async fn plays(terminal: &Terminal) {
     let refused = [
         ("queues show email_events", 3, ""),
         ("queues facets email_events", 3, ""),
+        ("queues show-facet email_events", 3, ""),
         ("queues put x (", 2, "pattern 1 is not valid"),
         ("queues put x", 2, "<PATTERN>"),
         ("queues put x y --retries 3", 2, "also give --url or --pull"),

@@ -31,10 +31,14 @@ rules                0        10000
 audit-lines          1     10000000
 $ quotas set crons 0
 crons: the canvas may keep 0
+$ quotas show crons
+crons: 0 of 0, which was set for this canvas
 $ quotas unset crons
 crons was unset: the canvas may keep 1000, like every canvas
 $ quotas unset crons
 crons was not set: the canvas may keep 1000, like every canvas
+$ quotas show keys
+keys: 1 of 1000
 ";
 
 async fn plays(terminal: &Terminal) {
@@ -43,6 +47,7 @@ async fn plays(terminal: &Terminal) {
         ("quotas set nonsense 1", 2, "one of events"),
         ("quotas set crons 1000000000000001", 2, "at most"),
         ("quotas set crons", 2, "<LIMIT>"),
+        ("quotas show nonsense", 2, "one of events"),
     ];
     terminal.refuses(&refused).await;
     terminal.prints(&["quotas", "set", "crons", "0"]).await;

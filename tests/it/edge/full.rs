@@ -1,7 +1,7 @@
 //! What requests find in the database: as many things as there may be, others in use, or in an odd
 //! state.
 
-use reqwest::RequestBuilder;
+use reqwest::{Method, RequestBuilder};
 use serde_json::json;
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -87,6 +87,20 @@ pub(super) async fn begin_another(service: &Service, request: RequestBuilder) {
     service.stage.execute("delete from wakeq.operations where job < 0").await;
     let another = json!({"kind": "cancel", "filter": {"name": "another"}});
     Answer::of(request.header("idempotency-key", USED_KEY).json(&another)).await.json();
+}
+
+/// The key of an emit, which is another request than any other operation's.
+const KEY_OF_AN_EMIT: &str = "used-by-an-emit";
+
+/// A request to run a cron whose key is in use, or was used for another request.
+pub(super) async fn run_in_vain(service: &Service, request: RequestBuilder, status: u16) -> RequestBuilder {
+    if status == 409 {
+        service.stage.execute(HELD_KEY).await;
+        return request.header("idempotency-key", "held");
+    }
+    let emit = service.on_canvas(Method::POST, "/events").header("idempotency-key", KEY_OF_AN_EMIT);
+    Answer::of(emit.json(&json!({"name": "another"}))).await.json();
+    request.header("idempotency-key", KEY_OF_AN_EMIT)
 }
 
 /// The operation on many events that has ended.

@@ -1,6 +1,7 @@
 //! The edge of the API: what hostile and careless callers do, and whether the OpenAPI document is
 //! true.
 
+pub(crate) mod bodies;
 mod contents;
 mod declared;
 mod document;

@@ -1,9 +1,12 @@
 //! The HTTP API as its callers see it, a file per kind of resource.
 
 mod admin;
+mod attempts;
+mod audit;
 mod batches;
 mod checkpoints;
 mod cloudevents_sdk;
+mod cron_runs;
 mod crons;
 mod dead_events;
 mod dead_groups;
@@ -18,11 +21,13 @@ mod idempotency;
 mod limits;
 mod long_lists;
 mod mounted;
+mod names;
 mod objects;
 mod operations;
 mod options;
 mod queues;
 mod search;
+mod single;
 mod statistics;
 mod switches;
 mod unique;

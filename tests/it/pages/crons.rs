@@ -6,6 +6,7 @@ use wakeq::{CanvasId, HandlerError, Handlers, RetryPolicy, Route};
 use wakeq_service::access::Scope;
 use wakeq_testbed::wait_while;
 
+use super::onlookers::{Onlookers, have_two_pages};
 use super::visitor::{Visitor, on_canvas};
 use crate::support::handlers::answering;
 use crate::support::service::Service;
@@ -108,46 +109,47 @@ async fn crons_are_listed_page_by_page() {
     for number in 0..101 {
         service.put(&format!("/cron/c{number:03}"), json!({"expression": "@yearly"})).await.json();
     }
-    let visitor = Visitor::with_key(&service, &service.key).await;
-    let first = visitor.page("/cron").await.found();
-    first.says(">c000<").says(">c099<").says("?cursor=c099").says_nothing_of(">c100<");
-    let next = visitor.page("/cron?cursor=c099").await.found();
-    next.says(">c100<").says("First page").says_nothing_of(">c099<").says_nothing_of("Next page");
+    have_two_pages(&service, "/cron", 'c').await;
 }
 
-/// A key that reads sees no control; one that operates and does not emit can't put; and a key of
-/// another canvas is told that there is nothing.
+/// Pressing a button twice, as a browser may send a form again, runs the cron once.
+#[tokio::test]
+async fn a_cron_is_run_now_once_for_each_form() {
+    let service = Service::start().await;
+    service.put("/cron/report", json!({"expression": "@yearly"})).await.json();
+    service.put("/cron/report/pause", json!({})).await.json();
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    let page = visitor.page("/cron/report").await.found();
+    for _ in 0..2 {
+        let ran = visitor.send(&page, "/run-now", &[]).await.found();
+        ran.says("The cron runs now, outside its rhythm: its event is ").says("Paused ");
+        ran.says("no attempt has ended yet");
+    }
+    let waiting = "select count(*) from wakeq.events_v2";
+    assert_eq!(service.stage.pool.value::<i64>(waiting).await, 1);
+    visitor.send(&visitor.page("/cron/report").await.found(), "/run-now", &[]).await.found();
+    assert_eq!(service.stage.pool.value::<i64>(waiting).await, 2);
+}
+
+/// A key that reads sees no control; one that operates and does not emit can neither put nor run;
+/// and a key of another canvas is told that there is nothing.
 #[tokio::test]
 async fn only_those_with_rights_are_shown_controls_and_obeyed() {
     let service = Service::start().await;
     service.put("/cron/report", json!({"expression": "@yearly"})).await.json();
-    let reader = service.key("reader", CanvasId::DEFAULT, &[Scope::Read]).await;
-    let reader = Visitor::with_key(&service, &reader).await;
-    let operator = service.key("operator", CanvasId::DEFAULT, &[Scope::Read, Scope::Operate]).await;
-    let operator = Visitor::with_key(&service, &operator).await;
-    let theirs = service.key("other", OTHER, &Scope::ALL).await;
-    let theirs = Visitor::with_key(&service, &theirs).await;
-    assert_eq!(reader.page("/cron/report/delete").await.status, StatusCode::FORBIDDEN);
-    assert_eq!(theirs.page("/cron/report/delete").await.status, StatusCode::NOT_FOUND);
-    for path in ["/cron", "/cron/report"] {
-        let page = reader.page(path).await.found();
-        page.says_nothing_of("<details");
-        assert!(!page.offers("/pause") && !page.offers("/cron/report/delete"), "{path}");
-        assert_eq!(theirs.page(path).await.status, StatusCode::NOT_FOUND, "{path}");
-    }
-    let page = operator.page("/cron/report").await.found();
-    assert!(page.offers("/pause") && page.offers("/delete"));
+    let onlookers = Onlookers::of(&service).await;
+    onlookers.find_no_controls("/cron", "/cron/report", &["/pause", "/run-now"]).await;
+    let page = onlookers.operator.page("/cron/report").await.found();
+    assert!(page.offers("/pause") && page.offers("/delete") && !page.offers("/run-now"));
     page.says_nothing_of("<details");
     let token = page.form("/pause").token();
     let mut put = fields("0 9 * * *", "").to_vec();
     put.push(("form_token", &token));
-    let refused = operator.post(&on_canvas(CanvasId::DEFAULT, "/cron/report"), &put).await;
-    assert_eq!(refused.status, StatusCode::FORBIDDEN);
-    refused.says("emit");
-    for verb in ["", "/pause", "/unpause", "/delete"] {
-        let path = on_canvas(CanvasId::DEFAULT, &format!("/cron/report{verb}"));
-        assert_eq!(reader.post(&path, &[("form_token", &token)]).await.status, StatusCode::FORBIDDEN);
-        assert_eq!(theirs.post(&path, &[("form_token", &token)]).await.status, StatusCode::NOT_FOUND);
+    onlookers.may_not_emit("/cron/report", &put).await;
+    onlookers.may_not_emit("/cron/report/run-now", &[("form_token", &token)]).await;
+    for verb in ["pause", "unpause", "delete"] {
+        onlookers.may_not_change(&format!("/cron/report/{verb}"), &[("form_token", &token)]).await;
     }
     assert_eq!(service.get("/cron/report").await.json()["expression"], "@yearly");
+    assert_eq!(service.stage.pool.value::<i64>("select count(*) from wakeq.events_v2").await, 0);
 }

@@ -16,7 +16,9 @@ const FILL: &str = r#"
            '{"cents":1.50,"note":"</pre><script>alert(1)</script>"}', n, n
       from generate_series(1, 101) n,
            (values ('00000000-0000-0000-0000-000000000000', 'mine-'),
-                   ('00000000-0000-0000-0000-000000000007', 'theirs-')) c (id, word)"#;
+                   ('00000000-0000-0000-0000-000000000007', 'theirs-')) c (id, word);
+    insert into wakeq.entities (entity_type, canvas_id, id, version, last_link)
+    values ('of-theirs', '00000000-0000-0000-0000-000000000007', 'a', 1, 1)"#;
 
 async fn filled() -> Service {
     let service = Service::start().await;
@@ -28,7 +30,8 @@ async fn filled() -> Service {
 async fn entities_of_a_type_are_listed_and_shown() {
     let service = filled().await;
     let visitor = Visitor::with_key(&service, &service.key).await;
-    visitor.page("/entities").await.found().says("Choose a type.");
+    let types = visitor.page("/entities").await.found();
+    types.says("/entities?type=account\"").says_nothing_of("of-theirs");
     visitor.page("/entities?type=order").await.found().says("There is no entity of the type order.");
     let first = visitor.page("/entities?type=account").await.found();
     first.says("mine-001").says("mine-100").says_nothing_of("mine-101").says_nothing_of("theirs-");
@@ -86,5 +89,8 @@ async fn only_an_admin_of_the_canvas_erases() {
     }
     let own = theirs.get(&on_canvas(OTHER, "/entities?type=account")).await.found();
     own.says("theirs-001").says_nothing_of("mine-");
+    let types = theirs.get(&on_canvas(OTHER, "/entities")).await.found();
+    types.says("/entities?type=account\"").says("/entities?type=of-theirs\"");
+    assert_eq!(theirs.page("/entities").await.status, StatusCode::NOT_FOUND);
     assert_eq!(service.stage.count("select count(*) from wakeq.entity_events").await, 0);
 }

@@ -5,9 +5,9 @@ use serde_json::json;
 use wakeq::CanvasId;
 use wakeq_service::access::Scope;
 
-use super::visitor::{Shown, Visitor, on_canvas};
+use super::onlookers::{Onlookers, have_two_pages};
+use super::visitor::{Shown, Visitor};
 use crate::hooks::signing::{GITHUB_SECRET, STRIPE_SECRET, webhook};
-use crate::support::OTHER;
 use crate::support::service::Service;
 
 /// The fields of a hook's form; its kind, which comes first, is only chosen for a new one.
@@ -98,34 +98,16 @@ async fn only_those_with_rights_are_shown_controls_and_obeyed() {
     let service = Service::start().await;
     let hook = json!({"kind": "github", "handler": {"name": "on-push"}, "secret": GITHUB_SECRET});
     service.put("/hooks/pushes", hook).await.json();
-    let reader = service.key("reader", CanvasId::DEFAULT, &[Scope::Read]).await;
-    let reader = Visitor::with_key(&service, &reader).await;
-    let operator = service.key("operator", CanvasId::DEFAULT, &[Scope::Read, Scope::Operate]).await;
-    let operator = Visitor::with_key(&service, &operator).await;
-    let theirs = service.key("other", OTHER, &Scope::ALL).await;
-    let theirs = Visitor::with_key(&service, &theirs).await;
-    assert_eq!(reader.page("/hooks/pushes/delete").await.status, StatusCode::FORBIDDEN);
-    assert_eq!(theirs.page("/hooks/pushes/delete").await.status, StatusCode::NOT_FOUND);
-    for path in ["/hooks", "/hooks/pushes"] {
-        let page = reader.page(path).await.found();
-        page.says_nothing_of("<details");
-        assert!(!page.offers("/hooks/pushes/delete"), "{path}");
-        assert_eq!(theirs.page(path).await.status, StatusCode::NOT_FOUND, "{path}");
-    }
-    let page = operator.page("/hooks/pushes/delete").await.found();
+    let onlookers = Onlookers::of(&service).await;
+    onlookers.find_no_controls("/hooks", "/hooks/pushes", &[]).await;
+    let page = onlookers.operator.page("/hooks/pushes/delete").await.found();
     let token = page.form("/delete").token();
     for (verb, form) in [("", fields("github", "mine", "").to_vec()), ("/rotate-secret", Vec::new())] {
-        let path = on_canvas(CanvasId::DEFAULT, &format!("/hooks/pushes{verb}"));
         let form: Vec<_> = form.into_iter().chain([("form_token", token.as_str())]).collect();
-        let refused = operator.post(&path, &form).await;
-        assert_eq!(refused.status, StatusCode::FORBIDDEN);
-        refused.says("emit");
-        assert_eq!(reader.post(&path, &form).await.status, StatusCode::FORBIDDEN);
-        assert_eq!(theirs.post(&path, &form).await.status, StatusCode::NOT_FOUND);
+        onlookers.may_not_emit(&format!("/hooks/pushes{verb}"), &form).await;
     }
+    onlookers.may_not_change("/hooks/pushes/delete", &[("form_token", &token)]).await;
     assert_eq!(service.get("/hooks/pushes").await.json()["handler"]["name"], "on-push");
-    let elsewhere = theirs.get(&on_canvas(OTHER, "/hooks/pushes")).await;
-    assert_eq!(elsewhere.status, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
@@ -140,9 +122,5 @@ async fn hooks_are_listed_page_by_page() {
         let hook = json!({"kind": "github", "handler": {"name": "on-push"}, "secret": GITHUB_SECRET});
         service.put(&format!("/hooks/h{number:03}"), hook).await.json();
     }
-    let visitor = Visitor::with_key(&service, &service.key).await;
-    let first = visitor.page("/hooks").await.found();
-    first.says(">h000<").says(">h099<").says("?cursor=h099").says_nothing_of(">h100<");
-    let next = visitor.page("/hooks?cursor=h099").await.found();
-    next.says(">h100<").says("First page").says_nothing_of(">h099<").says_nothing_of("Next page");
+    have_two_pages(&service, "/hooks", 'h').await;
 }

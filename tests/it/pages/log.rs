@@ -52,6 +52,36 @@ async fn the_log_is_read_page_by_page_and_filtered() {
     assert_eq!(visitor.page("/log?after=x").await.status, StatusCode::BAD_REQUEST);
 }
 
+/// A reader who knows no name goes from the categories to the streams of one, and on to its events.
+#[tokio::test]
+async fn categories_and_streams_are_listed_by_name() {
+    let service = filled().await;
+    let own = |n: usize| {
+        let events = json!([{"name": "opened"}]);
+        json!({"category": "sessions", "stream": format!("s-{n:03}"), "events": events})
+    };
+    let many = json!({"appends": (1..=101).map(own).collect::<Vec<_>>()});
+    service.post("/log", many).await.json();
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    assert!(visitor.page("/log").await.found().offers("/log/categories"));
+    let categories = visitor.page("/log/categories").await.found();
+    for category in ["accounts", "companies", "sessions"] {
+        assert!(categories.offers(&format!("/log/streams?category={category}")), "{category}");
+        assert!(categories.offers(&format!("/log?category={category}")), "{category}");
+    }
+    let streams = visitor.page("/log/streams?category=sessions").await.found();
+    streams.says(">s-001<").says(">s-100<").says_nothing_of("s-101").says_nothing_of("account-7");
+    assert!(streams.offers("/log?category=sessions&amp;stream=s-001"));
+    let rest = visitor.page(&format!("/log/streams{}", streams.next_page())).await.found();
+    rest.says(">s-101<").says_nothing_of("s-100").says_nothing_of("Next page");
+    let accounts = visitor.page("/log?category=accounts").await.found();
+    assert!(accounts.offers("/log/streams?category=accounts"));
+    visitor.page("/log/streams?category=nothing").await.found().says("There is no stream of this category");
+    let evil = visitor.page("/log/streams?category=%3Cscript%3Ealert").await;
+    assert_eq!(evil.status, StatusCode::BAD_REQUEST);
+    evil.says_nothing_of("<script>alert");
+}
+
 #[tokio::test]
 async fn the_log_is_shown_to_readers_of_its_canvas() {
     let service = filled().await;
@@ -60,9 +90,17 @@ async fn the_log_is_shown_to_readers_of_its_canvas() {
     assert_eq!(theirs.page("/log").await.status, StatusCode::NOT_FOUND);
     let own = theirs.get(&on_canvas(OTHER, "/log")).await.found();
     own.says("theirs-only").says_nothing_of("opened-").says_nothing_of("renamed");
+    for path in ["/log/categories", "/log/streams?category=accounts"] {
+        assert_eq!(theirs.page(path).await.status, StatusCode::NOT_FOUND, "{path}");
+        let own = theirs.get(&on_canvas(OTHER, path)).await.found();
+        own.says("account").says_nothing_of("companies");
+    }
     let operator = service.key("operator", CanvasId::DEFAULT, &[Scope::Operate]).await;
     let operator = Visitor::with_key(&service, &operator).await;
     let refused = operator.page("/log").await;
     assert_eq!(refused.status, StatusCode::FORBIDDEN);
     refused.says_nothing_of("opened-");
+    for path in ["/log/categories", "/log/streams?category=accounts"] {
+        assert_eq!(operator.page(path).await.status, StatusCode::FORBIDDEN, "{path}");
+    }
 }

@@ -19,6 +19,7 @@ mod mounted;
 mod new_event;
 mod objects;
 mod oidc;
+mod onlookers;
 mod operations;
 mod overview;
 mod own_handlers;

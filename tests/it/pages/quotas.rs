@@ -52,7 +52,7 @@ async fn a_quota_is_set_and_unset_by_admins_of_every_canvas() {
     let done = visitor.send(&asked, "/unset", &[]).await.found();
     done.says("The quota hooks is the default again.").says_nothing_of("set for this canvas");
     assert_eq!(of_canvas(service.get("/quotas").await.json()), (100, false));
-    assert_eq!(visitor.page("/quotas/nonsense").await.status, StatusCode::NOT_FOUND);
+    assert_eq!(visitor.page("/quotas/nonsense").await.status, StatusCode::BAD_REQUEST);
 }
 
 #[tokio::test]

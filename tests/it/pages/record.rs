@@ -29,11 +29,34 @@ async fn what_was_done_is_listed_page_by_page() {
     first.says("href=\"/canvases/00000000-0000-0000-0000-000000000000/handlers/WORKER/mail\"");
     first.says("act-120<").says("&lt;i&gt;detail").says_nothing_of("act-20<").says_nothing_of("<i>");
     let second = visitor.page(&format!("/record{}", first.next_page())).await.found();
-    second.says("act-20<").says("act-1<").says("The newest").says_nothing_of("act-120<");
+    second.says("act-20<").says("act-1<").says("First page").says_nothing_of("act-120<");
     for page in [&first, &second] {
         page.says_nothing_of("of-another-tenant").says_nothing_of("key:eve");
     }
     assert_eq!(visitor.page("/record?cursor=nonsense").await.status, StatusCode::BAD_REQUEST);
+}
+
+/// The form's conditions are in the address, and what they can't mean is said above the form.
+#[tokio::test]
+async fn the_record_is_filtered_by_a_form() {
+    let service = Service::start().await;
+    service.stage.execute(LINES).await;
+    service.put("/handlers/WORKER/mail/pause", json!({"reason": "inventory"})).await.json();
+    service.put("/handlers/WORKER/print/pause", json!({"reason": "paper"})).await.json();
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    let by_action = visitor.page("/record?action=act-7&actor=&name=").await.found();
+    by_action.says("act-7<").says("value=\"act-7\"").says_nothing_of("act-70<").says_nothing_of("Next page");
+    let of_handler = visitor.page("/record?name=mail&module=WORKER&since=1%20h").await.found();
+    of_handler.says("inventory").says_nothing_of("paper").says_nothing_of("act-");
+    let by_ada = visitor.page("/record?actor=key%3Aada").await.found();
+    by_ada.says("act-120<").says_nothing_of("inventory").says("actor=key%3Aada&amp;cursor=a");
+    visitor.page("/record?before=1%20d").await.found().says("Nothing like that is recorded.");
+    visitor.page("/record?action=of-another-tenant").await.found().says("Nothing like that is recorded.");
+    for (query, words) in [("since=soon", "write a length"), ("key=mine", "named by its first part")] {
+        let refused = visitor.page(&format!("/record?{query}")).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{query}");
+        refused.says(words).says("name=\"actor\"");
+    }
 }
 
 #[tokio::test]

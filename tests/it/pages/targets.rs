@@ -217,3 +217,34 @@ async fn targets_are_listed_page_by_page() {
     let page = visitor.page(GREET).await.found();
     page.says("mail.example/049").says_nothing_of("mail.example/050").says("All targets of this handler");
 }
+
+/// With the status, the time and the event. They tell of the events of the canvas, so who may read
+/// one handler only is not shown them.
+#[tokio::test]
+async fn the_last_answers_of_a_target_are_shown() {
+    let service = Service::start().await;
+    put_theirs(&service).await;
+    service.put(GREET, json!({"url": URL})).await.json();
+    let id = service.stage.emit("greet").await;
+    let refused = "
+        with tried as (update wakeq.events_v2 set claims = 1, retries = 1 returning *)
+        insert into wakeq.attempts (canvas_id, event_id, number, nonce, outcome, started_at, took_us, error)
+        select canvas_id, id, 1, 7, 'retried', now(), 250000, 'the target answered 500 <b>with</b> 3 bytes' from tried";
+    service.stage.execute(refused).await;
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    let page = visitor.page(TARGET).await.found();
+    page.says("Last answers")
+        .says(">500<")
+        .says("retried")
+        .says(&format!("/events/{id}"))
+        .says("&lt;b&gt;with");
+    let narrow = json!({"holder": "narrow", "scopes": ["read:WORKER/greet"]});
+    let narrow = service.admin(Method::POST, "/keys", narrow).await.json();
+    let narrow = Visitor::with_key(&service, narrow["key"].as_str().unwrap()).await;
+    let page = narrow.page(TARGET).await.found();
+    page.says(URL).says_nothing_of("Last answers").says_nothing_of(&id.to_string());
+    let theirs = service.key("other", OTHER, &Scope::ALL).await;
+    let theirs = Visitor::with_key(&service, &theirs).await;
+    let page = theirs.get(&on_canvas(OTHER, TARGET)).await.found();
+    page.says("It has refused nothing lately").says_nothing_of(&id.to_string());
+}

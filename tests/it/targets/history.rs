@@ -1,13 +1,17 @@
-//! Events of targets that are kept: their result is the target's answer, if that is JSON.
+//! Events of targets that are kept: their result is the target's answer, if that is JSON; and the
+//! last answers of a target.
 
+use reqwest::Method;
 use serde_json::json;
 use wakeq::machine::Outcome;
 use wakeq::{CanvasId, Handlers};
+use wakeq_service::access::Scope;
 use wiremock::ResponseTemplate;
 
 use super::scene::{GREET, put, service, worker};
 use crate::support::OTHER;
 use crate::support::receiver::answering;
+use crate::support::service::{NONE, has};
 
 #[tokio::test]
 async fn the_result_is_the_answer_if_that_is_json() {
@@ -35,5 +39,26 @@ async fn the_result_is_the_answer_if_that_is_json() {
         assert_eq!(service.stage.admin.result(OTHER, id).await.unwrap(), None);
     }
     running.stop().await;
+    service.stop().await;
+}
+
+/// What a target answered is among the last attempts, with its status.
+#[tokio::test]
+async fn the_last_answers_are_shown() {
+    let service = service().await;
+    let target = answering([ResponseTemplate::new(500)]).await;
+    put(&service, &target.uri(), json!({"policy": {"retries": 3, "delay_s": 600}})).await;
+    let mut running = worker(&service.stage, Handlers::new());
+    let id = service.stage.emit("greet").await;
+    running.until(id, Outcome::RetryAllowed).await;
+    running.stop().await;
+    let last = service.get("/attempts?name=greet&modifier=_").await.json();
+    let attempts = last["attempts"].as_array().unwrap();
+    assert_eq!(attempts.len(), 1, "{last}");
+    has(&attempts[0], json!({"event": id.to_string(), "outcome": "retried", "status": 500, "number": 1}));
+    let theirs = service.key("theirs", OTHER, &Scope::ALL).await;
+    let path = format!("/canvases/{OTHER}/attempts?name=greet");
+    let none = service.ask(&theirs, Method::GET, &path, NONE).await.json();
+    assert_eq!(none, json!({"attempts": []}));
     service.stop().await;
 }

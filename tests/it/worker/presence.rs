@@ -184,7 +184,7 @@ async fn workers_are_listed_page_by_page() {
         }
     }
     assert_eq!(names, ["a", "a", "b", "c"]);
-    let foreign = "a~1".parse().unwrap();
+    let foreign = "a~1~1".parse().unwrap();
     assert!(matches!(stage.admin.workers(Some(&foreign), 1).await, Err(AdminError::Cursor)));
     crate::support::stop_all(running).await;
     assert_eq!(stage.workers().await, []);

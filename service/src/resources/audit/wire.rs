@@ -6,6 +6,25 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::resources::wire::wire_from;
+use wakeq::control::AuditOutcome;
+
+/// Whether something was done, or was requested and refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = AuditOutcome)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum AuditOutcomeJson {
+    Done,
+    Refused,
+}
+
+impl From<AuditOutcomeJson> for AuditOutcome {
+    fn from(outcome: AuditOutcomeJson) -> Self {
+        match outcome {
+            AuditOutcomeJson::Done => Self::Done,
+            AuditOutcomeJson::Refused => Self::Refused,
+        }
+    }
+}
 
 /// An audit log entry: something that was done, or was requested and refused.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]

@@ -1,4 +1,4 @@
-//! `wakeq cron`: put, show, pause and delete schedules that emit events.
+//! `wakeq cron`: put, show, run now, pause and delete schedules that emit events.
 
 use clap::{Args, Subcommand};
 use serde_json::value::RawValue;
@@ -9,7 +9,7 @@ use crate::cli::client::Request;
 use crate::cli::given::json;
 use crate::cli::show::{self, JsonArg, field, moment};
 use crate::cli::text;
-use crate::resources::crons::wire::{CronJson, CronTickJson, PauseCron, PutCron};
+use crate::resources::crons::wire::{CronJson, CronRunJson, CronTickJson, PauseCron, PutCron};
 use wakeq::Name;
 use wakeq::crons::MissedTicks;
 
@@ -27,6 +27,10 @@ enum CronVerb {
     List(TableArgs),
     /// Show one cron with its next five ticks
     Show(ShowCron),
+    /// Emit an event of a cron now, outside its rhythm
+    ///
+    /// Its ticks stay as they are, and a paused cron stays paused.
+    RunNow(One),
     /// Pause a cron
     Pause(Pause),
     /// Resume a cron
@@ -97,6 +101,11 @@ impl Crons {
                 list.print(context, Request::get(&["cron"]), head, "no crons", row).await
             }
             CronVerb::Show(command) => command.run(context).await,
+            CronVerb::RunNow(One { name, json }) => {
+                let request = Request::post(&["cron", name.as_str(), "run-now"]).repeatable();
+                let ran: CronRunJson = context.call(request).await?;
+                json.print(&ran, |ran| show::line(format_args!("cron {name}: event {} is emitted", ran.id)))
+            }
             CronVerb::Pause(Pause { name, reason, json }) => {
                 let request = Request::put(&["cron", name.as_str(), "pause"]).silent();
                 json.print(&context.call(request.body(&PauseCron { reason })?).await?, state)

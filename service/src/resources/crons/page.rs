@@ -16,7 +16,7 @@ use crate::page::view::View;
 use crate::page::visit::{PathParts, Visit};
 use crate::resources::crons::wire::{CronJson, Missed};
 use crate::resources::wire::List;
-pub(crate) use change::{ask_delete, create, delete, pause, put, unpause};
+pub(crate) use change::{ask_delete, create, delete, pause, put, run_now, unpause};
 use wakeq::internals::in_words;
 
 /// The crons of the canvas.
@@ -98,6 +98,7 @@ fn actions(visit: &Visit, cron: &CronJson) -> Markup {
                 (pause.reason.as_deref().unwrap_or("no reason given")) "."
             }
         }
+        (change::run(visit, cron))
         @if visit.may(Scope::Operate) {
             @if cron.paused.is_none() {
                 (form::change(visit, &link("pause"), html! {

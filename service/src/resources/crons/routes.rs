@@ -1,16 +1,18 @@
-//! Crons: put, list, show, pause and delete.
+//! Crons: put, list, show, run now, pause and delete.
 
 use axum::Json;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
 
-use crate::http::body;
 use crate::http::caller::Call;
 use crate::http::paging::page_query;
 use crate::http::path::{CronPath, Parameters};
 use crate::http::problem::{Answer, Problem};
-use crate::resources::crons::wire::{CronJson, InvalidCron, PauseCron, PutCron};
+use crate::http::{body, idempotency};
+use crate::resources::crons::wire::{CronJson, CronRunJson, InvalidCron, PauseCron, PutCron};
 use crate::resources::wire::List;
 use wakeq::Name;
+use wakeq::events::IdempotencyKey;
 use wakeq::internals::search;
 
 page_query!(CronsQuery, 128);
@@ -102,6 +104,45 @@ pub(crate) async fn pause(
 pub(crate) async fn unpause(Call { api, caller }: Call, CronPath(name): CronPath) -> Answer<CronJson> {
     let cron = api.admin.unpause_cron(caller.canvas, &name, &caller.actor()).await?;
     Ok(Json(CronJson::from(cron).without_value()))
+}
+
+/// Run a cron now
+///
+/// Emits an event with the cron's value for the handler `CRON/name`, outside its rhythm: its ticks
+/// stay as they are, and a paused cron stays paused. The audit log records it as `run-cron`.
+#[utoipa::path(post, path = "/v1/canvases/{canvas}/cron/{cron}/run-now", operation_id = "run_cron_now", tag = "cron",
+    params(("idempotency-key" = Option<String>, Header,
+        description = "For 24 hours, repeats with this key receive the event that the first request emitted")),
+    responses(
+    (status = 202, description = "The event is committed", body = CronRunJson,
+        headers(("location" = Option<String>, description = "The path of the event"))),
+    (status = 409, description = "An earlier request with this `idempotency-key` is in progress"),
+    (status = 422, description = "The `idempotency-key` was used for a different request")))]
+pub(crate) async fn run_now(
+    Call { api, caller }: Call,
+    CronPath(name): CronPath,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let (canvas, actor) = (caller.canvas, caller.actor());
+    let key = idempotency::key(&headers)?;
+    api.shares.count_events(canvas, api.recent_canvases.has_other(canvas), 1)?;
+    let (event, replayed) = match key {
+        Some(key) => {
+            let asked = idempotency::fingerprint([b"run_cron_now".as_slice(), name.as_str().as_bytes()]);
+            let key = IdempotencyKey::new(canvas, &caller.holder(), &key, &asked)?;
+            let ran = api.admin.run_cron_once(&key, &name, &actor).await?;
+            (ran.event, ran.replayed)
+        }
+        None => (api.admin.run_cron(canvas, &name, &actor).await?, false),
+    };
+    let mut response = (StatusCode::ACCEPTED, Json(CronRunJson { id: event.0 })).into_response();
+    if let Ok(location) = HeaderValue::from_str(&format!("/v1/canvases/{canvas}/events/{event}")) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    if replayed {
+        idempotency::mark_replayed(&mut response);
+    }
+    Ok(response)
 }
 
 impl From<InvalidCron> for Problem {

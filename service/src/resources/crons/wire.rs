@@ -4,6 +4,7 @@ use chrono::{DateTime, FixedOffset, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
+use uuid::Uuid;
 
 use crate::resources::wire::HIDDEN;
 use wakeq::EventError;
@@ -85,8 +86,8 @@ pub(crate) struct CronJson {
     pub(crate) next: Vec<CronTickJson>,
     /// The last tick.
     pub(crate) last: Option<DateTime<Utc>>,
-    /// Number of events emitted, including those ahead of their ticks and excluding those that were
-    /// withdrawn.
+    /// Number of events emitted for ticks, including those ahead of their ticks and excluding those
+    /// that were withdrawn.
     #[schema(minimum = 0)]
     pub(crate) ticks: u64,
     #[schema(example = "key:billing")]
@@ -113,6 +114,14 @@ pub(crate) struct CronTickJson {
     /// The time in the cron's time zone.
     #[schema(example = "2030-01-31T08:30:00+01:00")]
     pub(crate) local: DateTime<FixedOffset>,
+}
+
+/// The event of a cron that was run now.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = CronRun)]
+pub(crate) struct CronRunJson {
+    /// The id of the event.
+    pub(crate) id: Uuid,
 }
 
 /// Why a request does not describe a cron.

@@ -12,8 +12,8 @@ use crate::cli::given::json;
 use crate::cli::show::{self, JsonArg, field, moment};
 use crate::cli::table::Table;
 use crate::resources::entities::wire::{
-    EntityEventJson, EntityJson, EntityProgressJson, EntitySummaryJson, NewEntityEvent, ReplyTo,
-    SentToEntityJson,
+    EntityEventJson, EntityJson, EntityProgressJson, EntitySummaryJson, EntityTypeJson, NewEntityEvent,
+    ReplyTo, SentToEntityJson,
 };
 use wakeq::{CanvasId, EventId, Name};
 use wakeq_streams::{EntityId, EntityType};
@@ -26,6 +26,8 @@ pub(crate) struct Entities {
 
 #[derive(Subcommand)]
 enum EntityVerb {
+    /// List the types of which there are entities
+    Types(TableArgs),
     /// List the entities of a type, without their states
     List(ListOf),
     /// Show an entity: its version and its state
@@ -115,6 +117,10 @@ fn entity(text: &str) -> Result<EntityId, String> {
 impl Entities {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
+            EntityVerb::Types(table) => {
+                let row = |item: &EntityTypeJson| [item.entity_type.clone()];
+                table.print(context, Request::get(&["entities"]), ["TYPE"], "no entities", row).await
+            }
             EntityVerb::List(command) => command.run(context).await,
             EntityVerb::Show(command) => command.run(context).await,
             EntityVerb::Send(command) => command.run(context).await,

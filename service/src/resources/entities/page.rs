@@ -1,4 +1,5 @@
-//! Entities in the browser: those of a type, one with its state, and what became of an event.
+//! Entities in the browser: their types, those of a type, one with its state, and what became of an
+//! event.
 
 use axum::Form;
 use axum::response::{IntoResponse, Redirect, Response};
@@ -14,7 +15,7 @@ use crate::page::time::{moment, moment_or};
 use crate::page::view::{Done, View};
 use crate::page::visit::{PathParts, Visit};
 use crate::resources::entities::wire::{
-    EntityEventJson, EntityJson, EntityProgressJson, EntityStatus, EntitySummaryJson,
+    EntityEventJson, EntityJson, EntityProgressJson, EntityStatus, EntitySummaryJson, EntityTypeJson,
 };
 use crate::resources::objects::page::event_link;
 use crate::resources::wire::List;
@@ -28,9 +29,7 @@ pub(crate) async fn list(visit: Visit) -> Result<Response, Problem> {
         return Ok(Redirect::to(&visit.link(&["entities", "status", event.trim()])).into_response());
     }
     if entity_type.is_empty() {
-        let next =
-            html! { "Types are named by the programs that process them. Give one above, such as account." };
-        return Ok(view.below(empty("Choose a type.", next)).into_response());
+        return Ok(view.live(types(&visit).await?).into_response());
     }
     if !entity.is_empty() {
         let to = visit.link(&["entities", entity_type, entity.trim()]);
@@ -39,6 +38,26 @@ pub(crate) async fn list(visit: Visit) -> Result<Response, Problem> {
     let ask = visit.ask(&["entities", entity_type]).query("limit", 100);
     let entities: List<EntitySummaryJson> = ask.query("cursor", visit.parameter("cursor")).shared().await?;
     Ok(view.live(listed(&visit, entity_type, &entities)).into_response())
+}
+
+/// The types that the canvas has, each with the way to its entities.
+async fn types(visit: &Visit) -> Result<Markup, Problem> {
+    let ask = visit.ask(&["entities"]).query("limit", 100).query("cursor", visit.parameter("cursor"));
+    let types: List<EntityTypeJson> = ask.shared().await?;
+    if types.items.is_empty() && visit.parameter("cursor").is_empty() {
+        let next = html! {
+            "An entity is there once its program has stored an event of it, and its type is then listed here."
+        };
+        return Ok(empty("There are no entities yet.", next));
+    }
+    Ok(html! {
+        (table("Types", &["Type"], html! {
+            @for EntityTypeJson { entity_type } in &types.items {
+                tr { td { a href=(visit.link_with(&["entities"], &[("type", entity_type)])) { (entity_type) } } }
+            }
+        }))
+        (pager(visit, types.next_cursor.as_deref()))
+    })
 }
 
 fn choice(visit: &Visit) -> Markup {

@@ -12,11 +12,29 @@ use crate::http::paging::page_query;
 use crate::http::path::{EntityPath, EntityTypePath, EventPath, Parameters};
 use crate::http::problem::{Answer, Problem};
 use crate::resources::entities::wire::{
-    EntityJson, EntityProgressJson, EntitySummaryJson, NewEntityEvent, SentToEntityJson,
+    EntityJson, EntityProgressJson, EntitySummaryJson, EntityTypeJson, NewEntityEvent, SentToEntityJson,
 };
 use crate::resources::wire::List;
 use wakeq::EventId;
+use wakeq_streams::EntityType;
 use wakeq_streams::entities::EntityCursor;
+
+page_query!(EntityTypesQuery, 128);
+
+/// List the types of entities
+///
+/// Those of which the canvas has an entity, by name.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/entities", operation_id = "list_entity_types", tag = "entities",
+    params(EntityTypesQuery),
+    responses((status = 200, description = "A page of types", body = List<EntityTypeJson>)))]
+pub(crate) async fn types(
+    Call { api, caller }: Call,
+    Parameters(query): Parameters<EntityTypesQuery>,
+) -> Answer<List<EntityTypeJson>> {
+    let (limit, after) = query.read::<EntityType>()?;
+    let types = api.entities.types(caller.canvas, after.as_ref(), limit + 1).await?;
+    Ok(Json(List::page(types, limit, EntityType::to_string)))
+}
 
 page_query!(EntitiesQuery, 501);
 

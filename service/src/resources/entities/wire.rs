@@ -36,6 +36,21 @@ pub(crate) struct EntityJson {
     pub(crate) updated_at: DateTime<Utc>,
 }
 
+/// A type of entities.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = EntityTypeName)]
+pub(crate) struct EntityTypeJson {
+    #[schema(example = "account")]
+    #[serde(rename = "type")]
+    pub(crate) entity_type: String,
+}
+
+impl From<wakeq_streams::EntityType> for EntityTypeJson {
+    fn from(entity_type: wakeq_streams::EntityType) -> Self {
+        Self { entity_type: entity_type.to_string() }
+    }
+}
+
 /// An entity in a list.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = EntitySummary)]

@@ -10,6 +10,7 @@ use clap::{Args, Subcommand};
 use crate::cli::Context;
 use crate::cli::arguments::{self, HandlerArg};
 use crate::cli::show::{self, JsonArg, exact, field, moment};
+use crate::resources::attempts::command::LastAttempts;
 use crate::resources::handlers::wire::{Handler, Purged};
 use crate::resources::operations::wire::{NewOperationJson, OperationFilter, OperationKindJson};
 use crate::resources::pulled::command::{
@@ -42,6 +43,8 @@ enum HandlerVerb {
     Put(Box<PutTargetArgs>),
     /// List the targets of the canvas, or of one handler
     Targets(ListTargets),
+    /// Show the last attempts at a handler's events: the last answers of its target
+    Attempts(LastAttempts),
     /// Delete a handler's target; its events then wait
     Delete(DeleteTarget),
     /// Let programs lease a handler's events, instead of workers and targets
@@ -93,6 +96,7 @@ impl Handlers {
             }
             HandlerVerb::Put(command) => command.run(context).await,
             HandlerVerb::Targets(command) => command.run(context).await,
+            HandlerVerb::Attempts(command) => command.run(context).await,
             HandlerVerb::Delete(command) => command.run(context).await,
             HandlerVerb::Pull(command) => command.run(context).await,
             HandlerVerb::Unpull(command) => command.run(context).await,

@@ -11,7 +11,7 @@ use crate::cli::Context;
 use crate::cli::arguments::TableArgs;
 use crate::cli::client::{Page, Request, ServerChoice};
 use crate::cli::failure::Failure;
-use crate::cli::show::{self, JsonArg, moment};
+use crate::cli::show::{self, JsonArg, field, moment};
 use crate::resources::keys::wire::{CreateKey, CreatedKeyJson, KeyJson};
 use crate::resources::wire::List;
 
@@ -27,6 +27,8 @@ enum KeyVerb {
     Create(Create),
     /// List keys by their prefix, including revoked and expired ones
     List(ListKeys),
+    /// Show a key of the canvas, also a revoked or expired one
+    Show(ShowKey),
     /// Revoke a key; takes effect everywhere within a minute
     Revoke(Revoke),
 }
@@ -96,6 +98,15 @@ struct ListKeys {
 }
 
 #[derive(Args)]
+struct ShowKey {
+    /// The key's prefix, as shown by `keys list`
+    #[arg(value_name = "PREFIX")]
+    id: KeyId,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
 struct Revoke {
     /// The key's prefix, as shown by `keys list`
     #[arg(value_name = "PREFIX")]
@@ -107,6 +118,7 @@ impl Keys {
         match self.verb {
             KeyVerb::Create(create) => create.run(context).await,
             KeyVerb::List(list) => list.run(context).await,
+            KeyVerb::Show(show) => show.run(context).await,
             KeyVerb::Revoke(revoke) => revoke.run(context).await,
         }
     }
@@ -193,6 +205,21 @@ fn row(key: &KeyJson) -> [String; 7] {
         show::or_dash(key.last_used_at.map(moment)),
         key.canvas.map_or("every".to_owned(), |canvas| canvas.to_string()),
     ]
+}
+
+impl ShowKey {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let key: KeyJson = context.call(Request::get(&["keys", &self.id.to_string()]).admin()).await?;
+        self.json.print(&key, |key| {
+            field("key", format_args!("wakeq_{} of {}", key.id, key.holder))?;
+            field("scopes", key.scopes.join(","))?;
+            let revoked = key.revoked_at.map(|at| format!(" since {}", moment(at))).unwrap_or_default();
+            field("state", format_args!("{}{revoked}", key.state))?;
+            field("made", format_args!("{} by {}", moment(key.created_at), key.created_by))?;
+            field("expires", moment(key.expires_at))?;
+            field("last used", key.last_used_at.map_or_else(|| "never".to_owned(), moment))
+        })
+    }
 }
 
 impl Revoke {

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use crate::access::Scope;
-use crate::http::problem::Problem;
+use crate::http::problem::{Kind, Problem};
 use crate::page::parts::{Tone, badge, copied, empty, facts, pager, table};
 use crate::page::time::{moment, moment_or};
 use crate::page::view::{Done, View};
@@ -35,9 +35,6 @@ const SCOPES: [(Scope, &str); 5] = [
     (Scope::Operate, "operate: pause, cancel, redrive, set limits"),
     (Scope::Admin, "admin: block, manage keys, read the record"),
 ];
-
-/// How many keys are looked through for one of them.
-const SOUGHT_MAX: usize = 1_000;
 
 /// The keys of the canvas, newest first.
 pub(crate) async fn list(visit: Visit) -> Result<View, Problem> {
@@ -204,8 +201,12 @@ async fn created(visit: &Visit, given: &NewKeyForm) -> Result<View, Problem> {
 /// Asks before a key is revoked.
 pub(crate) async fn ask_revoke(visit: Visit, path: PathParts) -> Result<View, Problem> {
     let id = path.get("key");
-    let keys: List<KeyJson> = visit.ask_admin(&["keys"]).query("limit", SOUGHT_MAX).get().await?;
-    let known = keys.items.iter().find(|key| key.id == id);
+    let known = match visit.ask_admin(&["keys", id]).get::<KeyJson>().await {
+        Ok(key) => Some(key),
+        Err(problem) if problem.kind == Kind::NotFound => None,
+        Err(problem) => return Err(problem),
+    };
+    let known = known.as_ref();
     let question = match known {
         Some(key) => format!("Revoke this 1 key of {}?", key.holder),
         None => "Revoke this 1 key?".to_owned(),

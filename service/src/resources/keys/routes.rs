@@ -30,6 +30,18 @@ pub(crate) async fn list(
     Ok(Json(List::page(keys, limit, |key| key.id.to_string())))
 }
 
+/// Show a key of the canvas
+///
+/// Without its secret, also if it is revoked or has expired.
+#[utoipa::path(get, path = "/v1/admin/canvases/{canvas}/keys/{key}", operation_id = "show_key", tag = "admin",
+    responses((status = 200, description = "The key", body = KeyJson)))]
+pub(crate) async fn one(Call { api, caller }: Call, KeyPath(id): KeyPath) -> Answer<KeyJson> {
+    let key = api.access.key(caller.canvas.into(), id).await?;
+    let missing =
+        || Problem::missing(format!("the canvas has no key {id:?}: `wakeq keys list` shows its keys"));
+    Ok(Json(key.ok_or_else(missing)?.into()))
+}
+
 /// Create a key
 ///
 /// The key is shown only once. It is valid on this canvas only. It may have any scopes, even ones

@@ -1,16 +1,16 @@
-//! `wakeq log`: append to the log, and read it.
+//! `wakeq log`: append to the log, read it, and list its categories and streams.
 
 use clap::{Args, Subcommand};
 use serde_json::value::RawValue;
 
 use crate::cli::Context;
-use crate::cli::arguments;
+use crate::cli::arguments::{self, TableArgs};
 use crate::cli::client::Request;
 use crate::cli::given::json;
 use crate::cli::show::{self, JsonArg, moment};
 use crate::cli::table::Table;
 use crate::resources::log::wire::{
-    Append, AppendTo, AppendedAll, Expect, LogEventJson, LogPageJson, NewLogEvent,
+    Append, AppendTo, AppendedAll, CategoryJson, Expect, LogEventJson, LogPageJson, NewLogEvent, StreamJson,
 };
 use wakeq::log::{AppendCondition, Category, StreamName};
 use wakeq::{EventId, Name};
@@ -27,6 +27,18 @@ enum LogVerb {
     Append(AppendOne),
     /// Read the log, a category or a stream, in its order
     Read(Read),
+    /// List the categories
+    Categories(TableArgs),
+    /// List the streams of a category
+    Streams(Streams),
+}
+
+#[derive(Args)]
+struct Streams {
+    /// The category (accounts)
+    category: Category,
+    #[command(flatten)]
+    table: TableArgs,
 }
 
 #[derive(Args)]
@@ -74,6 +86,19 @@ impl Log {
         match self.verb {
             LogVerb::Append(command) => command.run(context).await,
             LogVerb::Read(command) => command.run(context).await,
+            LogVerb::Categories(table) => {
+                let request = Request::get(&["log", "categories"]);
+                let row = |item: &CategoryJson| [item.category.clone()];
+                table.print(context, request, ["CATEGORY"], "no categories", row).await
+            }
+            LogVerb::Streams(Streams { category, table }) => {
+                let request = Request::get(&["log", "streams"]).query("category", Some(category));
+                let head = ["STREAM", ">POSITION", ">SEQ"];
+                let row = |item: &StreamJson| {
+                    [item.stream.clone(), item.position.to_string(), item.seq.to_string()]
+                };
+                table.print(context, request, head, "no streams", row).await
+            }
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The log in the browser: what was appended, of the canvas, of a category or of a stream.
 
+pub(crate) mod names;
+
 use maud::{Markup, html};
 use serde_json::value::RawValue;
 
@@ -36,6 +38,14 @@ fn filter(visit: &Visit) -> Markup {
             (form::text("stream", "Stream of it", &value("stream"), "account-7"))
             (form::text("after", "After number", &value("after"), "0"))
         }))
+        p.actions {
+            a.button href=(visit.link(&["log", "categories"])) { "Categories" }
+            @if !value("category").trim().is_empty() {
+                a.button href=(visit.link_with(&["log", "streams"], &[("category", value("category").trim())])) {
+                    "Streams of this category"
+                }
+            }
+        }
         p.quiet {
             "From the oldest to the latest."
             @if visit.may(Scope::Values) { " The record says that you have looked at the payloads." }

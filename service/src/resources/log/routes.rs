@@ -1,4 +1,4 @@
-//! The log: append and read.
+//! The log: append and read, and list its categories and streams.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -7,12 +7,13 @@ use utoipa::IntoParams;
 
 use crate::http::body;
 use crate::http::caller::Call;
-use crate::http::paging;
+use crate::http::paging::{self, page_query};
 use crate::http::path::Parameters;
 use crate::http::problem::{Answer, Problem};
-use crate::resources::log::wire::{Append, AppendedAll, LogPageJson};
+use crate::resources::log::wire::{Append, AppendedAll, CategoryJson, LogPageJson, StreamJson};
+use crate::resources::wire::List;
 use wakeq::CanvasId;
-use wakeq::log::{EventSource, StreamId};
+use wakeq::log::{Category, EventSource, StreamId, StreamName};
 
 /// Append events to streams of the log
 ///
@@ -73,6 +74,57 @@ pub(crate) async fn read(
     let source = source(caller.canvas, query.category.as_deref(), query.stream.as_deref())?;
     let page = LogPageJson::from(api.log.read(&source, query.after, limit as usize).await?);
     Ok(Json(if caller.sees_values() { page } else { page.hidden() }))
+}
+
+page_query!(CategoriesQuery, 200);
+
+/// List the categories of the log
+///
+/// Those in which something was appended on the canvas, by name.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/log/categories", operation_id = "list_log_categories", tag = "log",
+    params(CategoriesQuery),
+    responses((status = 200, description = "A page of categories", body = List<CategoryJson>)))]
+pub(crate) async fn categories(
+    Call { api, caller }: Call,
+    Parameters(query): Parameters<CategoriesQuery>,
+) -> Answer<List<CategoryJson>> {
+    let (limit, after) = query.read::<Category>()?;
+    let categories = api.log.categories(caller.canvas, after.as_ref(), limit as usize + 1).await?;
+    Ok(Json(List::page(categories, limit, Category::to_string)))
+}
+
+/// Which streams to list, and which page of them.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StreamsQuery {
+    /// The category of the streams.
+    #[param(example = "accounts")]
+    category: String,
+    /// Maximum number of items. Default 100.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// The `next_cursor` of the previous page.
+    #[param(max_length = 200)]
+    cursor: Option<String>,
+}
+
+/// List the streams of a category
+///
+/// Those in which something was appended on the canvas, by name, each with the end that an append
+/// to it can expect. A stream stays after its events have expired.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/log/streams", operation_id = "list_log_streams", tag = "log",
+    params(StreamsQuery),
+    responses((status = 200, description = "A page of streams", body = List<StreamJson>)))]
+pub(crate) async fn streams(
+    Call { api, caller }: Call,
+    Parameters(query): Parameters<StreamsQuery>,
+) -> Answer<List<StreamJson>> {
+    let limit = paging::limit(query.limit)?;
+    let after = paging::cursor::<StreamName>(query.cursor.as_deref())?;
+    let category: Category = query.category.parse().map_err(Problem::invalid)?;
+    let streams = api.log.streams(caller.canvas, &category, after.as_ref(), limit as usize + 1).await?;
+    Ok(Json(List::page(streams, limit, |stream| stream.name.to_string())))
 }
 
 fn source(canvas: CanvasId, category: Option<&str>, stream: Option<&str>) -> Result<EventSource, Problem> {

@@ -198,6 +198,41 @@ pub(crate) struct AppendedJson {
     pub(crate) position: i64,
 }
 
+/// A category of a canvas.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = LogCategory)]
+pub(crate) struct CategoryJson {
+    #[schema(example = "accounts")]
+    pub(crate) category: String,
+}
+
+/// A stream, and its last event.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = LogStream)]
+pub(crate) struct StreamJson {
+    #[schema(example = "account-7")]
+    pub(crate) stream: String,
+    /// The position of the stream's last event.
+    #[schema(minimum = 0)]
+    pub(crate) position: i64,
+    /// The log number of the stream's last event.
+    #[schema(minimum = 1)]
+    pub(crate) seq: i64,
+}
+
+impl From<wakeq::log::Category> for CategoryJson {
+    fn from(category: wakeq::log::Category) -> Self {
+        Self { category: category.to_string() }
+    }
+}
+
+impl From<wakeq::log::LogStream> for StreamJson {
+    fn from(stream: wakeq::log::LogStream) -> Self {
+        let wakeq::log::LogEnd { position, seq, .. } = stream.end;
+        Self { stream: stream.name.to_string(), position, seq }
+    }
+}
+
 /// An event of the log.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = LogEvent)]

@@ -41,6 +41,8 @@ enum QueueVerb {
     Delete(DeleteQueue),
     /// List the canvases with copies in a queue
     Facets(Facets),
+    /// Show the copies and the settings of the canvas (--canvas) in a queue
+    ShowFacet(ShowQueueFacet),
     /// Set the weight and limit of the canvas (--canvas) in a queue
     SetFacet(Set),
     /// Lease copies of a pulled queue, exclusively until the leases end
@@ -139,6 +141,14 @@ struct Facets {
 }
 
 #[derive(Args)]
+struct ShowQueueFacet {
+    /// The queue's name
+    name: Name,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
 struct Set {
     /// The queue's name
     name: Name,
@@ -168,6 +178,7 @@ impl Queues {
                 let request = at(Request::get, &name, &["facets"]);
                 table.print(context, request, head, "no canvas has copies in it", facet_row).await
             }
+            QueueVerb::ShowFacet(command) => command.run(context).await,
             QueueVerb::SetFacet(command) => command.run(context).await,
             QueueVerb::Lease(command) => command.run(context).await,
             QueueVerb::Extend(command) => command.run(context).await,
@@ -316,6 +327,22 @@ impl DeleteQueue {
                 "receives no more copies, and is removed after the last one"
             };
             show::line(format_args!("queue {} {what}", self.name))
+        })
+    }
+}
+
+impl ShowQueueFacet {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let canvas = context.canvas.canvas.to_string();
+        let facet = context.call(at(Request::get, &self.name, &["facets", &canvas])).await?;
+        self.json.print(&facet, |facet: &FacetJson| {
+            field("canvas", facet.canvas)?;
+            let more = if facet.capped { " or more" } else { "" };
+            let FacetJson { waiting, running, .. } = facet;
+            field("copies", format_args!("{waiting}{more} waiting, {running} running"))?;
+            field("oldest", show::or_dash(facet.oldest_due.map(moment)))?;
+            field("in turn", show::or_dash(facet.position))?;
+            field("settings", settings(facet.weight, facet.in_flight_max))
         })
     }
 }

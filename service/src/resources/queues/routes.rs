@@ -133,6 +133,19 @@ pub(crate) async fn facets(
     Ok(Json(List::page(facets, limit, |facet| facet.canvas.to_string())))
 }
 
+/// Show a canvas in a queue
+///
+/// Its copies and its settings, also if it has none.
+#[utoipa::path(get, path = "/v1/admin/queues/{queue}/facets/{canvas}", operation_id = "show_facet", tag = "queues",
+    responses((status = 200, description = "The canvas in the queue", body = FacetJson)))]
+pub(crate) async fn facet(
+    Call { api, .. }: Call,
+    QueuePath(name): QueuePath,
+    FacetPath(canvas): FacetPath,
+) -> Answer<FacetJson> {
+    Ok(Json(api.admin.facet(&name, canvas).await?.into()))
+}
+
 /// Count the copies of a queue that are due and free to run
 ///
 /// For autoscalers. It is cheap however many are waiting, because it reads at most 10,000 copies.

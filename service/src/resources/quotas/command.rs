@@ -18,7 +18,12 @@ pub(crate) struct Quotas {
 #[derive(Subcommand)]
 enum QuotaVerb {
     /// Show the limits of the canvas and its usage
-    Show(TableArgs),
+    Show {
+        /// Only this quota
+        quota: Option<Quota>,
+        #[command(flatten)]
+        table: TableArgs,
+    },
     /// Set a limit of the canvas; through a server this requires a key for all canvases
     Set {
         /// The quota: events, event-bytes, objects, object-bytes, chosen-ids, idempotency-keys,
@@ -45,9 +50,16 @@ impl Quotas {
             verb(&["quotas", &context.canvas.canvas.to_string(), quota.as_str()]).everywhere().silent()
         };
         match self.verb {
-            QuotaVerb::Show(table) => {
+            QuotaVerb::Show { quota: None, table } => {
                 let head = ["QUOTA", ">USED", ">LIMIT", "SET"];
                 table.print(context, Request::get(&["quotas"]), head, "there are no quotas", row).await
+            }
+            QuotaVerb::Show { quota: Some(quota), table } => {
+                let one = context.call(Request::get(&["quotas", quota.as_str()])).await?;
+                table.json.print(&one, |one: &wire::Quota| {
+                    let set = if one.set { ", which was set for this canvas" } else { "" };
+                    show::line(format_args!("{quota}: {} of {}{set}", one.used, one.limit))
+                })
             }
             QuotaVerb::Set { quota, limit } => {
                 context.send(at(Request::put, quota).body(&SetQuota { limit })?).await?;

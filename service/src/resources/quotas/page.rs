@@ -119,9 +119,8 @@ fn amount(quota: &Quota, count: u64) -> String {
 
 /// One quota, to be set or unset.
 pub(crate) async fn ask_set(visit: Visit, path: PathParts) -> Result<View, Problem> {
-    let quotas: List<Quota> = visit.ask(&["quotas"]).query("limit", 1000).shared().await?;
     let name = path.get("quota");
-    let quota = quotas.items.iter().find(|quota| quota.quota == name).ok_or_else(Problem::not_found)?;
+    let quota: Quota = visit.ask(&["quotas", name]).get().await?;
     let own = visit.link(&["quotas", name]);
     let fields = html! {
         (form::text("limit", "The canvas may have", &quota.limit.to_string(), "5000000"))
@@ -129,7 +128,7 @@ pub(crate) async fn ask_set(visit: Visit, path: PathParts) -> Result<View, Probl
     };
     Ok(View::new(format!("Quota {name}")).above(html! {
         p { "It counts " (meaning(name)) ": " (number(quota.used)) " now." }
-        (used(quota))
+        (used(&quota))
         p { "What exists is kept, also if it is more. Every process knows of a change within a minute." }
         (form::change(&visit, &own, fields))
         p.actions {

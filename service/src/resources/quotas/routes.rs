@@ -1,4 +1,4 @@
-//! Quotas of a canvas: its readers may list them, but only an admin of every canvas may set them.
+//! Quotas of a canvas: its readers may see them, but only an admin of every canvas may set them.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -27,6 +27,15 @@ pub(crate) async fn list(
     let passed = after.unwrap_or(0).saturating_add(limit);
     let quotas = api.admin.quotas(caller.canvas).await?.into_iter().skip(after.unwrap_or(0) as usize);
     Ok(Json(List::page(quotas.take(limit as usize + 1).collect(), limit, |_| passed.to_string())))
+}
+
+/// Show a quota of a canvas
+///
+/// Measures what it counts, and not what the others do.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/quotas/{quota}", operation_id = "show_quota", tag = "quotas",
+    responses((status = 200, description = "The quota", body = Quota)))]
+pub(crate) async fn one(Call { api, caller }: Call, QuotaPath(quota): QuotaPath) -> Answer<Quota> {
+    Ok(Json(api.admin.quota(caller.canvas, quota).await?.into()))
 }
 
 /// Set a limit of a canvas

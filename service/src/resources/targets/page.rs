@@ -14,6 +14,7 @@ use crate::page::parts::{Tone, badge, copied, empty, facts, number, pager, table
 use crate::page::time::{length, moment};
 use crate::page::view::{Done, View};
 use crate::page::visit::{PathParts, Visit};
+use crate::resources::attempts::page as attempts;
 use crate::resources::handlers::wire::Handler;
 use crate::resources::targets::wire::{OnDeath, Policy, RESERVED_MODIFIERS, TargetJson};
 use crate::resources::wire::List;
@@ -135,8 +136,9 @@ fn state(target: &TargetJson) -> Markup {
 pub(crate) async fn one(visit: Visit, path: PathParts) -> Result<View, Problem> {
     let address = Address::of(&path)?;
     let target: TargetJson = visit.ask(&address.path()).shared().await?;
-    let view = View::new(format!("Target of {}", address.words()));
-    Ok(view.above(actions(&visit, &address)).live(html! { (warnings(&target)) (about(&visit, &target)) }))
+    let answers = attempts::of_target(&visit, [address.module, address.name, address.modifier]).await?;
+    let view = View::new(format!("Target of {}", address.words())).above(actions(&visit, &address));
+    Ok(view.live(html! { (warnings(&target)) (answers) (about(&visit, &target)) }))
 }
 
 fn actions(visit: &Visit, address: &Address<'_>) -> Markup {
@@ -194,9 +196,9 @@ fn about(visit: &Visit, target: &TargetJson) -> Markup {
             ("Last changed", Some(html! { (moment(target.updated_at)) " by " (target.updated_by) })),
         ]))
         p {
-            "What it answered is told by the attempts of its events: see those "
-            a href=(visit.link_with(&["events"], &of_handler)) { "in the queue" } ", and the "
-            a href=(visit.link_with(&["dead-events"], &of_handler)) { "dead" } " ones."
+            "Its events are "
+            a href=(visit.link_with(&["events"], &of_handler)) { "in the queue" } " or "
+            a href=(visit.link_with(&["dead-events"], &of_handler)) { "dead" } "."
         }
     }
 }

@@ -11,6 +11,7 @@ mod load;
 mod outcomes;
 mod owners;
 mod send;
+mod types;
 
 pub(crate) use answer::EntityQuestion;
 pub(crate) use batch::{BatchEnd, DecidedEvent, EntityBatch, EntityRow, PASSED_OVER, StoredEvent};

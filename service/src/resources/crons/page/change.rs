@@ -12,7 +12,7 @@ use crate::page::time::moment_or;
 use crate::page::view::{Done, View};
 use crate::page::visit::{PathParts, Visit};
 use crate::page::{form, given};
-use crate::resources::crons::wire::{CronJson, Missed, PauseCron, PutCron};
+use crate::resources::crons::wire::{CronJson, CronRunJson, Missed, PauseCron, PutCron};
 use wakeq::internals::in_words;
 
 /// A cron as it is put. It is replaced as a whole, so this has all of it.
@@ -33,9 +33,18 @@ pub(crate) struct PauseForm {
     reason: String,
 }
 
-/// Whether the person may put crons: these emit events.
+/// Whether the person may put and run crons: these emit events.
 fn may_put(visit: &Visit) -> bool {
     visit.may(Scope::Operate) && visit.may(Scope::Emit)
+}
+
+/// The button that runs a cron now.
+pub(super) fn run(visit: &Visit, cron: &CronJson) -> Markup {
+    html! {
+        @if may_put(visit) {
+            (form::button(visit, &visit.link(&["cron", &cron.name, "run-now"]), "Run the cron now"))
+        }
+    }
 }
 
 /// The form for a new cron.
@@ -118,6 +127,15 @@ async fn sent(visit: &Visit, name: &str, form: &CronForm) -> Result<Done, Proble
     let words = in_words(&cron.expression).unwrap_or_else(|| format!("as {} says", cron.expression));
     let still = if cron.paused.is_some() { " It is still paused." } else { "" };
     let said = format!("The cron {} ticks {words} in {}.{still}", cron.name, cron.zone);
+    Ok(Done::new(visit.link(&["cron", name]), said))
+}
+
+/// Emits an event of a cron now, once for each form.
+pub(crate) async fn run_now(visit: Visit, path: PathParts) -> Result<Done, Problem> {
+    let name = path.get("cron");
+    let run = visit.ask(&["cron", name, "run-now"]).once();
+    let ran: CronRunJson = run.answer_to(Method::POST).await?;
+    let said = format!("The cron runs now, outside its rhythm: its event is {}.", ran.id);
     Ok(Done::new(visit.link(&["cron", name]), said))
 }
 

@@ -12,7 +12,7 @@ use crate::page::visit::Visit;
 use crate::resources::dead_events::wire::DeadEventJson;
 use crate::resources::ended_events::wire::EndedEventJson;
 use crate::resources::events::page::state_badge;
-use crate::resources::events::wire::EventSummaryJson;
+use crate::resources::events::wire::{EventState, EventSummaryJson};
 use crate::resources::handlers::wire::{Handler, RuleKind};
 use crate::resources::statistics::wire::StatisticsJson;
 use crate::resources::wire::List;
@@ -77,9 +77,8 @@ impl Seen {
                 }))
             }
             p.quiet {
-                "Events that have completed are deleted, unless their handler keeps them. Only the schedule "
-                "emits them: none can be added by hand, but one that was emitted ahead of its tick can be "
-                "run now on its own page."
+                "Events that have completed are deleted, unless their handler keeps them. One that was "
+                "emitted ahead of its tick can also be run early, on its own page, which uses up the tick."
             }
         }
     }
@@ -130,7 +129,8 @@ impl Seen {
 impl Row {
     fn unended(event: &EventSummaryJson) -> Self {
         let words = match event.retries {
-            0 => "it is due at its tick".to_owned(),
+            0 if event.state == EventState::Delayed => "it is due at its tick".to_owned(),
+            0 => "no attempt has ended yet".to_owned(),
             failed => format!("{} attempts failed; the next is at this time", number(failed)),
         };
         Self { id: event.id, at: event.delay_until, state: state_badge(event.state), words }

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::http::problem::Problem;
 use crate::page::visit::Visit;
-use crate::page::{form, time};
+use crate::page::{form, given};
 use crate::resources::operations::wire::{OperationFilter, SelectedState};
 
 /// The conditions, as the API's lists name them.
@@ -194,17 +194,7 @@ impl Filter {
 
     /// A condition that is a moment, if it is one and is given.
     fn moment(&self, name: &str, now: DateTime<Utc>) -> Result<Option<DateTime<Utc>>, Problem> {
-        let text = self.text(name);
-        if !MOMENTS.contains(&name) || text.is_empty() {
-            return Ok(None);
-        }
-        let words = || {
-            format!(
-                "`{name}` can't be read: write a length, such as `1 h` for an hour ago or `in 2 d`, or a \
-                 time in UTC, such as 2030-01-31T08:00"
-            )
-        };
-        time::written(text, now).map(Some).ok_or_else(|| Problem::bad_request(words()))
+        if MOMENTS.contains(&name) { given::moment(name, self.text(name), now) } else { Ok(None) }
     }
 
     /// The fields of the list of events that have not ended. Its first ones record nothing.

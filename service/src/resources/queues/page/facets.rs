@@ -164,13 +164,13 @@ fn fields(own: Option<&FacetSettingsJson>) -> Markup {
 pub(crate) async fn one(visit: Visit, path: PathParts) -> Result<View, Problem> {
     let canvas = read(path.get("facet"))?;
     let (queue, facet) = found(&visit, path.get("queue"), canvas).await?;
-    let own = queue.settings.iter().flatten().find(|own| own.canvas == canvas);
-    let weight = own.and_then(|own| own.weight);
-    let copies = match &facet {
-        Some(facet) => {
-            html! { (counted(facet.waiting, facet.capped)) " waiting, " (number(facet.running)) " running" }
-        }
-        None => html! { "none" },
+    let FacetJson { weight, in_flight_max, waiting, running, capped, oldest_due, .. } = facet;
+    let own = FacetSettingsJson { canvas, weight, in_flight_max };
+    let own = (weight.is_some() || in_flight_max.is_some()).then_some(&own);
+    let has_copies = waiting + running > 0;
+    let copies = match has_copies {
+        true => html! { (counted(waiting, capped)) " waiting, " (number(running)) " running" },
+        false => html! { "none" },
     };
     let above = html! {
         (back(&visit, &queue.name))
@@ -178,9 +178,9 @@ pub(crate) async fn one(visit: Visit, path: PathParts) -> Result<View, Problem> 
         (facts(&[
             ("Canvas", Some(html! { code { (canvas.to_string()) } })),
             ("Copies", Some(copies)),
-            ("Oldest due", facet.as_ref().map(|facet| moment_or(facet.oldest_due, "none is due"))),
+            ("Oldest due", has_copies.then(|| moment_or(oldest_due, "none is due"))),
             ("Weight", Some(own_or(weight, Some(queue.weight)))),
-            ("In flight at most", Some(own_or(own.and_then(|own| own.in_flight_max), queue.in_flight_max))),
+            ("In flight at most", Some(own_or(in_flight_max, queue.in_flight_max))),
         ]))
         (forms(&visit, &queue.name, canvas, own))
     };
@@ -212,17 +212,13 @@ fn forms(visit: &Visit, queue: &str, canvas: Uuid, own: Option<&FacetSettingsJso
     }
 }
 
-/// A queue with the settings of a canvas, if it has any, and its copies. Both are looked up where
-/// the canvas would stand in the lists.
-async fn found(visit: &Visit, queue: &str, canvas: Uuid) -> Result<(QueueJson, Option<FacetJson>), Problem> {
-    let before = canvas.as_u128().checked_sub(1).map(|before| Uuid::from_u128(before).to_string());
-    let cursor = before.unwrap_or_default();
-    let found = visit.ask_everywhere(&["queues", queue]).query("limit", 1).query("cursor", &cursor);
-    let facets =
-        visit.ask_everywhere(&["queues", queue, "facets"]).query("limit", 1).query("cursor", &cursor);
-    let (found, facets) = tokio::join!(found.get::<QueueJson>(), facets.get::<List<FacetJson>>());
-    let facet = facets?.items.into_iter().find(|facet| facet.canvas == canvas);
-    Ok((found?, facet))
+/// A queue, and a canvas in it.
+async fn found(visit: &Visit, queue: &str, canvas: Uuid) -> Result<(QueueJson, FacetJson), Problem> {
+    let canvas = canvas.to_string();
+    let found = visit.ask_everywhere(&["queues", queue]).query("limit", 1);
+    let facet = visit.ask_everywhere(&["queues", queue, "facets", &canvas]);
+    let (found, facet) = tokio::join!(found.get::<QueueJson>(), facet.get::<FacetJson>());
+    Ok((found?, facet?))
 }
 
 fn read(canvas: &str) -> Result<Uuid, Problem> {
