@@ -7,6 +7,7 @@ mod jwks;
 mod key;
 mod keyring;
 mod lookup;
+mod opened;
 mod principal;
 mod push;
 mod scope;
@@ -27,6 +28,7 @@ pub use keyring::{
     Account, CreatedKey, CredentialFilter, DEFAULT_LIFETIME, Key, KeyState, LIFETIME_MAX, NAME_MAX,
     NARROW_MAX, NewKey,
 };
+pub(crate) use opened::{Browser, OpenSession};
 use principal::GrantSet;
 pub use principal::{Denied, Grant, Principal, Reach, authorize, authorize_everywhere};
 pub(crate) use principal::{authorize_handler, authorize_some_handler, canvases};
@@ -37,11 +39,13 @@ pub(crate) use session::SignIn;
 pub use sessions::SESSION;
 
 use tokio::sync::OnceCell;
+use uuid::Uuid;
 
 use crate::store::ServiceStore;
 use jwks::{Jwks, KeyKind, NoKey};
 use key::{KeyChecks, KeyHash};
 use lookup::{Limits, Lookup};
+use opened::KnownSession;
 use push::Pushers;
 use session::Sessions;
 use token::{AcceptedClaims, TokenKind};
@@ -119,6 +123,7 @@ struct AccessState {
     proxy: Option<Proxy>,
     checks: OnceCell<KeyChecks>,
     sessions: OnceCell<Sessions>,
+    opened: Lookup<Uuid, KnownSession>,
     keys: Lookup<KeyId, KnownKey>,
     accounts: Lookup<String, GrantSet>,
 }
@@ -185,6 +190,7 @@ impl Access {
             proxy: proxy.transpose()?,
             checks: OnceCell::new(),
             sessions: OnceCell::new(),
+            opened: Lookup::new(limits, clock.clone()),
             keys: Lookup::new(limits, clock.clone()),
             accounts: Lookup::new(limits, clock.clone()),
             clock,

@@ -20,6 +20,7 @@ mod memo;
 pub(crate) mod parts;
 mod sections;
 mod serve;
+mod sessions;
 mod sign_in;
 mod state;
 pub(crate) mod time;

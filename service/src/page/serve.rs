@@ -7,7 +7,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 
 use super::state::Page;
-use super::{files, frame, gate, sign_in};
+use super::{files, frame, gate, sessions, sign_in};
 use crate::http::mounted::Placed;
 
 impl Page {
@@ -16,6 +16,9 @@ impl Page {
         let framed = pages
             .route("/", get(sign_in::home))
             .route("/go", get(sign_in::go))
+            .route("/sessions", get(sessions::list))
+            .route("/sessions/end-others", post(sessions::end_others))
+            .route("/sessions/{session}/end", post(sessions::end))
             .route("/canvases/{canvas}/{*rest}", get(sign_in::nowhere))
             // The frame has read the form, within its own limit.
             .layer(DefaultBodyLimit::disable())

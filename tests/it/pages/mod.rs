@@ -27,6 +27,7 @@ mod quotas;
 mod record;
 mod safety;
 mod scene;
+mod sessions;
 mod signing_in;
 mod switches;
 mod targets;
