@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use crate::http::problem::Problem;
 use crate::page::form;
-use crate::page::parts::{copied, empty, facts, json, pager, table};
+use crate::page::parts::{copied, empty, facts, json_of_many, pager, table};
 use crate::page::time::moment;
 use crate::page::view::View;
 use crate::page::visit::Visit;
@@ -89,12 +89,12 @@ fn whole(visit: &Visit, event: &LogEventJson) -> Markup {
     });
     let metadata = event.metadata.as_deref().map(RawValue::get).filter(|text| *text != "{}");
     html! {
-        (json(event.payload.as_deref().map_or("null", RawValue::get)))
+        (json_of_many(event.payload.as_deref().map_or("null", RawValue::get)))
         (facts(&[
             ("Id", Some(copied(&event.id.to_string()))),
             ("Object", object),
             ("Number before it in its stream", (event.prev > 0).then(|| html! { (event.prev) })),
-            ("Metadata", metadata.map(json)),
+            ("Metadata", metadata.map(json_of_many)),
         ]))
     }
 }

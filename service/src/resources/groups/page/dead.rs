@@ -7,7 +7,7 @@ use serde::Deserialize;
 use crate::access::Scope;
 use crate::http::problem::Problem;
 use crate::page::form;
-use crate::page::parts::{Tone, badge, empty, json, number, pager, table};
+use crate::page::parts::{Tone, badge, empty, json_of_many, number, pager, table};
 use crate::page::time::moment;
 use crate::page::view::{Done, View};
 use crate::page::visit::{PathParts, Visit};
@@ -63,7 +63,7 @@ fn listed(visit: &Visit, group: &str, dead: &List<GroupDeadJson>, may_redrive: b
                     td { (moment(event.died_at)) }
                     td.number { (event.attempts) }
                     td.words { (event.error) }
-                    td { details { summary { "Payload" } (json(event.payload.get())) } }
+                    td { details { summary { "Payload" } (json_of_many(event.payload.get())) } }
                     @if may_redrive { td { (control(visit, group, event)) } }
                 }
             }
