@@ -12,6 +12,7 @@ use super::state::Page;
 use crate::access::{Browser, Principal, SignIn, Unauthenticated};
 use crate::http::client::Client;
 use crate::http::mounted::Root;
+use crate::http::problem::{Kind, Problem};
 use crate::http::visitors::Visitor;
 
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -52,6 +53,13 @@ pub(super) fn is_from_elsewhere(headers: &HeaderMap) -> bool {
 pub(super) fn browser_of(extensions: &Extensions, headers: &HeaderMap) -> Browser {
     let name = headers.get(header::USER_AGENT).and_then(|name| name.to_str().ok());
     Browser::new(Client::of(extensions).0.to_string(), name.unwrap_or_default())
+}
+
+/// An address to which only forms are sent, asked for as a page: so does a browser that loads once
+/// more what was refused.
+pub(super) async fn no_page(root: Root) -> Response {
+    let words = "nothing is shown at this address, to which only forms are sent: go back to the page before";
+    alone(&root, Problem::new(Kind::MethodNotAllowed, words))
 }
 
 /// Counts requests for what anybody may see: how to sign in, and the files of pages. Those of a

@@ -28,7 +28,8 @@ impl Page {
             .route("/sign-out", post(sign_in::sign_out))
             .route("/assets/{file}", get(files::file))
             .route_layer(from_fn_with_state(self.clone(), gate::counted));
-        framed.merge(open).route_layer(map_response(placed)).with_state(self)
+        let all = framed.merge(open).method_not_allowed_fallback(gate::no_page);
+        all.route_layer(map_response(placed)).with_state(self)
     }
 }
 

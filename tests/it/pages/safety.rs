@@ -289,6 +289,21 @@ async fn a_refused_form_leads_back() {
     }
 }
 
+/// A browser that loads such an address again is told so in words, too.
+#[tokio::test]
+async fn an_address_of_forms_is_no_page() {
+    let service = Service::start().await;
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    let run_now = on_canvas(CanvasId::DEFAULT, "/events/018f0000-0000-7000-8000-000000000000/run-now");
+    for path in [run_now.as_str(), "/sign-out"] {
+        let shown = visitor.get(path).await;
+        assert_eq!(shown.status, StatusCode::METHOD_NOT_ALLOWED, "{path}");
+        assert_eq!(shown.headers["content-type"], "text/html; charset=utf-8", "{path}");
+        shown.says("only forms are sent");
+    }
+    visitor.page("").await.found();
+}
+
 /// What can't be shown is said in words, and nobody is signed out by that.
 #[tokio::test]
 async fn without_the_database_pages_say_so() {
