@@ -80,7 +80,8 @@ impl Access {
         Ok(self.sessions().await?.signer.token(Purpose::Session, session))
     }
 
-    /// Whether a session is open: immediately in this process, within a minute in all others.
+    /// Whether a session is open. Its end counts at once in this process, and within a minute in
+    /// others.
     pub(super) async fn is_open(&self, id: Uuid) -> Result<bool, Unauthenticated> {
         Ok(self.known_session(id).await?.is_some())
     }
