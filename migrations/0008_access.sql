@@ -21,7 +21,7 @@ create table wakeq.access_keys (
     scopes        text[] not null check (
         cardinality(scopes) between 1 and 20 and array_position(scopes, null) is null
         and array_to_string(scopes, ' ')
-            ~ '^((admin|(emit|read|operate)(:[A-Za-z0-9_.-]{1,128}/([*]|[A-Za-z0-9_.-]{1,128}))?)( |$))+$'),
+            ~ '^((admin|(emit|read|values|operate)(:[A-Za-z0-9_.-]{1,128}/([*]|[A-Za-z0-9_.-]{1,128}))?)( |$))+$'),
     created_at    timestamptz not null default now(),
     created_by    text not null check (length(created_by) between 1 and 200),
     expires_at    timestamptz not null,
@@ -44,7 +44,7 @@ create table wakeq.service_accounts (
     scopes     text[] not null check (
         cardinality(scopes) between 1 and 20 and array_position(scopes, null) is null
         and array_to_string(scopes, ' ')
-            ~ '^((admin|(emit|read|operate)(:[A-Za-z0-9_.-]{1,128}/([*]|[A-Za-z0-9_.-]{1,128}))?)( |$))+$'),
+            ~ '^((admin|(emit|read|values|operate)(:[A-Za-z0-9_.-]{1,128}/([*]|[A-Za-z0-9_.-]{1,128}))?)( |$))+$'),
     created_at timestamptz not null default now(),
     created_by text not null check (length(created_by) between 1 and 200),
     revoked_at timestamptz,

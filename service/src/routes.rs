@@ -98,18 +98,18 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Operate, routes!(events::cancel))
         .on(Scope::Operate, routes!(events::run_now))
         .on(Scope::Operate, routes!(events::set_tags))
-        .on(Scope::Read, routes!(checkpoints::show))
+        .on_both([Scope::Read, Scope::Values], routes!(checkpoints::show))
         .records_reads()
         // The claim of the attempt is needed as well.
         .working(routes!(checkpoints::store))
         .on(Scope::Read, routes!(handlers::list))
         .on(Scope::Read, routes!(handlers::one))
-        // A target receives the events of its handler, so registering one includes reading.
-        .on_both([Scope::Operate, Scope::Read], routes!(targets::put))
+        // A target receives the events of its handler, so registering one includes seeing them.
+        .on_all([Scope::Operate, Scope::Read, Scope::Values], routes!(targets::put))
         .on(Scope::Operate, routes!(targets::delete))
         .on(Scope::Read, routes!(targets::list))
         .on(Scope::Read, routes!(targets::one))
-        .on_both([Scope::Operate, Scope::Read], routes!(targets::put_modifier))
+        .on_all([Scope::Operate, Scope::Read, Scope::Values], routes!(targets::put_modifier))
         .on(Scope::Operate, routes!(targets::delete_modifier))
         .on(Scope::Operate, routes!(handlers::pause, handlers::unpause))
         .optional_body()
@@ -125,10 +125,11 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Read, routes!(limits::one))
         .on(Scope::Read, routes!(limits::uses))
         .on(Scope::Operate, routes!(limits::put, limits::delete))
+        // Without values.
         .on(Scope::Read, routes!(crons::list))
         .records_reads()
         .on(Scope::Read, routes!(crons::one))
-        .records_reads()
+        .hides_values()
         // A cron emits events.
         .on_both([Scope::Operate, Scope::Emit], routes!(crons::put))
         .on(Scope::Operate, routes!(crons::delete))
@@ -152,19 +153,19 @@ fn of_objects(guarded: GuardedRoutes) -> GuardedRoutes {
     guarded
         .on(Scope::Read, routes!(objects::halted))
         .on(Scope::Read, routes!(objects::one))
-        .records_reads()
+        .hides_values()
         .on(Scope::Read, routes!(objects::tombstones))
         .on(Scope::Operate, routes!(objects::skip))
         .emitting(routes!(emit::change))
         .on(Scope::Read, routes!(entities::list))
         .on(Scope::Read, routes!(entities::status))
-        .records_reads()
+        .hides_values()
         .on(Scope::Read, routes!(entities::one))
-        .records_reads()
+        .hides_values()
         .on(Scope::Emit, routes!(entities::send))
         .on(Scope::Emit, routes!(log::append))
         .on(Scope::Read, routes!(log::read))
-        .records_reads()
+        .hides_values()
 }
 
 /// Handlers whose events programs lease, and the leases.
@@ -176,7 +177,7 @@ fn of_pulled_handlers(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Operate, routes!(pulled::delete))
         .on(Scope::Read, routes!(pulled::list))
         // Leased events contain their values.
-        .on_both([Scope::Operate, Scope::Read], routes!(pulled::lease))
+        .on_all([Scope::Operate, Scope::Read, Scope::Values], routes!(pulled::lease))
         .optional_body()
         .records_reads()
         .works()
@@ -256,7 +257,7 @@ fn of_the_platform(guarded: GuardedRoutes) -> GuardedRoutes {
         .everywhere([Scope::Operate], routes!(queues::set_facet))
         .optional_body()
         // Leased copies contain the values of events.
-        .everywhere([Scope::Operate, Scope::Read], routes!(pulls::lease))
+        .everywhere([Scope::Operate, Scope::Read, Scope::Values], routes!(pulls::lease))
         .optional_body()
         .records_reads()
         .everywhere([Scope::Operate], routes!(pulls::extend))
@@ -282,7 +283,7 @@ fn of_the_platform(guarded: GuardedRoutes) -> GuardedRoutes {
         .everywhere([Scope::Operate], routes!(groups::remove))
         .everywhere([Scope::Read], routes!(groups::dead))
         .always_there()
-        .records_reads()
+        .hides_values()
         .everywhere([Scope::Operate], routes!(groups::redrive))
         .always_there()
 }

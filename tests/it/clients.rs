@@ -149,7 +149,7 @@ async fn check_tests(package: &Package) {
     }
     let service = service().await;
     let worker = calling(&service.stage.store, &service.stage, Handlers::new(), WorkerConfig::default());
-    let scopes = [Scope::Emit, Scope::Read, Scope::Operate];
+    let scopes = [Scope::Emit, Scope::Read, Scope::Values, Scope::Operate];
     let key = service.key("client", CanvasId::DEFAULT, &scopes).await;
     let other_key = service.key("other-client", OTHER, &scopes).await;
     let guard = Guard::new(None).unwrap();
@@ -285,7 +285,7 @@ async fn check_worker(package: &Package, language: &str, evaluate: &[&str]) {
         service.ask(&key, Method::POST, &format!("/canvases/{canvas}/events"), event).await.json();
     }
     service.post("/events", json!({"name": "send-email", "value": {}})).await.json();
-    let scopes = json!(["operate:WORKER/send-email", "read:WORKER/send-email"]);
+    let scopes = json!(["operate:WORKER/send-email", "read:WORKER/send-email", "values:WORKER/send-email"]);
     let created = json!({"holder": "mailer", "scopes": scopes});
     let key = service.admin(Method::POST, "/keys", created).await.json()["key"].clone();
     let program =

@@ -1,5 +1,5 @@
 """Works off the events of a handler: `WAKEQ_SERVER=https://queue.example WAKEQ_KEY=wakeq_… python
-examples/worker.py`. The key needs `operate` and `read` for WORKER/send-email."""
+examples/worker.py`. The key needs `operate`, `read` and `values` for WORKER/send-email."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 // Works off the events of a handler: `WAKEQ_SERVER=https://queue.example WAKEQ_KEY=wakeq_… node
-// examples/worker.js`. The key needs `operate` and `read` for WORKER/send-email.
+// examples/worker.js`. The key needs `operate`, `read` and `values` for WORKER/send-email.
 
 import { Client, DeadError, Worker } from "wakeq";
 

@@ -56,7 +56,7 @@ export class Worker {
   /** @type {Set<Run>} */
   #runs = new Set();
 
-  /** @param {Client} client whose key may `operate` and `read` these handlers */
+  /** @param {Client} client whose key has `operate`, `read` and `values` for these handlers */
   constructor(client) {
     this.#client = client;
   }

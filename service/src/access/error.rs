@@ -59,18 +59,53 @@ pub enum Refusal {
     /// The session in the page is over.
     #[error("a session of key {0:?} is over")]
     SessionOver(KeyId),
+    /// The session of a person in the page is over, or of a provider that is no longer configured.
+    #[error("a session of {email} is over")]
+    PersonSessionOver {
+        /// The person's address.
+        email: String,
+    },
     /// The link that signs in was used before, or is too old.
     #[error("a link of key {0:?} was used before, or is too old")]
     LinkUsed(KeyId),
     /// The ID token is invalid.
     #[error("{0}")]
     Token(InvalidToken),
+    /// What came back from the provider is not the end of a sign-in that was begun here.
+    #[error("{0}")]
+    SignIn(InvalidSignIn),
     /// The ID token is valid, but its account was not admitted.
     #[error("the account {email} is not allowed")]
     NotListed {
         /// The account's address.
         email: String,
     },
+}
+
+/// What is wrong with the end of a sign-in at an OpenID provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidSignIn {
+    /// No provider is configured.
+    #[error("no OpenID provider is configured, so nobody signs in at one")]
+    Off,
+    /// This browser has begun none, or too long ago.
+    #[error("a sign-in was ended that was not begun in this browser, or too long ago")]
+    NotBegun,
+    /// It is another one than this browser has begun.
+    #[error("a sign-in was ended with another state than it was begun with in this browser")]
+    State,
+    /// It has been ended before.
+    #[error("a sign-in was ended that has been ended before")]
+    Used,
+    /// The answer says that it is from another provider.
+    #[error("the end of a sign-in names another issuer")]
+    Issuer,
+    /// The provider has let nobody in.
+    #[error("the OpenID provider has refused a sign-in")]
+    Refused,
+    /// The provider does not know the code, or not us.
+    #[error("the OpenID provider did not accept the code of a sign-in")]
+    Code,
 }
 
 /// What is wrong with an ID token.
@@ -88,14 +123,15 @@ pub enum InvalidToken {
          token in X-Serverless-Authorization, and wakeq's in Authorization"
     )]
     SignatureRemoved,
-    /// Its algorithm is not RS256, or ES256 for an assertion of Google's proxy.
-    #[error("the token is not signed with the algorithm that Google uses for it")]
+    /// Its algorithm is not RS256, or ES256 for an assertion of Google's proxy. An OpenID provider
+    /// may use either.
+    #[error("the token is not signed with an algorithm that is accepted for it")]
     Algorithm,
     /// Its header has `crit`: whoever verifies it has to understand an extension.
     #[error("the ID token's header has `crit`, and no extension is supported")]
     Critical,
-    /// Google has no key with its key id.
-    #[error("the ID token names a signing key that Google does not have")]
+    /// Its issuer has no key with its key id.
+    #[error("the ID token names a signing key that its issuer does not have")]
     UnknownKey,
     /// Its signature is wrong.
     #[error("the ID token's signature is not valid")]
@@ -103,8 +139,8 @@ pub enum InvalidToken {
     /// Its audience is not ours.
     #[error("the ID token is for a different audience")]
     Audience,
-    /// Its issuer is not Google.
-    #[error("the ID token was not issued by Google")]
+    /// Its issuer is not Google, or the configured provider.
+    #[error("the ID token was not issued by Google, or by the configured provider")]
     Issuer,
     /// It has expired.
     #[error("the ID token has expired")]
@@ -112,12 +148,15 @@ pub enum InvalidToken {
     /// It is not valid yet: one of the clocks is wrong.
     #[error("the ID token is not valid yet; is a clock wrong?")]
     NotYet,
-    /// It has no email address that Google has verified.
-    #[error("the ID token has no verified email address; ask for one with `format=full`")]
+    /// It is of another sign-in.
+    #[error("the ID token has the nonce of another sign-in")]
+    Nonce,
+    /// It has no email address that its issuer has verified.
+    #[error("the ID token has no verified email address; ask Google for one with `format=full`")]
     Email,
 }
 
-/// Why Google's public keys could not be fetched.
+/// Why public keys, or what an OpenID provider says about itself, could not be fetched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
     /// No connection, a timeout, or a connection that broke.
@@ -129,6 +168,15 @@ pub enum FetchError {
     /// The answer is too long, is not JSON, or has no usable key.
     #[error("the answer is not a set of usable keys of at most 256 KiB")]
     NoKeys,
+    /// The answer is too long, or not the discovery document of the configured issuer.
+    #[error(
+        "the answer is not a discovery document of at most 256 KiB that names exactly the configured issuer, with \
+         endpoints at https://"
+    )]
+    NoDocument,
+    /// The answer is too long, or has no ID token.
+    #[error("the answer to the code of a sign-in has no ID token; is the scope `openid` allowed?")]
+    NoToken,
 }
 
 /// Something unavailable that is needed to verify a credential.
@@ -137,9 +185,12 @@ pub enum VerifierUnavailable {
     /// The database.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Google's public keys.
-    #[error("Google's public keys are unavailable")]
+    /// The public keys of Google, or of the OpenID provider.
+    #[error("the public keys of the issuer are unavailable")]
     Keys(#[from] FetchError),
+    /// The OpenID provider.
+    #[error("the OpenID provider is unavailable")]
+    Provider(#[source] FetchError),
     /// Random numbers for a session.
     #[error("the system provided no random numbers")]
     Randomness(#[from] NoRandomness),

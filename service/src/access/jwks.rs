@@ -1,6 +1,6 @@
-//! Fetches and caches Google's public keys. All callers share one fetch at a time; a caller whose
-//! key is cached never waits, and unknown key ids cause at most one fetch per minute. Does not
-//! check tokens.
+//! Fetches and caches the public keys of Google, or of an OpenID provider. All callers share one
+//! fetch at a time; a caller whose key is cached never waits, and unknown key ids cause at most one
+//! fetch per minute. Does not check tokens.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -12,11 +12,9 @@ use jsonwebtoken::{DecodingKey, DecodingKeyKind};
 use reqwest::header::CACHE_CONTROL;
 use serde::Deserialize;
 
-use super::Clock;
 use super::error::{AccessError, FetchError};
+use super::{Clock, fetch};
 
-const FETCH_WITHIN: Duration = Duration::from_secs(5);
-const BODY_MAX_BYTES: usize = 256 * 1024;
 const KEYS_MAX: usize = 100;
 const KEY_ID_MAX_BYTES: usize = 200;
 /// Size of the RSA modulus in bytes. Smaller keys are not safe, larger ones are slow.
@@ -39,7 +37,7 @@ type Fetch = Pin<Box<dyn Future<Output = Result<Arc<KeySet>, FetchError>> + Send
 /// Why a key is not available.
 #[derive(Debug)]
 pub(super) enum NoKey {
-    /// Google has no key with this id.
+    /// The issuer has no key with this id.
     Unknown,
     /// The keys could not be fetched.
     FetchFailed(FetchError),
@@ -50,7 +48,7 @@ pub(super) enum NoKey {
 pub(super) enum KeyKind {
     /// RS256, as ID tokens are signed.
     Rsa,
-    /// ES256, as the identity-aware proxy signs.
+    /// ES256, as the identity-aware proxy signs, and some OpenID providers.
     P256,
 }
 
@@ -98,15 +96,10 @@ impl Jwks {
                 "the URL of Google's keys is not valid: it should look like https://host/path",
             )
         })?;
-        let local = matches!(parsed.host_str(), Some("127.0.0.1" | "[::1]" | "localhost"));
-        if parsed.scheme() != "https" && !(parsed.scheme() == "http" && local) {
+        if !fetch::is_safe(&parsed) {
             return Err(AccessError::Config("the URL of Google's keys must begin with https://"));
         }
-        let client = reqwest::Client::builder()
-            .timeout(FETCH_WITHIN)
-            .redirect(reqwest::redirect::Policy::none())
-            .build()
-            .map_err(|error| AccessError::Tls(causes(&error)))?;
+        let client = fetch::client()?;
         let (url, state) = (url.to_owned(), Mutex::default());
         Ok(Self { inner: Arc::new(JwksState { url, kind, client, clock, state }) })
     }
@@ -179,28 +172,21 @@ impl JwksState {
                 state.failure = None;
             }
             Err(error) => {
-                tracing::warn!(url = self.url, %error, "the public keys of Google were not fetched");
+                tracing::warn!(url = self.url, %error, "public keys were not fetched");
                 state.failure = Some((self.clock.now(), error.clone()));
             }
         }
     }
 
     async fn get(&self) -> Result<KeySet, FetchError> {
-        let failed = |error: reqwest::Error| FetchError::Failed(causes(&error.without_url()));
         let fetched_at = self.clock.now();
-        let mut response = self.client.get(&self.url).send().await.map_err(failed)?;
+        let response = self.client.get(&self.url).send().await.map_err(fetch::failed)?;
         if response.status() != reqwest::StatusCode::OK {
             return Err(FetchError::Status(response.status().as_u16()));
         }
         let control = response.headers().get(CACHE_CONTROL).and_then(|value| value.to_str().ok());
         let fresh_for = fresh_for(control.unwrap_or_default());
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(failed)? {
-            if body.len() + chunk.len() > BODY_MAX_BYTES {
-                return Err(FetchError::NoKeys);
-            }
-            body.extend_from_slice(&chunk);
-        }
+        let body = fetch::body(response).await?.ok_or(FetchError::NoKeys)?;
         let keys = read(&body, self.kind).ok_or(FetchError::NoKeys)?;
         Ok(KeySet { keys, fetched_at, fresh_for })
     }
@@ -297,17 +283,6 @@ fn sound(parts: JwkParts, kind: KeyKind) -> Option<DecodingKey> {
         (DecodingKeyKind::RsaModulusExponent { .. } | DecodingKeyKind::SecretOrDer(_), _) => false,
     };
     is_sound.then_some(key)
-}
-
-/// An error followed by its causes, since the outermost message alone says little.
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut words = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        words = format!("{words}: {inner}");
-        cause = inner.source();
-    }
-    words
 }
 
 #[cfg(test)]

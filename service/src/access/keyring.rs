@@ -96,8 +96,8 @@ impl KeyState {
     }
 }
 
-/// A Google account that has access: a service account or, through Google's identity-aware proxy, a
-/// person.
+/// An account that has access: a service account of Google or, in the pages, a person by an address
+/// that a proxy or an OpenID provider vouches for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     /// Its address, in lower case.
@@ -230,9 +230,11 @@ impl Access {
 
     /// Admits an account, or replaces its scopes there. Returns whether it is new there. A service
     /// account may use the API with its ID tokens. A person may use the pages, if Google's
-    /// identity-aware proxy is in front of them ([`AccessConfig::iap_audience`]), and nothing else.
+    /// identity-aware proxy is in front of them ([`AccessConfig::iap_audience`]) or people sign in at
+    /// an OpenID provider ([`AccessConfig::oidc`]), and nothing else.
     ///
     /// [`AccessConfig::iap_audience`]: super::AccessConfig::iap_audience
+    /// [`AccessConfig::oidc`]: super::AccessConfig::oidc
     pub async fn allow_account(
         &self,
         email: &str,
@@ -382,8 +384,8 @@ fn account_email(text: &str) -> Result<String, AccessError> {
         Ok(email)
     } else {
         Err(AccessError::Invalid(
-            "an account has an address like name@project.iam.gserviceaccount.com or, for the pages behind Google's \
-             identity-aware proxy, a person's; of at most 190 characters",
+            "an account has an address like name@project.iam.gserviceaccount.com or, for the pages, that of a \
+             person; of at most 190 characters",
         ))
     }
 }

@@ -3,11 +3,14 @@
 
 mod clock;
 mod error;
+mod fetch;
 mod jwks;
 mod key;
 mod keyring;
 mod lookup;
+mod oidc;
 mod opened;
+mod people;
 mod principal;
 mod push;
 mod scope;
@@ -21,17 +24,20 @@ use std::time::{Duration, Instant};
 
 pub use clock::Clock;
 pub use error::{
-    AccessError, FetchError, InvalidToken, PushDenied, Refusal, Unauthenticated, VerifierUnavailable,
+    AccessError, FetchError, InvalidSignIn, InvalidToken, PushDenied, Refusal, Unauthenticated,
+    VerifierUnavailable,
 };
 pub use key::{ApiKey, InvalidKeyId, KeyId, NoRandomness};
 pub use keyring::{
     Account, CreatedKey, CredentialFilter, DEFAULT_LIFETIME, Key, KeyState, LIFETIME_MAX, NAME_MAX,
     NARROW_MAX, NewKey,
 };
+pub use oidc::OidcConfig;
+pub(crate) use oidc::{CALLBACK, IssuerAnswer, SIGN_IN_S};
 pub(crate) use opened::{Browser, OpenSession};
 use principal::GrantSet;
 pub use principal::{Denied, Grant, Principal, Reach, authorize, authorize_everywhere};
-pub(crate) use principal::{authorize_handler, authorize_some_handler, canvases};
+pub(crate) use principal::{authorize_handler, authorize_some_handler, canvases_with};
 pub use push::PushCallers;
 pub(crate) use scope::read_scopes;
 pub use scope::{InvalidScope, NarrowScope, Scope, Scopes};
@@ -45,6 +51,7 @@ use crate::store::ServiceStore;
 use jwks::{Jwks, KeyKind, NoKey};
 use key::{KeyChecks, KeyHash};
 use lookup::{Limits, Lookup};
+use oidc::Oidc;
 use opened::KnownSession;
 use push::Pushers;
 use session::Sessions;
@@ -86,6 +93,9 @@ pub struct AccessConfig {
     pub iap_audience: Option<String>,
     /// URL of the public keys of that proxy. As for [`AccessConfig::jwks_url`].
     pub iap_jwks_url: String,
+    /// The OpenID provider whose people sign in to the pages, with what was granted to the
+    /// addresses that it has verified. None by default.
+    pub oidc: Option<OidcConfig>,
     /// How long a key or an account is cached. At most 30 s (the default), so that a revocation
     /// takes effect within 60 s.
     pub cache: Duration,
@@ -102,6 +112,7 @@ impl Default for AccessConfig {
             issuers: vec!["https://accounts.google.com".to_owned(), "accounts.google.com".to_owned()],
             iap_audience: None,
             iap_jwks_url: "https://www.gstatic.com/iap/verify/public_key-jwk".to_owned(),
+            oidc: None,
             cache: CACHE_MAX,
             clock: Clock::default(),
         }
@@ -121,6 +132,7 @@ struct AccessState {
     pushers: Option<Pushers>,
     jwks: Option<Jwks>,
     proxy: Option<Proxy>,
+    oidc: Option<Oidc>,
     checks: OnceCell<KeyChecks>,
     sessions: OnceCell<Sessions>,
     opened: Lookup<Uuid, KnownSession>,
@@ -175,19 +187,30 @@ impl Access {
                 "an audience is the URL of this service, exactly as clients request tokens for it",
             ));
         }
-        let AccessConfig { audiences, push, jwks_url, issuers, iap_audience, iap_jwks_url, cache, clock } =
-            config;
+        let AccessConfig {
+            audiences,
+            push,
+            jwks_url,
+            issuers,
+            iap_audience,
+            iap_jwks_url,
+            oidc,
+            cache,
+            clock,
+        } = config;
         let pushers = Pushers::new(push, &audiences, &issuers)?;
         let limits = Limits { fresh: cache, stale: STALE, entries_max: ENTRIES_MAX, loads_max: LOADS_MAX };
         let no_tokens = audiences.is_empty() && pushers.is_none();
         let jwks = (!no_tokens).then(|| Jwks::new(&jwks_url, KeyKind::Rsa, clock.clone())).transpose()?;
         let proxy = iap_audience.map(|audience| Proxy::new(audience, &iap_jwks_url, clock.clone()));
+        let oidc = oidc.map(|oidc| Oidc::new(oidc, clock.clone())).transpose()?;
         let inner = AccessState {
             store: store.into(),
             accepted: AcceptedClaims { audiences, issuers, kind: TokenKind::Id },
             pushers,
             jwks,
             proxy: proxy.transpose()?,
+            oidc,
             checks: OnceCell::new(),
             sessions: OnceCell::new(),
             opened: Lookup::new(limits, clock.clone()),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::session::{Purpose, Session, SignIn};
+use super::session::{PersonSession, Purpose, Session, SignIn};
 use super::{Access, Unauthenticated, unavailable};
 use crate::store::{NewSessionRow, ServiceStore, SessionRow};
 use wakeq::{StoreError, Timestamp};
@@ -57,6 +57,7 @@ impl SignIn {
     fn row(&self) -> Option<(Uuid, String)> {
         match self {
             Self::Session(session) => Some((session.id(), owner(session))),
+            Self::Person(session) => Some((session.id(), owner_of_person(session))),
             Self::Proxy { .. } => None,
         }
     }
@@ -64,6 +65,10 @@ impl SignIn {
 
 fn owner(session: &Session) -> String {
     format!("key:{}", session.key)
+}
+
+fn owner_of_person(session: &PersonSession) -> String {
+    format!("account:{}", session.email)
 }
 
 impl Access {
@@ -74,10 +79,31 @@ impl Access {
         lasts: Duration,
         browser: &Browser,
     ) -> Result<String, Unauthenticated> {
-        let Browser { address, name } = browser;
-        let new = NewSessionRow { id: session.id(), owner: &owner(session), lasts, address, browser: name };
-        self.inner.store.add_page_session(&new, SESSIONS_MAX - 1, IDLE).await.map_err(unavailable)?;
+        self.record_opened(session.id(), &owner(session), lasts, browser).await?;
         Ok(self.sessions().await?.signer.token(Purpose::Session, session))
+    }
+
+    /// The same for the session of a person whom an OpenID provider has signed in.
+    pub(super) async fn opened_by_person(
+        &self,
+        session: &PersonSession,
+        lasts: Duration,
+        browser: &Browser,
+    ) -> Result<String, Unauthenticated> {
+        self.record_opened(session.id(), &owner_of_person(session), lasts, browser).await?;
+        Ok(self.sessions().await?.signer.token_of_person(session))
+    }
+
+    async fn record_opened(
+        &self,
+        id: Uuid,
+        owner: &str,
+        lasts: Duration,
+        browser: &Browser,
+    ) -> Result<(), Unauthenticated> {
+        let Browser { address, name } = browser;
+        let new = NewSessionRow { id, owner, lasts, address, browser: name };
+        self.inner.store.add_page_session(&new, SESSIONS_MAX - 1, IDLE).await.map_err(unavailable)
     }
 
     /// Whether a session is open. Its end counts at once in this process, and within a minute in
@@ -98,9 +124,11 @@ impl Access {
 
     /// Ends the session of a token.
     pub(crate) async fn sign_out(&self, token: &str) -> Result<(), Unauthenticated> {
-        let session = self.sessions().await?.signer.read(Purpose::Session, token);
-        let session = session.ok_or(Unauthenticated::Malformed)?;
-        self.end(session.id(), &owner(&session)).await.map(drop)
+        let signer = &self.sessions().await?.signer;
+        let of_key = signer.read(Purpose::Session, token).map(|session| (session.id(), owner(&session)));
+        let of_person = || signer.person(token).map(|session| (session.id(), owner_of_person(&session)));
+        let (id, owner) = of_key.or_else(of_person).ok_or(Unauthenticated::Malformed)?;
+        self.end(id, &owner).await.map(drop)
     }
 
     /// The open sessions of whoever is signed in, those that were used last first; `None` for a

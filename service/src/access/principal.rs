@@ -237,7 +237,7 @@ pub(crate) fn authorize_some_handler(
 
 /// The canvases on which a principal has a scope, for operations on several canvases; `None` means
 /// all of them. Follows the same rule as [`authorize`].
-pub(crate) fn canvases(principal: &Principal, needed: Scope) -> Result<Option<Vec<CanvasId>>, Denied> {
+fn canvases(principal: &Principal, needed: Scope) -> Result<Option<Vec<CanvasId>>, Denied> {
     if principal.grants.iter().all(|grant| grant.scopes.is_empty()) {
         return Err(Denied::NotFound);
     }
@@ -250,6 +250,20 @@ pub(crate) fn canvases(principal: &Principal, needed: Scope) -> Result<Option<Ve
     }
     canvases.sort_unstable();
     if canvases.is_empty() { Err(Denied::Forbidden { needed }) } else { Ok(Some(canvases)) }
+}
+
+/// The same for two scopes, of which both are needed on a canvas.
+pub(crate) fn canvases_with(
+    principal: &Principal,
+    [first, second]: [Scope; 2],
+) -> Result<Option<Vec<CanvasId>>, Denied> {
+    let both = match (canvases(principal, first)?, canvases(principal, second)?) {
+        (None, canvases) | (canvases, None) => return Ok(canvases),
+        (Some(own), Some(others)) => {
+            own.into_iter().filter(|canvas| others.binary_search(canvas).is_ok()).collect::<Vec<_>>()
+        }
+    };
+    if both.is_empty() { Err(Denied::Forbidden { needed: second }) } else { Ok(Some(both)) }
 }
 
 /// Decides whether a principal may use a scope for an operation on all canvases. Only grants on
@@ -283,7 +297,7 @@ mod tests {
     const OTHER: CanvasId = CanvasId(Uuid::from_u128(2));
 
     fn sets() -> impl Iterator<Item = Scopes> {
-        (0..16_u8).map(|bits| {
+        (0..32_u8).map(|bits| {
             Scope::ALL
                 .into_iter()
                 .enumerate()
@@ -347,8 +361,8 @@ mod tests {
         }
         assert_eq!(
             allowed,
-            2 * 4 * 8,
-            "each scope is in half of the sixteen sets, and two of three reaches count"
+            2 * 5 * 16,
+            "each scope is in half of the 32 sets, and two of three reaches count"
         );
     }
 
@@ -396,6 +410,22 @@ mod tests {
     }
 
     #[test]
+    fn both_scopes_are_needed_on_the_same_canvas() {
+        let grant = |reach, scope| Grant { reach, scopes: [scope].into_iter().collect() };
+        let of = |grants| canvases_with(&Principal::trusted("test", grants), [Scope::Read, Scope::Values]);
+        let (own, other, all) = (Reach::Canvas(OWN), Reach::Canvas(OTHER), Reach::EveryCanvas);
+        let forbidden = |needed| Err(Denied::Forbidden { needed });
+        assert_eq!(of(vec![grant(own, Scope::Read)]), forbidden(Scope::Values));
+        assert_eq!(of(vec![grant(own, Scope::Values)]), forbidden(Scope::Read));
+        let apart = vec![grant(own, Scope::Read), grant(other, Scope::Values)];
+        assert_eq!(of(apart.clone()), forbidden(Scope::Values));
+        assert_eq!(of([apart, vec![grant(other, Scope::Read)]].concat()), Ok(Some(vec![OTHER])));
+        assert_eq!(of(vec![grant(all, Scope::Read), grant(own, Scope::Values)]), Ok(Some(vec![OWN])));
+        assert_eq!(of(vec![grant(all, Scope::Values), grant(own, Scope::Read)]), Ok(Some(vec![OWN])));
+        assert_eq!(of(vec![grant(all, Scope::Values), grant(all, Scope::Read)]), Ok(None));
+    }
+
+    #[test]
     fn a_narrow_scope_counts_for_its_handlers_on_its_canvas_and_for_nothing_else() {
         let rows = ["emit:WORKER/resize".to_owned(), "operate:image/*".to_owned()];
         let robot = Principal::of_account("robot", GrantSet::default().and(Reach::Canvas(OWN), &rows));
@@ -411,7 +441,9 @@ mod tests {
                         (Scope::Emit, true) if (module, handler) == ("WORKER", "resize") => Ok(()),
                         (Scope::Operate, true) if module == "image" => Ok(()),
                         (Scope::Emit | Scope::Operate, true) => Err(Denied::Narrow { needed }),
-                        (Scope::Read | Scope::Admin, true) => Err(Denied::Forbidden { needed }),
+                        (Scope::Read | Scope::Values | Scope::Admin, true) => {
+                            Err(Denied::Forbidden { needed })
+                        }
                     };
                     assert_eq!(asked, expected, "{canvas} {module}/{handler} {needed}");
                 }

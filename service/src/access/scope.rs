@@ -1,19 +1,21 @@
-//! Scopes: the four of them, sets of them, and scopes limited to some handlers. Knows nothing about
+//! Scopes: the five of them, sets of them, and scopes limited to some handlers. Knows nothing about
 //! canvases or principals.
 
 use std::fmt;
 use std::str::FromStr;
 use wakeq::Name;
 
-/// A kind of operation that can be allowed. No scope implies another: full access is all four.
+/// A kind of operation that can be allowed. No scope implies another: full access is all five.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     /// Emit events.
     Emit,
-    /// Read events, handlers, counts and dead events.
+    /// Read events, handlers, counts and dead events, without what is in them.
     Read,
-    /// Pause, unpause, cancel, hurry, purge and redrive; with [`Scope::Read`] register targets,
-    /// with [`Scope::Emit`] put crons.
+    /// With [`Scope::Read`] see values, results, checkpoints, payloads and states; with
+    /// [`Scope::Operate`], too, lease events and register targets, which receive them.
+    Values,
+    /// Pause, unpause, cancel, hurry, purge and redrive; with [`Scope::Emit`] put crons.
     Operate,
     /// Block and unblock, erase entities, create and revoke keys, read the audit log.
     Admin,
@@ -21,13 +23,14 @@ pub enum Scope {
 
 impl Scope {
     /// All of them, in the order in which they are written.
-    pub const ALL: [Self; 4] = [Self::Emit, Self::Read, Self::Operate, Self::Admin];
+    pub const ALL: [Self; 5] = [Self::Emit, Self::Read, Self::Values, Self::Operate, Self::Admin];
 
-    /// `emit`, `read`, `operate` or `admin`.
+    /// `emit`, `read`, `values`, `operate` or `admin`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Emit => "emit",
             Self::Read => "read",
+            Self::Values => "values",
             Self::Operate => "operate",
             Self::Admin => "admin",
         }
@@ -39,6 +42,7 @@ impl Scope {
             Self::Read => 2,
             Self::Operate => 4,
             Self::Admin => 8,
+            Self::Values => 16,
         }
     }
 }
@@ -52,8 +56,8 @@ impl fmt::Display for Scope {
 /// The text is not a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a scope is one of emit, read, operate, admin; the first three may be limited to handlers: emit:WORKER/*, \
-     operate:WORKER/resize"
+    "a scope is one of emit, read, values, operate, admin; the first four may be limited to handlers: \
+     emit:WORKER/*, operate:WORKER/resize"
 )]
 pub struct InvalidScope;
 
@@ -119,7 +123,7 @@ impl FromStr for NarrowScope {
         match scope {
             // Keys, blocks and the audit log belong to a whole canvas.
             Scope::Admin => Err(InvalidScope),
-            Scope::Emit | Scope::Read | Scope::Operate => {
+            Scope::Emit | Scope::Read | Scope::Values | Scope::Operate => {
                 let name = if name == "*" { None } else { Some(part(name)?) };
                 Ok(Self { scope, module: part(module)?, name })
             }
@@ -211,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_scope_for_some_handlers_is_read_as_it_is_written() {
-        for text in ["emit:WORKER/*", "operate:WORKER/resize", "read:image/a.b-c_d"] {
+        for text in ["emit:WORKER/*", "operate:WORKER/resize", "read:image/a.b-c_d", "values:image/*"] {
             assert_eq!(text.parse::<NarrowScope>().unwrap().to_string(), text);
         }
         for text in [
@@ -241,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_set_has_what_was_put_in_and_nothing_else() {
-        for bits in 0..16_u8 {
+        for bits in 0..32_u8 {
             let put: Vec<_> =
                 Scope::ALL.into_iter().enumerate().filter(|(index, _)| bits >> index & 1 == 1).collect();
             let set: Scopes = put.iter().map(|(_, scope)| *scope).collect();

@@ -14,7 +14,9 @@ use uuid::Uuid;
 use super::KeyId;
 use super::key::NoRandomness;
 
-const NONCE_BYTES: usize = 16;
+pub(super) const NONCE_BYTES: usize = 16;
+/// SHA-256 of an issuer.
+pub(super) const ISSUER_BYTES: usize = 32;
 const MAC_BYTES: usize = 32;
 const BODY_BYTES: usize = KeyId::BYTES + NONCE_BYTES + size_of::<u64>();
 
@@ -32,6 +34,18 @@ pub(super) enum Purpose {
     Form,
     /// The hidden field of the forms of a person whom a proxy has signed in.
     FormOfAccount,
+    /// The session of a person whom an OpenID provider has signed in.
+    Person,
+    /// The hidden field of that session's forms.
+    FieldOfPerson,
+    /// What a browser keeps of a sign-in on its way.
+    Flow,
+    /// The state of that.
+    FlowState,
+    /// The nonce of its ID token.
+    FlowNonce,
+    /// The proof of who has begun it.
+    FlowProof,
 }
 
 impl Purpose {
@@ -40,7 +54,14 @@ impl Purpose {
             Self::Session => b"wakeq page session",
             Self::Link => b"wakeq page link",
             Self::Form => b"wakeq page form",
+            // None is the beginning of another one.
             Self::FormOfAccount => b"wakeq page account",
+            Self::Person => b"wakeq page person",
+            Self::FieldOfPerson => b"wakeq page field",
+            Self::Flow => b"wakeq page oidc flow",
+            Self::FlowState => b"wakeq page oidc state",
+            Self::FlowNonce => b"wakeq page oidc nonce",
+            Self::FlowProof => b"wakeq page oidc proof",
         }
     }
 }
@@ -79,10 +100,53 @@ impl Session {
     }
 }
 
+/// The contents of the token of a person whom an OpenID provider has signed in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PersonSession {
+    /// In lower case.
+    pub(crate) email: String,
+    /// Which provider it was: the session ends when another one is configured.
+    pub(super) issuer: [u8; ISSUER_BYTES],
+    nonce: [u8; NONCE_BYTES],
+    /// When it ends, in seconds since 1970.
+    pub(super) ends_at_s: u64,
+}
+
+impl PersonSession {
+    pub(super) fn new(
+        email: String,
+        issuer: [u8; ISSUER_BYTES],
+        ends_at_s: u64,
+    ) -> Result<Self, NoRandomness> {
+        let mut nonce = [0; NONCE_BYTES];
+        aws_lc_rs::rand::fill(&mut nonce).map_err(|_| NoRandomness)?;
+        Ok(Self { email, issuer, nonce, ends_at_s })
+    }
+
+    /// What its row is known by.
+    pub(super) fn id(&self) -> Uuid {
+        Uuid::from_bytes(self.nonce)
+    }
+
+    fn body(&self) -> Vec<u8> {
+        [&self.issuer[..], &self.nonce, &self.ends_at_s.to_be_bytes(), self.email.as_bytes()].concat()
+    }
+
+    fn read(body: &[u8]) -> Option<Self> {
+        let (issuer, rest) = body.split_first_chunk::<ISSUER_BYTES>()?;
+        let (nonce, rest) = rest.split_first_chunk::<NONCE_BYTES>()?;
+        let (end, email) = rest.split_first_chunk::<8>()?;
+        let email = String::from_utf8(email.to_vec()).ok()?;
+        Some(Self { email, issuer: *issuer, nonce: *nonce, ends_at_s: u64::from_be_bytes(*end) })
+    }
+}
+
 /// How a person is signed in.
 pub(crate) enum SignIn {
     /// By a session that was opened with a key.
     Session(Session),
+    /// By a session that an OpenID provider has opened.
+    Person(PersonSession),
     /// By a proxy, as the account with this address.
     Proxy {
         /// In lower case.
@@ -105,9 +169,14 @@ impl Sessions {
     /// Whether a link is used for the first time. Links beyond the limit can't be used, so that
     /// none is used twice.
     pub(super) fn use_link(&self, link: &Session, now_s: u64) -> bool {
+        self.use_once(link.nonce, link.ends_at_s, now_s)
+    }
+
+    /// The same for whatever has a nonce and an end.
+    pub(super) fn use_once(&self, nonce: [u8; NONCE_BYTES], ends_at_s: u64, now_s: u64) -> bool {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         used.retain(|_, ends_at_s| *ends_at_s > now_s);
-        used.len() < LINKS_MAX && used.insert(link.nonce, link.ends_at_s).is_none()
+        used.len() < LINKS_MAX && used.insert(nonce, ends_at_s).is_none()
     }
 }
 
@@ -150,6 +219,39 @@ impl Signer {
         BASE64_URL_SAFE_NO_PAD.encode(self.mac(Purpose::FormOfAccount, &body))
     }
 
+    /// The token of a person's session.
+    pub(super) fn token_of_person(&self, session: &PersonSession) -> String {
+        self.sealed(Purpose::Person, &session.body())
+    }
+
+    /// What such a token says, if it was made here. It may have ended since.
+    pub(super) fn person(&self, token: &str) -> Option<PersonSession> {
+        PersonSession::read(&self.opened(Purpose::Person, token)?)
+    }
+
+    /// The field of the forms of a person's session.
+    pub(super) fn field_of_person(&self, session: &PersonSession) -> String {
+        self.derived(Purpose::FieldOfPerson, &session.body())
+    }
+
+    /// Bytes with their MAC, as a text.
+    pub(super) fn sealed(&self, purpose: Purpose, body: &[u8]) -> String {
+        BASE64_URL_SAFE_NO_PAD.encode([body, self.mac(purpose, body).as_ref()].concat())
+    }
+
+    /// These bytes, if they were sealed here for this purpose.
+    pub(super) fn opened(&self, purpose: Purpose, text: &str) -> Option<Vec<u8>> {
+        let mut bytes = BASE64_URL_SAFE_NO_PAD.decode(text).ok()?;
+        let mac = bytes.split_off(bytes.len().checked_sub(MAC_BYTES)?);
+        verify_slices_are_equal(self.mac(purpose, &bytes).as_ref(), &mac).ok()?;
+        Some(bytes)
+    }
+
+    /// A text that nobody without the secret can derive from these bytes.
+    pub(super) fn derived(&self, purpose: Purpose, body: &[u8]) -> String {
+        BASE64_URL_SAFE_NO_PAD.encode(self.mac(purpose, body))
+    }
+
     fn mac(&self, purpose: Purpose, body: &[u8]) -> hmac::Tag {
         let mut signing = hmac::Context::with_key(&self.0);
         signing.update(purpose.word());
@@ -186,6 +288,34 @@ mod tests {
             assert_ne!(signer.field_of_account(email, day), field, "{email} {day}");
         }
         assert_ne!(Signer::new(b"of another").field_of_account(ada, 20_000), field);
+    }
+
+    #[test]
+    fn the_session_of_a_person_is_read_as_it_was_made_and_for_nothing_else() {
+        let signer = Signer::new(b"of this deployment");
+        let ada = PersonSession::new("ada@example.com".into(), [7; ISSUER_BYTES], 1_700_000_000).unwrap();
+        let token = signer.token_of_person(&ada);
+        assert_eq!(signer.person(&token), Some(ada.clone()));
+        assert_eq!(Signer::new(b"of another").person(&token), None);
+        let bytes = BASE64_URL_SAFE_NO_PAD.decode(&token).unwrap();
+        for bit in 0..bytes.len() * 8 {
+            let mut changed = bytes.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(signer.person(&BASE64_URL_SAFE_NO_PAD.encode(changed)), None, "bit {bit}");
+        }
+        for purpose in [Purpose::Session, Purpose::Link, Purpose::Form] {
+            assert!(signer.read(purpose, &token).is_none());
+        }
+        for purpose in [Purpose::Flow, Purpose::FieldOfPerson] {
+            assert!(signer.opened(purpose, &token).is_none());
+        }
+        let key = Session::new("0123456789ab".parse().unwrap(), 1_700_000_000).unwrap();
+        assert_eq!(signer.person(&signer.token(Purpose::Session, &key)), None);
+        let again = PersonSession::new(ada.email.clone(), ada.issuer, ada.ends_at_s).unwrap();
+        assert!(signer.field_of_person(&again) != signer.field_of_person(&ada), "each has its own");
+        for nonsense in ["", "x", "AAAA"] {
+            assert_eq!(signer.person(nonsense), None, "{nonsense:?}");
+        }
     }
 
     #[test]

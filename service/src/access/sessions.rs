@@ -58,10 +58,12 @@ impl Access {
         self.session_of(link.key, browser).await
     }
 
-    /// The session of a token and the holder of its key, unless either has ended.
+    /// The session of a token and the holder of its key or of the account, unless either has ended.
     pub(crate) async fn resume(&self, token: &str) -> Result<(SignIn, Principal), Unauthenticated> {
         let sessions = self.sessions().await?;
-        let session = sessions.signer.read(Purpose::Session, token).ok_or(Unauthenticated::Malformed)?;
+        let Some(session) = sessions.signer.read(Purpose::Session, token) else {
+            return self.resume_person(&sessions.signer, token).await;
+        };
         if session.ends_at_s <= self.inner.clock.unix_seconds() {
             return Err(Unauthenticated::Unknown(Refusal::SessionOver(session.key)));
         }
@@ -77,6 +79,7 @@ impl Access {
         let signer = &self.sessions().await?.signer;
         Ok(match sign_in {
             SignIn::Session(session) => signer.token(Purpose::Form, session),
+            SignIn::Person(session) => signer.field_of_person(session),
             SignIn::Proxy { email } => signer.field_of_account(email, self.day()),
         })
     }
@@ -88,6 +91,10 @@ impl Access {
         Ok(match sign_in {
             SignIn::Session(session) => {
                 signer.read(Purpose::Form, token).is_some_and(|form| form == *session)
+            }
+            SignIn::Person(session) => {
+                let field = signer.field_of_person(session);
+                verify_slices_are_equal(field.as_bytes(), token.as_bytes()).is_ok()
             }
             SignIn::Proxy { email } => [self.day(), self.day().saturating_sub(1)].into_iter().any(|day| {
                 let field = signer.field_of_account(email, day);

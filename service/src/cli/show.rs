@@ -115,6 +115,23 @@ pub(crate) fn json_field(name: &str, json: Option<&RawValue>, full: bool) -> any
     json.map_or(Ok(()), |json| field(name, value::pretty(json.get(), full)))
 }
 
+/// The same for a value that may be hidden from the caller, as these words say.
+pub(crate) fn value_field(
+    name: &str,
+    json: Option<&RawValue>,
+    hidden: Option<&str>,
+    full: bool,
+) -> anyhow::Result<()> {
+    hidden.map_or_else(|| json_field(name, json, full), |words| field(name, words))
+}
+
+/// Says that the answer has no values, as these words do.
+pub(crate) fn note_of_hidden(hidden: Option<&str>) {
+    if let Some(words) = hidden {
+        note(format_args!("values are {words}"));
+    }
+}
+
 /// Stands for a missing value.
 pub(crate) fn or_dash(value: Option<impl Display>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())

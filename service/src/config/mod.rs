@@ -4,6 +4,7 @@
 //! The durations of a deployment are stored in its database, from which commands read them.
 
 mod notifier;
+mod oidc;
 mod process;
 mod secrets;
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 
+use super::oidc::OidcArgs;
 use crate::access::{AccessConfig, PushCallers};
 use crate::delivery::{AllowedAudience, AllowedPlace, DeliveryConfig, IpRange};
 use crate::server::HttpConfig;
@@ -232,6 +233,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "WAKEQ_NO_PAGE", hide_short_help = true, num_args = 0..=1, default_missing_value = "1", default_value = "0",
           value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true, hide_possible_values = true)]
     no_page: bool,
+    #[command(flatten)]
+    oidc: OidcArgs,
 }
 
 /// Cloud Run kills a process ten seconds after asking it to stop; two of them are for releasing
@@ -324,11 +327,11 @@ impl ServeArgs {
         let proxies: Result<Vec<IpRange>, _> =
             non_empty(&self.trusted_proxies).iter().map(|range| range.parse()).collect();
         let (audiences, jwks_url) = (non_empty(&self.audiences), self.jwks_url.clone());
-        let iap_audience = self.iap_audience.clone();
+        let (iap_audience, oidc) = (self.iap_audience.clone(), self.oidc.provider()?);
         Ok(HttpConfig {
             address: SocketAddr::new(self.listen, self.port),
             own_origins: non_empty(&self.own_origins),
-            access: AccessConfig { audiences, jwks_url, iap_audience, ..AccessConfig::default() },
+            access: AccessConfig { audiences, jwks_url, iap_audience, oidc, ..AccessConfig::default() },
             max_connections: self.max_connections,
             max_requests: self.max_requests,
             max_listeners: self.max_listeners,

@@ -89,6 +89,19 @@ impl Caller {
         }
     }
 
+    /// Whether the caller may see what is in the events that the route is about.
+    pub(crate) fn sees_values(&self) -> bool {
+        self.may_see_values().is_ok()
+    }
+
+    /// Refuses a caller that may not.
+    pub(crate) fn may_see_values(&self) -> Result<(), Denied> {
+        match self.is_platform {
+            true => authorize_everywhere(&self.principal, Scope::Values),
+            false => authorize(&self.principal, self.canvas, Scope::Values),
+        }
+    }
+
     /// Whether the caller has this scope for some handlers only.
     pub(crate) fn is_limited(&self, scope: Scope) -> bool {
         authorize(&self.principal, self.canvas, scope).is_err()

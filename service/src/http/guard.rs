@@ -12,7 +12,6 @@ use axum::http::request::Parts;
 use axum::http::{Method, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use url::form_urlencoded;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{KnownFormat, SchemaFormat, Type};
 use utoipa::openapi::security::SecurityRequirement;
@@ -28,6 +27,7 @@ use super::credential::{authorization, credential, reason};
 use super::operations::Operations;
 use super::path::{self, HandlerPath};
 use super::problem::Problem;
+use super::reads::RecordedReads;
 use super::record::{Line, Recorded};
 use super::shares::{LimitKey, credential_of};
 use super::slots::Slot;
@@ -60,18 +60,6 @@ enum About {
     /// Events on the canvas in its path: the route itself checks the handler of each.
     Events,
     EveryCanvas,
-}
-
-/// Which successful requests the audit log names the caller of.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum RecordedReads {
-    #[default]
-    None,
-    /// Those that ask for a value, with `view=full`.
-    FullViews,
-    /// Those that ask for what is in values, with `value` or `value_text`: an answer tells of them.
-    ValueSearches,
-    All,
 }
 
 /// What else is true of a route's operations.
@@ -118,6 +106,11 @@ impl GuardedRoutes {
         self.with(About::Canvas, scopes.into_iter().collect(), routes)
     }
 
+    /// Adds a route of programs that are handed whole events: it requires all that these allow.
+    pub(crate) fn on_all(self, scopes: [Scope; 3], routes: UtoipaMethodRouter<Api>) -> Self {
+        self.with(About::Canvas, scopes.into_iter().collect(), routes)
+    }
+
     /// Adds a route that concerns every canvas, and so requires its scopes on all of them.
     pub(crate) fn everywhere<const N: usize>(
         self,
@@ -138,13 +131,20 @@ impl GuardedRoutes {
         self.marked(|marks| marks.recorded_reads = RecordedReads::All)
     }
 
-    /// The same for a route that answers with a value only if the query has `view=full`.
+    /// The same for a route that answers with values to callers with the scope `values` only, which
+    /// it has to ask [`Caller::sees_values`]; to others it says that they are hidden.
+    pub(crate) fn hides_values(self) -> Self {
+        self.marked(|marks| marks.recorded_reads = RecordedReads::Shown)
+    }
+
+    /// The same for a route that answers with a value only if the query has `view=full`, for which
+    /// the scope `values` is required then.
     pub(crate) fn records_full_views(self) -> Self {
         self.marked(|marks| marks.recorded_reads = RecordedReads::FullViews)
     }
 
     /// The same for a route that answers only which events there are, if the query asks for what is
-    /// in their values.
+    /// in their values. The scope `values` is required then, as on any route with such a query.
     pub(crate) fn records_value_searches(self) -> Self {
         self.marked(|marks| marks.recorded_reads = RecordedReads::ValueSearches)
     }
@@ -417,13 +417,14 @@ impl Rule {
         self.about == About::Canvas && changes
     }
 
-    /// The first of the route's scopes that the caller lacks, as the reason for the refusal.
+    /// The first of the scopes that the caller lacks, as the reason for the refusal.
     async fn missing(&self, parts: &mut Parts, principal: &Principal, canvas: CanvasId) -> Option<Denied> {
         let handler = match self.about {
             About::Canvas => HandlerPath::from_request_parts(parts, &self.api).await.ok(),
             About::Events | About::EveryCanvas => None,
         };
-        self.scopes.iter().find_map(|scope| {
+        let values = self.marks.recorded_reads.asks_for_values(parts).then_some(Scope::Values);
+        self.scopes.iter().chain(values).find_map(|scope| {
             let decided = match (self.about, &handler) {
                 (About::Canvas, None) => authorize(principal, canvas, scope),
                 (About::Canvas, Some(HandlerPath { module, name })) => {
@@ -438,14 +439,10 @@ impl Rule {
 
     /// The audit log line about reading values, to be recorded if the request succeeds.
     fn reading(&self, parts: &Parts, caller: &Caller) -> Option<Line> {
-        let query = parts.uri.query().unwrap_or_default().as_bytes();
-        let is_full = || form_urlencoded::parse(query).any(|(name, value)| name == "view" && value == "full");
-        let searches =
-            || form_urlencoded::parse(query).any(|(name, _)| name == "value" || name == "value_text");
         let is_recorded = match self.marks.recorded_reads {
             RecordedReads::None => false,
-            RecordedReads::FullViews => is_full(),
-            RecordedReads::ValueSearches => searches(),
+            reads @ (RecordedReads::FullViews | RecordedReads::ValueSearches) => reads.asks_for_values(parts),
+            RecordedReads::Shown => caller.sees_values(),
             RecordedReads::All => true,
         };
         is_recorded.then(|| caller.line(AuditOutcome::Done, self.operations.action(&parts.method), None))

@@ -28,7 +28,7 @@ use super::path::Parameters;
 use super::problem::{Kind, Problem};
 use super::record::Line;
 use super::shares::credential_of;
-use crate::access::{Access, Denied, Principal, Scope, canvases};
+use crate::access::{Access, Denied, Principal, Scope, canvases_with};
 use wakeq::CanvasId;
 use wakeq::control::AuditOutcome;
 use wakeq::internals::HubListener;
@@ -36,6 +36,9 @@ use wakeq::listeners::{ListenError, ListenItem, TopicPattern};
 
 /// The delay before reconnecting, which every stream begins with.
 const RECONNECT: Duration = Duration::from_secs(1);
+
+/// Listeners are sent events as a whole.
+const NEEDED: [Scope; 2] = [Scope::Read, Scope::Values];
 
 const NO_BUFFER: HeaderName = HeaderName::from_static("x-accel-buffering");
 
@@ -64,7 +67,7 @@ impl FromRequestParts<Api> for Reader {
         };
         let credential = credential_of(&caller);
         api.shares.count_request(&credential)?;
-        let canvases = canvases(&caller, Scope::Read).map_err(|denied| match denied {
+        let canvases = canvases_with(&caller, NEEDED).map_err(|denied| match denied {
             // The path names no canvas whose existence could be revealed.
             Denied::NotFound => Denied::Forbidden { needed: Scope::Read },
             denied @ (Denied::Forbidden { .. }
@@ -113,7 +116,7 @@ pub(crate) struct ListenQuery {
 
 /// Listen to events as they are emitted
 ///
-/// Sends the events of all canvases that the credential may read, as server-sent events. Each
+/// Sends the events of all canvases whose values the credential may see, as server-sent events. Each
 /// emitted event is one of the type `emitted`, with its id, and with the JSON described in
 /// docs/listeners.md as data. One of the type `missed` reports that the caller was too slow, and
 /// how many events it missed: `{"count":12}`, or `{"count":null}` if that is unknown. A comment is
@@ -122,10 +125,10 @@ pub(crate) struct ListenQuery {
 /// Delivery is best effort: events may be missed, duplicated or reordered. Events from before the
 /// request are not sent, so `Last-Event-ID` has no effect.
 ///
-/// Requires the scope `read` on at least one canvas. The stream ends when the credential is no
+/// Requires the scopes `read` and `values` on at least one canvas. The stream ends when the credential is no
 /// longer valid, or the process stops.
 #[utoipa::path(get, path = "/v1/listen", operation_id = "listen", tag = "events", params(ListenQuery),
-    security(("bearer" = ["read"])), responses(
+    security(("bearer" = ["read", "values"])), responses(
     (status = 200, description = "Events, until the caller disconnects",
         body = String, content_type = "text/event-stream"),
     (status = 400, description = "The pattern is not valid"),
@@ -192,7 +195,7 @@ impl EventStream {
     /// the caller finds out why when it reconnects.
     async fn may_continue(&self) -> bool {
         match self.access.authenticate(self.reader.authorization.as_deref()).await {
-            Ok(caller) => canvases(&caller, Scope::Read).as_ref() == Ok(&self.reader.canvases),
+            Ok(caller) => canvases_with(&caller, NEEDED).as_ref() == Ok(&self.reader.canvases),
             Err(error) => {
                 tracing::debug!(error = &error as &dyn std::error::Error, "a listener has to reconnect");
                 false

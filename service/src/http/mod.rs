@@ -31,6 +31,7 @@ pub(crate) mod pull_state;
 pub(crate) mod push;
 pub(crate) mod push_state;
 mod readiness;
+mod reads;
 mod recent_canvases;
 pub(crate) mod record;
 pub(crate) mod senders;

@@ -26,6 +26,8 @@ pub(super) enum Cookie {
     Session,
     /// What the last request has done, to be said once.
     Said,
+    /// A sign-in at a provider that is on its way.
+    Flow,
 }
 
 impl Cookie {
@@ -48,7 +50,8 @@ impl Cookie {
     ) {
         let secure = if needs_tls(request) { "; Secure" } else { "" };
         let name = self.name(root, request);
-        let line = format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}");
+        let site = self.same_site();
+        let line = format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite={site}{secure}");
         if let Ok(line) = HeaderValue::from_str(&line) {
             answer.headers_mut().append(header::SET_COOKIE, line);
         }
@@ -59,11 +62,21 @@ impl Cookie {
         self.set(root, request, answer, ("", 0));
     }
 
+    /// A provider's site leads back here, and only to a page of ours does a browser then send what
+    /// is strict.
+    fn same_site(self) -> &'static str {
+        match self {
+            Self::Session | Self::Said => "Strict",
+            Self::Flow => "Lax",
+        }
+    }
+
     fn name(self, root: &Root, request: &HeaderMap) -> String {
         let prefix = if needs_tls(request) { "__Host-" } else { "" };
         let own = match self {
             Self::Session => "wakeq_session",
             Self::Said => "wakeq_said",
+            Self::Flow => "wakeq_oidc",
         };
         let place = root.path("").replace(|sign: char| !sign.is_ascii_alphanumeric(), "-");
         format!("{prefix}{own}{place}")

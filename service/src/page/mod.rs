@@ -17,6 +17,7 @@ mod gate;
 pub(crate) mod given;
 mod layout;
 mod memo;
+mod oidc;
 pub(crate) mod parts;
 mod sections;
 mod serve;

@@ -153,6 +153,11 @@ fn laid_out(text: &str, most: usize) -> Markup {
     }
 }
 
+/// Stands for values that the person may not see.
+pub(crate) fn hidden() -> Markup {
+    html! { p.quiet { "Hidden: to see values, a key needs the scope " code { "values" } "." } }
+}
+
 /// Text that can be copied.
 pub(crate) fn copied(text: &str) -> Markup {
     html! { span.copied { code { (text) } " " button.plain type="button" data-copy=(text) { "Copy" } } }

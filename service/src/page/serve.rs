@@ -7,7 +7,8 @@ use axum::response::Response;
 use axum::routing::{get, post};
 
 use super::state::Page;
-use super::{files, frame, gate, sessions, sign_in};
+use super::{files, frame, gate, oidc, sessions, sign_in};
+use crate::access::CALLBACK;
 use crate::http::mounted::Placed;
 
 impl Page {
@@ -25,6 +26,8 @@ impl Page {
             .route_layer(from_fn_with_state(self.clone(), frame::frame));
         let open = Router::new()
             .route("/sign-in", get(sign_in::show).post(sign_in::sign_in))
+            .route("/sign-in/oidc", get(oidc::begin))
+            .route(CALLBACK, get(oidc::end))
             .route("/sign-out", post(sign_in::sign_out))
             .route("/assets/{file}", get(files::file))
             .route_layer(from_fn_with_state(self.clone(), gate::counted));

@@ -22,7 +22,7 @@ use crate::http::visitors::record_refused_sign_in;
 
 /// How large the form may be, and how long the address that it leads to.
 const FORM_BYTES_MAX: usize = 16 * 1024;
-const NEXT_MAX: usize = 2_000;
+pub(super) const NEXT_MAX: usize = 2_000;
 
 /// Where Google's proxy forgets the person who has signed in to it.
 const PROXY_SIGN_OUT: &str = "/_gcp_iap/clear_login_cookie";
@@ -95,7 +95,7 @@ pub(super) async fn show(
     let headers = request.headers();
     if link.is_empty() {
         let unknown = unknown_to_us(&page, &root, headers).await;
-        return form(&root, next, StatusCode::OK, unknown.as_deref());
+        return form(&page, &root, next, StatusCode::OK, unknown.as_deref());
     }
     if is_from_elsewhere(headers) || *request.method() != Method::GET {
         return form_of_link(&root, &query);
@@ -109,13 +109,20 @@ pub(super) async fn show(
     }
 }
 
-/// What to tell a person whom Google's proxy has let through, and who was granted nothing here.
+/// What to tell a person whom Google's proxy has let through, or a provider has signed in, and who
+/// was granted nothing here, or no longer.
 async fn unknown_to_us(page: &Page, root: &Root, headers: &HeaderMap) -> Option<String> {
     match person(page, root, headers).await {
-        Err(Unauthenticated::Unknown(Refusal::NotListed { email })) => Some(format!(
-            "Google says that you are {email}, who has no rights here. An operator grants them with: wakeq accounts \
-             allow {email} --scope read. Or sign in with a key."
-        )),
+        Err(Unauthenticated::Unknown(Refusal::NotListed { email })) => {
+            let who = match page.api.access.trusts_proxy() {
+                true => "Google says that you are",
+                false => "You have signed in as",
+            };
+            Some(format!(
+                "{who} {email}, who has no rights here. An operator grants them with: wakeq accounts allow {email} \
+                 --scope read. Or sign in with a key."
+            ))
+        }
         Ok(_) | Err(_) => None,
     }
 }
@@ -131,7 +138,7 @@ pub(super) async fn sign_in(State(page): State<Page>, root: Root, request: Reque
     let request = Request::from_parts(parts, Body::empty());
     let SignInForm { key, link, next } = form_given;
     if is_from_elsewhere(request.headers()) {
-        return form(&root, &next, StatusCode::FORBIDDEN, Some("Sign in on this page."));
+        return form(&page, &root, &next, StatusCode::FORBIDDEN, Some("Sign in on this page."));
     }
     let browser = browser_of(request.extensions(), request.headers());
     let session = match link.as_str() {
@@ -160,7 +167,7 @@ fn read(body: &[u8]) -> SignInForm {
     given
 }
 
-/// The form once more, with the reason. The attempt is recorded, and counts for its address.
+/// The form once more, with the reason.
 fn refuse(
     page: &Page,
     root: &Root,
@@ -168,27 +175,42 @@ fn refuse(
     refused: &Unauthenticated,
     given: &SignInQuery,
 ) -> Response {
-    record_refused_sign_in(&page.api, request.extensions(), refused);
-    let counted = page.api.shares.count_unauthenticated(Client::of(request.extensions()));
-    let (status, words) = match (refused, counted) {
-        (_, Err(problem)) => (problem.kind.status(), "Too many attempts: try again in a moment."),
-        (Unauthenticated::Unavailable(_), _) => (
+    let (status, words) = match refused {
+        Unauthenticated::Unavailable(_) => (
             StatusCode::SERVICE_UNAVAILABLE,
             "This can't be checked now, since the database does not answer. Try again.",
         ),
-        (_, Ok(())) if !given.link.is_empty() => (
+        _ if !given.link.is_empty() => (
             StatusCode::UNAUTHORIZED,
             "This link was used before or is too old. Sign in with a key, or ask for a new link.",
         ),
-        (Unauthenticated::Malformed | Unauthenticated::Missing, _) => (
+        Unauthenticated::Malformed | Unauthenticated::Missing => (
             StatusCode::UNAUTHORIZED,
             "This is not a key. A key begins with wakeq_ and is 99 characters long; wakeq keys create makes one.",
         ),
-        (Unauthenticated::Unknown(_), _) => {
+        Unauthenticated::Unknown(_) => {
             (StatusCode::UNAUTHORIZED, "This key is not valid here, or no longer valid.")
         }
     };
-    form(root, &given.next, status, Some(words))
+    refuse_with(page, root, request, refused, (&given.next, status, words))
+}
+
+/// The form once more, with these words. The attempt is recorded, and counts for its address.
+pub(super) fn refuse_with(
+    page: &Page,
+    root: &Root,
+    request: &Request,
+    refused: &Unauthenticated,
+    (next, status, words): (&str, StatusCode, &str),
+) -> Response {
+    record_refused_sign_in(&page.api, request.extensions(), refused);
+    match page.api.shares.count_unauthenticated(Client::of(request.extensions())) {
+        Ok(()) => form(page, root, next, status, Some(words)),
+        Err(problem) => {
+            let words = "Too many attempts: try again in a moment.";
+            form(page, root, next, problem.kind.status(), Some(words))
+        }
+    }
 }
 
 /// Ends the session that a browser has had, in whose place another one comes. If that can't be done
@@ -219,19 +241,32 @@ pub(super) async fn sign_out(State(page): State<Page>, root: Root, headers: Head
     response
 }
 
-fn opened(root: &Root, request: &HeaderMap, token: &str, next: &str) -> Response {
+pub(super) fn opened(root: &Root, request: &HeaderMap, token: &str, next: &str) -> Response {
     let to = if next != "/" && is_ours(next) { root.path(next) } else { root.home().to_owned() };
     let mut response = Redirect::to(&to).into_response();
     Cookie::Session.set(root, request, &mut response, (token, SESSION.as_secs()));
     response
 }
 
-fn form(root: &Root, next: &str, status: StatusCode, trouble: Option<&str>) -> Response {
+/// The form for a key, and a link to the provider, if there is one: a form's answer may lead to our
+/// own pages only.
+pub(super) fn form(
+    page: &Page,
+    root: &Root,
+    next: &str,
+    status: StatusCode,
+    trouble: Option<&str>,
+) -> Response {
+    let provider = page.api.access.provider_name();
     let contents: Markup = html! {
         form.sign-in method="post" action=(root.path("/sign-in")) {
             h1 { "Sign in" }
-            p.quiet { "With an API key: its scopes are what you can see and do here, until it is revoked." }
             @if let Some(trouble) = trouble { p.trouble role="alert" { (trouble) } }
+            @if let Some(provider) = provider {
+                p { a.button href=(to_provider(root, next)) { "Sign in with " (provider) } }
+                p.quiet { "What was granted to your address there is what you can see and do here." }
+            }
+            p.quiet { "With an API key: its scopes are what you can see and do here, until it is revoked." }
             input type="hidden" name="next" value=(next);
             label for="key" { "Key" }
             input #key name="key" type="password" required autofocus autocomplete="current-password"
@@ -247,6 +282,14 @@ fn form(root: &Root, next: &str, status: StatusCode, trouble: Option<&str>) -> R
         }
     };
     document(status, layout::bare(root, "Sign in", &contents))
+}
+
+fn to_provider(root: &Root, next: &str) -> String {
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    match next != "/" && is_ours(next) {
+        true => root.path(&format!("/sign-in/oidc?{}", query.append_pair("next", next).finish())),
+        false => root.path("/sign-in/oidc"),
+    }
 }
 
 /// A button that follows a link, for somebody who comes from elsewhere.

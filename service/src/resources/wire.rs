@@ -21,6 +21,9 @@ macro_rules! wire_from {
 }
 pub(crate) use wire_from;
 
+/// What an answer says in place of values that the caller may not see.
+pub(crate) const HIDDEN: &str = "hidden: this needs the scope `values`";
+
 /// A page of a list.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct List<T> {

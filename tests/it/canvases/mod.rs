@@ -236,6 +236,11 @@ async fn nothing_crosses_canvases_over_http_with_operate_or_admin_alone() {
     nothing_crosses(&[vec![Scope::Operate], vec![Scope::Admin]]).await;
 }
 
+#[tokio::test]
+async fn nothing_crosses_canvases_over_http_with_values_alone() {
+    nothing_crosses(&[vec![Scope::Values]]).await;
+}
+
 async fn nothing_crosses(sets: &[Vec<Scope>]) {
     let solo = SingleTenantWorld::begin(&ATTACKER).await;
     let world = World::start().await;

@@ -65,7 +65,7 @@ async fn a_key_for_every_canvas_needs_the_explicit_option() {
         (&["keys", "create", "a"][..], "error: the following required arguments were not provided:"),
         (
             &["keys", "create", "a", "--scope", "all"],
-            "error: invalid value 'all' for '--scope <SCOPE>': a scope is one of emit, read, operate, admin; the first three may be limited to handlers: emit:WORKER/*, operate:WORKER/resize",
+            "error: invalid value 'all' for '--scope <SCOPE>': a scope is one of emit, read, values, operate, admin; the first four may be limited to handlers: emit:WORKER/*, operate:WORKER/resize",
         ),
         (
             &["keys", "revoke", "x"],
@@ -103,8 +103,8 @@ async fn service_accounts_are_allowed_and_removed() {
     let person = ["accounts", "allow", "Ada@queue.example", "--scope", "read"];
     let expected = "Ada@queue.example is allowed, on canvas <id>: read\n";
     assert_eq!(terminal.prints(&person).await, expected);
-    let expected = "wakeq: an account has an address like name@project.iam.gserviceaccount.com or, for the pages behind \
-                    Google's identity-aware proxy, a person's; of at most 190 characters\n";
+    let expected = "wakeq: an account has an address like name@project.iam.gserviceaccount.com or, for the pages, \
+                    that of a person; of at most 190 characters\n";
     assert_eq!(
         terminal.complains(2, &["accounts", "allow", "ada@localhost", "--scope", "emit"]).await,
         expected

@@ -19,7 +19,7 @@ use crate::support::receiver::{Receiver, answering, calling};
 use crate::support::service::Service;
 use crate::support::{OTHER, wait_while};
 
-const SCOPES: [Scope; 3] = [Scope::Emit, Scope::Read, Scope::Operate];
+const SCOPES: [Scope; 4] = [Scope::Emit, Scope::Read, Scope::Values, Scope::Operate];
 
 /// Clients of two tenants, and one that asks for the canvas of the first with the other's key.
 struct Tenants {

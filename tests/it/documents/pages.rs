@@ -27,7 +27,7 @@ const fn page(name: &'static str) -> Page {
     Page { name, placeholders: &[], left_out: &[] }
 }
 
-const PAGES: [Page; 25] = [
+const PAGES: [Page; 26] = [
     Page {
         placeholders: &[("wakeq_…", "$THE_KEY"), ("http://127.0.0.1:8080", "$SERVER")],
         ..page("http.md")
@@ -45,6 +45,7 @@ const PAGES: [Page; 25] = [
     page("options.md"),
     page("running.md"),
     page("search.md"),
+    page("sign-in.md"),
     page("statistics.md"),
     page("unique.md"),
     page("batches.md"),

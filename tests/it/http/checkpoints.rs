@@ -73,7 +73,7 @@ async fn another_tenant_has_no_part_in_it() {
     claim(&service).await;
     let body = json!({"claim": CLAIM, "value": "ours"});
     assert_eq!(service.put(&path(id), body.clone()).await.status, StatusCode::NO_CONTENT);
-    let key = service.key("other", OTHER, &[Scope::Operate, Scope::Read]).await;
+    let key = service.key("other", OTHER, &[Scope::Operate, Scope::Read, Scope::Values]).await;
     let theirs = format!("/canvases/{OTHER}{}", path(id));
     let missing = (404, "not-found".to_owned());
     assert_eq!(service.ask(&key, Method::GET, &theirs, Value::Null).await.problem(), missing);

@@ -1,7 +1,7 @@
 //! Crons over HTTP: put, listed, shown, paused, deleted; and what is refused, with which message.
 
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use wakeq::CanvasId;
 use wakeq_service::access::Scope;
 
@@ -107,7 +107,8 @@ async fn rejects_invalid_crons_with_advice() {
     service.stop().await;
 }
 
-/// A cron emits: it needs the scopes `operate` and `emit`. Its value is shown only to readers.
+/// A cron emits: it needs the scopes `operate` and `emit`. Its value is shown only to readers who
+/// may see values.
 // Shows: TARGET-11
 #[tokio::test]
 async fn crons_are_put_by_operators_who_may_emit() {
@@ -125,6 +126,14 @@ async fn crons_are_put_by_operators_who_may_emit() {
     let both = service.key("both", CanvasId::DEFAULT, &[Scope::Emit, Scope::Operate]).await;
     assert_eq!(Answer::of(to(Method::PUT, &path, &both).json(&body)).await.json()["value"], "for readers");
     assert_eq!(Answer::of(to(Method::GET, &path, &both)).await.problem(), (403, "forbidden".into()));
+    let shown = Answer::of(to(Method::GET, &path, &reader)).await.json();
+    assert_eq!(
+        (&shown["value"], &shown["hidden"]),
+        (&Value::Null, &json!("hidden: this needs the scope `values`"))
+    );
+    let sees = service.key("sees", CanvasId::DEFAULT, &[Scope::Read, Scope::Values]).await;
+    let shown = Answer::of(to(Method::GET, &path, &sees)).await.json();
+    assert_eq!((&shown["value"], &shown["hidden"]), (&json!("for readers"), &Value::Null));
     let alone = service.key("alone", CanvasId::DEFAULT, &[Scope::Operate]).await;
     let pause = format!("{path}/pause");
     for method in [Method::PUT, Method::DELETE] {

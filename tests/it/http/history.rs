@@ -42,7 +42,7 @@ async fn an_ended_event_tells_its_whole_story() {
     let full = service.get(&format!("{path}?view=full")).await.json();
     assert_eq!((&full["value"], &full["result"]), (&json!(7), &json!({"n": 1})));
 
-    let key = service.key("other", OTHER, &[Scope::Read]).await;
+    let key = service.key("other", OTHER, &[Scope::Read, Scope::Values]).await;
     for foreign in [format!("{path}?view=full"), path] {
         let foreign = format!("/canvases/{OTHER}{foreign}");
         let answer = service.ask(&key, Method::GET, &foreign, Value::Null).await;

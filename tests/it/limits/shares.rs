@@ -354,7 +354,7 @@ async fn the_audit_log_has_sign_ins_reads_and_client_addresses() {
 #[tokio::test]
 async fn reads_of_every_canvas_are_in_the_record_of_none() {
     let service = Service::start().await;
-    let key = service.wide_key("root", &[Scope::Read]).await;
+    let key = service.wide_key("root", &[Scope::Read, Scope::Values]).await;
     for _ in 0..2 {
         assert_eq!(service.ask(&key, Method::GET, "/admin/groups/none/dead", Value::Null).await.status, 200);
     }
@@ -370,10 +370,10 @@ async fn reads_of_every_canvas_are_in_the_record_of_none() {
 #[tokio::test]
 async fn a_canvas_uses_up_only_its_own_share_of_the_record() {
     let service = Service::start().await;
-    let theirs = service.key("billing", OTHER, &[Scope::Read]).await;
+    let theirs = service.key("billing", OTHER, &[Scope::Read, Scope::Values]).await;
     let mut noisy = Vec::new();
     for holder in ["billing", "b", "c", "d", "e", "f", "g"] {
-        noisy.push(service.key(holder, CanvasId::DEFAULT, &[Scope::Read]).await);
+        noisy.push(service.key(holder, CanvasId::DEFAULT, &[Scope::Read, Scope::Values]).await);
     }
     let reads = ["/dead-events", "/objects/o", "/entities/t/e", "/log?category=c", "/cron", "/cron/c"];
     let refused = ["pause", "purge", "block"];

@@ -181,6 +181,8 @@ async fn a_listener_without_read_scope_is_refused_with_the_reason() {
     assert_eq!(ask(None, "*").await.problem(), (401, "unauthenticated".into()));
     let emitter = service.key("emitter", OTHER, &[Scope::Emit, Scope::Operate, Scope::Admin]).await;
     assert_eq!(ask(Some(&emitter), "*").await.problem(), (403, "forbidden".into()));
+    let blind = service.key("blind", OTHER, &[Scope::Read, Scope::Operate, Scope::Admin]).await;
+    ask(Some(&blind), "*").await.says((403, "forbidden"), "`values`");
     for pattern in ["", "[", "*:*:*:*", "a\\", &"x".repeat(513)] {
         let refused = ask(Some(&service.key), pattern).await;
         assert_eq!(refused.problem(), (400, "bad-request".into()), "{pattern}");
@@ -298,7 +300,7 @@ async fn a_stream_ends_with_its_credential() {
     let config =
         HttpConfig { access, listener_keep_alive: Duration::from_millis(100), ..HttpConfig::default() };
     let service = Service::broadcasting(config).await;
-    let key = service.key("leaver", CanvasId::DEFAULT, &[Scope::Read]).await;
+    let key = service.key("leaver", CanvasId::DEFAULT, &[Scope::Read, Scope::Values]).await;
     let (mut leaving, mut staying) =
         (Stream::open(&service, &key, "*").await, Stream::open(&service, &service.key, "*").await);
     let id = key.split('_').nth(1).unwrap().parse().unwrap();

@@ -76,6 +76,7 @@ async fn only_an_admin_of_the_canvas_erases() {
     let operator = Visitor::with_key(&service, &operator).await;
     let page = operator.page("/entities/account/mine-007").await.found();
     assert!(!page.offers("/entities/account/mine-007/erase"));
+    page.says("Hidden: to see values").says_nothing_of("1.50");
     let asked = operator.page("/entities/account/mine-007/erase").await.found();
     assert_eq!(operator.send(&asked, "/erase", &[]).await.status, StatusCode::FORBIDDEN);
     let theirs = service.key("theirs", OTHER, &Scope::ALL).await;

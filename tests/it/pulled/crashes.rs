@@ -47,7 +47,7 @@ impl Scene {
         let (stage, _) = Stage::memory().await;
         let access = Access::new(stage.store.clone(), AccessConfig::default()).unwrap();
         let reach = Reach::Canvas(CanvasId::DEFAULT);
-        let key = make_key(&access, "program", reach, &[Scope::Operate, Scope::Read]).await;
+        let key = make_key(&access, "program", reach, &[Scope::Operate, Scope::Read, Scope::Values]).await;
         let (port, runs) = (free_port().unwrap(), Runs::default());
         let (ran, _) = watch::channel(0);
         Self { stage, port, key, runs, ran, guard: Guard::new(None).unwrap() }

@@ -242,7 +242,12 @@ async fn a_paused_handler_or_canvas_is_not_leased() {
 async fn a_key_may_be_for_one_handler() {
     let puller = Puller::start().await;
     puller.emit_two().await;
-    let scopes = json!(["operate:WORKER/mail", "read:WORKER/mail"]);
+    let blind = json!({"holder": "blind", "scopes": ["operate:WORKER/mail", "read:WORKER/mail"]});
+    let blind = puller.service.admin(Method::POST, "/keys", blind).await.json();
+    let path = format!("/canvases/{}/handlers/WORKER/mail/leases", CanvasId::DEFAULT);
+    let refused = puller.service.ask(blind["key"].as_str().unwrap(), Method::POST, &path, json!({})).await;
+    refused.says((403, "forbidden"), "`values`");
+    let scopes = json!(["operate:WORKER/mail", "read:WORKER/mail", "values:WORKER/mail"]);
     let created = json!({"holder": "mailer", "scopes": scopes});
     let created = puller.service.admin(Method::POST, "/keys", created).await.json();
     let key = created["key"].as_str().unwrap();

@@ -15,7 +15,7 @@ use wakeq_service::access::Scope;
 use crate::support::OTHER;
 use crate::support::service::{Answer, Service};
 
-const SCOPES: [Scope; 3] = [Scope::Emit, Scope::Read, Scope::Operate];
+const SCOPES: [Scope; 4] = [Scope::Emit, Scope::Read, Scope::Values, Scope::Operate];
 
 /// A service with a handler `mail` that is pulled on two canvases.
 struct Puller {

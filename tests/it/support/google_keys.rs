@@ -31,7 +31,7 @@ impl Signer {
         self.pair.public_key().as_ref().to_vec()
     }
 
-    fn jwk(&self) -> Value {
+    pub(crate) fn jwk(&self) -> Value {
         // SEQUENCE, INTEGER of 257 bytes with a leading zero, INTEGER 65,537: always the same for
         // 2,048 bits.
         let (public, ends) = (self.public(), [2, 3, 1, 0, 1]);
@@ -66,7 +66,7 @@ impl ProxySigner {
         Self { id: id.to_owned(), pair: EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap() }
     }
 
-    fn jwk(&self) -> Value {
+    pub(crate) fn jwk(&self) -> Value {
         // An uncompressed point: 4, then both of its coordinates.
         let point = self.pair.public_key().as_ref();
         let (x, y) = (base64_url(&point[1..33]), base64_url(&point[33..65]));

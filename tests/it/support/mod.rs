@@ -7,6 +7,7 @@ pub(crate) mod crash_scene;
 pub(crate) mod google_keys;
 pub(crate) mod handlers;
 pub(crate) mod journal;
+pub(crate) mod oidc_provider;
 pub(crate) mod receiver;
 pub(crate) mod repository;
 pub(crate) mod service;

@@ -304,7 +304,7 @@ async fn both_secrets_sign_for_a_day_and_neither_is_shown() {
     service.stop().await;
 }
 
-/// A target receives values, so registering one requires the right to read them.
+/// A target receives values, so registering one requires the right to see them.
 // Shows: TARGET-11
 #[tokio::test]
 async fn targets_are_registered_by_operators_who_may_read() {
@@ -312,15 +312,17 @@ async fn targets_are_registered_by_operators_who_may_read() {
     let receiver = Receiver::start().await;
     let operator = service.key("operator", CanvasId::DEFAULT, &[Scope::Operate, Scope::Emit]).await;
     let reader = service.key("reader", CanvasId::DEFAULT, &[Scope::Read]).await;
-    let both = service.key("both", CanvasId::DEFAULT, &[Scope::Read, Scope::Operate]).await;
+    let blind = service.key("blind", CanvasId::DEFAULT, &[Scope::Read, Scope::Operate]).await;
+    let all = [Scope::Read, Scope::Values, Scope::Operate];
+    let all = service.key("all", CanvasId::DEFAULT, &all).await;
     let handler = format!("/canvases/{}{GREET}", CanvasId::DEFAULT);
     for path in [handler.clone(), format!("{handler}/eu")] {
-        for (key, words) in [(&operator, "`read`"), (&reader, "`operate`")] {
+        for (key, words) in [(&operator, "`read`"), (&reader, "`values`"), (&blind, "`values`")] {
             let refused = service.ask(key, Method::PUT, &path, json!({"url": receiver.url})).await;
             assert_eq!(refused.problem(), (403, "forbidden".into()));
             assert!(refused.text.contains(words), "{}", refused.text);
         }
-        service.ask(&both, Method::PUT, &path, json!({"url": receiver.url})).await.json();
+        service.ask(&all, Method::PUT, &path, json!({"url": receiver.url})).await.json();
         let deleted = service.ask(&operator, Method::DELETE, &path, Value::Null).await;
         assert!(deleted.status.is_success(), "{}", deleted.text);
     }

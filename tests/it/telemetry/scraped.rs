@@ -106,7 +106,8 @@ async fn use_queues(whole: &ObservedDeployment) {
     let copied = json!({"module": "copies", "name": "copied", "only_queues": true});
     whole.client.ask(Method::POST, "/events", None, copied).await;
     let access = Access::new(whole.stage.store.clone(), AccessConfig::default()).unwrap();
-    let key = make_key(&access, "puller", Reach::EveryCanvas, &[Scope::Operate, Scope::Read]).await;
+    let key =
+        make_key(&access, "puller", Reach::EveryCanvas, &[Scope::Operate, Scope::Read, Scope::Values]).await;
     let path = format!("{}/v1/admin/queues/leased/copies/lease", whole.client.origin);
     let leased =
         whole.client.http.post(path).bearer_auth(key).json(&json!({"wait_s": 20})).send().await.unwrap();
@@ -187,7 +188,8 @@ async fn deaths_of_pulled_copies_are_counted() {
     whole.stage.admin.put_queue(&queue, &new, &Actor::user("tests")).await.unwrap();
     let access =
         Access::new(connect(whole.stage.database.url(), quick()).await, AccessConfig::default()).unwrap();
-    let key = make_key(&access, "puller", Reach::EveryCanvas, &[Scope::Operate, Scope::Read]).await;
+    let key =
+        make_key(&access, "puller", Reach::EveryCanvas, &[Scope::Operate, Scope::Read, Scope::Values]).await;
     let ask = async |path: &str, body: Value| {
         let url = format!("{}/v1/admin/queues/emails/copies/{path}", whole.client.origin);
         whole.client.http.post(url).bearer_auth(&key).json(&body).send().await.unwrap()

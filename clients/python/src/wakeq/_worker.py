@@ -83,7 +83,7 @@ Function: TypeAlias = "Callable[[schema.LeasedEvent, Context], Any]"
 class Worker:
     """Runs functions for the events of pulled handlers.
 
-    The key of the client has to `operate` and `read` these handlers.
+    The key of the client needs the scopes `operate`, `read` and `values` for these handlers.
     """
 
     def __init__(self, client: Client) -> None:

@@ -36,12 +36,12 @@ enum AccountVerb {
 
 #[derive(Args)]
 struct Allow {
-    /// The address: name@project.iam.gserviceaccount.com or, behind Google's identity-aware proxy,
-    /// a person's
+    /// The address: name@project.iam.gserviceaccount.com or, for the pages, that of a person who
+    /// comes through Google's identity-aware proxy or signs in at the OpenID provider
     email: String,
-    /// A scope: emit, read, operate or admin; repeatable. Registering targets requires operate and
-    /// read, creating crons operate and emit. All but admin can be limited to handlers:
-    /// emit:WORKER/*, operate:WORKER/resize
+    /// A scope: emit, read, values, operate or admin; repeatable. Seeing values requires read and
+    /// values, registering targets and leasing events operate as well, creating crons operate and
+    /// emit. All but admin can be limited to handlers: emit:WORKER/*, operate:WORKER/resize
     #[arg(long = "scope", value_name = "SCOPE", required = true, value_parser = scope)]
     scopes: Vec<String>,
     #[command(flatten)]

@@ -148,7 +148,7 @@ impl ShowCron {
             let last = cron.last.map_or_else(|| "never".to_owned(), moment);
             field("last", format_args!("{last}; {} emitted", show::count(cron.ticks, "event")))?;
             field("made", format_args!("{} by {}", moment(cron.created_at), cron.created_by))?;
-            show::json_field("value", cron.value.as_deref(), self.full)
+            show::value_field("value", cron.value.as_deref(), cron.hidden.as_deref(), self.full)
         })
     }
 }

@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use crate::access::Scope;
 use crate::http::problem::Problem;
 use crate::page::form;
-use crate::page::parts::{Tone, badge, empty, facts, json, number, pager, table};
+use crate::page::parts::{Tone, badge, empty, facts, hidden, json, number, pager, table};
 use crate::page::time::{moment, moment_or};
 use crate::page::view::View;
 use crate::page::visit::{PathParts, Visit};
@@ -82,6 +82,7 @@ pub(crate) async fn one(visit: Visit, path: PathParts) -> Result<View, Problem> 
         (ahead(&cron))
         (seen.shown(&visit, &cron.name))
         @if let Some(value) = &cron.value { h2 { "Value of its events" } (json(value.get())) }
+        @if cron.hidden.is_some() { h2 { "Value of its events" } (hidden()) }
         (change::existing(&visit, &cron))
     };
     Ok(View::new(format!("Cron {}", cron.name)).above(actions(&visit, &cron)).below(below))

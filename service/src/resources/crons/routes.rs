@@ -33,11 +33,12 @@ pub(crate) async fn list(
 
 /// Show a cron
 ///
-/// With its next five ticks.
+/// With its next five ticks. Its value needs the scope `values`.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/cron/{cron}", operation_id = "show_cron", tag = "cron",
     responses((status = 200, description = "The cron", body = CronJson)))]
 pub(crate) async fn one(Call { api, caller }: Call, CronPath(name): CronPath) -> Answer<CronJson> {
-    Ok(Json(api.admin.cron(caller.canvas, &name).await?.into()))
+    let cron = CronJson::from(api.admin.cron(caller.canvas, &name).await?);
+    Ok(Json(if caller.sees_values() { cron } else { cron.hidden() }))
 }
 
 /// Create or replace a cron

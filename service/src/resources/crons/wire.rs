@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+use crate::resources::wire::HIDDEN;
 use wakeq::EventError;
 use wakeq::crons::{CronSchedule, InvalidSchedule};
 
@@ -72,6 +73,10 @@ pub(crate) struct CronJson {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Value)]
     pub(crate) value: Option<Box<RawValue>>,
+    /// Says that the value is hidden, and which scope shows it; omitted if it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "hidden: this needs the scope `values`")]
+    pub(crate) hidden: Option<String>,
     pub(crate) missed: Missed,
     /// The pause, if the cron is paused.
     pub(crate) paused: Option<CronPauseJson>,
@@ -159,6 +164,11 @@ impl CronJson {
     pub(crate) fn without_value(self) -> Self {
         Self { value: None, ..self }
     }
+
+    /// For callers that may not see values.
+    pub(crate) fn hidden(self) -> Self {
+        Self { hidden: Some(HIDDEN.to_owned()), ..self.without_value() }
+    }
 }
 
 impl From<wakeq::crons::Cron> for CronJson {
@@ -171,6 +181,7 @@ impl From<wakeq::crons::Cron> for CronJson {
             zone: cron.zone,
             modifier: cron.modifier,
             value: cron.value.and_then(|value| RawValue::from_string(value).ok()),
+            hidden: None,
             missed: cron.missed.into(),
             paused: cron.paused.map(pause),
             next: cron.next.into_iter().map(tick).collect(),

@@ -149,7 +149,7 @@ impl ShowEntity {
             if entity.state_version != entity.version {
                 field("state of", format_args!("version {}", entity.state_version))?;
             }
-            show::json_field("state", entity.state.as_deref(), self.full)
+            show::value_field("state", entity.state.as_deref(), entity.hidden.as_deref(), self.full)
         })
     }
 }
@@ -188,7 +188,9 @@ impl Status {
         self.json.print(&context.call(request).await?, |progress: &EntityProgressJson| {
             field("status", progress.status.as_str())?;
             let head = ["SENT", "ENTITY", "EVENT", "STATUS", ">VERSION", "ABOUT"];
-            Table::of(head, progress.events.iter().map(row)).print("there is no event")
+            Table::of(head, progress.events.iter().map(row)).print("there is no event")?;
+            show::note_of_hidden(progress.hidden.as_deref());
+            Ok(())
         })
     }
 }

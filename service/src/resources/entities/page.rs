@@ -9,7 +9,9 @@ use uuid::Uuid;
 use crate::access::Scope;
 use crate::http::problem::Problem;
 use crate::page::form;
-use crate::page::parts::{Tone, badge, copied, empty, facts, json, json_of_many, number, pager, table};
+use crate::page::parts::{
+    Tone, badge, copied, empty, facts, hidden, json, json_of_many, number, pager, table,
+};
 use crate::page::time::{moment, moment_or};
 use crate::page::view::{Done, View};
 use crate::page::visit::{PathParts, Visit};
@@ -95,9 +97,10 @@ pub(crate) async fn one(visit: Visit, path: PathParts) -> Result<View, Problem> 
         h2 { "State" }
         @match &entity.state {
             Some(state) => (json(state.get())),
+            None if entity.hidden.is_some() => (hidden()),
             None => p { "It was not written yet: its processor writes states now and then." },
         }
-        p.quiet { "The record says that you have looked at it." }
+        @if entity.hidden.is_none() { p.quiet { "The record says that you have looked at it." } }
     };
     Ok(View::new(format!("Entity {name}")).above(actions(&visit, &entity)).below(contents))
 }
@@ -169,6 +172,7 @@ pub(crate) async fn status(visit: Visit, path: PathParts) -> Result<View, Proble
     Ok(View::new("Outcome of an event").below(html! {
         p { (status_badge(progress.status)) " " (words(progress.status)) }
         (table("Events", &head, html! { @for event in &progress.events { (row(&visit, event)) } }))
+        @if progress.hidden.is_some() { (hidden()) }
         p.actions { a.button href="" { "Look again" } }
     }))
 }

@@ -37,7 +37,7 @@ pub(crate) async fn list(
 
 /// Show an entity
 ///
-/// Returns its state and its version, as they were committed.
+/// Returns its state and its version, as they were committed. The state needs the scope `values`.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/entities/{type}/{entity}", operation_id = "show_entity", tag = "entities",
     responses((status = 200, description = "The entity", body = EntityJson)))]
 pub(crate) async fn one(Call { api, caller }: Call, EntityPath(path): EntityPath) -> Answer<EntityJson> {
@@ -45,7 +45,8 @@ pub(crate) async fn one(Call { api, caller }: Call, EntityPath(path): EntityPath
     let shown = api.entities.show(&entity).await?.ok_or_else(|| {
         Problem::missing(format!("there is no entity {entity} on canvas {canvas}: no event of it was stored"))
     })?;
-    Ok(Json(shown.into()))
+    let entity = EntityJson::from(shown);
+    Ok(Json(if caller.sees_values() { entity } else { entity.hidden() }))
 }
 
 /// The id of an erasure.
@@ -100,7 +101,7 @@ pub(crate) async fn send(
 /// Show the outcome of an event that was sent to an entity
 ///
 /// With a correlation id, shows the outcome of all its events. Outcomes are remembered for 7 days,
-/// unless the deployment sets another time.
+/// unless the deployment sets another time. Results need the scope `values`.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/entities/status/{id}", operation_id = "entity_status", tag = "entities",
     responses((status = 200, description = "The outcome so far", body = EntityProgressJson)))]
 pub(crate) async fn status(
@@ -113,5 +114,6 @@ pub(crate) async fn status(
             "{id} is unknown on canvas {canvas}: it was never sent, or was sent too long ago"
         ))
     })?;
-    Ok(Json(progress.into()))
+    let progress = EntityProgressJson::from(progress);
+    Ok(Json(if caller.sees_values() { progress } else { progress.hidden() }))
 }

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::resources::objects::wire::LinkJson;
-use crate::resources::wire::{List, wire_from};
+use crate::resources::wire::{HIDDEN, List, wire_from};
 use wakeq::{EventError, EventId};
 
 /// An entity, as it was committed.
@@ -25,6 +25,10 @@ pub(crate) struct EntityJson {
     /// The state after `state_version` events; null before it is first written.
     #[schema(value_type = Option<Value>)]
     pub(crate) state: Option<Box<RawValue>>,
+    /// Says that the state is hidden, and which scope shows it; omitted if it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "hidden: this needs the scope `values`")]
+    pub(crate) hidden: Option<String>,
     /// The version of the state: that of the entity, unless its processor writes states less often.
     #[schema(minimum = 0)]
     pub(crate) state_version: i64,
@@ -164,6 +168,10 @@ pub(crate) struct EntityProgressJson {
     pub(crate) status: EntityStatus,
     /// The events in the order in which they were sent; at most 100.
     pub(crate) events: Vec<EntityEventJson>,
+    /// Says that the results are hidden, and which scope shows them; omitted if they are not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "hidden: this needs the scope `values`")]
+    pub(crate) hidden: Option<String>,
 }
 
 /// Leaves out a state that is not JSON: only another program can have written it.
@@ -176,7 +184,23 @@ wire_from! { wakeq_streams::entities::StoredEntity => EntityJson, |entity| {
     entity_type: entity.id.entity_type.to_string(),
     id: entity.id.id.to_string(),
     state: json(entity.state),
+    hidden: None,
 } }
+
+impl EntityJson {
+    /// For callers that may not see values.
+    pub(crate) fn hidden(self) -> Self {
+        Self { state: None, hidden: Some(HIDDEN.to_owned()), ..self }
+    }
+}
+
+impl EntityProgressJson {
+    /// For callers that may not see values.
+    pub(crate) fn hidden(self) -> Self {
+        let events = self.events.into_iter().map(|event| EntityEventJson { result: None, ..event });
+        Self { events: events.collect(), hidden: Some(HIDDEN.to_owned()), ..self }
+    }
+}
 
 wire_from! { wakeq_streams::entities::EntitySummary => EntitySummaryJson, |entity| {
     version, state_version, state_bytes, updated_at;
@@ -240,6 +264,6 @@ wire_from! { wakeq_streams::entities::EntityEventStatus => EntityEventJson, |eve
 impl From<wakeq_streams::entities::EntityProgress> for EntityProgressJson {
     fn from(progress: wakeq_streams::entities::EntityProgress) -> Self {
         let events = progress.events.into_iter().map(EntityEventJson::from).collect();
-        Self { status: progress.status.into(), events }
+        Self { status: progress.status.into(), events, hidden: None }
     }
 }

@@ -154,7 +154,7 @@ pub(crate) async fn count(
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ViewQuery {
-    /// `basic` omits the value, `full` includes it. Default `basic`.
+    /// `basic` omits the value, `full` includes it, which needs the scope `values`. Default `basic`.
     #[param(inline)]
     view: Option<View>,
 }

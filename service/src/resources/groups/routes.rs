@@ -129,17 +129,21 @@ page_query!(
 /// List a group's dead events
 ///
 /// Lists the events that the group skipped, and the dead events of an entity type, the latest in
-/// the log first.
+/// the log first. Payloads need the scope `values` on every canvas.
 #[utoipa::path(get, path = "/v1/admin/groups/{group}/dead", operation_id = "list_group_dead", tag = "groups",
     params(GroupDeadQuery),
     responses((status = 200, description = "A page of dead events", body = List<GroupDeadJson>)))]
 pub(crate) async fn dead(
-    Call { api, .. }: Call,
+    Call { api, caller }: Call,
     GroupPath(name): GroupPath,
     Parameters(query): Parameters<GroupDeadQuery>,
 ) -> Answer<List<GroupDeadJson>> {
     let (limit, after) = query.read::<GroupDeadCursor>()?;
-    Ok(Json(api.groups.group_dead(&name, after.as_ref(), limit).await?.into()))
+    let mut page: List<GroupDeadJson> = api.groups.group_dead(&name, after.as_ref(), limit).await?.into();
+    if !caller.sees_values() {
+        page.items = page.items.into_iter().map(GroupDeadJson::hidden).collect();
+    }
+    Ok(Json(page))
 }
 
 /// Redrive a group's dead events

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::resources::wire::{List, wire_from};
+use crate::resources::wire::{HIDDEN, List, wire_from};
 use wakeq::log::{EventSource, InvalidSource};
 
 /// The nodes with subscribers, and the coordinator.
@@ -143,8 +143,12 @@ pub(crate) struct GroupDeadJson {
     pub(crate) stream: String,
     pub(crate) name: String,
     /// The event's payload.
-    #[schema(value_type = Object)]
-    pub(crate) payload: Box<RawValue>,
+    #[schema(value_type = Option<Object>)]
+    pub(crate) payload: Option<Box<RawValue>>,
+    /// Says that the payload is hidden, and which scope shows it; omitted if it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "hidden: this needs the scope `values`")]
+    pub(crate) hidden: Option<String>,
     #[schema(minimum = 1)]
     pub(crate) attempts: u32,
     /// The error of the last attempt.
@@ -331,12 +335,20 @@ impl From<wakeq_streams::control::GroupDead> for GroupDeadJson {
             category: dead.stream.category.to_string(),
             stream: dead.stream.name.to_string(),
             name: dead.name.to_string(),
-            payload,
+            payload: Some(payload),
+            hidden: None,
             attempts: dead.attempts,
             error: dead.error,
             died_at: dead.died_at,
             redriven: dead.is_redriven,
         }
+    }
+}
+
+impl GroupDeadJson {
+    /// For callers that may not see values.
+    pub(crate) fn hidden(self) -> Self {
+        Self { payload: None, hidden: Some(HIDDEN.to_owned()), ..self }
     }
 }
 

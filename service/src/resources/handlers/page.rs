@@ -179,7 +179,7 @@ fn actions(visit: &Visit, handler: &Handler) -> Markup {
                     a.button href=(to("block")) { "Block" }
                 }
             }
-            @if operates && visit.may_on(Scope::Read, module, name) {
+            @if operates && [Scope::Read, Scope::Values].iter().all(|scope| visit.may_on(*scope, module, name)) {
                 a.button href=(to("new-target")) { "Register a target" }
             }
             @if operates { a.button href=(to("purge")) { "Purge" } }

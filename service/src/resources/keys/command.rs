@@ -58,9 +58,9 @@ struct Create {
     /// Name of the holder; up to two live keys may share it, for rotation
     #[arg(value_name = "NAME")]
     holder: String,
-    /// A scope: emit, read, operate or admin; repeatable. Registering targets requires operate and
-    /// read, creating crons operate and emit. All but admin can be limited to handlers:
-    /// emit:WORKER/*, operate:WORKER/resize
+    /// A scope: emit, read, values, operate or admin; repeatable. Seeing values requires read and
+    /// values, registering targets and leasing events operate as well, creating crons operate and
+    /// emit. All but admin can be limited to handlers: emit:WORKER/*, operate:WORKER/resize
     #[arg(long = "scope", value_name = "SCOPE", required = true, value_parser = scope)]
     scopes: Vec<String>,
     #[command(flatten)]

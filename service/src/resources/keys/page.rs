@@ -28,9 +28,10 @@ const LIFETIME: &str = "365";
 const DAY_S: u64 = 24 * 3600;
 
 /// What each scope allows.
-const SCOPES: [(Scope, &str); 4] = [
+const SCOPES: [(Scope, &str); 5] = [
     (Scope::Emit, "emit: emit events, append to the log"),
-    (Scope::Read, "read: look at everything but keys and the record"),
+    (Scope::Read, "read: look at everything but values, keys and the record"),
+    (Scope::Values, "values: with read, see values, results, checkpoints, payloads and states"),
     (Scope::Operate, "operate: pause, cancel, redrive, set limits"),
     (Scope::Admin, "admin: block, manage keys, read the record"),
 ];
@@ -136,6 +137,7 @@ pub(crate) struct NewKeyForm {
     days: String,
     emit: String,
     read: String,
+    values: String,
     operate: String,
     admin: String,
     narrow: String,
@@ -151,6 +153,7 @@ impl NewKeyForm {
         let given = match scope {
             Scope::Emit => &self.emit,
             Scope::Read => &self.read,
+            Scope::Values => &self.values,
             Scope::Operate => &self.operate,
             Scope::Admin => &self.admin,
         };

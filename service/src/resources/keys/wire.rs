@@ -31,9 +31,9 @@ pub(crate) struct CreateKey {
 
 /// The schema of a key's scopes.
 fn scopes() -> Array {
-    let scope = ObjectBuilder::new()
-        .schema_type(Type::String)
-        .pattern(Some("^(admin|(emit|read|operate)(:[A-Za-z0-9_.-]{1,128}/([*]|[A-Za-z0-9_.-]{1,128}))?)$"));
+    let scope = ObjectBuilder::new().schema_type(Type::String).pattern(Some(
+        "^(admin|(emit|read|values|operate)(:[A-Za-z0-9_.-]{1,128}/([*]|[A-Za-z0-9_.-]{1,128}))?)$",
+    ));
     ArrayBuilder::new().items(scope).min_items(Some(1)).max_items(Some(20)).build()
 }
 

@@ -119,6 +119,7 @@ impl Read {
             if page.held {
                 show::note("more is held back by an open transaction: `wakeq doctor` shows which");
             }
+            show::note_of_hidden(page.hidden.as_deref());
             Ok(())
         })
     }

@@ -3,9 +3,10 @@
 use maud::{Markup, html};
 use serde_json::value::RawValue;
 
+use crate::access::Scope;
 use crate::http::problem::Problem;
 use crate::page::form;
-use crate::page::parts::{copied, empty, facts, json_of_many, pager, table};
+use crate::page::parts::{copied, empty, facts, hidden, json_of_many, pager, table};
 use crate::page::time::moment;
 use crate::page::view::View;
 use crate::page::visit::Visit;
@@ -35,7 +36,10 @@ fn filter(visit: &Visit) -> Markup {
             (form::text("stream", "Stream of it", &value("stream"), "account-7"))
             (form::text("after", "After number", &value("after"), "0"))
         }))
-        p.quiet { "From the oldest to the latest. The record says that you have looked at the payloads." }
+        p.quiet {
+            "From the oldest to the latest."
+            @if visit.may(Scope::Values) { " The record says that you have looked at the payloads." }
+        }
     }
 }
 
@@ -50,10 +54,14 @@ fn listed(visit: &Visit, page: &LogPageJson) -> Markup {
         );
     }
     let head = [">Number", "Appended", "Stream", ">Position", "Event", "Payload"];
-    table("Log", &head, html! { @for event in &page.items { (row(visit, event)) } })
+    html! {
+        @if page.hidden.is_some() { (hidden()) }
+        (table("Log", &head, html! { @for event in &page.items { (row(visit, event, page.hidden.is_some())) } }))
+    }
 }
 
-fn row(visit: &Visit, event: &LogEventJson) -> Markup {
+fn row(visit: &Visit, event: &LogEventJson, is_hidden: bool) -> Markup {
+    let payload = event.payload.as_deref();
     let category = [("category", event.category.as_str())];
     let stream = [("category", event.category.as_str()), ("stream", event.stream.as_str())];
     html! {
@@ -68,7 +76,8 @@ fn row(visit: &Visit, event: &LogEventJson) -> Markup {
             td { (event.name) }
             td.words {
                 details {
-                    summary { code { (beginning(event.payload.as_deref())) } }
+                    summary { @if is_hidden { "Hidden" } @else { code { (beginning(payload)) } } }
+                    @if !is_hidden { (json_of_many(payload.map_or("null", RawValue::get))) }
                     (whole(visit, event))
                 }
             }
@@ -82,14 +91,13 @@ fn beginning(payload: Option<&RawValue>) -> String {
     if shown.len() < text.len() { format!("{shown}…") } else { shown }
 }
 
-/// The payload, the metadata, and the object that it was emitted on.
+/// The metadata, and the object that it was emitted on.
 fn whole(visit: &Visit, event: &LogEventJson) -> Markup {
     let object = event.place.as_ref().map(|place| {
         html! { a href=(visit.link(&["objects", &place.object])) { (place.object) } ", link " (place.id) }
     });
     let metadata = event.metadata.as_deref().map(RawValue::get).filter(|text| *text != "{}");
     html! {
-        (json_of_many(event.payload.as_deref().map_or("null", RawValue::get)))
         (facts(&[
             ("Id", Some(copied(&event.id.to_string()))),
             ("Object", object),

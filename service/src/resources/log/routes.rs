@@ -59,7 +59,7 @@ pub(crate) struct ReadQuery {
 /// that become readable after a page was read never precede those on it.
 ///
 /// A page has at most 4 MiB of payloads and metadata, or a single event; `more` says that it ended
-/// there.
+/// there. Payloads and metadata need the scope `values`.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/log", operation_id = "read_log", tag = "log", params(ReadQuery),
     responses((status = 200, description = "A page of the log", body = LogPageJson)))]
 pub(crate) async fn read(
@@ -71,7 +71,8 @@ pub(crate) async fn read(
         return Err(Problem::bad_request("`after` is a `seq` of the log, or 0"));
     }
     let source = source(caller.canvas, query.category.as_deref(), query.stream.as_deref())?;
-    Ok(Json(api.log.read(&source, query.after, limit as usize).await?.into()))
+    let page = LogPageJson::from(api.log.read(&source, query.after, limit as usize).await?);
+    Ok(Json(if caller.sees_values() { page } else { page.hidden() }))
 }
 
 fn source(canvas: CanvasId, category: Option<&str>, stream: Option<&str>) -> Result<EventSource, Problem> {

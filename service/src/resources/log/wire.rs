@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::resources::objects::wire::PlaceJson;
-use crate::resources::wire::wire_from;
+use crate::resources::wire::{HIDDEN, wire_from};
 use wakeq::log::{AppendCondition, LogEventError, StreamAppend, StreamId};
 use wakeq::{CanvasId, EventError, EventId};
 
@@ -243,6 +243,10 @@ pub(crate) struct LogPageJson {
     /// Whether events beyond it can't be read yet, because a transaction that appends is still
     /// open.
     pub(crate) held: bool,
+    /// Says that the payloads and metadata are hidden, and which scope shows them; omitted if they are not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "hidden: this needs the scope `values`")]
+    pub(crate) hidden: Option<String>,
 }
 
 impl From<&wakeq::log::Appended> for AppendedJson {
@@ -275,6 +279,16 @@ wire_from! {
 impl From<wakeq::log::LogPage> for LogPageJson {
     fn from(page: wakeq::log::LogPage) -> Self {
         let wakeq::log::LogPage { events, through, more, held } = page;
-        Self { items: events.into_iter().map(LogEventJson::from).collect(), through, more, held }
+        let items = events.into_iter().map(LogEventJson::from).collect();
+        Self { items, through, more, held, hidden: None }
+    }
+}
+
+impl LogPageJson {
+    /// For callers that may not see values.
+    pub(crate) fn hidden(self) -> Self {
+        let items = self.items.into_iter();
+        let items = items.map(|event| LogEventJson { payload: None, metadata: None, ..event }).collect();
+        Self { items, hidden: Some(HIDDEN.to_owned()), ..self }
     }
 }

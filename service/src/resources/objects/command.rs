@@ -106,7 +106,7 @@ impl ShowObject {
             if let Some(at) = object.state_at {
                 field("set", moment(at))?;
             }
-            show::json_field("state", object.state.as_deref(), self.full)
+            show::value_field("state", object.state.as_deref(), object.hidden.as_deref(), self.full)
         })
     }
 }

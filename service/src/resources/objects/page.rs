@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::access::Scope;
 use crate::http::problem::{Kind, Problem};
 use crate::page::form;
-use crate::page::parts::{Tone, badge, copied, empty, facts, json, pager, table};
+use crate::page::parts::{Tone, badge, copied, empty, facts, hidden, json, pager, table};
 use crate::page::time::moment;
 use crate::page::view::{Done, View};
 use crate::page::visit::{PathParts, Visit};
@@ -200,9 +200,10 @@ fn state(object: &Object) -> Markup {
         h2 { "State" }
         @match &object.state {
             Some(state) => (json(state.get())),
+            None if object.hidden.is_some() => (hidden()),
             None => p { "No emit has set a state of it." },
         }
-        p.quiet { "The record says that you have looked at it." }
+        @if object.hidden.is_none() { p.quiet { "The record says that you have looked at it." } }
     }
 }
 

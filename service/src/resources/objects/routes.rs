@@ -34,6 +34,7 @@ pub(crate) async fn halted(
 /// Show an object
 ///
 /// Returns the end of its chain, its state, the workers with its events, and where it is halted.
+/// The state needs the scope `values`.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/objects/{object}", operation_id = "show_object", tag = "objects",
     responses((status = 200, description = "The object", body = Object)))]
 pub(crate) async fn one(Call { api, caller }: Call, ObjectPath(key): ObjectPath) -> Answer<Object> {
@@ -42,7 +43,8 @@ pub(crate) async fn one(Call { api, caller }: Call, ObjectPath(key): ObjectPath)
     })?;
     let admin = caller.admin(&api, Scope::Read);
     let running = admin.running(caller.canvas, &key).await?;
-    Ok(Json(Object::of(object, running, admin.halted_on(caller.canvas, &key).await?)))
+    let object = Object::of(object, running, admin.halted_on(caller.canvas, &key).await?);
+    Ok(Json(if caller.sees_values() { object } else { object.hidden() }))
 }
 
 /// Which tombstones to list.

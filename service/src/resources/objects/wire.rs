@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::resources::wire::wire_from;
+use crate::resources::wire::{HIDDEN, wire_from};
 
 /// A link in the chain of an object. `prev` is smaller than `id`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -45,6 +45,10 @@ pub(crate) struct Object {
     /// The state that the object was last set to.
     #[schema(value_type = Option<Value>)]
     pub(crate) state: Option<Box<RawValue>>,
+    /// Says that the state is hidden, and which scope shows it; omitted if it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "hidden: this needs the scope `values`")]
+    pub(crate) hidden: Option<String>,
     /// When the state was set.
     pub(crate) state_at: Option<DateTime<Utc>>,
     /// Its events that are being processed, and by which worker; at most one per handler and queue.
@@ -179,9 +183,15 @@ impl Object {
             object: object.key.to_string(),
             last_id: object.last_id,
             state: object.state.and_then(|state| RawValue::from_string(state).ok()),
+            hidden: None,
             state_at: object.state_at,
             in_hand: in_hand.into_iter().map(InHandJson::from).collect(),
             halted: halted.into_iter().map(HaltedLaneJson::from).collect(),
         }
+    }
+
+    /// For callers that may not see values.
+    pub(crate) fn hidden(self) -> Self {
+        Self { state: None, hidden: Some(HIDDEN.to_owned()), ..self }
     }
 }

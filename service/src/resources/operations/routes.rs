@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::access::Scope;
 use crate::http::body;
-use crate::http::caller::Call;
+use crate::http::caller::{Call, Caller};
 use crate::http::idempotency;
 use crate::http::paging::PageQuery;
 use crate::http::path::{OperationPath, Parameters};
@@ -25,7 +25,8 @@ const LOOKED_AT: u64 = 10_000;
 /// What the operation does is done to each event that matches its filter and was emitted, or died,
 /// before the request. The response comes at once, and the deployment carries the operation on,
 /// whatever becomes of its processes. Show the operation to see how far it has come. A canvas has
-/// at most 10 open operations; ended ones are kept for 14 days.
+/// at most 10 open operations; ended ones are kept for 14 days. A filter that asks for what is in
+/// values needs the scope `values`, too.
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/operations", operation_id = "begin_operation",
     tag = "operations", request_body = NewOperationJson,
     params(("idempotency-key" = Option<String>, Header,
@@ -40,7 +41,7 @@ pub(crate) async fn begin(
     headers: HeaderMap,
     body::Json(request): body::Json<NewOperationJson>,
 ) -> Result<Response, Problem> {
-    let new = read(&request)?;
+    let new = read(&caller, &request)?;
     let (admin, actor) = (caller.admin(&api, Scope::Operate), caller.actor());
     let (operation, replayed) = match idempotency::key(&headers)? {
         Some(key) => {
@@ -70,13 +71,18 @@ pub(crate) async fn preview(
     Call { api, caller }: Call,
     body::Json(request): body::Json<NewOperationJson>,
 ) -> Answer<OperationPreviewJson> {
-    let new = read(&request)?;
+    let new = read(&caller, &request)?;
     let look_up_to = request.look_up_to.unwrap_or(LOOKED_AT);
     let admin = caller.admin(&api, Scope::Operate);
     Ok(Json(admin.preview_operation(caller.canvas, &new, look_up_to).await?.into()))
 }
 
-fn read(request: &NewOperationJson) -> Result<NewOperation, Problem> {
+/// A filter that asks for what is in values takes the scope for seeing them, as its count tells of
+/// them.
+fn read(caller: &Caller, request: &NewOperationJson) -> Result<NewOperation, Problem> {
+    if request.filter.value.is_some() || request.filter.value_text.is_some() {
+        caller.may_see_values()?;
+    }
     if request.look_up_to.is_some_and(|looks| !(1..=COUNT_MAX).contains(&looks)) {
         return Err(Problem::bad_request(format!("`look_up_to` must be from 1 to {COUNT_MAX}")));
     }

@@ -145,7 +145,7 @@ fn actions(visit: &Visit, address: &Address<'_>) -> Markup {
     html! {
         div.actions {
             a.button href=(visit.link(&["handlers", address.module, address.name])) { "To its handler" }
-            @if may(Scope::Operate) && may(Scope::Read) {
+            @if [Scope::Operate, Scope::Read, Scope::Values].into_iter().all(may) {
                 a.button href=(to("change")) { "Change" }
                 a.button href=(to("rotate")) { "Replace the signing secret" }
             }

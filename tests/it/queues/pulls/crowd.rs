@@ -133,7 +133,7 @@ impl Server {
         let port = line.trim().rsplit(':').next().unwrap().to_owned();
         let access =
             Access::new(connect(stage.database.url(), quick()).await, AccessConfig::default()).unwrap();
-        let scopes = [Scope::Operate, Scope::Read];
+        let scopes = [Scope::Operate, Scope::Read, Scope::Values];
         let key = make_key(&access, &port, Reach::EveryCanvas, &scopes).await;
         let base = format!("http://127.0.0.1:{port}/v1/admin/queues/{QUEUE}/copies");
         let http = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build().unwrap();

@@ -177,6 +177,7 @@ async fn a_key_of_single_canvases_gets_nothing() {
     let elsewhere = puller.service.key("them", canvas(7), &Scope::ALL).await;
     let reader = puller.service.wide_key("reader", &[Scope::Read, Scope::Admin]).await;
     let operator = puller.service.wide_key("operator", &[Scope::Operate, Scope::Emit]).await;
+    let blind = puller.service.wide_key("blind", &[Scope::Operate, Scope::Read]).await;
     let held = json!({"lease": copy.lease});
     let requests: [(&str, Value); 4] = [
         ("lease", json!({"max": 10})),
@@ -194,8 +195,10 @@ async fn a_key_of_single_canvases_gets_nothing() {
         assert_eq!(puller.service.ask(&own, Method::POST, &tenants, body.clone()).await.problem().0, 404);
     }
     let leasing = format!("/admin/queues/{QUEUE}/copies/lease");
-    let answer = puller.service.ask(&operator, Method::POST, &leasing, json!({})).await;
-    assert_eq!(answer.problem(), (403, "forbidden".into()), "a caller that takes copies reads them");
+    for key in [&operator, &blind] {
+        let answer = puller.service.ask(key, Method::POST, &leasing, json!({})).await;
+        assert_eq!(answer.problem(), (403, "forbidden".into()), "a caller that takes copies sees them");
+    }
     assert_eq!(rows(&puller).await, before);
     puller.stop().await;
 }

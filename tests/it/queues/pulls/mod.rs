@@ -64,7 +64,7 @@ impl Puller {
         let config =
             HttpConfig { canvas_byte_rate: u32::MAX, stranger_rate: 10_000, ..HttpConfig::default() };
         let service = Service::with(config).await;
-        let key = service.wide_key("puller", &[Scope::Operate, Scope::Read]).await;
+        let key = service.wide_key("puller", &[Scope::Operate, Scope::Read, Scope::Values]).await;
         let puller = Self { service, key };
         puller.register(QUEUE, &queue).await;
         puller

@@ -50,7 +50,8 @@ pub(super) fn new(visit: &Visit) -> Markup {
 /// The form that changes a cron.
 pub(super) fn existing(visit: &Visit, cron: &CronJson) -> Markup {
     html! {
-        @if may_put(visit) {
+        // The form has the value, and would replace one that is hidden.
+        @if may_put(visit) && cron.hidden.is_none() {
             details {
                 summary { "Change the cron" }
                 p {

@@ -7,7 +7,7 @@ use super::{event_link, handler_link, object_link, queue_link, state_badge, tags
 use crate::access::Scope;
 use crate::http::problem::{Kind, Problem};
 use crate::page::form;
-use crate::page::parts::{copied, empty, facts, json, number};
+use crate::page::parts::{copied, empty, facts, hidden, json, number};
 use crate::page::time::{length, moment};
 use crate::page::view::View;
 use crate::page::visit::{PathParts, Visit};
@@ -30,7 +30,10 @@ pub(crate) async fn one(visit: Visit, path: PathParts) -> Result<View, Problem> 
     let contents =
         html! { (state(&event)) (story(&visit, &event, limit.as_deref())) (about(&visit, &event)) };
     let view = View::new(format!("Event {}", event.id)).above(actions(&visit, &event));
-    let rest = html! { (tagging(&visit, &event)) (from_a_shell(&visit, &event)) };
+    let rest = html! {
+        @if !visit.may(Scope::Values) { h2 { "Value" } (hidden()) }
+        (tagging(&visit, &event)) (from_a_shell(&visit, &event))
+    };
     Ok(if shows_value(&visit) {
         view.below(html! { (contents) (values(&event)) (rest) })
     } else {
@@ -88,7 +91,9 @@ fn actions(visit: &Visit, event: &EventDetail) -> Markup {
                 }
             }
             @if shows_value(visit) { a.button href="?" { "Hide the value" } }
-            @else { a.button href="?value=shown" { "Show the value (this is recorded)" } }
+            @else if visit.may(Scope::Values) {
+                a.button href="?value=shown" { "Show the value (this is recorded)" }
+            }
         }
     }
 }

@@ -3,11 +3,12 @@
 use axum::Form;
 use maud::{Markup, html};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use crate::access::Scope;
 use crate::http::problem::Problem;
 use crate::page::form;
-use crate::page::parts::{Tone, badge, empty, json_of_many, number, pager, table};
+use crate::page::parts::{Tone, badge, empty, hidden, json_of_many, number, pager, table};
 use crate::page::time::moment;
 use crate::page::view::{Done, View};
 use crate::page::visit::{PathParts, Visit};
@@ -39,7 +40,9 @@ pub(crate) async fn list(visit: Visit, path: PathParts) -> Result<View, Problem>
     });
     Ok(view.below(html! {
         (listed(&visit, group, &dead, may_redrive))
-        p.quiet { "The record says that you have looked at the payloads." }
+        @if visit.may_everywhere(Scope::Values) {
+            p.quiet { "The record says that you have looked at the payloads." }
+        }
     }))
 }
 
@@ -63,12 +66,19 @@ fn listed(visit: &Visit, group: &str, dead: &List<GroupDeadJson>, may_redrive: b
                     td { (moment(event.died_at)) }
                     td.number { (event.attempts) }
                     td.words { (event.error) }
-                    td { details { summary { "Payload" } (json_of_many(event.payload.get())) } }
+                    td { (payload(event)) }
                     @if may_redrive { td { (control(visit, group, event)) } }
                 }
             }
         }))
         (pager(visit, dead.next_cursor.as_deref()))
+    }
+}
+
+fn payload(event: &GroupDeadJson) -> Markup {
+    let text = event.payload.as_deref().map_or("null", RawValue::get);
+    html! {
+        @if event.hidden.is_some() { (hidden()) } @else { details { summary { "Payload" } (json_of_many(text)) } }
     }
 }
 

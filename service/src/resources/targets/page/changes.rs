@@ -15,7 +15,7 @@ use crate::resources::targets::wire::{PutAnswer, TargetJson};
 /// Asks where the events of a handler are to be sent.
 pub(crate) async fn ask_register(visit: Visit, path: PathParts) -> Result<View, Problem> {
     let (module, name) = (path.get("module"), path.get("name"));
-    needs_both(&visit, module, name)?;
+    needs_all(&visit, module, name)?;
     let action = visit.link(&["handlers", module, name, "new-target"]);
     let back = visit.link(&["handlers", module, name]);
     Ok(View::new(format!("Register a target for {module}/{name}")).above(html! {
@@ -51,7 +51,7 @@ pub(crate) async fn register(
 /// Shows a target in the form in which it can be changed.
 pub(crate) async fn ask_change(visit: Visit, path: PathParts) -> Result<View, Problem> {
     let address = Address::of(&path)?;
-    needs_both(&visit, address.module, address.name)?;
+    needs_all(&visit, address.module, address.name)?;
     let target: TargetJson = visit.ask(&address.path()).get().await?;
     let (action, back) = (address.link(&visit, Some("change")), address.link(&visit, None));
     let form = form::show(&visit, &action, &back, &TargetForm::of(&target));
@@ -76,8 +76,9 @@ pub(crate) async fn change(
     Ok(secret::answered(&visit, &address, &answer, "The target is changed."))
 }
 
-/// A target gets the events of its handler, so it takes the right to read them as well.
-fn needs_both(visit: &Visit, module: &str, name: &str) -> Result<(), Problem> {
+/// A target gets the events of its handler, so it takes the rights to see them as well.
+fn needs_all(visit: &Visit, module: &str, name: &str) -> Result<(), Problem> {
     visit.needs_on(Scope::Operate, module, name)?;
-    visit.needs_on(Scope::Read, module, name)
+    visit.needs_on(Scope::Read, module, name)?;
+    visit.needs_on(Scope::Values, module, name)
 }
