@@ -398,6 +398,7 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
         ('minute_statistics',    'select, insert, update',         'select, insert, update, delete'),
         ('objects',              'select, insert, update, delete', 'select, insert, update, delete'),
         ('operations',           'select, insert, update, delete', 'select, update, delete'),
+        ('page_sessions',        'select, insert, update, delete', null),
         ('pulled_handlers',      'select, insert, update, delete', 'select'),
         ('queue_patterns',       'select, insert, delete',        'select'),
         ('queue_registry',       'select, update',                 'select'),

@@ -9,6 +9,7 @@ mod key;
 mod keyring;
 mod lookup;
 mod oidc;
+mod opened;
 mod people;
 mod principal;
 mod push;
@@ -33,6 +34,7 @@ pub use keyring::{
 };
 pub use oidc::OidcConfig;
 pub(crate) use oidc::{CALLBACK, IssuerAnswer, SIGN_IN_S};
+pub(crate) use opened::{Browser, OpenSession};
 use principal::GrantSet;
 pub use principal::{Denied, Grant, Principal, Reach, authorize, authorize_everywhere};
 pub(crate) use principal::{authorize_handler, authorize_handlers, authorize_some_handler, canvases_with};
@@ -43,12 +45,14 @@ pub(crate) use session::SignIn;
 pub use sessions::SESSION;
 
 use tokio::sync::OnceCell;
+use uuid::Uuid;
 
 use crate::store::ServiceStore;
 use jwks::{Jwks, KeyKind, NoKey};
 use key::{KeyChecks, KeyHash};
 use lookup::{Limits, Lookup};
 use oidc::Oidc;
+use opened::KnownSession;
 use push::Pushers;
 use session::Sessions;
 use token::{AcceptedClaims, TokenKind};
@@ -131,6 +135,7 @@ struct AccessState {
     oidc: Option<Oidc>,
     checks: OnceCell<KeyChecks>,
     sessions: OnceCell<Sessions>,
+    opened: Lookup<Uuid, KnownSession>,
     keys: Lookup<KeyId, KnownKey>,
     accounts: Lookup<String, GrantSet>,
 }
@@ -208,6 +213,7 @@ impl Access {
             oidc,
             checks: OnceCell::new(),
             sessions: OnceCell::new(),
+            opened: Lookup::new(limits, clock.clone()),
             keys: Lookup::new(limits, clock.clone()),
             accounts: Lookup::new(limits, clock.clone()),
             clock,

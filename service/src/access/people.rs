@@ -4,7 +4,7 @@
 use super::error::InvalidSignIn;
 use super::oidc::{Flow, Oidc};
 use super::session::{PersonSession, SignIn, Signer};
-use super::{Access, IssuerAnswer, Principal, Refusal, SESSION, SIGN_IN_S, Unauthenticated, token};
+use super::{Access, Browser, IssuerAnswer, Principal, Refusal, SESSION, SIGN_IN_S, Unauthenticated, token};
 
 /// A sign-in that has begun.
 pub(crate) struct Begun {
@@ -43,6 +43,7 @@ impl Access {
         &self,
         kept: Option<&str>,
         answer: &IssuerAnswer,
+        browser: &Browser,
     ) -> Result<Ended, Unauthenticated> {
         let (oidc, sessions) = (self.oidc()?, self.sessions().await?);
         let (signer, now_s) = (&sessions.signer, self.inner.clock.unix_seconds());
@@ -60,7 +61,7 @@ impl Access {
         self.account(email.clone()).await?;
         let session = PersonSession::new(email, oidc.digest(), now_s.saturating_add(SESSION.as_secs()));
         let session = session.map_err(|error| Unauthenticated::Unavailable(error.into()))?;
-        Ok(Ended { token: signer.token_of_person(&session), next: flow.next })
+        Ok(Ended { token: self.opened_by_person(&session, SESSION, browser).await?, next: flow.next })
     }
 
     /// The session of a token and the person's account, unless either has ended, or the provider is
@@ -76,6 +77,9 @@ impl Access {
             return Err(Unauthenticated::Unknown(Refusal::PersonSessionOver { email: session.email }));
         }
         let principal = self.account(session.email.clone()).await?;
+        if !self.is_open(session.id()).await? {
+            return Err(Unauthenticated::Unknown(Refusal::PersonSessionOver { email: session.email }));
+        }
         Ok((SignIn::Person(session), principal))
     }
 

@@ -1,5 +1,6 @@
 //! Sessions of people in a browser: a key is exchanged for a token that names it, ends before long,
-//! and ends with the key. Nothing of a session is stored, so that any process knows it.
+//! and ends with the key. Any process can tell whose a token is; whether the session was ended
+//! before is for its row to say.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,6 +9,7 @@ use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use uuid::Uuid;
 
 use super::KeyId;
 use super::key::NoRandomness;
@@ -82,6 +84,11 @@ impl Session {
         Ok(Self { key, nonce, ends_at_s })
     }
 
+    /// What its row is known by.
+    pub(super) fn id(&self) -> Uuid {
+        Uuid::from_bytes(self.nonce)
+    }
+
     fn body(&self) -> [u8; BODY_BYTES] {
         let mut body = [0; BODY_BYTES];
         let (key, rest) = body.split_at_mut(KeyId::BYTES);
@@ -114,6 +121,11 @@ impl PersonSession {
         let mut nonce = [0; NONCE_BYTES];
         aws_lc_rs::rand::fill(&mut nonce).map_err(|_| NoRandomness)?;
         Ok(Self { email, issuer, nonce, ends_at_s })
+    }
+
+    /// What its row is known by.
+    pub(super) fn id(&self) -> Uuid {
+        Uuid::from_bytes(self.nonce)
     }
 
     fn body(&self) -> Vec<u8> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 
 use super::session::{Purpose, Session, Sessions, SignIn};
-use super::{Access, ApiKey, KeyId, Principal, Refusal, Unauthenticated, bearer, unavailable};
+use super::{Access, ApiKey, Browser, KeyId, Principal, Refusal, Unauthenticated, bearer, unavailable};
 
 /// How long a session lasts.
 pub const SESSION: Duration = Duration::from_secs(12 * 3600);
@@ -35,15 +35,19 @@ impl Access {
     }
 
     /// Opens a session with a key; returns its token.
-    pub(crate) async fn open_session(&self, key: &str) -> Result<String, Unauthenticated> {
+    pub(crate) async fn open_session(&self, key: &str, browser: &Browser) -> Result<String, Unauthenticated> {
         let text = format!("Bearer {}", key.trim());
         let key = ApiKey::parse(bearer(Some(&text))?).ok_or(Unauthenticated::Malformed)?;
         self.by_key(&key).await?;
-        self.session_of(key.id()).await
+        self.session_of(key.id(), browser).await
     }
 
     /// Opens a session with the token of a link, unless it was used or has ended.
-    pub(crate) async fn follow_link(&self, token: &str) -> Result<String, Unauthenticated> {
+    pub(crate) async fn follow_link(
+        &self,
+        token: &str,
+        browser: &Browser,
+    ) -> Result<String, Unauthenticated> {
         let sessions = self.sessions().await?;
         let link = sessions.signer.read(Purpose::Link, token).ok_or(Unauthenticated::Malformed)?;
         let now_s = self.inner.clock.unix_seconds();
@@ -51,7 +55,7 @@ impl Access {
             return Err(Unauthenticated::Unknown(Refusal::LinkUsed(link.key)));
         }
         self.live(link.key, self.known(link.key).await?)?;
-        self.session_of(link.key).await
+        self.session_of(link.key, browser).await
     }
 
     /// The session of a token and the holder of its key or of the account, unless either has ended.
@@ -64,6 +68,9 @@ impl Access {
             return Err(Unauthenticated::Unknown(Refusal::SessionOver(session.key)));
         }
         let principal = self.live(session.key, self.known(session.key).await?)?;
+        if !self.is_open(session.id()).await? {
+            return Err(Unauthenticated::Unknown(Refusal::SessionOver(session.key)));
+        }
         Ok((SignIn::Session(session), principal))
     }
 
@@ -100,9 +107,8 @@ impl Access {
         self.inner.clock.unix_seconds() / DAY_S
     }
 
-    async fn session_of(&self, key: KeyId) -> Result<String, Unauthenticated> {
-        let session = self.new_session(key, SESSION)?;
-        Ok(self.sessions().await?.signer.token(Purpose::Session, &session))
+    async fn session_of(&self, key: KeyId, browser: &Browser) -> Result<String, Unauthenticated> {
+        self.opened(&self.new_session(key, SESSION)?, SESSION, browser).await
     }
 
     fn new_session(&self, key: KeyId, length: Duration) -> Result<Session, Unauthenticated> {

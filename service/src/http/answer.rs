@@ -20,6 +20,11 @@ use super::problem::{DOCS, Problem};
 use crate::telemetry::{HttpMetrics, RequestInfo, answered, known_method, request_span, server_span};
 use wakeq::events::Traceparent;
 
+/// What a proxy that ends TLS says of how it was asked.
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+/// How long a browser shall come over TLS alone: a year.
+const TLS_ONLY: &str = "max-age=31536000";
+
 /// The header with a request's id, in requests and answers.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -53,6 +58,7 @@ pub(crate) async fn complete(
     let id = RequestId::of(request.headers());
     let root = Root::of(request.extensions(), request.uri());
     request.extensions_mut().insert(id.clone());
+    let is_over_tls = request.headers().get(FORWARDED_PROTO).is_some_and(|proto| proto == "https");
     let method = known_method(request.method().as_str());
     let span = request_span!(method, id.0, Client::of(request.extensions()).0);
     let cause = cause(request.headers());
@@ -79,6 +85,10 @@ pub(crate) async fn complete(
         headers.insert(REQUEST_ID, value);
     }
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    // A server that has more than the API decides this for itself.
+    if is_over_tls && root.is_server() {
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static(TLS_ONLY));
+    }
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     answered(&traced, response.status().as_u16());
     metrics.answered(&requested, response.status().as_u16(), started.elapsed());

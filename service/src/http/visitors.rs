@@ -22,6 +22,7 @@ use super::record::Line;
 use super::shares::{LimitKey, Reservation, Tally, Unverified, credential_of};
 use super::slots::Slot;
 use crate::access::{Principal, Unauthenticated};
+use wakeq::CanvasId;
 use wakeq::control::AuditOutcome;
 
 /// The sender of a request for a page.
@@ -67,6 +68,11 @@ impl Visitor {
         }
         api.limits.answers.count(&self.limit_keys, method, answer)
     }
+
+    /// Counts bytes of an answer that has no end.
+    pub(crate) fn charge(&self, api: &Api, bytes: usize) {
+        api.shares.charge_bytes(&self.limit_keys, bytes as u64);
+    }
 }
 
 /// Records that somebody did not get in, with the reason; for admins of every canvas, since it is
@@ -86,35 +92,40 @@ pub(crate) fn record_refused_sign_in(api: &Api, extensions: &Extensions, refused
     api.audit.record_refusal(line, extensions.get().map_or("", |id: &RequestId| &id.0));
 }
 
-/// Limits how many browsers watch pages, and how many of them with one credential.
+/// Limits how many browsers watch pages, and how many of them with one credential or on one canvas.
 pub(crate) struct Watchers {
     free: Arc<Semaphore>,
     shares: Tally<LimitKey>,
+    canvases: Tally<CanvasId>,
 }
 
 /// A place of a browser that watches a page, until it is dropped.
 pub(crate) struct Watching {
     _place: OwnedSemaphorePermit,
-    _share: Reservation,
+    _shares: [Reservation; 2],
 }
 
 impl Watchers {
-    pub(crate) fn new(most: usize, share: usize) -> Self {
-        Self { free: Arc::new(Semaphore::new(most)), shares: Tally::new(share) }
+    pub(crate) fn new(most: usize, share: usize, of_canvas: usize) -> Self {
+        let (shares, canvases) = (Tally::new(share), Tally::new(of_canvas));
+        Self { free: Arc::new(Semaphore::new(most)), shares, canvases }
     }
 
     /// A place, if there is one.
-    pub(crate) fn admit(&self, visitor: &Visitor) -> Result<Watching, Problem> {
+    pub(crate) fn admit(&self, visitor: &Visitor, canvas: CanvasId) -> Result<Watching, Problem> {
         let words = "too many browsers watch pages of this process: reload the page now and then instead";
         let full = || Problem::new(Kind::TooManyRequests, words);
         let share = self.shares.reserve(&visitor.limit_keys, 1).map_err(|_| full())?;
+        let of_canvas = self.canvases.reserve(&[canvas], 1).map_err(|_| full())?;
         let place = Arc::clone(&self.free).try_acquire_owned().map_err(|_| full())?;
-        Ok(Watching { _place: place, _share: share })
+        Ok(Watching { _place: place, _shares: [share, of_canvas] })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
     use super::*;
 
     fn visitor(name: &str) -> Visitor {
@@ -123,15 +134,26 @@ mod tests {
 
     #[test]
     fn one_credential_leaves_others_places_to_watch_from() {
-        let watchers = Watchers::new(3, 2);
-        let mut own: Vec<_> = (0..5).filter_map(|_| watchers.admit(&visitor("one")).ok()).collect();
+        let watchers = Watchers::new(3, 2, 3);
+        let admit = |name| watchers.admit(&visitor(name), CanvasId::DEFAULT);
+        let mut own: Vec<_> = (0..5).filter_map(|_| admit("one").ok()).collect();
         assert_eq!(own.len(), 2, "its share");
-        let other = watchers.admit(&visitor("other")).ok();
+        let other = admit("other").ok();
         assert!(other.is_some());
-        assert!(watchers.admit(&visitor("third")).is_err(), "all places are taken");
+        assert!(admit("third").is_err(), "all places are taken");
         own.pop();
-        assert!(watchers.admit(&visitor("third")).is_ok(), "a place is given back");
+        assert!(admit("third").is_ok(), "a place is given back");
         drop((own, other));
-        assert_eq!(watchers.shares.len(), 0, "nobody is remembered");
+        assert_eq!((watchers.shares.len(), watchers.canvases.len()), (0, 0), "nobody is remembered");
+    }
+
+    #[test]
+    fn a_canvas_with_many_keys_leaves_others_places_to_watch_from() {
+        let watchers = Watchers::new(4, 2, 3);
+        let (own, other) = (CanvasId(Uuid::from_u128(1)), CanvasId(Uuid::from_u128(2)));
+        let keys: Vec<_> = (0..4).map(|key: u8| visitor(&key.to_string())).collect();
+        let held: Vec<_> = keys.iter().filter_map(|key| watchers.admit(key, own).ok()).collect();
+        assert_eq!(held.len(), 3, "its share");
+        assert!(watchers.admit(&visitor("theirs"), other).is_ok());
     }
 }

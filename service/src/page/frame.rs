@@ -2,7 +2,7 @@
 //! becomes a document.
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Method};
+use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use maud::html;
@@ -35,6 +35,7 @@ pub(super) async fn frame(State(page): State<Page>, mut request: Request, next: 
     match admitted(&page, request, root.clone(), &signed_in, principal).await {
         Ok((_, request)) if is_watching(&method, &headers) => watch::watch(page, &visitor, request, next),
         Ok((visit, request)) => {
+            page.api.access.note_activity(&signed_in).await;
             let answer = answered(&visit, &headers, next.run(request).await);
             visitor.count(&page.api, &method, answer)
         }
@@ -69,9 +70,9 @@ fn answered(visit: &Visit, request: &HeaderMap, mut response: Response) -> Respo
         Some(view) if partial::is_wanted(request) => return document(view.status, layout::part(&view)),
         Some(view) => document(view.status, layout::document(visit, &view)),
         None => match response.extensions_mut().remove::<Problem>() {
-            Some(problem) => refused(visit, problem),
+            Some(problem) => refused(visit, request, problem),
             None if response.status().is_redirection() => return partial::redirected(request, response),
-            None => refused(visit, Problem::of_status(response.status())),
+            None => refused(visit, request, Problem::of_status(response.status())),
         },
     };
     if visit.parts().said.is_some() {
@@ -81,14 +82,22 @@ fn answered(visit: &Visit, request: &HeaderMap, mut response: Response) -> Respo
 }
 
 /// What is wrong, in words, and what to do.
-fn refused(visit: &Visit, problem: Problem) -> Response {
+fn refused(visit: &Visit, request: &HeaderMap, problem: Problem) -> Response {
     let words = html! {
         div.trouble role="alert" {
             p { (problem.detail()) }
-            p { a href="" data-back { "Back" } " to the page before" }
+            p { a href=(before(visit, request)) data-back { "Back" } " to the page before" }
         }
     };
     let view = View::new(problem.kind.title()).above(words);
     let markup = layout::document(visit, &view);
     refusal(problem, markup)
+}
+
+/// The page that a request has come from, if it was one of ours. What was refused may have been a
+/// form, whose address shows nothing.
+fn before(visit: &Visit, request: &HeaderMap) -> String {
+    let from = request.get(header::REFERER).and_then(|from| url::Url::parse(from.to_str().ok()?).ok());
+    let page = from.map(|from| from[url::Position::BeforePath..url::Position::AfterQuery].to_owned());
+    page.filter(|page| sign_in::is_ours(page)).unwrap_or_else(|| visit.link(&[]))
 }

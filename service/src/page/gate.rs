@@ -2,15 +2,17 @@
 //! for, or a stranger.
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName};
+use axum::http::{Extensions, HeaderMap, HeaderName, header};
 use axum::middleware::Next;
 use axum::response::Response;
 
 use super::cookies::Cookie;
 use super::document::alone;
 use super::state::Page;
-use crate::access::{Principal, SignIn, Unauthenticated};
+use crate::access::{Browser, Principal, SignIn, Unauthenticated};
+use crate::http::client::Client;
 use crate::http::mounted::Root;
+use crate::http::problem::{Kind, Problem};
 use crate::http::visitors::Visitor;
 
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -45,6 +47,19 @@ pub(super) fn is_unavailable(refused: &Unauthenticated) -> bool {
 /// Whether another site has led here, or sent the form. Browsers say so.
 pub(super) fn is_from_elsewhere(headers: &HeaderMap) -> bool {
     headers.get(SITE).is_some_and(|site| site == "cross-site" || site == "same-site")
+}
+
+/// The browser that sends a request, for the list of sessions.
+pub(super) fn browser_of(extensions: &Extensions, headers: &HeaderMap) -> Browser {
+    let name = headers.get(header::USER_AGENT).and_then(|name| name.to_str().ok());
+    Browser::new(Client::of(extensions).0.to_string(), name.unwrap_or_default())
+}
+
+/// An address to which only forms are sent, asked for as a page: so does a browser that loads once
+/// more what was refused.
+pub(super) async fn no_page(root: Root) -> Response {
+    let words = "nothing is shown at this address, to which only forms are sent: go back to the page before";
+    alone(&root, Problem::new(Kind::MethodNotAllowed, words))
 }
 
 /// Counts requests for what anybody may see: how to sign in, and the files of pages. Those of a

@@ -114,7 +114,7 @@ fn may_see(visit: &Visit, link: &Link) -> bool {
 
 fn navigation(visit: &Visit) -> Markup {
     let path = &visit.parts().path;
-    let here = path.split('/').nth(3).unwrap_or_default();
+    let here = path.strip_prefix("/canvases/").map(|path| path.split('/').nth(1).unwrap_or_default());
     html! {
         @for group in visit.parts().page.sections {
             @if group.links.iter().any(|link| may_see(visit, link)) {
@@ -125,7 +125,7 @@ fn navigation(visit: &Visit) -> Markup {
                             @let target = if link.path.is_empty() { visit.link(&[]) } else { visit.link(&[link.path]) };
                             li {
                                 a href=(target) data-key=(link.key)
-                                    aria-current=[(link.path == here).then_some("page")] { (link.label) }
+                                    aria-current=[(Some(link.path) == here).then_some("page")] { (link.label) }
                             }
                         }
                     }
@@ -140,6 +140,7 @@ fn person(visit: &Visit) -> Markup {
     html! {
         section.person {
             p.quiet { "Signed in as " strong { (visit.name()) } }
+            p { a href=(visit.at_root("/sessions")) { "Sessions" } }
             button.plain type="button" data-theme-switch { "Dark or light" }
             form method="post" action=(visit.at_root("/sign-out")) {
                 button.plain type="submit" { "Sign out" }

@@ -26,6 +26,7 @@ mod pulse;
 mod sections;
 mod sent;
 mod serve;
+mod sessions;
 mod sign_in;
 mod state;
 pub(crate) mod time;

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
 
 use super::cookies::Cookie;
-use super::gate::is_from_elsewhere;
+use super::gate::{browser_of, is_from_elsewhere};
 use super::sign_in::{NEXT_MAX, form, opened, refuse_with};
 use super::state::Page;
 use crate::access::{InvalidSignIn, IssuerAnswer, Refusal, SIGN_IN_S, Unauthenticated};
@@ -56,7 +56,8 @@ pub(super) async fn end(
         return form(&page, &root, "", StatusCode::OK, None);
     }
     let kept = Cookie::Flow.of(&root, request.headers());
-    let mut response = match page.api.access.end_sign_in(kept.as_deref(), &answer).await {
+    let browser = browser_of(request.extensions(), request.headers());
+    let mut response = match page.api.access.end_sign_in(kept.as_deref(), &answer, &browser).await {
         Ok(ended) => opened(&root, request.headers(), &ended.token, &ended.next),
         Err(refused) => {
             let (status, words) = said(&refused, page.api.access.provider_name());

@@ -136,9 +136,30 @@ fn swapped(address: &str, relation: &str, words: &str) -> Markup {
     }
 }
 
-/// JSON as it was written, with its numbers exact, on lines of their own.
+/// How many bytes are shown of a value that is laid out, which may be thirty times as large as it
+/// was written; and of one of many on a page.
+const JSON_MAX: usize = 512 * 1024;
+const JSON_OF_MANY_MAX: usize = 16 * 1024;
+
+/// JSON as it was written, with its numbers exact, on lines of their own. Of a very large value it
+/// is the beginning.
 pub(crate) fn json(text: &str) -> Markup {
-    html! { pre.json tabindex="0" { (indented(text)) } }
+    laid_out(text, JSON_MAX)
+}
+
+/// The same for one of many values on a page.
+pub(crate) fn json_of_many(text: &str) -> Markup {
+    laid_out(text, JSON_OF_MANY_MAX)
+}
+
+fn laid_out(text: &str, most: usize) -> Markup {
+    let (shown, is_whole) = indented(text, most);
+    html! {
+        pre.json tabindex="0" { (shown) @if !is_whole { "…" } }
+        @if !is_whole {
+            p.quiet { "This is the beginning of " (number(text.len() as u64)) " bytes. The API answers with all of them." }
+        }
+    }
 }
 
 /// Stands for values that the person may not see.
@@ -156,13 +177,16 @@ pub(crate) fn svg(text: String) -> Markup {
     PreEscaped(text)
 }
 
-/// JSON with line breaks and indentation. Strings and numbers stay as they are; what is no JSON
-/// comes back as it is.
-fn indented(text: &str) -> String {
+/// JSON with line breaks and indentation, and whether it is all of it: it ends after `most` bytes.
+/// Strings and numbers stay as they are; what is no JSON comes back as it is.
+fn indented(text: &str, most: usize) -> (String, bool) {
     let (mut out, mut depth, mut in_string, mut escaped) =
-        (String::with_capacity(text.len() * 2), 0_usize, false, false);
+        (String::with_capacity(text.len().min(most)), 0_usize, false, false);
     let mut rest = text.chars().peekable();
     while let Some(sign) = rest.next() {
+        if out.len() >= most {
+            return (out, false);
+        }
         if in_string {
             out.push(sign);
             in_string = escaped || sign != '"';
@@ -199,7 +223,7 @@ fn indented(text: &str) -> String {
             sign => out.push(sign),
         }
     }
-    out
+    (out, true)
 }
 
 /// How far a line is indented at most, so that deep values don't become large ones.
@@ -226,6 +250,7 @@ mod tests {
     #[test]
     fn json_keeps_its_numbers_and_strings() {
         let text = r#"{"a":[1.10,-2e400,123456789012345678901234567890], "b" : {}, "c":"x, {\"y\": [\\"}"#;
+        let indented = |text: &str| indented(text, usize::MAX).0;
         let shown = indented(text);
         assert_eq!(
             shown,
@@ -237,6 +262,18 @@ mod tests {
         }
         let deep = "[".repeat(1_000);
         assert!(indented(&deep).len() < 1_000 * (2 * DEPTH_MAX + 3), "depth does not multiply");
+    }
+
+    #[test]
+    fn a_large_value_is_shown_to_some_extent() {
+        let many = format!("{}{}", "[".repeat(DEPTH_MAX), "1,".repeat(JSON_MAX / 2));
+        let shown = json(&many).into_string();
+        assert!(shown.len() < JSON_MAX + 1_000, "{} bytes of {}", shown.len(), many.len());
+        assert!(
+            shown.contains("…</pre>") && shown.contains("This is the beginning of 524\u{202f}320 bytes.")
+        );
+        assert!(json_of_many(&many).into_string().len() < JSON_OF_MANY_MAX + 1_000);
+        assert!(!json("[1]").into_string().contains("beginning"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 
 use super::state::Page;
-use super::{files, frame, gate, oidc, sign_in};
+use super::{files, frame, gate, oidc, sessions, sign_in};
 use crate::access::CALLBACK;
 use crate::http::mounted::Placed;
 
@@ -17,6 +17,9 @@ impl Page {
         let framed = pages
             .route("/", get(sign_in::home))
             .route("/go", get(sign_in::go))
+            .route("/sessions", get(sessions::list))
+            .route("/sessions/end-others", post(sessions::end_others))
+            .route("/sessions/{session}/end", post(sessions::end))
             .route("/canvases/{canvas}/{*rest}", get(sign_in::nowhere))
             // The frame has read the form, within its own limit.
             .layer(DefaultBodyLimit::disable())
@@ -28,7 +31,8 @@ impl Page {
             .route("/sign-out", post(sign_in::sign_out))
             .route("/assets/{file}", get(files::file))
             .route_layer(from_fn_with_state(self.clone(), gate::counted));
-        framed.merge(open).route_layer(map_response(placed)).with_state(self)
+        let all = framed.merge(open).method_not_allowed_fallback(gate::no_page);
+        all.route_layer(map_response(placed)).with_state(self)
     }
 }
 

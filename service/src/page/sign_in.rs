@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::cookies::Cookie;
 use super::document::{alone, document};
-use super::gate::{is_from_elsewhere, person};
+use super::gate::{browser_of, is_from_elsewhere, person};
 use super::layout;
 use super::state::Page;
 use super::visit::Visit;
@@ -78,7 +78,7 @@ pub(super) fn first(root: &Root, next: &str) -> Response {
 
 /// Whether an address is that of a page of ours, also as browsers read it: to them, a tab in it is
 /// nothing, and two slashes are another host.
-fn is_ours(next: &str) -> bool {
+pub(super) fn is_ours(next: &str) -> bool {
     let is_plain = next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     is_plain && next.len() <= NEXT_MAX && next.starts_with('/') && !next.starts_with("//")
 }
@@ -100,8 +100,11 @@ pub(super) async fn show(
     if is_from_elsewhere(headers) || *request.method() != Method::GET {
         return form_of_link(&root, &query);
     }
-    match page.api.access.follow_link(link).await {
-        Ok(token) => opened(&root, headers, &token, next),
+    match page.api.access.follow_link(link, &browser_of(request.extensions(), headers)).await {
+        Ok(token) => {
+            end_earlier(&page, &root, headers).await;
+            opened(&root, headers, &token, next)
+        }
         Err(refused) => refuse(&page, &root, &request, &refused, &query),
     }
 }
@@ -137,12 +140,16 @@ pub(super) async fn sign_in(State(page): State<Page>, root: Root, request: Reque
     if is_from_elsewhere(request.headers()) {
         return form(&page, &root, &next, StatusCode::FORBIDDEN, Some("Sign in on this page."));
     }
+    let browser = browser_of(request.extensions(), request.headers());
     let session = match link.as_str() {
-        "" => page.api.access.open_session(&key).await,
-        link => page.api.access.follow_link(link).await,
+        "" => page.api.access.open_session(&key, &browser).await,
+        link => page.api.access.follow_link(link, &browser).await,
     };
     match session {
-        Ok(token) => opened(&root, request.headers(), &token, &next),
+        Ok(token) => {
+            end_earlier(&page, &root, request.headers()).await;
+            opened(&root, request.headers(), &token, &next)
+        }
         Err(refused) => refuse(&page, &root, &request, &refused, &SignInQuery { next, link }),
     }
 }
@@ -206,13 +213,26 @@ pub(super) fn refuse_with(
     }
 }
 
-/// Ends the session in this browser. Its key stays valid.
+/// Ends the session that a browser has had, in whose place another one comes. If that can't be done
+/// now, it ends like one that nobody uses.
+async fn end_earlier(page: &Page, root: &Root, headers: &HeaderMap) {
+    if let Some(token) = Cookie::Session.of(root, headers) {
+        drop(page.api.access.sign_out(&token).await);
+    }
+}
+
+/// Ends the session, also for whoever has a copy of its cookie. Its key stays valid.
 pub(super) async fn sign_out(State(page): State<Page>, root: Root, headers: HeaderMap) -> Response {
     if is_from_elsewhere(&headers) {
         return StatusCode::FORBIDDEN.into_response();
     }
-    let has_session = Cookie::Session.of(&root, &headers).is_some();
-    let to = match page.api.access.trusts_proxy() && !has_session {
+    let session = Cookie::Session.of(&root, &headers);
+    if let Some(token) = &session
+        && let Err(Unauthenticated::Unavailable(_)) = page.api.access.sign_out(token).await
+    {
+        return alone(&root, Problem::unavailable("the database, which has to end the session,"));
+    }
+    let to = match page.api.access.trusts_proxy() && session.is_none() {
         true => PROXY_SIGN_OUT.to_owned(),
         false => root.path("/sign-in"),
     };

@@ -13,9 +13,11 @@ use crate::http::Api;
 use crate::http::inside::Inside;
 use crate::http::visitors::Watchers;
 
-/// How many browsers may watch a page at once, and how many of them with one credential.
+/// How many browsers may watch a page at once, how many of them with one credential, and how many
+/// of them pages of one canvas, however many keys it makes.
 const WATCHERS_MAX: usize = 256;
 const WATCHERS_SHARE: usize = 64;
+const WATCHERS_OF_CANVAS: usize = 192;
 
 /// The state of the pages.
 #[derive(Clone)]
@@ -38,7 +40,7 @@ pub(crate) struct PageParts {
 impl Page {
     /// Pages whose requests `inside` answers.
     pub(crate) fn new(api: Api, inside: Inside, stop: CancellationToken, sections: &'static [Group]) -> Self {
-        let watchers = Watchers::new(WATCHERS_MAX, WATCHERS_SHARE);
+        let watchers = Watchers::new(WATCHERS_MAX, WATCHERS_SHARE, WATCHERS_OF_CANVAS);
         Self(Arc::new(PageParts {
             api,
             inside,

@@ -16,6 +16,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use super::admission::admitted;
 use super::state::Page;
 use super::view::View;
+use super::visit::Visit;
 use super::{gate, memo};
 use crate::http::connection::Endless;
 use crate::http::mounted::Root;
@@ -28,20 +29,23 @@ const SILENCE: u32 = 7;
 
 /// Watches the page of a request.
 pub(super) fn watch(page: Page, visitor: &Visitor, request: Request, next: Next) -> Response {
-    let place = match page.watchers.admit(visitor) {
+    let canvas = request.extensions().get().map(Visit::canvas).unwrap_or_default();
+    let place = match page.watchers.admit(visitor, canvas) {
         Ok(place) => place,
         Err(problem) => return problem.into_response(),
     };
+    let visitor = visitor.clone();
     let mut ticks = interval(memo::FRESH);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (parts, _) = request.into_parts();
-    let watcher = Watcher { page, parts, next, ticks, shown: None };
+    let watcher = Watcher { page, visitor, parts, next, ticks, shown: None };
     let events = unfold((watcher, place), |(watcher, place): (Watcher, Watching)| async move {
         let (event, watcher) = watcher.next().await?;
         Some((Ok::<_, Infallible>(event), (watcher, place)))
     });
     let mut response = Sse::new(events).into_response();
     response.headers_mut().insert(NO_BUFFER, HeaderValue::from_static("no"));
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response.extensions_mut().insert(Endless);
     response
@@ -50,6 +54,7 @@ pub(super) fn watch(page: Page, visitor: &Visitor, request: Request, next: Next)
 /// A browser that looks at a page.
 struct Watcher {
     page: Page,
+    visitor: Visitor,
     parts: Parts,
     next: Next,
     ticks: Interval,
@@ -67,6 +72,7 @@ impl Watcher {
             }
             let live = self.live().await?;
             if self.shown.as_ref() != Some(&live) {
+                self.visitor.charge(&self.page.api, live.len());
                 let event = Event::default().event("live").data(&live);
                 self.shown = Some(live);
                 return Some((event, self));

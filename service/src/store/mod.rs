@@ -4,6 +4,7 @@ mod access_keys;
 mod changes;
 pub(crate) mod checkup;
 mod deployment;
+mod page_sessions;
 mod service_accounts;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -11,6 +12,7 @@ pub(crate) mod tests;
 use std::ops::Deref;
 
 pub(crate) use access_keys::{KeyRow, NewKeyRow, RowsOf};
+pub(crate) use page_sessions::{NewSessionRow, SessionRow};
 pub(crate) use service_accounts::AccountRow;
 use wakeq::internals::{default_quota, interval, quota_exceeded, serialize_on_canvas};
 use wakeq::{Store, StoreError};

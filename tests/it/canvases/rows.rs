@@ -12,7 +12,7 @@ use super::answers::LATE;
 use super::seed::{Values, secret};
 
 /// Tables without a canvas, and the reason. Nothing that a tenant emits or reads changes them.
-const OF_NOBODY: [(&str, &str); 23] = [
+const OF_NOBODY: [(&str, &str); 24] = [
     ("chores", "one row for each periodic task of the deployment"),
     ("consumer_groups", "groups read the log of every canvas"),
     ("consumer_positions", "groups read the log of every canvas"),
@@ -27,6 +27,7 @@ const OF_NOBODY: [(&str, &str); 23] = [
     ("log_partitioning", "which partitions of the log there are"),
     ("log_pins", "up to where the log may not be dropped"),
     ("nodes", "processes with a broker"),
+    ("page_sessions", "a session may do what its key may, on whatever canvases"),
     ("queue_patterns", "queues are of the platform"),
     ("queue_registry", "the version of the patterns"),
     ("queues", "queues are of the platform"),

@@ -196,6 +196,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (20, "pulled handlers"),
     (21, "room in limits"),
     (22, "error groups"),
+    (23, "page sessions"),
 ];
 
 fn migrations(status: &str) -> String {

@@ -59,7 +59,12 @@ async fn a_hook_is_made_changed_and_deleted_and_its_secret_shown_once() {
         assert_eq!(sent.status, 202, "both are accepted for a day");
     }
     let leaked = [("drop_replaced_secret", "true")];
-    let third = secret(&visitor.send(&changed, "/rotate-secret", &leaked).await.found());
+    let again = visitor.send(&changed, "/rotate-secret", &leaked).await;
+    assert_eq!(again.status, StatusCode::CONFLICT, "the form was sent before");
+    let sent = webhook("github", "3b").signed_with(&second).sent(&service, "pushes").await;
+    assert_eq!(sent.status, 202, "{}", sent.text);
+    let page = visitor.page("/hooks/pushes").await.found();
+    let third = secret(&visitor.send(&page, "/rotate-secret", &leaked).await.found());
     let sent = webhook("github", "4").signed_with(&second).sent(&service, "pushes").await;
     assert_eq!(sent.status, 401, "it has leaked");
     let sent = webhook("github", "5").signed_with(&third).sent(&service, "pushes").await;

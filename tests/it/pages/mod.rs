@@ -31,6 +31,7 @@ mod quotas;
 mod record;
 mod safety;
 mod scene;
+mod sessions;
 mod signing_in;
 mod stories;
 mod switches;

@@ -139,6 +139,26 @@ async fn people_of_two_canvases_see_their_own() {
     ada.post(&run, &[("form_token", &own)]).await.found().says("The event is due now.");
 }
 
+/// A person's sessions are the person's own, and end when the person says so.
+#[tokio::test]
+async fn people_end_their_sessions() {
+    let office = Office::open().await;
+    let (ada, elsewhere, bob) = (office.visitor(), office.visitor(), office.visitor());
+    office.signs_in(&ada).await.found();
+    office.signs_in(&elsewhere).await.found();
+    office.provider.knows(BOB);
+    office.signs_in(&bob).await.found();
+    let list = ada.get("/sessions").await.found();
+    ada.send(&list, "/end-others", &[]).await.found().says("1 other session has ended.");
+    assert!(elsewhere.page("").await.path.starts_with("/sign-in"));
+    let copy = office.visitor();
+    copy.set_cookie("wakeq_session", &ada.cookie("wakeq_session").unwrap());
+    copy.page("").await.found().says("account:ada@queue.example");
+    ada.post("/sign-out", &[]).await.found();
+    assert!(copy.page("").await.path.starts_with("/sign-in"));
+    bob.get(&on_canvas(OTHER, "")).await.found().says("account:bob@queue.example");
+}
+
 #[tokio::test]
 async fn a_session_ends_with_its_time_and_with_the_grant() {
     let office = Office::open().await;

@@ -252,3 +252,80 @@ async fn a_narrow_key_begins_on_its_own_canvas() {
     whole.says("was granted for some handlers only");
     assert_eq!(visitor.page("").await.status, StatusCode::NOT_FOUND, "another canvas");
 }
+
+/// A browser that has come over TLS once comes over nothing else.
+#[tokio::test]
+async fn browsers_are_told_to_come_over_tls() {
+    let service = Service::start().await;
+    let stranger = Visitor::stranger(&service);
+    for (proto, told) in [("https", Some("max-age=31536000")), ("http", None)] {
+        let ask = |path: &str| stranger.request(Method::GET, path).header("x-forwarded-proto", proto);
+        for path in ["/sign-in", "/v1/canvases/nonsense", "/nowhere"] {
+            let shown = answer(ask(path)).await;
+            let found = shown.headers.get("strict-transport-security").map(|value| value.to_str().unwrap());
+            assert_eq!(found, told, "{path}");
+        }
+    }
+    let shown = answer(stranger.request(Method::GET, "/sign-in")).await;
+    assert!(!shown.headers.contains_key("strict-transport-security"));
+}
+
+/// A form that is refused leads back without scripts, too, and to pages of ours alone.
+#[tokio::test]
+async fn a_refused_form_leads_back() {
+    let service = Service::start().await;
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    let home = on_canvas(CanvasId::DEFAULT, "");
+    let path = on_canvas(CanvasId::DEFAULT, "/events/018f0000-0000-7000-8000-000000000000/run-now");
+    let token = visitor.page("/hooks").await.found().form("/hooks").token();
+    for (from, to) in [
+        ("http://127.0.0.1/canvases/x/events?state=ready", "/canvases/x/events?state=ready"),
+        ("http://127.0.0.1//evil.example/", home.as_str()),
+        ("javascript:alert(1)", home.as_str()),
+        ("nonsense", home.as_str()),
+    ] {
+        let form = visitor.request(Method::POST, &path).header("referer", from);
+        let form = form.header("content-type", "application/x-www-form-urlencoded");
+        let refused = answer(form.body(format!("form_token={token}"))).await;
+        assert_eq!(refused.status, StatusCode::NOT_FOUND, "{}", refused.text);
+        assert!(refused.text.contains(&format!("href=\"{to}\" data-back")), "{from}: {}", refused.text);
+    }
+}
+
+/// A browser that loads such an address again is told so in words, too.
+#[tokio::test]
+async fn an_address_of_forms_is_no_page() {
+    let service = Service::start().await;
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    let run_now = on_canvas(CanvasId::DEFAULT, "/events/018f0000-0000-7000-8000-000000000000/run-now");
+    for path in [run_now.as_str(), "/sign-out"] {
+        let shown = visitor.get(path).await;
+        assert_eq!(shown.status, StatusCode::METHOD_NOT_ALLOWED, "{path}");
+        assert_eq!(shown.headers["content-type"], "text/html; charset=utf-8", "{path}");
+        shown.says("only forms are sent");
+    }
+    visitor.page("").await.found();
+}
+
+/// What can't be shown is said in words, and nobody is signed out by that.
+#[tokio::test]
+async fn without_the_database_pages_say_so() {
+    let service = Service::start().await;
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    visitor.page("/quotas").await.found();
+    service.lose_database().await;
+    for path in ["", "/handlers", "/events", "/keys", "/operations"] {
+        let shown = visitor.page(path).await;
+        assert_eq!(shown.status, StatusCode::SERVICE_UNAVAILABLE, "{path}");
+        assert_eq!(shown.headers["content-type"], "text/html; charset=utf-8", "{path}");
+        shown.says("is unavailable").says("Signed in as");
+    }
+    let stranger = Visitor::stranger(&service);
+    stranger.get("/sign-in").await.found().says("With an API key");
+    let refused = stranger.post("/sign-in", &[("key", service.key.as_str())]).await;
+    assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+    refused.says("does not answer");
+    let out = visitor.post("/sign-out", &[]).await;
+    assert_eq!(out.status, StatusCode::SERVICE_UNAVAILABLE, "a copy of the session would stay");
+    assert!(visitor.cookie("wakeq_session").is_some(), "so that one can try again");
+}

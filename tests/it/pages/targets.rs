@@ -123,12 +123,17 @@ async fn a_secret_is_replaced_by_one_that_is_made_or_given() {
     assert!(rotated["previous_secret_until"].is_string());
     assert_eq!((&rotated["url"], &rotated["policy"]["retries"]), (&json!(URL), &json!(9)), "all else stays");
     visitor.page(TARGET).await.found().says("also signed with the secret before this one");
-    visitor.page(&format!("{TARGET}/rotate")).await.found().says("two secrets at most");
+    let again = visitor.send(&asked, "/rotate", &[]).await;
+    assert_eq!(again.status, StatusCode::CONFLICT, "the form was sent before");
+    assert_eq!(target(&service).await["updated_at"], rotated["updated_at"]);
+    let asked = visitor.page(&format!("{TARGET}/rotate")).await.found();
+    asked.says("two secrets at most");
 
     let given = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     let done = visitor.send(&asked, "/rotate", &[("secret", given)]).await.found();
     assert_eq!(done.path, on_canvas(CanvasId::DEFAULT, TARGET));
     done.says("The signing secret is replaced.").says_nothing_of("MfKQ");
+    let asked = visitor.page(&format!("{TARGET}/rotate")).await.found();
     let refused = visitor.send(&asked, "/rotate", &[("secret", "MfKQ")]).await;
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
     refused.says_nothing_of("MfKQ");

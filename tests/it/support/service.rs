@@ -156,6 +156,11 @@ impl Service {
         Answer::of(self.on_canvas(Method::DELETE, path)).await
     }
 
+    /// Takes the database away from the server.
+    pub(crate) async fn lose_database(&self) {
+        self.store.close().await;
+    }
+
     /// Shuts the server down, as SIGTERM does, and closes its connections: what it has counted
     /// would keep them for up to a minute.
     pub(crate) async fn stop(mut self) -> Stage {

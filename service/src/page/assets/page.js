@@ -39,7 +39,9 @@
     if (paused || document.hidden || !document.getElementById("live")) return;
     source = new EventSource(location.href);
     source.addEventListener("open", () => say("Live"));
-    source.addEventListener("error", () => say("Reconnecting"));
+    source.addEventListener("error", ({ target }) => {
+      say(target.readyState === EventSource.CLOSED ? "Not live: load the page again" : "Reconnecting");
+    });
     source.addEventListener("live", (event) => {
       latest = event.data;
       renew();

@@ -10,7 +10,9 @@ use uuid::Uuid;
 use crate::access::Scope;
 use crate::http::problem::Problem;
 use crate::page::form;
-use crate::page::parts::{Tone, badge, copied, empty, facts, hidden, json, number, pager, table};
+use crate::page::parts::{
+    Tone, badge, copied, empty, facts, hidden, json, json_of_many, number, pager, table,
+};
 use crate::page::time::{moment, moment_or};
 use crate::page::view::{Done, View};
 use crate::page::visit::{PathParts, Visit};
@@ -206,7 +208,7 @@ fn row(visit: &Visit, event: &EntityEventJson) -> Markup {
             td { (moment_or(event.ended_at, "not yet")) }
             td.words {
                 @if let Some(error) = &event.error { (error) }
-                @if let Some(result) = &event.result { (json(result.get())) }
+                @if let Some(result) = &event.result { (json_of_many(result.get())) }
             }
             td { @for id in &event.follow_ups { (event_link(visit, *id)) " " } }
         }

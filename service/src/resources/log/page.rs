@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use crate::access::Scope;
 use crate::http::problem::Problem;
 use crate::page::form;
-use crate::page::parts::{copied, empty, facts, hidden, json, pager, table};
+use crate::page::parts::{copied, empty, facts, hidden, json_of_many, pager, table};
 use crate::page::time::moment;
 use crate::page::view::View;
 use crate::page::visit::Visit;
@@ -87,7 +87,7 @@ fn row(visit: &Visit, event: &LogEventJson, is_hidden: bool) -> Markup {
             td.words {
                 details {
                     summary { @if is_hidden { "Hidden" } @else { code { (beginning(payload)) } } }
-                    @if !is_hidden { (json(payload.map_or("null", RawValue::get))) }
+                    @if !is_hidden { (json_of_many(payload.map_or("null", RawValue::get))) }
                     (whole(visit, event))
                 }
             }
@@ -112,7 +112,7 @@ fn whole(visit: &Visit, event: &LogEventJson) -> Markup {
             ("Id", Some(copied(&event.id.to_string()))),
             ("Object", object),
             ("Number before it in its stream", (event.prev > 0).then(|| html! { (event.prev) })),
-            ("Metadata", metadata.map(json)),
+            ("Metadata", metadata.map(json_of_many)),
         ]))
     }
 }

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use crate::access::Scope;
 use crate::http::problem::Problem;
 use crate::page::form;
-use crate::page::parts::{Tone, badge, empty, hidden, json, number, pager, table};
+use crate::page::parts::{Tone, badge, empty, hidden, json_of_many, number, pager, table};
 use crate::page::time::moment;
 use crate::page::view::{Done, View};
 use crate::page::visit::{PathParts, Visit};
@@ -78,7 +78,7 @@ fn listed(visit: &Visit, group: &str, dead: &List<GroupDeadJson>, may_redrive: b
 fn payload(event: &GroupDeadJson) -> Markup {
     let text = event.payload.as_deref().map_or("null", RawValue::get);
     html! {
-        @if event.hidden.is_some() { (hidden()) } @else { details { summary { "Payload" } (json(text)) } }
+        @if event.hidden.is_some() { (hidden()) } @else { details { summary { "Payload" } (json_of_many(text)) } }
     }
 }
 

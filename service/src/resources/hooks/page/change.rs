@@ -2,6 +2,7 @@
 
 use axum::Form;
 use axum::response::{IntoResponse, Response};
+use chrono::SecondsFormat;
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -32,6 +33,8 @@ pub(crate) struct HookForm {
 #[serde(default)]
 pub(crate) struct RotateForm {
     drop_replaced_secret: bool,
+    /// When the hook was changed last before the form was shown.
+    changed_at: String,
 }
 
 /// Whether the person may put hooks: these emit events.
@@ -83,6 +86,7 @@ pub(super) fn existing(visit: &Visit, hook: &HookJson) -> Markup {
                         "for that long, the present one is accepted, too."
                     }
                     (form::change(visit, &visit.link(&["hooks", &hook.name, "rotate-secret"]), html! {
+                        (form::hidden("changed_at", &changed_at(hook)))
                         (form::check("drop_replaced_secret", "It has leaked: refuse it at once", false))
                         button type="submit" { "Generate a new secret" }
                     }))
@@ -139,13 +143,25 @@ pub(crate) async fn put(
     sent(&visit, path.get("hook"), form.read()?).await
 }
 
-/// Replaces the secret of a hook by a generated one.
+/// To the microsecond, as the database has it.
+fn changed_at(hook: &HookJson) -> String {
+    hook.updated_at.to_rfc3339_opts(SecondsFormat::Micros, true)
+}
+
+/// Replaces the secret of a hook by a generated one, once: a form that is sent again would end the
+/// secret that the sender still has.
 pub(crate) async fn rotate(
     visit: Visit,
     path: PathParts,
     Form(form): Form<RotateForm>,
 ) -> Result<Response, Problem> {
     let hook: HookJson = visit.ask(&["hooks", path.get("hook")]).get().await?;
+    // Whoever may not is refused by the API, which records it.
+    if may_put(&visit) && form.changed_at != changed_at(&hook) {
+        let words = "this hook was changed since the form was shown, maybe by the same form, and nothing was changed \
+                     now: load its page again";
+        return Err(Problem::new(Kind::Conflict, words));
+    }
     let HookJson { name, kind, handler, value, .. } = hook;
     let drop_previous_secret = form.drop_replaced_secret;
     let new = PutHook { kind, handler, value, secret: None, rotate_secret: true, drop_previous_secret };

@@ -132,8 +132,8 @@ impl TargetForm {
     }
 }
 
-/// To the microsecond, as the database has it.
-fn moment(target: &TargetJson) -> String {
+/// When a target was changed last, to the microsecond, as the database has it.
+pub(super) fn moment(target: &TargetJson) -> String {
     target.updated_at.to_rfc3339_opts(SecondsFormat::Micros, true)
 }
 

@@ -7,8 +7,9 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::Address;
+use super::form::moment as changed_at;
 use crate::access::Scope;
-use crate::http::problem::Problem;
+use crate::http::problem::{Kind, Problem};
 use crate::page::form;
 use crate::page::parts::copied;
 use crate::page::time::moment;
@@ -21,6 +22,8 @@ use crate::resources::targets::wire::{PutAnswer, PutTarget, SecretText, TargetJs
 #[serde(default)]
 pub(crate) struct RotateForm {
     secret: String,
+    /// When the target was changed last before the form was shown.
+    changed_at: String,
 }
 
 /// Asks before the signing secret is replaced.
@@ -45,6 +48,7 @@ pub(crate) async fn ask_rotate(visit: Visit, path: PathParts) -> Result<View, Pr
             }
         }
         (form::change(&visit, &action, html! {
+            (form::hidden("changed_at", &changed_at(&target)))
             (form::text("secret", "A secret of your own (empty: one is made)", "", "whsec_…"))
             p.choices {
                 button.main type="submit" { "Replace the secret" } " "
@@ -54,7 +58,7 @@ pub(crate) async fn ask_rotate(visit: Visit, path: PathParts) -> Result<View, Pr
     }))
 }
 
-/// Replaces it.
+/// Replaces it, once: a form that is sent again would end the secret that the receiver still has.
 pub(crate) async fn rotate(
     visit: Visit,
     path: PathParts,
@@ -62,6 +66,13 @@ pub(crate) async fn rotate(
 ) -> Result<Response, Problem> {
     let address = Address::of(&path)?;
     let target: TargetJson = visit.ask(&address.path()).get().await?;
+    let may = |scope| visit.may_on(scope, address.module, address.name);
+    // Whoever may not is refused by the API, which records it.
+    if may(Scope::Operate) && may(Scope::Read) && form.changed_at != changed_at(&target) {
+        let words = "this target was changed since the form was shown, maybe by the same form, and nothing was \
+                     changed now: open the form again";
+        return Err(Problem::new(Kind::Conflict, words));
+    }
     let TargetJson { url, policy, audience, .. } = target;
     let given = form.secret.trim();
     let secret = (!given.is_empty()).then(|| SecretText(given.to_owned()));
