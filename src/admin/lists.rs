@@ -142,12 +142,12 @@ impl Admin {
     fn page_of_events(&self, listed: Vec<ListedEvent>, limit: usize) -> Page<EventSummary> {
         let last = listed.iter().rfind(|event| event.last.is_some());
         let mut looked_at = last.or(listed.last()).map_or(0, |last| last.number.unsigned_abs());
-        let boundary = last.filter(|last| last.last == Some(true)).map(position);
+        let boundary = last.filter(|last| last.last == Some(true)).map(ListedEvent::position);
         let mut meant: Vec<ListedEvent> = listed.into_iter().filter(|event| event.is_meant).collect();
         let next = if meant.len() > limit {
             meant.truncate(limit);
             looked_at = meant.last().map_or(0, |last| last.number.unsigned_abs());
-            meant.last().map(position)
+            meant.last().map(ListedEvent::position)
         } else {
             boundary
         };

@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use jsonwebtoken::DecodingKey;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
-use reqwest::{Client, StatusCode, Url};
+use reqwest::{Client, RequestBuilder, StatusCode, Url};
 use serde::Deserialize;
 use tokio::sync::Mutex;
 use url::form_urlencoded::{Serializer, byte_serialize};
@@ -175,14 +175,8 @@ impl Provider {
         (is_safe && url.username().is_empty() && url.fragment().is_none()).then_some(url)
     }
 
-    /// The ID token for a code.
-    pub(super) async fn redeem(
-        &self,
-        endpoints: &Endpoints,
-        code: &str,
-        verifier: &str,
-    ) -> Result<String, NotRedeemed> {
-        let failed = |error| NotRedeemed::Unavailable(fetch::failed(error));
+    /// The request for the tokens of a code.
+    fn redemption(&self, endpoints: &Endpoints, code: &str, verifier: &str) -> RequestBuilder {
         let OidcConfig { client_id, client_secret, redirect_url, .. } = &self.config;
         let mut form = Serializer::new(String::new());
         form.append_pair("grant_type", "authorization_code").append_pair("code", code);
@@ -198,7 +192,19 @@ impl Provider {
                 form.append_pair("client_id", client_id);
             }
         }
-        let response = request.body(form.finish()).send().await.map_err(failed)?;
+        request.body(form.finish())
+    }
+
+    /// The ID token for a code.
+    pub(super) async fn redeem(
+        &self,
+        endpoints: &Endpoints,
+        code: &str,
+        verifier: &str,
+    ) -> Result<String, NotRedeemed> {
+        let failed = |error| NotRedeemed::Unavailable(fetch::failed(error));
+        let request = self.redemption(endpoints, code, verifier);
+        let response = request.send().await.map_err(failed)?;
         let status = response.status();
         if status != StatusCode::OK {
             if status == StatusCode::UNAUTHORIZED {

@@ -19,7 +19,7 @@ const MOMENTS: [&str; 2] = ["since", "before"];
 
 /// The record of the canvas that the filter selects, newest first.
 pub(crate) async fn list(visit: Visit) -> Result<View, Problem> {
-    let view = View::new("Record").above(introduction(&visit));
+    let view = View::new("Record").filter(introduction(&visit));
     match found(&visit).await {
         Ok(entries) => Ok(view.below(listed(&visit, &entries))),
         Err(problem) if problem.kind == Kind::BadRequest => Ok(view.refused(&problem)),
@@ -48,7 +48,7 @@ fn introduction(visit: &Visit) -> Markup {
             "Who did what here, newest first. Changes are written with what they change. Refusals and sign-ins follow \
              within seconds and reads of values within minutes, and equal ones are counted in one line."
         }
-        (form::filter(html! {
+        (form::filter(visit, html! {
             (form::text("action", "What", &given("action"), "pause"))
             (form::text("actor", "Who", &given("actor"), "key:billing"))
             (form::text("key", "By or about the key", &given("key"), "wakeq_0123456789ab"))

@@ -66,10 +66,13 @@ pub(crate) async fn list(visit: Visit) -> Result<View, Problem> {
     let ask = visit.ask(&["targets"]).query("limit", 100).query("cursor", visit.parameter("cursor"));
     let module = if name.is_empty() { String::new() } else { module };
     let targets = ask.query("module", &module).query("name", &name).shared::<List<TargetJson>>().await?;
-    let filter = forms::filter(html! {
-        (forms::text("name", "Handler", &name, "send-email"))
-        (forms::text("module", "Module", &module, "WORKER"))
-    });
+    let filter = forms::filter(
+        &visit,
+        html! {
+            (forms::text("name", "Handler", &name, "send-email"))
+            (forms::text("module", "Module", &module, "WORKER"))
+        },
+    );
     let live = if targets.items.is_empty() && targets.next_cursor.is_none() {
         empty(
             "No handler has a target like that.",
@@ -78,7 +81,7 @@ pub(crate) async fn list(visit: Visit) -> Result<View, Problem> {
     } else {
         html! { (listed(&visit, &targets.items)) (pager(&visit, targets.next_cursor.as_deref())) }
     };
-    Ok(View::new("Targets").above(filter).live(live))
+    Ok(View::new("Targets").filter(filter).live(live))
 }
 
 /// The targets on the page of their handler: the first of them.
