@@ -19,7 +19,7 @@ class Ui:
         options = webdriver.ChromeOptions()
         options.binary_location = chromium
         for argument in ("--headless=new", "--no-sandbox", "--window-size=1440,1000",
-                         "--disable-background-networking"):
+                         "--disable-background-networking", "--disable-features=BackForwardCache"):
             options.add_argument(argument)
         self.driver = webdriver.Chrome(options=options, service=Service(chromedriver))
         self.clicks = self.fields = 0
@@ -104,9 +104,17 @@ class Ui:
             time.sleep(0.01)
         raise LookupError(f"{patterns} is not in: {self.text()[:3000]}")
 
-    def seen(self, pattern):
-        """A part of what can be read."""
-        return re.search(pattern, self.text(), re.DOTALL).group(1)
+    def gone(self, path):
+        """Waits until something is there no more."""
+        until = time.monotonic() + LONGEST_S
+        while time.monotonic() < until:
+            try:
+                if not self.driver.find_elements(By.XPATH, path):
+                    return
+            except WebDriverException:
+                pass
+            time.sleep(0.01)
+        raise LookupError(f"{path} is still there")
 
     def close(self):
         self.driver.quit()
