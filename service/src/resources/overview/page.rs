@@ -4,6 +4,8 @@
 mod own;
 mod wrong;
 
+use std::cmp::Ordering;
+
 use maud::{Markup, html};
 
 use crate::access::Scope;
@@ -117,12 +119,12 @@ fn growth(grown: i128) -> Markup {
     let more = number(grown.abs());
     html! {
         p {
-            @match grown {
-                1.. => {
+            @match grown.cmp(&0) {
+                Ordering::Greater => {
                     "In the last hour " strong { (more) " more" } " were emitted than ended: the queue grows."
                 }
-                0 => { "In the last hour as many events ended as were emitted." }
-                _ => {
+                Ordering::Equal => { "In the last hour as many events ended as were emitted." }
+                Ordering::Less => {
                     "In the last hour " strong { (more) " fewer" } " were emitted than ended: the queue shrinks."
                 }
             }
