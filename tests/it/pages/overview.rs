@@ -53,12 +53,13 @@ async fn when_nothing_is_wrong_the_page_says_so() {
     page.says_nothing_of("The doctor").says_nothing_of("No worker is at work");
 }
 
-/// What happened ten minutes ago: on each canvas more ended or less.
+/// What happened ten minutes ago: more was emitted than ended on one canvas, and less on the other.
 const HAPPENED: &str = "
     insert into wakeq.minute_statistics
-    select date_trunc('minute', now()) - interval '10 minutes', canvas::uuid, '', '', emitted, 4, 0, 0, 1, 0, 0, '{}', '{}'
-      from (values ('00000000-0000-0000-0000-000000000000', 40), ('00000000-0000-0000-0000-000000000007', 3))
-           as d (canvas, emitted)";
+    select date_trunc('minute', now()) - interval '10 minutes', canvas::uuid, '', '', emitted, 4, 0, 0, 1,
+           0, 0, '{}', '{}'
+      from (values ('00000000-0000-0000-0000-000000000000', 40),
+                   ('00000000-0000-0000-0000-000000000007', 3)) as d (canvas, emitted)";
 
 #[tokio::test]
 async fn the_page_says_whether_the_queue_grows() {
