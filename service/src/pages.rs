@@ -17,6 +17,7 @@ use crate::resources::emit::page as emit;
 use crate::resources::ended_events::page as ended_events;
 use crate::resources::entities::page as entities;
 use crate::resources::events::page as events;
+use crate::resources::find::page as find;
 use crate::resources::groups::page as groups;
 use crate::resources::handlers::page as handlers;
 use crate::resources::handlers::page::{purge, stops};
@@ -93,6 +94,7 @@ pub(crate) fn pages() -> Router<Page> {
 
 fn of_events(router: Router<Page>) -> Router<Page> {
     router
+        .route("/canvases/{canvas}/find", get(find::find))
         .route("/canvases/{canvas}/events", get(events::list))
         .route("/canvases/{canvas}/events/{id}", get(events::one))
         .route("/canvases/{canvas}/events/{id}/run-now", post(events::run_now))

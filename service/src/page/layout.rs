@@ -7,6 +7,7 @@ use super::partial::RESULTS;
 use super::sections::{Held, Link};
 use super::view::View;
 use super::visit::Visit;
+use crate::access::Scope;
 use crate::http::mounted::Root;
 
 /// Scripts may not be evaluated, and styles not be inserted. The way back loads pages as a whole.
@@ -22,6 +23,7 @@ pub(super) fn document(visit: &Visit, view: &View) -> Markup {
         a.skip href="#main" { "Skip to the page" }
         header.top {
             a.brand href=(root.home()) { (mark()) span { "wakeq" } }
+            (find(visit))
             (canvas(visit))
             button.plain type="button" data-menu aria-expanded="false" aria-controls="nav" { "Menu" }
         }
@@ -89,6 +91,20 @@ fn whole(root: &Root, title: &str, body: &Markup) -> Markup {
 /// The mark: a sun on the horizon.
 fn mark() -> Markup {
     html! { span.mark aria-hidden="true" { (PreEscaped(include_str!("assets/mark.svg"))) } }
+}
+
+/// The way to an event, for those who may list them.
+fn find(visit: &Visit) -> Markup {
+    html! {
+        @if visit.may(Scope::Read) {
+            form.find method="get" action=(visit.link(&["find"])) role="search" aria-label="Find an event" {
+                label for="find" { "Find" }
+                input #find name="q" size="24" placeholder="an event's id, or a tag" spellcheck="false"
+                    autocomplete="off";
+                button.plain type="submit" { "Find" }
+            }
+        }
+    }
 }
 
 /// Where the person is, and a way to another canvas.

@@ -80,6 +80,10 @@ pub(crate) mod events {
     pub(crate) mod wire;
 }
 
+pub(crate) mod find {
+    pub(crate) mod page;
+}
+
 pub(crate) mod groups {
     pub(crate) mod command;
     pub(crate) mod page;

@@ -61,6 +61,7 @@ async fn what_events_died_of_is_shown_with_its_events() {
     all.says("5 dead events were counted").says_nothing_of("older ones");
     let mail = group("mail", "no answer after 1s");
     assert!(all.offers(&format!("/dead-events/groups/{mail}")), "{}", all.html);
+    assert!(all.offers(&format!("/operations/new?kind=redrive&amp;error_group={mail}")), "{}", all.html);
     let of_ship = visitor.page("/dead-events?name=ship&known=&order=count").await.found();
     of_ship.says("refused by the port").says_nothing_of("no answer after");
     visitor.page("/dead-events?name=none").await.found().says("No dead event is like that.");
@@ -201,6 +202,7 @@ async fn without_rights_nothing_is_redriven_deleted_or_marked() {
         page.says("no answer after").says_nothing_of("Redrive all").says_nothing_of("Delete all");
         page.says_nothing_of("/known\"").says_nothing_of("/redrive\"");
     }
+    reader.page("/dead-events").await.found().says("no answer after").says_nothing_of("Redrive all");
     let theirs = service.key("other", OTHER, &Scope::ALL).await;
     let theirs = Visitor::with_key(&service, &theirs).await;
     let token = reader.page("/new-event").await.form("/new-event").token();

@@ -104,6 +104,29 @@ async fn the_page_of_a_handler_says_how_many_events_it_has() {
     }
 }
 
+/// In each of three hours about a day ago, four attempts began after 20 ms, on both canvases those of
+/// another mean.
+const YESTERDAY: &str = "
+    insert into wakeq.hour_statistics
+    select date_trunc('hour', now()) - interval '1 day' + n * interval '1 h', canvas::uuid, 'WORKER', 'greet', 5,
+           4, 0, 0, 0, waited, 1000, '{0,0,0,0,0,4}', '{4}'
+      from (values ('00000000-0000-0000-0000-000000000000', 80000),
+                   ('00000000-0000-0000-0000-000000000007', 120000)) as d (canvas, waited),
+           generate_series(-1, 1) n";
+
+#[tokio::test]
+async fn times_are_compared_with_those_of_yesterday() {
+    let service = Service::start().await;
+    emit(&service, &["greet".to_owned()]).await;
+    service.stage.execute(YESTERDAY).await;
+    let visitor = owner(&service).await;
+    let page = visitor.page(GREET).await.found();
+    page.says("Waited in this hour yesterday").says("Ran in this hour yesterday").says(">20 ms<");
+    page.says_nothing_of(">30 ms<");
+    visitor.page(&format!("{GREET}?over=24h")).await.found().says("Waited in the day before");
+    visitor.page(&format!("{GREET}?over=14d")).await.found().says_nothing_of("the day before");
+}
+
 #[tokio::test]
 async fn a_handler_shows_its_counts_its_history_and_its_limits() {
     let service = Service::start().await;

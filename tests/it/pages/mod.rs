@@ -8,6 +8,7 @@ mod dead_events;
 mod ended_events;
 mod entities;
 mod events;
+mod find;
 mod groups;
 mod handlers;
 mod hooks;

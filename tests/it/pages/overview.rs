@@ -53,6 +53,28 @@ async fn when_nothing_is_wrong_the_page_says_so() {
     page.says_nothing_of("The doctor").says_nothing_of("No worker is at work");
 }
 
+/// What happened ten minutes ago: more was emitted than ended on one canvas, and less on the other.
+const HAPPENED: &str = "
+    insert into wakeq.minute_statistics
+    select date_trunc('minute', now()) - interval '10 minutes', canvas::uuid, '', '', emitted, 4, 0, 0, 1,
+           0, 0, '{}', '{}'
+      from (values ('00000000-0000-0000-0000-000000000000', 40),
+                   ('00000000-0000-0000-0000-000000000007', 3)) as d (canvas, emitted)";
+
+#[tokio::test]
+async fn the_page_says_whether_the_queue_grows() {
+    let service = Service::start().await;
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    visitor.page("?over=14d").await.found().says("In the last hour as many events ended as were emitted.");
+    let theirs = service.key("their-key", OTHER, &Scope::ALL).await;
+    service.stage.execute(HAPPENED).await;
+    let said = async || visitor.page("").await.found().html.contains("<strong>35 more</strong> were emitted");
+    wait_while!(!said().await, "it does not grow");
+    let tenant = Visitor::with_key(&service, &theirs).await;
+    let other = tenant.get(&on_canvas(OTHER, "")).await.found();
+    other.says("<strong>2 fewer</strong> were emitted than ended").says("the queue shrinks");
+}
+
 #[tokio::test]
 async fn a_tenant_is_told_what_is_wrong_on_its_canvas() {
     let service = Service::start().await;

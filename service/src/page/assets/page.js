@@ -278,7 +278,8 @@
     else if (event.key === "p") pause();
     else if (event.key === "?") document.getElementById("help")?.showModal();
     else if (event.key === "/") {
-      const field = document.querySelector("form.filter input:not([type=hidden])");
+      const filter = document.querySelector("form.filter input:not([type=hidden])");
+      const field = filter ?? document.getElementById("find");
       if (!field) return;
       event.preventDefault();
       field.focus();

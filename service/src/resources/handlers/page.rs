@@ -138,7 +138,7 @@ pub(crate) async fn one(visit: Visit, path: PathParts) -> Result<View, Problem> 
     let (of, span) = (["handlers", module, name], Span::of(&visit));
     let (handler, history, around) = tokio::join!(
         visit.ask(&of).shared::<Handler>(),
-        History::read(&visit, &of, span),
+        History::compared(&visit, &of, span),
         Surroundings::read(&visit, module, name)
     );
     let (handler, history, around) = (handler?, history?, around?);

@@ -4,6 +4,8 @@
 mod own;
 mod wrong;
 
+use std::cmp::Ordering;
+
 use maud::{Markup, html};
 
 use crate::access::Scope;
@@ -29,7 +31,7 @@ pub(crate) async fn show(visit: Visit) -> Result<View, Problem> {
     }
     let span = Span::of(&visit);
     let (history, hour, handlers, doctor) = tokio::join!(
-        History::read(&visit, &[], span),
+        History::compared(&visit, &[], span),
         History::read(&visit, &[], Span::hour()),
         visit.ask(&["handlers"]).query("limit", COUNTED).shared::<List<Handler>>(),
         doctor(&visit),
@@ -41,6 +43,7 @@ pub(crate) async fn show(visit: Visit) -> Result<View, Problem> {
     let live = html! {
         (wrong)
         (counts(&visit, &handlers))
+        (growth(hour.grown()))
         (history.show())
         (stopped(&visit, &handlers.items))
         (by_handler(&visit, &handlers))
@@ -108,6 +111,24 @@ fn counts(visit: &Visit, handlers: &List<Handler>) -> Markup {
             (tile("halted objects", &shown(halted), alarm(halted), Some(&visit.link(&["halted-objects"]))))
         }
         p { "The oldest event has been due since " (moment_or(oldest, "no time: none is due")) "." }
+    }
+}
+
+/// Whether the queue grows. What is cancelled, purged or redriven is not counted.
+fn growth(grown: i128) -> Markup {
+    let more = number(grown.abs());
+    html! {
+        p {
+            @match grown.cmp(&0) {
+                Ordering::Greater => {
+                    "In the last hour " strong { (more) " more" } " were emitted than ended: the queue grows."
+                }
+                Ordering::Equal => { "In the last hour as many events ended as were emitted." }
+                Ordering::Less => {
+                    "In the last hour " strong { (more) " fewer" } " were emitted than ended: the queue shrinks."
+                }
+            }
+        }
     }
 }
 

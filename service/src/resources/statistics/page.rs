@@ -53,6 +53,24 @@ impl Span {
         }
     }
 
+    /// The same length of time a day ago, in words, with its beginning and end. Of what is more than
+    /// a day ago whole hours are known.
+    fn day_before(&self, now: DateTime<Utc>) -> Option<(&'static str, DateTime<Utc>, DateTime<Utc>)> {
+        let now_s = now.timestamp();
+        let hour = DateTime::from_timestamp(now_s - now_s.rem_euclid(3_600), 0)?;
+        match self.name {
+            "1h" => {
+                let from = hour - TimeDelta::days(1);
+                Some(("in this hour yesterday", from, from + TimeDelta::hours(1)))
+            }
+            "24h" => {
+                let to = hour + TimeDelta::hours(1) - TimeDelta::days(1);
+                Some(("in the day before", to - TimeDelta::days(1), to))
+            }
+            _ => None,
+        }
+    }
+
     /// Its beginning and end at whole steps, so that all browsers ask the same.
     fn range(&self, now: DateTime<Utc>) -> (DateTime<Utc>, DateTime<Utc>) {
         let now_s = now.timestamp();
@@ -67,6 +85,8 @@ pub(crate) struct History {
     span: &'static Span,
     steps: StatisticsJson,
     whole: StatisticsJson,
+    /// A day before, in a single step, and when that was in words.
+    before: Option<(&'static str, StatisticsJson)>,
 }
 
 impl History {
@@ -79,12 +99,24 @@ impl History {
             ask.query("step_s", step_s).shared::<StatisticsJson>()
         };
         let (steps, whole) = tokio::join!(ask(span.step_s), ask(span.whole_s));
-        Ok(Self { span, steps: steps?, whole: whole? })
+        Ok(Self { span, steps: steps?, whole: whole?, before: None })
+    }
+
+    /// The same, with what it was a day before.
+    pub(crate) async fn compared(visit: &Visit, of: &[&str], span: &'static Span) -> Result<Self, Problem> {
+        let (history, before) = tokio::join!(Self::read(visit, of, span), day_before(visit, of, span));
+        Ok(Self { before: before?, ..history? })
     }
 
     /// How many events died in it.
     pub(crate) fn died(&self) -> u64 {
         self.steps.dead.iter().sum()
+    }
+
+    /// How many more events were emitted in it than ended.
+    pub(crate) fn grown(&self) -> i128 {
+        let sum = |counts: &[u64]| counts.iter().map(|count| i128::from(*count)).sum::<i128>();
+        sum(&self.steps.emitted) - sum(&self.steps.completed) - sum(&self.steps.dead)
     }
 
     /// The charts, and a table of how long everything took.
@@ -130,12 +162,17 @@ impl History {
     }
 
     fn times(&self) -> Markup {
-        let rows = [("Waited until it ran", &self.whole.wait), ("Ran", &self.whole.run)];
+        let mut rows =
+            vec![("Waited until it ran".to_owned(), &self.whole.wait), ("Ran".to_owned(), &self.whole.run)];
+        if let Some((when, before)) = &self.before {
+            rows.insert(1, (format!("Waited {when}"), &before.wait));
+            rows.push((format!("Ran {when}"), &before.run));
+        }
         let cell = |column: &[Option<f64>]| first(column).map_or("–".to_owned(), length);
         let head = ["How long", ">Attempts", ">Mean", ">Median", ">95 %", ">99 %"];
         html! {
             (table("How long it took", &head, html! {
-                @for (what, times) in rows {
+                @for (what, times) in &rows {
                     tr {
                         td { (what) }
                         td.number { (total(&times.count)) }
@@ -148,6 +185,18 @@ impl History {
             }))
         }
     }
+}
+
+async fn day_before(
+    visit: &Visit,
+    of: &[&str],
+    span: &'static Span,
+) -> Result<Option<(&'static str, StatisticsJson)>, Problem> {
+    let Some((when, from, to)) = span.day_before(now()) else { return Ok(None) };
+    let path: Vec<&str> = of.iter().copied().chain(["statistics"]).collect();
+    let ask = visit.ask(&path).query("from", from.to_rfc3339()).query("to", to.to_rfc3339());
+    let before = ask.query("step_s", (to - from).num_seconds()).shared::<StatisticsJson>().await?;
+    Ok(Some((when, before)))
 }
 
 fn counts(counts: &[u64]) -> Vec<f64> {
@@ -223,6 +272,21 @@ mod tests {
             );
             assert!(span.whole_s >= span.length_s, "a single step holds all of it");
         }
+    }
+
+    #[test]
+    fn a_day_before_is_whole_hours() {
+        let now: DateTime<Utc> = "2030-05-20T12:34:56.789Z".parse().unwrap();
+        let found = SPANS.each_ref().map(|span| span.day_before(now).map(|(_, from, to)| (from, to)));
+        let at = |text: &str| text.parse::<DateTime<Utc>>().unwrap();
+        assert_eq!(
+            found,
+            [
+                Some((at("2030-05-19T12:00:00Z"), at("2030-05-19T13:00:00Z"))),
+                Some((at("2030-05-18T13:00:00Z"), at("2030-05-19T13:00:00Z"))),
+                None,
+            ]
+        );
     }
 
     #[test]

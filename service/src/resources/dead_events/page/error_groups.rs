@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::{PAGE, cause_words, error_words, known_words};
+use super::{PAGE, cause_words, error_words, known_words, may_begin};
 use crate::http::problem::{Kind, Problem};
 use crate::page::form;
 use crate::page::parts::{empty, number, pager, table};
@@ -52,7 +52,10 @@ fn listed(visit: &Visit, groups: &ErrorGroupsJson, is_all: bool) -> Markup {
     if groups.items.is_empty() && groups.next_cursor.is_none() {
         return nothing(is_all);
     }
-    let head = ["Error", "Handler", "Why", ">Events", "First died", "Last died", "Known"];
+    let mut head = vec!["Error", "Handler", "Why", ">Events", "First died", "Last died", "Known"];
+    if may_begin(visit) {
+        head.push("Again");
+    }
     html! {
         (table("Error groups", &head, html! { @for group in &groups.items { (row(visit, group)) } }))
         p.quiet {
@@ -78,6 +81,7 @@ fn nothing(is_all: bool) -> Markup {
 
 fn row(visit: &Visit, group: &ErrorGroupJson) -> Markup {
     let id = group.id.to_string();
+    let redrive = [("kind", "redrive"), ("error_group", id.as_str())];
     html! {
         tr {
             td.words {
@@ -91,6 +95,9 @@ fn row(visit: &Visit, group: &ErrorGroupJson) -> Markup {
             td { (moment(group.first_died_at)) }
             td { (moment(group.last_died_at)) }
             td.words { (known_words(group.known.as_ref())) }
+            @if may_begin(visit) {
+                td { a href=(visit.link_with(&["operations", "new"], &redrive)) { "Redrive all…" } }
+            }
         }
     }
 }

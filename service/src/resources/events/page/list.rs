@@ -122,7 +122,7 @@ async fn found(visit: &Visit, filter: &Filter) -> Result<Markup, Problem> {
     let (events, count) = tokio::join!(listing, counting);
     let (events, count) = (events?, count?);
     if events.items.is_empty() && events.next_cursor.is_none() {
-        return Ok(none(visit));
+        return Ok(none(visit, filter));
     }
     Ok(html! { (counted(count.as_ref())) (listed(visit, &events)) })
 }
@@ -132,12 +132,13 @@ fn step(now: DateTime<Utc>) -> DateTime<Utc> {
     DateTime::from_timestamp(seconds - seconds.rem_euclid(STEP_S), 0).unwrap_or(now)
 }
 
-fn none(visit: &Visit) -> Markup {
+fn none(visit: &Visit, filter: &Filter) -> Markup {
+    let died = filter.link(visit, &["dead-events", "list"], &[]);
     empty(
         "No event that has not ended is like that.",
         html! {
             @if visit.may(Scope::Read) {
-                "Those that have died are among the " a href=(visit.link(&["dead-events"])) { "dead events" }
+                "There may be " a href=(died) { "dead events like that" }
                 ". Completed ones are deleted, unless their handler or their emit "
                 a href=(visit.link(&["ended-events"])) { "keeps them" } "."
             } @else {
@@ -167,6 +168,7 @@ fn listed(visit: &Visit, events: &List<EventSummaryJson>) -> Markup {
     let mut head = vec!["Event", "State", "Handler", "Due", "Emitted", ">Failed", "Object", "Tags"];
     if is_selectable {
         head.insert(0, "Select");
+        head.push("Cancel");
     }
     let is_selected = visit.parameter("all") == "selected";
     let rows = html! {
@@ -174,6 +176,7 @@ fn listed(visit: &Visit, events: &List<EventSummaryJson>) -> Markup {
             tr {
                 @if is_selectable { td { (box_of(event.id, is_selected)) } }
                 (row(visit, event))
+                @if is_selectable { td { (cancel_link(visit, event)) } }
             }
         }
     };
@@ -193,6 +196,13 @@ pub(crate) fn box_of(event: Uuid, is_selected: bool) -> Markup {
         input type="checkbox" name="id" value=(event) form="selection" checked[is_selected]
             aria-label=(format!("Select event {event}"));
     }
+}
+
+/// The way to the question whether to cancel it.
+fn cancel_link(visit: &Visit, event: &EventSummaryJson) -> Markup {
+    let id = event.id.to_string();
+    let to = visit.link(&["events", &id, "cancel"]);
+    html! { a href=(to) aria-label=(format!("Cancel event {id}")) { "Cancel" } }
 }
 
 fn row(visit: &Visit, event: &EventSummaryJson) -> Markup {
