@@ -35,11 +35,6 @@ class Wakeq:
             count = "/events/count?state=dead&error_text=was%20declined"
             while self.ask(count)["count"] < 240:
                 time.sleep(0.2)
-        if question in ("cancel", "which_worker"):
-            value = {"name": "import-catalogue", "value": {"ms": 36_000_000}, "options": {"keep_s": 604_800}}
-            id = self.ask("/events", "POST", value)["id"]
-            while self.ask(f"/events/{id}")["state"] != "running":
-                time.sleep(0.2)
 
     def start(self, ui):
         ui.start(self.url + self.CANVAS)

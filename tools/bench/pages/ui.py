@@ -31,19 +31,24 @@ class Ui:
         self.began = time.monotonic()
         self.driver.get(url)
 
-    def find(self, path):
+    def look(self, path):
         """The first element of an XPath that can be seen, or of the whole of a link's or button's text."""
         if not path.startswith(("/", "(")):
             words = f'[normalize-space()="{path}"]'
             path = f"//a{words} | //button{words}"
+        for element in self.driver.find_elements(By.XPATH, path):
+            try:
+                if element.is_displayed() and element.is_enabled():
+                    return element
+            except WebDriverException:
+                pass
+        return None
+
+    def find(self, path):
         until = time.monotonic() + LONGEST_S
         while time.monotonic() < until:
-            for element in self.driver.find_elements(By.XPATH, path):
-                try:
-                    if element.is_displayed() and element.is_enabled():
-                        return element
-                except WebDriverException:
-                    pass
+            if element := self.look(path):
+                return element
             time.sleep(0.01)
         raise LookupError(f"{path} is not in: {self.text()[:2000]}")
 
@@ -52,20 +57,21 @@ class Ui:
         to follow, it is clicked again, which counts once."""
         self.clicks += 1
         ends = time.monotonic() + LONGEST_S
+        again = 0.0
         while time.monotonic() < ends:
-            try:
-                self.find(path).click()
-            except WebDriverException:
-                time.sleep(0.01)
-                continue
-            again = time.monotonic() + 0.3
-            while until and time.monotonic() < again:
-                if self.driver.find_elements(By.XPATH, until):
-                    return
-                time.sleep(0.01)
-            if not until:
+            if until and again and self.driver.find_elements(By.XPATH, until):
                 return
-        raise LookupError(f"{path} can't be clicked")
+            element = self.look(path) if time.monotonic() > again else None
+            try:
+                if element:
+                    element.click()
+                    again = time.monotonic() + 0.5
+                    if not until:
+                        return
+            except WebDriverException:
+                pass
+            time.sleep(0.01)
+        raise LookupError(f"{path} can't be clicked: {self.text()[:2000]}")
 
     def type(self, path, text, enter=False):
         """Types into a field, which counts as one; the enter key counts as a click."""
