@@ -213,8 +213,9 @@ returns setof uuid language plpgsql stable as $$
 begin
     return query
     select e.id from wakeq.events_v2 e
-     where e.canvas_id = canvas and e.object = events_of_object.object and e.queue is null and e.prev > after_prev
-     order by e.canvas_id, e.object, e.prev limit look;
+     where e.canvas_id = canvas and greatest(e.object, e.object) = events_of_object.object and e.queue is null
+       and e.prev > after_prev
+     order by e.canvas_id, greatest(e.object, e.object), e.prev limit look;
 end
 $$;
 

@@ -178,9 +178,9 @@ end
 $$;
 
 -- Counted names for which events wait although there seems to be room, at most `page` of them. It
--- looks at 10,000 names, from the one after `after_name` on, and at none of a canvas after
--- `last_canvas`: who changes limits of one canvas pays for its names only. If there may be more, a
--- last row without room says behind which name the next look goes on.
+-- looks at 10,000 names, or for a second where that takes longer, from the one after `after_name` on,
+-- and at none of a canvas after `last_canvas`: who changes limits of one canvas pays for its names
+-- only. If there may be more, a last row without room says behind which name the next look goes on.
 create function wakeq.limits_with_room(
     lease interval, page integer default 500, after_canvas uuid default null, after_name text default null,
     last_canvas uuid default null)
@@ -198,7 +198,8 @@ begin
          where (w.canvas_id, w.name) > (limits_with_room.canvas_id, limits_with_room.name) and w.woken_at is null
          order by w.canvas_id, w.name limit 1;
         is_end := not found or coalesce(at.canvas_id > last_canvas, false);
-        exit when is_end or given >= page;
+        exit when is_end or given >= page
+               or looked > 1 and clock_timestamp() > statement_timestamp() + interval '1 second';
         canvas_id := at.canvas_id;
         name := at.name;
         has_room := wakeq.room_for(canvas_id, name, lease) > 0;

@@ -14,7 +14,7 @@ use crate::cli::Terminal;
 
 /// Command lines with placeholders for the victim's values. Verbs without one are here too, for
 /// their output.
-const LINES: [&str; 123] = [
+const LINES: [&str; 130] = [
     "events list",
     "events list --handler <handler>",
     "events list --cursor <cursor list_events>",

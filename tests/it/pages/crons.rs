@@ -2,7 +2,7 @@
 
 use reqwest::StatusCode;
 use serde_json::json;
-use wakeq::{CanvasId, HandlerError, Handlers, RetryPolicy, Route};
+use wakeq::{HandlerError, Handlers, RetryPolicy, Route};
 use wakeq_service::access::Scope;
 use wakeq_testbed::wait_while;
 

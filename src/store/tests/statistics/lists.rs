@@ -50,7 +50,7 @@ pub(super) const OTHER_ROWS: u32 = 20_000;
 pub(super) const PAGES_MAX: u64 = 2000;
 
 /// Statements that read more pages: how each begins, how many, and why.
-pub(super) const MANY: [(&str, u64, &str); 24] = [
+pub(super) const MANY: [(&str, u64, &str); 25] = [
     ("with recursive waited as ( (select canvas_id, name, 1 as number", 20_000, "skips from limit to limit"),
     ("select id as \"id!\", canvas_id as \"canvas_id!\"", 50_000, "passes over copies that wait in lanes"),
     ("select id, canvas_id, notify_at as", 20_000, "reads a page of promises"),
@@ -75,6 +75,11 @@ pub(super) const MANY: [(&str, u64, &str); 24] = [
     ("select (select count(*) from wakeq.cron_records", 50_000, "counts what a canvas has registered"),
     ("with old as materialized ( select m.at", 20_000, "adds 1,000 minutes to their hours"),
     ("delete from wakeq.hour_statistics", 20_000, "deletes 1,000 hours"),
+    (
+        "with unended as materialized ( select e.id, e.modifier",
+        25_000,
+        "looks at 5,000 events of a handler, and for the attempts at some of them in the part of each day",
+    ),
 ];
 
 /// Other tables that a canvas fills: their columns, and a row of them.
