@@ -20,7 +20,7 @@ use crate::access::{
     CredentialFilter, Denied, Grant, Principal, Reach, Scope, authorize, authorize_everywhere,
     authorize_handler, authorize_handlers,
 };
-use wakeq::control::AuditOutcome;
+use wakeq::control::{AuditOutcome, EventFilter};
 use wakeq::{Actor, Admin, CanvasId, Event, HandlerAddress, HandlerScope, Name};
 
 /// The authorized caller, and the canvas.
@@ -130,20 +130,22 @@ impl Caller {
     }
 
     /// Checks that a caller with the scope `read` for some handlers only lists events of one of
-    /// them, or of its module if it has all of that; if not, records that it tried.
+    /// them, or of its module if it has all of that; if not, records that it tried. So it is with
+    /// the scope `values` if the filter asks for what is in values.
     pub(crate) fn may_list(
         &self,
         api: &Api,
         action: &'static str,
-        module: Option<&Name>,
-        name: Option<&Name>,
+        filter: &EventFilter,
     ) -> Result<(), Problem> {
         let worker = Name::worker();
-        let module = module.or(name.is_some().then_some(&worker));
-        let decided = match module {
-            Some(module) => authorize_handlers(&self.principal, self.canvas, Scope::Read, (module, name)),
-            None => authorize(&self.principal, self.canvas, Scope::Read),
-        };
+        let name = filter.name.as_ref();
+        let module = filter.module.as_ref().or(name.is_some().then_some(&worker));
+        let values = filter.value.is_some() || filter.value_text.is_some();
+        let decided = scopes_to_see(values).try_for_each(|scope| match module {
+            Some(module) => authorize_handlers(&self.principal, self.canvas, scope, (module, name)),
+            None => authorize(&self.principal, self.canvas, scope),
+        });
         decided.map_err(|denied| {
             let scope = module.zip(name).map(|(module, name)| HandlerScope {
                 canvas: self.canvas,
@@ -155,26 +157,28 @@ impl Caller {
         })
     }
 
-    /// Checks that a caller with the scope `read` for some handlers only has it for the one of an
-    /// event; `None` if the canvas has no such event. If not, records that it tried. The answer is
-    /// the same for both, so that it tells nothing of the events of others.
+    /// Checks that a caller with the scope `read`, or for its value the scope `values`, for some
+    /// handlers only has it for the one of an event; `None` if the canvas has no such event. If not,
+    /// records that it tried. Without `read` the answer is the same for both, so that it tells
+    /// nothing of the events of others.
     pub(crate) fn may_see(
         &self,
         api: &Api,
         action: &'static str,
         handler: Option<(&str, &str)>,
+        value: bool,
     ) -> Result<(), Problem> {
-        if !self.is_limited(Scope::Read) {
-            return Ok(());
+        for scope in scopes_to_see(value).filter(|scope| self.is_limited(*scope)) {
+            let names =
+                handler.and_then(|(module, name)| module.parse::<Name>().ok().zip(name.parse::<Name>().ok()));
+            let Some((module, name)) = names else { return Err(Problem::not_found()) };
+            authorize_handler(&self.principal, self.canvas, scope, &module, &name).map_err(|denied| {
+                let about = HandlerScope { canvas: self.canvas, module, name };
+                self.record_refusal(api, action, &denied, Some(about));
+                if scope == Scope::Read { Problem::not_found() } else { denied.into() }
+            })?;
         }
-        let names =
-            handler.and_then(|(module, name)| module.parse::<Name>().ok().zip(name.parse::<Name>().ok()));
-        let Some((module, name)) = names else { return Err(Problem::not_found()) };
-        authorize_handler(&self.principal, self.canvas, Scope::Read, &module, &name).map_err(|denied| {
-            let scope = HandlerScope { canvas: self.canvas, module, name };
-            self.record_refusal(api, action, &denied, Some(scope));
-            Problem::not_found()
-        })
+        Ok(())
     }
 
     /// Checks that the caller may write more than events of some handlers; if not, records that it
@@ -275,4 +279,9 @@ impl FromRequestParts<Api> for Caller {
         // A handler outside the guard has no caller, and so can't do anything.
         parts.extensions.get::<Self>().cloned().ok_or_else(Problem::not_found)
     }
+}
+
+/// What a caller needs to see events, and what is in their values as well.
+fn scopes_to_see(values: bool) -> impl Iterator<Item = Scope> {
+    [Scope::Read].into_iter().chain(values.then_some(Scope::Values))
 }

@@ -295,8 +295,8 @@ async fn a_key_for_some_handlers_lists_these_and_their_events() {
 async fn a_key_for_some_handlers_shows_their_events() {
     let service = Service::start().await;
     let (ids, foreign) = emit_all(&service).await;
-    let images = key(&service, &["read:image/*"]).await;
-    let mails = key(&service, &["read:mail/send"]).await;
+    let images = key(&service, &["read:image/*", "values:image/*"]).await;
+    let mails = key(&service, &["read:mail/send", "values:mail/send"]).await;
     let missing = read(&service, &images, &format!("/events/{}", Uuid::new_v4())).await;
     assert_eq!(missing.problem(), (404, "not-found".to_owned()));
     let words = |answer: &Answer| answer.text.split("request_id").next().unwrap().to_owned();
@@ -312,6 +312,43 @@ async fn a_key_for_some_handlers_shows_their_events() {
     assert!(stage.count(seen).await > 0, "looking at values is recorded");
     let refused = "select count(*) from wakeq.audit_log where action = 'show_event' and outcome = 'refused'";
     assert!(stage.count(refused).await > 0, "and so is who tried in vain");
+}
+
+/// A key that reads everything, and the values of one handler only: it neither sees nor searches
+/// those of others.
+#[tokio::test]
+async fn values_of_some_handlers_alone_are_shown_and_searched() {
+    let service = Service::start().await;
+    let (ids, _) = emit_all(&service).await;
+    let narrow = key(&service, &["read", "values:mail/send"]).await;
+    let forbidden = (403, "forbidden".to_owned());
+    for (at, id) in ids.iter().enumerate() {
+        assert!(read(&service, &narrow, &format!("/events/{id}")).await.status.is_success());
+        let shown = read(&service, &narrow, &format!("/events/{id}?view=full")).await;
+        match at {
+            2 => assert_eq!(shown.json()["value"]["of"], "send"),
+            _ => assert_eq!(shown.problem(), forbidden, "{at}"),
+        }
+    }
+    for list in ["/events", "/events/count", "/dead-events"] {
+        for (query, may) in [
+            ("module=mail&name=send", true),
+            ("module=mail", false),
+            ("module=image&name=blur", false),
+            ("name=send", false),
+            ("limit=1", false),
+        ] {
+            if list == "/events/count" && query == "limit=1" {
+                continue;
+            }
+            let search = read(&service, &narrow, &format!("{list}?{query}&value_text=blur")).await;
+            match may {
+                true => assert!(search.status.is_success(), "{list} {query}: {}", search.text),
+                false => assert_eq!(search.problem(), forbidden, "{list} {query}"),
+            }
+        }
+    }
+    service.stop().await;
 }
 
 /// By the lease, like the other requests about it. An event of another handler is answered like one

@@ -77,10 +77,18 @@ impl ComparableAnswer {
         let Some(other) = other else {
             return Some(format!("{label}: nobody asked this in the other world"));
         };
-        if (self.status, &self.headers, &self.body) == (other.status, &other.headers, &other.body) {
+        let body = |answered: &Self| {
+            let mut body = answered.body.clone();
+            if let Some(looked_at) = body.get_mut("looked_at").filter(|_| label.contains("list_audit")) {
+                // It counts the late lines, too, as in `masked`.
+                *looked_at = Value::Null;
+            }
+            body
+        };
+        if (self.status, &self.headers, body(self)) == (other.status, &other.headers, body(other)) {
             return None;
         }
-        let whole = |answered: &Self| format!("{} {} {:?}", answered.status, answered.body, answered.headers);
+        let whole = |answered: &Self| format!("{} {} {:?}", answered.status, body(answered), answered.headers);
         let (here, there) = (whole(self), whole(other));
         let same_start = here.chars().zip(there.chars()).take_while(|(one, other)| one == other).count();
         let short =

@@ -226,9 +226,9 @@ async fn migrate_of_the_release_before_succeeds_on_a_newer_schema() {
     let terminal = Terminal::on(&database);
     let pool = sqlx::PgPool::connect(database.url()).await.unwrap();
     let add = "insert into wakeq._migrations (version, description, success, checksum, execution_time)
-               values (23, 'of tomorrow', true, '', 0)";
+               values (24, 'of tomorrow', true, '', 0)";
     sqlx::query(add).execute(&pool).await.unwrap();
-    let newer = "  23  newer    of a newer release\n      the schema is newer than this program: 23\n";
+    let newer = "  24  newer    of a newer release\n      the schema is newer than this program: 24\n";
     let expected = migrations("present") + newer;
     assert_eq!(terminal.prints(&["migrate"]).await, expected);
     assert_eq!(terminal.prints(&["migrate", "--dry-run"]).await, expected);

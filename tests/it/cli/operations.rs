@@ -143,7 +143,7 @@ async fn operations_are_begun_on_the_database() {
 #[tokio::test]
 async fn operations_are_begun_on_a_server() {
     let service = Service::start().await;
-    let scopes = [Scope::Read, Scope::Values, Scope::Operate];
+    let scopes = [Scope::Emit, Scope::Read, Scope::Values, Scope::Operate];
     let key = service.key("ada", CanvasId::DEFAULT, &scopes).await;
     plays(&service, &Terminal::with_key(&service, &key)).await;
     service.stop().await;

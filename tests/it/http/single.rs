@@ -64,7 +64,7 @@ async fn a_key_is_shown_without_its_secret() {
     let everywhere = service.wide_key("everywhere", &Scope::ALL).await;
     for other in [&theirs[6..18], &everywhere[6..18], "000000000000"] {
         let missing = service.admin(Method::GET, &format!("/keys/{other}"), NONE).await;
-        missing.says((404, "not-found"), "the canvas has no key");
+        missing.says((404, "not-found"), "no such resource on this canvas");
     }
     let other = format!("/admin/canvases/{OTHER}/keys/{id}");
     assert_eq!(service.ask(&theirs, Method::GET, &other, NONE).await.problem().0, 404);

@@ -58,7 +58,7 @@ async fn filled() -> (Service, i64) {
 }
 
 async fn operator(service: &Service) -> Visitor {
-    let key = service.wide_key("operator", &[Scope::Read, Scope::Operate]).await;
+    let key = service.wide_key("operator", &[Scope::Read, Scope::Values, Scope::Operate]).await;
     Visitor::with_key(service, &key).await
 }
 

@@ -77,7 +77,9 @@ async fn each_of_two_keys_begins_with_its_own_handlers() {
         let page = visitor.page(&format!("/events/{event}")).await.found();
         page.says("Story").says("delayed").says_nothing_of("<script>document");
         assert!(!page.offers("/run-now") && !page.offers("/cancel"), "it takes rights on the canvas");
-        visitor.page(&format!("/events/{event}?value=shown")).await.found().says("document.title");
+        let hidden = visitor.page(&format!("/events/{event}?value=shown")).await;
+        assert_eq!(hidden.status, StatusCode::FORBIDDEN);
+        hidden.says("needs the scope `values`").says_nothing_of("document.title");
         visitor.page(&format!("/dead-events/list?module={module}&name={name}")).await.found();
         for id in [others, &foreign] {
             assert_eq!(visitor.page(&format!("/events/{id}")).await.status, StatusCode::NOT_FOUND);

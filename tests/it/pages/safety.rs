@@ -314,7 +314,8 @@ async fn without_the_database_pages_say_so() {
     let visitor = Visitor::with_key(&service, &service.key).await;
     visitor.page("/quotas").await.found();
     service.lose_database().await;
-    for path in ["", "/handlers", "/events", "/keys", "/operations"] {
+    // The overview, to which signing in leads, may be shown as it was half a minute ago.
+    for path in ["/handlers", "/events", "/keys", "/operations"] {
         let shown = visitor.page(path).await;
         assert_eq!(shown.status, StatusCode::SERVICE_UNAVAILABLE, "{path}");
         assert_eq!(shown.headers["content-type"], "text/html; charset=utf-8", "{path}");

@@ -37,8 +37,9 @@ struct AuditFilterArgs {
     #[arg(long)]
     action: Option<String>,
     /// By this actor, such as key:billing
-    #[arg(long)]
-    actor: Option<String>,
+    // Not `--actor`: this says who acts.
+    #[arg(long, value_name = "ACTOR")]
+    by: Option<String>,
     /// About this API key, or by its means: its public part
     #[arg(long)]
     key: Option<KeyId>,
@@ -84,7 +85,7 @@ impl AuditFilterArgs {
         });
         request
             .query("action", self.action.as_ref())
-            .query("actor", self.actor.as_ref())
+            .query("actor", self.by.as_ref())
             .query("key", self.key.as_ref())
             .query("module", handler.map(|handler| &handler.module))
             .query("name", handler.map(|handler| &handler.name))

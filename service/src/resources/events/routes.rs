@@ -87,7 +87,7 @@ pub(crate) async fn list(
     if filter.states.contains(&EventState::Dead) {
         return Err(Problem::bad_request("dead events are listed at `/dead-events`: leave `dead` out"));
     }
-    caller.may_list(&api, "list_events", filter.module.as_ref(), filter.name.as_ref())?;
+    caller.may_list(&api, "list_events", &filter)?;
     let (limit, cursor) = (paging::limit(query.limit)?, paging::cursor(query.cursor.as_deref())?);
     Ok(Json(
         caller.admin(&api, Scope::Read).events(caller.canvas, &filter, cursor.as_ref(), limit).await?.into(),
@@ -147,7 +147,7 @@ pub(crate) async fn count(
         error_group: query.error_group.map(ErrorGroupId),
         ..common_filter!(query)
     };
-    caller.may_list(&api, "count_events", filter.module.as_ref(), filter.name.as_ref())?;
+    caller.may_list(&api, "count_events", &filter)?;
     let cursor = paging::cursor(query.cursor.as_deref())?;
     let admin = caller.admin(&api, Scope::Read);
     Ok(Json(admin.count_events(caller.canvas, &filter, cursor.as_ref()).await?.into()))
@@ -192,12 +192,13 @@ pub(crate) async fn one(
             "there is no event {id} on canvas {canvas}: it completed, was cancelled or purged, or never existed"
         ))
     })?;
-    caller.may_see(&api, "show_event", detail.module.as_deref().zip(detail.name.as_deref()))?;
+    let is_full = query.view == Some(View::Full);
+    let handler = detail.module.as_deref().zip(detail.name.as_deref());
+    caller.may_see(&api, "show_event", handler, is_full)?;
     if let Some(wait) = detail.limit.as_mut().filter(|_| caller.is_limited(Scope::Read)) {
         // They may be events of other handlers.
         wait.holders.clear();
     }
-    let is_full = query.view == Some(View::Full);
     if detail.state != wire::EventState::Gone {
         let found = admin.checkpoint(caller.canvas, id).await?;
         let attempts = admin.attempts(caller.canvas, id).await?;

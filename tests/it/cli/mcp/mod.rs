@@ -258,7 +258,7 @@ async fn a_value_is_data() {
     let logged = agent.ends().await;
     assert!(!logged.contains(order), "{logged}");
     let stage = service.stop().await;
-    let recorded = "select coalesce(sum(times), 0) from wakeq.audit_log where action = 'show_event'";
+    let recorded = "select coalesce(sum(times), 0) from wakeq.audit_log where action = 'show_event' and outcome = 'done'";
     assert_eq!(stage.pool.value::<i64>(recorded).await, 1, "only the one with the value");
 }
 

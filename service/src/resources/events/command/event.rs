@@ -4,6 +4,7 @@ use clap::Args;
 
 use crate::cli::Context;
 use crate::cli::arguments;
+use crate::cli::failure::Failure;
 use crate::cli::show::{JsonArg, field, json_field, moment, or_dash, rule, worker_state};
 use crate::resources::emit::wire::OptionsJson;
 use crate::resources::events::wire::attempt::AttemptJson;
@@ -38,9 +39,19 @@ pub(crate) struct Explain {
 
 impl ShowEvent {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let event = context.client().await?.event(self.id, true).await?;
+        let client = context.client().await?;
+        let (event, is_hidden) = match client.event(self.id, true).await {
+            // Values have a scope of their own. What is not in them takes `read`.
+            Err(error) if matches!(error.downcast_ref(), Some(Failure::Refused(_))) => {
+                (client.event(self.id, false).await?, true)
+            }
+            shown => (shown?, false),
+        };
         self.json.print(&event, |event| {
             print(event)?;
+            if is_hidden {
+                return field("value", "hidden: the credential does not have the scope `values`");
+            }
             let left = event.checkpoint.as_ref().and_then(|checkpoint| checkpoint.value.as_deref());
             json_field("left", left, self.full)?;
             json_field("value", event.value.as_deref(), self.full)?;

@@ -35,6 +35,7 @@ pub(crate) async fn set_due(
     Form(form): Form<DueForm>,
 ) -> Result<Done, Problem> {
     let id = path.get("id");
+    visit.needs(Scope::Operate)?;
     let now = time::now();
     let due = time::written(&form.due, now).filter(|due| *due > now).ok_or_else(|| {
         Problem::bad_request(
