@@ -66,11 +66,12 @@ fn needed(operation: &Value) -> String {
     let scopes = security["bearer"].as_array().into_iter().flatten();
     let scopes: Vec<_> = scopes.map(|scope| format!("`{}`", scope.as_str().unwrap())).collect();
     let words = operation["description"].as_str().unwrap_or_default();
-    match scopes[..] {
-        [] => "none".to_owned(),
-        _ if words.contains("` on every canvas;") => format!("{} on every canvas", scopes.join(" and ")),
-        _ => scopes.join(" and "),
-    }
+    let scopes = match &scopes[..] {
+        [] => return "none".to_owned(),
+        [scope] => scope.clone(),
+        [others @ .., last] => format!("{} and {last}", others.join(", ")),
+    };
+    if words.contains("` on every canvas;") { format!("{scopes} on every canvas") } else { scopes }
 }
 
 /// What a server says of its routes.
