@@ -328,8 +328,8 @@ create unique index events_v2_lane on wakeq.events_v2 (canvas_id, object, module
 -- Those that were cancelled while they ran, which is hardly any at a time.
 create index events_v2_cancelled on wakeq.events_v2 (cancelled_by) where cancelled_by is not null;
 -- No forks: an event has one successor. Neither this index nor that of lanes can serve the other's
--- statements, which name no `prev`, or the object itself: with the statistics of an empty table each
--- would do, and an object's events were read whole.
+-- statements, which name no `prev`, or the object itself: with the statistics of an empty table
+-- each would do, and an object's events were read whole.
 create unique index events_v2_successor on wakeq.events_v2 (canvas_id, greatest(object, object), prev)
     where queue is null and prev is not null;
 -- The lanes of queues.

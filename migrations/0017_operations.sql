@@ -13,7 +13,8 @@ create table wakeq.operations (
     filter        jsonb not null check (jsonb_typeof(filter) = 'object' and octet_length(filter::text) <= 16384),
     arguments     jsonb not null default '{}' check (
         jsonb_typeof(arguments) = 'object' and octet_length(arguments::text) <= 4096),
-    -- In place of a filter, which has no condition then: the ids that the events are named by, sorted.
+    -- In place of a filter, which has no condition then: the ids that the events are named by,
+    -- sorted.
     ids           uuid[] check (cardinality(ids) between 1 and 1000 and array_ndims(ids) = 1),
     -- Whether copies are meant that their queue does not show to the canvas.
     copies        boolean not null default false,

@@ -178,9 +178,10 @@ end
 $$;
 
 -- Counted names for which events wait although there seems to be room, at most `page` of them. It
--- looks at 10,000 names, or for a second where that takes longer, from the one after `after_name` on,
--- and at none of a canvas after `last_canvas`: who changes limits of one canvas pays for its names
--- only. If there may be more, a last row without room says behind which name the next look goes on.
+-- looks at 10,000 names, or for a second where that takes longer, from the one after `after_name`
+-- on, and at none of a canvas after `last_canvas`: who changes limits of one canvas pays for its
+-- names only. If there may be more, a last row without room says behind which name the next look
+-- goes on.
 create function wakeq.limits_with_room(
     lease interval, page integer default 500, after_canvas uuid default null, after_name text default null,
     last_canvas uuid default null)

@@ -171,9 +171,10 @@ impl Admin {
         Ok(id)
     }
 
-    /// Gives a waiting event another due time, earlier or later. A moment that has passed is now. An event that failed is tried again then, and one whose
-    /// [last moment](crate::Event::not_after) comes before dies. A rule on its handler still holds
-    /// it. If its notification can't be published, that is logged and not an error, as of
+    /// Gives a waiting event another due time, earlier or later. A moment that has passed is now.
+    /// An event that failed is tried again then, and one whose [last
+    /// moment](crate::Event::not_after) comes before dies. A rule on its handler still holds it. If
+    /// its notification can't be published, that is logged and not an error, as of
     /// [`Admin::run_now`].
     ///
     /// ```

@@ -80,12 +80,12 @@ pub struct EventCount {
 }
 
 impl Admin {
-    /// Events of a canvas that have not ended and meet the filter, by handler and due time; those on
-    /// an object in their order on it, and members of a batch by their ids. Up to `limit`, 1 to
-    /// [`LIST_MAX`]. A page examines up to 10,000 events, and if the filter asks for
-    /// what is in values or errors, up to 32 MiB of values. So with a rare state it may be short or
-    /// empty and still have a next page. An event that is retried or delayed between two pages may
-    /// be on both or on neither.
+    /// Events of a canvas that have not ended and meet the filter, by handler and due time; those
+    /// on an object in their order on it, and members of a batch by their ids. Up to `limit`, 1 to
+    /// [`LIST_MAX`]. A page examines up to 10,000 events, and if the filter asks for what is in
+    /// values or errors, up to 32 MiB of values. So with a rare state it may be short or empty and
+    /// still have a next page. An event that is retried or delayed between two pages may be on both
+    /// or on neither.
     ///
     /// ```no_run
     /// # async fn example(admin: wakeq::Admin, canvas: wakeq::CanvasId) -> Result<(), Box<dyn std::error::Error>> {

@@ -84,10 +84,10 @@ impl Admin {
     }
 
     /// Begins an operation: what it does is done to each event that matches its filter, or that it
-    /// names, and was emitted, or died, before this call. It returns at once. This process carries the operation
-    /// on, page by page, and the minute's pass of any process does if this one dies. Each page
-    /// changes its events and the operation's row in one transaction, so that no event is changed
-    /// or counted twice. [`Admin::operation`] says how far it has come.
+    /// names, and was emitted, or died, before this call. It returns at once. This process carries
+    /// the operation on, page by page, and the minute's pass of any process does if this one dies.
+    /// Each page changes its events and the operation's row in one transaction, so that no event is
+    /// changed or counted twice. [`Admin::operation`] says how far it has come.
     ///
     /// A canvas has at most 10 open operations. Ended ones are kept for 14 days, and at most 1,000
     /// of a canvas in all.

@@ -64,8 +64,8 @@ impl Waker {
         }
     }
 
-    /// Wakes what has room at limits that kept places for events which are gone. What can't be woken
-    /// is left to the minute's pass.
+    /// Wakes what has room at limits that kept places for events which are gone. What can't be
+    /// woken is left to the minute's pass.
     pub(super) async fn wake_where_places_were_kept(&self, limits: &[HeldLimit]) {
         if limits.is_empty() {
             return;

@@ -210,8 +210,8 @@ impl NewOperation {
         }
     }
 
-    /// On these events, 1 to 1,000. Those that do not exist, or that the kind is not about, are left
-    /// out.
+    /// On these events, 1 to 1,000. Those that do not exist, or that the kind is not about, are
+    /// left out.
     pub fn of_ids(kind: OperationKind, ids: Vec<Uuid>) -> Self {
         Self { ids: Some(ids), all: false, ..Self::new(kind, OperationFilter::default()) }
     }

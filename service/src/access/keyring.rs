@@ -236,8 +236,8 @@ impl Access {
 
     /// Admits an account, or replaces its scopes there. Returns whether it is new there. A service
     /// account may use the API with its ID tokens. A person may use the pages, if Google's
-    /// identity-aware proxy is in front of them ([`AccessConfig::iap_audience`]) or people sign in at
-    /// an OpenID provider ([`AccessConfig::oidc`]), and nothing else.
+    /// identity-aware proxy is in front of them ([`AccessConfig::iap_audience`]) or people sign in
+    /// at an OpenID provider ([`AccessConfig::oidc`]), and nothing else.
     ///
     /// [`AccessConfig::iap_audience`]: super::AccessConfig::iap_audience
     /// [`AccessConfig::oidc`]: super::AccessConfig::oidc

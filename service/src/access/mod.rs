@@ -52,9 +52,8 @@ use jwks::{Jwks, KeyKind, NoKey};
 use key::{KeyChecks, KeyHash};
 use lookup::{Limits, Lookup};
 use oidc::Oidc;
-use opened::KnownSession;
 use push::Pushers;
-use session::Sessions;
+use session::{KnownSession, Sessions};
 use token::{AcceptedClaims, TokenKind};
 use wakeq::{Store, StoreError};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::session::{PersonSession, Purpose, Session, SignIn};
+use super::session::{KnownSession, PersonSession, Purpose, Session, SignIn};
 use super::{Access, Unauthenticated, unavailable};
 use crate::store::{NewSessionRow, ServiceStore, SessionRow};
 use wakeq::{StoreError, Timestamp};
@@ -45,11 +45,6 @@ pub(crate) struct OpenSession {
     pub(crate) browser: String,
     /// Whether it is the one that asks.
     pub(crate) is_own: bool,
-}
-
-/// A cached session.
-pub(super) struct KnownSession {
-    use_to_note: AtomicBool,
 }
 
 impl SignIn {

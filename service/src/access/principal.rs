@@ -279,11 +279,9 @@ pub(crate) fn canvases_with(
     principal: &Principal,
     [first, second]: [Scope; 2],
 ) -> Result<Option<Vec<CanvasId>>, Denied> {
-    let both = match (canvases(principal, first)?, canvases(principal, second)?) {
+    let both: Vec<_> = match (canvases(principal, first)?, canvases(principal, second)?) {
         (None, canvases) | (canvases, None) => return Ok(canvases),
-        (Some(own), Some(others)) => {
-            own.into_iter().filter(|canvas| others.binary_search(canvas).is_ok()).collect::<Vec<_>>()
-        }
+        (Some(own), Some(others)) => own.into_iter().filter(|canvas| others.contains(canvas)).collect(),
     };
     if both.is_empty() { Err(Denied::Forbidden { needed: second }) } else { Ok(Some(both)) }
 }

@@ -3,6 +3,7 @@
 //! before is for its row to say.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
@@ -46,6 +47,12 @@ pub(super) enum Purpose {
     FlowNonce,
     /// The proof of who has begun it.
     FlowProof,
+}
+
+/// What is remembered of an open session.
+pub(super) struct KnownSession {
+    /// Whether its row has to say that it is in use.
+    pub(super) use_to_note: AtomicBool,
 }
 
 impl Purpose {

@@ -158,8 +158,8 @@ impl Caller {
     }
 
     /// Checks that a caller with the scope `read`, or for its value the scope `values`, for some
-    /// handlers only has it for the one of an event; `None` if the canvas has no such event. If not,
-    /// records that it tried. Without `read` the answer is the same for both, so that it tells
+    /// handlers only has it for the one of an event; `None` if the canvas has no such event. If
+    /// not, records that it tried. Without `read` the answer is the same for both, so that it tells
     /// nothing of the events of others.
     pub(crate) fn may_see(
         &self,

@@ -116,8 +116,8 @@ pub(crate) struct ListenQuery {
 
 /// Listen to events as they are emitted
 ///
-/// Sends the events of all canvases whose values the credential may see, as server-sent events. Each
-/// emitted event is one of the type `emitted`, with its id, and with the JSON described in
+/// Sends the events of all canvases whose values the credential may see, as server-sent events.
+/// Each emitted event is one of the type `emitted`, with its id, and with the JSON described in
 /// docs/listeners.md as data. One of the type `missed` reports that the caller was too slow, and
 /// how many events it missed: `{"count":12}`, or `{"count":null}` if that is unknown. A comment is
 /// sent every 15 s.
@@ -125,8 +125,8 @@ pub(crate) struct ListenQuery {
 /// Delivery is best effort: events may be missed, duplicated or reordered. Events from before the
 /// request are not sent, so `Last-Event-ID` has no effect.
 ///
-/// Requires the scopes `read` and `values` on at least one canvas. The stream ends when the credential is no
-/// longer valid, or the process stops.
+/// Requires the scopes `read` and `values` on at least one canvas. The stream ends when the
+/// credential is no longer valid, or the process stops.
 #[utoipa::path(get, path = "/v1/listen", operation_id = "listen", tag = "events", params(ListenQuery),
     security(("bearer" = ["read", "values"])), responses(
     (status = 200, description = "Events, until the caller disconnects",

@@ -17,8 +17,8 @@ const FRESH: Duration = Duration::from_secs(1);
 pub(super) struct Pulse(Mutex<Option<(Instant, Mark)>>);
 
 impl Pulse {
-    /// The mark of the database, from a second ago at most, or else what `ask` brings. Those who ask
-    /// at the same time wait for one answer.
+    /// The mark of the database, from a second ago at most, or else what `ask` brings. Those who
+    /// ask at the same time wait for one answer.
     pub(super) async fn mark(&self, ask: impl Future<Output = Option<String>>) -> Mark {
         let mut last = self.0.lock().await;
         if let Some((at, mark)) = &*last

@@ -134,8 +134,8 @@ impl Sql<'_> {
         Ok(CommandOutcome::of(row.done, row.there))
     }
 
-    /// Unlike a due event, one that has passed its place in a queue has to go behind what was called
-    /// there: so nothing is due before now.
+    /// Unlike a due event, one that has passed its place in a queue has to go behind what was
+    /// called there: so nothing is due before now.
     pub(in crate::store) async fn set_due(
         &self,
         canvas: CanvasId,

@@ -39,9 +39,9 @@ pub struct AuditEntry {
     /// Who did it.
     pub actor: String,
     /// The action, such as `pause`, `unpause`, `block`, `unblock`, `cancel`, `cancel-running`,
-    /// `run-now`, `set-due`, `set-tags`, `purge`, `redrive`, `delete-dead`, `know-error`, `forget-error`,
-    /// `erase-entity`, `create-key`, `revoke-key`, `allow-account`, `remove-account` or `sign-in`;
-    /// or any name that a program recorded itself.
+    /// `run-now`, `set-due`, `set-tags`, `purge`, `redrive`, `delete-dead`, `know-error`,
+    /// `forget-error`, `erase-entity`, `create-key`, `revoke-key`, `allow-account`,
+    /// `remove-account` or `sign-in`; or any name that a program recorded itself.
     pub action: String,
     /// The handler's module, if it was about one handler.
     pub module: Option<String>,
@@ -215,9 +215,9 @@ impl Store {
         after: Option<AuditPosition>,
         looks: (i64, i64),
     ) -> Result<Vec<LookedLine>, StoreError> {
-        let before = filter.before.map(|before| (before, i64::MIN));
-        let (before, below) = after.into_iter().chain(before).min().unzip();
-        let query = sqlx::query!(
+        let (before, below) = after.into_iter().chain(filter.before.map(|at| (at, i64::MIN))).min().unzip();
+        let query = sqlx::query_as!(
+            LookedRow,
             r#"select id as "id!", at as "at!", actor as "actor!", action as "action!", module, name, event_id,
                       outcome as "outcome!", detail, times as "times!", request_id, is_meant as "is_meant!",
                       number as "number!"
@@ -261,24 +261,45 @@ impl Store {
             looks.1
         );
         let rows = self.session().await?.all("read the audit log", query).await?;
-        let looked = rows.into_iter().map(|row| LookedLine {
+        Ok(rows.into_iter().map(LookedRow::into_line).collect())
+    }
+}
+
+struct LookedRow {
+    id: i64,
+    at: Timestamp,
+    actor: String,
+    action: String,
+    module: Option<String>,
+    name: Option<String>,
+    event_id: Option<Uuid>,
+    outcome: String,
+    detail: Option<String>,
+    times: i32,
+    request_id: Option<String>,
+    is_meant: bool,
+    number: i64,
+}
+
+impl LookedRow {
+    fn into_line(self) -> LookedLine {
+        LookedLine {
             entry: AuditEntry {
-                id: row.id,
-                at: row.at,
-                actor: row.actor,
-                action: row.action,
-                module: row.module,
-                name: row.name,
-                event_id: row.event_id.map(EventId),
-                outcome: if row.outcome == "done" { AuditOutcome::Done } else { AuditOutcome::Refused },
-                detail: row.detail,
-                times: row.times,
-                request_id: row.request_id,
+                id: self.id,
+                at: self.at,
+                actor: self.actor,
+                action: self.action,
+                module: self.module,
+                name: self.name,
+                event_id: self.event_id.map(EventId),
+                outcome: if self.outcome == "done" { AuditOutcome::Done } else { AuditOutcome::Refused },
+                detail: self.detail,
+                times: self.times,
+                request_id: self.request_id,
             },
-            is_meant: row.is_meant,
-            number: row.number,
-        });
-        Ok(looked.collect())
+            is_meant: self.is_meant,
+            number: self.number,
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Operations on events that are named by their ids: those that are there, each once, of one canvas.
+//! Operations on events that are named by their ids: those that are there, each once, of one
+//! canvas.
 
 use wakeq::control::{NewOperation, Operation, OperationKind, OperationState};
 use wakeq::{Actor, AdminError, CanvasId, Event, EventId};

@@ -104,8 +104,8 @@ async fn the_page_of_a_handler_says_how_many_events_it_has() {
     }
 }
 
-/// In each of three hours about a day ago, four attempts began after 20 ms, on both canvases those of
-/// another mean.
+/// In each of three hours about a day ago, four attempts began after 20 ms, on both canvases those
+/// of another mean.
 const YESTERDAY: &str = "
     insert into wakeq.hour_statistics
     select date_trunc('hour', now()) - interval '1 day' + n * interval '1 h', canvas::uuid, 'WORKER', 'greet', 5,

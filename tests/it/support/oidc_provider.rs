@@ -110,7 +110,7 @@ impl OidcProvider {
         self.state().asked.iter().filter(|asked| *asked == path).count()
     }
 
-    /// The address that it sends somebody back to who has come to this one.
+    /// The address to which it sends back whoever has come to this one.
     pub(crate) async fn signs_in(&self, address: &str) -> String {
         let none = reqwest::redirect::Policy::none();
         let client = reqwest::Client::builder().no_proxy().redirect(none).build().unwrap();

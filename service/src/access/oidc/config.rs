@@ -85,6 +85,8 @@ fn safe(text: &str) -> Option<Url> {
 mod tests {
     use super::*;
 
+    type Spoil = fn(&mut OidcConfig);
+
     #[test]
     fn what_is_wrong_is_named() {
         let good = OidcConfig {
@@ -100,7 +102,7 @@ mod tests {
             config.issuer_url().map(drop).map_err(|error| error.to_string())
         };
         assert_eq!(with(|config| config.issuer = "http://127.0.0.1:9000".into()), Ok(()));
-        let cases: [(fn(&mut OidcConfig), &str); 9] = [
+        let cases: [(Spoil, &str); 9] = [
             (|config| config.issuer = String::new(), "WAKEQ_OIDC_ISSUER"),
             (|config| config.issuer = "http://login.example".into(), "WAKEQ_OIDC_ISSUER"),
             (|config| config.issuer = "https://login.example?a=b".into(), "WAKEQ_OIDC_ISSUER"),

@@ -278,7 +278,8 @@ pub(crate) struct LogPageJson {
     /// Whether events beyond it can't be read yet, because a transaction that appends is still
     /// open.
     pub(crate) held: bool,
-    /// Says that the payloads and metadata are hidden, and which scope shows them; omitted if they are not.
+    /// Says that the payloads and metadata are hidden, and which scope shows them; omitted if they
+    /// are not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "hidden: this needs the scope `values`")]
     pub(crate) hidden: Option<String>,

@@ -53,8 +53,8 @@ impl Span {
         }
     }
 
-    /// The same length of time a day ago, in words, with its beginning and end. Of what is more than
-    /// a day ago whole hours are known.
+    /// The same length of time a day ago, in words, with its beginning and end. Of what is more
+    /// than a day ago whole hours are known.
     fn day_before(&self, now: DateTime<Utc>) -> Option<(&'static str, DateTime<Utc>, DateTime<Utc>)> {
         let now_s = now.timestamp();
         let hour = DateTime::from_timestamp(now_s - now_s.rem_euclid(3_600), 0)?;

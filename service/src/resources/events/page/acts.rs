@@ -1,5 +1,5 @@
-//! What is done with one event: it is made due, now or at another time, cancelled, redriven, or gets
-//! other tags.
+//! What is done with one event: it is made due, now or at another time, cancelled, redriven, or
+//! gets other tags.
 
 use axum::Form;
 use axum::http::Method;
