@@ -119,7 +119,17 @@ impl Browser {
 
     /// Waits until the page has a text. The numbers on it change by themselves.
     pub(crate) async fn until_it_says(&self, words: &str) {
-        let deadline = tokio::time::Instant::now() + TIMEOUT;
+        self.until_it_says_within(TIMEOUT, words).await;
+    }
+
+    /// The same of live numbers, which a database that is slow to count them renews every five
+    /// minutes at least.
+    pub(crate) async fn until_it_says_live(&self, words: &str) {
+        self.until_it_says_within(Duration::from_secs(300) + TIMEOUT, words).await;
+    }
+
+    async fn until_it_says_within(&self, limit: Duration, words: &str) {
+        let deadline = tokio::time::Instant::now() + limit;
         loop {
             // A page that is just being left has no body.
             let body = self.client.find(Locator::Css("body")).await;

@@ -117,7 +117,7 @@ async fn a_filter_is_followed_without_loading_the_page() {
     // Its live numbers are those of what is shown.
     scene.service.post("/events", serde_json::json!({"name": "remind", "value": 4, "delay_s": 3600})).await;
     browser.press("h1").await;
-    browser.until_it_says("4 events in all.").await;
+    browser.until_it_says_live("4 events in all.").await;
     browser.client.back().await.unwrap();
     browser.until_address("name=remind", false).await;
     browser.until_it_says("WORKER/print").await;

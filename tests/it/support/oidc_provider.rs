@@ -224,9 +224,10 @@ impl State {
 
 fn change(object: &mut Value, fields: &Value) {
     for (name, value) in fields.as_object().unwrap() {
-        match value {
-            Value::Null => drop(object.as_object_mut().unwrap().remove(name)),
-            value => object[name] = value.clone(),
+        if value.is_null() {
+            object.as_object_mut().unwrap().remove(name);
+        } else {
+            object[name] = value.clone();
         }
     }
 }
