@@ -88,7 +88,8 @@ impl ComparableAnswer {
         if (self.status, &self.headers, body(self)) == (other.status, &other.headers, body(other)) {
             return None;
         }
-        let whole = |answered: &Self| format!("{} {} {:?}", answered.status, body(answered), answered.headers);
+        let whole =
+            |answered: &Self| format!("{} {} {:?}", answered.status, body(answered), answered.headers);
         let (here, there) = (whole(self), whole(other));
         let same_start = here.chars().zip(there.chars()).take_while(|(one, other)| one == other).count();
         let short =
