@@ -115,6 +115,24 @@ mod tests {
         }
     }
 
+    /// Such an option would get the value of the general one, or its default.
+    #[test]
+    fn no_option_of_a_command_is_called_as_a_general_one() {
+        let whole = Cli::command();
+        let general: BTreeSet<_> = whole
+            .get_arguments()
+            .filter(|arg| arg.is_global_set())
+            .map(|arg| arg.get_id().clone())
+            .collect();
+        assert!(general.len() > 20, "{general:?}");
+        let mut shadows = Vec::new();
+        each(&whole, "wakeq", &mut |below, path| {
+            let own = below.get_arguments().filter(|arg| general.contains(arg.get_id()));
+            shadows.extend(own.map(|arg| format!("{path}: {}", arg.get_id())));
+        });
+        assert!(shadows.is_empty(), "{shadows:?}");
+    }
+
     #[test]
     fn the_help_of_each_command_is_a_screen_of_its_own_options() {
         let mut whole = command(Cli::command());
