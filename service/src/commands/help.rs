@@ -119,11 +119,8 @@ mod tests {
     #[test]
     fn no_option_of_a_command_is_called_as_a_general_one() {
         let whole = Cli::command();
-        let general: BTreeSet<_> = whole
-            .get_arguments()
-            .filter(|arg| arg.is_global_set())
-            .map(|arg| arg.get_id().clone())
-            .collect();
+        let general: BTreeSet<_> =
+            whole.get_arguments().filter(|arg| arg.is_global_set()).map(|arg| arg.get_id().clone()).collect();
         assert!(general.len() > 20, "{general:?}");
         let mut shadows = Vec::new();
         each(&whole, "wakeq", &mut |below, path| {
