@@ -63,9 +63,14 @@ impl ComparableAnswer {
             Ok(body) => masked(&body),
             Err(_) => {
                 let kept = text.lines().filter(|line| !line.split_whitespace().any(is_late));
-                // As in `masked`: the number counts the late lines, too.
+                // As in `masked`: the number counts the late lines, too. And columns are as wide as
+                // what is in these.
                 let lines = regex::Regex::new(r"audit-lines +[0-9]+ ").unwrap();
-                let line = |line| Value::String(mask(&lines.replace(line, "audit-lines <lines> ")));
+                let gaps = regex::Regex::new(" {2,}").unwrap();
+                let line = |line| {
+                    let line = lines.replace(line, "audit-lines <lines> ").into_owned();
+                    Value::String(mask(&gaps.replace_all(&line, "  ")))
+                };
                 Value::Array(kept.map(line).collect())
             }
         };
