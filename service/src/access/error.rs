@@ -59,7 +59,7 @@ pub enum Refusal {
     /// The session in the page is over.
     #[error("a session of key {0:?} is over")]
     SessionOver(KeyId),
-    /// The session of a person in the page is over, or of a provider that is no longer configured.
+    /// A person's session in the page is over, or its provider is no longer configured.
     #[error("a session of {email} is over")]
     PersonSessionOver {
         /// The person's address.

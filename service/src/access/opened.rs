@@ -107,7 +107,7 @@ impl Access {
         Ok(self.known_session(id).await?.is_some())
     }
 
-    /// Records that somebody has opened a page. What a page does by itself is no use of it.
+    /// Records that somebody has opened a page. What a page asks by itself does not count.
     pub(crate) async fn note_activity(&self, sign_in: &SignIn) {
         let Some((id, _)) = sign_in.row() else { return };
         // A session that can't be looked up now is not kept from ending either.

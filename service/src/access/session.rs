@@ -45,7 +45,7 @@ pub(super) enum Purpose {
     FlowState,
     /// The nonce of its ID token.
     FlowNonce,
-    /// The proof of who has begun it.
+    /// Proves that this deployment has begun it.
     FlowProof,
 }
 
