@@ -12,7 +12,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::broker::{Broker, Faults, Time};
 use crate::clock::Clock;
 use crate::provision::Provision;
-use crate::server::{Core, Server, Tokens};
+use crate::server::{Core, Server, ServerOptions, Tokens};
 
 /// Options of an emulator. By default it has no topics and no faults, and uses the machine's time.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +23,15 @@ pub struct Options {
     pub provision: Provision,
     /// The issuer in the tokens of authenticated pushes; `https://accounts.google.com` by default.
     pub oidc_issuer: Option<String>,
+    /// The origins of pages that may use it in a browser, like `http://localhost:9090`, or `*` for
+    /// all; pages of other origins can't read its answers, and change nothing.
+    pub allowed_origins: Vec<String>,
+    /// Whether it writes a line to stderr for each request, once that has ended.
+    pub log_requests: bool,
+    /// Whether it stores and returns settings that need what it does not have, like
+    /// `kms_key_name` and `bigquery_config`, instead of refusing them. It does not carry them out,
+    /// and says so once on stderr for each resource, and in the overview.
+    pub accept_unsupported: bool,
     /// The source of its time.
     pub clock: Clock,
 }
@@ -77,10 +86,16 @@ impl Emulator {
         let core = Arc::new(Core::new(Broker::new(options.faults), options.clock, stop.clone()));
         core.with(|broker, now| {
             broker.number_from(now);
+            if options.accept_unsupported {
+                broker.accept_unsupported();
+            }
             options.provision.apply(broker, now)
         })
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        let server = Server::bind(address, Arc::clone(&core), Tokens::new(options.oidc_issuer))?;
+        let tokens = Tokens::new(options.oidc_issuer);
+        let server_options =
+            ServerOptions { allowed_origins: options.allowed_origins, logs_requests: options.log_requests };
+        let server = Server::bind(address, Arc::clone(&core), tokens, server_options)?;
         let address = server.address();
         let server = tokio::spawn(server.serve());
         Ok(Self { address, core, server, stop: stop.drop_guard() })

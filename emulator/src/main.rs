@@ -1,14 +1,20 @@
 //! `pubsub-emulator`: the emulator as a program.
 
+mod health;
+mod stop;
+
 use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::str::FromStr;
 
 use anyhow::Context as _;
-use clap::Parser;
+use clap::builder::BoolishValueParser;
+use clap::{Args, Parser, Subcommand};
+use health::Health;
+use stop::stop_requests;
 use tokio::net::lookup_host;
-use tokio::signal::unix::{SignalKind, signal};
 use wakeq_emulator::{Config, Emulator, Faults, Options, Provision};
 
 /// A Google Cloud Pub/Sub emulator: gRPC and REST on one port, in memory.
@@ -16,7 +22,26 @@ use wakeq_emulator::{Config, Emulator, Faults, Options, Provision};
 /// Set PUBSUB_EMULATOR_HOST=host:port for clients; any project id works. Nothing is stored on disk:
 /// all messages are lost when it exits.
 #[derive(Debug, Parser)]
-#[command(name = "pubsub-emulator", version)]
+#[command(name = "pubsub-emulator", version, args_conflicts_with_subcommands = true)]
+struct Program {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    #[command(flatten)]
+    arguments: Arguments,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Starts the emulator, as no command does, with the same options
+    Start(Box<Arguments>),
+    /// Asks the emulator on this machine, or in this container, whether it answers: exit code 0 if
+    /// it does
+    Health(Health),
+}
+
+// Not documented: clap would show it instead of what is said about the program.
+#[derive(Args, Debug)]
 struct Arguments {
     /// Address or name to listen on: 127.0.0.1 for local clients only, 0.0.0.0 or :: for all
     /// interfaces
@@ -26,6 +51,10 @@ struct Arguments {
     /// Port to listen on; 0 picks a free port and prints it
     #[arg(long, default_value_t = 8085, env = "PUBSUB_EMULATOR_PORT")]
     port: u16,
+
+    /// Both, as Google's emulator takes them: HOST:PORT, HOST or :PORT; it overrides the other two
+    #[arg(long, value_name = "HOST:PORT")]
+    host_port: Option<HostPort>,
 
     /// Configuration file with initial topics, subscriptions and faults: TOML, or JSON (.json)
     #[arg(long, value_name = "FILE", env = "PUBSUB_EMULATOR_CONFIG")]
@@ -52,11 +81,69 @@ struct Arguments {
     /// Issuer (iss) of the tokens of authenticated pushes
     #[arg(long, value_name = "URL", default_value = "https://accounts.google.com")]
     oidc_issuer: String,
+
+    /// Origin of pages that may use the emulator in a browser, such as http://localhost:9090; * is
+    /// all
+    #[arg(long, value_name = "ORIGIN", value_parser = origin)]
+    allow_origin: Vec<String>,
+
+    /// Store settings that need what the emulator does not have, such as kmsKeyName and
+    /// bigqueryConfig, instead of refusing them; they are returned, but not carried out
+    #[arg(
+        long,
+        env = "PUBSUB_EMULATOR_ACCEPT_UNSUPPORTED",
+        value_parser = BoolishValueParser::new()
+    )]
+    accept_unsupported: bool,
+
+    /// Write a line to the standard error for each request, with what came of it
+    #[arg(long)]
+    log_requests: bool,
+}
+
+/// An address and a port, either of which may be left out.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+struct HostPort {
+    host: Option<String>,
+    port: Option<u16>,
+}
+
+impl FromStr for HostPort {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        // The last colon of an address like [::1] belongs to it.
+        let (host, port) = match text.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => (host, port),
+            Some(_) | None => (text, ""),
+        };
+        let port = match port {
+            "" => None,
+            port => Some(port.parse::<u16>().map_err(|_| format!("`{port}` is not a port"))?),
+        };
+        Ok(Self { host: (!host.is_empty()).then(|| host.to_owned()), port })
+    }
+}
+
+/// An origin as browsers write it.
+fn origin(text: &str) -> Result<String, String> {
+    let origin = text.trim_end_matches('/');
+    let host = origin.split_once("://").map(|(_, host)| host);
+    if origin == "*" || host.is_some_and(|host| !host.is_empty() && !host.contains('/')) {
+        return Ok(origin.to_owned());
+    }
+    Err("an origin is a scheme and a host, such as http://localhost:9090, or * for all".to_owned())
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(Arguments::parse()).await {
+    let program = Program::parse();
+    let done = match program.command {
+        None => run(program.arguments).await,
+        Some(Command::Start(arguments)) => run(*arguments).await,
+        Some(Command::Health(health)) => health.run().await,
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Without stderr, there is nowhere to report it.
@@ -68,15 +155,13 @@ async fn main() -> ExitCode {
 
 async fn run(arguments: Arguments) -> anyhow::Result<()> {
     // Before any output: a process that waits for the line below may send a signal at once.
-    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
-    let address = resolve(&arguments.host, arguments.port).await?;
+    let stopped = stop_requests()?;
+    let HostPort { host, port } = arguments.host_port.clone().unwrap_or_default();
+    let host = host.as_deref().unwrap_or(&arguments.host);
+    let address = resolve(host, port.unwrap_or(arguments.port)).await?;
     let emulator = Emulator::start(address, options(arguments)?).await?;
     say(&emulator)?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
+    stopped.await;
     emulator.stop().await;
     Ok(())
 }
@@ -94,6 +179,9 @@ fn options(arguments: Arguments) -> anyhow::Result<Options> {
         faults: faults.or(config.faults).unwrap_or_default(),
         provision: provision.and(of_variables(variables)?),
         oidc_issuer: Some(arguments.oidc_issuer),
+        allowed_origins: arguments.allow_origin,
+        accept_unsupported: arguments.accept_unsupported,
+        log_requests: arguments.log_requests,
         ..Options::default()
     })
 }
@@ -129,9 +217,46 @@ async fn resolve(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
     v4.or(first).with_context(|| format!("--host {host}: the name has no address"))
 }
 
+/// The second line is that of Google's emulator, which programs wait for. Both are written at once,
+/// as a program may close the pipe after the first.
 fn say(emulator: &Emulator) -> anyhow::Result<()> {
-    let (address, host) = (emulator.address(), emulator.host());
-    let line = format!("pubsub-emulator: listening on {address}; export PUBSUB_EMULATOR_HOST={host}");
+    let (address, host, port) = (emulator.address(), emulator.host(), emulator.address().port());
+    let lines = format!(
+        "pubsub-emulator: listening on {address}; export PUBSUB_EMULATOR_HOST={host}\n\
+         Server started, listening on {port}\n"
+    );
     let mut output = std::io::stdout().lock();
-    writeln!(output, "{line}").and_then(|()| output.flush()).context("cannot write to the standard output")
+    let written = output.write_all(lines.as_bytes()).and_then(|()| output.flush());
+    written.context("cannot write to the standard output")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_and_port_may_be_given_together_or_one_of_them() {
+        let table = [
+            ("0.0.0.0:8085", Some("0.0.0.0"), Some(8085)),
+            ("localhost:0", Some("localhost"), Some(0)),
+            ("localhost", Some("localhost"), None),
+            (":8085", None, Some(8085)),
+            ("[::1]:8085", Some("[::1]"), Some(8085)),
+            ("[::1]", Some("[::1]"), None),
+        ];
+        for (text, host, port) in table {
+            let expected = HostPort { host: host.map(str::to_owned), port };
+            assert_eq!(text.parse::<HostPort>(), Ok(expected), "{text}");
+        }
+        assert_eq!("localhost:http".parse::<HostPort>(), Err("`http` is not a port".to_owned()));
+    }
+
+    #[test]
+    fn an_origin_has_a_scheme_and_no_path() {
+        assert!(origin("http://localhost:9090/").is_ok_and(|origin| origin == "http://localhost:9090"));
+        assert!(origin("*").is_ok());
+        for wrong in ["localhost:9090", "http://", "http://localhost/path", ""] {
+            assert!(origin(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -12,6 +12,7 @@ mod consume;
 mod delivery;
 mod faults;
 mod filter;
+mod inspect;
 mod limits;
 mod mask;
 mod message;
@@ -29,6 +30,7 @@ mod subscriptions;
 mod time;
 mod topics;
 mod topology;
+mod unsupported;
 
 #[cfg(test)]
 mod tests;
@@ -46,8 +48,9 @@ use subscriptions::Subscription;
 use topics::Topic;
 
 pub use calls::{CallFaults, FaultCode, Method, NextCalls};
-pub use delivery::Figures;
+pub use delivery::{Figures, Holder, MessagePage, MessageQuery, MessageState, MessageView, PageSize, Place};
 pub use faults::{FaultCounts, Faults};
+pub use inspect::{SubscriptionContents, TopicContents};
 pub use message::Message;
 pub use overview::{Overview, SnapshotOverview, SubscriptionOverview, TopicOverview};
 pub use push::{PushDelivery, PushFigures, PushResult};
@@ -55,6 +58,7 @@ pub use refusal::{Answer, Reason, Refusal};
 pub(crate) use streams::answers_pings;
 pub use streams::{StreamId, StreamOverview, StreamTurn};
 pub use time::Time;
+pub use unsupported::StoredSetting;
 
 /// A resource's full name, shared by everything that refers to it.
 type Name = Arc<str>;
@@ -84,6 +88,10 @@ pub struct Broker {
     /// Subscriptions with something new to take, to end, or to push.
     woken: BTreeSet<Name>,
     streams: Streams,
+    /// Whether settings that are not carried out are stored, and not refused.
+    accepts_unsupported: bool,
+    /// Lines for the log that were not taken yet.
+    notices: Vec<String>,
     faults: Faults,
     fault_counts: FaultCounts,
     /// Decides the faults of messages.
@@ -111,6 +119,8 @@ impl Broker {
             agenda: Agenda::default(),
             woken: BTreeSet::new(),
             streams: Streams::new(faults.seed),
+            accepts_unsupported: false,
+            notices: Vec::new(),
             call_rng: SeededRng::new(faults.seed, Purpose::Calls),
             faults,
             fault_counts: FaultCounts::default(),
@@ -159,6 +169,8 @@ impl Broker {
         broker.woken = self.subscriptions.keys().cloned().collect();
         broker.woken.append(&mut self.woken);
         broker.streams = self.streams.forgotten(broker.faults.seed);
+        broker.accepts_unsupported = self.accepts_unsupported;
+        broker.notices.append(&mut self.notices);
         broker.fault_counts = self.fault_counts;
         broker.last_message = self.last_message;
         broker.last_resource = self.last_resource;

@@ -31,6 +31,26 @@ impl Kind {
         }
     }
 
+    /// One of this kind, as a sentence begins.
+    fn singular(self) -> &'static str {
+        match self {
+            Self::Topic => "A topic",
+            Self::Subscription => "A subscription",
+            Self::Snapshot => "A snapshot",
+            Self::Schema => "A schema",
+        }
+    }
+
+    /// The rule for names of this kind.
+    fn rule(self) -> String {
+        format!(
+            "{} is named {}ID, where ID has {SHORTEST_ID} to {LONGEST_ID} characters, begins with a letter but \
+             not with goog, and has only letters, digits and -_.~+%.",
+            self.singular(),
+            self.prefix("PROJECT")
+        )
+    }
+
     /// The kind of a well-formed name.
     pub(super) fn of(name: &str) -> Option<Self> {
         let kinds = [Self::Topic, Self::Subscription, Self::Snapshot, Self::Schema];
@@ -45,7 +65,7 @@ impl Kind {
 
 /// Refuses what is not a name of the kind. `field` is named in the refusal.
 pub(super) fn check(kind: Kind, field: &str, name: &str) -> Answer<()> {
-    if well_formed(kind, name) { Ok(()) } else { Err(misnamed(field, name)) }
+    if well_formed(kind, name) { Ok(()) } else { Err(misnamed(field, name, &kind.rule())) }
 }
 
 /// Checks a name and returns an owned copy.
@@ -58,7 +78,7 @@ pub(super) fn own(kind: Kind, field: &str, name: &str) -> Answer<Name> {
 pub(super) fn project(name: &str) -> Answer<&str> {
     name.strip_prefix("projects/")
         .filter(|project| is_project(project))
-        .ok_or_else(|| misnamed("project", name))
+        .ok_or_else(|| misnamed("project", name, "A project is named projects/PROJECT."))
 }
 
 /// The project's id in a well-formed name; empty in any other.
@@ -71,10 +91,11 @@ pub(super) fn id_of(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or(name)
 }
 
-fn misnamed(field: &str, name: &str) -> Refusal {
+/// The service's words, and then the rule, which it only links to.
+fn misnamed(field: &str, name: &str, rule: &str) -> Refusal {
     Refusal::invalid(format!(
         "Invalid resource name given ({field}={name}). Refer to \
-         https://cloud.google.com/pubsub/docs/pubsub-basics#resource_names for more information."
+         https://cloud.google.com/pubsub/docs/pubsub-basics#resource_names for more information. {rule}"
     ))
 }
 
@@ -154,6 +175,16 @@ mod tests {
         let refusal = check(Kind::Topic, "dead_letter_topic", "nonsense").unwrap_err();
         assert_eq!(refusal.code, tonic::Code::InvalidArgument);
         assert!(refusal.message.starts_with("Invalid resource name given (dead_letter_topic=nonsense)."));
+    }
+
+    #[test]
+    fn the_refusal_states_the_rule() {
+        let refusal = check(Kind::Topic, "name", "projects/p/topics/w").unwrap_err();
+        let rule = "A topic is named projects/PROJECT/topics/ID, where ID has 3 to 255 characters, begins with a \
+                    letter but not with goog, and has only letters, digits and -_.~+%.";
+        assert!(refusal.message.ends_with(&format!(" for more information. {rule}")), "{}", refusal.message);
+        let refusal = project("p").unwrap_err();
+        assert!(refusal.message.ends_with(" A project is named projects/PROJECT."), "{}", refusal.message);
     }
 
     #[test]

@@ -3,6 +3,9 @@
 
 use super::StreamOverview;
 use super::delivery::Figures;
+use super::snapshots::Snapshot;
+use super::subscriptions::Subscription;
+use super::unsupported::{self, StoredSetting};
 use super::{Broker, PushFigures, Time};
 
 /// Everything in the broker, sorted by name.
@@ -16,6 +19,8 @@ pub struct Overview {
     pub snapshots: Vec<SnapshotOverview>,
     /// The open streaming pulls, the oldest first.
     pub streams: Vec<StreamOverview>,
+    /// The settings that are stored and returned, and not carried out.
+    pub not_carried_out: Vec<StoredSetting>,
 }
 
 /// A topic.
@@ -59,6 +64,16 @@ pub struct SnapshotOverview {
     pub messages: usize,
 }
 
+impl SnapshotOverview {
+    pub(super) fn of(snapshot: &Snapshot) -> Self {
+        Self {
+            name: snapshot.name.to_string(),
+            topic: snapshot.config.topic.clone(),
+            messages: snapshot.contents.len(),
+        }
+    }
+}
+
 impl Broker {
     /// Returns the figures of everything in the broker.
     pub fn overview(&self, now: Time) -> Overview {
@@ -68,24 +83,42 @@ impl Broker {
             snapshots: topic.snapshots.len(),
             retained: topic.kept(),
         });
-        let subscriptions = self.subscriptions.values().map(|subscription| SubscriptionOverview {
+        let subscriptions =
+            self.subscriptions.values().map(|subscription| self.subscription_overview(now, subscription));
+        let snapshots = self.snapshots.values().map(SnapshotOverview::of);
+        Overview {
+            topics: topics.collect(),
+            subscriptions: subscriptions.collect(),
+            snapshots: snapshots.collect(),
+            streams: self.stream_overviews(),
+            not_carried_out: self.not_carried_out(),
+        }
+    }
+
+    fn not_carried_out(&self) -> Vec<StoredSetting> {
+        let of_topics = self
+            .topics
+            .iter()
+            .flat_map(|(name, topic)| unsupported::stored(name, unsupported::of_topic(&topic.config)));
+        let of_subscriptions = self.subscriptions.iter().flat_map(|(name, subscription)| {
+            unsupported::stored(name, unsupported::of_subscription(&subscription.config))
+        });
+        of_topics.chain(of_subscriptions).collect()
+    }
+
+    /// Returns the figures of a subscription.
+    pub(super) fn subscription_overview(
+        &self,
+        now: Time,
+        subscription: &Subscription,
+    ) -> SubscriptionOverview {
+        SubscriptionOverview {
             name: subscription.name.to_string(),
             topic: subscription.config.topic.clone(),
             push: self.push_figures(now, &subscription.name),
             detached: subscription.config.detached,
             expires: subscription.expires().map(|expires| expires.timestamp().seconds),
             messages: subscription.delivery.figures(now),
-        });
-        let snapshots = self.snapshots.values().map(|snapshot| SnapshotOverview {
-            name: snapshot.name.to_string(),
-            topic: snapshot.config.topic.clone(),
-            messages: snapshot.contents.len(),
-        });
-        Overview {
-            topics: topics.collect(),
-            subscriptions: subscriptions.collect(),
-            snapshots: snapshots.collect(),
-            streams: self.stream_overviews(),
         }
     }
 }

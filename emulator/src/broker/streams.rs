@@ -106,6 +106,11 @@ impl Streams {
 }
 
 impl Broker {
+    /// The client's name for itself, of an open stream.
+    pub(super) fn client_id(&self, id: StreamId) -> Option<&str> {
+        self.streams.open.get(&id).map(|stream| stream.client_id.as_str())
+    }
+
     /// Opens a streaming pull. The first request configures it, and may already settle messages,
     /// which is answered as in [`Broker::stream_request`].
     pub fn open_stream(

@@ -14,7 +14,7 @@ use super::delivery::Delivery;
 use super::filter::Filter;
 use super::names::{self, DELETED_TOPIC, Kind};
 use super::pages::Page;
-use super::{Answer, Broker, Name, Refusal, Time, limits};
+use super::{Answer, Broker, Name, Refusal, Time, limits, unsupported};
 use crate::proto::pubsub;
 
 /// A subscription and its messages.
@@ -93,7 +93,7 @@ impl Broker {
         if config.detached {
             return Err(limits::bad_argument("detached"));
         }
-        settings::complete(&mut config)?;
+        settings::complete(&mut config, self.accepts_unsupported)?;
         let filter = settings::filter(&config.filter)?;
         let topic =
             self.topics.get(config.topic.as_str()).ok_or_else(|| Refusal::not_found(&config.topic))?;
@@ -123,6 +123,7 @@ impl Broker {
             self.send_dead_letters(&name, &topic);
         }
         self.subscriptions.insert(name.clone(), subscription);
+        self.note_unsupported(&name, &[], &unsupported::of_subscription(&config));
         // A client that waits on an earlier one of that name learns that it is another.
         self.follow_push_config(&name);
         self.wake(&name);
@@ -156,7 +157,7 @@ impl Broker {
         let name = current.name.clone();
         let mut config = current.config.clone();
         fields::apply(&mut config, &update, paths)?;
-        settings::complete(&mut config)?;
+        settings::complete(&mut config, self.accepts_unsupported)?;
         if paths.iter().any(|path| path.starts_with("dead_letter_policy")) {
             self.check_dead_letter_topic(&config)?;
         }
@@ -218,7 +219,7 @@ impl Broker {
         let name = subscription.name.clone();
         let mut config = subscription.config.clone();
         config.push_config = request.push_config;
-        settings::complete(&mut config)?;
+        settings::complete(&mut config, self.accepts_unsupported)?;
         self.configure_subscription(now, &name, config);
         Ok(())
     }
@@ -252,6 +253,8 @@ impl Broker {
     fn configure_subscription(&mut self, now: Time, name: &Name, config: pubsub::Subscription) {
         let Some(subscription) = self.subscriptions.get_mut(name) else { return };
         let before = subscription.dead_letter_topic();
+        let unsupported_before = unsupported::of_subscription(&subscription.config);
+        let unsupported_now = unsupported::of_subscription(&config);
         subscription.config = config;
         subscription.touch(now);
         subscription.configure(now);
@@ -264,6 +267,7 @@ impl Broker {
                 self.send_dead_letters(name, &topic);
             }
         }
+        self.note_unsupported(name, &unsupported_before, &unsupported_now);
         // Its expiry may be earlier now, and has to be rescheduled.
         self.agenda.forget(Entry::Subscription(name.clone()));
         self.follow_push_config(name);

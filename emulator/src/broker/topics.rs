@@ -8,7 +8,7 @@ use super::agenda::Entry;
 use super::mask::{self, Fields};
 use super::names::{self, Kind};
 use super::pages::Page;
-use super::{Answer, Broker, Message, Name, Refusal, Time, limits};
+use super::{Answer, Broker, Message, Name, Refusal, Time, limits, unsupported};
 use crate::proto::pubsub;
 
 const FIELDS: Fields = Fields {
@@ -77,6 +77,12 @@ impl Topic {
         self.kept.range(first..)
     }
 
+    /// The retained messages after the one with this id.
+    pub(super) fn kept_after(&self, id: u64) -> impl Iterator<Item = &Arc<Message>> {
+        let first = self.kept.partition_point(|message| message.id <= id);
+        self.kept.range(first..)
+    }
+
     /// How many messages it retains.
     pub(super) fn kept(&self) -> usize {
         self.kept.len()
@@ -87,16 +93,13 @@ impl Broker {
     /// Creates a topic.
     pub fn create_topic(&mut self, _now: Time, request: pubsub::Topic) -> Answer<pubsub::Topic> {
         let name = names::own(Kind::Topic, "name", &request.name)?;
-        let retention = check(&request)?;
+        let mut config =
+            pubsub::Topic { state: pubsub::topic::State::Active.into(), satisfies_pzs: false, ..request };
+        let retention = complete(&mut config, self.accepts_unsupported)?;
         if self.topics.contains_key(&name) {
             return Err(Refusal::already_exists(&name));
         }
-        let config = pubsub::Topic {
-            state: pubsub::topic::State::Active.into(),
-            satisfies_pzs: false,
-            tags: std::collections::BTreeMap::new(),
-            ..request
-        };
+        self.note_unsupported(&name, &[], &unsupported::of_topic(&config));
         let topic = Topic {
             name: name.clone(),
             number: self.next_resource(),
@@ -123,12 +126,13 @@ impl Broker {
         };
         let paths = FIELDS.paths(request.update_mask.as_ref())?;
         let current = self.topic("topic.name", &update.name)?;
-        let mut config = current.config.clone();
+        let (name, mut config) = (current.name.clone(), current.config.clone());
+        let before = unsupported::of_topic(&config);
         for path in paths {
             apply(&mut config, &update, path)?;
         }
-        let retention = check(&config)?;
-        let name = current.name.clone();
+        let retention = complete(&mut config, self.accepts_unsupported)?;
+        self.note_unsupported(&name, &before, &unsupported::of_topic(&config));
         self.configure_topic(now, &name, config.clone(), retention);
         Ok(config)
     }
@@ -219,11 +223,11 @@ impl Broker {
     }
 }
 
-/// Refuses a topic that the service would refuse or that is not supported here; returns how long it
-/// retains messages.
-fn check(topic: &pubsub::Topic) -> Answer<Option<Duration>> {
+/// Refuses a topic that the service would refuse or that is not supported here, and fills in what
+/// the service does; returns how long the topic retains messages.
+fn complete(topic: &mut pubsub::Topic, accepts_unsupported: bool) -> Answer<Option<Duration>> {
     limits::check_labels(&topic.labels)?;
-    check_support(topic)?;
+    unsupported::complete_topic(topic, accepts_unsupported)?;
     let policy = topic.message_storage_policy.as_ref();
     if policy.is_some_and(|policy| policy.allowed_persistence_regions.is_empty()) {
         return Err(limits::bad_argument("message_storage_policy.allowed_persistence_regions"));
@@ -235,24 +239,6 @@ fn check(topic: &pubsub::Topic) -> Answer<Option<Duration>> {
             limits::duration("message retention duration", retention, shortest, longest)
         })
         .transpose()
-}
-
-/// Refuses what is not supported, with the reason.
-fn check_support(topic: &pubsub::Topic) -> Answer<()> {
-    let unsupported = if !topic.kms_key_name.is_empty() {
-        "kms_key_name: messages are kept in memory only, and no keys are managed"
-    } else if topic.schema_settings.is_some() {
-        "schema_settings: schemas are not supported, and messages are not validated against one"
-    } else if topic.ingestion_data_source_settings.is_some() {
-        "ingestion_data_source_settings: nothing is imported from other services"
-    } else if !topic.message_transforms.is_empty() {
-        "message_transforms: no scripts and no models are run"
-    } else if !topic.tags.is_empty() {
-        "tags: there is no resource manager to bind them to"
-    } else {
-        return Ok(());
-    };
-    Err(Refusal::unsupported(format!("This emulator does not support Topic.{unsupported}.")))
 }
 
 fn apply(config: &mut pubsub::Topic, update: &pubsub::Topic, path: &str) -> Answer<()> {

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::notices;
 use super::waiting::{Bells, Waiter};
 use crate::broker::{Broker, Time};
 use crate::clock::Clock;
@@ -59,12 +60,14 @@ impl Core {
         }
         let answer = work(&mut state, now);
         let woken = state.broker.take_woken();
+        let notices = state.broker.take_notices();
         let due = state.broker.next_due();
         let sooner = due.is_some_and(|due| state.alarm.is_none_or(|alarm| due < alarm));
         if sooner {
             state.alarm = due;
         }
         drop(state);
+        notices::write(&notices);
         if sooner {
             self.sooner.notify_one();
         }

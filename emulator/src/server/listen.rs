@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 use super::admin;
 use super::calls::Calls;
 use super::core::Core;
+use super::cors::AllowedOrigins;
 use super::origin::Guard;
 use super::port::Port;
 use super::push::{Pushing, Tokens};
@@ -58,21 +59,43 @@ const PING_PATIENCE: Duration = Duration::from_secs(10);
 /// next one.
 const IDLE: Duration = Duration::from_secs(60);
 
+/// What a server is told besides its address.
+#[derive(Debug, Default)]
+pub(crate) struct ServerOptions {
+    pub(crate) allowed_origins: Vec<String>,
+    pub(crate) logs_requests: bool,
+}
+
 /// A listener that is bound to its port, and what it serves.
 pub(crate) struct Server {
     listener: Listener,
     address: SocketAddr,
     core: Arc<Core>,
     tokens: Arc<Tokens>,
+    allowed_origins: AllowedOrigins,
+    logs_requests: bool,
     most_connections: usize,
 }
 
 impl Server {
     /// Binds the port.
-    pub(crate) fn bind(address: SocketAddr, core: Arc<Core>, tokens: Tokens) -> io::Result<Self> {
+    pub(crate) fn bind(
+        address: SocketAddr,
+        core: Arc<Core>,
+        tokens: Tokens,
+        options: ServerOptions,
+    ) -> io::Result<Self> {
         let listener = listen(address).map_err(|error| explain(address, &error))?;
         let address = listener.0.local_addr()?;
-        Ok(Self { listener, address, core, tokens: Arc::new(tokens), most_connections: MOST_CONNECTIONS })
+        Ok(Self {
+            listener,
+            address,
+            core,
+            tokens: Arc::new(tokens),
+            allowed_origins: AllowedOrigins::new(options.allowed_origins),
+            logs_requests: options.logs_requests,
+            most_connections: MOST_CONNECTIONS,
+        })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -82,8 +105,10 @@ impl Server {
     /// Serves until the core is stopped; returns once every connection has ended.
     pub(crate) async fn serve(self) {
         let pages = admin::routes(&self.core, &self.tokens);
-        let guard = Guard { is_loopback: self.address.ip().is_loopback() };
-        let port = Port::new(&Calls::new(Arc::clone(&self.core)), pages, guard);
+        let allowed = self.allowed_origins.clone();
+        let guard = Guard { is_loopback: self.address.ip().is_loopback(), allowed };
+        let calls = Calls::new(Arc::clone(&self.core));
+        let port = Port::new(&calls, pages, guard, self.logs_requests);
         let tasks = TaskTracker::new();
         let driver = Arc::clone(&self.core);
         tasks.spawn(async move { driver.drive().await });
@@ -190,7 +215,9 @@ impl Drop for Listener {
 
 fn listen(address: SocketAddr) -> io::Result<Listener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // Otherwise the port could not be bound again for a minute after its last connection.
+    // Otherwise the port could not be bound again for a minute after its last connection. Windows
+    // allows that anyway, and with this option even lets two programs share the port.
+    #[cfg(not(windows))]
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG).map(Listener)
@@ -209,15 +236,14 @@ const ADVICE: &[(io::ErrorKind, &str)] = &[
         io::ErrorKind::AddrNotAvailable,
         "this machine has no such address; 127.0.0.1, ::1, 0.0.0.0 and :: are usual",
     ),
-    (io::ErrorKind::PermissionDenied, "choose a port above 1023"),
+    (io::ErrorKind::PermissionDenied, "choose another port, above 1023"),
 ];
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::os::fd::AsFd;
-
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use wakeq_testbed::TestTime;
 
     use super::*;
     use crate::broker::{Broker, Faults};
@@ -225,9 +251,11 @@ mod tests {
 
     #[tokio::test]
     async fn connections_that_ask_nothing_make_room_for_one_that_asks() {
+        let _time = TestTime::begin();
         let stop = CancellationToken::new();
         let core = Arc::new(Core::new(Broker::new(Faults::default()), Clock::system(), stop.clone()));
-        let mut server = Server::bind("127.0.0.1:0".parse().unwrap(), core, Tokens::new(None)).unwrap();
+        let (tokens, options) = (Tokens::new(None), ServerOptions::default());
+        let mut server = Server::bind("127.0.0.1:0".parse().unwrap(), core, tokens, options).unwrap();
         server.most_connections = 2;
         let address = server.address();
         let serving = tokio::spawn(server.serve());
@@ -247,8 +275,12 @@ mod tests {
         serving.await.unwrap();
     }
 
+    #[cfg(unix)]
     #[tokio::test]
     async fn a_closed_listener_refuses_connections_even_if_its_socket_was_inherited() {
+        use std::os::fd::AsFd as _;
+
+        let _time = TestTime::begin();
         let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.0.local_addr().unwrap();
         let copy = listener.0.as_fd().try_clone_to_owned().unwrap(); // like a fork's until its exec

@@ -6,8 +6,12 @@
 mod admin;
 mod calls;
 mod core;
+mod cors;
+mod followed;
 mod grpc;
 mod listen;
+mod log;
+mod notices;
 mod origin;
 mod port;
 mod push;
@@ -15,5 +19,5 @@ mod rest;
 mod waiting;
 
 pub(crate) use core::Core;
-pub(crate) use listen::Server;
+pub(crate) use listen::{Server, ServerOptions};
 pub(crate) use push::Tokens;

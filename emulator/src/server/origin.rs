@@ -1,6 +1,6 @@
-//! The page that a request comes from. Pages of other sites change nothing and read nothing: their
-//! requests to change something are refused, and without a header of ours no browser shows them an
-//! answer.
+//! The page that a request comes from. Unless their origin is allowed, pages of other sites change
+//! nothing and read nothing: their requests to change something are refused, and without a header
+//! of ours no browser shows them an answer.
 //!
 //! A page can give its own site's name the address 127.0.0.1, and then counts as a page of the
 //! emulator's site. So an emulator on the loopback interface knows its own names, and refuses every
@@ -11,34 +11,40 @@ use std::net::IpAddr;
 use axum::http::uri::Authority;
 use axum::http::{Request, header};
 
+use super::cors::AllowedOrigins;
+
 /// The names by which container engines reach the loopback interface of their host.
 const HOST_OF_CONTAINERS: [&str; 2] = ["host.docker.internal", "host.containers.internal"];
 
-const FOREIGN_PAGE: &str = "Pages of other sites must not change this emulator.";
+const FOREIGN_PAGE: &str = "Pages of other sites must not change this emulator. It can be started with \
+                            --allow-origin for the origin of this one.";
 const FOREIGN_NAME: &str = "This emulator listens on the loopback interface, and is reached there by localhost or an \
                             address like 127.0.0.1 only, because a page of another site may be behind any other name. \
                             Use one of these, or listen on another address.";
 
 /// Decides which requests are answered.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Guard {
     /// Whether the listener is on the loopback interface.
     pub(super) is_loopback: bool,
+    /// The origins of other sites' pages that may read and change everything.
+    pub(super) allowed: AllowedOrigins,
 }
 
 impl Guard {
     /// Why a request is refused, if it is. gRPC clients may name any host, and send no origin, as
     /// browsers do.
-    pub(super) fn refusal<B>(self, request: &Request<B>, is_grpc: bool) -> Option<&'static str> {
+    pub(super) fn refusal<B>(&self, request: &Request<B>, is_grpc: bool) -> Option<&'static str> {
         let origin = request.headers().get(header::ORIGIN).map(|origin| origin.as_bytes());
         // The host of the page: empty if it has none of ours, as one over TLS.
         let page = origin.map(|origin| origin.strip_prefix(b"http://").unwrap_or_default());
+        let is_allowed = self.allowed.of(request.headers()).is_some();
         let host = host(request);
-        let named = if is_grpc { page } else { host };
+        let named = if is_grpc { page.filter(|_| !is_allowed) } else { host };
         if self.is_loopback && named.is_some_and(|name| !is_local(name)) {
             return Some(FOREIGN_NAME);
         }
-        let foreign = page.is_some() && (host.is_none() || page != host);
+        let foreign = page.is_some() && !is_allowed && (host.is_none() || page != host);
         (foreign && !is_grpc && !request.method().is_safe()).then_some(FOREIGN_PAGE)
     }
 }
@@ -74,6 +80,10 @@ mod tests {
         request.body(()).unwrap()
     }
 
+    fn guard(is_loopback: bool) -> Guard {
+        Guard { is_loopback, allowed: AllowedOrigins::default() }
+    }
+
     #[test]
     fn only_pages_of_the_requested_address_change_something() {
         let table = [
@@ -87,11 +97,30 @@ mod tests {
         ];
         for (origin, host, uri, expected) in table {
             for is_loopback in [true, false] {
-                let guard = Guard { is_loopback };
+                let guard = guard(is_loopback);
                 let refusal = guard.refusal(&request("POST", origin, host, uri), false);
                 assert_eq!(refusal, expected, "{origin:?} {host:?} {uri}");
                 assert_eq!(guard.refusal(&request("GET", origin, host, uri), false), None);
             }
+        }
+    }
+
+    #[test]
+    fn a_page_of_an_allowed_origin_changes_something_but_by_no_name_that_is_not_ours() {
+        let origin = "https://ui.example";
+        for allowed in [origin, "*"] {
+            let allowed = AllowedOrigins::new(vec![allowed.to_owned()]);
+            let guard = Guard { is_loopback: true, allowed };
+            let refusal =
+                |host, is_grpc| guard.refusal(&request("POST", Some(origin), Some(host), "/"), is_grpc);
+            assert_eq!(refusal("localhost:8085", false), None);
+            assert_eq!(refusal("localhost:8085", true), None);
+            assert_eq!(refusal("ui.example", false), Some(FOREIGN_NAME));
+        }
+        let guard = Guard { is_loopback: true, allowed: AllowedOrigins::new(vec![origin.to_owned()]) };
+        for other in ["http://ui.example", "https://ui.example:8443", "null"] {
+            let other = request("POST", Some(other), Some("localhost:8085"), "/");
+            assert_eq!(guard.refusal(&other, false), Some(FOREIGN_PAGE));
         }
     }
 
@@ -123,15 +152,15 @@ mod tests {
                 let origin = format!("http://{host}");
                 let page = |method| request(method, Some(&origin), Some(host), "/");
                 for method in ["GET", "POST"] {
-                    let refusal = Guard { is_loopback: true }.refusal(&page(method), false);
+                    let refusal = guard(true).refusal(&page(method), false);
                     assert_eq!(refusal, expected, "{method} {host}");
-                    assert_eq!(Guard { is_loopback: false }.refusal(&page(method), false), None, "{host}");
+                    assert_eq!(guard(false).refusal(&page(method), false), None, "{host}");
                 }
-                assert_eq!(Guard { is_loopback: true }.refusal(&page("POST"), true), expected, "gRPC {host}");
+                assert_eq!(guard(true).refusal(&page("POST"), true), expected, "gRPC {host}");
                 let program = request("POST", None, Some("pubsub.googleapis.com"), "/");
-                assert_eq!(Guard { is_loopback: true }.refusal(&program, true), None, "without an origin");
+                assert_eq!(guard(true).refusal(&program, true), None, "without an origin");
             }
         }
-        assert_eq!(Guard { is_loopback: true }.refusal(&request("GET", None, None, "/"), false), None);
+        assert_eq!(guard(true).refusal(&request("GET", None, None, "/"), false), None);
     }
 }

@@ -1,20 +1,18 @@
 //! One port for everything: a request goes to gRPC or to REST by its content type.
 
 use std::convert::Infallible;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, Response, header};
-use bytes::Bytes;
-use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use tonic::Code;
 use tower_service::Service as _;
 
 use super::calls::{Calls, PullGuard};
+use super::followed::followed;
+use super::log::LoggedRequest;
 use super::origin::Guard;
-use super::{grpc, rest};
+use super::{cors, grpc, rest};
 use crate::broker::Refusal;
 
 /// Answers all requests on the port.
@@ -23,15 +21,38 @@ pub(super) struct Port {
     grpc: axum::Router,
     rest: axum::Router,
     guard: Guard,
+    logs_requests: bool,
 }
 
 impl Port {
     /// Serves gRPC and REST, and `pages` under their own paths, to requests that the guard lets in.
-    pub(super) fn new(calls: &Calls, pages: axum::Router, guard: Guard) -> Self {
-        Self { grpc: grpc::routes(calls), rest: rest::routes(calls).merge(pages), guard }
+    pub(super) fn new(calls: &Calls, pages: axum::Router, guard: Guard, logs_requests: bool) -> Self {
+        Self { grpc: grpc::routes(calls), rest: rest::routes(calls).merge(pages), guard, logs_requests }
     }
 
     pub(super) async fn answer(self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+        let logged = self.logs_requests.then(|| LoggedRequest::begin(&request));
+        let response = self.respond(request).await?;
+        let is_grpc = is_grpc(response.headers());
+        Ok(match logged {
+            Some(logged) => logged.follow(response, is_grpc),
+            None => response,
+        })
+    }
+
+    async fn respond(self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+        let Some(origin) = self.guard.allowed.of(request.headers()) else {
+            return self.admit(request).await;
+        };
+        let mut response = match cors::preflight(&request) {
+            Some(response) => response,
+            None => self.admit(request).await?,
+        };
+        cors::allow(&mut response, origin);
+        Ok(response)
+    }
+
+    async fn admit(self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
         let is_grpc = is_grpc(request.headers());
         if let Some(words) = self.guard.refusal(&request, is_grpc) {
             return Ok(rest::refused(Refusal::new(Code::PermissionDenied, words)));
@@ -49,36 +70,10 @@ fn is_grpc(headers: &HeaderMap) -> bool {
 fn guarded(mut response: Response<Body>) -> Response<Body> {
     match response.extensions_mut().remove::<PullGuard>() {
         None => response,
-        Some(pull_guard) => response.map(|inner| Body::new(GuardedBody { inner, pull_guard })),
-    }
-}
-
-struct GuardedBody {
-    inner: Body,
-    pull_guard: PullGuard,
-}
-
-impl http_body::Body for GuardedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let this = self.get_mut();
-        let frame = std::task::ready!(Pin::new(&mut this.inner).poll_frame(context));
-        if frame.is_none() || this.inner.is_end_stream() {
-            this.pull_guard.sent();
-        }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+        Some(pull_guard) => followed(response, move |_, is_last| {
+            if is_last {
+                pull_guard.sent();
+            }
+        }),
     }
 }

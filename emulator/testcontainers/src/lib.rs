@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_becomes_arguments_and_files() {
+    fn settings_become_arguments_and_files_of_the_container() {
         let emulator = PubsubEmulator::default()
             .with_listen_address((Ipv4Addr::LOCALHOST, 9))
             .with_project("demo,orders:worker")

@@ -6,12 +6,13 @@ use wakeq_emulator::proto::pubsub::Topic;
 use wakeq_emulator::{Emulator, FaultCode, Faults, Method, Options, Provision};
 
 use crate::inbox::{HttpMessage, ask, ask_as};
+use crate::limited::LimitedEmulator;
 
 const TOPIC: &str = "GET /v1/projects/demo/topics/orders";
 
-async fn emulator(provision: &str) -> Emulator {
+async fn emulator(provision: &str) -> LimitedEmulator {
     let options = Options { provision: provision.parse().unwrap(), ..Options::default() };
-    Emulator::start("127.0.0.1:0".parse().unwrap(), options).await.unwrap()
+    LimitedEmulator::start(options).await
 }
 
 async fn request(emulator: &Emulator, line: &str) -> HttpMessage {
@@ -81,6 +82,34 @@ async fn only_its_own_page_may_reset_the_emulator() {
     assert_eq!(status(&emulator, TOPIC).await, 404);
     let state = request(&emulator, "GET /admin/state").await.json();
     assert_eq!((&state["topics"], &state["subscriptions"]), (&json!([]), &json!([])));
+    emulator.stop().await;
+}
+
+#[tokio::test]
+async fn a_page_of_an_allowed_origin_reads_and_changes() {
+    const PAGE: &str = "http://ui.example:9090";
+    let allowed_origins = vec![PAGE.to_owned()];
+    let provision = "demo,orders:worker".parse().unwrap();
+    let options = Options { provision, allowed_origins, ..Options::default() };
+    let emulator = LimitedEmulator::start(options).await;
+    let (preflight, delete) = (TOPIC.replace("GET", "OPTIONS"), TOPIC.replace("GET", "DELETE"));
+    let question = [
+        ("origin", PAGE),
+        ("access-control-request-method", "DELETE"),
+        ("access-control-request-headers", "content-type"),
+    ];
+    let told = ask(emulator.address(), &preflight, &question, "").await;
+    assert_eq!((told.status(), told.headers["access-control-allow-origin"].as_str()), (204, PAGE));
+    assert!(told.headers["access-control-allow-methods"].contains("DELETE"));
+    assert_eq!(told.headers["access-control-allow-headers"], "content-type");
+
+    let other = [("origin", "http://other.example")];
+    for request in [preflight.as_str(), TOPIC, delete.as_str()] {
+        let answer = ask(emulator.address(), request, &other, "").await;
+        assert_eq!(answer.headers.get("access-control-allow-origin"), None, "{request}");
+    }
+    let deleted = ask(emulator.address(), &delete, &[("origin", PAGE)], "").await;
+    assert_eq!((deleted.status(), deleted.headers["access-control-allow-origin"].as_str()), (200, PAGE));
     emulator.stop().await;
 }
 

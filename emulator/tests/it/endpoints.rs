@@ -12,10 +12,11 @@ use wakeq_emulator::proto::pubsub::{PublishRequest, PubsubMessage, PushConfig, S
 use wakeq_emulator::{Emulator, ManualClock, Options, Provision};
 
 use crate::inbox::{HttpMessage, Inbox, ask};
+use crate::limited::LimitedEmulator;
 
 const TOPIC: &str = "projects/demo/topics/orders";
 
-async fn pushing(push_config: PushConfig, options: Options) -> Emulator {
+async fn pushing(push_config: PushConfig, options: Options) -> LimitedEmulator {
     let provision = Provision::default()
         .topic(Topic { name: TOPIC.into(), ..Topic::default() })
         .subscription(Subscription {
@@ -25,8 +26,7 @@ async fn pushing(push_config: PushConfig, options: Options) -> Emulator {
             enable_message_ordering: true,
             ..Subscription::default()
         });
-    let options = Options { provision, ..options };
-    Emulator::start("127.0.0.1:0".parse().unwrap(), options).await.unwrap()
+    LimitedEmulator::start(Options { provision, ..options }).await
 }
 
 fn to(inbox: &Inbox) -> PushConfig {

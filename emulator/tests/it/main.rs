@@ -37,6 +37,9 @@ mod updates;
 mod admin;
 mod endpoints;
 mod inbox;
+mod limited;
+mod messages;
+mod unsupported;
 
 /// The names of all cases.
 fn cases() -> impl Iterator<Item = &'static str> {

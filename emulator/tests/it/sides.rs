@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use futures_util::future::BoxFuture;
 use tokio::sync::OnceCell;
-use wakeq_emulator::{Emulator, Options};
-use wakeq_testbed::{GoogleEmulator, PubSub};
+use wakeq_emulator::Options;
+use wakeq_testbed::{GoogleEmulator, PubSub, TestTime};
 
 use crate::differences::{DIFFERENCES, Difference};
+use crate::limited::LimitedEmulator;
 use crate::stage::Stage;
 
 /// Whose emulator a case runs on.
@@ -48,12 +49,13 @@ macro_rules! cases {
 
 /// Each case has an emulator of its own, as it starts in milliseconds.
 pub(crate) async fn on_ours(name: &str, case: fn(Stage) -> Case) {
-    let emulator = Emulator::start("127.0.0.1:0".parse().unwrap(), Options::default()).await.unwrap();
+    let emulator = LimitedEmulator::start(Options::default()).await;
     run(Side::Ours, name, case(Stage::new(emulator.host(), project()).await)).await;
     emulator.stop().await;
 }
 
 pub(crate) async fn on_google(name: &str, case: fn(Stage) -> Case) {
+    let _time = TestTime::begin();
     let Some(host) = google().await else { return };
     run(Side::Google, name, case(Stage::new(host, project()).await)).await;
 }

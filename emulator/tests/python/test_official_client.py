@@ -4,6 +4,7 @@ Nothing here waits for a length of time: everything waits for what has to happen
 """
 
 import collections
+import datetime
 import http.server
 import json
 import queue
@@ -15,9 +16,12 @@ import pytest
 from google.api_core import exceptions as core_exceptions
 from google.cloud import pubsub_v1
 from google.cloud.pubsub_v1.subscriber import exceptions
-from google.cloud.pubsub_v1.types import FlowControl, PublisherOptions
+from google.cloud.pubsub_v1.types import FlowControl, PublisherOptions, StreamingPullRequest
+from google.pubsub_v1.services.schema_service import SchemaServiceClient
 
 PATIENCE = 30
+# How long a client of protocol version 1 waits for the answer to its ping.
+PING_PATIENCE = 15
 PROJECT = "official-client"
 
 
@@ -41,6 +45,14 @@ class Stage:
     def publish(self, *texts, **attributes):
         futures = [self.publisher.publish(self.topic, text.encode(), **attributes) for text in texts]
         return [future.result(PATIENCE) for future in futures]
+
+    def pull_one(self, subscription):
+        patience_ends = time.monotonic() + PATIENCE
+        while time.monotonic() < patience_ends:
+            answer = self.subscriber.pull(subscription=subscription, max_messages=1, timeout=PATIENCE)
+            for received in answer.received_messages:
+                return received
+        raise AssertionError("no message came")
 
 
 @pytest.fixture
@@ -186,3 +198,77 @@ def test_a_push_endpoint_gets_messages_until_it_agrees(stage):
     assert first["subscription"] == subscription
     assert first["message"]["messageId"] == second["message"]["messageId"] == message_id
     assert first["message"]["attributes"] == {"colour": "red"}
+
+
+def test_a_seek_withdraws_the_lease_of_what_it_brings_back(stage):
+    subscription = stage.subscribe(retain_acked_messages=True)
+    snapshot = stage.subscriber.snapshot_path(PROJECT, f"n-{uuid.uuid4()}")
+    stage.subscriber.create_snapshot(name=snapshot, subscription=subscription)
+    [message_id] = stage.publish("again")
+    an_hour_ago = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=1)
+    for target in [{"time": an_hour_ago}, {"snapshot": snapshot}]:
+        leased = stage.pull_one(subscription)
+        stage.subscriber.seek(request={"subscription": subscription, **target})
+        stage.subscriber.acknowledge(subscription=subscription, ack_ids=[leased.ack_id])
+        again = stage.pull_one(subscription)
+        assert again.message.message_id == leased.message.message_id == message_id, target
+        assert again.ack_id != leased.ack_id, target
+        stage.subscriber.modify_ack_deadline(
+            subscription=subscription, ack_ids=[again.ack_id], ack_deadline_seconds=0
+        )
+
+
+def test_a_mask_may_name_a_part_of_a_field(stage):
+    dead = stage.make_topic()
+    subscription = stage.subscribe(dead_letter_policy={"dead_letter_topic": dead, "max_delivery_attempts": 5})
+    changed = {
+        "name": subscription,
+        "dead_letter_policy": {"max_delivery_attempts": 20},
+        "expiration_policy": {"ttl": datetime.timedelta(days=20)},
+    }
+    mask = {"paths": ["dead_letter_policy.max_delivery_attempts", "expiration_policy.ttl"]}
+    updated = stage.subscriber.update_subscription(subscription=changed, update_mask=mask)
+    assert updated.dead_letter_policy.max_delivery_attempts == 20
+    assert updated.dead_letter_policy.dead_letter_topic == dead
+    assert updated.expiration_policy.ttl == datetime.timedelta(days=20)
+
+
+def test_a_project_has_no_schemas():
+    with SchemaServiceClient() as schemas:
+        assert list(schemas.list_schemas(parent=f"projects/{PROJECT}", timeout=PATIENCE)) == []
+        with pytest.raises(core_exceptions.NotFound):
+            schemas.get_schema(name=f"projects/{PROJECT}/schemas/orders", timeout=PATIENCE)
+
+
+def test_the_time_of_publication_has_whole_milliseconds(stage):
+    subscription = stage.subscribe()
+    # One of a thousand would be in whole milliseconds by chance.
+    for text in ["a", "b", "c"]:
+        stage.publish(text)
+        published = stage.pull_one(subscription).message.publish_time
+        assert published.nanosecond % 1_000_000 == 0, published
+
+
+def test_an_acknowledgement_of_many_messages_is_too_large(stage):
+    subscription = stage.subscribe()
+    stage.publish("one")
+    ack_id = stage.pull_one(subscription).ack_id
+    with pytest.raises(core_exceptions.InvalidArgument) as refused:
+        stage.subscriber.acknowledge(subscription=subscription, ack_ids=[ack_id] * 5_000)
+    assert "524288 bytes" in refused.value.message
+    stage.subscriber.acknowledge(subscription=subscription, ack_ids=[ack_id] * 2_500)
+
+
+def test_a_ping_on_a_stream_is_answered_at_once(stage):
+    requests = queue.SimpleQueue()
+    requests.put(
+        StreamingPullRequest(subscription=stage.subscribe(), stream_ack_deadline_seconds=60, protocol_version=1)
+    )
+    answers = stage.subscriber.transport.streaming_pull(iter(requests.get, None), timeout=PING_PATIENCE)
+    try:
+        for _ in range(3):
+            requests.put(StreamingPullRequest())
+            assert not next(answers).received_messages
+    finally:
+        answers.cancel()
+        requests.put(None)

@@ -39,6 +39,7 @@ mod slot;
 mod take;
 #[cfg(test)]
 mod tests;
+mod view;
 mod vocabulary;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -48,10 +49,12 @@ use key::{Availability, Keys};
 use list::List;
 use slot::Slots;
 use take::Rotation;
-pub use vocabulary::Figures;
+pub(crate) use view::{COUNTED_BYTES_MAX, PlaceResult};
+pub use view::{MessagePage, MessageQuery, MessageState, MessageView, PageSize, Place};
 pub(crate) use vocabulary::{
-    AckResult, AdvanceResult, Contents, DeadLetter, Fate, Holder, LeasedMessage, RetryPolicy, Settings,
+    AckResult, AdvanceResult, Contents, DeadLetter, Fate, LeasedMessage, RetryPolicy, Settings,
 };
+pub use vocabulary::{Figures, Holder};
 
 use super::{Message, StreamId, Time};
 

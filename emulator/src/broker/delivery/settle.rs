@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::ack_id::AckId;
 use super::list::NONE;
 use super::slot::State;
-use super::{AckResult, Delivery, REMEMBERED, Time};
+use super::{AckResult, Delivery, Place, PlaceResult, REMEMBERED, Time};
 
 /// What an ack id currently refers to.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +66,26 @@ impl Delivery {
                 }
             }
         }
+    }
+
+    /// Acknowledges the message in a place, leased or not.
+    pub(crate) fn acknowledge_at(&mut self, now: Time, place: Place) -> PlaceResult {
+        self.catch_up(now);
+        let at = place.slot();
+        let slot = self.slots.items.get(at as usize);
+        let Some(slot) = slot.filter(|slot| slot.is_pending() && slot.order() == place.order()) else {
+            return PlaceResult::Gone;
+        };
+        let is_leased = matches!(slot.state, State::Leased { .. });
+        if self.is_early(at) {
+            return PlaceResult::Unordered;
+        }
+        if is_leased {
+            self.settle(at);
+        } else {
+            self.mark_acknowledged(at);
+        }
+        PlaceResult::Acknowledged
     }
 
     /// Extends leases, counting from now; zero gives the message back as a failed delivery.

@@ -49,7 +49,7 @@ pub(crate) enum Fate {
 
 /// Who takes messages.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Holder {
+pub enum Holder {
     /// A unary pull; which one is not recorded.
     Pull,
     /// A streaming pull.

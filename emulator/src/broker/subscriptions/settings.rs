@@ -9,7 +9,7 @@ use crate::broker::delivery::{RetryPolicy, Settings};
 use crate::broker::filter::Filter;
 use crate::broker::limits::{self, proto_duration, std_duration};
 use crate::broker::names::{self, DELETED_TOPIC, Kind};
-use crate::broker::{Answer, Refusal};
+use crate::broker::{Answer, Refusal, unsupported};
 use crate::proto::pubsub;
 
 /// The attribute for the format of pushed messages, of which only `v1` (alias `v1beta2`) is
@@ -17,8 +17,8 @@ use crate::proto::pubsub;
 const PUSH_VERSION: &str = "x-goog-version";
 
 /// Refuses what the service refuses and what is not supported, and fills in defaults.
-pub(super) fn complete(config: &mut pubsub::Subscription) -> Answer<()> {
-    check_support(config)?;
+pub(super) fn complete(config: &mut pubsub::Subscription, accepts_unsupported: bool) -> Answer<()> {
+    unsupported::complete_subscription(config, accepts_unsupported)?;
     limits::check_labels(&config.labels)?;
     complete_ack_deadline(config)?;
     complete_lifetimes(config)?;
@@ -63,25 +63,6 @@ pub(super) fn delivery(config: &pubsub::Subscription) -> Settings {
         retention: own.max(of_topic),
         retain_acked: config.retain_acked_messages,
     }
-}
-
-fn check_support(config: &pubsub::Subscription) -> Answer<()> {
-    let unsupported = if config.bigquery_config.is_some() {
-        "bigquery_config: there is no BigQuery to write to"
-    } else if config.cloud_storage_config.is_some() {
-        "cloud_storage_config: there is no Cloud Storage to write to"
-    } else if config.bigtable_config.is_some() {
-        "bigtable_config: there is no Bigtable to write to"
-    } else if config.analytics_hub_subscription_info.is_some() {
-        "analytics_hub_subscription_info: there is no Analytics Hub"
-    } else if !config.message_transforms.is_empty() {
-        "message_transforms: no scripts and no models are run"
-    } else if !config.tags.is_empty() {
-        "tags: there is no resource manager to bind them to"
-    } else {
-        return Ok(());
-    };
-    Err(Refusal::unsupported(format!("This emulator does not support Subscription.{unsupported}.")))
 }
 
 fn complete_ack_deadline(config: &mut pubsub::Subscription) -> Answer<()> {

@@ -2,6 +2,7 @@
 
 mod consistency;
 mod consume;
+mod inspect;
 mod lifetimes;
 mod masks;
 mod policies;
@@ -9,6 +10,7 @@ mod publish;
 mod snapshots;
 mod subscriptions;
 mod topics;
+mod unsupported;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,12 +1,20 @@
 //! What the emulator serves besides the API: faults at run time, forgetting everything, its state,
-//! the keys of its push tokens, and a page for people.
+//! the keys of its push tokens, and pages for people.
 //!
-//! An endpoint changes nothing but what it documents. Requests of other sites' pages to change
-//! something are refused before they get here, and what they ask for their browser keeps from them.
+//! An endpoint changes nothing but what it documents. Unless their origin is allowed, requests of
+//! other sites' pages to change something are refused before they get here, and what they ask for
+//! their browser keeps from them.
 
+mod body;
+mod card;
 mod faults;
+mod fields;
+mod forms;
+mod html;
 mod json;
 mod page;
+mod subscription;
+mod topic;
 
 use std::sync::Arc;
 
@@ -32,6 +40,13 @@ struct Admin {
 pub(super) fn routes(core: &Arc<Core>, tokens: &Arc<Tokens>) -> Router {
     Router::new()
         .route("/", get(page::show))
+        .route("/admin/topic", get(topic::show))
+        .route("/admin/subscription", get(subscription::show))
+        .route("/admin/publish", post(forms::publish))
+        .route("/admin/acknowledge", post(forms::acknowledge))
+        .route("/admin/purge", post(forms::purge))
+        .route("/admin/seek", post(forms::seek))
+        .route("/admin/snapshot", post(forms::snapshot))
         .route("/admin/faults", get(faults::show).put(faults::replace).delete(faults::clear))
         .route("/admin/forget", post(forget))
         .route("/admin/state", get(state))

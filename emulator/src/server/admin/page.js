@@ -1,14 +1,24 @@
-
-// The page as it is now takes the place of what is shown, so that nothing flickers and the place on it stays.
+// What has changed takes the place of what is shown, so that nothing flickers and the place on the page stays.
+const title = document.title;
+const pause = document.getElementById("pause");
+let paused = false;
+pause.hidden = false;
+pause.addEventListener("click", () => {
+  paused = !paused;
+  pause.textContent = paused ? "Continue" : "Pause";
+});
 setInterval(async () => {
-  if (document.hidden || !getSelection().isCollapsed) return;
+  if (paused || document.hidden || !getSelection().isCollapsed) return;
   try {
-    const answer = await fetch("/", { headers: { accept: "text/html" } });
-    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
-    const shown = document.querySelector("main");
-    if (fresh && fresh.innerHTML !== shown.innerHTML) shown.replaceWith(fresh);
-    document.title = "Pub/Sub emulator";
+    const answer = await fetch(location.href, { headers: { accept: "text/html" } });
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    document.title = answer.ok ? title : title + " (gone)";
+    if (paused || !answer.ok) return;
+    for (const shown of document.querySelectorAll(".live")) {
+      const part = fresh.getElementById(shown.id);
+      if (part && part.innerHTML !== shown.innerHTML && !shown.matches(":focus-within, :active")) shown.replaceWith(part);
+    }
   } catch {
-    document.title = "Pub/Sub emulator (away)";
+    document.title = title + " (away)";
   }
 }, 2000);

@@ -79,7 +79,7 @@ impl Form {
 }
 
 /// A code's HTTP status and name, as listed in `google.rpc.Code`.
-fn names(code: Code) -> (StatusCode, &'static str) {
+pub(super) fn names(code: Code) -> (StatusCode, &'static str) {
     match code {
         Code::Ok => (StatusCode::OK, "OK"),
         Code::Cancelled => (client_closed_request(), "CANCELLED"),

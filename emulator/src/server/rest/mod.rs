@@ -4,6 +4,7 @@
 //! rest.
 
 mod answer;
+mod body;
 mod query;
 mod request;
 mod template;
@@ -14,13 +15,13 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, Request, Response, header};
+use axum::http::{HeaderMap, Request, Response, StatusCode};
+use tonic::Code;
 
 use self::answer::Form;
 use self::query::Query;
 use self::template::{Bound, Template};
 use super::calls::{Calls, PullGuard};
-use super::grpc::LARGEST_REQUEST_BYTES;
 use crate::broker::{Answer, Refusal};
 use crate::proto::{ROUTES, Route};
 
@@ -52,6 +53,16 @@ pub(super) fn routes(calls: &Calls) -> Router {
 /// The response to a request that was refused before it reached a method.
 pub(super) fn refused(refusal: Refusal) -> Response<Body> {
     Form::default().refused(refusal)
+}
+
+/// The HTTP status of a code.
+pub(super) fn status_of(code: Code) -> StatusCode {
+    answer::names(code).0
+}
+
+/// A code's name, as JSON has it.
+pub(super) fn name_of(code: Code) -> &'static str {
+    answer::names(code).1
 }
 
 async fn answer(State(rest): State<Rest>, request: Request<Body>) -> Response<Body> {
@@ -86,7 +97,7 @@ impl Rest {
         headers: &HeaderMap,
         body: Body,
     ) -> Answer<(serde_json::Value, Option<PullGuard>)> {
-        let body = read(headers, body).await?;
+        let body = body::read(headers, body).await?;
         let request = request::assemble(bound, query, &body)?;
         let method = bound.route.method;
         if method == PULL {
@@ -95,22 +106,6 @@ impl Rest {
         }
         Ok((self.calls.json(method, request).await?, None))
     }
-}
-
-/// Reads a body of limited size.
-async fn read(headers: &HeaderMap, body: Body) -> Answer<bytes::Bytes> {
-    if let Some(encoding) = headers.get(header::CONTENT_ENCODING)
-        && encoding != "identity"
-    {
-        return Err(Refusal::invalid(
-            "Compressed bodies are not supported over REST: send the body uncompressed, or use gRPC.",
-        ));
-    }
-    axum::body::to_bytes(body, LARGEST_REQUEST_BYTES).await.map_err(|error| {
-        Refusal::invalid(format!(
-            "The body could not be read in full ({error}); the limit is {LARGEST_REQUEST_BYTES} bytes."
-        ))
-    })
 }
 
 /// How long Google's REST clients declare that they will wait, in seconds.

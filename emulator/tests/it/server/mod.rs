@@ -2,6 +2,7 @@
 //! conformance cases cover the behaviour of Pub/Sub.
 
 mod binary;
+mod health;
 mod life;
 mod rest;
 mod streaming;
@@ -18,13 +19,15 @@ use wakeq_emulator::proto::pubsub::{
 };
 use wakeq_emulator::{Emulator, Options};
 
+use crate::limited::LimitedEmulator;
+
 const PROJECT: &str = "projects/a-project";
 const TOPIC: &str = "projects/a-project/topics/a-topic";
 const SUBSCRIPTION: &str = "projects/a-project/subscriptions/a-subscription";
 
 /// An emulator with a topic and a subscription, and clients.
 struct Stage {
-    emulator: Emulator,
+    emulator: LimitedEmulator,
     publisher: PublisherClient<Channel>,
     subscriber: SubscriberClient<Channel>,
 }
@@ -35,7 +38,7 @@ impl Stage {
     }
 
     async fn with(options: Options) -> Self {
-        let emulator = Emulator::start("127.0.0.1:0".parse().unwrap(), options).await.unwrap();
+        let emulator = LimitedEmulator::start(options).await;
         let channel = connect(&emulator).await;
         let mut stage = Self {
             emulator,

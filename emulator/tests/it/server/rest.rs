@@ -1,9 +1,13 @@
 //! REST, where it differs from gRPC.
 
+use std::io::Write as _;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 use wakeq_emulator::Emulator;
 
-use super::{SUBSCRIPTION, Stage, TOPIC};
+use super::{PROJECT, SUBSCRIPTION, Stage, TOPIC, soon, texts};
 
 async fn ask(emulator: &Emulator, verb: &str, path: &str, body: &str) -> (u16, Value) {
     let url = format!("http://{}{path}", emulator.host());
@@ -80,6 +84,22 @@ async fn refusals_have_the_form_of_google_s_apis() {
 }
 
 #[tokio::test]
+async fn a_name_that_breaks_the_rule_is_refused_with_the_rule() {
+    let stage = Stage::new().await;
+    for (collection, kind, body) in [
+        ("topics", "A topic", json!({})),
+        ("subscriptions", "A subscription", json!({ "topic": TOPIC })),
+        ("snapshots", "A snapshot", json!({ "subscription": SUBSCRIPTION })),
+    ] {
+        let path = format!("/v1/{PROJECT}/{collection}/w");
+        let (status, words) = refused(&stage.emulator, "PUT", &path, &body.to_string()).await;
+        let rule =
+            format!("{kind} is named projects/PROJECT/{collection}/ID, where ID has 3 to 255 characters");
+        assert!(status == 400 && words.contains(&rule), "{words}");
+    }
+}
+
+#[tokio::test]
 async fn both_spellings_of_fields_and_queries_are_read() {
     let stage = Stage::new().await;
     let path = "/v1/projects/a-project/subscriptions/another";
@@ -119,4 +139,19 @@ async fn what_was_pulled_and_not_answered_comes_back_by_its_lease_only() {
     let (status, answer) = ask(&stage.emulator, "POST", &path, r#"{"maxMessages":"1"}"#).await;
     assert_eq!((status, &answer["receivedMessages"][0]["message"]["data"]), (200, &json!("b25l")));
     assert_eq!(stage.leased(), 1, "an answer that was written is not put back");
+}
+
+#[tokio::test]
+async fn a_body_may_be_gzipped() {
+    let stage = Stage::new().await;
+    let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+    packed.write_all(br#"{"messages":[{"data":"b25l"}]}"#).unwrap();
+    let body = packed.finish().unwrap();
+    let publish = async |encoding: &str| {
+        let url = format!("http://{}/v1/{TOPIC}:publish", stage.emulator.host());
+        let request = reqwest::Client::new().post(url).header("content-encoding", encoding);
+        request.body(body.clone()).send().await.unwrap().status().as_u16()
+    };
+    assert_eq!([publish("gzip").await, publish("br").await], [200, 400]);
+    assert_eq!(texts(&soon(stage.pull()).await.unwrap()), ["one"]);
 }

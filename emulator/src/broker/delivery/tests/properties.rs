@@ -6,9 +6,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::super::Contents;
 use super::super::list::{List, NONE};
 use super::super::slot::{Lane, State};
+use super::super::{Contents, MessageQuery, PageSize, Place, PlaceResult};
 use super::model::{Model, Verdict};
 use super::*;
 use crate::broker::faults::{Faults, Purpose, SeededRng};
@@ -40,6 +40,8 @@ enum Step {
     /// To the last snapshot.
     SeekToSnapshot,
     Configure(Settings),
+    /// One of the messages that are not acknowledged, by its place.
+    AckPlace(Index),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -60,6 +62,7 @@ fn all_steps() -> impl Strategy<Value = Vec<Step>> {
         (0..400_u64).prop_map(Step::Seek),
         Just(Step::Snapshot),
         Just(Step::SeekToSnapshot),
+        any::<Index>().prop_map(Step::AckPlace),
         (any_settings(), any::<bool>()).prop_map(|(settings, retain_acked)| {
             Step::Configure(Settings { retain_acked, retention: secs(600), ..settings })
         }),
@@ -134,6 +137,20 @@ impl Run {
         (taken, most, room)
     }
 
+    /// Acknowledges that message and no other, unless it has to wait for an earlier one of its key.
+    fn acknowledge_place(&mut self, index: &Index) {
+        let places = places(&self.bench.delivery);
+        if places.is_empty() {
+            return;
+        }
+        let place = *index.get(&places);
+        let result = self.bench.delivery.acknowledge_at(self.bench.now, place);
+        assert_ne!(result, PlaceResult::Gone);
+        let is_left = |other: &&Place| result == PlaceResult::Unordered || **other != place;
+        let left: Vec<Place> = places.iter().filter(is_left).copied().collect();
+        assert_eq!(self::places(&self.bench.delivery), left);
+    }
+
     fn id(&self, index: &Index) -> Option<String> {
         (!self.ids.is_empty()).then(|| index.get(&self.ids).clone())
     }
@@ -201,7 +218,11 @@ fn agree(settings: &Settings, steps: Vec<Step>) {
                 model.close(run.holder(stream));
                 run.reopen(stream);
             }
-            Step::Seek(_) | Step::Snapshot | Step::SeekToSnapshot | Step::Configure(_) => {
+            Step::Seek(_)
+            | Step::Snapshot
+            | Step::SeekToSnapshot
+            | Step::Configure(_)
+            | Step::AckPlace(_) => {
                 unreachable!("not among the simple steps")
             }
         }
@@ -232,6 +253,21 @@ fn nothing_is_left(mut run: Run) {
     assert_eq!((bench.delivery.all().count(), bench.delivery.next_due()), (0, None));
 }
 
+/// The places of the messages that are not acknowledged, page by page.
+fn places(delivery: &Delivery) -> Vec<Place> {
+    let size = PageSize { messages: 2, bytes: usize::MAX };
+    let mut query = MessageQuery { after: None, acknowledged: false, size };
+    let mut places = Vec::new();
+    loop {
+        let page = delivery.page(&query);
+        places.extend(page.messages.iter().map(|view| view.place));
+        if page.next.is_none() {
+            return places;
+        }
+        query.after = page.next;
+    }
+}
+
 /// The running counts equal a recount.
 fn add_up(bench: &Bench) {
     let delivery = &bench.delivery;
@@ -240,6 +276,8 @@ fn add_up(bench: &Bench) {
     let count = |is: fn(&State) -> bool| all.iter().filter(|slot| is(&slot.state)).count();
     let pending: Vec<_> = all.iter().filter(|slot| slot.is_pending()).collect();
     let bytes: usize = pending.iter().map(|slot| slot.message.size()).sum();
+    let paged: Vec<_> = places(delivery).into_iter().map(Place::order).collect();
+    assert_eq!(paged, pending.iter().map(|slot| slot.order()).collect::<Vec<_>>());
     let figures = delivery.figures(bench.now);
     assert_eq!((figures.backlog, figures.bytes), (pending.len(), bytes));
     assert_eq!(figures.leased, count(|state| matches!(state, State::Leased { .. })));
@@ -316,6 +354,7 @@ fn transcript(settings: &Settings, steps: &[Step], leaps: bool) -> Vec<Vec<(Stri
             Step::Snapshot => run.snapshot = run.bench.delivery.snapshot(run.bench.now),
             Step::SeekToSnapshot => run.bench.delivery.seek_to(run.bench.now, &run.snapshot),
             Step::Configure(settings) => run.bench.delivery.configure(run.bench.now, settings.clone()),
+            Step::AckPlace(index) => run.acknowledge_place(index),
         }
         add_up(&run.bench);
     }

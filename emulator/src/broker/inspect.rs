@@ -1,0 +1,147 @@
+//! Looking at the messages of a subscription and at those that a topic keeps, and acknowledging one
+//! without holding it.
+//!
+//! Looking changes nothing, not even when a subscription expires. Each look is bounded.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tonic::Code;
+
+use super::delivery::{
+    COUNTED_BYTES_MAX, MessagePage, MessageQuery, MessageState, PageSize, Place, PlaceResult,
+};
+use super::overview::SnapshotOverview;
+use super::{Answer, Broker, Holder, Message, Name, Refusal, StreamId, SubscriptionOverview, Time};
+use crate::proto::pubsub;
+
+/// The most snapshots that are listed with a subscription or a topic.
+const SNAPSHOTS_MAX: usize = 500;
+
+/// A subscription and a page of its messages.
+#[derive(Clone, Debug)]
+pub struct SubscriptionContents {
+    /// Its configuration.
+    pub config: pubsub::Subscription,
+    /// Its figures.
+    pub overview: SubscriptionOverview,
+    /// The snapshots of its topic, at most 500.
+    pub snapshots: Vec<SnapshotOverview>,
+    /// The page.
+    pub page: MessagePage,
+    /// The client ids of the streams that hold messages of the page.
+    pub clients: BTreeMap<StreamId, String>,
+}
+
+/// A topic, what it feeds, and a page of the messages that it keeps itself.
+#[derive(Clone, Debug)]
+pub struct TopicContents {
+    /// Its configuration.
+    pub config: pubsub::Topic,
+    /// The subscriptions that it feeds.
+    pub subscriptions: Vec<SubscriptionOverview>,
+    /// Its snapshots, at most 500.
+    pub snapshots: Vec<SnapshotOverview>,
+    /// How many messages it keeps.
+    pub retained: usize,
+    /// The page, the oldest first.
+    pub messages: Vec<Arc<Message>>,
+    /// The last message of the page, if another page follows.
+    pub next: Option<u64>,
+}
+
+impl Broker {
+    /// Returns a subscription and a page of its messages.
+    ///
+    /// ```
+    /// use wakeq_emulator::broker::{Broker, Faults, MessageQuery, PageSize, Time};
+    ///
+    /// let broker = Broker::new(Faults::default());
+    /// let size = PageSize { messages: 50, bytes: 1_000_000 };
+    /// let query = MessageQuery { after: None, acknowledged: false, size };
+    /// assert!(broker.messages(Time::from_secs(0), "projects/p/subscriptions/none", &query).is_err());
+    /// ```
+    pub fn messages(
+        &self,
+        now: Time,
+        subscription: &str,
+        query: &MessageQuery,
+    ) -> Answer<SubscriptionContents> {
+        let found = self.subscription("subscription", subscription)?;
+        let page = found.delivery.page(query);
+        let holders = page.messages.iter().filter_map(|view| match view.state {
+            MessageState::Outstanding { holder: Holder::Stream(stream), .. } => Some(stream),
+            MessageState::Outstanding { holder: Holder::Pull | Holder::Push, .. }
+            | MessageState::Available
+            | MessageState::Waiting { .. }
+            | MessageState::Behind
+            | MessageState::Acknowledged => None,
+        });
+        let clients = holders.filter_map(|stream| Some((stream, self.client_id(stream)?.to_owned())));
+        let clients = clients.collect();
+        let names = self.feeding(found).into_iter().flat_map(|topic| &topic.snapshots);
+        Ok(SubscriptionContents {
+            config: found.config.clone(),
+            overview: self.subscription_overview(now, found),
+            snapshots: self.snapshots_of(names),
+            page,
+            clients,
+        })
+    }
+
+    /// Returns a topic and a page of the messages that it keeps: those after the message with this
+    /// id.
+    pub fn topic_contents(
+        &self,
+        now: Time,
+        topic: &str,
+        after: u64,
+        size: PageSize,
+    ) -> Answer<TopicContents> {
+        let found = self.topic("topic", topic)?;
+        let subscriptions = found.subscriptions.iter().filter_map(|name| self.subscriptions.get(name));
+        let mut messages: Vec<Arc<Message>> = Vec::new();
+        let (mut bytes, mut next) = (0, None);
+        for message in found.kept_after(after) {
+            if !messages.is_empty() && (messages.len() >= size.messages || bytes >= size.bytes) {
+                next = messages.last().map(|message| message.id);
+                break;
+            }
+            bytes += message.size().min(COUNTED_BYTES_MAX);
+            messages.push(Arc::clone(message));
+        }
+        Ok(TopicContents {
+            config: found.config.clone(),
+            subscriptions: subscriptions.map(|found| self.subscription_overview(now, found)).collect(),
+            snapshots: self.snapshots_of(found.snapshots.iter()),
+            retained: found.kept(),
+            messages,
+            next,
+        })
+    }
+
+    /// Acknowledges one message, whoever holds it. With exactly-once delivery and an ordering key,
+    /// the earlier ones of the key have to be acknowledged first.
+    pub fn acknowledge_message(&mut self, now: Time, subscription: &str, place: Place) -> Answer<()> {
+        let found = self.subscription_mut("subscription", subscription)?;
+        found.touch(now);
+        let result = found.delivery.acknowledge_at(now, place);
+        self.settled(now, subscription);
+        match result {
+            PlaceResult::Acknowledged => Ok(()),
+            PlaceResult::Gone => Err(Refusal::new(
+                Code::NotFound,
+                "The subscription has no such message that is not acknowledged.",
+            )),
+            PlaceResult::Unordered => Err(Refusal::new(
+                Code::FailedPrecondition,
+                "An earlier message of the same ordering key has to be acknowledged before this one.",
+            )),
+        }
+    }
+
+    fn snapshots_of<'names>(&self, names: impl Iterator<Item = &'names Name>) -> Vec<SnapshotOverview> {
+        let found = names.filter_map(|name| self.snapshots.get(name));
+        found.take(SNAPSHOTS_MAX).map(SnapshotOverview::of).collect()
+    }
+}
