@@ -63,6 +63,8 @@ create table wakeq.events_v2 (
     options     jsonb,
     -- Not null while a limit has put it off (0018).
     starts_at   timestamptz,
+    -- When its latest lease by a program began (0020), from which its attempt is measured.
+    leased_at   timestamptz,
     constraint events_v2_counts check (retries >= 0 and probes >= 0 and losses between 0 and claims),
     -- No infinity, and nothing that clients cannot represent: such an event would never run, and
     -- could break a program that reads it.
@@ -150,6 +152,9 @@ create table wakeq.emitted_ids (
     emitted_at timestamptz not null default now(),
     -- Its age counts from here: an event that is due in a month may complete in a month.
     due_at     timestamptz not null default now(),
+    -- The handler of its event. An emit of the id for another one is refused.
+    module     wakeq.name,
+    name       wakeq.name,
     primary key (canvas_id, id)
 );
 

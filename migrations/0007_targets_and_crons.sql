@@ -73,8 +73,9 @@ create table wakeq.cron_records (
     -- The first tick that was not emitted, and the fence: the session that emits a tick moves it in
     -- the same transaction. Null while paused.
     next_at       timestamptz,
-    -- The last tick that was emitted and has come.
+    -- The last tick that was emitted and has come, and its event, whatever became of that.
     last_at       timestamptz,
+    last_id       uuid,
     ticks         bigint not null default 0 check (ticks >= 0),
     -- Events that were emitted ahead of their ticks. A pause, a change or a deletion takes them
     -- back. An event that it cannot take back, because it ran early, stays noted: its tick is not
@@ -92,6 +93,7 @@ create table wakeq.cron_records (
     minute_ticks  smallint not null default 1 check (minute_ticks between 1 and 60),
     constraint cron_records_pkey primary key (canvas_id, name),
     constraint cron_records_ahead check (cardinality(ahead) = cardinality(ahead_at)),
+    constraint cron_records_last check ((last_at is null) = (last_id is null)),
     constraint cron_records_moments check (
         next_at >= '0001-01-01Z' and next_at < '10000-01-01Z'
         and last_at >= '0001-01-01Z' and last_at < '10000-01-01Z'),

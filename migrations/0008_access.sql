@@ -214,10 +214,10 @@ $$;
 
 -- Emits an event in the caller's transaction.
 --
--- `value` is JSON. The event does not run before `due`. A caller may choose the `id`: a second call
--- with it emits nothing, even after the event has completed. Events on the same `object` run in
--- order. `notified` says that the caller publishes the notification after its commit, so that the
--- promise may wait for the grace. `options` is an object of what wakeq.kept_options allows.
+-- `value` is JSON. The event does not run before `due`. A caller may choose the `id`: a repeat
+-- emits nothing, even after completion, and raises if it is for another handler. Events on an
+-- `object` run in order. `notified` says that the caller publishes the notification after its
+-- commit, so that the promise may wait for the grace. `options` are those of wakeq.kept_options.
 --
 -- Returns the event's id, whether it is new, and the body of its notification.
 create function wakeq.emit(
@@ -261,12 +261,13 @@ begin
     notification := format('{"id":"%s","canvasID":"%s"%s}', event_id, emit.canvas,
                            case when emit.options @> '{"urgent": true}' then ',"urgent":true' end);
     if own_id is not null then
-        insert into wakeq.emitted_ids (canvas_id, id, due_at)
-        select emit.canvas, event_id, greatest(now(), moment)
+        insert into wakeq.emitted_ids (canvas_id, id, due_at, module, name)
+        select emit.canvas, event_id, greatest(now(), moment), emit.module, emit.handler
          where not exists (select from wakeq.events_v2 e where e.id = event_id and e.canvas_id = emit.canvas)
            and not exists (select from wakeq.dead_events d where d.id = event_id and d.canvas_id = emit.canvas)
             on conflict do nothing;
         if not found then
+            perform wakeq.check_repeats(array[emit.canvas], array[event_id], array[emit.module], array[emit.handler]);
             is_new := false;
             return;
         end if;

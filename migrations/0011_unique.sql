@@ -14,6 +14,9 @@
 -- before it. Where something changes between two of them, the function begins anew. A key beside an
 -- id is compared by "is not distinct from", for which no index will do: the row is found by its id
 -- (docs/design/statements.md).
+--
+-- Ids that callers choose (0001) are the other way to emit twice without harm. What is refused of
+-- them is at the end.
 
 -- As an idempotency key.
 create domain wakeq.unique_key as text check (
@@ -123,10 +126,10 @@ $$;
 -- has ended meanwhile, or waits only to be deleted because it was cancelled while it ran. A
 -- notification of it is on its way already, unless it is due earlier than before or was too far off
 -- for one; `is_due_soon` says so. One that waits for a limit keeps its place in the line, unless it
--- names other keys now or is due later.
+-- names other keys now or is due later. If a place was kept for it there, `room` names the limit.
 create function wakeq.change_unique(
     event wakeq.unique_event, holder uuid, horizon interval, grace interval,
-    out due timestamptz, out is_due_soon boolean)
+    out due timestamptz, out is_due_soon boolean, out room text)
 language plpgsql volatile as $$
 declare
     waits   record;
@@ -152,7 +155,8 @@ begin
     is_anew := waits.starts_at is not null
         and (due > clock_timestamp() or waits.keys is distinct from event.options -> 'limits');
     if is_anew then
-        delete from wakeq.limit_waits w where w.event_id = change_unique.holder;
+        delete from wakeq.limit_waits w where w.event_id = change_unique.holder
+        returning case when w.woken_at is not null then w.canvas_id || '/' || w.name end into room;
     end if;
     is_due_soon := waits.notify_at is not null and due <= near
         and (waits.delay_until > near or due < waits.delay_until or is_anew);
@@ -193,14 +197,15 @@ $$;
 
 -- Emits an event with a unique key, or does what it says to the event that has the key. Returns the
 -- id of the event that stands, and what was done: 'inserted', 'kept', 'replaced' or 'postponed';
--- then also when it is due, and whether its notification has to be published now.
+-- then also when it is due, and whether its notification has to be published now. `room` names the
+-- limit, as canvas and name, for which `wake_waiting` has to be called after the commit.
 --
 -- `goes_on` says that what the caller has written is not committed yet. An event that is kept must
 -- not start before that, or it would not see it and nothing would come after it: it stays locked.
 -- One that has its key until it has ended may have started long ago, so it is not locked.
 create function wakeq.write_unique(
     event wakeq.unique_event, ids uuid[], queues text[], goes_on boolean, horizon interval, grace interval,
-    out event_id uuid, out outcome text, out due timestamptz, out is_due_soon boolean)
+    out event_id uuid, out outcome text, out due timestamptz, out is_due_soon boolean, out room text)
 language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
     holder record;
@@ -231,7 +236,7 @@ begin
              where e.id = holder.id and e.unique_key is not distinct from event.key
                and wakeq.loses_key(e.locked_at, e.cancelled_by is not null, e.unique_for);
         elsif holder.waits and event.on_conflict <> 'keep' then
-            select c.due, c.is_due_soon into due, is_due_soon
+            select c.due, c.is_due_soon, c.room into due, is_due_soon, room
               from wakeq.change_unique(event, holder.id, horizon, grace) as c;
             if due is not null then
                 outcome := case event.on_conflict when 'replace' then 'replaced' else 'postponed' end;
@@ -354,6 +359,37 @@ begin
       from wakeq.write_unique(event, '{}', '{}', true, wakeq.duration_of('horizon', interval '10 minutes'), grace) as w;
     notification := format('{"id":"%s","canvasID":"%s"%s}', emit_unique.event_id, emit_unique.canvas,
                            case when emit_unique.options @> '{"urgent": true}' then ',"urgent":true' end);
+end
+$$;
+
+-- Refuses events with chosen ids that were emitted for other handlers, the first one of them. The
+-- insert before this has found the ids known, and has waited for those that had them.
+create function wakeq.check_repeats(canvases uuid[], ids uuid[], modules text[], names text[]) returns void
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    taken record;
+begin
+    select asked.id, known.module, known.name into taken
+      from unnest(canvases, ids, modules, names) with ordinality as asked (canvas_id, id, module, name, position)
+           cross join lateral (
+               select e.module::text, e.name::text from wakeq.events_v2 e
+                where e.id = asked.id and e.canvas_id = asked.canvas_id
+               union all
+               select d.module::text, d.name::text from wakeq.dead_events d
+                where d.id = asked.id and d.canvas_id = asked.canvas_id
+               union all
+               select i.module::text, i.name::text from wakeq.emitted_ids i
+                where i.id = asked.id and i.canvas_id = asked.canvas_id) as known (module, name)
+     where known.module <> asked.module or known.name <> asked.name
+     order by asked.position limit 1;
+    if found then
+        raise exception 'the id was chosen before, for the handler %/%, whose event is %',
+            taken.module, taken.name, taken.id
+            using
+                errcode = 'unique_violation', schema = 'wakeq', table = 'emitted_ids',
+                constraint = 'emitted_ids_one_handler', detail = format('%s %s %s', taken.id, taken.module, taken.name),
+                hint = 'Choose another id for another event.';
+    end if;
 end
 $$;
 

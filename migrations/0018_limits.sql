@@ -65,8 +65,8 @@ create table wakeq.limit_states (
     holders   uuid[] not null default '{}',
     -- The theoretical arrival time of its rate (GCRA): the next start is a burst before it.
     next_at   timestamptz not null default '-infinity',
-    -- Up to when events that wait for the rate have been given a time to come back. It only spreads
-    -- them: `next_at` decides.
+    -- Up to when events that wait for the rate have been given a time to come back (`line_end`). It
+    -- only spreads them: `next_at` decides.
     line_at   timestamptz not null default '-infinity',
     -- The rate by which both were set; with another one they begin anew.
     rate      text,
@@ -251,6 +251,47 @@ begin
 end
 $$;
 
+-- How many places are kept for events that were told to come, counted up to `most`. Under another
+-- rate than the one by which they were told (`is_anew`), none is kept for those that were to come
+-- later.
+create function wakeq.count_kept(canvas uuid, counted text, most integer, is_anew boolean) returns integer
+language plpgsql volatile as $$
+declare
+    moment constant timestamptz := clock_timestamp();
+    latest constant timestamptz := case when is_anew then moment else 'infinity' end;
+begin
+    return (select count(*) from (
+        select from wakeq.limit_waits w
+         where w.canvas_id = canvas and w.name = counted and w.woken_at is not null
+           and w.woken_at > moment - interval '10 s' and w.woken_at <= latest limit most) as counted_ones);
+end
+$$;
+
+-- Up to when events have been given times to come back. Those that are gone, that were told
+-- otherwise or have not come in ten seconds give up their times.
+create function wakeq.line_end(state wakeq.limit_states, pace interval) returns timestamptz
+language plpgsql volatile as $$
+declare
+    moment constant timestamptz := clock_timestamp();
+begin
+    return least(state.line_at, coalesce((
+        select w.woken_at + pace from wakeq.limit_waits w
+         where w.canvas_id = state.canvas_id and w.name = state.name and w.woken_at is not null
+           and w.woken_at > moment - interval '10 s'
+         order by w.woken_at desc limit 1), '-infinity'));
+end
+$$;
+
+-- The rate of a definition as `limit_states` has it; null without one.
+create function wakeq.rate_in(definition wakeq.limits) returns text language plpgsql immutable as $$
+begin
+    if definition.rate_count is null then
+        return null;
+    end if;
+    return concat_ws('/', definition.rate_count, extract(epoch from definition.rate_period), definition.rate_burst);
+end
+$$;
+
 -- The use of a counted name: how many run, the first 20 of them, or of those of one canvas, and
 -- when a start is free.
 create function wakeq.use_of(
@@ -271,7 +312,7 @@ begin
          order by h.place limit 20);
     if definition.rate_count is not null then
         next_start := greatest(
-            clock_timestamp(), state.line_at,
+            clock_timestamp(), wakeq.line_end(state, definition.rate_period / definition.rate_count),
             state.next_at - (definition.rate_burst - 1) * (definition.rate_period / definition.rate_count));
     end if;
 end
@@ -364,7 +405,8 @@ end
 $$;
 
 -- Locks a counted name, and returns what is in use of it. With another rate than before, the rate
--- begins anew: at once, but without a burst.
+-- begins anew: at once, but without a burst. Then those that were told to come later wait again,
+-- and whoever has called this calls `wake_waiting`.
 create function wakeq.lock_use(canvas uuid, counted text) returns wakeq.limit_use
 language plpgsql volatile as $$
 declare
@@ -381,25 +423,21 @@ begin
     used.holders := state.holders;
     used.taken := '{}';
     used.next_at := state.next_at;
-    used.line_at := state.line_at;
-    if definition.rate_count is not null then
-        used.pace := definition.rate_period / definition.rate_count;
-        used.ahead := (definition.rate_burst - 1) * used.pace;
-        used.rate := concat_ws('/', definition.rate_count, definition.rate_period, definition.rate_burst);
-    end if;
+    used.pace := definition.rate_period / definition.rate_count;
+    used.line_at := wakeq.line_end(state, used.pace);
+    used.ahead := (definition.rate_burst - 1) * used.pace;
+    used.rate := wakeq.rate_in(definition);
     used.is_changed := state.rate is distinct from used.rate;
+    used.has_room := false;
     if used.is_changed then
         used.next_at := coalesce(case when state.rate is not null then moment + used.ahead end, '-infinity');
         used.line_at := '-infinity';
+        used.has_room := wakeq.call_back(canvas, counted);
     end if;
     used.is_waited := exists (select from wakeq.limit_waits w
                                where w.canvas_id = canvas and w.name = counted and w.woken_at is null);
-    used.woken := (select count(*) from (
-        select from wakeq.limit_waits w
-         where w.canvas_id = canvas and w.name = counted and w.woken_at > moment - interval '10 s'
-           and w.woken_at is not null limit coalesce(definition.concurrency, 0)) as counted_ones);
+    used.woken := wakeq.count_kept(canvas, counted, coalesce(definition.concurrency, 0), false);
     used.is_checked := false;
-    used.has_room := false;
     return used;
 end
 $$;
@@ -411,56 +449,6 @@ begin
        set holders = case when used.concurrency is null then '{}' else used.holders || used.taken end,
            next_at = used.next_at, line_at = used.line_at, rate = used.rate, used_at = date_trunc('hour', now())
      where s.canvas_id = used.canvas_id and s.name = used.name;
-end
-$$;
-
--- Those of these events that wait and would not be admitted now: they were not told to come yet, or
--- come after as many as there is room for. Each limit is looked at once.
-create function wakeq.stand_in_line(ids uuid[], lease interval) returns uuid[] language plpgsql volatile as $$
-begin
-    return array(
-        with waiting as materialized (
-            select w.event_id, w.canvas_id, w.name, w.woken_at from wakeq.limit_waits w where w.event_id = any (ids)
-        ), lines as materialized (
-            select l.canvas_id, l.name, array(
-                       select w.event_id from wakeq.limit_waits w
-                        where w.canvas_id = l.canvas_id and w.name = l.name and w.woken_at is null
-                        order by w.due, w.event_id limit wakeq.room_for(l.canvas_id, l.name, lease)) as next
-              from (select distinct w.canvas_id, w.name from waiting w where w.woken_at is null) as l
-        )
-        select w.event_id from waiting w
-         where w.woken_at > clock_timestamp()
-            or w.woken_at is null and not exists (
-                   select from lines l
-                    where l.canvas_id = w.canvas_id and l.name = w.name and w.event_id = any (l.next)));
-end
-$$;
-
--- How many events that wait for a limit there seems to be room for, without its lock.
-create function wakeq.room_for(canvas uuid, counted text, lease interval) returns integer
-language plpgsql volatile as $$
-declare
-    definition constant wakeq.limits := wakeq.limit_on(canvas, counted);
-    state      wakeq.limit_states;
-    pace       constant interval := definition.rate_period / definition.rate_count;
-    moment     constant timestamptz := clock_timestamp();
-    room       integer := 500;
-begin
-    select * into state from wakeq.limit_states s where s.canvas_id = canvas and s.name = counted;
-    if definition.concurrency is not null then
-        room := definition.concurrency - cardinality(wakeq.live_claims(coalesce(state.holders, '{}'), lease)) - (
-            select count(*) from (
-                select from wakeq.limit_waits w
-                 where w.canvas_id = canvas and w.name = counted and w.woken_at is not null
-                   and w.woken_at > moment - interval '10 s' limit definition.concurrency) as counted_ones);
-    end if;
-    if state.rate = concat_ws('/', definition.rate_count, definition.rate_period, definition.rate_burst)
-        and greatest(state.next_at - (definition.rate_burst - 1) * pace, state.line_at)
-            > moment + least(interval '2 minutes', 10000 * pace)
-    then
-        return 0;
-    end if;
-    return greatest(room, 0);
 end
 $$;
 

@@ -285,6 +285,7 @@ $$;
 
 -- Lets an event wait for one of its limits, until this time if there is one, or does what the limit
 -- does for a newcomer. It cancels what runs only for a place, as that makes no room in a rate.
+-- While somebody has the row of what is to be cancelled, it decides nothing: the event asks again.
 create function wakeq.make_wait(
     inout uses wakeq.limit_use[], inout ask wakeq.limited_ask, nth integer, start timestamptz, is_full boolean,
     lease interval, horizon interval, grace interval)
@@ -293,6 +294,7 @@ declare
     used constant wakeq.limit_use := uses[nth];
     -- Whether it takes the time at which another one was to come back.
     inherited timestamptz;
+    cancelled text;
 begin
     uses := wakeq.leave_line(uses, ask);
     if ask.is_new and not ask.has_waited then
@@ -301,9 +303,12 @@ begin
             ask.dropped_by := 'limit:' || used.name;
             ask.limits := '{}';
             return;
-        elsif used.on_full = 'replace'
-            or used.on_full = 'cancel' and is_full and not wakeq.cancel_holder(used, lease)
-        then
+        elsif used.on_full = 'cancel' and is_full then
+            cancelled := wakeq.cancel_holder(used, lease);
+        end if;
+        if cancelled = 'locked' then
+            return;
+        elsif used.on_full = 'replace' or cancelled = 'none' then
             inherited := wakeq.cancel_waiting(used);
         end if;
     end if;

@@ -149,9 +149,11 @@ $$;
 -- wait, and a lease passes over them while there is no room. One that its limit drops is cancelled,
 -- and the minute's pass removes it. Null if it has asked limits for nothing: their order allows to
 -- lock some once in a transaction, so the caller may ask no further. `room` names limits, as canvas
--- and name, that have room for which others wait.
+-- and name, that have room for which others wait. `cancels`: running events may have been
+-- cancelled.
 create function wakeq.lease_limited(
-    looked uuid[], wanted integer, lease interval, bytes_max bigint, out ids uuid[], out room text[])
+    looked uuid[], wanted integer, lease interval, bytes_max bigint,
+    out ids uuid[], out room text[], out cancels boolean)
 language plpgsql volatile set plan_cache_mode = force_generic_plan as $$
 declare
     in_line constant uuid[] := wakeq.stand_in_line(looked, lease);
@@ -177,6 +179,8 @@ begin
         select a.id from unnest(asks) with ordinality as a
          where a.verdict = 'claimed' and a.dropped_by is null order by a.ordinality), '{}');
     room := array(select u.canvas_id || '/' || u.name from unnest(uses) as u where u.has_room);
+    cancels := exists (
+        select from unnest(asks) as a where a.verdict = 'full' and uses[a.full_limit].on_full = 'cancel');
 end
 $$;
 
@@ -228,11 +232,13 @@ $$;
 -- Locks those events that a lease takes; null if it may look at no others (`lease_limited`). Where
 -- nobody has defined a limit, none is looked up.
 create function wakeq.choose_leasable(
-    looked uuid[], wanted integer, lease interval, bytes_max bigint, out ids uuid[], out room text[])
+    looked uuid[], wanted integer, lease interval, bytes_max bigint,
+    out ids uuid[], out room text[], out cancels boolean)
 language plpgsql volatile as $$
 begin
     if exists (select from wakeq.limits) then
-        select l.ids, l.room into ids, room from wakeq.lease_limited(looked, wanted, lease, bytes_max) as l;
+        select l.ids, l.room, l.cancels into ids, room, cancels
+          from wakeq.lease_limited(looked, wanted, lease, bytes_max) as l;
     else
         ids := wakeq.fit_events(wakeq.lock_leasable(looked, wanted, lease), bytes_max);
     end if;
@@ -250,8 +256,11 @@ $$;
 -- those that are due at the same time. It never looks at more, since whoever makes a rule waits for
 -- it at the gate.
 --
--- A row without a token is of no event. Its name is that of a limit, after its canvas, for which
--- `wake_waiting` has to be called.
+-- `leased_at` is where the attempt begins, for the history: extensions move `locked_at`.
+--
+-- A row without a token is of no event. With the module 'room', its name is that of a limit, after
+-- its canvas, for which `wake_waiting` has to be called. With the module 'cancels', running events
+-- may have been cancelled to make room.
 create function wakeq.lease_events(
     of_canvas uuid, of_module text, of_name text, wanted integer, held_for interval, lease interval, bytes_max bigint,
     place timestamptz default null, place_id uuid default null)
@@ -270,6 +279,7 @@ declare
     from_id uuid := '00000000-0000-0000-0000-000000000000';
     chosen  uuid[];
     room    text[];
+    cancels boolean;
 begin
     lock table wakeq.claim_gate in row exclusive mode;
     select p.lease_secret into secret from wakeq.pulled_handlers p
@@ -278,7 +288,8 @@ begin
         return;
     end if;
     seen := wakeq.look_at(of_canvas, of_module, of_name, after, from_id);
-    select c.ids, c.room into chosen, room from wakeq.choose_leasable(seen.ids, wanted, lease, bytes_max) as c;
+    select c.ids, c.room, c.cancels into chosen, room, cancels
+      from wakeq.choose_leasable(seen.ids, wanted, lease, bytes_max) as c;
     if chosen = '{}' and seen.until_id is not null then
         after := coalesce(place, seen.until);
         from_id := coalesce(place_id, case when random() < 0.5
@@ -288,12 +299,15 @@ begin
             from_id := '00000000-0000-0000-0000-000000000000';
         end if;
         seen := wakeq.look_at(of_canvas, of_module, of_name, after, from_id);
-        select c.ids, c.room into chosen, room from wakeq.choose_leasable(seen.ids, wanted, lease, bytes_max) as c;
+        select c.ids, c.room, c.cancels into chosen, room, cancels
+          from wakeq.choose_leasable(seen.ids, wanted, lease, bytes_max) as c;
     end if;
     return query
-    select gen_random_uuid(), of_canvas, ''::text, r.counted, ''::text, null::text, 0, now(), now(), now(), 0, 0, 0,
+    select gen_random_uuid(), of_canvas, r.kind, r.counted, ''::text, null::text, 0, now(), now(), now(), 0, 0, 0,
            null::timestamptz, false, null::text, null::text, null::bigint, null::bigint, null::text, null::text
-      from unnest(room) as r (counted);
+      from (select 'room'::text, u.counted from unnest(room) as u (counted)
+             union all
+            select 'cancels', '' where cancels) as r (kind, counted);
     if coalesce(chosen, '{}') = '{}' then
         return;
     end if;
@@ -302,7 +316,7 @@ begin
         update wakeq.events_v2 e
            set locked_at = clock_timestamp() + (held_for - lease), worker = null, claims = e.claims + 1,
                nonce = floor(random() * 2147483648)::integer, losses = e.losses + (e.locked_at is not null)::integer,
-               starts_at = null
+               starts_at = null, leased_at = clock_timestamp()
          where e.id = any (chosen)
         returning e.*, e.losses > 0 and exists (
                       select from wakeq.events_v2 before

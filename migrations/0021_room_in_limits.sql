@@ -30,7 +30,9 @@ begin
 end
 $$;
 
--- Wakes events that wait for one limit, in their order.
+-- Wakes events that wait for one limit, in their order. One whose row somebody has locked is told
+-- as well, without a word in the tables: it stays in the line, and its claim is tried until the
+-- lock is gone. It takes nothing from the next one, as the lock may be that of its end.
 create function wakeq.wake_limit(canvas uuid, counted text, lease interval, grace interval, ended uuid[])
 returns table (id uuid, canvas_id uuid) language plpgsql volatile as $$
 #variable_conflict use_column
@@ -42,6 +44,7 @@ declare
     waiting record;
     outcome text;
     given   integer := 0;
+    locked  integer := 0;
 begin
     begun := wakeq.room_of(wakeq.begin_line(wakeq.lock_use(canvas, counted)), lease, ended);
     used := begun.used;
@@ -58,8 +61,12 @@ begin
         if outcome in ('woken', 'freed') then
             room := room - (outcome = 'woken')::integer;
             given := given + 1;
-            return query select e.id, e.canvas_id from wakeq.events_v2 e where e.id = waiting.event_id;
+        elsif outcome = 'locked' and locked < least(room, 100) then
+            locked := locked + 1;
+        else
+            continue;
         end if;
+        return query select e.id, e.canvas_id from wakeq.events_v2 e where e.id = waiting.event_id;
         if outcome = 'woken' and used.pace is not null then
             used.line_at := start + used.pace;
             used.is_changed := true;
@@ -108,8 +115,7 @@ begin
 end
 $$;
 
--- Puts events back into the line: those that were told to come and have not for five minutes, at
--- its end, and, once another rate is in force, those that were told to come later.
+-- Puts events back into the line, at its end, that were told to come and have not for five minutes.
 create function wakeq.begin_line(inout used wakeq.limit_use) language plpgsql volatile as $$
 declare
     moment constant timestamptz := clock_timestamp();
@@ -117,20 +123,26 @@ declare
         select w.event_id from wakeq.limit_waits w
          where w.canvas_id = used.canvas_id and w.name = used.name and w.woken_at is not null
            and w.woken_at < moment - interval '5 minutes' limit 500 for update skip locked);
-    early  uuid[] := '{}';
 begin
-    if used.is_changed then
-        early := array(
-            select w.event_id from wakeq.limit_waits w
-             where w.canvas_id = used.canvas_id and w.name = used.name and w.woken_at is not null
-               and w.woken_at > moment and not w.is_paid limit 10000 for update skip locked);
-    end if;
-    if lost || early <> '{}' then
-        update wakeq.limit_waits w
-           set woken_at = null, due = case when w.event_id = any (lost) then moment else w.due end
-         where w.event_id = any (lost || early);
+    if lost <> '{}' then
+        update wakeq.limit_waits w set woken_at = null, due = moment where w.event_id = any (lost);
         used.is_waited := true;
     end if;
+end
+$$;
+
+-- Puts events back into the line, where they were, that were told to come later, since another rate
+-- is in force now. Returns whether there were any.
+create function wakeq.call_back(canvas uuid, counted text) returns boolean language plpgsql volatile as $$
+declare
+    moment constant timestamptz := clock_timestamp();
+begin
+    update wakeq.limit_waits w set woken_at = null
+     where w.event_id = any (array(
+           select x.event_id from wakeq.limit_waits x
+            where x.canvas_id = canvas and x.name = counted and x.woken_at is not null and x.woken_at > moment
+              and not x.is_paid limit 10000 for update skip locked));
+    return found;
 end
 $$;
 
@@ -177,7 +189,70 @@ begin
 end
 $$;
 
--- Counted names for which events wait although there seems to be room, at most `page` of them. It
+-- Those of these events that wait and would not be admitted now: they were not told to come yet, or
+-- come after as many as there is room for. Each limit is looked at once.
+create function wakeq.stand_in_line(ids uuid[], lease interval) returns uuid[] language plpgsql volatile as $$
+begin
+    return array(
+        with waiting as materialized (
+            select w.event_id, w.canvas_id, w.name, w.woken_at from wakeq.limit_waits w where w.event_id = any (ids)
+        ), lines as materialized (
+            select l.canvas_id, l.name, array(
+                       select w.event_id from wakeq.limit_waits w
+                        where w.canvas_id = l.canvas_id and w.name = l.name and w.woken_at is null
+                        order by w.due, w.event_id limit wakeq.room_for(l.canvas_id, l.name, lease)) as next
+              from (select distinct w.canvas_id, w.name from waiting w where w.woken_at is null) as l
+        )
+        select w.event_id from waiting w
+         where w.woken_at > clock_timestamp()
+            or w.woken_at is null and not exists (
+                   select from lines l
+                    where l.canvas_id = w.canvas_id and l.name = w.name and w.event_id = any (l.next)));
+end
+$$;
+
+-- How many events that wait for a limit there seems to be room for, without its lock.
+create function wakeq.room_for(canvas uuid, counted text, lease interval) returns integer
+language plpgsql volatile as $$
+declare
+    definition constant wakeq.limits := wakeq.limit_on(canvas, counted);
+    state      wakeq.limit_states;
+    rate       constant text := wakeq.rate_in(definition);
+    pace       constant interval := definition.rate_period / definition.rate_count;
+    moment     constant timestamptz := clock_timestamp();
+    room       integer := 500;
+begin
+    select * into state from wakeq.limit_states s where s.canvas_id = canvas and s.name = counted;
+    if definition.concurrency is not null then
+        room := definition.concurrency - cardinality(wakeq.live_claims(coalesce(state.holders, '{}'), lease))
+            - wakeq.count_kept(canvas, counted, definition.concurrency, state.rate is distinct from rate);
+    end if;
+    if state.rate = rate
+        and greatest(state.next_at - (definition.rate_burst - 1) * pace, wakeq.line_end(state, pace))
+            > moment + least(interval '2 minutes', 10000 * pace)
+    then
+        return 0;
+    end if;
+    return greatest(room, 0);
+end
+$$;
+
+-- Whether events were told to come later, by another rate than that which is in force now.
+create function wakeq.is_told_anew(canvas uuid, counted text) returns boolean language plpgsql volatile as $$
+declare
+    moment constant timestamptz := clock_timestamp();
+begin
+    return exists (
+            select from wakeq.limit_waits w
+             where w.canvas_id = canvas and w.name = counted and w.woken_at is not null and w.woken_at > moment
+               and not w.is_paid)
+       and (select s.rate from wakeq.limit_states s where s.canvas_id = canvas and s.name = counted)
+           is distinct from wakeq.rate_in(wakeq.limit_on(canvas, counted));
+end
+$$;
+
+-- Counted names for which events wait although there seems to be room, or were told to come by a
+-- rate that is not in force any more, at most `page` of them. It
 -- looks at 10,000 names, or for a second where that takes longer, from the one after `after_name`
 -- on, and at none of a canvas after `last_canvas`: who changes limits of one canvas pays for its
 -- names only. If there may be more, a last row without room says behind which name the next look
@@ -195,15 +270,24 @@ begin
     canvas_id := coalesce(after_canvas, '00000000-0000-0000-0000-000000000000');
     name := coalesce(after_name, '');
     for looked in 1..10000 loop
-        select w.canvas_id, w.name into at from wakeq.limit_waits w
-         where (w.canvas_id, w.name) > (limits_with_room.canvas_id, limits_with_room.name) and w.woken_at is null
-         order by w.canvas_id, w.name limit 1;
+        select n.canvas_id, n.name, n.are_told into at
+          from ((select w.canvas_id, w.name, false as are_told from wakeq.limit_waits w
+                  where (w.canvas_id, w.name) > (limits_with_room.canvas_id, limits_with_room.name)
+                    and w.woken_at is null
+                  order by w.canvas_id, w.name limit 1)
+                 union all
+                (select w.canvas_id, w.name, true from wakeq.limit_waits w
+                  where (w.canvas_id, w.name) > (limits_with_room.canvas_id, limits_with_room.name)
+                    and w.woken_at is not null
+                  order by w.canvas_id, w.name limit 1)) as n
+         order by n.canvas_id, n.name, n.are_told limit 1;
         is_end := not found or coalesce(at.canvas_id > last_canvas, false);
         exit when is_end or given >= page
                or looked > 1 and clock_timestamp() > statement_timestamp() + interval '1 second';
         canvas_id := at.canvas_id;
         name := at.name;
-        has_room := wakeq.room_for(canvas_id, name, lease) > 0;
+        has_room := case when at.are_told then wakeq.is_told_anew(canvas_id, name)
+                         else wakeq.room_for(canvas_id, name, lease) > 0 end;
         if has_room then
             given := given + 1;
             return next;
@@ -229,22 +313,25 @@ end
 $$;
 
 -- Cancels the oldest of the events that have places and are not cancelled yet, as `cancel_running`
--- does. False if there is none: each has been cancelled for another newcomer.
-create function wakeq.cancel_holder(used wakeq.limit_use, lease interval) returns boolean
+-- does. Returns 'cancelled'; 'none' if there is none, as each was cancelled for another newcomer;
+-- or 'locked' if somebody has its row in hand, perhaps to end it.
+create function wakeq.cancel_holder(used wakeq.limit_use, lease interval) returns text
 language plpgsql volatile as $$
 declare
-    oldest uuid;
-begin
-    if used.concurrency is null then
-        return true;
-    end if;
-    oldest := (array(
+    oldest constant uuid := (
         select e.id from wakeq.events_v2 e
          where e.id = any (used.holders || used.taken) and e.cancelled_by is null
            and (e.locked_at >= clock_timestamp() - lease or e.id = any (used.taken))
-         order by array_position(used.holders || used.taken, e.id) limit 1 for no key update skip locked))[1];
-    update wakeq.events_v2 e set cancelled_by = 'limit:' || used.name where e.id = oldest;
-    return found;
+         order by array_position(used.holders || used.taken, e.id) limit 1);
+begin
+    if oldest is null then
+        return 'none';
+    end if;
+    update wakeq.events_v2 e set cancelled_by = 'limit:' || used.name
+     where e.id = any (array(
+           select x.id from wakeq.events_v2 x
+            where x.id = oldest and x.cancelled_by is null for no key update skip locked));
+    return case when found then 'cancelled' else 'locked' end;
 end
 $$;
 

@@ -7,6 +7,7 @@ mod byte_budget;
 mod error;
 mod idempotent;
 mod inserts;
+mod limits;
 mod listening;
 mod objects;
 mod quotas;
@@ -164,6 +165,7 @@ impl Queue {
         let (mut emitted, notifications) = outcome(&event, &inserted);
         self.remember(&event, &inserted);
         emitted.notified = self.wake(inserted.due_copies(), &notifications).await;
+        self.wake_at_left(std::slice::from_ref(&inserted)).await;
         Ok(emitted)
     }
 
@@ -245,6 +247,7 @@ impl Queue {
             outcomes.iter().flat_map(|(_, notifications)| notifications).copied().collect();
         let copies: Vec<EventId> = inserted.iter().flat_map(InsertOutcome::due_copies).copied().collect();
         let notified = self.wake(&copies, &notifications).await;
+        self.wake_at_left(&inserted).await;
         let emitted = outcomes.into_iter().map(|(emitted, notifications)| Emitted {
             notified: notified && !notifications.is_empty(),
             ..emitted
@@ -444,6 +447,7 @@ impl Receipt {
         self.queue.remember(&self.event, &self.inserted);
         self.queue.sent(std::slice::from_ref(&*self.event));
         let notified = self.queue.wake(self.inserted.due_copies(), &self.notifications).await;
+        self.queue.wake_at_left(std::slice::from_ref(&self.inserted)).await;
         Emitted { notified, ..self.emitted }
     }
 }

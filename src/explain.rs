@@ -165,18 +165,25 @@ impl LiveEvent {
              more places free: waits for its share of the workers, the target's within its canvas's; \
              a target that refuses for load gets less from each worker, as its log and the metric \
              wakeq.target.held say"
-        } else if self.target.is_some() {
-            "is sent to its target when a worker with free capacity receives its notification; a \
-             target that refuses for load gets less from each worker, as its log and the metric \
-             wakeq.target.held say"
+        } else if self.target.is_some() && self.copy_of.is_none() {
+            "is sent to its target when a worker that receives its notification has a place for it: \
+             none of its handler is running, so only its canvas's share of the workers, which other \
+             targets of its canvas may have taken, can hold it back there; a target that refuses for \
+             load gets less from each worker, as its log and the metric wakeq.target.held say"
         } else if self.unknown_since.is_some() {
             "waits for a worker that has its handler, or for a target to be registered; is retried \
              every few minutes"
+        } else if self.copy_of.is_some() {
+            "runs when a worker with free capacity receives its notification: waits at most for its \
+             canvas's share of the workers or, if its queue has a target, for that queue's"
         } else if self.running > 0 {
-            "runs when a worker has a place free: others of its handler are running, and each free \
-             place goes to the canvas with the fewest"
+            "runs when a worker has a place free: others of its handler are running, so it waits for \
+             its canvas's share, as each free place goes to the canvas with the fewest, or for its \
+             handler's, as a slow one leaves some places to others"
         } else {
-            "runs when a worker with free capacity receives its notification"
+            "runs when a worker with free capacity receives its notification: none of its handler is \
+             running, so it waits for its canvas's share at most, as each free place goes to the \
+             canvas with the fewest"
         }
     }
 

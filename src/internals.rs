@@ -25,6 +25,6 @@ pub mod fault {
 pub mod telemetry {
     pub use crate::telemetry::{
         Gauges, HandlerGauge, LimitGauge, LimitGauges, QueueGauge, QuotaGauge, TRACES, continue_trace,
-        counter, faults, observed, trace_of_emit,
+        counter, faults, name_registered, observed, trace_of_emit,
     };
 }

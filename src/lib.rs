@@ -214,7 +214,9 @@ pub mod control {
 
 /// Crons: an event at each tick of a schedule, exactly one.
 pub mod crons {
-    pub use crate::admin::{Cron, CronPause, CronTick, NewCron, PutCron, RunCronResult};
+    pub use crate::admin::{
+        Cron, CronEvent, CronEventState, CronPause, CronTick, NewCron, PutCron, RunCronResult,
+    };
     pub use crate::cron::{CronSchedule, InvalidSchedule, MissedTicks};
 }
 
@@ -229,7 +231,7 @@ pub mod database {
 pub mod events {
     pub use crate::emit::{BatchError, EventBatch, Idempotent};
     pub use crate::event::{
-        BatchCounts, BatchName, Checkpoint, Due, EndedOutcome, EventOptions, IdempotencyKey,
+        BatchCounts, BatchName, Checkpoint, ChosenIdTaken, Due, EndedOutcome, EventOptions, IdempotencyKey,
         InvalidBatchName, InvalidCheckpoint, InvalidIdempotencyKey, InvalidMetadata, InvalidName,
         InvalidOptions, InvalidTag, InvalidUnique, JsonError, Keep, Metadata, OnConflict, Tag, Traceparent,
         Unique, UniqueOutcome,

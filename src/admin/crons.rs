@@ -1,13 +1,17 @@
 //! Crons and their next ticks: putting, pausing, deleting and showing them.
 
+use std::collections::HashMap;
+
 use chrono::{DateTime, FixedOffset};
 use serde::Serialize;
 use tokio::sync::Semaphore;
+use uuid::Uuid;
 
 use super::{Admin, AdminError, LIST_MAX, checked};
 use crate::cron::{CronSchedule, MissedTicks};
-use crate::event::{Actor, CanvasId, Event, EventError, Name, Timestamp};
-use crate::store::{CronPut, CronRow, CronUnpaused, NewCronRow, StoreError};
+use crate::event::{Actor, CanvasId, EndedOutcome, Event, EventError, EventId, Name, Timestamp};
+use crate::machine::{CheckResult, Policy, check_schedule};
+use crate::store::{CronPut, CronRow, CronUnpaused, LastEvent, LastEventPlace, NewCronRow, StoreError};
 
 /// Largest value of a cron, in bytes.
 const VALUE_BYTES_MAX: usize = 64 * 1024;
@@ -94,6 +98,8 @@ pub struct Cron {
     pub next: Vec<CronTick>,
     /// Its last tick.
     pub last: Option<Timestamp>,
+    /// The event of its last tick, and what became of it.
+    pub last_event: Option<CronEvent>,
     /// How many events it has emitted for its ticks, including those ahead of them and excluding
     /// those that were taken back.
     pub ticks: u64,
@@ -123,6 +129,31 @@ pub struct CronTick {
     pub at: Timestamp,
     /// The moment in the cron's time zone.
     pub local: DateTime<FixedOffset>,
+}
+
+/// The event of a cron's last tick, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CronEvent {
+    /// Its id.
+    pub id: EventId,
+    /// What became of it.
+    pub state: CronEventState,
+    /// Retries so far. 0 if it is gone, since nothing remembers them.
+    pub retries: i32,
+}
+
+/// What became of the event of a cron's last tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CronEventState {
+    /// It has not ended: the result that a notification would find now.
+    Live(CheckResult),
+    /// It died, and is kept among the dead events.
+    Dead,
+    /// It has ended, and is kept.
+    Ended(EndedOutcome),
+    /// It is kept nowhere: it completed, or was cancelled, purged or deleted.
+    Gone,
 }
 
 /// The result of putting a cron.
@@ -187,9 +218,9 @@ impl Admin {
 
     /// A cron with its next five ticks.
     pub async fn cron(&self, canvas: CanvasId, name: &Name) -> Result<Cron, AdminError> {
-        let found = self.store.cron(canvas, name).await?;
-        let cron = search(move || found.and_then(|(row, now)| cron(canvas, row, now, NEXT))).await?;
-        cron.ok_or_else(|| AdminError::NoCron(name.clone()))
+        let missing = || AdminError::NoCron(name.clone());
+        let (row, now) = self.store.cron(canvas, name).await?.ok_or_else(missing)?;
+        self.described(canvas, vec![row], (now, NEXT)).await?.pop().ok_or_else(missing)
     }
 
     /// The crons of a canvas by name, after the given name and up to `limit`, 1 to [`LIST_MAX`];
@@ -202,7 +233,28 @@ impl Admin {
     ) -> Result<Vec<Cron>, AdminError> {
         let limit = i64::from(limit.clamp(1, LIST_MAX));
         let (rows, now) = self.store.crons(canvas, None, after, limit).await?;
-        search(move || rows.into_iter().filter_map(|row| cron(canvas, row, now, 1)).collect()).await
+        self.described(canvas, rows, (now, 1)).await
+    }
+
+    /// The crons of these rows, with so many ticks after a moment each. One statement finds what
+    /// became of their last events.
+    async fn described(
+        &self,
+        canvas: CanvasId,
+        rows: Vec<CronRow>,
+        (now, next): (Timestamp, usize),
+    ) -> Result<Vec<Cron>, AdminError> {
+        let ids: Vec<Uuid> = rows.iter().filter_map(|row| row.last_id).collect();
+        let last_events =
+            if ids.is_empty() { Vec::new() } else { self.store.last_events(canvas, &ids).await? };
+        let policy = Policy::of(self.store.timing(), u32::MAX);
+        let last_events: HashMap<Uuid, CronEvent> =
+            last_events.into_iter().map(|event| (event.id.0, last_event(event, &policy))).collect();
+        let described = move |row: CronRow| {
+            let last_event = row.last_id.and_then(|id| last_events.get(&id).copied());
+            Some(Cron { last_event, ..cron(canvas, row, now, next)? })
+        };
+        search(move || rows.into_iter().filter_map(described).collect()).await
     }
 
     /// Pauses a cron: it no longer ticks, and events emitted ahead of their ticks are taken back.
@@ -276,6 +328,19 @@ fn first_tick(schedule: &CronSchedule, old: Option<&CronRow>, passed: Timestamp)
     }
 }
 
+fn last_event(event: LastEvent, policy: &Policy) -> CronEvent {
+    let state = match event.place {
+        LastEventPlace::Live { schedule, waits } => {
+            CronEventState::Live(check_schedule(schedule, policy).at_limit(waits))
+        }
+        LastEventPlace::Dead => CronEventState::Dead,
+        LastEventPlace::Ended(outcome) => CronEventState::Ended(outcome),
+        LastEventPlace::Gone => CronEventState::Gone,
+    };
+    CronEvent { id: event.id, state, retries: event.retries }
+}
+
+/// The cron of a row, without its last event.
 fn cron(canvas: CanvasId, row: CronRow, now: Timestamp, next: usize) -> Option<Cron> {
     let schedule = CronSchedule::new(&row.expression, &row.zone).ok().filter(|_| row.paused_at.is_none());
     let next = schedule.map(|schedule| {
@@ -294,6 +359,7 @@ fn cron(canvas: CanvasId, row: CronRow, now: Timestamp, next: usize) -> Option<C
         paused: row.paused_at.and_then(pause),
         next: next.unwrap_or_default(),
         last: row.last_at,
+        last_event: None,
         ticks: row.ticks.cast_unsigned(),
         created_by: row.created_by,
         created_at: row.created_at,

@@ -218,6 +218,7 @@ impl Admin {
             ));
         }
         let id = self.own_id(canvas, id).await?;
+        let limit = self.waited_for(canvas, id, self.found(id).await?.as_ref()).await?;
         let (outcome, moved) = self.store.set_due(canvas, id, due, actor).await?;
         let Some(MovedDue { due, is_soon }) = moved else {
             return Err(match outcome {
@@ -225,6 +226,8 @@ impl Admin {
                 CommandOutcome::Runs => AdminError::NotWaiting(id),
             });
         };
+        // A place that was kept for it is another's now.
+        self.wake_at_limits(limit.as_slice(), &[]).await;
         // Later ones are notified of by their promises, as those that were emitted with a delay.
         if is_soon {
             self.publish(&[Notification::new(id, canvas)]).await;

@@ -24,7 +24,9 @@ use crate::event::{
     Notification, ObjectKey, PullPolicy, Timestamp,
 };
 use crate::machine::{EventPolicy, RetryPolicy};
-use crate::store::{AttemptEnd, BatchKey, Fence, KeptEnd, LeasedRow, LoadedEvent, Retry, StoreError};
+use crate::store::{
+    AttemptEnd, BatchKey, Fence, KeptEnd, LeasedRow, LoadedEvent, NotedRetry, Retry, StoreError,
+};
 
 /// Maximum number of copies or events per call.
 const LEASED_MAX: u32 = 100;
@@ -83,8 +85,8 @@ impl Admin {
     ) -> Result<(), AdminError> {
         let held = self.held(source, id, token).await?;
         let claims = [held.claim];
-        // How long the attempt took is not known here.
-        let end = AttemptEnd { result: result.map(ToOwned::to_owned), ..AttemptEnd::default() };
+        let result = result.map(ToOwned::to_owned);
+        let end = AttemptEnd { took: held.took, result, ..AttemptEnd::default() };
         let kept = [Arc::new(KeptEnd { claim: held.claim, end })];
         let complete = async || {
             let completed = if held.is_kept() {
@@ -99,7 +101,7 @@ impl Admin {
         if !self.settled(id, complete, |done| *done, is_gone).await? {
             return Err(source.over(id));
         }
-        self.count_end(source, &CountedRun { completed: true, ..CountedRun::default() });
+        self.count_end(source, &CountedRun { completed: true, run: held.took, ..CountedRun::default() });
         self.after_end(source, &held, true).await;
         Ok(())
     }
@@ -141,7 +143,7 @@ impl Admin {
         let (failed, dead) = (release.error.is_some(), matches!(given_back, GivenBack::Died(_)));
         self.count_end(
             source,
-            &CountedRun { failed, retried: failed && !dead, dead, ..CountedRun::default() },
+            &CountedRun { failed, retried: failed && !dead, dead, run: held.took, ..CountedRun::default() },
         );
         self.after_end(source, &held, dead).await;
         if given_back == GivenBack::Again(Duration::ZERO) {
@@ -215,7 +217,7 @@ impl Admin {
         error: Option<&str>,
         halts: bool,
     ) -> Result<(bool, GivenBack), StoreError> {
-        let died = self.move_to_dead(held.claim, cause, error, halts).await?;
+        let died = self.move_to_dead(held, cause, error, halts).await?;
         Ok((died, GivenBack::Died(cause)))
     }
 
@@ -226,9 +228,11 @@ impl Admin {
         delay: Duration,
         error: &str,
     ) -> Result<bool, StoreError> {
+        let is_postponed = retries == held.retries;
+        let noted = held.took.map(|took| NotedRetry { took, is_postponed });
         let retries = i32::try_from(retries).unwrap_or(i32::MAX);
         let claim = held.claim;
-        let retry = [Arc::new(Retry { claim, retries, delay, error: error.to_owned(), noted: None })];
+        let retry = [Arc::new(Retry { claim, retries, delay, error: error.to_owned(), noted })];
         let save = async || Ok(self.store.retry(&retry).await?.contains(&true));
         let is_saved = |found: Option<LoadedEvent>| {
             let event = found?;
@@ -242,13 +246,13 @@ impl Admin {
 
     async fn move_to_dead(
         &self,
-        claim: Claim,
+        held: &HeldEvent,
         cause: Cause,
         error: Option<&str>,
         halts: bool,
     ) -> Result<bool, StoreError> {
-        let die = || self.store.die(claim, cause, error, halts, None);
-        self.settled(claim.id, die, |died| *died, is_gone).await
+        let die = || self.store.die(held.claim, cause, error, halts, held.took);
+        self.settled(held.claim.id, die, |died| *died, is_gone).await
     }
 
     /// The content of a token, or an error.
@@ -267,9 +271,9 @@ impl Admin {
             Fence::Gone => Err(source.gone(id)),
             Fence::Wrong => Err(source.not_leased(id)),
             Fence::Over => Err(source.over(id)),
-            Fence::Stands { claim, scope, retries, object, options, held, now } => {
+            Fence::Stands { claim, scope, retries, object, options, held, took, now } => {
                 let asked = EventPolicy::of(options.as_deref(), retries, now);
-                Ok(HeldEvent { claim, scope, retries, object, options, held, asked })
+                Ok(HeldEvent { claim, scope, retries, object, options, held, took, asked })
             }
         }
     }
@@ -384,16 +388,19 @@ struct HeldEvent {
     options: Option<Box<EventOptions>>,
     /// The limits whose places it has.
     held: Vec<HeldLimit>,
+    /// How long its attempt took; `None` if the history notes nothing of it.
+    took: Option<Duration>,
     asked: EventPolicy,
 }
 
 impl HeldEvent {
+    /// Of what is not handed out, so that nothing was attempted.
     fn of(LeasedRow { event, since, .. }: LeasedRow) -> Self {
         let (claim, retries) = (event.claim, event.retries.unsigned_abs());
         let asked = EventPolicy::of(event.options.as_deref(), retries, since);
         let object = event.place.map(|place| place.object);
-        let held = Vec::new();
-        Self { claim, scope: event.address.scope, retries, object, options: event.options, held, asked }
+        let (scope, options) = (event.address.scope, event.options);
+        Self { claim, scope, retries, object, options, held: Vec::new(), took: None, asked }
     }
 
     /// Whether another attempt may start after such a wait.

@@ -118,7 +118,8 @@ impl Admin {
         if first.items.len() == limit || first.next.is_none() { Ok(first) } else { page(LOOK_MAX).await }
     }
 
-    /// The place of a cursor, which belongs to the handlers of its filter.
+    /// The place of a cursor, which belongs to the handlers of its filter, unless that goes along
+    /// an object or a batch: the last event that was looked at there may be of another one.
     fn place_in_list(
         &self,
         filter: &EventFilter,
@@ -127,9 +128,9 @@ impl Admin {
         let after = cursor.map(Cursor::event).transpose()?;
         if let Some(after) = &after {
             let (module, name) = filter.handler();
-            if module.is_some_and(|module| module.as_str() != after.module)
-                || name.is_some_and(|name| name.as_str() != after.name)
-            {
+            let is_of_others = module.is_some_and(|module| module.as_str() != after.module)
+                || name.is_some_and(|name| name.as_str() != after.name);
+            if is_of_others && filter.object.is_none() && filter.batch.is_none() {
                 return Err(AdminError::Cursor);
             }
             if filter.object.is_some() && after.prev.is_none() {

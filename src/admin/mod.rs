@@ -38,7 +38,7 @@ mod targets;
 mod workers;
 
 pub use cron_runs::RunCronResult;
-pub use crons::{Cron, CronPause, CronTick, NewCron, PutCron, search};
+pub use crons::{Cron, CronEvent, CronEventState, CronPause, CronTick, NewCron, PutCron, search};
 pub use cursor::Cursor;
 use due_checks::DueChecks;
 pub use error::AdminError;

@@ -66,7 +66,8 @@ pub struct LeasedEvent {
 pub struct ExtendedLease {
     /// When it ends, on the database's clock.
     pub until: Timestamp,
-    /// Whether somebody has cancelled the event: stop, and release or complete it.
+    /// Whether somebody has cancelled the event: stop, and release or complete it. The lease ends
+    /// in 10 s at the latest, and no further extension moves its end.
     pub cancelled: bool,
 }
 
@@ -193,7 +194,10 @@ impl Admin {
         let place = self.event_looks.place_of(scope);
         for _ in 0..TRIES {
             let leased = self.store.lease_events(scope, max, lease, BYTES_MAX, place).await?;
-            let LeasedEvents { rows, room } = leased;
+            let LeasedEvents { rows, room, cancels } = leased;
+            if cancels {
+                self.waker.tell_cancelled().await;
+            }
             self.wake_at_limits(&room, &[]).await;
             let nothing = rows.is_empty();
             let (rows, _) = self.select_leased(source, rows, policy.halts).await;
@@ -218,7 +222,8 @@ impl Admin {
         until_leasable(end, || looks.call(scope.clone())).await
     }
 
-    /// Extends a lease to 1 s to 1 h from now. An expired lease can't be extended.
+    /// Extends a lease to 1 s to 1 h from now. An expired lease can't be extended, and that of an
+    /// event which somebody has cancelled is not.
     pub async fn extend_event(
         &self,
         scope: &HandlerScope,
@@ -300,8 +305,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::event::{Claim, HeldLimit, NewLimit, Notification};
-    use crate::notify::LocalNotifier;
+    use crate::broadcast::Signal;
+    use crate::event::{Claim, HeldLimit, NewLimit, Notification, OnFull};
+    use crate::notify::{LocalNotifier, Notifier};
     use crate::store::tests::Table;
     use crate::store::tests::crowds::{FEW, MANY};
 
@@ -332,7 +338,7 @@ mod tests {
 
     /// It finds room in one limit and none in the other, for which it waits from then on.
     #[tokio::test]
-    async fn what_a_refused_event_leaves_is_for_the_next() {
+    async fn a_place_that_a_refused_event_leaves_goes_to_the_next() {
         let table = Table::new().await;
         let admin = Admin::new(table.store.clone(), Arc::new(LocalNotifier::new()));
         let mail = HandlerScope::worker(MANY, "mail").unwrap();
@@ -345,5 +351,25 @@ mod tests {
         assert_eq!(table.store.wake_waiting(&[limit]).await.unwrap(), [pulled]);
         assert!(admin.lease_events_now(&mail, 10, MINUTE).await.unwrap().is_empty());
         assert_eq!(table.told_to_come().await, [next.id]);
+    }
+
+    /// The worker of what runs is told when a lease has cancelled that for an event of its own.
+    #[tokio::test]
+    async fn a_lease_that_cancels_what_runs_says_so() {
+        let (table, notifier) = (Table::new().await, Arc::new(LocalNotifier::new()));
+        let signals = notifier.signals().watch_here(Signal::Cancellations);
+        let admin = Admin::new(table.store.clone(), notifier);
+        let mail = HandlerScope::worker(MANY, "mail").unwrap();
+        let (first, _) = table.two_keys(MANY).await;
+        table.two_keys(FEW).await;
+        assert!(admin.lease_events_now(&mail, 10, MINUTE).await.unwrap().is_empty());
+        assert!(!signals.has_changed().unwrap());
+        let cancels = NewLimit { concurrency: Some(1), on_full: OnFull::Cancel, ..NewLimit::default() };
+        table.limit(MANY, "a", cancels).await;
+        let pulled = table.add_keyed(MANY, &["a"], 1).await[0];
+        table.make_mail(pulled.id).await;
+        assert!(admin.lease_events_now(&mail, 10, MINUTE).await.unwrap().is_empty());
+        assert!(signals.has_changed().unwrap());
+        assert_eq!(table.store.cancelled_claims().await.unwrap(), [first]);
     }
 }

@@ -43,6 +43,16 @@ pub struct Statistics {
     pub points: Vec<StatisticsPoint>,
 }
 
+impl Statistics {
+    /// What happened in all steps together, such as how waiting and run times are spread over the
+    /// bins of their histograms.
+    pub fn whole(&self) -> EventCounts {
+        let mut whole = EventCounts::default();
+        self.points.iter().for_each(|point| whole.add(&point.counts));
+        whole
+    }
+}
+
 /// What happened in a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -175,7 +175,7 @@ impl Admin {
 
     /// How many events of a canvas, or of one handler, are due and free to run. Cheap however many
     /// wait, so it suits autoscalers that ask often. Counts up to 10,000, and examines up to this
-    /// many due events of each handler.
+    /// many due events of each handler. Those that wait for a limit are not free.
     pub async fn depth(&self, canvas: CanvasId, scope: Option<&HandlerScope>) -> Result<Depth, AdminError> {
         if scope.is_some_and(|scope| scope.canvas != canvas) {
             return Err(AdminError::Invalid("the handler belongs to another canvas"));

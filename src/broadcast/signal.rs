@@ -353,7 +353,7 @@ mod tests {
 
     /// A process that does not watch for more than its own signals has no subscription.
     #[tokio::test]
-    async fn what_is_watched_here_comes_from_elsewhere_only_once_it_is_received() {
+    async fn signals_of_other_processes_arrive_only_after_receiving_has_begun() {
         let broadcasts = Broadcasts::local();
         let (here, there) =
             (Signals::over(Some(broadcasts.clone())), Signals::over(Some(broadcasts.clone())));

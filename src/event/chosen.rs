@@ -6,6 +6,22 @@ use uuid::{Builder, Version};
 
 use super::{CanvasId, EventId, Name};
 
+/// An id was chosen before, for another handler. Nothing was emitted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the id was chosen before, for the handler {module}/{name}, whose event is {id}: nothing was emitted. Choose \
+     another id for another event"
+)]
+#[non_exhaustive]
+pub struct ChosenIdTaken {
+    /// The event that was emitted with it.
+    pub id: EventId,
+    /// The module of its handler.
+    pub module: Name,
+    /// The name of its handler.
+    pub name: Name,
+}
+
 /// Domain separation: hashed first, so that no other hash over a canvas and an id yields the same
 /// id. `wakeq.chosen_id` in the migrations uses the same text.
 const DOMAIN: &[u8] = b"wakeq chosen id";

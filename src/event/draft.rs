@@ -149,7 +149,7 @@ pub enum EventError {
         limit_bytes: usize,
     },
     /// The delay is longer than a hundred years, or the moment is outside the years 1 to 9999.
-    #[error("the delay is out of range: an event can wait for 100 years at most")]
+    #[error("the delay is out of range: at most 100 years from now, or a moment in the years 1 to 9999")]
     TooLate,
     /// The canvas is reserved: no tenant can have it.
     #[error("the largest uuid is reserved and can't be a canvas: choose another one")]
@@ -246,8 +246,8 @@ impl Event {
     /// Sets an id chosen by the caller: emitting it again adds nothing as long as the event is
     /// waiting, running or dead, nor within 7 days after it was due, unless the deployment's
     /// [`Retention`](crate::database::Retention) differs. The id is unique within its canvas; other
-    /// canvases can use the same one. The event's own id is [`EventId::chosen`] of it; calls of
-    /// [`Admin`](crate::Admin) that take one event accept either.
+    /// canvases can use it, too, but no other handler ([`IdTaken`](crate::StoreError::IdTaken)).
+    /// The event's own id is [`EventId::chosen`] of it; [`Admin`](crate::Admin) takes either.
     ///
     /// ```
     /// use wakeq::{Event, EventId};

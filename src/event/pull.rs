@@ -4,6 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+/// How long a program may go on whose event was cancelled, after the extension of its lease that
+/// says so; and a worker's handler, unless its configuration says something else.
+pub(crate) const CANCEL_GRACE: Duration = Duration::from_secs(10);
+
 /// The retry policy of the copies in a pulled queue that were released as failed.
 ///
 /// ```

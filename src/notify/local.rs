@@ -237,7 +237,7 @@ mod tests {
     /// What is beyond its limit is dropped, and the worker learns of that once most of the others
     /// have been handled. Looking for it is no overflow.
     #[tokio::test(start_paused = true)]
-    async fn what_it_has_no_room_for_is_to_be_looked_for_when_it_is_drained() {
+    async fn a_full_notifier_reports_dropped_notifications_once_it_is_drained() {
         let (notifier, long) = (LocalNotifier::holding(16), Duration::from_secs(3_600));
         let many: Vec<_> = (0..20).map(|_| notification()).collect();
         notifier.publish(&many[..16]).await.unwrap();

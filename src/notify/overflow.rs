@@ -69,7 +69,7 @@ mod tests {
     use crate::notify::mailbox::Content;
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_dropped_is_noted_until_it_is_looked_for() {
+    async fn an_overflow_is_noted_until_the_dropped_notifications_are_looked_for() {
         let (overflow, long) = (Overflow::default(), Duration::from_secs(3_600));
         assert!(timeout(long, overflow.noted()).await.is_err(), "nothing was dropped");
         overflow.note();

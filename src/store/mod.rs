@@ -32,13 +32,16 @@ pub(crate) mod tests;
 
 pub(crate) use batches::{BatchClosing, BatchKey, BatchOpening, EndedBatch, LookedBatches};
 pub use batches::{BatchProgress, BatchState, RegisteredBatch};
-pub(crate) use crons::{CronDue, CronPut, CronRow, CronRun, CronStep, CronUnpaused, NewCronRow, TickOutcome};
+pub(crate) use crons::{
+    CronDue, CronPut, CronRow, CronRun, CronStep, CronUnpaused, LastEvent, LastEventPlace, NewCronRow,
+    TickOutcome,
+};
 pub(crate) use events::{
     AttemptEnd, BULK_PAGE, BegunOperation, CANCELLED_PAGE, ClaimLimits, ClaimedEvent, CommandOutcome,
-    CountedEvents, ErrorGroupPosition, ErrorGroupsAsked, FoundDead, HandlerActivity, HandlerPosition,
-    IdempotencyOutcome, KeptEnd, KeyedBegin, KnowOutcome, ListedEvent, LoadedEvent, MovedDue, NewState,
-    NotedRetry, OPERATIONS_OPEN_MAX, OperationEvents, OperationsAfter, Position, Renewal, Retry,
-    RulePosition, RunningCancel, Standing, add_one, checkpoint_in, complete_in,
+    CountedEvents, ErrorGroupPosition, ErrorGroupsAsked, FoundDead, HandlerActivity, HandlerKeys,
+    HandlerPosition, IdempotencyOutcome, KeptEnd, KeyedBegin, KnowOutcome, ListedEvent, LoadedEvent,
+    MovedDue, NewState, NotedRetry, OPERATIONS_OPEN_MAX, OperationEvents, OperationsAfter, Position, Renewal,
+    Retry, RulePosition, RunningCancel, Standing, add_one, checkpoint_in, complete_in,
 };
 pub use events::{
     AttemptRecord, DeadEvent, DeadFilter, Depth, EndedEvent, EndedFilter, ErrorGroup, HandlerAttempt,

@@ -16,6 +16,7 @@ use crate::event::{EventId, HandlerAddress, HandlerScope, Name, Traceparent};
 
 pub use keeping::QuotaGauge;
 pub(crate) use labels::name_handlers;
+pub use labels::name_registered;
 pub use limits::{LimitGauge, LimitGauges};
 pub(crate) use metrics::{
     BroadcastMetrics, RunMetrics, SendMetrics, TargetMetrics, WakeMetrics, WorkerGauges,

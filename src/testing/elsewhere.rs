@@ -10,7 +10,7 @@ use crate::event::{
     Actor, CanvasId, Claim, Event, EventId, HandlerAddress, HeldLimit, NewLimit, Notification,
 };
 use crate::notify::{NoNotifier, Notifier};
-use crate::store::{AttemptEnd, ClaimLimits, ClaimedEvent, LimitedClaim, LimitedClaims, Store};
+use crate::store::{AttemptEnd, ClaimLimits, ClaimedEvent, HandlerKeys, LimitedClaim, LimitedClaims, Store};
 
 /// Who sets limits in a test.
 const TEST: &str = "test";
@@ -141,7 +141,7 @@ impl RunningElsewhere {
 fn only(address: &HandlerAddress) -> ClaimLimits {
     let HandlerAddress { scope, modifier } = address;
     ClaimLimits {
-        handlers: Vec::new(),
+        handlers: HandlerKeys::default(),
         canvas_handlers: vec![format!("{}/{}/{}/{modifier}", scope.canvas, scope.module, scope.name)],
         losses_below: i32::MAX,
         value_max: i32::MAX,

@@ -136,8 +136,8 @@ impl TestKit {
         self.queue.clone()
     }
 
-    /// Pauses, blocks, explains, cancels and redrives. In memory it does not support lists and
-    /// counts.
+    /// Pauses, blocks, lists, explains, cancels and redrives. In memory it does not support counts
+    /// by handler, nor what is in tables of its own, such as crons and queues.
     pub fn admin(&self) -> &Admin {
         &self.admin
     }

@@ -273,7 +273,7 @@ pub(super) mod tests {
     /// Where the rate allows more in a period than a pass holds, the rest does not wait for a whole
     /// period.
     #[tokio::test]
-    async fn what_a_pass_can_not_hold_is_promised_for_when_it_has_room() {
+    async fn events_beyond_what_a_pass_holds_are_promised_for_when_it_has_room() {
         let table = Table::new().await;
         let (waker, _) = waker(&table, 50_000);
         let mut backlog = Backlog::new(&waker);

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_process_has_no_room_for_is_done_before_its_promise() {
+    async fn events_that_overflow_a_process_run_before_their_promises() {
         let table = Table::new().await;
         overflow(&table, &[Arc::new(PostgresNotifier::holding(&table.store, ROOM))]).await;
     }

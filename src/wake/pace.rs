@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_workers_do_not_take_has_two_seconds_worth_at_once_and_a_tenth_of_the_rate() {
+    async fn events_that_no_worker_takes_are_published_at_full_rate_for_two_seconds_then_at_a_tenth() {
         let pace = Pace::new(1_000);
         assert_eq!(publish(&pace, 1, 2).await, PAGE_PERIOD, "as fast as ever");
         assert_eq!(publish(&pace, 1, 10).await.as_secs_f64().round(), 100.0);
@@ -323,7 +323,7 @@ mod tests {
 
     /// However many were published, a sample is asked about, which stands for all of them.
     #[tokio::test(start_paused = true)]
-    async fn what_workers_took_is_seen_by_a_sample() {
+    async fn how_many_events_workers_took_is_estimated_from_a_sample() {
         let pace = Pace::new(1_000);
         for (number, count) in [(1, 150), (2, 2_000), (3, 10_000)] {
             let events = events(number, count);
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_taken_at_once_counts_and_a_turn_is_not_disturbed() {
+    async fn publishing_without_a_turn_counts_and_leaves_open_turns_alone() {
         let pace = Pace::new(1_000);
         assert_eq!((take(&pace, 1, 1_500), take(&pace, 1, 1_500)), (1_500, 500));
         assert_eq!((take(&pace, 1, 1), take(&pace, 2, 1)), (0, 1), "another has an account of its own");

@@ -116,7 +116,7 @@ async fn agree(table: &Table, drawn: Vec<(Row, HandlerMatch)>, is_limited: bool)
     let rows: Vec<Row> = named.flat_map(|row| [row.clone(), row]).collect();
     let registry = registry(&handler_matches);
     let limits = ClaimLimits {
-        handlers: registry.any_canvas(),
+        handlers: registry.any_canvas().into(),
         canvas_handlers: registry.one_canvas(),
         losses_below: LOSSES_BELOW,
         value_max: i32::MAX,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::event::Name;
+use crate::event::{CANCEL_GRACE, Name};
 use crate::store::Retention;
 use crate::wake::CANVAS_EVENT_RATE;
 
@@ -84,7 +84,7 @@ impl Default for WorkerConfig {
             value_bytes_max: 64 * 1024 * 1024,
             canvas_event_rate: CANVAS_EVENT_RATE,
             shutdown_grace: Duration::from_secs(28),
-            cancel_grace: Duration::from_secs(10),
+            cancel_grace: CANCEL_GRACE,
             losses_max: 5,
             suspect_losses: 2,
             lets_database_sleep: false,

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_set_aside_keeps_its_place_in_the_order() {
+    fn items_that_were_set_aside_keep_their_place() {
         let mut rotation = rotation();
         (1..=3).for_each(|number| rotation.push(1, number));
         assert!(rotation.set_aside(|item| item) && rotation.set_aside(|item| item));
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_leaves_the_others_in_their_order() {
+    fn removing_items_keeps_the_order_of_the_others() {
         let mut rotation = rotation();
         (1..=3).for_each(|number| rotation.push(1, number));
         rotation.push_aside(1, 4);

@@ -13,8 +13,8 @@ use crate::event::{
     Notification,
 };
 use crate::store::{
-    AttemptEnd, BATCH_MAX, BatchKey, ClaimLimits, ClaimedEvent, Coalescer, IN_FLIGHT, KeptEnd, LimitedClaim,
-    LimitedClaims, LoadedEvent, Retry, Standing, Store, StoreError, TurnRequest,
+    AttemptEnd, BATCH_MAX, BatchKey, ClaimLimits, ClaimedEvent, Coalescer, HandlerKeys, IN_FLIGHT, KeptEnd,
+    LimitedClaim, LimitedClaims, LoadedEvent, Retry, Standing, Store, StoreError, TurnRequest,
 };
 
 /// The actor in the audit log when a target is held because it was removed.
@@ -133,7 +133,7 @@ impl Statements {
     ) -> Self {
         let trusted = i32::try_from(suspect_losses).unwrap_or(i32::MAX);
         let limits = |(handlers, canvas_handlers)| ClaimLimits {
-            handlers,
+            handlers: HandlerKeys::from(handlers),
             canvas_handlers,
             losses_below: trusted,
             value_max,
@@ -364,7 +364,7 @@ async fn defer(store: &Store, ids: &[EventId], with_targets: bool) -> Result<(),
 fn of_one_canvas(mut keys: Vec<String>, (losses_below, value_max): (i32, i32)) -> ClaimLimits {
     keys.sort_unstable();
     keys.dedup();
-    ClaimLimits { handlers: Vec::new(), canvas_handlers: keys, losses_below, value_max }
+    ClaimLimits { handlers: HandlerKeys::default(), canvas_handlers: keys, losses_below, value_max }
 }
 
 /// Takes turns, by one statement at a time.

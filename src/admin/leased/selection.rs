@@ -106,9 +106,9 @@ impl Admin {
     ) -> bool {
         let claim = row.event.claim;
         let limits = self.limits_of_lease(source, &row).await;
-        match self.move_to_dead(claim, cause, error, halts).await {
+        let held = HeldEvent { held: limits, ..HeldEvent::of(row) };
+        match self.move_to_dead(&held, cause, error, halts).await {
             Ok(true) => {
-                let held = HeldEvent { held: limits, ..HeldEvent::of(row) };
                 self.note_death(source, &held, cause);
                 self.count_end(source, &CountedRun { dead: true, ..CountedRun::default() });
                 self.after_end(source, &held, true).await;

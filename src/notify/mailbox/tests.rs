@@ -98,7 +98,7 @@ async fn a_future_that_is_kept_unpolled_is_passed_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_divided_anew_keeps_its_order() {
+async fn messages_keep_their_order_when_the_reserve_is_divided_anew() {
     let mailbox = Mailbox::new(RESERVED);
     let all = notifications(6);
     mailbox.change(|messages| {

@@ -41,7 +41,7 @@ async fn a_flood_of_one_canvas_leaves_room_to_another() {
 /// A process that had no room for messages that were its to handle learns when it is drained.
 /// It does not for others' messages, nor for those that were looked for.
 #[tokio::test]
-async fn what_was_a_workers_to_handle_and_had_no_room_is_noted() {
+async fn an_overflow_is_noted_only_for_messages_of_the_processs_own_share() {
     let table = Table::new().await;
     let notifier = PostgresNotifier::holding(&table.store, 80);
     let (shared, [sender, worker]) = (&notifier.shared, [1, 2].map(Uuid::from_u128));

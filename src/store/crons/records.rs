@@ -21,7 +21,9 @@ pub(crate) struct CronRow {
     pub(crate) value: Option<String>,
     pub(crate) missed: String,
     pub(crate) next_at: Option<Timestamp>,
+    /// The last tick that has come, and its event.
     pub(crate) last_at: Option<Timestamp>,
+    pub(crate) last_id: Option<Uuid>,
     pub(crate) ticks: i64,
     /// Events that were emitted ahead, and their future ticks, whatever became of the event.
     ahead: Vec<Uuid>,
@@ -170,8 +172,7 @@ impl Store {
             r#"select c.name::text as "name?", c.expression as "expression?", c.zone as "zone?",
                       c.modifier::text as "modifier?", case when $2::text is not null then c.value::text end as value,
                       c.missed as "missed?", c.next_at as "next_at?",
-                      greatest(c.last_at, (select max(at) from unnest(c.ahead_at) as ahead (at) where at <= clock_timestamp()))
-                          as last_at, c.ticks as "ticks?",
+                      ticked.at as "last_at?", ticked.id as "last_id?", c.ticks as "ticks?",
                       c.paused_at as "paused_at?", c.paused_by as "paused_by?", c.paused_reason as "paused_reason?",
                       c.created_by as "created_by?", c.created_at as "created_at?", c.changed_at as "changed_at?",
                       clock_timestamp() as "now!"
@@ -179,6 +180,11 @@ impl Store {
                       select * from wakeq.cron_records
                        where canvas_id = $1 and ($2::text is null or name = $2) and ($3::text is null or name > $3)
                        order by name limit $4) as c on true
+                 left join lateral (
+                      select at, id from (values (c.last_at, c.last_id)) as known (at, id) where at is not null
+                       union all
+                      select at, id from unnest(c.ahead_at, c.ahead) as ahead (at, id) where at <= clock_timestamp()
+                       order by at desc limit 1) as ticked on true
                 order by c.name"#,
             canvas.0,
             name.map(Name::as_str),
@@ -197,6 +203,7 @@ impl Store {
                 missed: row.missed?,
                 next_at: row.next_at,
                 last_at: row.last_at,
+                last_id: row.last_id,
                 ticks: row.ticks?,
                 ahead: Vec::new(),
                 ahead_at: Vec::new(),
@@ -226,7 +233,8 @@ async fn locked(
     sqlx::query_as!(
         CronRow,
         r#"select name::text as "name!", expression, zone, modifier::text as "modifier!", value::text as value, missed,
-                  next_at, last_at, ticks, ahead, ahead_at, paused_at, paused_by, paused_reason, created_by, created_at, changed_at
+                  next_at, last_at, last_id, ticks, ahead, ahead_at, paused_at, paused_by, paused_reason, created_by, created_at,
+                  changed_at
              from wakeq.cron_records where canvas_id = $1 and name = $2 for update"#,
         canvas.0,
         name.as_str() as _
@@ -326,14 +334,15 @@ async fn take_back(
                select ahead.id, ahead.at from unnest($2::uuid[], $3::timestamptz[]) as ahead (id, at)
                 where not exists (select from taken where taken.id = ahead.id)
            ), come as (
-               select max(at) as last from kept where at <= clock_timestamp()
+               select max(at) as last, (array_agg(id order by at desc))[1] as id from kept where at <= clock_timestamp()
            )
            update wakeq.cron_records c
               set (ahead, ahead_at) = (
                       select coalesce(array_agg(id), '{}'), coalesce(array_agg(at), '{}') from kept
                        where at > coalesce(come.last, '-infinity') or at >= c.next_at),
                   ticks = c.ticks - (select count(*) from taken),
-                  last_at = greatest(c.last_at, come.last)
+                  last_at = greatest(c.last_at, come.last),
+                  last_id = case when come.last > coalesce(c.last_at, '-infinity') then come.id else c.last_id end
              from come where c.canvas_id = $1 and c.name = $4
         returning come.last"#,
         canvas.0,

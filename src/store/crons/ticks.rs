@@ -68,7 +68,8 @@ struct CronMove {
     name: String,
     seen: Timestamp,
     next: Option<Timestamp>,
-    last: Option<Timestamp>,
+    /// The last of its ticks that has come, and its event.
+    last: Option<(Timestamp, Uuid)>,
     ticks: i64,
 }
 
@@ -231,22 +232,25 @@ impl TickWrites {
         now: Timestamp,
     ) {
         let position = self.moved.len() as i64 + 1;
-        self.moved.push(CronMove {
+        let mut moved = CronMove {
             canvas: due.canvas.0,
             name: due.name.to_string(),
             seen: due.next_at,
             next,
-            last: ticks.iter().rfind(|tick| **tick <= now).copied(),
+            last: None,
             ticks: ticks.len() as i64,
-        });
+        };
         self.bytes += ticks.len() * value.len();
         for tick in ticks {
             let event = NewEvent::new(address.clone(), value.to_owned());
             if tick > now {
                 self.ahead.push((event.id.0, (tick, position)));
+            } else {
+                moved.last = Some((tick, event.id.0));
             }
             self.events.push(NewEvent { due: Due::At(tick), ..event });
         }
+        self.moved.push(moved);
     }
 
     /// Inserts the events, and moves the fences.
@@ -261,29 +265,34 @@ impl TickWrites {
         Ok(inserted)
     }
 
-    /// Moves the fences, and adds the ticks emitted ahead to those that are still ahead.
+    /// Moves the fences, and adds the ticks emitted ahead to those that are still ahead. One clock
+    /// decides what has come: a tick is still noted ahead, or has become the last one.
     async fn moves(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
         let moved = &self.moved;
         let nexts: Vec<_> = moved.iter().map(|moved| moved.next).collect();
-        let lasts: Vec<_> = moved.iter().map(|moved| moved.last).collect();
+        let (lasts, last_ids): (Vec<_>, Vec<_>) = moved.iter().map(|moved| moved.last.unzip()).unzip();
         let (ids, ahead): (Vec<Uuid>, Vec<(Timestamp, i64)>) = self.ahead.iter().copied().unzip();
         let (ticks, positions): (Vec<Timestamp>, Vec<i64>) = ahead.into_iter().unzip();
         sqlx::query!(
             r#"with moved as (
                    select * from unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[],
-                                        $6::bigint[])
-                       with ordinality as moved (canvas_id, name, seen, next_at, last_at, ticks, position)
+                                        $6::uuid[], $7::bigint[])
+                       with ordinality as moved (canvas_id, name, seen, next_at, last_at, last_id, ticks, position)
                )
                update wakeq.cron_records c
                   set next_at = moved.next_at, ticks = c.ticks + moved.ticks,
-                      last_at = greatest(c.last_at, moved.last_at, (
-                          select max(at) from unnest(c.ahead_at) as before (at) where at <= clock_timestamp())),
+                      (last_at, last_id) = (
+                          select at, id from (values (c.last_at, c.last_id), (moved.last_at, moved.last_id)) as known (at, id)
+                           where at is not null
+                           union all
+                          select at, id from unnest(c.ahead_at, c.ahead) as before (at, id) where at <= now()
+                           order by at desc limit 1),
                       (ahead, ahead_at) = (
                           select coalesce(array_agg(id), '{}'), coalesce(array_agg(at), '{}') from (
                               select id, at from unnest(c.ahead, c.ahead_at) as before (id, at)
-                               where at > clock_timestamp() or at >= moved.next_at
+                               where at > now() or at >= moved.next_at
                                union all
-                              select id, at from unnest($7::uuid[], $8::timestamptz[], $9::bigint[]) as new (id, at, position)
+                              select id, at from unnest($8::uuid[], $9::timestamptz[], $10::bigint[]) as new (id, at, position)
                                where position = moved.position) as all_ahead)
                  from moved
                 where c.canvas_id = any (array[moved.canvas_id]) and c.name = moved.name
@@ -293,6 +302,7 @@ impl TickWrites {
             &moved.iter().map(|moved| moved.seen).collect::<Vec<_>>(),
             nexts.as_slice() as &[Option<Timestamp>],
             lasts.as_slice() as &[Option<Timestamp>],
+            last_ids.as_slice() as &[Option<Uuid>],
             &moved.iter().map(|moved| moved.ticks).collect::<Vec<_>>(),
             &ids,
             &ticks,

@@ -13,6 +13,7 @@ use super::columns::EventColumns;
 use super::outcome::InsertOutcome;
 use super::pages::pages;
 use super::placements::Placements;
+use super::repeats::check_repeats;
 use super::rows::write_linked;
 use crate::event::{CanvasId, EventId, NewEvent, ObjectKey, Timestamp};
 use crate::store::kernel::{Emission, QueueRegistry, STALE_TRIES, too_busy};
@@ -40,6 +41,9 @@ pub(super) async fn add_linked(
     lock(&mut *transaction, on_objects.iter().filter_map(|at| place(&events[*at])).collect()).await?;
     for page in pages(&on_objects, events) {
         let new = remember_chosen(&mut *transaction, events, chosen, page).await?;
+        // Before the others take numbers.
+        let known = page.iter().filter(|at| chosen[**at] && new.binary_search(at).is_err());
+        check_repeats(&mut *transaction, known.map(|at| &events[*at]).collect()).await?;
         let rows: Vec<&NewEvent> = new.iter().map(|at| &events[*at]).collect();
         let mut linked = link(&mut *transaction, &rows, emission).await?;
         for at in new {
@@ -116,9 +120,12 @@ async fn remember_chosen(
     }
     let by_choice = EventColumns::of(page.iter().filter(|at| chosen[**at]).map(|at| &events[*at]));
     let new = sqlx::query_scalar!(
-        "insert into wakeq.emitted_ids (id, canvas_id, due_at)
-         select new.id, new.canvas_id, greatest(now(), coalesce(new.moment, now() + new.delay_s * interval '1 second'))
-           from (select distinct on (id) *, ($3::uuid[])[handler] as canvas_id
+        "insert into wakeq.emitted_ids (id, canvas_id, due_at, module, name)
+         select new.id, new.canvas_id, greatest(now(), coalesce(new.moment, now() + new.delay_s * interval '1 second')),
+                new.module, new.name
+           from (select distinct on (id) *, ($3::uuid[])[handler] as canvas_id,
+                        (select $6::text[]::wakeq.name[])[handler] as module,
+                        (select $7::text[]::wakeq.name[])[handler] as name
                    from unnest($1::uuid[], $2::integer[], $4::timestamptz[], $5::float8[])
                         as new (id, handler, moment, delay_s) order by id) as new
           where not exists (select from wakeq.events_v2 e where e.id = new.id and e.canvas_id = new.canvas_id offset 0)
@@ -131,6 +138,8 @@ async fn remember_chosen(
         &by_choice.canvases,
         by_choice.moments.as_slice() as &[Option<Timestamp>],
         &by_choice.delays_s,
+        by_choice.modules.as_slice() as &[&str],
+        by_choice.names.as_slice() as &[&str],
     )
     .fetch_all(transaction)
     .await?;

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use super::handler_keys::HandlerKeys;
 use super::load::{ClaimedEvent, ClaimedRow};
 use crate::event::{Claim, Notification};
 use crate::store::kernel::{Sql, Store, StoreError, interval};
@@ -20,8 +21,8 @@ use crate::store::kernel::{Sql, Store, StoreError, interval};
 /// The limits on what a statement may claim.
 #[derive(Clone, Debug)]
 pub(crate) struct ClaimLimits {
-    /// Handlers of any canvas, as `module/name/modifier`.
-    pub(crate) handlers: Vec<String>,
+    /// Handlers of any canvas.
+    pub(crate) handlers: HandlerKeys,
     /// Handlers of one canvas, as `canvas/module/name/modifier`.
     pub(crate) canvas_handlers: Vec<String>,
     /// Only events with fewer losses than this, including the loss of a takeover.
@@ -111,6 +112,8 @@ impl Sql<'_> {
         (keys, canvases): (&[Uuid], &[Uuid]),
         limits: &ClaimLimits,
     ) -> Result<Vec<ClaimedRow>, StoreError> {
+        let hashes = limits.handlers.hashes(self).await?;
+        let compared = if hashes.is_some() { &[] } else { limits.handlers.names() };
         let query = sqlx::query_as!(
             ClaimedRow,
             r#"with gate as (insert into wakeq.claim_gate select where false)
@@ -129,7 +132,9 @@ impl Sql<'_> {
                   and octet_length(e.value) <= $8
                   and (   e.module || '/' || e.name || '/' || e.modifier = any ((select $4::text[])::text[])
                        or e.canvas_id || '/' || e.module || '/' || e.name || '/' || e.modifier
-                          = any ((select $5::text[])::text[]))
+                          = any ((select $5::text[])::text[])
+                       or $10::bigint[] is not null and hashtextextended(e.module || '/' || e.name || '/' || e.modifier, $11)
+                          = ($10::bigint[])[width_bucket(hashtextextended(e.module || '/' || e.name || '/' || e.modifier, $11), $10::bigint[])])
                   and ((select not exists (select from wakeq.pulled_handlers)) or not exists (
                       select from wakeq.pulled_handlers p
                        where p.canvas_id = e.canvas_id and p.module = e.module and p.name = e.name offset 0))
@@ -161,12 +166,14 @@ impl Sql<'_> {
             keys,
             canvases,
             shared(canvases) as Option<Uuid>,
-            &limits.handlers,
+            compared,
             &limits.canvas_handlers,
             interval(self.timing().lease),
             limits.losses_below,
             limits.value_max,
-            self.worker() as _
+            self.worker() as _,
+            hashes.map(|hashes| hashes.sorted.as_slice()),
+            hashes.map_or(0, |hashes| hashes.seed)
         );
         self.session().await?.all("claim events", query).await
     }

@@ -135,7 +135,8 @@ impl Sql<'_> {
     }
 
     /// Unlike a due event, one that has passed its place in a queue has to go behind what was
-    /// called there: so nothing is due before now.
+    /// called there: so nothing is due before now. One that is due later asks its limits anew then,
+    /// and waits for none until that.
     pub(in crate::store) async fn set_due(
         &self,
         canvas: CanvasId,
@@ -154,9 +155,13 @@ impl Sql<'_> {
                ), moved as (
                    update wakeq.events_v2
                       set delay_until = (select due from asked), probes = 0,
+                          starts_at = case when (select due from asked) <= now() then starts_at end,
                           notify_at = wakeq.wake_at((select due from asked), now(), $6, $7)
                     where id = $1 and canvas_id = $2 and (locked_at is null or locked_at < clock_timestamp() - $3::interval)
                 returning id, canvas_id, module, name, delay_until
+               ), left_line as (
+                   delete from wakeq.limit_waits
+                    where event_id = any (array(select id from moved where delay_until > now()))
                ), logged as (
                    insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, request_id, detail)
                    select canvas_id, $8, 'set-due', module, name, id, 'done', $9,

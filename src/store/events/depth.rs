@@ -21,8 +21,8 @@ const GAUGED_LEAST: i64 = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Depth {
-    /// Events that are due, on no worker, under no rule, and first among those of their object. An
-    /// event whose worker's lease expired counts.
+    /// Events that are due, on no worker, under no rule, not waiting for a limit, and first among
+    /// those of their object. An event whose worker's lease expired counts.
     pub depth: u64,
     /// Whether there may be more than was counted.
     pub capped: bool,
@@ -45,7 +45,8 @@ impl Store {
     /// skipping through the index from one to the next; events that are not due, or whose handler
     /// is under a rule, are not read. Running ones are read and not counted, so that those of one
     /// handler do not hide what another has; the last row that may be read of a handler is always
-    /// found, and shows that there may be more.
+    /// found, and shows that there may be more. Whether an event waits for a limit is looked up
+    /// only if one has put it off.
     ///
     /// Which handlers are under a rule is settled before any event is read, whatever the planner
     /// prefers. The index entries of deleted rows that an old transaction keeps from being vacuumed
@@ -82,6 +83,10 @@ impl Store {
                        select e.delay_until,
                               (e.locked_at is null or e.locked_at < now() - $4::interval)
                               and e.queue is null
+                              and not (e.starts_at is not null and exists (
+                                  select from wakeq.limit_waits w
+                                   where w.event_id = e.id and coalesce(w.woken_at <= now() - interval '10 s', true)
+                                  offset 0))
                               and (e.object is null
                                    or e.id = wakeq.first_of_lane(e.canvas_id, e.object, e.queue, e.module, e.name)
                                       and not wakeq.lane_halts(e.canvas_id, e.object, e.queue, e.module, e.name)) as free,
@@ -111,8 +116,8 @@ impl Store {
 
     /// The events of every handler that are due and free to run, over all canvases. Read as by
     /// [`Store::depth`], for at most 1,000 handlers of a canvas, and of each its share of 20,000
-    /// due events, at least 100 and at most 10,000. A handler whose events are not due, or that is
-    /// under a rule, has none; copies in queues do not count.
+    /// due events, at least 100 and at most 10,000. A handler whose events are not due, or wait for
+    /// a limit, or that is under a rule, has none; copies in queues do not count.
     #[doc(hidden)]
     pub async fn depths(&self) -> Result<Vec<HandlerDepth>, StoreError> {
         let query = sqlx::query!(
@@ -145,6 +150,10 @@ impl Store {
                             min(delay_until) filter (where free) as oldest from (
                          select e.delay_until,
                                 e.queue is null and (e.locked_at is null or e.locked_at < now() - $1::interval)
+                                and not (e.starts_at is not null and exists (
+                                    select from wakeq.limit_waits w
+                                     where w.event_id = e.id and coalesce(w.woken_at <= now() - interval '10 s', true)
+                                    offset 0))
                                 and (e.object is null
                                      or e.id = wakeq.first_of_lane(e.canvas_id, e.object, e.queue, e.module, e.name)
                                         and not wakeq.lane_halts(e.canvas_id, e.object, e.queue, e.module, e.name)) as free

@@ -14,6 +14,7 @@ use super::chains;
 use super::logged::{LOG_STATEMENTS, append_emitted};
 use super::outcome::InsertOutcome;
 use super::pages::pages;
+use super::repeats::check_repeats;
 use super::rows::write_rows;
 use super::unique::{add_unique, write_unique};
 use crate::event::{CanvasId, NewEvent, ObjectKey};
@@ -94,10 +95,9 @@ impl Sql<'_> {
         &self,
         event: &NewEvent,
     ) -> Result<InsertOutcome, StoreError> {
-        let mut session = self.session().await?;
+        let mut session = self.session().await?.for_statements(2);
         let emission = self.emission();
-        let rows = [event];
-        let answer = session.limit(|connection| write_rows(connection, &rows, true, emission)).await;
+        let answer = session.limit(|connection| write_by_choice(connection, event, emission)).await;
         session.answered("insert an event by its chosen id", answer).await.map(InsertOutcome::only)
     }
 
@@ -111,6 +111,19 @@ impl Sql<'_> {
         let answer = session.limit(|connection| write_unique(connection, &rows, emission)).await;
         session.answered("insert an event with a unique key", answer).await.map(InsertOutcome::only)
     }
+}
+
+/// Inserts an event whose id the caller chose, unless it is known.
+async fn write_by_choice(
+    connection: &mut PgConnection,
+    event: &NewEvent,
+    emission: Emission<'_>,
+) -> Result<Vec<InsertOutcome>, sqlx::Error> {
+    let inserted = write_rows(&mut *connection, &[event], true, emission).await?;
+    if matches!(inserted[..], [InsertOutcome::Known]) {
+        check_repeats(connection, vec![event]).await?;
+    }
+    Ok(inserted)
 }
 
 async fn add_and_commit(
@@ -160,8 +173,10 @@ pub(crate) async fn add_one(
         add_all(connection, std::slice::from_ref(event), &[chosen], emission).await
     } else if event.unique.is_some() {
         write_unique(connection, &[event], emission).await
+    } else if chosen {
+        write_by_choice(connection, event, emission).await
     } else {
-        write_rows(connection, &[event], chosen, emission).await
+        write_rows(connection, &[event], false, emission).await
     };
     inserted.map(InsertOutcome::only)
 }
@@ -187,15 +202,20 @@ pub(in crate::store) async fn add_all(
             page.iter().zip(outcomes).for_each(|(at, outcome)| inserted[*at] = outcome);
         }
     }
+    let is_repeat = |at: &usize| {
+        chosen[*at] && events[*at].object.is_none() && matches!(inserted[*at], InsertOutcome::Known)
+    };
+    let repeats = (0..events.len()).filter(is_repeat).map(|at| &events[at]).collect();
+    check_repeats(&mut *transaction, repeats).await?;
     add_unique(&mut *transaction, events, &mut inserted, emission).await?;
     append_emitted(transaction, events, &inserted).await?;
     Ok(inserted)
 }
 
-/// The most statements that a transaction has: begin, objects, log, pages (chosen ids on objects
-/// take two each), commit. Each has its own time limit.
+/// The most statements that a transaction has: begin, objects, repeats, log, pages (chosen ids on
+/// objects take three each), commit. Each has its own time limit.
 pub fn statements(events: &[NewEvent]) -> usize {
     let pages = pages(&(0..events.len()).collect::<Vec<_>>(), events).len();
     let logged = if events.iter().any(|event| event.logged.is_some()) { LOG_STATEMENTS } else { 0 };
-    2 + chains::STATEMENTS + logged + (2 + logged) * pages
+    3 + chains::STATEMENTS + logged + (3 + logged) * pages
 }

@@ -25,7 +25,7 @@ pub struct LimitDepth {
     pub name: String,
     /// Events that hold a place.
     pub running: u64,
-    /// Events that wait for a place.
+    /// Events that wait, also those that were told to come and have not.
     pub waiting: u64,
 }
 
@@ -68,13 +68,24 @@ impl Store {
     pub async fn limit_depths(&self) -> Result<Vec<LimitDepth>, StoreError> {
         let query = sqlx::query!(
             r#"with recursive waited as (
-                   (select canvas_id, name, 1 as number from wakeq.limit_waits where woken_at is null
+                   (select canvas_id, name, 1 as number from (
+                       (select canvas_id, name from wakeq.limit_waits where woken_at is null
+                         order by canvas_id, name limit 1)
+                        union all
+                       (select canvas_id, name from wakeq.limit_waits where woken_at is not null
+                         order by canvas_id, name limit 1)) as first
                      order by canvas_id, name limit 1)
                     union all
                    select next.canvas_id, next.name, n.number + 1 from waited n, lateral (
-                       select w.canvas_id, w.name from wakeq.limit_waits w
-                        where (w.canvas_id, w.name) > (n.canvas_id, n.name) and w.woken_at is null
-                        order by w.canvas_id, w.name limit 1) as next
+                       select o.canvas_id, o.name from (
+                           (select w.canvas_id, w.name from wakeq.limit_waits w
+                             where (w.canvas_id, w.name) > (n.canvas_id, n.name) and w.woken_at is null
+                             order by w.canvas_id, w.name limit 1)
+                            union all
+                           (select w.canvas_id, w.name from wakeq.limit_waits w
+                             where (w.canvas_id, w.name) > (n.canvas_id, n.name) and w.woken_at is not null
+                             order by w.canvas_id, w.name limit 1)) as o
+                        order by o.canvas_id, o.name limit 1) as next
                     where n.number < $2
                ), used as (
                    select s.canvas_id, s.name, 0::bigint as waiting, (
@@ -85,10 +96,15 @@ impl Store {
                     union all
                    select n.canvas_id, n.name, (
                               select count(*) from (
-                                  select from wakeq.limit_waits w
-                                   where w.canvas_id = n.canvas_id and w.name = n.name and w.woken_at is null
-                                   limit greatest($5::bigint, $4::bigint / (select count(*) from waited))) as few), 0
-                     from waited n
+                                  (select from wakeq.limit_waits w
+                                    where w.canvas_id = n.canvas_id and w.name = n.name and w.woken_at is null
+                                    limit greatest($5::bigint, $4::bigint / s.names))
+                                   union all
+                                  (select from wakeq.limit_waits w
+                                    where w.canvas_id = n.canvas_id and w.name = n.name and w.woken_at is not null
+                                    limit greatest($5::bigint, $4::bigint / s.names))
+                                   limit greatest($5::bigint, $4::bigint / s.names)) as few), 0
+                     from waited n, (select count(*) as names from waited) as s
                ), defined as (
                    select u.canvas_id, u.running, u.waiting, coalesce((
                               select d.name::text from wakeq.limit_on(u.canvas_id, u.name) as d), u.name) as name

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::event::{EventId, Link, UniqueOutcome};
+use crate::event::{EventId, HeldLimit, Link, UniqueOutcome};
 
 /// By the position of an event, from 1: whether it is due soon, and its link.
 pub(super) type InsertedRows = HashMap<i64, (bool, Option<Link>)>;
@@ -31,6 +31,9 @@ pub enum InsertOutcome {
         outcome: UniqueOutcome,
         /// Whether a notification of it has to be published now.
         due_soon: bool,
+        /// The limit, as canvas and name, at which a place was kept for it before: what waits there
+        /// has to be woken.
+        room: Option<String>,
     },
 }
 
@@ -48,6 +51,14 @@ impl InsertOutcome {
     /// The only one of these, the outcomes of a single event.
     pub(in crate::store) fn only(inserted: Vec<Self>) -> Self {
         inserted.into_iter().next().unwrap_or(Self::new(true))
+    }
+
+    /// The limit at which a place was kept for the event that stands, and is not any more.
+    pub(crate) fn left_limit(&self) -> Option<HeldLimit> {
+        match self {
+            Self::Stands { room, .. } => HeldLimit::parse(room.as_deref()?),
+            Self::New { .. } | Self::Known => None,
+        }
     }
 
     /// The link of a new event that is on an object.

@@ -217,8 +217,8 @@ async fn write_chosen(
                       as new (id, handler, value, moment, delay_s, traceparent, ids, queues, options, position),
                       registry
            ), known as (
-               insert into wakeq.emitted_ids (id, canvas_id, due_at)
-               select id, canvas_id, greatest(now(), due) from new
+               insert into wakeq.emitted_ids (id, canvas_id, due_at, module, name)
+               select id, canvas_id, greatest(now(), due), module, name from new
                 where not exists (select from wakeq.events_v2 e where e.id = new.id and e.canvas_id = new.canvas_id offset 0)
                   and not exists (select from wakeq.dead_events d where d.canvas_id = new.canvas_id and d.id = new.id offset 0)
                 order by id

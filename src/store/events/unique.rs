@@ -21,6 +21,7 @@ struct UniqueRow {
     outcome: String,
     due: Option<Timestamp>,
     is_due_soon: bool,
+    room: Option<String>,
 }
 
 impl Sql<'_> {
@@ -101,7 +102,7 @@ async fn write(
                 order by position
            )
            select new.position as "position!", w.event_id as "event_id!", w.outcome as "outcome!", w.due as "due?",
-                  w.is_due_soon as "is_due_soon!"
+                  w.is_due_soon as "is_due_soon!", w.room as "room?"
              from new cross join lateral wakeq.write_unique(
                       row(new.id, new.canvas_id, new.module, new.name, new.modifier, new.value, new.due, new.traceparent,
                           new.key, new.held_s * interval '1 second', new.on_conflict, new.postponed_s * interval '1 second',
@@ -139,11 +140,11 @@ fn outcomes(events: usize, rows: &Placements, answers: Vec<UniqueRow>) -> Vec<In
     let new: InsertedRows =
         answers.iter().filter(is_new).map(|new| (new.position, (new.is_due_soon, None))).collect();
     let mut outcomes = rows.outcomes(events, &new);
-    for UniqueRow { position, event_id, outcome, due, is_due_soon } in answers {
+    for UniqueRow { position, event_id, outcome, due, is_due_soon, room } in answers {
         let outcome = UniqueOutcome::parse(&outcome, due);
         let at = usize::try_from(position - 1).ok().and_then(|at| outcomes.get_mut(at));
         if let Some(at) = at.filter(|_| outcome != UniqueOutcome::Inserted) {
-            *at = InsertOutcome::Stands { id: EventId(event_id), outcome, due_soon: is_due_soon };
+            *at = InsertOutcome::Stands { id: EventId(event_id), outcome, due_soon: is_due_soon, room };
         }
     }
     outcomes

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sqlx::postgres::PgDatabaseError;
 
-use crate::event::{BatchName, InvalidTiming, QuotaExceeded, Spelled, WaitingMaxReached};
+use crate::event::{BatchName, ChosenIdTaken, InvalidTiming, QuotaExceeded, Spelled, WaitingMaxReached};
 
 /// Why a statement gave no result. Whether it took effect is unknown for
 /// [`StoreError::Unavailable`], [`StoreError::Defect`] and, unless `ended`,
@@ -118,6 +118,9 @@ pub enum StoreError {
          closed, or from its members"
     )]
     NoBatch(BatchName),
+    /// The id that the caller chose is that of an event for another handler: nothing was emitted.
+    #[error(transparent)]
+    IdTaken(#[from] ChosenIdTaken),
     /// The configuration is invalid.
     #[error("{0}")]
     Config(&'static str),
@@ -162,12 +165,26 @@ const NO_TLS: &str = "Postgres answers, but no TLS connection can be made: check
 
 /// The batch whose members the trigger of the events refuses, if the error is that.
 fn refused_batch(error: &sqlx::Error) -> Option<BatchName> {
-    let error = error.as_database_error().filter(|error| error.constraint() == Some(BATCH_IS_OPEN))?;
-    error.try_downcast_ref::<PgDatabaseError>()?.detail()?.parse().ok()
+    detail_of(error, BATCH_IS_OPEN)?.parse().ok()
+}
+
+/// The event that has a chosen id, and its handler, if the error is that.
+fn taken_id(error: &sqlx::Error) -> Option<ChosenIdTaken> {
+    let mut words = detail_of(error, ONE_HANDLER)?.split(' ');
+    let (id, module, name) = (words.next()?, words.next()?, words.next()?);
+    Some(ChosenIdTaken { id: id.parse().ok()?, module: module.parse().ok()?, name: name.parse().ok()? })
+}
+
+/// The detail of an error that names this constraint.
+fn detail_of<'e>(error: &'e sqlx::Error, constraint: &str) -> Option<&'e str> {
+    let error = error.as_database_error().filter(|error| error.constraint() == Some(constraint))?;
+    error.try_downcast_ref::<PgDatabaseError>()?.detail()
 }
 
 /// What the trigger names as the constraint that a member breaks.
 const BATCH_IS_OPEN: &str = "events_v2_batch_is_open";
+/// What `wakeq.check_repeats` names as the constraint that a repeat breaks.
+const ONE_HANDLER: &str = "emitted_ids_one_handler";
 
 /// Deadlock, lock timeout, serialization failure.
 const CONTENTION: [&str; 3] = ["40P01", "55P03", "40001"];
@@ -179,6 +196,9 @@ impl StoreError {
         let source = Arc::new(error);
         if let Some(batch) = refused_batch(&source) {
             return Self::NoBatch(batch);
+        }
+        if let Some(taken) = taken_id(&source) {
+            return Self::IdTaken(taken);
         }
         match source.as_database_error().map(|error| error.code().unwrap_or_default().into_owned()) {
             // undefined table, schema, function or column
@@ -222,6 +242,7 @@ impl StoreError {
             | Self::Quota(_)
             | Self::WaitingMax(_)
             | Self::NoBatch(_)
+            | Self::IdTaken(_)
             | Self::Config(_)
             | Self::Defect => None,
         }
@@ -238,6 +259,7 @@ impl StoreError {
             Self::Quota(_) => "quota",
             Self::WaitingMax(_) => "waiting_max",
             Self::NoBatch(_) => "no_batch",
+            Self::IdTaken(_) => "id_taken",
             Self::UnsafeDurability { .. }
             | Self::RoleSettings { .. }
             | Self::PoolSettings { .. }
@@ -247,6 +269,11 @@ impl StoreError {
             | Self::Config(_)
             | Self::Defect => "defect",
         }
+    }
+
+    /// The server refused the statement, and its connection is as good as before.
+    pub(in crate::store) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Refused { .. } | Self::NotMigrated(_) | Self::NoBatch(_) | Self::IdTaken(_))
     }
 
     /// The server cancelled it for taking too long, so that it took no effect; it may succeed with
@@ -271,7 +298,7 @@ impl StoreError {
     /// The data of one row was refused; the other rows of its batch may pass.
     #[doc(hidden)]
     pub fn is_data(&self) -> bool {
-        matches!(self, Self::NoBatch(_))
+        matches!(self, Self::NoBatch(_) | Self::IdTaken(_))
             || self.code().is_some_and(|code| code.starts_with("22") || code.starts_with("23"))
     }
 }

@@ -24,6 +24,7 @@ mod registry;
 mod rights;
 mod role_settings;
 mod route;
+mod savings;
 mod session;
 mod session_settings;
 mod settings;

@@ -9,12 +9,13 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
+use super::savings::Savings;
 use crate::event::CanvasId;
 
-/// How long a read may hold a connection. If it takes longer, the canvas's permit to read is
-/// withheld for `REST` times the excess, up to `REST_MAX`: a canvas that reads without end keeps
-/// Postgres busy for an eighth of the time per permit. Only applies while another canvas uses this
-/// process.
+/// How long a read may hold a connection. What it takes longer is taken from the canvas's
+/// [`Savings`]. If they are used up, its permit to read is withheld for `REST` times the excess, up
+/// to `REST_MAX`: a canvas that reads without end keeps Postgres busy for an eighth of the time per
+/// permit. Only applies while another canvas uses this process.
 const SHORT: Duration = Duration::from_millis(5);
 const REST: u32 = 7;
 const REST_MAX: Duration = Duration::from_secs(2);
@@ -47,11 +48,14 @@ pub(super) struct ConnectionPermits {
     /// Permits of all canvases together: the rest is for statements that many of them share.
     all: Arc<Semaphore>,
     canvases: Mutex<HashMap<CanvasId, Weak<CanvasPermits>>>,
+    savings: Arc<Savings>,
 }
 
 /// The permits of one canvas.
 #[derive(Debug)]
 struct CanvasPermits {
+    canvas: CanvasId,
+    savings: Arc<Savings>,
     permits: Arc<Semaphore>,
     /// Concurrent reads.
     reads: Arc<Semaphore>,
@@ -71,7 +75,11 @@ pub(super) struct ConnectionPermit {
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let Some((turn, Some(since))) = self.reads.take() else { return };
-        let rest = rest_after(since.elapsed());
+        let excess = since.elapsed().saturating_sub(SHORT);
+        if excess.is_zero() {
+            return;
+        }
+        let rest = (self.share.savings.spend(self.share.canvas, excess) * REST).min(REST_MAX);
         if rest.is_zero() {
             return;
         }
@@ -85,17 +93,14 @@ impl Drop for ConnectionPermit {
     }
 }
 
-fn rest_after(held: Duration) -> Duration {
-    (held.saturating_sub(SHORT) * REST).min(REST_MAX)
-}
-
 impl ConnectionPermits {
     /// A third of the connections for one canvas, and all but two for all of them together; at
     /// least one.
     pub(super) fn new(connections: u32) -> Self {
         let connections = usize::try_from(connections).unwrap_or(1);
         let all = Arc::new(Semaphore::new(connections.saturating_sub(2).max(1)));
-        Self { share: connections.div_ceil(3).max(1), all, canvases: Mutex::default() }
+        let (share, canvases) = (connections.div_ceil(3).max(1), Mutex::default());
+        Self { share, all, canvases, savings: Arc::default() }
     }
 
     /// Waits for a permit for the canvas on whose behalf this task works; `None` if it works for no
@@ -119,8 +124,12 @@ impl ConnectionPermits {
         }
         canvases.retain(|_, share| share.strong_count() > 0);
         let permits = |count| Arc::new(Semaphore::new(count));
-        let share =
-            Arc::new(CanvasPermits { permits: permits(self.share), reads: permits(self.share.div_ceil(2)) });
+        let share = Arc::new(CanvasPermits {
+            canvas,
+            savings: Arc::clone(&self.savings),
+            permits: permits(self.share),
+            reads: permits(self.share.div_ceil(2)),
+        });
         canvases.insert(canvas, Arc::downgrade(&share));
         share
     }
@@ -174,6 +183,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_long_read_rests_so_that_others_get_permits() {
         let permits = ConnectionPermits::new(3);
+        permits.savings.spend(CanvasId(Uuid::from_u128(1)), Duration::from_secs(3_600));
         let begun = Instant::now();
         for held_ms in [4, 25] {
             let held = take_to(&permits, 1, true).await.unwrap();
@@ -186,8 +196,22 @@ mod tests {
         drop(other);
         drop(take(&permits, 1).now_or_never().flatten().expect("it may write meanwhile"));
         drop(take_to(&permits, 1, true).await.unwrap());
-        assert_eq!(begun.elapsed().as_millis(), 29 + 140);
+        // Seven times 20 ms, less the twentieth of the time that it has saved meanwhile.
+        assert_eq!(begun.elapsed().as_millis(), 29 + 130);
         drop(take_to(&permits, 1, true).now_or_never().flatten().expect("a short one does not rest"));
+    }
+
+    /// As those of somebody who opens a page.
+    #[tokio::test(start_paused = true)]
+    async fn a_long_read_now_and_then_does_not_rest() {
+        let permits = ConnectionPermits::new(3);
+        let begun = Instant::now();
+        for _ in 0..10 {
+            let held = take_to(&permits, 1, true).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            drop(held);
+        }
+        assert_eq!(begun.elapsed().as_millis(), 2_000);
     }
 
     #[tokio::test]

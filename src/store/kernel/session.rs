@@ -469,12 +469,7 @@ impl Session {
             Err(error) if StoreError::is_ended(&error) => (true, Err(timed_out(true))),
             result => (false, result.map_err(|error| StoreError::from_sqlx(statement, error))),
         };
-        if ended
-            || matches!(
-                result,
-                Ok(_) | Err(StoreError::Refused { .. } | StoreError::NotMigrated(_) | StoreError::NoBatch(_))
-            )
-        {
+        if ended || result.as_ref().err().is_none_or(StoreError::is_refusal) {
             drop(self.connection.take());
         }
         result

@@ -141,7 +141,7 @@ impl Sql<'_> {
                  from wakeq.claim_limited($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"#,
             keys,
             canvases,
-            &limits.handlers,
+            limits.handlers.names(),
             &limits.canvas_handlers,
             interval(self.timing().lease),
             limits.losses_below,

@@ -123,7 +123,7 @@ impl Tables {
         let knows = |id: &EventId| {
             let row = self.events.get(id).or_else(|| self.dead.get(id).map(|dead| &dead.row));
             row.is_some_and(|row| row.address().scope.canvas == canvas)
-                || self.chosen.get(id).is_some_and(|chosen| chosen.canvas == canvas)
+                || self.chosen.get(id).is_some_and(|chosen| chosen.scope.canvas == canvas)
                 || self.kept(canvas, *id).is_some()
         };
         Ok(meant.into_iter().find(knows))

@@ -1,7 +1,12 @@
 //! Emit: rows, ids that callers chose, idempotency keys.
 
+use std::collections::HashMap;
+
 use super::{ChosenId, EVENTS_MAX, KeptAnswer, LiveRow, Tables};
-use crate::event::{CanvasId, HeldLimit, IdempotencyKey, LimitKey, NewEvent, WaitingMaxReached};
+use crate::event::{
+    CanvasId, ChosenIdTaken, EventId, HandlerScope, HeldLimit, IdempotencyKey, LimitKey, NewEvent,
+    WaitingMaxReached,
+};
 use crate::store::events::{IdempotencyOutcome, InsertOutcome, NewState};
 use crate::store::kernel::StoreError;
 use crate::store::minute::IDEMPOTENCY_KEPT;
@@ -76,17 +81,37 @@ impl Tables {
     }
 
     pub(in crate::store) fn insert_chosen(&mut self, event: &NewEvent) -> Result<InsertOutcome, StoreError> {
-        let canvas = event.address.scope.canvas;
-        let is_known = self.chosen.contains_key(&event.id)
-            || self.events.contains_key(&event.id)
-            || self.dead.contains_key(&event.id);
-        if is_known {
+        self.check_repeats(std::iter::once(event))?;
+        if self.handler_of_id(event.id).is_some() {
             return Ok(InsertOutcome::Known);
         }
         let inserted = self.insert(std::iter::once(event))?;
-        let chosen = ChosenId { canvas, emitted_at: self.now };
+        let chosen = ChosenId { scope: event.address.scope.clone(), emitted_at: self.now };
         self.chosen.insert(event.id, chosen);
         Ok(inserted.into_iter().next().unwrap_or(InsertOutcome::Known))
+    }
+
+    /// The handler of the event that has an id, or had it.
+    fn handler_of_id(&self, id: EventId) -> Option<&HandlerScope> {
+        let row = self.events.get(&id).or_else(|| self.dead.get(&id).map(|dead| &dead.row));
+        let live = row.map(|row| &row.address().scope);
+        live.or_else(|| self.chosen.get(&id).map(|chosen| &chosen.scope))
+    }
+
+    /// Refuses the first of these events whose chosen id is that of an event for another handler,
+    /// also if that is among them.
+    fn check_repeats<'a>(&self, events: impl Iterator<Item = &'a NewEvent>) -> Result<(), StoreError> {
+        let mut new = HashMap::new();
+        for NewEvent { id, address, .. } in events {
+            let known = self.handler_of_id(*id).or_else(|| new.get(id).copied());
+            let HandlerScope { module, name, .. } = known.unwrap_or(&address.scope);
+            if (module, name) != (&address.scope.module, &address.scope.name) {
+                let taken = ChosenIdTaken { id: *id, module: module.clone(), name: name.clone() };
+                return Err(taken.into());
+            }
+            new.insert(*id, &address.scope);
+        }
+        Ok(())
     }
 
     /// All or none.
@@ -95,6 +120,8 @@ impl Tables {
         events: &[NewEvent],
         chosen: &[bool],
     ) -> Result<Vec<InsertOutcome>, StoreError> {
+        let by_choice = events.iter().zip(chosen).filter(|(_, chosen)| **chosen);
+        self.check_repeats(by_choice.map(|(event, _)| event))?;
         let mut inserted = Vec::with_capacity(events.len());
         let (mut refused, objects) = (None, self.objects.clone());
         for (event, chosen) in events.iter().zip(chosen) {

@@ -21,8 +21,11 @@ pub(super) struct Limits {
     pub(super) states: BTreeMap<HeldLimit, LimitState>,
     /// Each event that waits does so under one of its limits.
     pub(super) waits: BTreeMap<EventId, Wait>,
-    /// Those that wait or have waited, and have not started since.
-    pub(super) put_off: BTreeSet<EventId>,
+    /// Those that wait or have waited, and have not started since: when they may come back, or
+    /// since when they wait.
+    pub(super) put_off: BTreeMap<EventId, Timestamp>,
+    /// Limits of which a claim has called events back: those are to be woken.
+    pub(super) called_back: BTreeSet<HeldLimit>,
 }
 
 /// What an event waits for.
@@ -47,6 +50,8 @@ pub(super) struct LimitState {
     pub(super) next_at: Option<Timestamp>,
     /// Up to when events have been given times to come back.
     pub(super) line_at: Option<Timestamp>,
+    /// The rate by which both were set; with another one they begin anew.
+    pub(super) rate: Option<Rate>,
 }
 
 impl LimitState {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::limit_rows::{Wait, line_max, pace};
 use super::{LiveRow, Tables};
-use crate::event::{CanvasId, EventId, HeldLimit, Notification, Timestamp};
+use crate::event::{CanvasId, EventId, HeldLimit, Notification, Rate, Timestamp};
 use crate::store::kernel::StoreError;
 
 /// How long a place is kept for an event that was woken for it.
@@ -87,16 +87,51 @@ impl Tables {
 
     /// The times that events are given follow one another.
     pub(super) fn lengthen_line(&mut self, held: &HeldLimit, start: Timestamp) {
-        if let Some(rate) = self.limits.definition(held).and_then(|limit| limit.definition.rate) {
+        if let Some(rate) = self.rate(held) {
             self.limits.state(held).line_at = Some(start + pace(rate));
         }
+    }
+
+    /// Up to when events have been given times to come back. Those that are gone, that were told
+    /// otherwise or have not come in time give up theirs.
+    pub(super) fn line_end(&self, held: &HeldLimit, rate: Rate) -> Option<Timestamp> {
+        let line_at = self.limits.states.get(held)?.line_at?;
+        let told = self.waits_of(held).filter_map(|(_, wait)| wait.woken_at);
+        let last = told.filter(|at| *at > self.now - WAKE_KEPT).max()?;
+        Some(line_at.min(last + pace(rate)))
+    }
+
+    /// With another rate than before, the rate begins anew: at once, but without a burst. Then
+    /// those that were told to come later wait again; returns whether there were any.
+    pub(super) fn heed_rate(&mut self, held: &HeldLimit) -> bool {
+        let (now, rate) = (self.now, self.rate(held));
+        let state = self.limits.state(held);
+        if state.rate == rate {
+            return false;
+        }
+        let begins = state.rate.and(rate).map(|rate| now + pace(rate) * (rate.burst - 1));
+        (state.next_at, state.line_at, state.rate) = (begins, None, rate);
+        let waits = self.limits.waits.values_mut().filter(|wait| wait.held == *held && !wait.is_paid);
+        let mut are_told = false;
+        for wait in waits.filter(|wait| wait.woken_at.is_some_and(|at| at > now)) {
+            wait.woken_at = None;
+            are_told = true;
+        }
+        are_told
+    }
+
+    /// Whether another rate is in force than the one by which events were told to come.
+    fn is_anew(&self, held: &HeldLimit) -> bool {
+        self.limits.states.get(held).and_then(|state| state.rate) != self.rate(held)
     }
 
     pub(in crate::store) fn wake_waiting(
         &mut self,
         limits: &[HeldLimit],
     ) -> Result<Vec<Notification>, StoreError> {
-        let limits: BTreeSet<&HeldLimit> = limits.iter().collect();
+        let mut limits: BTreeSet<&HeldLimit> = limits.iter().collect();
+        // Only what has places can have become full while this was on its way.
+        limits.retain(|held| self.places(held).is_some() || self.count_waits(held) > 0);
         Ok(limits.into_iter().flat_map(|held| self.wake_under(held)).collect())
     }
 
@@ -122,13 +157,16 @@ impl Tables {
     }
 
     fn wake_under(&mut self, held: &HeldLimit) -> Vec<Notification> {
+        self.heed_rate(held);
         self.begin_line(held);
         let is_removed = self.limits.definition(held).is_none();
         let (mut room, mut notifications) = (self.room(held), Vec::new());
         for (_, id) in self.line(held) {
             let Some(start) = self.next_time(held).filter(|_| room > 0) else { break };
             let Some(row) = self.events.get(&id) else { continue };
-            if row.notify_at.is_none() || !self.is_free(row) || row.delay_until > self.now {
+            let is_later =
+                row.delay_until > self.now && self.limits.put_off.get(&id) != Some(&row.delay_until);
+            if row.notify_at.is_none() || !self.is_free(row) || is_later {
                 // It is parked, runs or was postponed: other things wake it.
                 self.limits.waits.remove(&id);
                 continue;
@@ -141,6 +179,7 @@ impl Tables {
                 (row.delay_until, row.notify_at, row.probes) = (due, Some(notify_at), 0);
                 notifications.push(row.notification());
             }
+            self.limits.put_off.insert(id, due);
             if is_freed {
                 self.limits.waits.remove(&id);
             } else if let Some(wait) = self.limits.waits.get_mut(&id) {
@@ -163,11 +202,9 @@ impl Tables {
 
     /// The time at which the next event may come; `None` if that lies too far ahead.
     fn next_time(&self, held: &HeldLimit) -> Option<Timestamp> {
-        let Some(rate) = self.limits.definition(held).and_then(|limit| limit.definition.rate) else {
-            return Some(self.now);
-        };
+        let Some(rate) = self.rate(held) else { return Some(self.now) };
         let state = self.limits.states.get(held);
-        let free_at = state.and_then(|state| state.free_at(rate)).max(state.and_then(|state| state.line_at));
+        let free_at = state.and_then(|state| state.free_at(rate)).max(self.line_end(held, rate));
         let start = free_at.map_or(self.now, |free_at| free_at.max(self.now));
         (start <= self.now + line_max(rate)).then_some(start)
     }
@@ -192,25 +229,39 @@ impl Tables {
         Some(usize::try_from(places).unwrap_or(usize::MAX))
     }
 
+    /// The rate of a limit that is set and has one.
+    pub(super) fn rate(&self, held: &HeldLimit) -> Option<Rate> {
+        self.limits.definition(held)?.definition.rate
+    }
+
     pub(in crate::store) fn limits_with_room(
         &self,
         only: Option<CanvasId>,
     ) -> Result<Vec<HeldLimit>, StoreError> {
         let waited: BTreeSet<&HeldLimit> = self.limits.waits.values().map(|wait| &wait.held).collect();
-        let has_room = |held: &&HeldLimit| {
-            let taken = || self.live_holders(held).len() + self.woken(held);
-            let has_place = self.places(held).is_none_or(|places| places > taken());
-            let is_meant = only.is_none_or(|canvas| held.canvas == canvas);
-            is_meant && has_place && self.next_time(held).is_some() && !self.line(held).is_empty()
-        };
-        Ok(waited.into_iter().filter(has_room).take(ROOM_PAGE).cloned().collect())
+        let meant = waited.into_iter().filter(|held| only.is_none_or(|canvas| held.canvas == canvas));
+        Ok(meant.filter(|held| self.has_room(held)).take(ROOM_PAGE).cloned().collect())
+    }
+
+    /// Whether events wait that seem to have room, or were told to come later by another rate than
+    /// the one that is in force.
+    fn has_room(&self, held: &HeldLimit) -> bool {
+        let is_anew = self.is_anew(held);
+        let is_stale = |wait: &Wait| is_anew && wait.woken_at.is_some_and(|at| at > self.now);
+        if self.line(held).is_empty() {
+            return self.waits_of(held).any(|(_, wait)| is_stale(wait) && !wait.is_paid);
+        }
+        let is_kept = |wait: &Wait| wait.woken_at.is_some_and(|at| at > self.now - WAKE_KEPT);
+        let kept = self.waits_of(held).filter(|(_, wait)| is_kept(wait) && !is_stale(wait)).count();
+        let has_place = |places| places > self.live_holders(held).len() + kept;
+        self.places(held).is_none_or(has_place) && (is_anew || self.next_time(held).is_some())
     }
 
     /// When the rate of a limit lets the next event start, unless it may start now.
     pub(super) fn next_start(&self, held: &HeldLimit) -> Option<Timestamp> {
-        let rate = self.limits.definition(held)?.definition.rate?;
+        let rate = self.rate(held)?;
         let state = self.limits.states.get(held)?;
-        state.free_at(rate).max(state.line_at).filter(|start| *start > self.now)
+        state.free_at(rate).max(self.line_end(held, rate)).filter(|start| *start > self.now)
     }
 
     /// When those that wait for a rate without a time may be given one.

@@ -50,13 +50,15 @@ impl Ask {
 }
 
 impl Tables {
+    /// Also returns limits of which others are to be woken, beside those that claims name.
     pub(in crate::store) fn claim_limited(
         &mut self,
         notifications: &[Notification],
         limits: &ClaimLimits,
         worker: Option<&Name>,
-    ) -> Result<Vec<LimitedClaim>, StoreError> {
-        Ok(notifications.iter().map(|one| self.claim_limited_one(*one, limits, worker)).collect())
+    ) -> Result<(Vec<LimitedClaim>, Vec<HeldLimit>), StoreError> {
+        let claims = notifications.iter().map(|one| self.claim_limited_one(*one, limits, worker)).collect();
+        Ok((claims, std::mem::take(&mut self.limits.called_back).into_iter().collect()))
     }
 
     fn claim_limited_one(
@@ -69,7 +71,12 @@ impl Tables {
         let id = notification.id;
         // One that was cancelled while it ran does not run again, and needs no place.
         let named = if row.cancelled_by.is_some() { Vec::new() } else { self.limits.of(row) };
-        let is_new = row.claims == 0 && !self.limits.put_off.contains(&id);
+        let is_new = row.claims == 0 && !self.limits.put_off.contains_key(&id);
+        for (held, _) in &named {
+            if self.heed_rate(held) {
+                self.limits.called_back.insert(held.clone());
+            }
+        }
         let ask = Ask { id, named, wait: self.limits.waits.get(&id).cloned(), is_new };
         if let Some(wait) = ask.wait.clone().filter(|wait| wait.woken_at.is_some_and(|at| at > self.now)) {
             // Somebody made it due before its time.
@@ -83,7 +90,7 @@ impl Tables {
                 self.pay(&ask, start);
                 return self.put_off(&ask, &held, Some(start), true);
             }
-            let line_at = self.limits.state(&held).line_at;
+            let line_at = self.rate(&held).and_then(|rate| self.line_end(&held, rate));
             let start = line_at.map_or(start, |line_at| line_at.max(start));
             let start = Some(start).filter(|start| *start <= self.now + line);
             return self.make_wait(&ask, &Full { held, has_room: false }, start, false, worker);
@@ -135,7 +142,7 @@ impl Tables {
         let starts = ask.named.iter().filter_map(|(held, limit)| {
             let (rate, state) = (limit.rate?, self.limits.states.get(held));
             let free_at = state.and_then(|state| state.free_at(rate)).unwrap_or(self.now);
-            let line_at = state.and_then(|state| state.line_at).unwrap_or(free_at);
+            let line_at = self.line_end(held, rate).unwrap_or(free_at);
             let start = match ask.is_woken() {
                 true => free_at,
                 false if self.is_behind(ask.id, held) => Timestamp::MAX_UTC,
@@ -205,7 +212,7 @@ impl Tables {
         let (due, since) = ask.wait.as_ref().map_or((row.delay_until, now), |wait| (wait.due, wait.since));
         let wait = Wait { held: held.clone(), due, since, woken_at: start, is_paid };
         self.limits.waits.insert(ask.id, wait);
-        self.limits.put_off.insert(ask.id);
+        self.limits.put_off.insert(ask.id, start.unwrap_or(now));
         let notify_at = match start {
             Some(start) => self.wake_at(start, self.timing.grace),
             None => now + SAFETY_NET,

@@ -86,7 +86,7 @@ pub(in crate::store) struct Tables {
     dead: BTreeMap<EventId, Dead>,
     attempts: BTreeMap<(CanvasId, EventId), Vec<AttemptRecord>>,
     ended: BTreeMap<EventId, Ended>,
-    /// Ids that callers chose: of which canvas, and since when.
+    /// Ids that callers chose: for which handler, and since when.
     chosen: HashMap<EventId, ChosenId>,
     unknown: BTreeMap<HandlerAddress, UnknownHandler>,
     jobs: BTreeMap<i64, Job>,
@@ -106,9 +106,9 @@ pub(in crate::store) struct Tables {
     next_pass_at: Timestamp,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct ChosenId {
-    canvas: CanvasId,
+    scope: HandlerScope,
     emitted_at: Timestamp,
 }
 

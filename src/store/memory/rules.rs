@@ -189,6 +189,10 @@ impl Tables {
             row.delay_until = due;
             row.notify_at = Some(notify_at);
             row.probes = 0;
+            if due > self.now {
+                self.limits.waits.remove(&id);
+                self.limits.put_off.remove(&id);
+            }
             return Ok((outcome, Some(MovedDue { due, is_soon })));
         }
         Ok((outcome, None))
@@ -232,7 +236,7 @@ impl Tables {
         canvas: CanvasId,
         id: EventId,
     ) -> Result<Option<Timestamp>, StoreError> {
-        let chosen = self.chosen.get(&id).filter(|chosen| chosen.canvas == canvas);
+        let chosen = self.chosen.get(&id).filter(|chosen| chosen.scope.canvas == canvas);
         Ok(chosen.map(|chosen| chosen.emitted_at))
     }
 

@@ -240,7 +240,7 @@ impl Tables {
         canvas_handlers: &[String],
     ) -> Result<u64, StoreError> {
         let limits = ClaimLimits {
-            handlers: handlers.to_vec(),
+            handlers: handlers.to_vec().into(),
             canvas_handlers: canvas_handlers.to_vec(),
             losses_below: i32::MAX,
             value_max: i32::MAX,
@@ -260,5 +260,6 @@ impl Tables {
 fn knows(limits: &ClaimLimits, address: &HandlerAddress) -> bool {
     let HandlerAddress { scope, modifier } = address;
     let key = format!("{}/{}/{}", scope.module, scope.name, modifier);
-    limits.handlers.contains(&key) || limits.canvas_handlers.contains(&format!("{}/{key}", scope.canvas))
+    limits.handlers.names().contains(&key)
+        || limits.canvas_handlers.contains(&format!("{}/{key}", scope.canvas))
 }

@@ -15,8 +15,8 @@ impl Sql<'_> {
             "with events as (
                  update wakeq.events_v2
                     set delay_until = delay_until - $1::interval, enqueued_at = enqueued_at - $1::interval,
-                        locked_at = locked_at - $1::interval, notify_at = notify_at - $1::interval,
-                        postponed_since = postponed_since - $1::interval, starts_at = starts_at - $1::interval,
+                        locked_at = locked_at - $1::interval, notify_at = notify_at - $1::interval, starts_at = starts_at - $1::interval,
+                        postponed_since = postponed_since - $1::interval, leased_at = leased_at - $1::interval,
                         options = case when options ? 'not_after' then options || wakeq.kept_options(jsonb_build_object(
                             'not_after', ((options ->> 'not_after')::timestamptz - $1::interval)::text)) else options end
              ), rules as (

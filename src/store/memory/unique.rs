@@ -31,7 +31,7 @@ impl Tables {
         if waits && unique.conflict() != OnConflict::Keep {
             return self.change_unique(id, event, unique, &place);
         }
-        Ok(InsertOutcome::Stands { id, outcome: UniqueOutcome::Kept, due_soon: false })
+        Ok(InsertOutcome::Stands { id, outcome: UniqueOutcome::Kept, due_soon: false, room: None })
     }
 
     /// Inserts an event whose key no live event has, unless the key is remembered.
@@ -44,7 +44,12 @@ impl Tables {
         let now = self.now;
         let remembered = self.unique.remembered.get(&place).filter(|(_, until)| *until > now);
         if let Some((id, _)) = remembered.copied() {
-            return Ok(InsertOutcome::Stands { id, outcome: UniqueOutcome::Kept, due_soon: false });
+            return Ok(InsertOutcome::Stands {
+                id,
+                outcome: UniqueOutcome::Kept,
+                due_soon: false,
+                room: None,
+            });
         }
         let inserted = InsertOutcome::only(self.insert(std::iter::once(event))?);
         self.remember_key(&place, event.id, event.due.at(now), unique.held_for());
@@ -70,10 +75,12 @@ impl Tables {
         let notify_at = row.notify_at.map(|at| at.max(due).min(self.wake_at(due, self.timing.grace)));
         let held_for = row.held_for();
         // It has to ask its limits anew, of which nobody tells it.
-        let is_anew = self.limits.put_off.contains(&id)
+        let is_anew = self.limits.put_off.contains_key(&id)
             && (due > now || keys(row.event.options.as_deref()) != keys(event.options.as_deref()));
+        let mut room = None;
         if is_anew {
-            self.limits.waits.remove(&id);
+            let left = self.limits.waits.remove(&id).filter(|wait| wait.woken_at.is_some());
+            room = left.map(|wait| format!("{}/{}", wait.held.canvas, wait.held.name));
             self.limits.put_off.remove(&id);
         }
         self.remember_key(place, id, due, held_for);
@@ -91,7 +98,7 @@ impl Tables {
             OnConflict::Keep | OnConflict::Replace => UniqueOutcome::Replaced,
         };
         let due_soon = notify_at.is_some() && due <= near && (before > near || due < before || is_anew);
-        Ok(InsertOutcome::Stands { id, outcome, due_soon })
+        Ok(InsertOutcome::Stands { id, outcome, due_soon, room })
     }
 
     fn remember_key(&mut self, place: &KeyPlace, id: EventId, due: Timestamp, held_for: Option<Duration>) {

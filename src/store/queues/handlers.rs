@@ -33,6 +33,8 @@ pub(crate) struct LeasedEvents {
     pub(crate) rows: Vec<LeasedRow>,
     /// Limits with room for which others wait: an event that could not be leased has left it.
     pub(crate) room: Vec<HeldLimit>,
+    /// Whether running events may have been cancelled to make room.
+    pub(crate) cancels: bool,
 }
 
 impl Store {
@@ -64,7 +66,9 @@ impl Store {
         let rows = self.session().await?.all("lease events of a handler", query).await?;
         let (rows, limits): (Vec<ClaimedRow>, Vec<ClaimedRow>) =
             rows.into_iter().partition(|row| row.token.is_some());
-        let room = limits.iter().filter_map(|row| HeldLimit::parse(&row.name)).collect();
+        let (room, cancelled): (Vec<ClaimedRow>, Vec<ClaimedRow>) =
+            limits.into_iter().partition(|row| row.module == "room");
+        let room = room.iter().filter_map(|row| HeldLimit::parse(&row.name)).collect();
         let token =
             |row: &ClaimedRow| Some((EventId(row.id), row.token.as_ref()?.parse::<LeaseToken>().ok()?));
         let mut tokens: HashMap<_, _> = rows.iter().filter_map(token).collect();
@@ -81,7 +85,7 @@ impl Store {
             let until = event.locked_at + lease;
             Some(LeasedRow { event, token, since: until - held_for, until })
         });
-        Ok(LeasedEvents { rows: leased.collect(), room })
+        Ok(LeasedEvents { rows: leased.collect(), room, cancels: !cancelled.is_empty() })
     }
 
     /// Which of these handlers seem to have events that can be leased now: among the first ones, or
@@ -151,7 +155,7 @@ impl Store {
             r#"select e.claims as "claims?", e.nonce as "nonce?", e.retries as "retries?", e.object::text as object,
                       wakeq.lease_token(p.lease_secret, $4, $5, $6) = $7 as "genuine!",
                       coalesce(e.locked_at >= clock_timestamp() - $8::interval, false) as "held!",
-                      e.options::text as options, clock_timestamp() as "now!",
+                      e.options::text as options, clock_timestamp() as "now!", e.leased_at as "leased_at?",
                       case when wakeq.is_limited(e.canvas_id, e.module, e.name, e.options)
                            then array(select l.counted_canvas || '/' || l.counted_name
                                         from wakeq.limits_of(e.canvas_id, e.module, e.name, e.options) l) end as places
@@ -183,6 +187,7 @@ impl Store {
                 object: row.object.and_then(|object| object.parse().ok()),
                 options: EventOptions::of(row.options.as_deref()),
                 held: row.places.iter().flatten().filter_map(|held| HeldLimit::parse(held)).collect(),
+                took: row.leased_at.map(|began| (row.now - began).to_std().unwrap_or_default()),
                 now: row.now,
             },
         })

@@ -10,8 +10,8 @@ use uuid::Uuid;
 
 use super::admin::milliseconds;
 use crate::event::{
-    CanvasId, Claim, EventId, EventOptions, HandlerScope, HeldLimit, LeaseToken, Name, Notification,
-    ObjectKey, PullPolicy, Timestamp,
+    CANCEL_GRACE, CanvasId, Claim, EventId, EventOptions, HandlerScope, HeldLimit, LeaseToken, Name,
+    Notification, ObjectKey, PullPolicy, Timestamp,
 };
 use crate::store::events::{ClaimedEvent, ClaimedRow, claimed_rows};
 use crate::store::kernel::{Sql, Store, StoreError, address, interval};
@@ -54,6 +54,8 @@ pub(crate) enum Fence {
         options: Option<Box<EventOptions>>,
         /// The limits whose places it has.
         held: Vec<HeldLimit>,
+        /// For how long it has been leased; `None` for a copy, whose attempts are not noted.
+        took: Option<Duration>,
         /// When this was looked up, by the database's clock.
         now: Timestamp,
     },
@@ -196,6 +198,7 @@ impl Store {
                 object: row.object.and_then(|object| object.parse().ok()),
                 options: None,
                 held: Vec::new(),
+                took: None,
                 now: row.now,
             },
         })
@@ -203,20 +206,26 @@ impl Store {
 
     /// Extends a lease that stands to this long from now; returns when it ends, by the database's
     /// clock, and whether somebody has cancelled the event.
+    ///
+    /// The first extension after that leaves the program its grace at most, and no later one moves
+    /// the end.
     pub(crate) async fn extend_lease(
         &self,
         (canvas, claim): (CanvasId, Claim),
         held_for: Duration,
     ) -> Result<Option<(Timestamp, bool)>, StoreError> {
         let query = sqlx::query!(
-            r#"update wakeq.events_v2 set locked_at = clock_timestamp() + ($4::interval - $5::interval)
+            r#"update wakeq.events_v2
+                  set locked_at = case when cancelled_by is null then clock_timestamp() + ($4::interval - $5::interval)
+                                       else least(locked_at, clock_timestamp() + (least($4, $6::interval) - $5)) end
                 where id = $1 and canvas_id = $2 and claims::bigint << 32 | nonce = $3 and locked_at >= clock_timestamp() - $5::interval
             returning locked_at + $5::interval as "until!", cancelled_by is not null as "is_cancelled!""#,
             claim.id.0,
             canvas.0,
             claim.fence(),
             interval(held_for),
-            interval(self.timing().lease)
+            interval(self.timing().lease),
+            interval(CANCEL_GRACE)
         );
         let extended = self.session().await?.optional("extend a lease", query).await?;
         Ok(extended.map(|row| (row.until, row.is_cancelled)))

@@ -144,7 +144,7 @@ mod tests {
 
     /// Where few of the pages that were read have rows of a canvas, there may be none elsewhere.
     #[test]
-    fn what_may_be_chance_is_nothing() {
+    fn a_canvas_on_too_few_sampled_pages_counts_as_empty() {
         assert_eq!(at_least(&pages([20; 3], 0.001)), [0, 0]);
         assert!(at_least(&pages([20; 5], 0.001)) > [0, 0]);
     }

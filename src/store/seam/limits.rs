@@ -25,11 +25,12 @@ impl Store {
             Backing::Postgres(sql) => sql.claim_limited(notifications, limits).await,
             #[cfg(feature = "testing")]
             Backing::Memory(memory) => {
-                let claims = memory.tables().claim_limited(notifications, limits, self.worker.as_deref())?;
+                let (claims, room) =
+                    memory.tables().claim_limited(notifications, limits, self.worker.as_deref())?;
                 let waits =
                     |claim: &LimitedClaim| matches!(claim, LimitedClaim::Full(_) | LimitedClaim::Room(_));
                 let cancels = claims.iter().any(waits);
-                Ok(LimitedClaims { claims, room: Vec::new(), cancels })
+                Ok(LimitedClaims { claims, room, cancels })
             }
         }
     }

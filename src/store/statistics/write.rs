@@ -162,6 +162,7 @@ fn took_no_effect(error: &StoreError) -> bool {
         | StoreError::Quota(_)
         | StoreError::WaitingMax(_)
         | StoreError::NoBatch(_)
+        | StoreError::IdTaken(_)
         | StoreError::Config(_)
         | StoreError::Defect => false,
     }

@@ -3,6 +3,7 @@
 
 mod headers;
 mod lookup;
+mod named;
 mod own;
 mod pulled;
 mod registered;

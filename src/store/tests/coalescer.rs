@@ -339,7 +339,7 @@ async fn a_batch_ends_with_the_request_that_brings_it_to_its_bytes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_lingers_shares_a_statement_and_a_full_batch_does_not_wait() {
+async fn lingering_requests_share_a_statement_and_a_full_batch_does_not_wait() {
     let seen = Seen::default();
     let coalescer = Coalescer::lingering(3, Duration::from_millis(5), 1, {
         let seen = Arc::clone(&seen);

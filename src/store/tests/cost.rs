@@ -72,7 +72,9 @@ const WORKER: &str = "orders-6d4cf9b7c8-x7k2p-1f0c5a9e";
 
 pub(super) fn claim_arguments(ids: &[EventId]) -> String {
     let (ids, canvas) = (array(ids), CanvasId::DEFAULT);
-    format!("{ids}, '{{}}', '{canvas}', '{{WORKER/known/_}}', '{{}}', '1 min', 5, 2147483647, '{WORKER}'")
+    format!(
+        "{ids}, '{{}}', '{canvas}', '{{WORKER/known/_}}', '{{}}', '1 min', 5, 2147483647, '{WORKER}', null, 0"
+    )
 }
 
 /// A claim changes no index, and finds room for its new version on the page; so do renewal and
@@ -148,7 +150,7 @@ async fn counting_what_runs_reads_four_thousand_events() {
 
 /// EV2-30: a thousand handlers are one statement, which reads 8 rows of each at either end.
 #[tokio::test]
-async fn what_a_page_of_handlers_does_is_one_look() {
+async fn a_page_of_handlers_is_read_in_one_statement() {
     let table = Table::of_one_connection().await;
     table
         .run(

@@ -87,7 +87,7 @@ async fn emit(store: &Store, canvas: CanvasId, names: impl Iterator<Item = Strin
 
 /// Another canvas has a handler of the same name.
 #[tokio::test]
-async fn what_two_processes_count_adds_up() {
+async fn counts_of_two_processes_add_up() {
     let table = Table::new().await;
     let other = table.other_store(StoreConfig::default()).await;
     let (greet, mail) = (scope(MANY, "greet"), scope(MANY, "mail"));
@@ -146,7 +146,7 @@ async fn a_store_that_is_closed_writes_what_it_has_counted() {
 
 /// It takes no effect, and is added with what is counted next.
 #[tokio::test]
-async fn what_can_not_be_written_is_written_later() {
+async fn counts_that_can_not_be_written_are_written_later() {
     let table = Table::with(StoreConfig::default()).await;
     let mut stranger = table.pool.begin().await.unwrap();
     sqlx::query("lock table wakeq.minute_statistics").execute(&mut *stranger).await.unwrap();
@@ -162,7 +162,7 @@ async fn what_can_not_be_written_is_written_later() {
 /// A write that takes longer than the end of a worker waits for it loses nothing. It may be written
 /// after all, and then it is not written again.
 #[tokio::test]
-async fn what_is_not_written_in_time_is_written_later() {
+async fn counts_that_are_not_written_in_time_are_written_once_later() {
     let table = Table::with(StoreConfig::default()).await;
     let mut stranger = table.pool.begin().await.unwrap();
     sqlx::query("lock table wakeq.minute_statistics").execute(&mut *stranger).await.unwrap();

@@ -2,7 +2,7 @@
 //! as was asked for, and whole partitions go.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::queues::canvas;
 use super::{Table, tester};
@@ -16,6 +16,11 @@ fn retry(claim: Claim, retries: i32, is_postponed: bool) -> Arc<Retry> {
     let noted = Some(NotedRetry { took: TOOK, is_postponed });
     Arc::new(Retry { claim, retries, delay: Duration::ZERO, error: "no route".into(), noted })
 }
+
+/// How many events fail in a round of measuring, and how often. The first hundred attempts at an
+/// event are noted, and each is tried once a round for both sizes of a statement.
+const FAILING: usize = 100;
+const ROUNDS: usize = 40;
 
 fn kept(claim: Claim, keep: Duration, error: Option<&str>, result: Option<&str>) -> Arc<KeptEnd> {
     let (error, result) = (error.map(ToOwned::to_owned), result.map(ToOwned::to_owned));
@@ -54,6 +59,17 @@ impl Table {
     async fn outcomes(&self, canvas: CanvasId, id: EventId) -> Vec<(u32, String)> {
         let attempts = self.store.attempts(canvas, id).await.unwrap();
         attempts.into_iter().map(|attempt| (attempt.number, attempt.outcome)).collect()
+    }
+
+    /// Claims events, and saves that their attempts have failed.
+    async fn fail(&self, ids: &[EventId], retries: i32, noted: Option<NotedRetry>) {
+        let retry = |claim| {
+            let error = "no route to the mail server".to_owned();
+            Arc::new(Retry { claim, retries, delay: Duration::ZERO, error, noted })
+        };
+        let failed: Vec<_> = self.claim(ids).await.into_iter().map(retry).collect();
+        let saved = self.store.retry(&failed).await.unwrap();
+        assert!(saved.iter().all(|saved| *saved), "its claim stands");
     }
 
     async fn ended(&self, filter: &EndedFilter) -> Vec<EventId> {
@@ -344,4 +360,40 @@ async fn attempts_are_thinned_out() {
     let table = Table::new().await;
     let noted = "select count(*) from generate_series(1, 10000) n where wakeq.is_noted(n)";
     assert_eq!(table.number(noted).await, 100 + 90 + 90);
+}
+
+/// A failed attempt is a claim and a retry, whose statement also notes it. Both ways are measured
+/// in turns, alone and as many in a statement as under load.
+#[tokio::test]
+#[ignore = "measures for a minute: `cargo xtask chaos` runs it"]
+async fn a_noted_attempt_costs_at_most_a_third_more() {
+    let table = Table::new().await;
+    let ids = table.add(2 * FAILING as i32).await;
+    let (plain, noted) = ids.split_at(FAILING);
+    for together in [1, FAILING] {
+        let mut took = [Vec::new(), Vec::new()];
+        for round in 0..ROUNDS {
+            for turn in 0..2 {
+                // Neither is always the first.
+                let is_noted = (round + turn) % 2 == 1;
+                let note = is_noted.then_some(NotedRetry { took: TOOK, is_postponed: false });
+                let began = Instant::now();
+                for page in (if is_noted { noted } else { plain }).chunks(together) {
+                    table.fail(page, 1, note).await;
+                }
+                took[usize::from(is_noted)].push(began.elapsed());
+            }
+        }
+        let [plain_us, noted_us] = took.map(|mut rounds| {
+            rounds.sort_unstable();
+            rounds[ROUNDS / 2].as_secs_f64() * 1e6 / FAILING as f64
+        });
+        let ratio = noted_us / plain_us;
+        println!(
+            "    a failed attempt, {together} in a statement: {noted_us:.0} µs, not noted {plain_us:.0} µs: {ratio:.2} times"
+        );
+        assert!(ratio <= 1.3, "{ratio:.2} times");
+    }
+    let written = i64::try_from(2 * ROUNDS * FAILING).unwrap();
+    assert_eq!(table.number("select count(*) from wakeq.attempts").await, written);
 }

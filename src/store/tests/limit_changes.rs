@@ -1,11 +1,14 @@
 //! Limits that are changed, and looks at them; and that whatever happens, what has room is woken.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use super::crowds::{FEW, MANY};
 use super::limits::{of_key, places};
 use super::{Table, tester};
-use crate::event::{CanvasId, EventFilter, EventState, HandlerScope, LimitName, Notification};
+use crate::event::{
+    CanvasId, EventFilter, EventState, HandlerScope, LimitName, NewLimit, Notification, Rate,
+};
 use crate::store::{ClaimedEvent, LimitedClaim, Renewal};
 
 fn customer() -> LimitName {
@@ -50,6 +53,59 @@ async fn a_limit_is_lowered_raised_and_removed_while_events_run() {
     assert_eq!(table.claim_some(&told[5..]).await.len(), 4);
     assert_eq!(table.store.limits(FEW, None, 10).await.unwrap().len(), 1);
     assert_eq!(table.claim_some(&others).await.len(), 0, "its limit is as it was");
+}
+
+/// Three at a time, and one start in a period.
+fn one_in(period: Duration) -> NewLimit {
+    NewLimit { rate: Some(Rate::new(1, period)), ..places(3) }
+}
+
+/// Events that a rate has given times to come back start by the rate that is in force, and at once
+/// without one. Those of the other canvas come when they were told to.
+#[tokio::test]
+async fn what_was_told_to_come_later_obeys_the_rate_that_is_in_force() {
+    for is_removed in [false, true] {
+        let table = Table::new().await;
+        for canvas in [MANY, FEW] {
+            table.limit(canvas, "customer", one_in(Duration::from_secs(60))).await;
+        }
+        let told = table.add_keyed(MANY, &["customer:7"], 3).await;
+        let others = table.add_keyed(FEW, &["customer:7"], 2).await;
+        assert_eq!((table.claim_some(&told).await.len(), table.claim_some(&others).await.len()), (1, 1));
+        assert_eq!((table.told_to_come().await.len(), table.with_room(None).await), (3, vec![]));
+        if is_removed {
+            assert!(table.store.remove_limit(MANY, &customer(), &tester()).await.unwrap());
+        } else {
+            let fast = NewLimit { rate: Some(Rate::new(1000, Duration::from_millis(1))), ..places(3) };
+            table.limit(MANY, "customer", fast).await;
+        }
+        assert_eq!(table.with_room(Some(FEW)).await, []);
+        let room = table.with_room(None).await;
+        assert_eq!(room, [of_key(MANY, "customer:7")], "removed: {is_removed}");
+        assert_eq!(table.store.wake_waiting(&room).await.unwrap(), told[1..]);
+        assert_eq!(table.claim_some(&told[1..]).await.len(), 2);
+        assert_eq!(table.claim_some(&others[1..]).await.len(), 0);
+        assert_eq!(table.told_to_come().await, [others[1].id]);
+    }
+}
+
+/// The first claim that meets another rate says that those are to be woken which have times of the
+/// rate before.
+#[tokio::test]
+async fn a_claim_under_another_rate_says_who_is_to_be_woken() {
+    let table = Table::new().await;
+    for canvas in [MANY, FEW] {
+        table.limit(canvas, "customer", one_in(Duration::from_secs(60))).await;
+    }
+    let told = table.add_keyed(MANY, &["customer:7"], 4).await;
+    let others = table.add_keyed(FEW, &["customer:7"], 2).await;
+    assert_eq!((table.claim_some(&told[..3]).await.len(), table.claim_some(&others).await.len()), (1, 1));
+    table.limit(MANY, "customer", one_in(Duration::from_millis(1))).await;
+    let answer = table.store.claim_limited(&told[3..], &super::limits()).await.unwrap();
+    assert!(matches!(answer.claims[..], [LimitedClaim::Full(_)]), "{:?}", answer.claims);
+    assert_eq!(answer.room, [of_key(MANY, "customer:7")]);
+    assert_eq!(table.store.wake_waiting(&answer.room).await.unwrap(), told[1..3]);
+    assert_eq!(table.store.claim_limited(&others[1..], &super::limits()).await.unwrap().room, []);
 }
 
 /// Page by page, of one canvas. A change is in the audit log of the canvas; the operator's are in
@@ -141,7 +197,7 @@ async fn an_event_that_waits_sees_its_canvas_s_holders_behind_many_others() {
 
 /// A wait goes with its event, and the next one is woken.
 #[tokio::test]
-async fn what_is_gone_or_held_is_not_woken() {
+async fn cancelled_and_parked_events_are_not_woken_for_a_free_place() {
     let table = Table::new().await;
     table.limit(MANY, "customer", places(1)).await;
     let told = table.add_keyed(MANY, &["customer:7"], 4).await;
@@ -286,7 +342,7 @@ impl Course {
 
 /// Whatever happens, and in whatever order.
 #[tokio::test]
-async fn a_place_that_is_free_is_given_to_who_waits() {
+async fn a_free_place_goes_to_an_event_that_waits() {
     for seed in 0..4 {
         let table = Table::new().await;
         table.limit(MANY, "customer", places(2)).await;

@@ -3,15 +3,15 @@
 
 use sqlx::AssertSqlSafe;
 
-use super::Table;
 use super::crowds::{FEW, MANY};
 use super::limits::{of_key, places};
 use super::unique::HOUR;
+use super::{Table, tester};
 use crate::event::{
-    CanvasId, Event, EventId, HandlerAddress, HandlerScope, NewEvent, NewLimit, Notification, OnConflict,
-    OnFull, Unique, UniqueOutcome,
+    CanvasId, Due, Event, EventId, HandlerAddress, HandlerScope, NewEvent, NewLimit, Notification,
+    OnConflict, OnFull, Rate, Unique, UniqueOutcome,
 };
-use crate::store::{InsertOutcome, LimitedClaim};
+use crate::store::{CommandOutcome, InsertOutcome, LimitedClaim};
 
 /// An event of the handler `known` that names a key.
 fn named(key: &str) -> NewEvent {
@@ -47,6 +47,48 @@ impl Table {
         }
         let taken = table.add_keyed(MANY, &["a"], 1).await[0];
         (table, taken)
+    }
+
+    /// Lets time pass for the events and the limits of a canvas.
+    async fn minutes_pass(&self, canvas: CanvasId, minutes: u32) {
+        for (table, moments) in [
+            ("events_v2", &["delay_until", "starts_at", "locked_at"][..]),
+            ("limit_states", &["next_at", "line_at"][..]),
+            ("limit_waits", &["due", "woken_at"][..]),
+        ] {
+            let moved: Vec<String> =
+                moments.iter().map(|at| format!("{at} = {at} - interval '{minutes} min'")).collect();
+            let moved = format!("update wakeq.{table} set {} where canvas_id = '{canvas}'", moved.join(", "));
+            sqlx::query(AssertSqlSafe(moved)).execute(&self.pool).await.unwrap();
+        }
+    }
+}
+
+/// An event that a rate has told to come, and that is gone then or due later, leaves its start to
+/// whoever comes next. One that is still to come keeps it.
+#[tokio::test]
+async fn the_start_of_what_is_gone_is_the_next_one_s() {
+    for is_postponed in [false, true] {
+        let (table, mut told) = (Table::new().await, Vec::new());
+        let hourly = NewLimit { rate: Some(Rate::new(1, HOUR)), ..NewLimit::default() };
+        for canvas in [MANY, FEW] {
+            table.limit(canvas, "a", hourly).await;
+            let events = table.add_keyed(canvas, &["a"], 3).await;
+            assert_eq!(table.claim_some(&events[..2]).await.len(), 1);
+            table.minutes_pass(canvas, 59).await;
+            assert_eq!(table.store.wake_waiting(&[of_key(canvas, "a")]).await.unwrap(), events[1..2]);
+            told.push(events);
+        }
+        let gone = told[0][1].id;
+        let outcome = if is_postponed {
+            table.store.set_due(MANY, gone, Due::After(HOUR), &tester()).await.unwrap().0
+        } else {
+            table.store.cancel(MANY, gone, &tester()).await.unwrap().0
+        };
+        assert_eq!(outcome, CommandOutcome::Done);
+        table.minutes_pass(MANY, 2).await;
+        assert_eq!(table.claim_some(&told[0][2..]).await.len(), 1, "postponed: {is_postponed}");
+        assert_eq!(table.claim_some(&told[1][2..]).await.len(), 0);
     }
 }
 
@@ -116,7 +158,7 @@ async fn room_that_one_event_finds_is_not_forgotten_for_the_next() {
 /// What was woken and can't start leaves its place to the next one. It comes back before those that
 /// were due later, and is no newcomer that a limit drops. Others stay in the line.
 #[tokio::test]
-async fn what_can_t_start_steps_aside() {
+async fn a_woken_event_that_can_not_start_gives_its_place_to_the_next() {
     let (table, taken) = Table::with_places().await;
     let running = table.claim_some(&[taken]).await;
     let told = table.add_keyed(MANY, &["a"], 3).await;
@@ -150,7 +192,7 @@ async fn a_place_is_free_once_its_claim_is_over_whatever_the_caller_says() {
 /// An event that waits is replaced: in the same line it keeps its place. It leaves the line if it
 /// is to run later.
 #[tokio::test]
-async fn what_was_postponed_is_not_woken_before_its_time() {
+async fn an_event_replaced_by_a_later_one_is_not_woken_before_its_time() {
     let (table, taken) = Table::with_places().await;
     let running = table.claim_some(&[taken]).await;
     let first = unique("a", OnConflict::Replace);
@@ -181,10 +223,65 @@ async fn the_place_of_what_was_postponed_is_the_next_one_s() {
     assert!(!table.waits(MANY, told[0].id).await);
 }
 
+/// Somebody's transaction has locked an event when a place is free: it is told all the same, and
+/// gets the place once that is over. If it ends instead, the next one was told as well.
+#[tokio::test]
+async fn what_is_locked_when_a_place_is_free_is_told() {
+    for ends in [false, true] {
+        let (table, taken) = Table::with_places().await;
+        let running = table.claim_some(&[taken]).await;
+        let first = unique("a", OnConflict::Keep);
+        table.store.insert_unique(&first).await.unwrap();
+        let locked = of_many(first.id);
+        let early = "update wakeq.events_v2 set delay_until = now() - interval '1 hour' where id = $1";
+        sqlx::query(early).bind(first.id.0).execute(&table.pool).await.unwrap();
+        let next = if ends { table.add_keyed(MANY, &["a"], 1).await } else { Vec::new() };
+        let told = [vec![locked], next].concat();
+        for waiting in &told {
+            assert!(matches!(table.ask(&[*waiting]).await[..], [LimitedClaim::Full(_)]));
+        }
+        let mut other = table.pool.begin().await.unwrap();
+        let keep = format!("select from wakeq.emit_unique('known', '1', 'invoice:42', canvas => '{MANY}')");
+        sqlx::query(AssertSqlSafe(keep)).execute(&mut *other).await.unwrap();
+        assert_eq!(table.complete_and_wake(&running[0]).await, told);
+        assert!(matches!(table.ask(&[locked]).await[..], [LimitedClaim::Later(_)]));
+        if ends {
+            let delete = sqlx::query("delete from wakeq.events_v2 where id = $1").bind(first.id.0);
+            delete.execute(&mut *other).await.unwrap();
+        }
+        other.commit().await.unwrap();
+        assert_eq!(table.claim_some(&told).await.len(), 1);
+    }
+}
+
+/// An event that was told to come is postponed, or replaced by one with other keys: the emit says
+/// at which limit its place is the next one's.
+#[tokio::test]
+async fn the_place_of_what_an_emit_changes_is_the_next_one_s() {
+    let postpone = OnConflict::Postpone { by: HOUR, at_most: HOUR };
+    for (key, on_conflict) in [("b", OnConflict::Replace), ("a", postpone)] {
+        let (table, taken) = Table::with_places().await;
+        let running = table.claim_some(&[taken]).await;
+        let first = unique("a", OnConflict::Replace);
+        table.store.insert_unique(&first).await.unwrap();
+        let early = "update wakeq.events_v2 set delay_until = now() - interval '1 hour' where id = $1";
+        sqlx::query(early).bind(first.id.0).execute(&table.pool).await.unwrap();
+        let next = table.add_keyed(MANY, &["a"], 1).await;
+        let others = table.add_keyed(FEW, &["a"], 2).await;
+        assert_eq!(table.claim_some(&others).await.len(), 1);
+        assert_eq!(table.claim_some(&[of_many(first.id), next[0]]).await.len(), 0);
+        assert_eq!(table.complete_and_wake(&running[0]).await, [of_many(first.id)]);
+        let emitted = table.store.insert_unique(&unique(key, on_conflict)).await.unwrap();
+        assert_eq!(emitted.left_limit(), Some(of_key(MANY, "a")), "{emitted:?}");
+        assert_eq!(table.store.wake_waiting(&[of_key(MANY, "a")]).await.unwrap(), next);
+        assert!(table.waits(FEW, others[1].id).await && !table.waits(MANY, first.id).await);
+    }
+}
+
 /// It waits for nothing of what its value before had to wait for, and its caller is told to publish
 /// it.
 #[tokio::test]
-async fn what_is_replaced_with_other_keys_asks_its_own_limits() {
+async fn an_event_replaced_with_other_keys_asks_the_limits_of_these() {
     let (table, taken) = Table::with_places().await;
     table.claim_some(&[taken]).await;
     let first = unique("a", OnConflict::Replace);
@@ -198,7 +295,7 @@ async fn what_is_replaced_with_other_keys_asks_its_own_limits() {
 
 /// The lane stands while its first event waits, and then goes on.
 #[tokio::test]
-async fn what_follows_on_an_object_comes_after_what_waited() {
+async fn the_next_event_on_an_object_comes_after_the_one_that_waited_at_a_limit() {
     let (table, taken) = Table::with_places().await;
     let running = table.claim_some(&[taken]).await;
     let object = || Some("order:1".parse().unwrap());

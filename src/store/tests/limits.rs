@@ -213,6 +213,32 @@ async fn a_holder_that_was_killed_frees_its_place_after_its_lease() {
     assert_eq!(table.live().await, 1);
 }
 
+/// What waits for a full limit is not free to run, until it is told that there is room. A limit of
+/// the same name on another canvas, and events without one, are not concerned.
+#[tokio::test]
+async fn what_waits_for_a_limit_is_not_in_the_depth() {
+    let table = Table::new().await;
+    for canvas in [MANY, FEW] {
+        table.limit(canvas, "customer", places(1)).await;
+    }
+    let many = table.add_keyed(MANY, &["customer:7"], 5).await;
+    let few = table.add_keyed(FEW, &["customer:7"], 3).await;
+    table.add_keyed(FEW, &[], 2).await;
+    let depths = async || {
+        let of = async |canvas: CanvasId| table.store.depth(canvas, None).await.unwrap().depth;
+        let all = table.store.depths().await.unwrap();
+        (of(MANY).await, of(FEW).await, all.iter().map(|found| found.depth.depth).sum::<u64>())
+    };
+    assert_eq!(depths().await, (5, 5, 10), "nobody has looked for room yet");
+    let running = table.claim_some(&many).await;
+    assert_eq!((running.len(), depths().await), (1, (0, 5, 5)));
+    assert_eq!(table.store.depth(MANY, None).await.unwrap().oldest_due, None);
+    assert_eq!(table.claim_some(&few).await.len(), 1);
+    assert_eq!(depths().await, (0, 2, 2));
+    assert_eq!(table.complete_and_wake(&running[0]).await.len(), 1);
+    assert_eq!(depths().await, (1, 2, 3), "the one that was told to come");
+}
+
 /// Each start counts, also that of an attempt which is given up. Another canvas has its own.
 #[tokio::test]
 async fn a_rate_spreads_starts() {
@@ -301,6 +327,37 @@ async fn a_full_limit_may_cancel_what_runs() {
     let held = running[0].held.as_deref().unwrap();
     assert_eq!(table.store.wake_waiting(held).await.unwrap(), told[1..]);
     assert_eq!(table.claim_some(&told[1..]).await.len(), 1);
+}
+
+/// While somebody has the row of what runs, nothing is cancelled in its stead: the newcomer asks
+/// again, and still is one then.
+#[tokio::test]
+async fn what_waits_is_not_cancelled_for_what_runs_and_is_locked() {
+    let table = Table::new().await;
+    let cancels = NewLimit { on_full: OnFull::Cancel, ..places(1) };
+    for canvas in [MANY, FEW] {
+        table.limit(canvas, "customer", NewLimit { on_full: OnFull::Wait, ..cancels }).await;
+    }
+    let told = table.add_keyed(MANY, &["customer:7"], 3).await;
+    let others = table.add_keyed(FEW, &["customer:7"], 2).await;
+    let running = table.claim_some(&[told[0], others[0]]).await;
+    assert_eq!(table.claim_some(&[told[1], others[1]]).await.len(), 0);
+    for canvas in [MANY, FEW] {
+        table.limit(canvas, "customer", cancels).await;
+    }
+    let mut other = table.pool.begin().await.unwrap();
+    let lock = "select from wakeq.events_v2 where id = $1 for no key update";
+    sqlx::query(lock).bind(told[0].id.0).execute(&mut *other).await.unwrap();
+    let cancelled = "select count(*) from wakeq.events_v2 where cancelled_by is not null";
+    for _ in 0..2 {
+        let asked = table.ask(&told[2..]).await;
+        assert!(matches!(asked[..], [LimitedClaim::Later(_)]), "{asked:?}");
+        assert_eq!(table.number(cancelled).await, 0);
+    }
+    other.commit().await.unwrap();
+    assert!(matches!(table.ask(&told[2..]).await[..], [LimitedClaim::Full(_)]));
+    assert_eq!(table.cancelled_by(running[0].claim).await.as_deref(), Some("limit:customer:7"));
+    assert_eq!(table.number(cancelled).await, 1);
 }
 
 impl Table {

@@ -219,6 +219,17 @@ async fn a_promise_behind_the_low_water_mark_is_found_on_the_tenth_pass() {
     assert_eq!(found, [1, 0, 0, 0, 0, 0, 0, 1, 0]);
 }
 
+/// While nothing is sent no tenth pass comes, so a process does not sleep past such a promise.
+#[tokio::test]
+async fn no_process_sleeps_past_a_promise_behind_the_low_water_mark() {
+    let table = Table::new().await;
+    assert_eq!(table.store.until_next_pass().await.unwrap(), None);
+    table.add(1).await;
+    table.run("update wakeq.events_v2 set notify_at = now() - interval '10 min'").await;
+    table.run("update wakeq.chores set low_water = now() - interval '2 min' where name = 'minute'").await;
+    assert_eq!(table.store.until_next_pass().await.unwrap(), Some(Duration::ZERO));
+}
+
 /// A promise that a pass skipped, because its row was locked, is kept by the next pass.
 #[tokio::test]
 async fn a_promise_that_was_skipped_is_kept_by_the_next_pass() {

@@ -117,7 +117,7 @@ async fn events_that_wait_are_found_among_many_delayed_ones() {
 /// Workers that do not know the handlers of what is found put it off while the look goes on, so
 /// that it is ahead again.
 #[tokio::test]
-async fn what_is_put_off_during_a_look_is_found_once() {
+async fn events_deferred_during_a_look_for_missed_ones_are_found_once() {
     let table = Table::new().await;
     let waiting: HashSet<EventId> = table.add(3_500).await.into_iter().collect();
     table.run("update wakeq.events_v2 set notify_at = now() + interval '10 min', probes = 1").await;
@@ -140,7 +140,7 @@ async fn what_is_put_off_during_a_look_is_found_once() {
 }
 
 #[tokio::test]
-async fn what_programs_may_lease_is_told_apart_by_the_caller() {
+async fn missed_events_of_pulled_handlers_are_split_off_by_the_caller() {
     let table = Table::new().await;
     table.add(2).await;
     table.run("update wakeq.events_v2 set notify_at = now() + interval '1 min'").await;

@@ -15,6 +15,7 @@ mod expiring;
 mod facets;
 mod fences;
 mod frozen;
+mod handler_keys;
 mod history;
 mod identity;
 mod idle;
@@ -357,7 +358,7 @@ async fn set_turns(connection: &mut PgConnection, rows: &[Row], ids: &[EventId])
 
 /// The limits of claims of a worker with the handler `known`.
 pub(crate) fn limits() -> ClaimLimits {
-    let handlers = vec!["WORKER/known/_".into()];
+    let handlers = vec!["WORKER/known/_".to_owned()].into();
     ClaimLimits { handlers, canvas_handlers: Vec::new(), losses_below: 5, value_max: i32::MAX }
 }
 

@@ -228,7 +228,7 @@ async fn a_cancelled_operation_stops_half_way() {
 
 /// Events that others hold are waited for up to the lock timeout, and then passed over and counted.
 #[tokio::test]
-async fn what_others_hold_is_skipped_and_counted() {
+async fn events_that_others_hold_are_skipped_and_counted() {
     let config = StoreConfig { lock_timeout: Duration::from_millis(50), ..StoreConfig::default() };
     let table = Table::with(config).await;
     let ids = table.add(1_200).await;

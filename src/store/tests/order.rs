@@ -458,3 +458,26 @@ async fn a_redrive_assigns_no_link_to_a_live_event() {
     }
     assert!(table.holds("select array_agg(object::text) = array['a'] from wakeq.dead_events").await);
 }
+
+/// An idle object may be forgotten after an emit in SQL has found it, and before it is locked.
+#[tokio::test]
+async fn an_emit_in_sql_makes_a_forgotten_object_anew() {
+    let table = Table::new().await;
+    let (id, _) = emit(&table.store, &["a"]).await[0];
+    complete(&table.store, id).await;
+    let mut forgetting = table.pool.begin().await.unwrap();
+    let lock = "select from wakeq.objects where object = 'a' for update";
+    assert_eq!(sqlx::query(lock).execute(&mut *forgetting).await.unwrap().rows_affected(), 1);
+    let pool = table.pool.clone();
+    let emitting = tokio::spawn(async move {
+        let emit = "select is_new from wakeq.emit('known', '1', object => 'a')";
+        sqlx::query_scalar::<_, bool>(emit).fetch_one(&pool).await.unwrap()
+    });
+    table.until_waiting(1).await;
+    let forget = "delete from wakeq.objects where object = 'a'";
+    sqlx::query(forget).execute(&mut *forgetting).await.unwrap();
+    forgetting.commit().await.unwrap();
+    assert!(emitting.await.unwrap());
+    let begins = "select e.prev = 0 and e.seq = o.last_seq from wakeq.events_v2 e, wakeq.objects o";
+    assert!(table.holds(begins).await);
+}

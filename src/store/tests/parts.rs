@@ -94,7 +94,7 @@ async fn a_pass_in_parts_does_what_one_statement_does() {
 /// Promises before the low-water mark are read from the tenth pass on, slice by slice. How far is
 /// kept in the table, so that another process continues.
 #[tokio::test]
-async fn what_is_before_the_mark_is_read_over_several_passes() {
+async fn promises_before_the_low_water_mark_are_read_over_several_passes() {
     let table = Table::new().await;
     table.run("update wakeq.chores set low_water = now() - interval '2 min' where name = 'minute'").await;
     let (new, old) = (table.promised(MANY, "1 s").await, table.promised(FEW, "3 years").await);
@@ -188,7 +188,7 @@ async fn a_promise_that_takes_too_long_stops_no_older_one() {
 
 /// Promises that were moved are published even if it can't be noted how far they were read.
 #[tokio::test]
-async fn what_was_moved_is_published_whatever_fails_after_it() {
+async fn moved_promises_are_published_even_if_a_later_statement_fails() {
     let table = Table::new().await;
     table.run("update wakeq.chores set low_water = now() - interval '2 min' where name = 'minute'").await;
     let (new, old) = (table.promised(MANY, "1 s").await, table.promised(FEW, "150 s").await);

@@ -222,7 +222,7 @@ async fn workers_leave_the_events_alone() {
         .map(|(id, canvas)| crate::event::Notification::new(crate::event::EventId(id), CanvasId(canvas)))
         .collect();
     let limits = crate::store::ClaimLimits {
-        handlers: vec!["WORKER/mail/_".to_owned()],
+        handlers: vec!["WORKER/mail/_".to_owned()].into(),
         canvas_handlers: Vec::new(),
         losses_below: 2,
         value_max: 1_000,

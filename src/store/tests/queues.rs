@@ -320,7 +320,7 @@ async fn free_capacity_wakes_copies_only_in_facets_that_were_full() {
 
 /// A copy that was passed over is recalled by its own notification, before later ones.
 #[tokio::test]
-async fn what_a_facet_passed_over_is_recalled() {
+async fn a_copy_that_its_facet_passed_over_is_recalled() {
     let table = emails(FacetSettings::default()).await;
     table.run("update wakeq.queues set tenant_visible = true").await;
     let scope = email(canvas(1)).address.scope;

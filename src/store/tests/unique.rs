@@ -192,7 +192,8 @@ async fn a_replaced_event_begins_anew() {
     let mut new = keyed(key().on_conflict(OnConflict::Replace));
     (new.value, new.address.modifier) = ("2".into(), "eu".parse().unwrap());
     let due_soon = table.store.insert_unique(&new).await.unwrap();
-    let expected = InsertOutcome::Stands { id: first, outcome: UniqueOutcome::Replaced, due_soon: true };
+    let expected =
+        InsertOutcome::Stands { id: first, outcome: UniqueOutcome::Replaced, due_soon: true, room: None };
     assert_eq!(due_soon, expected, "an hour away there was no notification of it");
     assert!(
         table
@@ -206,7 +207,8 @@ async fn a_replaced_event_begins_anew() {
             .await
     );
     let again = keyed(key().on_conflict(OnConflict::Replace));
-    let known = InsertOutcome::Stands { id: first, outcome: UniqueOutcome::Replaced, due_soon: false };
+    let known =
+        InsertOutcome::Stands { id: first, outcome: UniqueOutcome::Replaced, due_soon: false, room: None };
     assert_eq!(table.store.insert_unique(&again).await.unwrap(), known, "its notification is on its way");
 }
 

@@ -89,7 +89,8 @@ async fn a_kept_event_starts_after_the_transaction_that_kept_it() {
     let mut caller = table.pool.begin().await.unwrap();
     let event = Arc::new(keyed(key()));
     let kept = add_one(&mut caller, &event, false, table.store.emission()).await.unwrap();
-    let expected = InsertOutcome::Stands { id: first, outcome: UniqueOutcome::Kept, due_soon: false };
+    let expected =
+        InsertOutcome::Stands { id: first, outcome: UniqueOutcome::Kept, due_soon: false, room: None };
     assert_eq!(kept, expected);
     let impatient = table.other_store(StoreConfig::default()).await;
     let error = impatient.claim(&told(&[first]), &limits()).await.unwrap_err();
@@ -158,8 +159,12 @@ async fn two_batches_with_the_same_keys_do_not_deadlock() {
     assert_eq!(inserted.iter().filter(is_new).count(), 21);
     assert!(inserted[..20].iter().all(|inserted| matches!(inserted, InsertOutcome::New { .. })));
     for (first, second) in forth.iter().zip(&inserted[20..40]) {
-        let expected =
-            InsertOutcome::Stands { id: first.id, outcome: UniqueOutcome::Replaced, due_soon: false };
+        let expected = InsertOutcome::Stands {
+            id: first.id,
+            outcome: UniqueOutcome::Replaced,
+            due_soon: false,
+            room: None,
+        };
         assert_eq!(*second, expected);
     }
     assert_eq!(

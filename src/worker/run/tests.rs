@@ -105,7 +105,7 @@ async fn an_event_that_waits_for_room_leaves_its_place_of_a_limit_to_the_next() 
     store.insert(&events).await.unwrap();
     let told: Vec<_> = events.iter().map(|event| Notification::new(event.id, canvas)).collect();
     let limits = ClaimLimits {
-        handlers: vec!["WORKER/export/_".into()],
+        handlers: vec!["WORKER/export/_".to_owned()].into(),
         canvas_handlers: Vec::new(),
         losses_below: 5,
         value_max: i32::MAX,

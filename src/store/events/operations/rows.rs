@@ -347,7 +347,8 @@ async fn add(
                insert into wakeq.audit_log (canvas_id, actor, action, outcome, request_id, detail)
                values ($1, $10, 'begin-operation', 'done', $11,
                        left(concat_ws('; ', $12::text, 'operation ' || $2::uuid || ': ' || $3::text || ' '
-                              || coalesce(cardinality($13::uuid[]) || ' named events', $5::text)), 1000))
+                              || coalesce(cardinality($13::uuid[]) || ' named events',
+                                          ($5::text::jsonb - '{value,value_text}'::text[])::text)), 1000))
            )
            select id as "id!" from job"#,
         canvas.0,

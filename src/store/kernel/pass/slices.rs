@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_took_too_long_is_halved_and_what_was_slow_stays() {
+    fn a_portion_that_timed_out_is_halved_and_a_slow_one_stays() {
         let mut portion = Portion::WHOLE;
         let mut lengths = Vec::new();
         while let Some(smaller) = portion.smaller() {

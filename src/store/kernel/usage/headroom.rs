@@ -251,7 +251,7 @@ mod tests {
     /// On a busy database a measurement takes long. An addition that has room is not refused for
     /// that.
     #[test]
-    fn what_has_room_waits_for_a_slow_measurement() {
+    fn an_addition_with_room_waits_for_a_slow_measurement() {
         let (mut headroom, now) = (Headroom::default(), Instant::now());
         let slow = Measurement { took: Duration::from_millis(900), ..measurement(now, 0, 2) };
         headroom.record(slow, [0, 0]);
@@ -265,7 +265,7 @@ mod tests {
     /// than the last measurement had room for, and no caller waits for the next. A count that takes
     /// too long is not such a failure, because a sample follows and is recorded.
     #[test]
-    fn what_was_added_stays_counted_while_nothing_can_be_measured() {
+    fn additions_stay_counted_while_every_measurement_fails() {
         let (mut headroom, now) = (Headroom::default(), Instant::now());
         headroom.record(measurement(now, 900, 1_000), [0, 0]);
         let mut added = 0;
@@ -299,7 +299,7 @@ mod tests {
     /// A canvas that could not be measured even once has an allowance; also after its quota was
     /// changed.
     #[test]
-    fn what_was_never_measured_has_an_allowance() {
+    fn a_canvas_that_was_never_measured_has_an_allowance() {
         let (mut headroom, now) = (Headroom::default(), Instant::now());
         headroom.forget();
         assert_eq!(headroom.ask([1, 0], FREE, now), Verdict::Measure);

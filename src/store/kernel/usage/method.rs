@@ -111,7 +111,7 @@ mod tests {
     const SLOW: Duration = BOUNDS.slow;
 
     #[test]
-    fn what_is_quickly_counted_is_always_counted() {
+    fn a_quick_count_is_followed_by_counts() {
         let now = Instant::now();
         let counted = Method::Count.after(QUICK, false, now, BOUNDS);
         assert_eq!(counted, Method::Count);
