@@ -147,7 +147,7 @@ impl<E: Entity> Attempt<E> {
         else {
             tracing::error!(
                 entity_type = E::TYPE, canvas = %self.entity.canvas, entity = %self.entity.id, seq = last,
-                "validate and apply have hung for more than {:?} on events of an entity that is set aside", config.stall
+                "validate and apply have hung for more than {:?} on events of an isolated entity", config.stall
             );
             isolated_actor.replace_hanging().await?;
             return Ok(AttemptOutcome::Hung(last));

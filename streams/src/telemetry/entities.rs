@@ -73,9 +73,7 @@ impl EntityMetrics {
             isolated: meter
                 .u64_gauge("wakeq.entity.aside")
                 .with_unit("{entity}")
-                .with_description(
-                    "Entities that are set aside because their events hang or crash the process",
-                )
+                .with_description("Entities that are isolated because their events hang or crash the process")
                 .build(),
             entity_type: KeyValue::new("wakeq.entity.type", entity_type),
         }

@@ -18,6 +18,7 @@ use crate::store::tests::Table;
 use wakeq::Name;
 use wakeq::listeners::Signals;
 use wakeq::log::{EventSource, SourceList};
+use wakeq_testbed::TestTime;
 
 pub(super) const LEASE: Duration = Duration::from_secs(30);
 
@@ -26,6 +27,7 @@ pub(super) struct Cluster {
     pub(super) floor: Floor,
     signals: Signals,
     pub(super) config: BrokerConfig,
+    _time: TestTime,
 }
 
 pub(super) struct Running {
@@ -36,7 +38,8 @@ pub(super) struct Running {
 impl Cluster {
     pub(super) fn new() -> Self {
         let config = BrokerConfig::default();
-        Self { groups: MemoryGroups::default(), floor: Floor::default(), signals: Signals::alone(), config }
+        let (groups, floor, signals) = (MemoryGroups::default(), Floor::default(), Signals::alone());
+        Self { groups, floor, signals, config, _time: TestTime::begin() }
     }
 
     pub(super) fn fake(&self, group: &str, of: u16) -> Arc<Fake> {

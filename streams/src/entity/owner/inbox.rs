@@ -151,7 +151,7 @@ impl<E: Entity> Owner<E> {
             entity_type = E::TYPE,
             events,
             seq = page.batch().first().map(|first| first.seq),
-            "validate and apply hold up a batch for more than {stall:?}: the entities whose events hang are set aside, and those events die \
+            "validate and apply hold up a batch for more than {stall:?}: the entities whose events hang are isolated, and those events die \
              if they hang again"
         );
         self.parts.metrics.stalled();

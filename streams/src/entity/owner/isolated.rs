@@ -43,7 +43,7 @@ impl<E: Entity> Owner<E> {
         }
         tracing::warn!(
             entity_type = E::TYPE, %canvas, %entity, event = %event.id, losses,
-            "an entity is set aside: its events are processed apart from the others, until the \
+            "an entity is isolated: its events are processed apart from the others, until the \
              event that hangs or crashes the process has completed or died"
         );
         let isolated =
@@ -76,7 +76,7 @@ impl<E: Entity> Owner<E> {
         if is_back {
             tracing::info!(
                 entity_type = E::TYPE, %canvas, entity = %id,
-                "an entity that was set aside is processed with the others again"
+                "an entity that was isolated is processed with the others again"
             );
             parts.metrics.isolated(self.state.isolated().len().saturating_sub(1));
         }

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use crate::machine::FencedPosition;
 
-/// How far the position may lag, within a poll interval, behind what was read and was not for this
-/// type, in numbers of the log.
+/// Events of other types are read and skipped. The stored position may fall behind what was read by
+/// fewer numbers of the log than these. At this many it is stored at once, otherwise once per poll
+/// interval.
 const IDLE_MOVE: i64 = 10_000;
 
 /// An inbox, as its owner reads it.

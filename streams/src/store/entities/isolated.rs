@@ -20,7 +20,7 @@ impl Store {
                 where entity_type = $1 order by set_aside_at, canvas_id, id limit 32"#,
             entity_type.as_str() as _
         );
-        let rows = self.session().await?.all("read which entities are set aside", query).await?;
+        let rows = self.session().await?.all("read which entities are isolated", query).await?;
         let isolated = |canvas, id: String, after, single_through| {
             Some(IsolatedEntity { canvas: CanvasId(canvas), id: id.parse().ok()?, after, single_through })
         };
@@ -58,7 +58,7 @@ impl Store {
             suspect,
             i32::try_from(losses).unwrap_or(i32::MAX)
         );
-        self.session().await?.one("set an entity aside", query).await
+        self.session().await?.one("isolate an entity", query).await
     }
 
     /// Notes that an event of an isolated entity is being processed on its own. Returns the number
@@ -82,7 +82,7 @@ impl Store {
             seq,
             epoch
         );
-        let what = "count an attempt on an event of an entity that is set aside";
+        let what = "count an attempt on an event of an isolated entity";
         let losses = self.session().await?.optional(what, query).await?;
         Ok(losses.map(i32::unsigned_abs))
     }
@@ -104,7 +104,7 @@ impl Store {
         );
         self.session()
             .await?
-            .execute("uncount an attempt on an event of an entity that is set aside", query)
+            .execute("uncount an attempt on an event of an isolated entity", query)
             .await
             .map(drop)
     }
@@ -136,6 +136,6 @@ impl Store {
             entity.id.as_str() as _,
             entity.entity_type.inbox().as_str() as _
         );
-        Ok(self.session().await?.optional("end the setting aside of an entity", query).await?.is_some())
+        Ok(self.session().await?.optional("end the isolation of an entity", query).await?.is_some())
     }
 }

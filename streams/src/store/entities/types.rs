@@ -29,8 +29,8 @@ impl Store {
                select t.entity_type as "entity_type!"
                  from (select entity_type from types where entity_type is not null limit $4) as t
                 where exists (select from wakeq.entities e
-                               where e.entity_type::text = t.entity_type and e.canvas_id = $1)
-                limit $3"#,
+                               where e.entity_type::text = t.entity_type and e.canvas_id = $1 offset 0)
+                order by t.entity_type limit $3"#,
             canvas.0,
             after.map_or("", EntityType::as_str),
             limit,

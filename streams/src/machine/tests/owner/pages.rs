@@ -104,7 +104,7 @@ fn the_position_is_moved_once_per_poll_interval() {
 
 /// Dropped events count for the whole page, in whichever batch they were found.
 #[test]
-fn what_was_passed_over_once_moves_the_position_at_the_end_of_the_page() {
+fn dropped_events_move_the_position_at_the_end_of_the_page() {
     let mut state = reading(false, &["ada"]);
     let passes = OwnerInput::Chosen { passes: true, first: None };
     check(
